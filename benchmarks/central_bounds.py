@@ -11,8 +11,7 @@ import numpy as np
 from changeling_central.testing import SeededNoise
 from changeling_papers import BasicCounting, cum, stream_bound
 from changeling_protocol import KaryResponse, Odds, StateSpace
-from changeling_statistics import NodeTally
-from changeling_statistics.randomizers.kary import KaryCounterpart
+from changeling_statistics import KaryCounterpart, NodeTally
 
 from .small_streams import both_reported, noisy_count, transcript_region
 

@@ -12,8 +12,6 @@ from pathlib import Path
 import httpx
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import AtRest, Store
-from changeling_aggregator.store.sealing_keys import encrypt_again, make_key, private_keys
-from changeling_aggregator.store.surveys import published_surveys
 from changeling_protocol.wire import CHANGE, KEYS, survey_path
 from changeling_simulations.capacity import Cost
 from changeling_simulations.fleet.sealing import Load
@@ -64,7 +62,7 @@ def _in_segments(folder: Path, load: Load, size: Size, place_for: Callable[[str]
         return places[-1]
 
     for _ in steps(folder, load, size, runs, place_of):
-        lying = float(sum(each.size for each in place_at(places[-1]).kept("")))
+        lying = float(sum(each.size for each in place_at(places[-1]).list("")))
     return {**runs[0], "lying": lying}
 
 
@@ -72,8 +70,8 @@ def _asked(folder: Path, load: Load) -> dict[str, float]:
     """Processor time of the server for a key, for a result that it has made before, and for one that still holds."""
     figures = {}
     store = Store.open(folder / "server.db")
-    with store.reading() as connection:
-        (survey,) = published_surveys(connection)
+    with store.view() as view:
+        (survey,) = view.signed_surveys()
     store.close()
     with ServerProcess(folder) as server:
         send(load.requests(64), server.url)
@@ -103,10 +101,10 @@ def _keys() -> dict[str, float]:
     """Per key: made; read for a batch of the fold; and put under another store key."""
     with tempfile.TemporaryDirectory() as place:
         store = Store.open(Path(place) / "server.db", AtRest(b"a" * 32))
-        with store.writing() as connection:
-            new = _seconds(lambda: [make_key(connection, store.at_rest) for _ in range(KEYS_MADE)]) / KEYS_MADE
-            read = _seconds(lambda: private_keys(connection, store.at_rest)) / KEYS_MADE
-            again = _seconds(lambda: encrypt_again(connection, store.at_rest, AtRest(b"b" * 32))) / KEYS_MADE
+        with store.transaction() as writing:
+            new = _seconds(lambda: [writing.make_key() for _ in range(KEYS_MADE)]) / KEYS_MADE
+            read = _seconds(lambda: writing.private_keys()) / KEYS_MADE
+            again = _seconds(lambda: writing.encrypt_keys(AtRest(b"b" * 32))) / KEYS_MADE
         store.close()
     return {"key_made_us": 1e6 * new, "key_of_a_batch_us": 1e6 * read, "key_reencrypted_us": 1e6 * again}
 

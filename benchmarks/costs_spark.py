@@ -16,18 +16,15 @@ from statistics import median
 from typing import NamedTuple
 
 import numpy as np
-from changeling_aggregator.segments.folder import Folder
-from changeling_aggregator.segments.id_files import write_ids
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.id_files import IdFile, replace_files
-from changeling_aggregator.store.log import open_stream
-from changeling_aggregator.store.surveys import published_surveys
-from changeling_protocol import UnixSeconds
+from changeling_aggregator.segments import Folder
+from changeling_aggregator.segments.parquet import write_ids
+from changeling_aggregator.store import IdFile, Store
+from changeling_aggregator.testing import append_segment
+from changeling_protocol import UnixMilliseconds, UnixSeconds
 from changeling_simulations.fleet.sealing import Load
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import Cluster
 
-from tests.aggregator.segmented import append
 from tests.spark.cluster import SparkCluster, cluster, seconds_of_all
 
 from .scale_capacity import made
@@ -89,12 +86,11 @@ def _logged(folder: Path, load: Load, uploads: int) -> Path:
     shutil.copy(folder / "server.db", place)
     segments = Folder(place / "segments", make=True)
     store = Store.open(place / "server.db")
-    with store.writing() as connection:
-        stream = open_stream(connection, segments.name, "measured")
+    with store.transaction() as writing:
+        stream = writing.open_stream(None, segments.name, "measured")
     bodies = [body for _, body in islice(load.requests(), uploads)]
     for at in range(0, uploads, _AT_ONCE):
-        with store.writing() as connection:
-            append(connection, stream, bodies[at : at + _AT_ONCE], int(time.time() * 1000))
+        append_segment(store, stream, bodies[at : at + _AT_ONCE], UnixMilliseconds(int(time.time() * 1000)))
     store.close()
     return place
 
@@ -129,15 +125,15 @@ def _scratch(running: SparkCluster) -> dict[Path, int]:
 def _see(store: Store, place: Folder, count: int) -> None:
     """Files of so many ids of the last closing, as a run before this one would have left them."""
     generator = np.random.default_rng(14)
-    with store.writing() as connection:
-        (survey,) = published_surveys(connection)
+    with store.transaction() as writing:
+        (survey,) = writing.signed_surveys()
         files = []
         for number, at in enumerate(range(0, count, _IDS_A_FILE)):
             ids = generator.integers(0, 2**64, (min(_IDS_A_FILE, count - at), 2), np.uint64)
             packed = ids[np.argsort(ids[:, 0])].astype(">u8").tobytes()
             name = f"ids-seen-{number}.parquet"
             files.append(IdFile(place.name, name, survey, write_ids(place, name, {8: packed})))
-        replace_files(connection, [], files)
+        writing.replace_id_files([], files)
 
 
 @contextmanager

@@ -119,8 +119,6 @@ def from_an_upload_to_a_histogram(walk: Walk, folder: Path) -> None:
     from changeling_aggregator.server import Service, Settings, make_app
     from changeling_aggregator.server.clock import MovableClock
     from changeling_aggregator.store import Store
-    from changeling_aggregator.store.at_rest import IN_CLEAR
-    from changeling_aggregator.store.sealing_keys import make_key
     from changeling_client.testing import AUTHORITY, make_survey
     from changeling_protocol import (
         Closing,
@@ -141,8 +139,8 @@ def from_an_upload_to_a_histogram(walk: Walk, folder: Path) -> None:
 
     survey = make_survey(epsilon=3.0, periods=3)
     store = Store.open(folder / "server.db")
-    with store.writing() as connection:
-        key = SealingKey(make_key(connection, IN_CLEAR), 0, 2**40)
+    with store.transaction() as writing:
+        key = SealingKey(writing.make_key(), 0, 2**40)
     clock = MovableClock(UnixSeconds(survey.calendar.time(2)))
     service = Service(store, Settings([AUTHORITY.public_key().public_bytes_raw()], clock))
     closing = Closing(1, draw_closing_id(SystemCoins()), Standing.NEW, StratumNumber(0))

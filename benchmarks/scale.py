@@ -21,6 +21,7 @@ from changeling_statistics import (
     Closing,
     Frontier,
     NodeTally,
+    Releases,
     Solution,
     Tallies,
     advance,
@@ -28,7 +29,6 @@ from changeling_statistics import (
     releases,
 )
 from changeling_statistics.estimation.network import last_uses
-from changeling_statistics.estimation.releases import Releases
 
 PERIODS, SHORT, ANSWERS, REPORTS = 10_000, 1_000, 16, 20_000
 SEED = 6

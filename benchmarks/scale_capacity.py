@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.catalogue import segments_after
 from changeling_protocol import Node
 from changeling_simulations.capacity import Cost, UnitCosts
 from changeling_simulations.fleet.devices import Wishes
@@ -153,8 +152,8 @@ def _sent(server: ServerProcess, store: Store, requests: Iterator[tuple[float, b
     """
     with store.turn_to_fold():
         sent = send(islice(requests, uploads), str(server.url))
-        with store.reading() as connection:
-            objects = len(segments_after(connection, {}))
+        with store.view() as view:
+            objects = len(view.segments(uncounted=True))
     if sent.requests != uploads or sent.told:
         raise ValueError(f"of {uploads} uploads {sent.requests} were taken, and {dict(sent.told)} refused")
     with Server(str(server.url), TOKEN) as asked:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.seen import SeenIds
+from changeling_aggregator.fold.ids import SeenIds
 from changeling_aggregator.opening import Kind, Opened, Sheaf, upload_number
 from changeling_aggregator.store import Store
 from changeling_protocol import CLOSING_BYTES, Survey, SurveyId, UnixSeconds

@@ -15,15 +15,12 @@ from tempfile import TemporaryDirectory
 
 import msgpack
 import numpy as np
-from changeling_aggregator.segments.folder import Folder
-from changeling_aggregator.segments.form import Row, encoded
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.catalogue import Segment, add_segment
-from changeling_aggregator.store.log import open_stream
-from changeling_aggregator.store.schema import segments, streams
+from changeling_aggregator.segments import Folder
+from changeling_aggregator.segments.parquet import Row, encoded
+from changeling_aggregator.store import Segment, Store
+from changeling_aggregator.testing import sql
 from changeling_protocol import SealingKey, Survey, UnixMilliseconds, seal
 from changeling_protocol.wire import encode_upload_request
-from sqlalchemy import delete, update
 
 from .server_world import prepared
 
@@ -45,9 +42,8 @@ def log_of(millions: int, folder: Path) -> Iterator[Store]:
     shutil.copy(_longest() / "server.db", folder)
     store = Store.open(folder / "server.db")
     uploads = millions * MILLION // PERIODS
-    with store.writing() as connection:
-        connection.execute(delete(segments).where(segments.c.last > uploads))
-        connection.execute(update(streams).where(streams.c.place.is_not(None)).values(length=uploads))
+    sql(store, "DELETE FROM files WHERE last > :uploads", uploads=uploads)
+    sql(store, "UPDATE streams SET length = :uploads WHERE place IS NOT NULL", uploads=uploads)
     try:
         yield store
     finally:
@@ -74,21 +70,20 @@ def log_in_segments(folder: Path, reports: int) -> Store:
     uploads = max(1, reports // PERIODS)
     arrival = UnixMilliseconds(1000 * log.survey.calendar.time(PERIODS) + 1000)
     counts = [min(UPLOADS_A_SEGMENT, uploads - at) for at in range(0, uploads, UPLOADS_A_SEGMENT)]
-    with log.store.writing() as connection:
-        stream = open_stream(connection)
-        connection.execute(update(streams).where(streams.c.id == stream).values(place=place.name))
+    with log.store.transaction() as writing:
+        stream = writing.open_stream(None, place.name, "measured")
     make = partial(_segment, place.name, stream, arrival, log.survey, log.key)
     if len(counts) == 1:
         sizes = [make(0, *counts)]
     else:
         with ProcessPoolExecutor(2, get_context("spawn")) as pool:
             sizes = list(pool.map(make, range(len(counts)), counts))
-    with log.store.writing() as connection:
+    with log.store.transaction() as writing:
         for number, (count, size) in enumerate(zip(counts, sizes, strict=True)):
             first = number * UPLOADS_A_SEGMENT + 1
             name = _name(number)
             segment = Segment(stream, first, first + count - 1, arrival, arrival, place.name, name, size)
-            if not add_segment(connection, segment):
+            if not writing.add_segment(segment):
                 raise AssertionError("a segment does not go on where the last one ends")
     return log.store
 

@@ -10,16 +10,11 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.check import check
-from changeling_aggregator.segments import place_at
-from changeling_aggregator.segments.folder import Folder
-from changeling_aggregator.store import Store, log
-from changeling_aggregator.store.schema import attendance, refusals, sealing_keys, surveys, tallies
+from changeling_aggregator.fold import check, fold
+from changeling_aggregator.store import Store
+from changeling_aggregator.testing import SegmentedStore, counted_rows
 from changeling_protocol import Calendar, UnixMilliseconds, UnixSeconds
-from sqlalchemy import insert, select
 
-from tests.aggregator import segmented
 from tests.aggregator.buckets import new_bucket, object_store
 from tests.aggregator.devices import Log, body, envelope, report
 from tests.postgres import PostgreSQL
@@ -90,25 +85,20 @@ def hostile(source: Log, chance: Random) -> Iterator[Appended]:
 def counted(source: Log, lots: Sequence[Appended], place: str, segments: str | None) -> Counted:
     """What a new store has counted of this, in several batches. segments: where its log lies, if not in itself."""
     store = Store.open(place)
-    if segments is not None and "://" not in segments:
-        Folder(Path(segments), make=True)
-    with source.store.reading() as read, store.writing() as connection:
-        for table in (surveys, sealing_keys):
-            connection.execute(insert(table), [row._asdict() for row in read.execute(select(table))])
-        named = [(segments, f"stream{each}") if segments else (None, None) for each in range(STREAMS)]
-        streams = [log.open_stream(connection, *each) for each in named]
-    append = log.append if segments is None else segmented.append
-    for each in lots:
-        with store.writing() as connection:
-            append(connection, streams[each.stream], each.bodies, UnixMilliseconds(int(each.at * 1000)))
-    fold(store, UnixSeconds(lots[-1].at), BATCH, closing=False)
-    with store.reading() as connection:
-        rows = [
-            [tuple(row) for row in connection.execute(select(table).order_by(*table.primary_key))]
-            for table in (tallies, attendance, refusals)
-        ]
-    differences = len(check(store))
-    store.close()
     if segments is not None:
-        assert any(place_at(segments).kept("stream"))  # noqa: S101
+        store.close()
+        store = SegmentedStore.open(place)
+        store.segments = segments
+    with source.store.view() as view, store.transaction() as writing:
+        writing.take_surveys(view)
+        writing.take_keys(view)
+    streams = [store.open_stream(source.survey.id) for _ in range(STREAMS)]
+    for each in lots:
+        store.append(streams[each.stream], each.bodies, UnixMilliseconds(int(each.at * 1000)))
+    fold(store, UnixSeconds(lots[-1].at), BATCH, closing=False)
+    rows = [*counted_rows(store).values()]
+    differences = len(check(store))
+    with store.view() as view:
+        assert (view.segment_count() > 0) == (segments is not None)  # noqa: S101
+    store.close()
     return Counted(rows[0], rows[1], rows[2], differences)

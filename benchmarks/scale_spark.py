@@ -19,11 +19,10 @@ from typing import Any
 from changeling_aggregator.fold import FoldReport, fold
 from changeling_aggregator.opening import OpeningProcesses
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.schema import attendance, refusals, tallies
+from changeling_aggregator.testing import counted_rows
 from changeling_protocol import UnixSeconds
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import Cluster
-from sqlalchemy import select
 
 from tests.spark.cluster import SparkCluster, cluster, seconds_of_all
 
@@ -177,5 +176,4 @@ def _disks() -> Disks:
 
 
 def _counted(store: Store) -> list[tuple[Any, ...]]:
-    with store.reading() as connection:
-        return [tuple(row) for table in (tallies, attendance, refusals) for row in connection.execute(select(table))]
+    return [row for rows in counted_rows(store).values() for row in rows]

@@ -17,11 +17,8 @@ from statistics import median
 from typing import Any
 
 import numpy as np
-from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.runs import add_ids
-from changeling_aggregator.fold.seen import SeenIds
+from changeling_aggregator.fold import SeenIds, add_ids, fold
 from changeling_aggregator.opening import Kind, Opened, OpeningProcesses, Sheaf, open_requests, upload_number
-from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_protocol import HEAD_BYTES, Node, Survey, UnixSeconds, UploadColumns, seal
 from changeling_protocol.wire import encode_upload_request
 from cryptography.hazmat.primitives import hpke
@@ -57,8 +54,8 @@ def opening() -> dict[str, float | None]:
         span = Node(7, 8)
         sealed = [seal(plaintext(log.survey, span), log.survey.id, log.key) for _ in range(OPENED)]
         requests = [encode_upload_request([each]) for each in sealed]
-        with log.store.reading() as connection:
-            keys = private_keys(connection, log.store.at_rest)
+        with log.store.view() as view:
+            keys = view.private_keys()
         raw = keys[log.key.id].private_bytes_raw()
         cores = os.cpu_count() or 1
         open_, seen = OpeningProcesses(cores), SeenIds()
@@ -151,8 +148,8 @@ def _see(log: Log) -> None:
     generator = np.random.default_rng(1)
     for period in range(1, PERIODS + 1):
         ids = np.sort(generator.integers(0, 2**63, (SEEN // PERIODS, 2), np.uint64), axis=0).astype(">u8")
-        with log.store.writing() as connection:
-            add_ids(connection, {(log.survey.id, period): ids.tobytes()})
+        with log.store.transaction() as writing:
+            add_ids(writing, {(log.survey.id, period): ids.tobytes()})
 
 
 def _opened(survey: Survey, seed: int) -> Opened:

@@ -17,9 +17,6 @@ import httpx
 from changeling_aggregator.fold import fold
 from changeling_aggregator.server import GuardedClock, Service, Settings
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.counted import sealed_period
-from changeling_aggregator.store.log import unfolded
-from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_protocol import HEAD_BYTES, Node, SealingKey, UnixSeconds, seal
 from changeling_protocol.wire import (
     HISTOGRAM,
@@ -92,9 +89,9 @@ def _jumped() -> dict[str, float | None]:
                 machine[0] += ahead
                 machine[1] += 1.6
                 service.folding.fold_now()
-            with log.store.reading() as connection:
-                sealed = sealed_period(connection, ASKED.id)
-                keys = len(private_keys(connection, log.store.at_rest))
+            with log.store.view() as view:
+                sealed = view.sealed_period(ASKED.id)
+                keys = len(view.private_keys())
             off = abs(clock() - machine[0])
     return {"6_jump_periods_sealed": sealed, "6_jump_keys_destroyed": 1 - keys, "6_jump_seconds_off": off}
 
@@ -139,9 +136,9 @@ def _junk() -> dict[str, float | None]:
             server.http.post(UPLOADS, content=encode_upload_request(junk)).raise_for_status()
         fold(log.store, UnixSeconds(time.time()))
         server.fold()
-        with log.store.reading() as connection:
-            waiting = unfolded(connection)
-            kept = connection.exec_driver_sql("SELECT count(*) FROM log").scalar()
+        with log.store.view() as view:
+            waiting = view.unfolded()
+            kept = sum(1 for _ in view.kept_requests())
         status = server.http.get(survey_path(log.survey.id.hex()) + STATUS, headers=ADMIN).json()
     return {
         "6_junk_sent": JUNK,

@@ -16,8 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.runs import ID_BYTES
+from changeling_aggregator.store import ID_BYTES, Store
 
 from tests.aggregator.serving import ServerProcess
 from tests.postgres import PostgreSQL

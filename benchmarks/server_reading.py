@@ -14,9 +14,7 @@ from typing import Any
 
 import numpy as np
 from changeling_aggregator.server import Service, Settings, make_app
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.snapshots import Looked, Lot, LotKey, put_looked, put_snapshots
-from changeling_aggregator.store.surveys import add_survey
+from changeling_aggregator.store import Looked, Lot, LotKey, Store
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -85,8 +83,8 @@ class _Served:
         self._store = Store.open(path)
         self._generator = np.random.default_rng(SEED)
         authority = Ed25519PrivateKey.generate()
-        with self._store.writing() as connection:
-            add_survey(connection, self.survey.id, self.survey.signed_by(authority), public=True)
+        with self._store.transaction() as writing:
+            writing.add_survey(self.survey.id, self.survey.signed_by(authority), public=True)
         self._lots = self._all_lots(randomizer)
         self._revision = 0
         self._put(self._lots)
@@ -151,10 +149,10 @@ class _Served:
     def _put(self, lots: dict[LotKey, Lot]) -> None:
         self._revision += 1
         periods = self.survey.calendar.periods
-        with self._store.writing() as connection:
+        with self._store.transaction() as writing:
             held = [] if self._revision == 1 else list(lots)
-            put_snapshots(connection, self.survey.id, self._revision, lots, held)
-            put_looked(connection, self.survey.id, Looked(self._revision, periods - 1, periods, 0))
+            writing.put_snapshots(self.survey.id, self._revision, lots, held)
+            writing.put_looked(self.survey.id, Looked(self._revision, periods - 1, periods, 0))
 
     def _all_lots(self, randomizer: SignedSubset) -> dict[LotKey, Lot]:
         counterpart = counterpart_of(randomizer)

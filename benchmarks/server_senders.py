@@ -9,10 +9,8 @@ from contextlib import closing as ending
 from contextlib import suppress
 from threading import Event, Thread
 
-from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.check import check
-from changeling_aggregator.store.counted import tallies_of
-from changeling_aggregator.store.runs import ID_BYTES, read_run, runs_of
+from changeling_aggregator.fold import check, fold
+from changeling_aggregator.store import ID_BYTES
 from changeling_protocol import (
     Closing,
     Node,
@@ -105,10 +103,10 @@ def compared(log: Log, senders: Senders, already: int = 0) -> dict[str, float]:
         time.sleep(0.1)
     sent = senders.acknowledged
     key = log.survey.id, log.survey.calendar.periods
-    with log.store.reading() as connection:
-        (tally,) = tallies_of(connection, log.survey.id).values()
-        runs = runs_of(connection, [key]).get(key, [])
-        packed = b"".join(piece for run in runs for piece in read_run(connection, key, run.number))
+    with log.store.view() as view:
+        (tally,) = view.tallies(log.survey.id).values()
+        runs = view.runs([key]).get(key, [])
+        packed = b"".join(piece for run in runs for piece in view.read_run(key, run.number))
     ids = [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]
     return {
         "acknowledged": len(sent),

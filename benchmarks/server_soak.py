@@ -14,9 +14,8 @@ from statistics import median
 from threading import Event, Thread
 
 import httpx
-from changeling_aggregator.fold.check import check
+from changeling_aggregator.fold import check
 from changeling_aggregator.opening import OpeningProcesses
-from changeling_aggregator.store.counted import tallies_of
 from changeling_protocol import Node, seal
 from changeling_protocol.wire import HISTOGRAM, KEYS, READY, STATUS, encode_upload_request, survey_path
 
@@ -126,8 +125,8 @@ def _compared(minutes: list[dict[str, float]]) -> dict[str, float | None]:
 def _counted(log: Log, minutes: list[dict[str, float]]) -> dict[str, float | None]:
     """Every upload has one closing and one report, however often it was sent."""
     sent = sum(min(UPLOADS, each["requests"]) for each in minutes)
-    with log.store.reading() as connection:
-        (tally,) = tallies_of(connection, log.survey.id).values()
+    with log.store.view() as view:
+        (tally,) = view.tallies(log.survey.id).values()
     return {
         "7_uploads": sent,
         "7_reports_counted": tally.reports,

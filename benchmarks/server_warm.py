@@ -67,7 +67,7 @@ def main(address: str) -> None:
 
 def _live(arguments: Sequence[str], descriptor: int, address: str) -> None:
     """What was forked; never returns."""
-    from changeling_aggregator.fold import process
+    from changeling_aggregator.fold import engine as process
     from changeling_commands.__main__ import main as changeling
 
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

@@ -17,11 +17,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from .errors import SparkTrouble
-from .offers import Offer, Offers
-from .pieces import Piece, moves_of, tasks_of
-from .running import Executors, SparkExecutors
+from .folding import Executors, SparkExecutors
+from .inputs import Piece, moves_of, tasks_of
+from .offers import NAME, SOCKET, LogSource, Offer, Offers
 from .session import first_line, trouble_of
-from .source import NAME, SOCKET, LogSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

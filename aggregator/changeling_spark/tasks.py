@@ -1,37 +1,43 @@
-"""What executors run: opening the log's requests into lots of closings, and counting a bucket of lots.
+"""Tasks of executors: opening the log's requests into blocks of closings, and counting a bucket of blocks.
 
 Both work on Arrow batches, and what they hold at once does not grow with the log: opening holds a batch of requests,
-counting holds a bucket, of which a run has more the more it reads.
+counting holds a bucket, of which a run has more the more it reads. What a task finds besides blocks passes as bytes of
+canonical MessagePack, through the shuffle to the driver, which adds it up.
 """
 
 import logging
 import secrets
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
-from changeling_aggregator.fold.checks import early_uploads
-from changeling_aggregator.fold.columns import UploadRows
-from changeling_aggregator.fold.counting import OF_A_SURVEY, Counted, count, fresh_closings
-from changeling_aggregator.fold.freed_memory import keep_freed_memory
-from changeling_aggregator.fold.ids import ids_in, merged_ids
-from changeling_aggregator.opening import Kind, Opener, Sheaf, request_number
+from changeling_aggregator.fold import OF_A_SURVEY, Counted, UploadRows, count, fresh_closings, ids_in, merged_ids
+from changeling_aggregator.opening import Kind, Opener, Sheaf
 from changeling_aggregator.segments import place_at
-from changeling_aggregator.segments.id_files import read_ids, write_ids
-from changeling_aggregator.store import ClosingKey, LoggedRequest
-from changeling_aggregator.store.id_files import IdFile
-from changeling_aggregator.store.surveys import readable
-from changeling_protocol import EarlyEnd, Refusal, Survey, SurveyId, UnixMilliseconds
+from changeling_aggregator.segments.parquet import read_ids, write_ids
+from changeling_aggregator.store import ClosingKey, IdFile, LoggedRequest, readable
+from changeling_protocol import (
+    EarlyEnd,
+    NodeNumber,
+    Refusal,
+    RefusalCounts,
+    StratumNumber,
+    Survey,
+    SurveyId,
+    TrackNumber,
+    decode,
+    encode,
+)
+from changeling_statistics import Attendance, NodeTally
 
-from .key_service import KeySource, keys_from
-from .lots import Lot, lots_of, uploads_of
-from .parts import Part
-from .pieces import Piece, batches_of
-from .spread import Spread
+from .inputs import BATCH_BYTES, BATCH_REQUESTS, Piece, batches_of
+from .keys import KeySource, keys_from
+from .shuffle import ID, Block, Partitioner, blocks_of, cut_by, uploads_of
 
-LOTS = pa.schema(
+BLOCKS = pa.schema(
     [
         pa.field("bucket", pa.int32(), nullable=False),
         pa.field("survey", pa.binary(), nullable=False),
@@ -40,10 +46,10 @@ LOTS = pa.schema(
         pa.field("symbols", pa.list_(pa.binary()), nullable=False),
     ]
 )
-"""Lots; and under a group below 0 ids that were counted before, or what a task found besides."""
-PARTS = pa.schema([pa.field("part", pa.binary(), nullable=False)])
-_SEEN, _PART = -1, -2
-_SEEN_ID = np.dtype([("id", [("high", ">u8"), ("low", ">u8")]), ("period", "<i4")])
+"""Blocks; and under a group below 0 ids that were counted before, or what a task found besides."""
+FINDINGS = pa.schema([pa.field("findings", pa.binary(), nullable=False)])
+_SEEN, _FINDINGS = -1, -2
+_SEEN_ID = np.dtype([("id", ID), ("period", "<i4")])
 _ROWS_AT_ONCE = 64
 
 _log = logging.getLogger("changeling")
@@ -61,82 +67,154 @@ class Run:
     signed: Mapping[SurveyId, bytes]
     ends: Mapping[SurveyId, int]
     sealed: Mapping[SurveyId, int]
-    spread: Spread
+    partitioner: Partitioner
     keys: KeySource
     place: str
 
-    def surveys(self) -> dict[SurveyId, Survey]:
-        """The surveys that this version can read."""
-        return readable(self.signed)
 
-    def last(self, survey: Survey) -> int:
-        """The last period that counts."""
-        return self.ends.get(survey.id, survey.calendar.periods)
+@dataclass(slots=True)
+class Findings:
+    """What tasks found besides blocks, added up.
+
+    counted: what is added, without ids; its `refused` has the envelopes that could not be opened. uploads: how many
+    were opened, by survey. failed: the surveys that could not be counted. files: of ids, which were written. judged:
+    closings and reports that were refused, which is nothing where their survey could not be counted.
+    """
+
+    counted: Counted = field(default_factory=lambda: Counted(Counter()))
+    uploads: Counter[SurveyId] = field(default_factory=Counter)
+    failed: set[SurveyId] = field(default_factory=set)
+    files: list[IdFile] = field(default_factory=list)
+    judged: RefusalCounts = field(default_factory=Counter)
+
+    def add(self, other: "Findings") -> None:
+        """Add what another task found."""
+        mine, more = self.counted, other.counted
+        mine.envelopes += more.envelopes
+        mine.refused.update(more.refused)
+        mine.rubbish += more.rubbish
+        for key, tally in more.tallies.items():
+            mine.tallies[key] = mine.tallies[key] + tally if key in mine.tallies else tally
+        for place, here in more.attendance.items():
+            mine.attendance[place] = mine.attendance.get(place, Attendance(0, 0, 0)) + here
+        for at, until in more.needed_until.items():
+            mine.needed_until[at] = max(until, mine.needed_until.get(at, until))
+        self.uploads.update(other.uploads)
+        self.judged.update(other.judged)
+        self.failed |= other.failed
+        self.files += other.files
+
+    def whole(self) -> Counted:
+        """What all comes to, once everything is added: without surveys that could not be counted somewhere."""
+        counted = self.counted
+        for survey in self.failed:
+            counted.uncounted[survey] = self.uploads[survey]
+        counted.refused.update({key: count for key, count in self.judged.items() if key[0] not in self.failed})
+        counted.tallies = {key: tally for key, tally in counted.tallies.items() if key[0] not in self.failed}
+        counted.attendance = {key: here for key, here in counted.attendance.items() if key[0] not in self.failed}
+        return counted
+
+    def packed(self) -> bytes:
+        """Its bytes."""
+        counted = self.counted
+        return encode(
+            [
+                counted.envelopes,
+                [list(at) for at in counted.rubbish],
+                [[survey, reason.value, count] for (survey, reason), count in counted.refused.items()],
+                [[survey, reason.value, count] for (survey, reason), count in self.judged.items()],
+                [[*key, each.reports, each.slots.astype("<i8").tobytes()] for key, each in counted.tallies.items()],
+                [[*key, each.heard, each.new, each.missed] for key, each in counted.attendance.items()],
+                [[*at, until] for at, until in counted.needed_until.items()],
+                [[survey, count] for survey, count in self.uploads.items()],
+                sorted(self.failed),
+                [list(each) for each in self.files],
+            ]
+        )
+
+    @classmethod
+    def unpacked(cls, packed: bytes) -> "Findings":
+        """The findings in such bytes. Raises MalformedBytes."""
+        envelopes, rubbish, refused, judged, tallies, attendance, needed, uploads, failed, files = decode(packed)
+        counted = Counted(
+            Counter({(survey, Refusal(reason)): count for survey, reason, count in refused}),
+            {
+                (survey, TrackNumber(track), NodeNumber(node), StratumNumber(stratum)): NodeTally(
+                    reports, np.frombuffer(slots, "<i8").astype(np.int64)
+                )
+                for survey, track, node, stratum, reports, slots in tallies
+            },
+            {
+                (survey, group, period, StratumNumber(stratum)): Attendance(*counts)
+                for survey, group, period, stratum, *counts in attendance
+            },
+            needed_until={(stream, position): until for stream, position, until in needed},
+            envelopes=envelopes,
+            rubbish=[(stream, position) for stream, position in rubbish],
+        )
+        judged_counts = Counter({(survey, Refusal(reason)): count for survey, reason, count in judged})
+        return cls(counted, Counter(dict(uploads)), set(failed), [IdFile(*each) for each in files], judged_counts)
 
 
 def open_pieces(
     run: Run, tasks: Sequence[Sequence[Piece | IdFile]], numbers: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The lots in what these tasks read. numbers: of the tasks, among `tasks`, in a column."""
+    """The blocks in what these tasks read. numbers: of the tasks, among `tasks`, in a column."""
     for number in (each for batch in numbers for each in batch.column(0).to_pylist()):
-        pieces = [each for each in tasks[number] if isinstance(each, Piece)]
-        yield from _opened(run, pieces, number)
+        yield from _opened(run, [each for each in tasks[number] if isinstance(each, Piece)], number)
         for file in tasks[number]:
             if isinstance(file, IdFile):
                 yield from _rows(_seen(run, file))
 
 
 def open_streamed(run: Run, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The lots in the pieces of a task of a query. rows: a piece each, as `source.PIECES` says."""
+    """The blocks in the pieces of a task of a query. rows: a piece each, as `offers.PIECES` says."""
     columns = [[column.to_pylist() for column in batch.columns] for batch in rows]
     pieces = [Piece(*row) for batch in columns for row in zip(*batch, strict=True)]
     yield from _opened(run, pieces, pieces[0].until if pieces else 0)
 
 
 def _opened(run: Run, pieces: Sequence[Piece], number: int) -> Iterator[pa.RecordBatch]:
-    """The lots in a task's pieces. number: decides which bucket is told what else opening has found, as refusals."""
+    """The blocks in a task's pieces. number: decides which bucket is told what else opening has found, as refusals."""
     if not pieces:
         return
-    keep_freed_memory()
-    surveys = run.surveys()
-    opener, part = Opener(surveys, keys_from(run.keys)), Part()
-    for requests in batches_of(pieces):
-        yield from _rows(_lots(run, surveys, opener, requests, part))
-    yield from _rows(iter([Lot(number % run.spread.buckets, SurveyId(b""), _PART, part.packed(), [])]))
+    surveys = readable(run.signed)
+    opener, findings = Opener(surveys, keys_from(run.keys)), Findings()
+    read = (request for piece in pieces for request in piece.read())
+    for requests in batches_of(read, BATCH_REQUESTS, BATCH_BYTES):
+        yield from _rows(_blocks(run, surveys, opener, requests, findings))
+    yield from _rows(iter([Block(number % run.partitioner.buckets, SurveyId(b""), _FINDINGS, findings.packed(), [])]))
 
 
-def _lots(
-    run: Run, surveys: Mapping[SurveyId, Survey], opener: Opener, requests: list[LoggedRequest], part: Part
-) -> Iterator[Lot]:
-    """Those of a batch of requests; what else there is to say of them is added to the part."""
+def _blocks(
+    run: Run, surveys: Mapping[SurveyId, Survey], opener: Opener, requests: list[LoggedRequest], findings: Findings
+) -> Iterator[Block]:
+    """The blocks in a batch of requests; what else there is to say of these is added to the findings."""
     opened = opener.open(enumerate(each.body for each in requests))
-    counted = part.counted
+    counted = findings.counted
     counted.envelopes += opened.envelopes
     counted.refused.update(opened.refused)
     counted.rubbish += [(requests[number].stream, requests[number].position) for number in opened.rubbish]
     by_survey: dict[SurveyId, dict[Kind, Sheaf]] = {}
     for kind, sheaf in opened.sheaves.items():
         by_survey.setdefault(kind.survey, {})[kind] = sheaf
-        part.uploads[kind.survey] += len(sheaf.numbers)
+        findings.uploads[kind.survey] += len(sheaf.numbers)
     arrivals = np.array([each.arrival for each in requests], np.int64)
-    early: set[int] = set()
     for id_, sheaves in by_survey.items():
         survey = surveys[id_]
         try:
             rows = UploadRows(survey.plan, sheaves, arrivals)
             of_survey = Counted(Counter())
-            fresh = fresh_closings(of_survey, survey, run.last(survey), rows, lambda _: ())
+            last = run.ends.get(id_, survey.calendar.periods)
+            fresh = fresh_closings(of_survey, survey, last, rows, lambda _: ())
             if unanswered := _unanswered(survey, rows):
                 of_survey.refused[id_, Refusal.MALFORMED] += unanswered
-            yield from lots_of(survey, rows, fresh, requests, run.spread)
+            yield from blocks_of(survey, rows, fresh, requests, run.partitioner)
         except OF_A_SURVEY:
             _log.exception("uploads of survey %s cannot be counted", id_.hex())
-            part.failed.add(id_)
+            findings.failed.add(id_)
             continue
-        part.judged.update(of_survey.refused)
-        early |= {request_number(upload) for upload, _ in early_uploads(fresh, survey)}
-    if early and len(by_survey) > 1:
-        _keep_what_came_along(part, surveys, by_survey, requests, early)
+        findings.judged.update(of_survey.refused)
 
 
 def _unanswered(survey: Survey, rows: UploadRows) -> int:
@@ -145,106 +223,75 @@ def _unanswered(survey: Survey, rows: UploadRows) -> int:
     return sum(int((~rows.answered[rows.reports(group, place).closing]).sum()) for group, place in places)
 
 
-def _keep_what_came_along(
-    part: Part,
-    surveys: Mapping[SurveyId, Survey],
-    by_survey: Mapping[SurveyId, Mapping[Kind, Sheaf]],
-    requests: Sequence[LoggedRequest],
-    early: set[int],
-) -> None:
-    """Of requests with an early closing, until when the surveys need them whose uploads are in them."""
-    for id_, sheaves in by_survey.items():
-        for number in early & {request_number(upload) for sheaf in sheaves.values() for upload in sheaf.numbers}:
-            at = requests[number].stream, requests[number].position
-            until = UnixMilliseconds(requests[number].arrival + 1000 * surveys[id_].grace)
-            part.along[at] = max(until, part.along.get(at, until))
-
-
-def _seen(run: Run, file: IdFile) -> Iterator[Lot]:
+def _seen(run: Run, file: IdFile) -> Iterator[Block]:
     """A file's ids of closings that are not sealed, by bucket."""
     for period, packed in read_ids(place_at(file.place), file.name, run.sealed.get(file.survey, 0)):
         ids = ids_in(packed)
-        bucket = run.spread.bucket(ids[:, 0], ids[:, 1], np.full(len(ids), period, np.int64))
+        bucket = run.partitioner.bucket(ids[:, 0], ids[:, 1], np.full(len(ids), period, np.int64))
         order = np.argsort(bucket, kind="stable")
-        ids, bucket = ids[order], bucket[order]
         records = np.empty(len(ids), _SEEN_ID)
-        records["id"]["high"], records["id"]["low"], records["period"] = ids[:, 0], ids[:, 1], period
-        begins = np.flatnonzero(np.r_[True, bucket[1:] != bucket[:-1]][: len(bucket)]).tolist()
-        for begin, end in zip(begins, [*begins[1:], len(bucket)], strict=True):
-            yield Lot(int(bucket[begin]), file.survey, _SEEN, records[begin:end].tobytes(), [])
+        records["id"]["high"], records["id"]["low"], records["period"] = ids[order, 0], ids[order, 1], period
+        for each, begin, end in cut_by(bucket[order]):
+            yield Block(each, file.survey, _SEEN, records[begin:end].tobytes(), [])
 
 
-def _rows(lots: Iterator[Lot]) -> Iterator[pa.RecordBatch]:
-    some: list[Lot] = []
-    for lot in lots:
-        some.append(lot)
-        if len(some) == _ROWS_AT_ONCE:
-            yield _batch(some)
-            some = []
-    if some:
-        yield _batch(some)
+def _rows(blocks: Iterator[Block]) -> Iterator[pa.RecordBatch]:
+    while some := [*islice(blocks, _ROWS_AT_ONCE)]:
+        rows = ((each.bucket, each.survey, each.group, each.closings, list(each.symbols)) for each in some)
+        columns = zip(zip(*rows, strict=True), BLOCKS, strict=True)
+        yield pa.RecordBatch.from_arrays([pa.array(column, kind.type) for column, kind in columns], schema=BLOCKS)
 
 
-def _batch(lots: Sequence[Lot]) -> pa.RecordBatch:
-    columns = zip(*((lot.bucket, lot.survey, lot.group, lot.closings, list(lot.symbols)) for lot in lots), strict=True)
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, LOTS, strict=True)], schema=LOTS
-    )
-
-
-def count_lots(run: Run, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What the lots of a bucket add, in rows of PARTS; the ids that are counted by then are written to files."""
-    keep_freed_memory()
-    lots: dict[SurveyId, list[Lot]] = {}
+def count_blocks(run: Run, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What the blocks of a bucket add, in rows of FINDINGS; the ids that are counted by then are written to files."""
+    blocks: dict[SurveyId, list[Block]] = {}
     seen: dict[SurveyId, dict[int, list[bytes]]] = {}
-    whole = Part()
-    for batch in batches:
-        for bucket, survey, group, closings, symbols in zip(
-            *(batch.column(at).to_pylist() for at in range(5)), strict=True
-        ):
-            if group == _PART:
-                whole.add(Part.unpacked(closings))
-            elif group == _SEEN:
-                _remember(seen.setdefault(SurveyId(survey), {}), closings)
-            else:
-                lots.setdefault(SurveyId(survey), []).append(Lot(bucket, SurveyId(survey), group, closings, symbols))
-    for id_ in sorted({*lots, *seen}):
+    whole = Findings()
+    for row in (row for batch in batches for row in zip(*(each.to_pylist() for each in batch.columns), strict=True)):
+        block = Block(*row)
+        if block.group == _FINDINGS:
+            whole.add(Findings.unpacked(block.closings))
+        elif block.group == _SEEN:
+            _remember(seen.setdefault(block.survey, {}), block.closings)
+        else:
+            blocks.setdefault(block.survey, []).append(block)
+    for id_ in sorted({*blocks, *seen}):
         before = {period: merged_ids(pieces) for period, pieces in seen.get(id_, {}).items()}
         added: Mapping[ClosingKey, bytes] = {}
-        if id_ in lots:
-            part, added = _counted(run, id_, lots.pop(id_), before)
-            whole.add(part)
+        if id_ in blocks:
+            findings, added = _counted(run, id_, blocks.pop(id_), before)
+            whole.add(findings)
         ids = {
             period: merged_ids([each for each in (before.get(period), added.get((id_, period))) if each])
             for period in {*before, *(period for _, period in added)}
         }
         if ids and id_ not in whole.failed:
-            name = _file_name(run, id_)
+            name = f"{run.name}-ids-{id_.hex()}-{secrets.token_hex(8)}.parquet"  # no other attempt writes this one
             whole.files.append(IdFile(run.place, name, id_, write_ids(place_at(run.place), name, ids)))
-    yield pa.RecordBatch.from_arrays([pa.array([whole.packed()], pa.binary())], schema=PARTS)
+    yield pa.RecordBatch.from_arrays([pa.array([whole.packed()], pa.binary())], schema=FINDINGS)
 
 
 def _remember(seen: dict[int, list[bytes]], packed: bytes) -> None:
     """Add ids to those seen of a survey, sorted, by period."""
     records = np.frombuffer(packed, _SEEN_ID)
-    period = records["period"]
-    for each in np.unique(period).tolist():
-        seen.setdefault(each, []).append(np.ascontiguousarray(records["id"][period == each]).tobytes())
+    for period in np.unique(records["period"]).tolist():
+        ids = np.ascontiguousarray(records["id"][records["period"] == period]).tobytes()
+        seen.setdefault(period, []).append(ids)
 
 
 def _counted(
-    run: Run, id_: SurveyId, lots: list[Lot], before: Mapping[int, bytes]
-) -> tuple[Part, Mapping[ClosingKey, bytes]]:
-    """What the lots of one survey add, and the ids that are counted with them."""
-    surveys = {id_: run.surveys()[id_]}
+    run: Run, id_: SurveyId, blocks: list[Block], before: Mapping[int, bytes]
+) -> tuple[Findings, Mapping[ClosingKey, bytes]]:
+    """What the blocks of one survey add, and the ids that are counted with them."""
+    surveys = readable({id_: run.signed[id_]})
     ends = {ended: EarlyEnd(ended, last) for ended, last in run.ends.items()}
-    part = Part()
+    findings = Findings()
     try:
-        requests, opened = uploads_of(surveys[id_], lots)
+        requests, opened = uploads_of(surveys[id_], blocks)
     except OF_A_SURVEY:
         _log.exception("closings of survey %s cannot be counted", id_.hex())
-        part.failed.add(id_)
-        return part, {}
+        findings.failed.add(id_)
+        return findings, {}
     counted = count(
         requests,
         opened,
@@ -252,12 +299,7 @@ def _counted(
         lambda wanted: [(key, before[key[1]]) for key in wanted if key[1] in before],
         ends,
     )
-    part.failed |= set(counted.uncounted)
-    part.judged, part.counted.tallies = counted.refused, counted.tallies
-    part.counted.attendance, part.counted.held = counted.attendance, counted.held
-    return part, counted.ids
-
-
-def _file_name(run: Run, survey: SurveyId) -> str:
-    """Of a file that no other task, nor another attempt at this one, writes."""
-    return f"{run.name}-ids-{survey.hex()}-{secrets.token_hex(8)}.parquet"
+    findings.failed |= set(counted.uncounted)
+    findings.judged, findings.counted.tallies = counted.refused, counted.tallies
+    findings.counted.attendance, findings.counted.needed_until = counted.attendance, counted.needed_until
+    return findings, counted.ids

@@ -47,13 +47,20 @@ from .estimation.histograms import Change, Histogram, Smoothed, change, histogra
 from .estimation.network import Indices, Network
 from .estimation.recursion import Closing, Frontier, advance
 from .estimation.regions import NORMAL, Ellipsoid, bands, half_width, intervals, region
-from .estimation.releases import UsedNode, histogram_change, planned_variances, releases, superpopulation_change
+from .estimation.releases import (
+    Releases,
+    UsedNode,
+    histogram_change,
+    planned_variances,
+    releases,
+    superpopulation_change,
+)
 from .estimation.solution import Solution
 from .planning.outages import PRICE, gap_after_loss, outage
 from .planning.plans import Comparison, Planned, compare_plans, hierarchical_plan, optimal_plan, plan_in_words
 from .planning.prediction import POINT, Option, Prediction, predict
 from .planning.wish import MOST_PLANNED_PERIODS, Objective, Wish, steady_changes
-from .publishing import Cell, StratifiedTallies, batches_to_show, select
+from .publishing import Cell, ClosingCell, NodeCell, StratifiedTallies, batches_to_show, select
 from .randomizers.counted import Counted
 from .randomizers.counterpart import (
     Blanket,
@@ -99,6 +106,7 @@ __all__ = [
     "ChangeOffers",
     "Changelog",
     "Closing",
+    "ClosingCell",
     "Columns",
     "Comparison",
     "Corner",
@@ -123,6 +131,7 @@ __all__ = [
     "Moments",
     "Mutations",
     "Network",
+    "NodeCell",
     "NodeTally",
     "NotEstimable",
     "Objective",
@@ -134,6 +143,7 @@ __all__ = [
     "Point",
     "Prediction",
     "PrivacyCurve",
+    "Releases",
     "Smoothed",
     "Solution",
     "States",

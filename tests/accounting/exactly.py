@@ -7,8 +7,7 @@ from itertools import combinations_with_replacement, permutations, product
 from math import prod
 
 from changeling_protocol import AtMost, Calendar, Group, Randomizer, Survey, Track
-from changeling_statistics import SILENT, PrivacyCurve, curve_of, worst_curve
-from changeling_statistics.randomizers.counterpart import merged
+from changeling_statistics import SILENT, PrivacyCurve, curve_of, merged, worst_curve
 
 from tests.enumeration import changelogs, group_inputs, probability
 

@@ -24,8 +24,8 @@ from changeling_protocol import (
     Track,
     most_telling,
 )
-from changeling_statistics import delta_at, epsilon_at
-from changeling_statistics.accounting.shuffled import linked_epsilon, rounds_epsilon, shuffled_loss
+from changeling_statistics import delta_at, epsilon_at, shuffled_loss
+from changeling_statistics.accounting.shuffled import linked_epsilon, rounds_epsilon
 
 from tests.protocol.joint_loss_cases import joint_changes, joint_states
 from tests.protocol.loss_cases import PERIOD, change_randomizers, state_randomizers

@@ -16,9 +16,9 @@ from changeling_protocol import (
     SubsetSelection,
     UnaryEncoding,
 )
-from changeling_statistics import SILENT, curve_of, randomizer_curve, worst_curve
+from changeling_statistics import SILENT, PairKind, curve_of, randomizer_curve, worst_curve
 from changeling_statistics.accounting.curves import node_curve
-from changeling_statistics.randomizers.counterpart import PairKind, all_pairs, listed_likelihoods
+from changeling_statistics.randomizers.counterpart import all_pairs, listed_likelihoods
 
 from tests.enumeration import probability
 

@@ -21,11 +21,20 @@ from changeling_protocol import (
     Track,
     agreeing,
 )
-from changeling_statistics import SILENT, curve_of, delta_at, epsilon_at, loss_statement, worst_curve
+from changeling_statistics import (
+    SILENT,
+    PairKind,
+    curve_of,
+    delta_at,
+    epsilon_at,
+    loss_statement,
+    shuffled_loss,
+    worst_curve,
+)
 from changeling_statistics.accounting.curves import node_curve
-from changeling_statistics.accounting.shuffled import differing_rounds, linked_epsilon, linked_round, shuffled_loss
+from changeling_statistics.accounting.shuffled import differing_rounds, linked_epsilon, linked_round
 from changeling_statistics.accounting.transcript import joint_curve
-from changeling_statistics.randomizers.counterpart import PairKind, all_pairs
+from changeling_statistics.randomizers.counterpart import all_pairs
 
 from tests.enumeration import all_inputs, changelogs
 from tests.joint_enumeration import defined_law

@@ -18,14 +18,8 @@ from changeling_protocol import (
     StateSpace,
     Track,
 )
-from changeling_statistics import SILENT, counterpart_of, epsilon_at, loss_statement, worst_curve
-from changeling_statistics.accounting.shuffled import (
-    differing_rounds,
-    linked_epsilon,
-    linked_round,
-    rounds_epsilon,
-    shuffled_loss,
-)
+from changeling_statistics import SILENT, counterpart_of, epsilon_at, loss_statement, shuffled_loss, worst_curve
+from changeling_statistics.accounting.shuffled import differing_rounds, linked_epsilon, linked_round, rounds_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

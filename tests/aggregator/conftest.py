@@ -4,15 +4,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.segments.folder import Folder
+from changeling_aggregator.segments import Folder
 from changeling_aggregator.store import Store
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Calendar
 
 from ..postgres import PostgreSQL
 from ..protocol.examples import survey
+from .clocks import END, GRACE, START, Clock
 from .devices import Log
-from .journaling import END, GRACE, START, Clock
 from .serving import TOKEN, Cli, ServerProcess
 
 

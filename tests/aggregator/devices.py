@@ -2,18 +2,13 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.counted import refusals_of, tallies_of
-from changeling_aggregator.store.log import append, open_stream
-from changeling_aggregator.store.sealing_keys import make_key, publish_key
-from changeling_aggregator.store.surveys import add_survey
+from changeling_aggregator.store import LoggedRequest, Store, Transaction
 from changeling_protocol import Closing, Node, Report, SealingKey, Standing, Survey, encode, encode_upload, seal
-from sqlalchemy import Connection
 
 from ..protocol.examples import AUTHORITY
-from .refolding import present, shown
+from .refolding import present, shown, whole_log
 
 FOREVER = 2**40
 
@@ -57,10 +52,10 @@ def body(*envelopes: object) -> bytes:
     return encode({"envelopes": list(envelopes)})
 
 
-def publish_new_key(connection: Connection, store: Store, begins: int, expires: int) -> SealingKey:
+def publish_new_key(writing: Transaction, begins: int, expires: int) -> SealingKey:
     """A sealing key of the store, made, signed and published."""
-    key = SealingKey(make_key(connection, store.at_rest), begins, expires)
-    publish_key(connection, key, key.signed_by(AUTHORITY))
+    key = SealingKey(writing.make_key(), begins, expires)
+    writing.publish_key(key, key.signed_by(AUTHORITY))
     return key
 
 
@@ -72,34 +67,53 @@ class Log:
     survey: Survey
     key: SealingKey
     stream: int
+    _streams: dict[bytes, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, store: Store, survey: Survey, expires: int = FOREVER, begins: int = 0) -> "Log":
-        with store.writing() as connection:
-            add_survey(connection, survey.id, survey.signed_by(AUTHORITY), public=True)
-            key = publish_new_key(connection, store, begins, expires)
-            return cls(store, survey, key, open_stream(connection))
+        with store.transaction() as writing:
+            writing.add_survey(survey.id, survey.signed_by(AUTHORITY), public=True)
+            key = publish_new_key(writing, begins, expires)
+        stream = store.open_stream(survey.id)
+        return cls(store, survey, key, stream, {survey.id: stream})
 
     def append(self, at: float, *envelopes: bytes, stream: int | None = None) -> None:
-        """Append at this Unix time, in seconds."""
-        with self.store.writing() as connection:
-            append(connection, self.stream if stream is None else stream, list(map(body, envelopes)), int(at * 1000))
+        """Append at this Unix time, in seconds: to this stream, or each to the one of its survey."""
+        bodies: dict[int, list[bytes]] = {}
+        for each in envelopes:
+            bodies.setdefault(self._stream_of(each) if stream is None else stream, []).append(body(each))
+        for number, some in sorted(bodies.items()):
+            self.store.append(number, some, int(at * 1000))
+
+    def _stream_of(self, sealed: bytes) -> int:
+        survey = sealed[1:17] if len(sealed) > 48 else self.survey.id
+        if survey not in self._streams:
+            self._streams[survey] = self.store.open_stream(survey)
+        return self._streams[survey]
 
     def append_reports(self, at: float, said: Sequence[Said], *, stream: int | None = None) -> None:
         self.append(at, envelope(self.survey, self.key, said), stream=stream)
 
     def tallies(self) -> dict[tuple[int, int], tuple[int, list[int]]]:
         """By track and node: how many reports, and the slots."""
-        with self.store.reading() as connection:
-            found = tallies_of(connection, self.survey.id)
-        return shown(found)
+        with self.store.view() as view:
+            return shown(view.tallies(self.survey.id))
 
     def attendance(self) -> dict[tuple[int, int], tuple[int, int, int]]:
         """By group and period: how many were heard, and of these how many new, and how many missed before."""
-        with self.store.reading() as connection:
-            found = tallies_of(connection, self.survey.id)
-        return present(found)
+        with self.store.view() as view:
+            return present(view.tallies(self.survey.id))
 
     def refused(self) -> dict[str, int]:
-        with self.store.reading() as connection:
-            return {reason.value: count for reason, count in refusals_of(connection, self.survey.id).items()}
+        with self.store.view() as view:
+            return {reason.value: count for reason, count in view.refusals(self.survey.id).items()}
+
+    def kept(self) -> list[LoggedRequest]:
+        """All requests that are not deleted, in the log's order."""
+        with self.store.view() as view:
+            return whole_log(view)
+
+    def sealed(self) -> int:
+        """The last period that is sealed."""
+        with self.store.view() as view:
+            return view.sealed_period(self.survey.id)

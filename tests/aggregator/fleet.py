@@ -5,9 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.snapshots import Looked, Lot, LotKey, put_looked, put_snapshots
-from changeling_aggregator.store.surveys import add_survey
+from changeling_aggregator.store import Looked, Lot, LotKey, Store
 from changeling_protocol import MICRO, AtMost, Breakdown, Calendar, ExpectedChanges, Node, StratumNumber, Survey
 from changeling_simulations import Field, Population, sample_field, synthetic_changelog
 from changeling_statistics import Wish, optimal_plan
@@ -53,10 +51,10 @@ def fleet_store(path: Path, now: float) -> Survey:
             lots[end, opened.plan.group_of(track), StratumNumber(stratum)].nodes[track, number] = tally
     shown = {key: lot for key, lot in lots.items() if key[0] <= SHOWN and not LOST.start < key[0] <= LOST.end}
     store = Store.open(path)
-    with store.writing() as connection:
+    with store.transaction() as writing:
         for survey, public in ((opened, True), (replace(opened, question="What did you do before?"), False)):
-            add_survey(connection, survey.id, survey.signed_by(AUTHORITY), public=public)
-            put_snapshots(connection, survey.id, 1, shown, [])
-            put_looked(connection, survey.id, Looked(1, FINAL, SHOWN, 0))
+            writing.add_survey(survey.id, survey.signed_by(AUTHORITY), public=public)
+            writing.put_snapshots(survey.id, 1, shown, [])
+            writing.put_looked(survey.id, Looked(1, FINAL, SHOWN, 0))
     store.close()
     return opened

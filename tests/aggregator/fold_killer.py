@@ -15,11 +15,7 @@ from pathlib import Path
 
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.counted import refusals_of, tallies_of
-from changeling_aggregator.store.log import unfolded
-from changeling_aggregator.store.schema import runs
-from changeling_aggregator.store.surveys import published_surveys
-from sqlalchemy import event, func, select
+from sqlalchemy import event
 
 
 def main(folder: Path, now: float, batch: int) -> None:
@@ -60,8 +56,8 @@ def killed_at(statement: int, store: Store) -> Callable[[], None]:
         if left <= 0:  # also where threads count at once
             os.kill(os.getpid(), signal.SIGKILL)
 
-    event.listen(store.engine, "before_cursor_execute", count)
-    event.listen(store.engine, "commit", count)
+    event.listen(store._database.engine, "before_cursor_execute", count)
+    event.listen(store._database.engine, "commit", count)
     return count
 
 
@@ -74,24 +70,22 @@ def show(folder: Path, now: float, batch: int) -> None:
 
 def contents(store: Store) -> dict[str, object]:
     """How much is unfolded, how many runs of ids there are, all tallies and attendance, and refusals."""
-    with store.reading() as connection:
+    with store.view() as view:
         return {
-            "unfolded": unfolded(connection),
-            "runs": connection.execute(select(func.count()).select_from(runs)).scalar_one(),
+            "unfolded": view.unfolded(),
+            "runs": sum(len(view.runs_of_survey(id_)) for id_ in view.signed_surveys()),
             "tallies": {
                 f"{track}/{node}": [tally.reports, tally.slots.tolist()]
-                for id_ in published_surveys(connection)
-                for (track, node), tally in tallies_of(connection, id_).items()
+                for id_ in view.signed_surveys()
+                for (track, node), tally in view.tallies(id_).items()
             },
             "attendance": {
                 f"{group}/{period}": [here.heard, here.new, here.missed]
-                for id_ in published_surveys(connection)
-                for (group, period), here in tallies_of(connection, id_).attendance.items()
+                for id_ in view.signed_surveys()
+                for (group, period), here in view.tallies(id_).attendance.items()
             },
             "refused": {
-                reason.value: count
-                for id_ in published_surveys(connection)
-                for reason, count in refusals_of(connection, id_).items()
+                reason.value: count for id_ in view.signed_surveys() for reason, count in view.refusals(id_).items()
             },
         }
 

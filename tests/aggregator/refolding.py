@@ -2,23 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from heapq import merge
 
 from changeling_aggregator.fold.counting import count
 from changeling_aggregator.opening import open_requests
-from changeling_aggregator.store import ClosingKey, LoggedRequest
-from changeling_aggregator.store.log import kept_requests
-from changeling_aggregator.store.schema import streams
+from changeling_aggregator.store import ClosingKey, LoggedRequest, View
 from changeling_protocol import Survey
 from changeling_statistics import Tallies
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from sqlalchemy import Connection, select
 
 
-def whole_log(connection: Connection) -> Iterator[LoggedRequest]:
-    """Every envelope not pruned, in the log's order."""
-    numbers = connection.execute(select(streams.c.id)).scalars().all()
-    return merge(*(kept_requests(connection, number) for number in numbers))
+def whole_log(view: View) -> list[LoggedRequest]:
+    """Every request that is not deleted, in the log's order."""
+    return sorted(view.kept_requests())
 
 
 def refold(

@@ -15,10 +15,7 @@ from typing import Any
 
 import httpx
 from changeling_aggregator.server import Service, make_app
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.at_rest import IN_CLEAR
-from changeling_aggregator.store.sealing_keys import make_key
-from changeling_aggregator.store.tokens import TokenScope, add_token, hash_of, tokens_by_hash
+from changeling_aggregator.store import Store, TokenScope, hash_of
 from changeling_protocol import Calendar, SealingKey, Survey, UnixSeconds, decode
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
@@ -86,9 +83,9 @@ class ServerProcess:
     def add_token(self, text: str, *scopes: TokenScope) -> None:
         """A token of this text, in the server's store."""
         store = Store.open(self.store_path)
-        with store.writing() as connection:
-            if hash_of(text) not in tokens_by_hash(connection):
-                add_token(connection, text, "tests", scopes, UnixSeconds(0.0))
+        with store.transaction() as writing:
+            if hash_of(text) not in writing.tokens():
+                writing.add_token(text, "tests", scopes, UnixSeconds(0.0))
         store.close()
 
     @property
@@ -105,8 +102,8 @@ class ServerProcess:
     def new_key(self, begins: int = 0, expires: int = FOREVER) -> SealingKey:
         """A key made on the server's store, signed and published."""
         store = Store.open(self.store_path)
-        with store.writing() as connection:
-            key = SealingKey(make_key(connection, IN_CLEAR), begins, expires)
+        with store.transaction() as writing:
+            key = SealingKey(writing.make_key(), begins, expires)
         store.close()
         self.http.put("/v1/keys", content=key.signed_by(AUTHORITY), headers=ADMIN).raise_for_status()
         self._has_key = True

@@ -9,7 +9,6 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.counted import tallies_of
 from changeling_protocol import Survey
 
 from .devices import body, envelope, report
@@ -52,8 +51,8 @@ def counted(server: ServerProcess, asked: Survey) -> int:
     """How many reports the store has of the first period."""
     server.fold()
     store = Store.open(server.store_path)
-    with store.reading() as connection:
-        reports = tallies_of(connection, asked.id)[0, 1].reports
+    with store.view() as view:
+        reports = view.tallies(asked.id)[0, 1].reports
     store.close()
     return reports
 

@@ -1,6 +1,8 @@
 """A backup holds what was counted at one moment, and a store restored from it counts nothing twice."""
 
 import os
+import shutil
+import sqlite3
 import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,16 +12,11 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_aggregator.errors import StoreError
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.backups import back_up, opened_backup, restore
-from changeling_aggregator.store.counted import tallies_of
-from changeling_aggregator.store.log import open_stream
-from changeling_aggregator.store.runs import ID_BYTES
-from changeling_aggregator.store.schema import VERSION, runs, sealing_keys, tallies
-from changeling_aggregator.store.snapshots import Looked, looked_at, put_looked
+from changeling_aggregator.store import ID_BYTES, Looked, Store, back_up, opened_backup, restore
+from changeling_aggregator.testing import sql
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Refusal, Survey, SurveyId
-from sqlalchemy import select
+from sqlalchemy import text
 
 from ..contracts.stores import PLACES, Place
 from .devices import body, envelope, report
@@ -80,8 +77,8 @@ def test_a_restored_store_counts_on_and_nothing_twice(new_place: NewPlace, tmp_p
 
 def reports(place: str, survey: Survey) -> dict[tuple[int, int], int]:
     """How many reports the tallies have, by track and node: more than readers are shown."""
-    with closing(Store.open(place)) as store, store.reading() as connection:
-        return {key: tally.reports for key, tally in tallies_of(connection, survey.id).items()}
+    with closing(Store.open(place)) as store, store.view() as view:
+        return {key: tally.reports for key, tally in view.tallies(survey.id).items()}
 
 
 def test_a_backup_under_load_is_one_moment(new_place: NewPlace, tmp_path: Path) -> None:
@@ -109,8 +106,8 @@ def test_a_backup_under_load_is_one_moment(new_place: NewPlace, tmp_path: Path) 
                 number += 1
                 back_up(store, path, NOW)
                 with opened_backup(path) as backup:
-                    ids = sum(len(row.ids) // ID_BYTES for row in backup.execute(select(runs)))
-                    reports = sum(row.reports for row in backup.execute(select(tallies)))
+                    ids = sum(len(row.ids) // ID_BYTES for row in backup.execute(text("SELECT ids FROM runs")))
+                    reports = sum(row.reports for row in backup.execute(text("SELECT reports FROM tallies")))
                 assert ids == reports
                 seen.add(ids)
             sending.result()
@@ -127,8 +124,7 @@ def test_neither_private_keys_nor_envelopes_are_in_a_backup(tmp_path: Path) -> N
         server.upload(sent)
         path = tmp_path / "store.backup"
         with closing(Store.open(server.store_path)) as store:
-            with store.reading() as connection:
-                private = connection.execute(select(sealing_keys.c.private)).scalars().all()
+            private = [half for (half,) in sql(store, "SELECT private FROM sealing_keys")]
             back_up(store, path, NOW)
     content = path.read_bytes()
     assert len(private) == 1
@@ -141,14 +137,12 @@ def test_neither_private_keys_nor_envelopes_are_in_a_backup(tmp_path: Path) -> N
 def test_a_backup_goes_into_a_new_store_alone(new_place: NewPlace, tmp_path: Path) -> None:
     """A store that anybody has begun to use is refused. A stream after a restore has a new number."""
     store, target = new_place().open(), new_place().open()
-    with store.writing() as connection:
-        streams = [open_stream(connection) for _ in range(3)]
+    streams = [store.open_stream(None) for _ in range(3)]
     path = tmp_path / "store.backup"
     back_up(store, path, NOW)
     with opened_backup(path) as backup:
         restore(backup, target)
-    with target.writing() as connection:
-        assert open_stream(connection) not in streams
+    assert target.open_stream(None) not in streams
     with opened_backup(path) as backup, pytest.raises(StoreError, match="new store"):
         restore(backup, target)
     store.close()
@@ -159,18 +153,19 @@ def test_what_a_restored_store_shows_has_revisions_that_nobody_has_seen(new_plac
     """Beyond all that the store may have made after the backup, and another for each that is restored from it."""
     store, path = new_place().open(), tmp_path / "store.backup"
     survey = SurveyId(b"s" * ID_BYTES)
-    with store.writing() as connection:
-        put_looked(connection, survey, Looked(revision=7))
+    with store.transaction() as writing:
+        writing.add_survey(survey, b"signed")
+        writing.put_looked(survey, Looked(revision=7))
     back_up(store, path, NOW)
-    with store.writing() as connection:
-        put_looked(connection, survey, Looked(revision=10**6))
+    with store.transaction() as writing:
+        writing.put_looked(survey, Looked(revision=10**6))
     seen = {10**6}
     for _ in range(2):
         target = new_place().open()
         with opened_backup(path) as backup:
             restore(backup, target)
-        with target.reading() as connection:
-            revision = looked_at(connection)[survey].revision
+        with target.view() as view:
+            revision = view.looked_at_survey(survey).revision
         assert revision > 10**6
         seen.add(revision)
         target.close()
@@ -187,12 +182,14 @@ def test_what_is_no_backup_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
             back_up(opened, path, NOW)
     (tmp_path / "text").write_text("no backup" * 1000)
     (tmp_path / "short").write_bytes(path.read_bytes()[:-5000])
-    (tmp_path / "other").write_bytes(path.read_bytes().replace(VERSION.encode(), b"9999"))
+    other = shutil.copy(path, tmp_path / "other")
+    with closing(sqlite3.connect(other)) as connection, connection:
+        connection.execute("UPDATE backup SET version = 9999")
     for name, said in (("server.db", "no backup"), ("text", "no backup"), ("short", "damaged"), ("other", "9999")):
         assert run(["restore", str(tmp_path / name), "--store", str(tmp_path / "new.db")]) == 1
         assert said in capsys.readouterr().err, name
     assert not (tmp_path / "new.db").exists()
-    with pytest.raises(StoreError, match="another program"):
+    with pytest.raises(StoreError, match="is a backup"):
         Store.open(path)
 
 

@@ -10,17 +10,17 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from changeling_aggregator import segments
 from changeling_aggregator.errors import Unwritable
 from changeling_aggregator.ingest import Committer
-from changeling_aggregator.ingest.bucketed import BucketWriter
-from changeling_aggregator.segments import bucket as buckets
+from changeling_aggregator.ingest.writers import SegmentWriter
 from changeling_aggregator.segments import place_at
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.compaction import OLD_SECONDS, sweep
-from changeling_aggregator.store.log import LoggedRequest, hold_arrivals, unread
+from changeling_aggregator.store import LoggedRequest, Store
+from changeling_aggregator.store.turn import OLD_SECONDS
 from sqlalchemy import Connection, event
 
 from .small_bucket import WELL, Conduct, SmallBucket, small_bucket
+from .uploads import content_of, upload
 
 pytestmark = pytest.mark.timed  # by the two seconds
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.timed  # by the two seconds
 @pytest.fixture
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallBucket]:
     """It has two seconds to answer."""
-    monkeypatch.setattr(buckets, "SECONDS", 2)
+    monkeypatch.setattr(segments, "SECONDS", 2)
     with small_bucket() as running:
         yield running
 
@@ -44,17 +44,17 @@ def committing(store: Store, bucket: SmallBucket) -> Iterator[Committer]:
 
 
 def logged(store: Store) -> list[LoggedRequest]:
-    with store.reading() as connection:
-        return unread(connection, 10**6, 2**40)
+    with store.view() as view:
+        return view.unread(10**6, 2**40)
 
 
 def bodies_in(store: Store) -> list[bytes]:
-    return sorted(each.body for each in logged(store))
+    return sorted(content for each in logged(store) for content in content_of(each.body))
 
 
 async def sent(committer: Committer, bodies: Sequence[bytes]) -> list[BaseException | None]:
     """What each came to, where all are sent at once."""
-    return await asyncio.gather(*map(committer.append, bodies), return_exceptions=True)
+    return await asyncio.gather(*(committer.append(upload(each)) for each in bodies), return_exceptions=True)
 
 
 def numbered(count: int, begin: int = 0) -> list[bytes]:
@@ -76,9 +76,9 @@ def test_many_uploads_share_few_objects_and_come_once_each(store: Store, bucket:
     with committing(store, bucket) as committer:
         assert asyncio.run(keep_sending()) == [None] * 1000
     log = logged(store)
-    assert sorted(each.body for each in log) == numbered(1000)
-    assert 1 < len({each.stream for each in log}) <= BucketWriter.pace.at_once
-    assert bucket.puts() <= 1 + 1000 // BucketWriter.pace.enough
+    assert bodies_in(store) == numbered(1000)
+    assert 1 < len({each.stream for each in log}) <= SegmentWriter.pace.at_once
+    assert bucket.puts() <= 1 + 1000 // SegmentWriter.pace.enough
     for stream in {each.stream for each in log}:
         mine = [each for each in log if each.stream == stream]
         assert [each.position for each in mine] == [*range(1, len(mine) + 1)]
@@ -164,9 +164,10 @@ def test_an_object_that_is_there_after_its_uploads_were_refused_is_read_by_nobod
         assert isinstance(error, Unwritable)
         assert asyncio.run(sent(committer, [b"sent again"])) == [None]
     assert (bodies_in(store), len(bucket.objects)) == ([b"sent again"], 2)
-    written = max(each.written for each in place_at(bucket.place).kept(""))
-    assert sweep(store, written + OLD_SECONDS - 1) == 0
-    assert sweep(store, written + OLD_SECONDS + 1) == 1
+    written = max(each.written for each in place_at(bucket.place).list(""))
+    with store.turn_to_fold() as turn:
+        assert turn.sweep(written + OLD_SECONDS - 1) == 0
+        assert turn.sweep(written + OLD_SECONDS + 1) == 1
     assert bodies_in(store) == [b"sent again"]
 
 
@@ -175,21 +176,21 @@ def test_an_upload_arrives_when_the_catalogue_has_its_object(store: Store, bucke
 
     def conduct(method: str, _: str) -> Conduct:
         if method == "PUT":
-            with store.writing() as connection:
-                hold_arrivals(connection, 9000)
+            with store.transaction() as writing:
+                writing.raise_arrival_floor(9000)
         return WELL
 
     bucket.conduct = conduct
     with committing(store, bucket) as committer:
         assert asyncio.run(sent(committer, [b"in the last second"])) == [None]
     ((arrival, *_, body),) = logged(store)
-    assert (body, arrival) == (b"in the last second", 9000)
+    assert (content_of(body), arrival) == ([b"in the last second"], 9000)
 
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_objects_that_wait_for_the_database_share_a_transaction(store: Store, bucket: SmallBucket, fails: bool) -> None:
     """While it is busy; and all hear where that fails, and can be kept then."""
-    writer, heard = BucketWriter(store, place_at(bucket.place)), []
+    writer, heard = SegmentWriter(store, place_at(bucket.place)), []
     writer._idle += [writer._new_lane() for _ in range(3)]  # which are transactions of their own
     transactions: list[object] = []
 
@@ -201,7 +202,7 @@ def test_objects_that_wait_for_the_database_share_a_transaction(store: Store, bu
 
     def write(body: bytes) -> None:
         try:
-            writer.write([body], {}, 5)
+            writer.write([upload(body)], {}, 5)
         except OSError as error:
             heard.append(error)
 
@@ -211,7 +212,7 @@ def test_objects_that_wait_for_the_database_share_a_transaction(store: Store, bu
             thread.start()
         while len(writer._pending) < 4:
             threads[0].join(0.01)
-        event.listen(store.engine, "commit", commit)
+        event.listen(store._database.engine, "commit", commit)
     for thread in threads:
         thread.join()
     assert len(transactions) == 1
@@ -231,7 +232,7 @@ def test_a_server_killed_at_any_write_leaves_what_it_acknowledged_once(store: St
     All that was acknowledged is in the log, once; what was not may be, as a whole; and no file is left over.
     """
     store.close()
-    killing = [sys.executable, "-m", "tests.aggregator.bucket_killer", str(tmp_path), "1800000000"]
+    killing = [sys.executable, "-m", "tests.aggregator.segment_killer", str(tmp_path), "1800000000"]
     done = subprocess.run(killing, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     outcomes = [json.loads(line) for line in done.stdout.splitlines()]

@@ -6,7 +6,6 @@ import httpx
 import pytest
 from changeling_aggregator.server import Service, Settings
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.surveys import add_survey
 from changeling_protocol import Calendar, SealingKey
 from changeling_protocol.wire import KEYS, decode_key_list
 
@@ -85,8 +84,8 @@ def test_with_nothing_provisional_results_stand_for_an_hour_at_most(store: Store
 def test_closed_results_are_the_readers_own_and_errors_are_not_kept(asked: Asked) -> None:
     """Without a token, of no survey, of nothing, at no route, and before anything is shown: no cache keeps that."""
     closed = survey(calendar=Calendar(START, PERIOD, 5))
-    with asked.service.store.writing() as connection:
-        add_survey(connection, closed.id, closed.signed_by(AUTHORITY), public=False)
+    with asked.service.store.transaction() as writing:
+        writing.add_survey(closed.id, closed.signed_by(AUTHORITY), public=False)
     asked.service.registry.refresh()
     there = f"/v1/surveys/{closed.id.hex()}/series"
     with in_process(asked.service) as get:
@@ -126,9 +125,9 @@ class TwoKeys:
 
     def __init__(self, store: Store) -> None:
         self.begins, self.changes, self.ends = START, START + 100, START + 200
-        with store.writing() as connection:
+        with store.transaction() as writing:
             for dates in ((self.begins, self.changes), (self.changes, self.ends)):
-                publish_new_key(connection, store, *dates)
+                publish_new_key(writing, store, *dates)
         self.now = float(START)
         self.service = Service(store, Settings(PINNED, lambda: self.now))
 

@@ -7,8 +7,8 @@ import httpx
 import pytest
 from changeling_aggregator.server import ROUTES, Service, Settings
 from changeling_aggregator.server.page import ROUTES as PAGE
-from changeling_aggregator.store import Store, schema
-from changeling_aggregator.store.tokens import TokenScope, add_token
+from changeling_aggregator.store import Store, TokenScope, schema
+from changeling_aggregator.testing import sql
 from changeling_protocol import Calendar, UnixSeconds
 from sqlalchemy import update
 
@@ -34,10 +34,9 @@ def test_what_hangs_on_a_token_is_kept_by_no_shared_cache(store: Store, public: 
     What caches may share is the same for everybody, and names what of a request it hangs on.
     """
     log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 4), grace=36_000))
-    with store.writing() as connection:
-        connection.execute(update(schema.surveys).values(public=public))
+    sql(store, "UPDATE surveys SET public = :public", public=public)
         for scope in TokenScope:
-            add_token(connection, scope.value, scope.value, [scope], UnixSeconds(0.0))
+            writing.add_token(scope.value, scope.value, [scope], UnixSeconds(0.0))
     now = UnixSeconds(START + 2.0 * PERIOD + 1000)
     service = Service(store, Settings(PINNED, lambda: now))
     log.append_reports(now, [report(1, 3), report(2, 3)])

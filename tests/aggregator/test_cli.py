@@ -262,7 +262,7 @@ def test_reading_a_signed_survey_loads_no_database(tmp_path: Path) -> None:
     """Nor a server: whoever handles the files of surveys and keys needs neither."""
     (tmp_path / "signed").write_bytes(survey().signed_by(AUTHORITY))
     read = (
-        "import sys; from pathlib import Path; from changeling_statistics.words import read_survey; "
+        "import sys; from pathlib import Path; from changeling_statistics import read_survey; "
         "print(read_survey(Path(sys.argv[1])).id.hex()); "
         "print(*({'sqlalchemy', 'starlette', 'polars'} & set(sys.modules)), file=sys.stderr)"
     )

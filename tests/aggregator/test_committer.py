@@ -6,12 +6,9 @@ from pathlib import Path
 import pytest
 from changeling_aggregator.errors import Overloaded, Unwritable
 from changeling_aggregator.fold import fold
-from changeling_aggregator.ingest import Committer, gathering
-from changeling_aggregator.ingest.gathering import Pace
-from changeling_aggregator.ingest.writers import RowWriter
+from changeling_aggregator.ingest import Committer, committer
+from changeling_aggregator.ingest.writers import Pace, RowWriter
 from changeling_aggregator.store import Store, embedded
-from changeling_aggregator.store.counted import refusals_of
-from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_protocol import Calendar, Refusal
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import OperationalError
@@ -19,18 +16,19 @@ from sqlalchemy.exc import OperationalError
 from ..protocol.examples import survey
 from .devices import Log
 from .refolding import whole_log
+from .uploads import content_of, upload
 
 
 def appended(store: Store) -> list[bytes]:
-    with store.reading() as connection:
-        return [entry.body for entry in whole_log(connection)]
+    with store.view() as view:
+        return [content for entry in whole_log(view) for content in content_of(entry.body)]
 
 
 def submit(waiting: Committer, *bodies: bytes, start: bool = False) -> list[BaseException | None]:
     """Has these appended at once, from one event loop; what each came to. start: the committer, when all wait."""
 
     async def appended_all() -> list[BaseException | None]:
-        tasks = [asyncio.create_task(waiting.append(each)) for each in bodies]
+        tasks = [asyncio.create_task(waiting.append(upload(each))) for each in bodies]
         await asyncio.sleep(0)
         if start:
             waiting.start()
@@ -47,7 +45,7 @@ def commits_of(store: Store) -> list[Connection]:
         if connection.get_execution_options().get("writer"):
             commits.append(connection)
 
-    event.listen(store.engine, "commit", note)
+    event.listen(store._database.engine, "commit", note)
     return commits
 
 
@@ -55,7 +53,7 @@ def test_uploads_that_wait_together_share_a_commit(store: Store) -> None:
     """A hundred of them, one transaction, one arrival, in the order of submission."""
     waiting, commits = Committer(store, lambda: 5.0), commits_of(store)
     assert submit(waiting, *(bytes([number]) for number in range(100)), start=True) == [None] * 100
-    assert len(commits) == 1
+    assert len(commits) == 2  # the first opens the survey's stream
     waiting.close()
     assert appended(store) == [bytes([number]) for number in range(100)]
 
@@ -66,18 +64,18 @@ def test_uploads_that_come_one_after_the_other_share_a_commit(store: Store, monk
     waiting, commits = Committer(store, lambda: 5.0), commits_of(store)
     waiting.start()
     assert submit(waiting, b"first") == [None]
-    assert len(commits) == 1
+    assert len(commits) == 2  # the first opens the survey's stream
 
     async def in_turn() -> None:
         tasks = []
         for each in (b"second", b"third", b"fourth"):
-            tasks.append(asyncio.create_task(waiting.append(each)))
+            tasks.append(asyncio.create_task(waiting.append(upload(each))))
             await asyncio.sleep(0.01)
         await asyncio.wait_for(asyncio.gather(*tasks), 60)
 
     asyncio.run(in_turn())
     waiting.close()
-    assert [len(commits), *appended(store)] == [2, b"first", b"second", b"third", b"fourth"]
+    assert [len(commits), *appended(store)] == [3, b"first", b"second", b"third", b"fourth"]
 
 
 def test_who_cannot_be_told_keeps_nobody_else_from_hearing(store: Store) -> None:
@@ -88,8 +86,8 @@ def test_who_cannot_be_told_keeps_nobody_else_from_hearing(store: Store) -> None
         raise RuntimeError("the handle is closed")
 
     async def all_wait() -> None:
-        waiting.submit(b"closed", asyncio.get_running_loop(), closed)
-        other = asyncio.create_task(waiting.append(b"other"))
+        waiting.submit(upload(b"closed"), asyncio.get_running_loop(), closed)
+        other = asyncio.create_task(waiting.append(upload(b"other")))
         await asyncio.sleep(0)
         waiting.start()
         await asyncio.wait_for(other, 60)
@@ -106,10 +104,10 @@ def test_nothing_is_acknowledged_when_the_database_fails(store: Store) -> None:
     def fail(*_: object) -> None:
         raise OperationalError("INSERT", {}, Exception("database or disk is full"))
 
-    event.listen(store.engine, "before_cursor_execute", fail)
+    event.listen(store._database.engine, "before_cursor_execute", fail)
     heard = submit(waiting, b"lost", b"lost too", start=True)
     assert [type(error) for error in heard] == [OperationalError] * 2
-    event.remove(store.engine, "before_cursor_execute", fail)
+    event.remove(store._database.engine, "before_cursor_execute", fail)
     assert submit(waiting, b"kept") == [None]
     waiting.close()
     assert appended(store) == [b"kept"]
@@ -142,15 +140,15 @@ def test_the_last_bytes_of_a_disk_are_left_to_sealing(store: Store, monkeypatch:
     assert isinstance(error, Unwritable)
     assert "disk is full" in str(error)
     fold(store, 600.0 + log.survey.grace + 1)
-    with store.reading() as connection:
-        assert private_keys(connection, store.at_rest) == {}
+    with store.view() as view:
+        assert view.private_keys() == {}
     monkeypatch.undo()
     waiting.close()
 
 
 def test_what_waits_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound an upload is turned away at once; who waits is not affected."""
-    monkeypatch.setattr(gathering, "MOST_WAITING_BYTES", 10)
+    monkeypatch.setattr(committer, "MOST_WAITING_BYTES", len(upload(b"12345678")) + 2)
     waiting = Committer(store, lambda: 5.0)
     kept, refused = submit(waiting, b"12345678", b"123", start=True)
     assert kept is None
@@ -165,14 +163,14 @@ def test_closing_commits_what_waits_and_the_counts_of_refusals(store: Store) -> 
     waiting.start()
 
     async def close_while_it_waits() -> None:
-        last = asyncio.create_task(waiting.append(b"last"))
+        last = asyncio.create_task(waiting.append(upload(b"last")))
         await asyncio.sleep(0)
         waiting.close()
         await asyncio.wait_for(last, 60)
 
     asyncio.run(close_while_it_waits())
     assert appended(store) == [b"last"]
-    with store.reading() as connection:
-        assert refusals_of(connection, bytes(16)) == {Refusal.CLOSED: 3}
+    with store.view() as view:
+        assert view.refusals(bytes(16)) == {Refusal.CLOSED: 3}
     (error,) = submit(waiting, b"too late")
     assert isinstance(error, Overloaded)

@@ -8,10 +8,8 @@ from types import SimpleNamespace
 import pytest
 from changeling_aggregator.cli import doctor
 from changeling_aggregator.cli.doctor import Finding, examine
-from changeling_aggregator.store import AtRest, Store
-from changeling_aggregator.store.clock import KeptTime, keep_time
-from changeling_aggregator.store.sealing_keys import make_key
-from changeling_aggregator.store.surveys import add_survey
+from changeling_aggregator.store import AtRest, KeptTime, Store
+from changeling_aggregator.testing import sql
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Calendar
 
@@ -72,13 +70,13 @@ def test_a_log_that_nobody_folds_is_wrong(log: Log, tmp_path: Path) -> None:
 def test_clock_keys_and_surveys_of_a_store(log: Log, tmp_path: Path) -> None:
     """A clock behind the store's or in doubt; a key that nobody published; a survey that cannot be read."""
     path = tmp_path / "server.db"
-    with log.store.writing() as connection:
-        keep_time(connection, KeptTime(1000 * (NOW + 2 * DAY), False))
-        make_key(connection, KEY)
-        add_survey(connection, b"survey of 16 by.", b"not a survey")
+    with log.store.transaction() as writing:
+        writing.keep_time(KeptTime(1000 * (NOW + 2 * DAY), False))
+        writing.make_key()
+        writing.add_survey(b"survey of 16 by.", b"not a survey")
     assert wrong(path) == {"clock": doctor.BAD, "keys": doctor.DEGRADED, "survey": doctor.DEGRADED}
-    with log.store.writing() as connection:
-        keep_time(connection, KeptTime(1000 * NOW, True))
+    with log.store.transaction() as writing:
+        writing.keep_time(KeptTime(1000 * NOW, True))
     assert wrong(path)["clock"] == doctor.BAD
     assert wrong(path, at_rest=AtRest(bytes([1] * 32)))["store-key"] == doctor.BAD
     log.store.close()
@@ -103,8 +101,8 @@ def test_what_is_no_store_is_named_and_none_is_made(tmp_path: Path) -> None:
     assert not (tmp_path / "server.db").exists()
     (tmp_path / "text").write_text("no store" * 1000)
     assert wrong(tmp_path / "text")["store"] == doctor.BAD
-    with closing(Store.open(tmp_path / "other.db")) as store, store.writing() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    with closing(Store.open(tmp_path / "other.db")) as store:
+        sql(store, "UPDATE store SET version = 9999")
     assert wrong(tmp_path / "other.db") == {"store": doctor.BAD}
     assert list(examine("postgresql://nobody@127.0.0.1:1/none", KEY, [], NOW))[-1].severity == doctor.BAD
 

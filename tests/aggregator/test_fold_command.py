@@ -5,13 +5,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.check import check
+from changeling_aggregator.fold import check, fold
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.early_ends import add_end
-from changeling_aggregator.store.schema import tallies
+from changeling_aggregator.testing import sql
 from changeling_protocol import Calendar, EarlyEnd, Standing
-from sqlalchemy import update
 
 from ..protocol.examples import AUTHORITY, survey
 from .devices import Log, report
@@ -58,8 +55,8 @@ def test_what_was_counted_before_a_survey_was_ended_early_is_no_difference(log: 
     log.append_reports(START + 60, [report(1), report(2)])
     fold(log.store, START + 60.0)
     end = EarlyEnd(log.survey.id, 1)
-    with log.store.writing() as connection:
-        add_end(connection, end, end.signed_by(AUTHORITY))
+    with log.store.transaction() as writing:
+        writing.add_early_end(end, end.signed_by(AUTHORITY))
     assert check(log.store) == []
 
 
@@ -69,8 +66,7 @@ def test_a_tally_that_the_log_does_not_give_is_found(log: Log, tmp_path: Path) -
     fold(log.store, END, closing=False)
     done = subprocess.run(command(tmp_path, "--check"), capture_output=True, text=True, timeout=200)
     assert (done.returncode, done.stdout) == (0, "folding the kept log again comes to the same\n")
-    with log.store.writing() as connection:
-        connection.execute(update(tallies).where(tallies.c.node == 2).values(reports=7))
+    sql(log.store, "UPDATE tallies SET reports = 7 WHERE node = 2")
     (difference,) = check(log.store)
     assert difference.what == "track 0, node (1, 2]"
     assert difference.stored.startswith("7 reports")

@@ -14,10 +14,7 @@ from changeling_aggregator.fold import FoldProcess, fold
 from changeling_aggregator.ingest import Registry
 from changeling_aggregator.opening import OpeningProcesses, open_requests
 from changeling_aggregator.server.fold_loop import REST_SECONDS, FoldLoop
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.log import unfolded
-from changeling_aggregator.store.sealing_keys import private_keys
-from changeling_aggregator.store.tokens import TokenScope, add_token, revoke_token
+from changeling_aggregator.store import Store, TokenScope
 from changeling_protocol import Calendar, UnixSeconds
 
 from ..processes import offspring, running
@@ -62,8 +59,8 @@ def test_a_fold_that_is_killed_says_so_and_the_next_one_counts(log: Log, tmp_pat
 
 def test_openers_give_what_one_process_gives(log: Log) -> None:
     """In the same order, whatever is refused, however the requests are cut into pieces."""
-    with log.store.reading() as connection:
-        keys = private_keys(connection, log.store.at_rest)
+    with log.store.view() as view:
+        keys = view.private_keys()
     requests = [
         body(*(envelope(log.survey, log.key, [report(1)]) for _ in range(number % 3 + 1)), bytes(200 + number))
         for number in range(250)
@@ -92,8 +89,8 @@ def test_openers_stand_behind_whatever_else_runs(log: Log) -> None:
 
 def test_what_openers_have_no_time_for_is_opened_all_the_same(log: Log) -> None:
     """By whoever calls, while others keep the processors busy; what they answer later belongs to no other call."""
-    with log.store.reading() as connection:
-        keys = private_keys(connection, log.store.at_rest)
+    with log.store.view() as view:
+        keys = view.private_keys()
     surveys = {log.survey.id: log.survey}
     some, others = ([body(envelope(log.survey, log.key, [report(period)])) for _ in range(300)] for period in (1, 2))
     openers, before = OpeningProcesses(2), {*active_children()}
@@ -113,8 +110,8 @@ def test_what_openers_have_no_time_for_is_opened_all_the_same(log: Log) -> None:
 
 def test_an_opener_that_is_killed_is_replaced(log: Log) -> None:
     """The call in which that is seen fails; the next one opens everything."""
-    with log.store.reading() as connection:
-        keys = private_keys(connection, log.store.at_rest)
+    with log.store.view() as view:
+        keys = view.private_keys()
     requests, surveys = [body(bytes(300)) for _ in range(300)], {log.survey.id: log.survey}
     openers, before = OpeningProcesses(2), {*active_children()}
     assert openers(requests, surveys, keys).envelopes == 300
@@ -128,12 +125,12 @@ def test_an_opener_that_is_killed_is_replaced(log: Log) -> None:
 
 def test_a_token_is_revoked_though_the_fold_fails(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """For as long as that lasts, too."""
-    with log.store.writing() as connection:
-        token = add_token(connection, "text", "who left", [TokenScope.READ], UnixSeconds(0.0))
+    with log.store.transaction() as writing:
+        token = writing.add_token("text", "who left", [TokenScope.READ], UnixSeconds(0.0))
     registry = Registry(log.store)
     registry.refresh()
-    with log.store.writing() as connection:
-        revoke_token(connection, token.id)
+    with log.store.transaction() as writing:
+        writing.revoke_token(token.id)
 
     def fail(*_: object, **__: object) -> None:
         raise OSError("the disk is full")
@@ -156,8 +153,8 @@ def test_no_key_is_in_arguments_or_environment_of_any_process(tmp_path: Path) ->
         server.move_clock(END)
         server.upload(*(envelope(log.survey, log.key, [report(8)]) for _ in range(400)))
         assert server.fold()["envelopes"] == 400
-        with log.store.reading() as connection:
-            private = private_keys(connection, at_rest)[log.key.id].private_bytes_raw()
+        with log.store.view() as view:
+            private = view.private_keys()[log.key.id].private_bytes_raw()
         others = offspring(server.process.pid)
         assert len(others) >= 1
         for pid in (server.process.pid, *others):
@@ -224,8 +221,8 @@ def test_sigterm_waits_for_no_backlog(tmp_path: Path) -> None:
 
 
 def waiting(store: Store) -> int:
-    with store.reading() as connection:
-        return unfolded(connection)
+    with store.view() as view:
+        return view.unfolded()
 
 
 def test_one_process_folds_and_others_stand_by(log: Log, tmp_path: Path) -> None:
@@ -244,16 +241,14 @@ def test_rubbish_goes_when_it_is_folded(log: Log) -> None:
     """What does not open is deleted at once, but not from beside what counts; the refusals tell."""
     sound = envelope(log.survey, log.key, [report(1)])
     altered = sound[:-1] + bytes([sound[-1] ^ 1])
-    with log.store.writing() as connection:
-        from changeling_aggregator.store.log import append
-
-        append(connection, log.stream, [body(altered), body(sound, altered), body(altered, altered)], END * 1000)
+    with log.store.transaction() as writing:
+        writing.append(log.stream, [body(altered), body(sound, altered), body(altered, altered)], END * 1000)
     fold(log.store, END)
     assert log.refused() == {"unopenable": 4}
-    with log.store.reading() as connection:
+    with log.store.view() as view:
         from .refolding import whole_log
 
-        assert [each.body for each in whole_log(connection)] == [body(sound, altered)]
+        assert [each.body for each in whole_log(view)] == [body(sound, altered)]
     log.append_reports(END, [report(1)])
     fold(log.store, END)
     assert log.tallies()[0, 1][0] == 2

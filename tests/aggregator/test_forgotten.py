@@ -6,17 +6,10 @@ from time import monotonic
 from typing import Any
 
 import pytest
-from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.check import check
+from changeling_aggregator.fold import check, fold
 from changeling_aggregator.store import Store, embedded
-from changeling_aggregator.store.at_rest import IN_CLEAR
-from changeling_aggregator.store.log import append, open_stream
-from changeling_aggregator.store.migrating import migrate
-from changeling_aggregator.store.opened import connected
-from changeling_aggregator.store.schema import log, sealing_keys
-from changeling_aggregator.store.sealing_keys import destroy_expired, make_key, private_keys
+from changeling_aggregator.testing import sql
 from changeling_protocol import UnixSeconds
-from sqlalchemy import Connection, delete, select, update
 
 from ..postgres import PostgreSQL
 from ..protocol.examples import survey
@@ -30,12 +23,19 @@ def store(postgresql_store: Store) -> Store:
     return postgresql_store
 
 
-def expired_keys(connection: Connection, count: int) -> list[bytes]:
+def expired_keys(store: Store, count: int) -> list[bytes]:
     """The private halves of new keys that expired in the second 2."""
-    for _ in range(count):
-        make_key(connection, IN_CLEAR)
-    connection.execute(update(sealing_keys).values(begins=1, expires=2, signed=b"s"))
-    return [key.private_bytes_raw() for key in private_keys(connection, IN_CLEAR).values()]
+    with store.transaction() as writing:
+        for _ in range(count):
+            writing.make_key()
+    sql(store, "UPDATE sealing_keys SET begins = 1, expires = 2, signed = :signed", signed=b"s")
+    with store.view() as view:
+        return [key.private_bytes_raw() for key in view.private_keys().values()]
+
+
+def destroy(store: Store) -> int:
+    with store.transaction() as writing:
+        return writing.destroy_expired_keys(3)
 
 
 def test_what_was_deleted_leaves_the_write_ahead_log_within_the_hour(
@@ -47,12 +47,10 @@ def test_what_was_deleted_leaves_the_write_ahead_log_within_the_hour(
     def files_with_old() -> list[str]:
         return sorted(path.name for path in tmp_path.iterdir() if OLD in path.read_bytes())
 
-    with store.writing() as connection:
-        append(connection, open_stream(connection), [OLD * 100] * 50, 5)
+    store.append(store.open_stream(None), [OLD * 100] * 50, 5)
     store.write_back()
     for position in range(1, 51):
-        with store.writing() as connection:
-            connection.execute(delete(log).where(log.c.position == position))
+        sql(store, "DELETE FROM log WHERE position = :position", position=position)
         store.write_back()
     assert files_with_old() == ["store.db-wal"]
     monkeypatch.setattr(embedded, "monotonic", lambda: monotonic() + 3600)
@@ -72,8 +70,8 @@ def test_folding_the_log_again_leaves_no_private_key_in_a_temporary_file(
     begun = kept.survey.calendar.start
     kept.append_reports(begun + 61, [report(1)])
     fold(store, UnixSeconds(begun + 62))
-    with store.reading() as connection:
-        (private,) = (key.private_bytes_raw() for key in private_keys(connection, IN_CLEAR).values())
+    with store.view() as view:
+        (private,) = (key.private_bytes_raw() for key in view.private_keys().values())
     looked = []
     (opens,) = check.__defaults__ or ()
 
@@ -90,16 +88,13 @@ def test_folding_the_log_again_leaves_no_private_key_in_a_temporary_file(
 
 def test_a_destroyed_private_key_stands_in_no_tables_file(postgresql: PostgreSQL, store: Store) -> None:
     """Once the table was rewritten, which waits a second for who reads it, and is tried again the next time."""
-    with store.writing() as connection:
-        make_key(connection, IN_CLEAR)
-        ((id_, secret),) = private_keys(connection, IN_CLEAR).items()
-        connection.execute(update(sealing_keys).values(begins=1, expires=2, signed=b"s"))
-    private = secret.private_bytes_raw()
+    (private,) = expired_keys(store, 1)
+    with store.view() as view:
+        (id_,) = view.published_keys()
     assert postgresql.files_with(private)
-    with store.writing() as connection:
-        assert destroy_expired(connection, 3) == 1
-    with store.reading() as reading:
-        reading.execute(select(sealing_keys)).all()
+    assert destroy(store) == 1
+    with store.view() as view:
+        view.key_lives()
         store.forget_overwritten(changed=True)
         assert postgresql.files_with(private)
     store.forget_overwritten(changed=False)
@@ -112,12 +107,10 @@ def test_a_destroyed_private_key_goes_once_no_transaction_can_see_it(
 ) -> None:
     """PostgreSQL copies for older transactions what they might still read, though they have never read that table."""
     beside = Store.open(url)
-    with store.writing() as connection:
-        (private,) = expired_keys(connection, 1)
-    with beside.reading() as older:
-        older.execute(select(log)).all()
-        with store.writing() as connection:
-            destroy_expired(connection, 3)
+    (private,) = expired_keys(store, 1)
+    with beside.view() as older:
+        assert [*older.kept_requests()] == []
+        destroy(store)
         store.forget_overwritten(changed=True)
         assert postgresql.files_with(private)
     store.forget_overwritten(changed=False)
@@ -127,29 +120,12 @@ def test_a_destroyed_private_key_goes_once_no_transaction_can_see_it(
 
 def test_no_private_key_and_no_envelope_outlives_its_row_in_statistics(postgresql: PostgreSQL, store: Store) -> None:
     """Which PostgreSQL keeps of columns that it analyses: by itself, or as an administrator tells it to."""
-    with store.writing() as connection:
-        privates = expired_keys(connection, 3)
-        append(connection, open_stream(connection), [OLD + bytes([number]) for number in range(9)], 5)
-        connection.exec_driver_sql("ANALYZE sealing_keys, log")
-    with store.writing() as connection:
-        destroy_expired(connection, 3)
-        connection.execute(delete(log))
+    privates = expired_keys(store, 3)
+    store.append(store.open_stream(None), [OLD + bytes([number]) for number in range(9)], 5)
+    sql(store, "ANALYZE sealing_keys, log")
+    question = "SELECT attname FROM pg_stats WHERE schemaname = current_schema() AND attname IN ('private', 'envelope')"
+    assert sql(store, question) == []
+    destroy(store)
+    sql(store, "DELETE FROM log")
     store.forget_overwritten(changed=True)
     assert [len(postgresql.files_with(each)) for each in privates] == [0, 0, 0]
-
-
-def test_an_older_store_forgets_what_statistics_kept(url: str) -> None:
-    """Once it is upgraded; and nothing comes to stand there after."""
-    question = "SELECT attname FROM pg_stats WHERE schemaname = current_schema() AND attname IN ('private', 'envelope')"
-    with connected(url) as database:
-        migrate(database, "0004")
-        with database.engine.begin() as connection:
-            expired_keys(connection, 3)
-            append(connection, open_stream(connection), [OLD + bytes([number]) for number in range(9)], 5)
-            connection.exec_driver_sql("ANALYZE sealing_keys, log")
-            assert sorted(connection.exec_driver_sql(question).scalars()) == ["envelope", "private"]
-        migrate(database)
-        with database.engine.begin() as connection:
-            assert connection.exec_driver_sql(question).all() == []
-            connection.exec_driver_sql("ANALYZE sealing_keys, log")
-            assert connection.exec_driver_sql(question).all() == []

@@ -8,8 +8,6 @@ import pytest
 from changeling_aggregator.server import MovableClock, Service, Settings, fold_loop
 from changeling_aggregator.server.health import covered_until, troubles_of
 from changeling_aggregator.store import AtRest, Store, embedded
-from changeling_aggregator.store.sealing_keys import make_key, publish_key
-from changeling_aggregator.store.surveys import add_survey
 from changeling_protocol import Calendar, SealingKey
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
@@ -90,10 +88,10 @@ def test_a_key_that_follows_is_as_good_as_a_longer_one(store: Store) -> None:
     calendar = Calendar(NOW, DAY, 1000)
     Log.of(store, survey(calendar=calendar), begins=NOW, expires=NOW + 30 * DAY)
     assert told(store, NOW + 28 * DAY)["keys"] == "degraded"
-    with store.writing() as connection:
+    with store.transaction() as writing:
         for begins, expires in ((30, 60), (61, 90)):
-            key = SealingKey(make_key(connection, store.at_rest), NOW + begins * DAY, NOW + expires * DAY)
-            publish_key(connection, key, key.signed_by(AUTHORITY))
+            key = SealingKey(writing.make_key(), NOW + begins * DAY, NOW + expires * DAY)
+            writing.publish_key(key, key.signed_by(AUTHORITY))
     assert "keys" not in told(store, NOW + 28 * DAY)
     assert told(store, NOW + 58 * DAY)["keys"] == "degraded"
     assert told(store, NOW + 60.5 * DAY)["keys"] == "bad"
@@ -111,8 +109,8 @@ def test_which_key_is_the_last_of_those_that_follow() -> None:
 
 def test_a_survey_that_is_not_run_is_told(store: Store) -> None:
     """By its id."""
-    with store.writing() as connection:
-        add_survey(connection, b"survey of 16 by.", b"not a survey")
+    with store.transaction() as writing:
+        writing.add_survey(b"survey of 16 by.", b"not a survey")
     assert told(store, NOW)["survey"] == "degraded"
 
 

@@ -10,8 +10,6 @@ from random import Random
 import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.counted import tallies_of
-from changeling_aggregator.store.log import open_stream
 from changeling_protocol import Breakdown, Calendar, Closing, Node, Report, Standing, encode_upload, seal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -80,8 +78,7 @@ def test_members_are_counted_once_however_their_answers_are_packed(tmp_path: Pat
     random = Random(seed)
     store = Store.open(tmp_path / f"{os.urandom(8).hex()}.db")
     log = Log.of(store, ASKED)
-    with store.writing() as connection:
-        streams = [log.stream, open_stream(connection)]
+    streams = [log.stream, store.open_stream(None)]
     devices = [Device(random) for _ in range(12)]
     sent = [device.upload(log, run) for device in devices for run in packings(device, random)]
     random.shuffle(sent)
@@ -99,8 +96,8 @@ def test_members_are_counted_once_however_their_answers_are_packed(tmp_path: Pat
                 if closing.stratum == stratum:
                     heard[device.group, closing.period, closing.standing] += 1
                     reports.update((report.track, report.node) for report in told)
-        with store.reading() as connection:
-            found = tallies_of(connection, ASKED.id, [stratum])
+        with store.view() as view:
+            found = view.tallies(ASKED.id, [stratum])
         assert {key: (here.heard, here.new, here.missed) for key, here in found.attendance.items()} == {
             (group, period): (
                 sum(heard[group, period, standing] for standing in Standing),
@@ -111,7 +108,7 @@ def test_members_are_counted_once_however_their_answers_are_packed(tmp_path: Pat
         }
         assert {key: tally.reports for key, tally in found.items()} == dict(reports)
     answered = sum(len(device.answers) for device in devices)
-    with store.reading() as connection:
-        assert sum(here.heard for here in tallies_of(connection, ASKED.id).attendance.values()) == answered
+    with store.view() as view:
+        assert sum(here.heard for here in view.tallies(ASKED.id).attendance.values()) == answered
     assert set(log.refused()) <= {"duplicate"}
     store.close()

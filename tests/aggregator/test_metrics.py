@@ -139,7 +139,7 @@ def test_figures_are_told_while_the_store_is_not_there(store: Store) -> None:
     """Without those of the store."""
     service = Service(store, Settings(PINNED, MovableClock(NOW)))
     with telling(service, "127.0.0.1", 0) as port:
-        store.engine.dispose()
+        store._database.engine.dispose()
         store.view = lambda: (_ for _ in ()).throw(OSError("gone"))  # type: ignore[method-assign, assignment]
         names = {family.name for family in families(f"127.0.0.1:{port}")}
         [readable] = [each for each in families(f"127.0.0.1:{port}") if each.name == "changeling_store_readable"]

@@ -13,10 +13,7 @@ import msgpack
 import pytest
 from changeling_aggregator.server import ROUTES, page
 from changeling_aggregator.server.openapi import DIALECT, operations
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.at_rest import IN_CLEAR
-from changeling_aggregator.store.sealing_keys import make_key
-from changeling_aggregator.store.tokens import TokenScope
+from changeling_aggregator.store import Store, TokenScope
 from changeling_protocol import Calendar, EarlyEnd, SealingKey, Survey
 from changeling_protocol.wire import MOST_BODY_BYTES
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -246,8 +243,8 @@ def test_a_path_names_all_its_methods(asking: Asking, published: Survey) -> None
 
 def _try_puts(asking: Asking) -> None:
     store = Store.open(asking.server.store_path)
-    with store.writing() as connection:
-        key = SealingKey(make_key(connection, IN_CLEAR), 0, FOREVER)
+    with store.transaction() as writing:
+        key = SealingKey(writing.make_key(), 0, FOREVER)
     store.close()
     asking.server.move_clock(asking.server.now + 1)
     new = replace(survey(calendar=Calendar(asking.server.now, 60, 8)), question="A new one?")

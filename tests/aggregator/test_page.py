@@ -11,7 +11,7 @@ import httpx
 import pytest
 from changeling_aggregator.server import page, sessions
 from changeling_aggregator.server.sessions import LIFE_SECONDS, Sessions
-from changeling_aggregator.store.tokens import TokenScope, hash_of
+from changeling_aggregator.store import TokenScope, hash_of
 from changeling_protocol import Survey
 
 from ..protocol.examples import AUTHORITY

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from random import Random
 from re import findall
@@ -16,16 +16,18 @@ import pytest
 from changeling_aggregator.errors import Overtaken, StoreError
 from changeling_aggregator.ingest import Committer
 from changeling_aggregator.ingest.writers import RowWriter
-from changeling_aggregator.store import Store, Transactions, appending
-from changeling_aggregator.store.log import append, open_stream, requests_after, unfolded, unread
+from changeling_aggregator.store import Store, Turn, View
+from changeling_aggregator.store import postgresql as room
+from changeling_aggregator.testing import sql
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Refusal, SealingKey, Survey, decode
-from sqlalchemy import event, text
+from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
 from ..postgres import GUARDED, PASSWORD, PostgreSQL
 from .devices import body, envelope, report
 from .serving import ADMIN, ServerProcess, eventually
+from .uploads import upload
 
 START = 1_800_000_000
 
@@ -40,25 +42,25 @@ def store(postgresql_store: Store) -> Store:
 
 def test_much_is_appended_as_little_is(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """In order and without gaps, by either way; a connection that is lost is told, and the next is another."""
-    with store.writing() as connection:
-        stream = open_stream(connection)
+    stream = store.open_stream(None)
     bodies = [bytes([number]) * 10 for number in range(4)]
     for number, each in enumerate(bodies):
-        monkeypatch.setattr(appending, "MUCH_BYTES", 0 if number % 2 else 2**20)
-        with store.writing() as connection:
-            append(connection, stream, [each, each], 1000 + number)
-    monkeypatch.setattr(appending, "MUCH_BYTES", 0)
-    lost = store.writing()
-    connection = lost.__enter__()
-    mine = connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
-    with store.reading() as other:
-        assert other.exec_driver_sql(f"SELECT pg_terminate_backend({mine}, 60000)").scalar_one()
-    with pytest.raises(DBAPIError) as told:
-        appending._copy(connection, [(1, 1, 1, b"")])
-    assert not lost.__exit__(DBAPIError, told.value, None)
-    with store.writing() as connection:
-        append(connection, stream, [b"last"], 2000)
-        logged = [*requests_after(connection, stream, 0)]
+        monkeypatch.setattr(room, "MUCH_BYTES", 0 if number % 2 else 2**20)
+        with store.transaction() as writing:
+            writing.append(stream, [each, each], 1000 + number)
+    monkeypatch.setattr(room, "MUCH_BYTES", 0)
+
+    def lose() -> None:
+        with store.transaction() as writing:
+            mine = writing._connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+            assert sql(store, f"SELECT pg_terminate_backend({mine}, 60000)")
+            writing.append(stream, [b"lost"], 1500)
+
+    with pytest.raises(DBAPIError):
+        lose()
+    store.append(stream, [b"last"], 2000)
+    with store.view() as view:
+        logged = [*view.kept_requests()]
     assert [each.position for each in logged] == [*range(1, 10)]
     assert [each.body for each in logged] == [each for each in bodies for _ in range(2)] + [b"last"]
     assert [each.arrival for each in logged] == [1000, 1000, 1001, 1001, 1002, 1002, 1003, 1003, 2000]
@@ -68,7 +70,7 @@ def test_much_is_appended_as_little_is(store: Store, monkeypatch: pytest.MonkeyP
 def overheard(store: Store, file: Path) -> Iterator[Callable[[], int]]:
     """Gives how often a connection of the store has asked the database for something; closes the store at the end."""
     with file.open("w") as spoken:
-        event.listen(store.engine, "checkout", lambda driver, *_: driver.pgconn.trace(spoken.fileno()))
+        event.listen(store._database.engine, "checkout", lambda driver, *_: driver.pgconn.trace(spoken.fileno()))
         yield lambda: len(findall(r"\t(Sync|Query)\b", file.read_text()))
         store.close()
 
@@ -76,14 +78,15 @@ def overheard(store: Store, file: Path) -> Iterator[Callable[[], int]]:
 def test_the_commit_of_a_few_uploads_is_one_way_to_the_database_and_back(store: Store, tmp_path: Path) -> None:
     """So that they wait for a processor, there and here, once; counts of refusals go along in a transaction of more."""
     writer = RowWriter(store)
+    writer.write([upload(b"first")], Counter(), 0)  # which opens a stream
     with overheard(store, tmp_path / "spoken") as asked:
-        writer.write([b"some"] * 3, Counter(), 1)
+        writer.write([upload(b"some")] * 3, Counter(), 1)
         assert asked() == 1
-        writer.write([b"more"], Counter({(bytes(16), Refusal.CLOSED): 1}), 2)
+        writer.write([upload(b"more")], Counter({(bytes(16), Refusal.CLOSED): 1}), 2)
         assert asked() > 4
     opened = Store.open(store.place)
-    with opened.reading() as connection:
-        assert [each.position for each in unread(connection, 9, 999)] == [1, 2, 3, 4]
+    with opened.view() as view:
+        assert [each.position for each in view.unread(9, 9999)] == [1, 2, 3, 4, 5]
     opened.close()
 
 
@@ -98,7 +101,7 @@ def test_looking_whether_the_store_is_full_is_a_way_for_each_figure(store: Store
 def test_a_statement_by_itself_waits_for_others_whatever_the_database_says(url: str) -> None:
     """Where transactions are serializable by default, the second of two who append at once would else fail."""
     store = Store.open(url.replace("&options=", "&options=-c%20default_transaction_isolation%3Dserializable%20"))
-    with store.writing(once=True) as connection:
+    with store._writing(once=True) as connection:
         assert connection.exec_driver_sql("SHOW transaction_isolation").scalar_one() == "read committed"
     store.close()
 
@@ -165,8 +168,7 @@ def test_many_processes_make_one_store(url: str) -> None:
     def opened(_: int) -> int:
         barrier.wait(100)
         store = Store.open(url)
-        with store.writing() as connection:
-            stream = open_stream(connection)
+        stream = store.open_stream(None)
         store.close()
         return stream
 
@@ -177,12 +179,15 @@ def test_many_processes_make_one_store(url: str) -> None:
 def test_every_commit_is_on_disk_before_it_returns(postgresql: PostgreSQL, url: str) -> None:
     """Though the database or the user says that it need not be; and readers write nothing."""
     store = Store.open(url + "%20-csynchronous_commit%3Doff")
-    with store.writing() as connection:
-        assert connection.execute(text("SHOW synchronous_commit")).scalar() == "on"
-        assert connection.execute(text("SHOW transaction_isolation")).scalar() == "read committed"
-    with store.reading() as connection:
-        assert connection.execute(text("SHOW transaction_isolation")).scalar() == "repeatable read"
-        assert connection.execute(text("SHOW transaction_read_only")).scalar() == "on"
+
+    def shown(opened: AbstractContextManager[View], name: str) -> object:
+        with opened as view:
+            return view._connection.exec_driver_sql(f"SHOW {name}").scalar_one()
+
+    assert shown(store.transaction(), "synchronous_commit") == "on"
+    assert shown(store.transaction(), "transaction_isolation") == "read committed"
+    assert shown(store.view(), "transaction_isolation") == "repeatable read"
+    assert shown(store.view(), "transaction_read_only") == "on"
     store.close()
     assert postgresql.sql("SHOW fsync") == [("on",)]
 
@@ -195,32 +200,31 @@ def test_a_turn_ends_with_its_connection_and_nothing_more_of_it_is_kept(
 ) -> None:
     """Neither what is in hand nor what is begun after; another process has the turn meanwhile."""
     folder = Store.open(url + "&application_name=turn")
-    with store.writing() as connection:
-        stream = open_stream(connection)
+    stream = store.open_stream(None)
 
-    def cut_off(writing: Transactions) -> None:
-        with writing() as connection:
-            append(connection, stream, [b"lost"], 0)
+    def cut_off(turn: Turn) -> None:
+        with turn.transaction() as writing:
+            writing.append(stream, [b"lost"], 0)
             (pid,) = postgresql.sql(
                 "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) "
                 "WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND application_name = 'turn'"
             )
             assert postgresql.sql(f"SELECT pg_terminate_backend({pid[0]}, 60000)") == [(True,)]
 
-    with folder.turn_to_fold() as writing:
-        assert writing
+    with folder.turn_to_fold() as turn:
+        assert turn
         with pytest.raises(DBAPIError):
-            cut_off(writing)
+            cut_off(turn)
         with store.turn_to_fold() as other:
             assert other
-            with pytest.raises(Overtaken, match="turn to fold was lost"), writing() as connection:
-                append(connection, stream, [b"lost too"], 0)
-            with other() as connection:
-                append(connection, stream, [b"kept"], 0)
-    with store.reading() as connection:
-        assert unfolded(connection) == 1
-    with folder.turn_to_fold() as writing:
-        assert writing
+            with pytest.raises(Overtaken, match="turn to fold was lost"), turn.transaction() as writing:
+                writing.append(stream, [b"lost too"], 0)
+            with other.transaction() as writing:
+                writing.append(stream, [b"kept"], 0)
+    with store.view() as view:
+        assert view.unfolded() == 1
+    with folder.turn_to_fold() as turn:
+        assert turn
     folder.close()
 
 
@@ -390,14 +394,9 @@ def test_a_store_knows_by_itself_that_its_database_is_back(postgresql: PostgreSQ
     postgresql.stop()
     try:
         with pytest.raises(DBAPIError):
-            stream_of(store)
+            store.open_stream(None)
         assert store.trouble() == "PostgreSQL cannot be reached: uploads are turned away until it is back"
     finally:
         postgresql.start()
     assert eventually(store.trouble, None)
-    assert stream_of(store) == 1
-
-
-def stream_of(store: Store) -> int:
-    with store.writing() as connection:
-        return open_stream(connection)
+    assert store.open_stream(None) == 1

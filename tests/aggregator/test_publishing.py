@@ -10,8 +10,7 @@ import httpx
 import pytest
 from changeling_aggregator.errors import TurnedDown
 from changeling_aggregator.server import Service, Settings, make_app, publishing
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.tokens import TokenScope, add_token
+from changeling_aggregator.store import Store, TokenScope
 from changeling_protocol import Calendar, SealingKey, UnixSeconds, decode, signed
 from changeling_protocol.wire import ErrorCode
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -68,8 +67,8 @@ def test_a_bad_survey_is_refused_in_one_sentence(
 
 def test_others_are_answered_while_a_survey_is_verified(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long that takes."""
-    with store.writing() as connection:
-        add_token(connection, "token", "me", {TokenScope.SURVEY_WRITE}, UnixSeconds(0.0))
+    with store.transaction() as writing:
+        writing.add_token("token", "me", {TokenScope.SURVEY_WRITE}, UnixSeconds(0.0))
     verifying, answered = Event(), Event()
 
     def slow(*_: object) -> None:

@@ -1,167 +1,130 @@
 """Which ids were counted before: found whatever is in memory, what is being written among them."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
 
-import numpy as np
 import pytest
-from changeling_aggregator.fold.filters import MOST_BYTES_A_HALF, Filter
-from changeling_aggregator.fold.halves import BYTES_AN_ID, SortedIds, found_in
-from changeling_aggregator.fold.ids import are_in, first_of_each, ids_in, merged_ids
-from changeling_aggregator.fold.runs import add_ids
-from changeling_aggregator.fold.seen import SeenIds
-from changeling_aggregator.store import ClosingKey, Store
-from changeling_aggregator.store.runs import runs_of
+from changeling_aggregator.fold import SeenIds, add_ids, ids_in, merged_ids
+from changeling_aggregator.fold.ids import are_in, first_of_each
+from changeling_aggregator.store import CHUNK_BYTES, ClosingKey, Store, View
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 SURVEY = bytes(range(16))
+KEY = (SURVEY, 1)
+EDGES = [0, 1, 2**63 - 1, 2**63, 2**64 - 1]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(tmp_path / "server.db")
 
 
 @pytest.mark.parametrize("most_bytes", [0, 1000, 10**6])
-def test_every_id_that_was_counted_is_found_and_no_other(store: Store, most_bytes: int) -> None:
-    """However much of the runs is in memory, and though many ids have a high half in common."""
-    random = Random(5)
-    seen = SeenIds(most_bytes)
+@pytest.mark.parametrize("others", [False, True], ids=["alone", "another_folds_too"])
+def test_every_id_that_was_counted_is_found_and_no_other(store: Store, most_bytes: int, others: bool) -> None:
+    """However much of the runs is in memory, whoever wrote and merged them, and though many ids share a high half."""
+    random, seen = Random(5), SeenIds(most_bytes)
     known: dict[ClosingKey, set[bytes]] = {(SURVEY, period): set() for period in (1, 2, 3)}
-    for batch in range(40):
+    for batch in range(60):
         wanted = {key: _some(random, ids) for key, ids in known.items()}
-        fresh = _looked_up(store, seen, {}, wanted)
+        fresh = _fresh(store, seen, {}, wanted)
         assert fresh == {key: ids - known[key] for key, ids in wanted.items()}, batch
-        added = {key: b"".join(sorted(ids)) for key, ids in fresh.items() if ids}
-        assert _looked_up(store, seen, added, wanted) == {key: set() for key in known}, "as it is being written"
-        with store.writing() as connection:
-            runs = add_ids(connection, added)
-        for key, run in runs.items():
-            if random.random() < 0.7:
-                seen.remember(key, run, SortedIds.of(added[key]))
+        added = {key: _packed(ids) for key, ids in fresh.items() if ids}
+        mine = not others or random.random() < 0.5
+        if mine:
+            assert _fresh(store, seen, added, wanted) == {key: set() for key in known}, "as it is being written"
+        with store.transaction() as writing:
+            runs = add_ids(writing, added)
+        if mine and random.random() < 0.7:
+            seen.remember(runs, added)
         for key, ids in fresh.items():
             known[key] |= ids
 
 
 def test_a_run_that_a_lost_transaction_numbered_is_not_taken_for_another(store: Store) -> None:
     """What was not committed is not remembered, and the number is given again."""
-    key, seen = (SURVEY, 1), SeenIds()
-    with suppress(RuntimeError), store.writing() as connection:
-        lost = add_ids(connection, {key: bytes(16)})
+    seen = SeenIds()
+    with suppress(RuntimeError), store.transaction() as writing:
+        lost = add_ids(writing, {KEY: bytes(16)})
         raise RuntimeError
-    seen.remember(key, lost[key], SortedIds.of(bytes(16)))  # which nobody does
-    with store.writing() as connection:
-        assert add_ids(connection, {key: b"\1" * 16})[key].run.number == lost[key].run.number
-    assert _looked_up(store, seen, {}, {key: {bytes(16), b"\1" * 16}}) == {key: {bytes(16)}}
+    seen.remember(lost, {KEY: bytes(16)})  # which nobody does
+    with store.transaction() as writing:
+        assert add_ids(writing, {KEY: b"\1" * 16})[KEY].run.number == lost[KEY].run.number
+    assert _fresh(store, seen, {}, {KEY: {bytes(16), b"\1" * 16}}) == {KEY: {bytes(16)}}
 
 
-def test_what_is_read_before_it_is_remembered_takes_memory_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where a batch is on disk before the next one looks: what was met last stays in memory."""
-    seen, ids = SeenIds(200), b"".join(number.to_bytes(16) for number in range(10))
-    for period in range(20):
-        key = (SURVEY, period)
-        with store.writing() as connection:
-            runs = add_ids(connection, {key: ids})
-        assert _looked_up(store, seen, {}, {key: {bytes(16)}}) == {key: set()}
-        seen.remember(key, runs[key], SortedIds.of(ids))
-    monkeypatch.setattr("changeling_aggregator.fold.seen.read_run", None)
-    assert _looked_up(store, seen, {}, {key: {bytes(16)}}) == {key: set()}
-
-
-def test_runs_that_were_merged_are_not_read_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was in them is in memory, and is found there in the run that took their place; they take no room."""
-    key, seen, random = (SURVEY, 1), SeenIds(), Random(6)
+def test_what_is_in_memory_is_not_read_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a run that was added, nor one that took the place of others; only duplicates are looked up."""
+    seen, random = SeenIds(), Random(6)
     ids: set[bytes] = set()
-    monkeypatch.setattr("changeling_aggregator.fold.seen.read_run", None)
-    for _ in range(30):
+    for _ in range(40):
         fresh = {random.randbytes(16) for _ in range(50)}
-        packed = b"".join(sorted(fresh))
-        with store.writing() as connection:
-            added = add_ids(connection, {key: packed})
-        seen.remember(key, added[key], SortedIds.of(packed))
+        with store.transaction() as writing:
+            added = add_ids(writing, {KEY: _packed(fresh)})
+        seen.remember(added, {KEY: _packed(fresh)})
         ids |= fresh
         other = {random.randbytes(16)}
-        assert _looked_up(store, seen, {}, {key: {*random.sample(sorted(ids), 20), *other}}) == {key: other}
-    with store.reading() as connection:
-        assert seen._kept[key][0].runs == len(runs_of(connection, [key])[key]) < 10
-
-
-ALL = 2**64 - 1
-EDGES = [0, 1, 2**63 - 1, 2**63, ALL]
-
-
-@settings(max_examples=200)
-@given(
-    known=st.lists(st.integers(0, 2**64 - 1) | st.sampled_from(EDGES), max_size=40),
-    shared=st.integers(0, 63),
-    others=st.lists(st.integers(0, 2**64 - 1) | st.sampled_from(EDGES), max_size=40),
-)
-def test_high_halves_are_found_whatever_they_are(known: list[int], shared: int, others: list[int]) -> None:
-    """Also where somebody chose them so that they share their first bits, or their last, or are the same."""
-    known = sorted([*known, *(number >> shared for number in known), *(number << shared & ALL for number in known)])
-    others = sorted([*others, *known[::2], *(number ^ 1 for number in known[::3])])
-    halves, sought = np.array(known, np.uint64), np.array(others, np.uint64)
-    there = [place for place, number in enumerate(others) if number in known]
-    assert found_in(sought, halves).tolist() == there
-    assert {*Filter.of([halves]).likely(sought).tolist()} >= {*there}
-
-
-@pytest.mark.parametrize("many", [1, 1000, 4096, 4097, 50_000])
-def test_a_filter_tells_nearly_all_that_are_not_among_its_halves(many: int) -> None:
-    """All that are among them are told, added by and by or at once; of others one in 100 at most.
-
-    One in 180 is due where it is full. The seeds are fixed, so there is no false alarm.
-    """
-    generator = np.random.default_rng(many)
-    halves, others = (np.sort(generator.integers(0, 2**64, size, np.uint64)) for size in (many, 200_000))
-    whole, parts = Filter.of([halves]), np.array_split(halves, 7)
-    for filter_ in (whole, Filter.of(parts)):
-        assert len(filter_.likely(halves)) == len(halves)
-        assert len(filter_.likely(others)) < 2000
-        assert filter_.nbytes <= max(32, MOST_BYTES_A_HALF * len(halves))
-    grown = Filter.of(parts[:4])
-    for part in parts[4:]:
-        if grown.has_room(len(part)):
-            grown.add(part)
-            assert len(grown.likely(part)) == len(part)
-    assert len(grown.likely(others)) < 2000
-
-
-def test_halves_that_share_a_word_harm_those_of_that_word_alone() -> None:
-    """A hundred thousand chosen in one part of the range: what is in the other parts is told as before."""
-    generator = np.random.default_rng(4)
-    chosen, honest, others = (generator.integers(0, 2**64, size, np.uint64) for size in (10**5, 10**4, 10**5))
-    filter_ = Filter.of([np.sort(chosen >> np.uint64(40)), np.sort(honest)])
-    assert len(filter_.likely(np.sort(honest))) == len(honest)
-    assert len(filter_.likely(np.sort(others))) < 1000
+        with monkeypatch.context() as unread:
+            unread.setattr(View, "read_run", None)
+            assert _fresh(store, seen, {}, {KEY: {*random.sample(sorted(ids), 20), *other}}) == {KEY: other}
+            unread.setattr(View, "chunks_near", lambda _, _key, _number, near: [] if not near else None)
+            assert _fresh(store, seen, {}, {KEY: other}) == {KEY: other}
+    with store.view() as view:
+        assert len(view.runs([KEY])[KEY]) <= 18
 
 
 @pytest.mark.parametrize("most_bytes", [10_000, 10**6])
 def test_what_is_remembered_takes_no_more_memory_than_it_may(store: Store, most_bytes: int) -> None:
-    """Of closings that grow by and by, the halves of those met last, and their filters, with what is being written."""
+    """Of closings that grow by and by, or are read from the store, the halves of those met last."""
     random, seen = Random(7), SeenIds(most_bytes)
-    for _ in range(30):
+    for batch in range(30):
         fresh = {(SURVEY, period): {random.randbytes(16) for _ in range(40)} for period in range(5)}
-        assert _looked_up(store, seen, {}, fresh) == fresh
-        added = {key: b"".join(sorted(ids)) for key, ids in fresh.items()}
-        with store.writing() as connection:
-            runs = add_ids(connection, added)
-        for key, run in runs.items():
-            seen.remember(key, run, SortedIds.of(added[key]))
-        kept = [closing for closing, _ in seen._kept.values()]
-        assert sum(each.nbytes for each in kept) == seen._bytes <= most_bytes + MOST_BYTES_A_HALF * 40
-    assert sum(each.ids for each in kept) >= min(30 * 40 * 5, most_bytes // BYTES_AN_ID // 2)
+        assert _fresh(store, seen, {}, fresh) == fresh
+        added = {key: _packed(ids) for key, ids in fresh.items()}
+        with store.transaction() as writing:
+            runs = add_ids(writing, added)
+        if batch % 3:
+            seen.remember(runs, added)
+        kept = sum(closing.ids for closing in seen._closings.values())
+        assert 8 * kept <= most_bytes
 
 
-def test_runs_that_another_folder_merged_are_forgotten(store: Store) -> None:
-    """What took their place is read, and they take no room any more."""
-    key, seen, random = (SURVEY, 1), SeenIds(), Random(8)
+@pytest.mark.parametrize("spread", [1, 2**40], ids=["of_a_hostile_sender", "of_anybody"])
+def test_runs_hold_every_id_in_few_pieces(store: Store, spread: int) -> None:
+    """Each is sorted and has many times the ids of later ones, and few ids are found by reading few chunks."""
+    random = Random(9)
     known: set[bytes] = set()
-    for _ in range(40):
-        fresh = {random.randbytes(16) for _ in range(10)}
-        with store.writing() as connection:
-            add_ids(connection, {key: b"".join(sorted(fresh))})
+    for _ in range(100):
+        fresh = {(random.randrange(2**60) * spread % 2**128).to_bytes(16) for _ in range(100)} - known
+        with store.transaction() as writing:
+            add_ids(writing, {KEY: _packed(fresh)})
         known |= fresh
-        other = {random.randbytes(16)}
-        assert _looked_up(store, seen, {}, {key: {*random.sample(sorted(known), 10), *other}}) == {key: other}
-        assert seen._kept[key][0].ids == len(known)
+    with store.view() as view:
+        runs = view.runs([KEY])[KEY]
+        held = [b"".join(view.read_run(KEY, run.number)) for run in runs]
+        near = [len(b"".join(view.chunks_near(KEY, run.number, min(known)))) for run in runs]
+    assert _packed(known) == merged_ids(held)
+    assert all(_packed(_ids(each)) == each for each in held)
+    assert len(runs) < 40
+    assert max(near) <= CHUNK_BYTES
+
+
+def test_a_transaction_rewrites_no_more_than_some_times_what_it_adds(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is left over is merged by those after it, so that no closing has many more runs than it should."""
+    monkeypatch.setattr("changeling_aggregator.fold.ids._LEAST_REWRITTEN_BYTES", 0)
+    random, keys = Random(10), [(SURVEY, period) for period in range(20)]
+    for _ in range(60):
+        with store.transaction() as writing:
+            added = add_ids(writing, {key: _packed(random.randbytes(16) for _ in range(10)) for key in keys})
+        rewritten = sum(run.size for each in added.values() for run in each.merged)
+        assert rewritten <= 4 * 10 * 16 * len(keys) + max(run.run.size for run in added.values())
+    with store.view() as view:
+        assert max(map(len, view.runs(keys).values())) <= 40
 
 
 @settings(max_examples=200)
@@ -181,9 +144,12 @@ def test_ids_are_sorted_and_looked_up_whatever_bits_they_share(high: list[int], 
     assert merged_ids([b"".join(some), b"".join(rest)]) == b"".join(sorted(set(ids)))
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.open(tmp_path / "server.db")
+def _packed(ids: Iterable[bytes]) -> bytes:
+    return b"".join(sorted(ids))
+
+
+def _ids(packed: bytes) -> list[bytes]:
+    return [packed[at : at + 16] for at in range(0, len(packed), 16)]
 
 
 def _some(random: Random, known: set[bytes]) -> set[bytes]:
@@ -192,15 +158,14 @@ def _some(random: Random, known: set[bytes]) -> set[bytes]:
     return drawn | {random.randbytes(16) for _ in range(20)} | {*random.sample(sorted(known), min(len(known), 5))}
 
 
-def _looked_up(
+def _fresh(
     store: Store, seen: SeenIds, written: dict[ClosingKey, bytes], wanted: dict[ClosingKey, set[bytes]]
 ) -> dict[ClosingKey, set[bytes]]:
     """Those of the ids that were not counted."""
-    packed = {key: b"".join(sorted(ids)) for key, ids in wanted.items()}
+    packed = {key: _packed(ids) for key, ids in wanted.items()}
     fresh = {key: set(ids) for key, ids in wanted.items()}
-    with store.reading() as connection:
-        sorted_ids = {key: SortedIds.of(ids) for key, ids in written.items()}
-        for key, piece in seen.near(connection, sorted_ids, packed):
+    with store.view() as view:
+        for key, piece in seen.near(view, written, packed):
             ids = ids_in(packed[key])
             fresh[key] -= {id_.tobytes() for id_ in ids[are_in(ids, ids_in(piece))]}
     return fresh

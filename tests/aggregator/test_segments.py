@@ -1,46 +1,75 @@
-"""The log in segments: what is acknowledged is durable, counts once, and is never late because its server was gone."""
+"""The log in segments, in a folder or an object store: what is acknowledged is durable and counts once."""
 
-import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
-from changeling_aggregator.errors import Overloaded, SegmentLost, Unwritable
+from changeling_aggregator.errors import Overtaken, SegmentLost, Unwritable
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.check import check
-from changeling_aggregator.segments import checked_place
-from changeling_aggregator.segments.folder import Folder
-from changeling_aggregator.segments.form import Row, decoded, encoded, rows_after
-from changeling_aggregator.segments.journal import Journal, read_journal
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.catalogue import doomed_files, frontier_of_all
-from changeling_aggregator.store.compaction import TOGETHER, sweep, tidy
-from changeling_aggregator.store.log import set_back_arrivals, stop_appending, unfolded, unread
-from changeling_aggregator.store.recovery import clear_given_up, give_up, recover, silent_streams
+from changeling_aggregator.ingest.writers import SegmentWriter, writer_for
+from changeling_aggregator.segments import Folder, Row, checked_place, place_at
+from changeling_aggregator.segments.parquet import decoded, encoded, rows_after
+from changeling_aggregator.store import Store, Turn
+from changeling_aggregator.store.turn import TOGETHER
+from changeling_aggregator.testing import SegmentedStore, counted_rows
+from changeling_protocol import Calendar, Refusal
 
+from ..protocol.examples import survey
+from .buckets import new_bucket, object_store
+from .clocks import END, GRACE, START, closes
 from .devices import Log, body, envelope, report
-from .journaling import (
-    END,
-    GRACE,
-    Clock,
-    closes,
-    kept,
-    killed,
-    left_by_a_killed_server,
-    put,
-    sealed,
-    without_its_thread,
-    writing,
-)
+from .serving import Cli, ServerProcess
+from .uploads import content_of, upload
+
+pytestmark = [pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")]
 
 
-def read(store: Store) -> list[bytes]:
-    with store.reading() as connection:
-        return [each.body for each in unread(connection, 10**6, 2**40)]
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SegmentedStore]:
+    """Its log lies in a folder beside it."""
+    opened = SegmentedStore.open(tmp_path / "server.db")
+    yield opened
+    opened.close()
 
 
-# Form
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    with object_store() as running:
+        yield running
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of segments."""
+    if request.param == "folder":
+        return str(tmp_path / "segments")
+    return new_bucket(request.getfixturevalue("endpoint"))
+
+
+def an_upload(log: Log, symbol: int = 3) -> bytes:
+    return envelope(log.survey, log.key, [report(8, symbol)])
+
+
+def many(log: Log, count: int) -> None:
+    for each in range(count):
+        log.append(END, an_upload(log, each % 13))
+
+
+def segments_in(folder: Folder) -> list[Path]:
+    return sorted(folder.path.glob("*.parquet"))
+
+
+@contextmanager
+def turn_of(store: Store) -> Iterator[Turn]:
+    with store.turn_to_fold() as turn:
+        assert turn
+        yield turn
+
+
+# Form and places
 
 
 def test_a_segment_holds_what_it_was_given_and_tells_when_it_is_damaged() -> None:
@@ -60,280 +89,285 @@ def test_a_segment_holds_what_it_was_given_and_tells_when_it_is_damaged() -> Non
         decoded(b"PAR1")
 
 
-@pytest.mark.parametrize("torn", [0, 1, 15, 16, 17, 40])
-def test_a_journals_torn_end_is_left_out(folder: Folder, torn: int) -> None:
-    """Wherever it is torn, what was kept whole before is read."""
-    journal = Journal(folder, "a", 5, 100)
-    journal.append(101, [b"one", b"two" * 100])
-    whole = journal.path.stat().st_size
-    journal.append(102, [b"three" * 10])
-    journal.close()
-    os.truncate(journal.path, whole + torn)
-    done = read_journal(journal.path)
-    assert (done.first, done.start) == (5, 100)
-    assert done.rows == [Row(5, 101, b"one"), Row(6, 101, b"two" * 100)]
-
-
-@pytest.mark.parametrize("words", ["https://bucket/x", "s3://key@bucket", "s3://bucket?secret=1", "file:///tmp"])
+@pytest.mark.parametrize("words", ["ftp://host/log", "s3://key:secret@bucket/log", "s3://bucket/log?key=1"])
 def test_a_place_that_is_none_is_refused(words: str) -> None:
     """With what there is; and no credentials are taken in a name."""
-    with pytest.raises(ValueError, match="s3://"):
+    with pytest.raises(ValueError, match="s3://…, gs://…, az://…"):
         checked_place(words)
 
 
-# Journals
+def test_a_place_keeps_files_whole_lists_and_deletes_them(place: str, tmp_path: Path) -> None:
+    """A folder as an object store does; in a folder they are their owner's alone."""
+    at = Folder(Path(place), make=True) if "://" not in place else place_at(place)
+    for name in ("a-1", "b-2"):
+        at.put(name, name.encode() * 1000)
+    assert (at.get("b-2"), [each.name for each in at.list("a-", "c-")]) == (b"b-2" * 1000, ["a-1"])
+    at.delete("a-1")
+    at.delete("what was never there")
+    assert [(each.name, each.size) for each in at.list("")] == [("b-2", 3000)]
+    with pytest.raises(SegmentLost, match="a-1"):
+        at.get("a-1")
+    if "://" not in place:
+        assert {path.stat().st_mode & 0o777 for path in (tmp_path / "segments").glob("**/*")} == {0o600}
 
 
-def test_what_is_written_can_be_folded_once_it_is_flushed(log: Log, folder: Folder, clock: Clock) -> None:
-    """In order; then nothing keeps anything from being sealed, and no journal is left."""
-    with writing(log.store, folder, clock) as writer:
-        put(writer, clock, b"one", b"two")
-        put(writer, clock, b"three")
-        writer.flush()
-        assert read(log.store) == [b"one", b"two", b"three"]
-        with log.store.reading() as connection:
-            assert frontier_of_all(connection) is None
-        assert [each.name for each in folder.kept("") if each.name.endswith(".journal")] == []
-        put(writer, clock, b"four")
-    assert read(log.store) == [b"one", b"two", b"three", b"four"]
-    assert {path.stat().st_mode & 0o777 for path in folder.path.iterdir()} == {0o600}
-    assert folder.path.stat().st_mode & 0o777 == 0o700
+def test_a_bucket_that_is_gone_is_named_and_credentials_are_not(endpoint: str) -> None:  # noqa: ARG001
+    """In words of one line."""
+    for act in (lambda place: place.put("a", b"x"), lambda place: [*place.list("a")]):
+        with pytest.raises(Unwritable, match="s3://nobody-has-this/log") as raised:
+            act(place_at("s3://nobody-has-this/log"))
+        assert "secret" not in str(raised.value)
+        assert "\n" not in str(raised.value)
 
 
-def test_nothing_is_read_before_what_a_journal_still_has(log: Log, folder: Folder, clock: Clock) -> None:
-    """Of two servers the second is rolled first: its requests wait for those of the first, that came before."""
-    first = left_by_a_killed_server(log.store, folder, clock, b"first")
-    clock.now += 1
-    with writing(log.store, folder, clock) as second:
-        put(second, clock, b"second")
-        second.flush()
-        assert (read(log.store), unfolded_of(log.store)) == ([], 1)
-        assert [each.stream for each in recover(log.store, int(clock.now * 1000))] == [first._stream]
-        assert read(log.store) == [b"first", b"second"]
-        assert recover(log.store, int(clock.now * 1000)) == []
-    assert [each.name for each in folder.kept("") if not each.name.endswith(".parquet")] == []
+# Writing
 
 
-def test_a_server_that_lives_keeps_its_journal(log: Log, folder: Folder, clock: Clock) -> None:
-    """Nobody else makes a segment of it, and nothing is sealed meanwhile."""
-    with writing(log.store, folder, clock) as writer:
-        put(writer, clock, b"one")
-        assert recover(log.store, int(clock.now * 1000)) == []
-        with log.store.reading() as connection:
-            assert [each.stream for each in silent_streams(connection)] == [writer._stream]
+def test_what_was_written_is_read_in_order(store: Store, place: str) -> None:
+    """Each commit a file; refusals are counted along with it; a body of several surveys is one for each of them."""
+    writer = writer_for(store, place)
+    writer.write([upload(b"one"), upload(b"two")], {}, 5)
+    writer.write([upload(b"three", b"of another survey")], {(b"survey of 16 by.", Refusal.UNOPENABLE): 1}, 4)
+    writer.write([], {}, 9)
+    with store.view() as view:
+        unread = view.unread(100, 2**30)
+        assert [content_of(each.body) for each in unread] == [[b"one"], [b"two"], [b"three"], [b"of another survey"]]
+        assert [(each.position, each.arrival) for each in unread] == [(1, 5), (2, 5), (3, 5), (4, 5)]
+        assert view.refusals(b"survey of 16 by.") == {Refusal.UNOPENABLE: 1}
+        assert (view.segment_count(), view.places()) == (2, [place])
 
 
-def test_what_was_acknowledged_in_time_counts_though_its_server_was_gone(
-    log: Log, folder: Folder, clock: Clock
-) -> None:
-    """A journal that is recovered long after the grace has ended: nothing was sealed without it, and it is not late."""
-    clock.now = closes(1) + GRACE - 1.0
-    left_by_a_killed_server(log.store, folder, clock, body(envelope(log.survey, log.key, [report(1, 3)])))
-    hidden = folder.path.rename(folder.path.with_name("elsewhere"))
-    fold(log.store, END + 3 * GRACE)
-    assert sealed(log) == 0
-    hidden.rename(folder.path)
-    fold(log.store, END + 3 * GRACE)
-    assert (log.refused(), log.tallies()[0, 1][0], sealed(log)) == ({}, 1, 8)
-
-
-def test_a_folder_that_is_lost_is_given_up(log: Log, folder: Folder, clock: Clock) -> None:
-    """By who says so: then closings are sealed with what the store knows."""
-    stream = left_by_a_killed_server(log.store, folder, clock, b"lost")._stream
-    folder.path.rename(folder.path.with_name("elsewhere"))
-    assert not give_up(log.store, stream + 1)
-    assert give_up(log.store, stream)
-    fold(log.store, END + 3 * GRACE)
-    assert sealed(log) == 8
-
-
-def test_what_a_stream_left_that_was_given_up_goes_once_its_folder_is_back(
-    log: Log, folder: Folder, clock: Clock
-) -> None:
-    """Its journal and its lock; not those of a server that runs, at rest or not, nor of one that is waited for."""
-    lost = left_by_a_killed_server(log.store, folder, clock, b"lost")
-    elsewhere = folder.path.rename(folder.path.with_name("elsewhere"))
-    assert clear_given_up(log.store) == 0
-    assert give_up(log.store, lost._stream)
-    assert clear_given_up(log.store) == 0
-    elsewhere.rename(folder.path)
-    left_by_a_killed_server(log.store, folder, clock, b"waited for")
-    resting, busy = (without_its_thread(log.store, folder, clock) for _ in range(2))
-    put(resting, clock, b"counted")
-    resting.flush()
-    put(busy, clock, b"journaled")
-    before = {each.name for each in folder.kept("")}
-    assert (clear_given_up(log.store), clear_given_up(log.store)) == (2, 0)
-    gone = before - {each.name for each in folder.kept("")}
-    assert gone == {f"{lost._files}.lock", f"{lost._files}-{1:016d}.journal"}
-    put(resting, clock, b"as before")
-    for server in (resting, busy):
-        server.close()
-    recover(log.store, int(clock.now * 1000))
-    assert sorted(read(log.store)) == [b"as before", b"counted", b"journaled", b"waited for"]
-
-
-def test_a_write_that_failed_is_not_put_in_the_place_of_what_came_after(
-    log: Log, folder: Folder, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its bytes lie whole in a journal, with positions that were given out again; the acknowledged ones count."""
-    writer = without_its_thread(log.store, folder, clock)
-    put(writer, clock, b"one")
-    syncing = os.fdatasync
-
-    def fail(file: int) -> None:
-        syncing(file)
-        raise OSError(5, "the disk broke")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(os, "fdatasync", fail)
-        with pytest.raises(Unwritable, match="the disk broke"):
-            put(writer, clock, b"never acknowledged")
-    put(writer, clock, b"two", b"three")
-    assert len([each for each in folder.kept("") if each.name.endswith(".journal")]) == 2
-    killed(writer)
-    assert len(recover(log.store, int(clock.now * 1000))) == 1
-    assert read(log.store) == [b"one", b"two", b"three"]
-
-
-def test_arrivals_of_a_clock_that_was_ahead_are_set_back(log: Log, folder: Folder, clock: Clock) -> None:
-    """What was journaled meanwhile arrives now, what comes then later, and all of it can be read."""
-    right = clock.now
-    with writing(log.store, folder, clock) as writer:
-        clock.now = right + 10**6
-        put(writer, clock, b"one")
-        with log.store.writing() as connection:
-            stop_appending(connection)
-            set_back_arrivals(connection, int(right * 1000))
-        clock.now = right + 1
-        writer.flush()
-        put(writer, clock, b"two")
-        writer.flush()
-        clock.now = right + 2
-        put(writer, clock, b"three")
-    with log.store.reading() as connection:
-        arrivals = [(each.body, each.arrival) for each in unread(connection, 9, 2**20)]
-    assert [each for each, _ in arrivals] == [b"one", b"two", b"three"]
-    assert all(right * 1000 <= arrival <= (right + 2) * 1000 for _, arrival in arrivals)
-
-
-def test_uploads_are_acknowledged_while_segments_cannot_be_written_and_no_more_than_memory_holds(
-    log: Log, folder: Folder, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They lie in journals; what is too much is turned away; all of it counts once segments can be written again."""
-    monkeypatch.setattr("changeling_aggregator.ingest.journaled.MOST_UNROLLED_BYTES", 3000)
-    with writing(log.store, folder, clock) as writer:
-        with monkeypatch.context() as broken:
-            broken.setattr(Folder, "put", _unwritable)
-            put(writer, clock, b"a" * 2000)
+def test_a_commit_that_failed_leaves_no_gap(store: Store, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the database or the place failed: what comes then has the next positions."""
+    writer = writer_for(store, place)
+    assert isinstance(writer, SegmentWriter)
+    writer.write([upload(b"one")], {}, 5)
+    for broken, failing in ((type(writer._place), "put"), (Store, "transaction")):
+        with monkeypatch.context() as patched:
+            patched.setattr(broken, failing, _unwritable)
             with pytest.raises(Unwritable):
-                writer.flush()
-            put(writer, clock, b"b" * 2000)
-            with pytest.raises(Overloaded):
-                put(writer, clock, b"c")
-        writer.flush()
-        put(writer, clock, b"d")
-    assert [each[:1] for each in read(log.store)] == [b"a", b"b", b"d"]
+                writer.write([upload(b"lost")], {}, 6)
+    writer.write([upload(b"two")], {}, 7)
+    with store.view() as view:
+        assert [(each.position, content_of(each.body)) for each in view.unread(9, 9999)] == [
+            (1, [b"one"]),
+            (2, [b"two"]),
+        ]
 
 
 def _unwritable(*_: object) -> None:
     raise Unwritable("broken")
 
 
-# Compaction, and what goes
+def test_a_folder_in_the_place_of_another_is_not_written_to(store: Store, tmp_path: Path) -> None:
+    """As where a file system is not mounted any more: it would hide what was acknowledged once that is back."""
+    folder = tmp_path / "segments"
+    writer = writer_for(store, str(folder))
+    hidden = folder.rename(tmp_path / "elsewhere")
+    folder.mkdir()
+    with pytest.raises(Unwritable, match="is not the one"):
+        writer.write([upload(b"one")], {}, 5)
+    folder.rmdir()
+    hidden.rename(folder)
+    writer.write([upload(b"two")], {}, 5)
 
 
-def many(log: Log, folder: Folder, clock: Clock, count: int) -> None:
-    with writing(log.store, folder, clock) as writer:
-        for each in range(count):
-            put(writer, clock, body(envelope(log.survey, log.key, [report(8, each % 13)])))
-            writer.flush()
+@pytest.mark.heavy
+def test_what_a_server_acknowledged_is_counted_and_kept(tmp_path: Path, place: str) -> None:
+    """Over HTTP, before and after a kill; and comes to the same when it is folded again."""
+    with ServerProcess(tmp_path, "--movable-clock", "--segments", place) as server:
+        server.move_clock(1_800_000_000)
+        asked, key = server.new_survey(), server.key
+        server.move_clock(1_800_000_000 + 480)
+        assert server.upload(envelope(asked, key, [report(8, 3)])) == []
+        server.fold()
+        assert server.upload(envelope(asked, key, [report(8, 4)])) == []
+        server.kill()
+    with ServerProcess(tmp_path, "--movable-clock", "--segments", place) as server:
+        assert server.upload(envelope(asked, key, [report(8, 5)])) == []
+        server.fold()
+    store = Store.open(tmp_path / "server.db")
+    assert check(store) == []
+    with store.view() as view:
+        assert view.tallies(asked.id)[0, 8].reports == 3
+        assert view.segment_bytes() > 1000
+    assert store.bytes_kept() > 1000
+    store.close()
 
 
-def files(folder: Folder) -> int:
-    return len([each for each in folder.kept("") if each.name.endswith(".parquet")])
+# Reading, and what goes
 
 
-def test_small_segments_become_one_with_all_that_was_in_them(log: Log, folder: Folder, clock: Clock) -> None:
+def test_arrivals_of_a_clock_that_was_ahead_are_set_back(log: Log) -> None:
+    """What was appended meanwhile arrives now, what comes then later, and all of it can be read."""
+    log.append(END + 10**6, an_upload(log))
+    with log.store.transaction() as writing:
+        writing.stop_appending()
+        writing.set_back_arrivals(END * 1000)
+    log.append(END + 1, an_upload(log))
+    assert [each.arrival for each in log.kept()] == [END * 1000, (END + 1) * 1000]
+    fold(log.store, END + 2, closing=False)
+    assert log.tallies()[0, 8][0] == 2
+
+
+def test_small_segments_become_one_with_all_that_was_in_them(log: Log, folder: Folder) -> None:
     """By the fold that counted them; it comes to the same when it is folded again; arrivals stay as they were."""
-    many(log, folder, clock, TOGETHER + 3)
-    before = kept(log)
+    many(log, TOGETHER + 3)
+    before = log.kept()
     fold(log.store, END, closing=False)
-    assert files(folder) == 4
-    assert [request[:3] for request in kept(log)] == [request[:3] for request in before]
+    assert len(segments_in(folder)) == 4
+    assert log.kept() == before
     assert check(log.store) == []
     assert log.tallies()[0, 8][0] == TOGETHER + 3
 
 
 @pytest.mark.parametrize("killed_at", range(1, 5))
 def test_a_compaction_that_is_killed_leaves_each_request_once(
-    log: Log, folder: Folder, clock: Clock, monkeypatch: pytest.MonkeyPatch, killed_at: int
+    log: Log, folder: Folder, monkeypatch: pytest.MonkeyPatch, killed_at: int
 ) -> None:
     """Between any two of its transactions: and the next one deletes what the killed one left."""
-    many(log, folder, clock, TOGETHER)
+    many(log, TOGETHER)
     with monkeypatch.context() as untidy:
-        untidy.setattr("changeling_aggregator.fold.folding.tidy_segments", lambda *_: None)
+        untidy.setattr(Turn, "compact", lambda _: 0)
         fold(log.store, END, closing=False)
-    before, left = kept(log), [killed_at]
+    before, left = log.kept(), [killed_at]
+    transaction = Turn.transaction
 
-    @contextmanager
-    def dying() -> Iterator[object]:
+    def dying(turn: Turn) -> object:
         left[0] -= 1
         if left[0] == 0:
             raise KeyboardInterrupt
-        with log.store.writing() as connection:
-            yield connection
+        return transaction(turn)
 
-    try:
-        tidy(log.store, dying)
-    except KeyboardInterrupt:
-        assert kept(log) == before
-    tidy(log.store, log.store.writing)
-    assert (kept(log), files(folder)) == (before, 1)
-    with log.store.reading() as connection:
-        assert doomed_files(connection) == []
+    with monkeypatch.context() as dies, turn_of(log.store) as turn:
+        dies.setattr(Turn, "transaction", dying)
+        try:
+            turn.compact()
+        except KeyboardInterrupt:
+            assert log.kept() == before
+    with turn_of(log.store) as turn:
+        turn.compact()
+    assert (log.kept(), len(segments_in(folder))) == (before, 1)
+    with log.store.view() as view:
+        assert view.doomed_files() == []
     assert check(log.store) == []
 
 
-def test_segments_go_when_the_grace_of_what_is_in_them_is_over(log: Log, folder: Folder, clock: Clock) -> None:
-    """Not before; what is held for a closing that came early stays until that is sealed."""
-    clock.now = closes(1)
-    with writing(log.store, folder, clock) as writer:
-        put(writer, clock, body(envelope(log.survey, log.key, [report(1, 3)])))
-        put(writer, clock, body(envelope(log.survey, log.key, [report(2, 3)])))
-        clock.now = closes(2) - 3
-        put(writer, clock, body(envelope(log.survey, log.key, [report(2, 4)])))
+def test_segments_go_when_the_grace_of_what_is_in_them_is_over(log: Log, folder: Folder) -> None:
+    """Not before; a request with a closing that came early stays by itself until that is sealed."""
+    log.append(closes(1), *(envelope(log.survey, log.key, [report(node, 3)]) for node in (1, 2)))
+    log.append(closes(2) - 3, envelope(log.survey, log.key, [report(2, 4)]))
     fold(log.store, closes(2) + GRACE - 3.5)
-    assert len(kept(log)) == 3
+    assert [position for _, _, position, _ in log.kept()] == [2, 3]
+    assert len(segments_in(folder)) == 1
     fold(log.store, closes(2) + GRACE - 2)
-    assert [position for _, _, position, _ in kept(log)] == [2, 3]
+    assert segments_in(folder) == []
+    assert [position for _, _, position, _ in log.kept()] == [2, 3]
     assert check(log.store) == []
     fold(log.store, closes(2) + GRACE + 1)
-    assert (kept(log), files(folder)) == ([], 0)
+    assert log.kept() == []
 
 
-def test_files_that_no_catalogue_names_are_swept_once_they_are_old(log: Log, folder: Folder, clock: Clock) -> None:
-    """And no others, of whatever age."""
-    many(log, folder, clock, 1)
-    (name,) = (each.name for each in folder.kept("") if each.name.endswith(".parquet"))
-    stray = folder.path / f"{name.partition('-')[0]}-9-stray.parquet"
-    stray.write_bytes(b"x")
-    (folder.path / "theirs.parquet").write_bytes(b"x")
-    assert sweep(log.store, time.time()) == 0
-    assert sweep(log.store, time.time() + 7200) == 1
-    assert {each.name for each in folder.kept("")} == {name, "theirs.parquet"}
+def test_files_that_no_catalogue_names_are_swept_once_they_are_old(log: Log, folder: Folder) -> None:
+    """As a killed server leaves them; and no others, of whatever age."""
+    many(log, 1)
+    (named,) = segments_in(folder)
+    stray = folder.path / f"{named.name.partition('-')[0]}-9-stray.parquet"
+    for left in (stray, stray.with_name(stray.name + ".part"), folder.path / "theirs.parquet"):
+        left.write_bytes(b"x")
+    with turn_of(log.store) as turn:
+        assert turn.sweep(time.time()) == 0
+        assert turn.sweep(time.time() + 7200) == 2
+    assert segments_in(folder) == sorted([named, folder.path / "theirs.parquet"])
 
 
-def test_a_segment_that_is_lost_is_named(log: Log, folder: Folder, clock: Clock) -> None:
+def test_who_has_lost_its_turn_deletes_no_file_of_who_writes_anew(
+    log: Log, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What another writes, who has the turn by now, is doomed until the catalogue names it."""
+    many(log, 1)
+    written = folder.path / "0123456789abcdef-0000000000000001-01.parquet"
+    written.write_bytes(b"being written")
+    with log.store.transaction() as writing:
+        writing.doom(folder.name, written.name)
+
+    def lost(_: Turn) -> None:
+        raise Overtaken("the connection that held the turn to fold was lost")
+
+    with turn_of(log.store) as turn:
+        with monkeypatch.context() as losing:
+            losing.setattr(Turn, "transaction", lost)
+            with pytest.raises(Overtaken):
+                turn.compact()
+        assert written.exists()
+        turn.compact()
+    assert not written.exists()
+
+
+def test_a_segment_that_is_lost_is_named(log: Log, folder: Folder) -> None:
     """The fold stops before it, and counts nothing in its place."""
-    many(log, folder, clock, 1)
-    (file,) = (each for each in folder.path.iterdir() if each.name.endswith(".parquet"))
+    many(log, 1)
+    (file,) = segments_in(folder)
     file.unlink()
     with pytest.raises(SegmentLost, match=file.name):
         fold(log.store, END, closing=False)
     assert log.tallies() == {}
 
 
-def unfolded_of(store: Store) -> int:
-    with store.reading() as connection:
-        return unfolded(connection)
+@pytest.mark.parametrize(("onto", "from_"), [(0, 1), (1, 0)])
+def test_a_segment_in_the_place_of_another_is_told(log: Log, folder: Folder, onto: int, from_: int) -> None:
+    """A file that was put back under another's name: nothing of it counts, and the fold does not try for ever."""
+    for symbol in (3, 4):
+        log.append(END, an_upload(log, symbol))
+    files = segments_in(folder)
+    right = files[onto].read_bytes()
+    files[onto].write_bytes(files[from_].read_bytes())
+    with pytest.raises(SegmentLost, match=files[onto].name):
+        fold(log.store, END, closing=False, stop=_stops_after(50))
+    files[onto].write_bytes(right)
+    fold(log.store, END, closing=False)
+    assert log.tallies()[0, 8][0] == 2
+    assert check(log.store) == []
+
+
+def _stops_after(times: int) -> Callable[[], bool]:
+    left = [times]
+
+    def stop() -> bool:
+        left[0] -= 1
+        return left[0] < 0
+
+    return stop
+
+
+def test_rows_and_segments_come_to_the_same(tmp_path: Path) -> None:
+    """Of the same uploads, early ones among them: the same tallies, attendance and refusals, to the byte."""
+    plain = Store.open(tmp_path / "rows.db")
+    (tmp_path / "beside").mkdir()
+    inside = SegmentedStore.open(tmp_path / "beside" / "segments.db")
+    log = Log.of(plain, survey(calendar=Calendar(START, 60, 8), grace=GRACE, skew=5))
+    with inside.transaction() as writing, plain.view() as view:
+        writing.take_surveys(view)
+        writing.take_keys(view)
+    stream = inside.open_stream(log.survey.id)
+    for node in range(1, 9):
+        for at in (closes(node) - 2, closes(node), closes(node) + GRACE + 1):
+            uploads = [body(envelope(log.survey, log.key, [report(node, symbol)])) for symbol in (1, 2)]
+            plain.append(log.stream, [*uploads, uploads[0]], at * 1000)
+            inside.append(stream, [*uploads, uploads[0]], at * 1000)
+    for each in (plain, inside):
+        fold(each, END + 2 * GRACE, closing=False)
+    assert counted_rows(plain) == counted_rows(inside)
+    plain.close()
+    inside.close()
+
+
+def test_segments_are_listed_and_put_in_order_from_the_command_line(cli: Cli, tmp_path: Path) -> None:
+    """On a store whose log lies in a folder."""
+    store = SegmentedStore.open(tmp_path / "server.db")
+    store.append(store.open_stream(None), [b"one", b"two"], 5000)
+    store.close()
+    shown = cli("segments", "list", "--store", "server.db")
+    assert "  1-2  " in shown
+    assert "2 to count" in shown
+    assert "0 segments were written anew, 0 files" in cli("segments", "compact", "--store", "server.db")

@@ -9,17 +9,15 @@ from pathlib import Path
 
 import boto3
 import pytest
-from changeling_aggregator.cli.doctor import examine
-from changeling_aggregator.segments.folder import LEAST_FREE_BYTES, Folder
-from changeling_aggregator.server.health import MOST_SILENT_SECONDS
+from changeling_aggregator.segments import LEAST_FREE_BYTES, Folder
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.at_rest import IN_CLEAR
-from changeling_aggregator.store.counted import tallies_of
-from changeling_protocol import SealingKey, Survey
+from changeling_aggregator.testing import SegmentedStore
+from changeling_protocol import Calendar, SealingKey, Survey
 
+from ..protocol.examples import survey
 from .buckets import object_store
+from .clocks import END, GRACE, START
 from .devices import Log, body, envelope, report
-from .journaling import END, START, Clock, left_by_a_killed_server, put, writing
 from .serving import ServerProcess, eventually
 from .small_bucket import WELL, Conduct, small_bucket
 
@@ -56,8 +54,8 @@ class Sending:
         assert eventually(lambda: self.server.http.get("/readyz").json()["status"], "ok")
         assert self.send() == 200
         self.server.fold()
-        with closing(Store.open(self.server.store_path)) as store, store.reading() as connection:
-            assert tallies_of(connection, self.asked.id)[0, 8].reports == self.acknowledged
+        with closing(Store.open(self.server.store_path)) as store, store.view() as view:
+            assert view.tallies(self.asked.id)[0, 8].reports == self.acknowledged
 
 
 @contextmanager
@@ -161,37 +159,14 @@ def test_a_bucket_that_is_made_later_is_waited_for(tmp_path: Path) -> None:
         sending.is_well_again()
 
 
-def test_a_journal_that_nobody_recovers_is_named_and_uploads_are_taken(log: Log, tmp_path: Path) -> None:
-    """Nothing is sealed meanwhile, by servers with and without its folder; the doctor names it, too."""
-    lost = Folder(tmp_path / "lost", make=True)
-    journaled = body(envelope(log.survey, log.key, [report(8, 3)]))
-    writer = left_by_a_killed_server(log.store, lost, Clock(float(END)), journaled)
-    hidden = lost.path.rename(tmp_path / "hidden")
-    told = f"the journal of stream {writer._stream} in {lost.name} is not recovered"
-    with ServerProcess(tmp_path, "--movable-clock", "--segments", str(tmp_path / "segments")) as server:
-        sending = Sending(server, log.survey, log.key, acknowledged=1)
-        server.move_clock(END + MOST_SILENT_SECONDS + 2)
-        server.fold()
-        ready = server.http.get("/readyz")
-        assert ready.status_code == 200
-        (trouble,) = (each for each in ready.json()["troubles"] if each["name"] == "segments")
-        assert (trouble["severity"], trouble["detail"]) == ("degraded", f"nothing is sealed: {told}")
-        found = examine(str(log.store.place), IN_CLEAR, [], END + MOST_SILENT_SECONDS + 2)
-        assert any(each.name == "segments" and told in each.detail for each in found)
-        assert sending.send() == 200
-        hidden.rename(lost.path)
-        server.fold()
-        assert not any(each["name"] == "segments" for each in server.http.get("/readyz").json()["troubles"])
-        sending.is_well_again()
-
-
 @pytest.mark.parametrize("damage", [None, b"damaged"], ids=["lost", "damaged"])
 def test_a_segment_that_is_lost_or_damaged_is_named_and_uploads_are_taken(
-    log: Log, folder: Folder, clock: Clock, tmp_path: Path, damage: bytes | None
+    tmp_path: Path, folder: Folder, damage: bytes | None
 ) -> None:
     """Nothing after it is counted until it is put back: then all is."""
-    with writing(log.store, folder, clock) as writer:
-        put(writer, clock, body(envelope(log.survey, log.key, [report(8, 3)])))
+    store = SegmentedStore.open(tmp_path / "server.db")
+    log = Log.of(store, survey(calendar=Calendar(START, 60, 8), grace=GRACE, skew=5))
+    log.append(END, envelope(log.survey, log.key, [report(8, 3)]))
     (segment,) = folder.path.glob("*.parquet")
     whole, said = segment.read_bytes(), tmp_path / "said"
     segment.unlink()
@@ -206,3 +181,4 @@ def test_a_segment_that_is_lost_or_damaged_is_named_and_uploads_are_taken(
         assert sending.send() == 200
         segment.write_bytes(whole)
         sending.is_well_again()
+    store.close()

@@ -9,13 +9,10 @@ import httpx
 import numpy as np
 import pytest
 from changeling_aggregator.fold import fold
+from changeling_aggregator.fold.closing import take_snapshots
 from changeling_aggregator.fold.folding import fold_batch
-from changeling_aggregator.fold.snapshots import take_snapshots
 from changeling_aggregator.server import Service, Settings
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.log import folded
-from changeling_aggregator.store.snapshots import looked_at_survey, shown_lots
-from changeling_aggregator.store.tokens import TokenScope, add_token
+from changeling_aggregator.store import Store, TokenScope
 from changeling_protocol import (
     Breakdown,
     Calendar,
@@ -153,10 +150,10 @@ def test_what_is_folded_while_a_snapshot_is_prepared_is_in_it(store: Store, monk
 
     monkeypatch.setattr(Store, "writing", overtaken)
     take_snapshots(store, UnixSeconds(DUE))
-    with store.reading() as connection:
-        (lot,) = shown_lots(connection, ASKED.id).values()
-        looked = looked_at_survey(connection, ASKED.id)
-        assert (lot.attendance.heard, looked.folded) == (PEOPLE + MINIMUM, folded(connection))
+    with store.view() as view:
+        (lot,) = view.shown_lots(ASKED.id).values()
+        looked = view.looked_at_survey(ASKED.id)
+        assert (lot.attendance.heard, looked.folded) == (PEOPLE + MINIMUM, view.folded())
 
 
 def test_sealing_shows_what_was_left_where_it_is_enough(store: Store) -> None:
@@ -177,8 +174,8 @@ def test_an_envelope_sent_again_moves_nothing_in_status(store: Store) -> None:
     """A captured envelope sent a hundred times moves no byte of it; the operator sees the refusals."""
     polled = Polled(store, ASKED)
     service = Service(store, Settings(PINNED, lambda: polled.now))
-    with store.writing() as connection:
-        add_token(connection, "token", "me", [*TokenScope], UnixSeconds(0.0))
+    with store.transaction() as writing:
+        writing.add_token("token", "me", [*TokenScope], UnixSeconds(0.0))
     service.registry.refresh()
     with in_process(service) as get:
         path = f"/v1/surveys/{ASKED.id.hex()}/status"

@@ -1,16 +1,50 @@
-"""The file of the embedded store; what every store must do stands in tests/contracts/test_stores.py."""
+"""Stores as files and databases: what is none is refused, who has one alone, and versions of their tables.
 
+What every store must do stands in `changeling_aggregator.testing.StoreContract`.
+"""
+
+import os
+import signal
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from changeling_aggregator.errors import StoreError
-from changeling_aggregator.store import Store, embedded
-from changeling_aggregator.store.log import open_stream
+from changeling_aggregator.server.responses import answer_to
+from changeling_aggregator.store import NO_ANSWER, VERSION, Store, embedded
+from changeling_aggregator.store.database import database_at, migrate
+from changeling_aggregator.testing import sql
+from changeling_commands.__main__ import main as run
+from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
+
+from ..contracts.stores import PLACES, Place
+from ..postgres import PostgreSQL
+from .serving import eventually
+
+ALONE = {
+    "reencrypt": ("keys", "reencrypt", "--new-store-key-file", "new.key"),
+    "upgrade": ("store", "upgrade"),
+}
+LOSE = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE application_name = 'changeling'"
+"""Ends every connection to a store, and waits until it has ended."""
+HOLD = "import sys; from changeling_aggregator.store import Store; held = Store.open(sys.argv[1]); print(); input()"
+
+
+@pytest.fixture(params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """Where a store lies, in a folder that has a store key."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "new.key").write_text("ab" * 32)
+    return PLACES[request.param](request)
+
+
+# SQLite's file
 
 
 def test_another_programs_file_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -32,8 +66,7 @@ def test_a_store_is_in_the_file_that_was_named(tmp_path: Path, monkeypatch: pyte
     """Whatever characters its name has, and it alone, its owner's, holds what was written."""
     monkeypatch.chdir(tmp_path)
     store = Store.open(Path(name))
-    with store.writing() as connection:
-        open_stream(connection)
+    store.open_stream(None)
     store.forget_overwritten(changed=True)
     assert {file.name for file in tmp_path.iterdir()} == {name, f"{name}-wal", f"{name}-shm", f"{name}-held"}
     assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
@@ -66,28 +99,21 @@ def test_only_the_owner_can_read_a_store(tmp_path: Path) -> None:
 
 def test_every_commit_is_on_disk_before_it_returns(store: Store) -> None:
     """SQLite runs with a write-ahead log and synchronous=FULL."""
-    with store.reading() as connection:
-        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
-        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+    assert (sql(store, "PRAGMA journal_mode"), sql(store, "PRAGMA synchronous")) == ([("wal",)], [(2,)])
 
 
 def test_a_writer_waits_for_another_and_says_so_where_that_takes_too_long(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its turn comes once the other has ended; who waits in vain hears what kept it."""
-
-    def write() -> int:
-        with store.writing() as connection:
-            return open_stream(connection)
-
     with ThreadPoolExecutor(1) as another:
-        with store.writing() as connection:
-            open_stream(connection)
+        with store.transaction() as writing:
+            writing.open_stream(None)
             monkeypatch.setattr(embedded, "WAITING_SECONDS", 0.05)
             with pytest.raises(OperationalError, match="locked"):
-                write()
+                store.open_stream(None)
             monkeypatch.setattr(embedded, "WAITING_SECONDS", 60.0)
-            second = another.submit(write)
+            second = another.submit(store.open_stream, None)
             assert not second.done()
         assert second.result(60) == 2
 
@@ -99,32 +125,210 @@ def test_a_log_that_is_written_back_is_begun_anew_while_others_write(
     monkeypatch.setattr(embedded, "MOST_LOG_PAGES", 0)
 
     def written() -> int:
-        with store.writing() as connection:
-            open_stream(connection)
+        store.open_stream(None)
         return (tmp_path / "server.db-wal").stat().st_size
 
     largest = max(written() for _ in range(20))
     for _ in range(20):
         store.write_back()
         assert written() <= largest
-    with store.reading() as connection:
-        connection.exec_driver_sql("SELECT count(*) FROM streams").scalar_one()
+    with store.view() as view:
+        assert len(view.counted_positions()) == 40
         store.write_back()
-        assert connection.exec_driver_sql("SELECT count(*) FROM streams").scalar_one() == 40
-    with store.writing() as connection:
-        open_stream(connection)
+        assert len(view.counted_positions()) == 40
+    with store.transaction() as writing:
+        writing.open_stream(None)
         store.write_back()
-    with store.reading() as connection:
-        assert connection.exec_driver_sql("SELECT count(*) FROM streams").scalar_one() == 41
+    with store.view() as view:
+        assert len(view.counted_positions()) == 41
 
 
 def test_opening_a_store_again_leaves_the_process_its_locks(tmp_path: Path) -> None:
     """Else another process that closes the file would take itself for the last, and throw away the log of the first."""
     first = Store.open(tmp_path / "server.db")
-    with first.writing() as connection:
-        open_stream(connection)
+    first.open_stream(None)
     Store.open(tmp_path / "server.db").close()
     other = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM store'); c.close()"
     subprocess.run([sys.executable, "-c", other, str(tmp_path / "server.db")], check=True)
     assert (tmp_path / "server.db-wal").exists()
     first.close()
+
+
+# Who has it open
+
+
+@pytest.mark.parametrize("words", ALONE.values(), ids=ALONE)
+def test_what_must_be_alone_is_refused_beside_others_and_names_them(
+    place: Place, words: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With nothing changed; once the last has closed it, it is done."""
+    first, second = place.open(), place.open()
+    command = [*words, "--store", place.name]
+    for held in (first, second):
+        assert run(command) == 1
+        said = capsys.readouterr().err
+        assert "in use by " in said
+        assert "stop every server" in said
+        who = "changeling at the database's own machine" if "://" in place.name else f"process {os.getpid()}"
+        assert who in said
+        held.close()
+    assert run(command) == 0
+
+
+def test_nobody_opens_a_store_that_one_has_alone(place: Place) -> None:
+    """Nor has a second it alone; together with others it is open to all."""
+    alone = Store.open(place.name, alone=True)
+    with pytest.raises(StoreError, match="is in use by "):
+        Store.open(place.name, alone=True)
+    with pytest.raises(StoreError, match="is being changed by "):
+        place.open()
+    alone.close()
+    together = [place.open() for _ in range(2)]
+    for each in together:
+        each.close()
+
+
+def test_what_a_killed_process_held_is_free(place: Place) -> None:
+    """Its end is enough; nobody has to clear anything away."""
+    place.open().close()
+    process = subprocess.Popen([sys.executable, "-c", HOLD, place.name], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout
+    process.stdout.readline()
+    with pytest.raises(StoreError, match="is in use by "):
+        Store.open(place.name, alone=True)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+    def free() -> bool:
+        with suppress(StoreError), closing(Store.open(place.name, alone=True)):
+            return True
+        return False
+
+    assert eventually(free, True)  # PostgreSQL has to notice
+
+
+def test_a_store_is_held_again_once_its_connections_were_lost(postgresql: PostgreSQL) -> None:
+    """On whichever connection is made next, before anything is done on it."""
+    url = postgresql.new()
+    store = Store.open(url)
+    postgresql.sql(LOSE)
+    with pytest.raises(Exception, match=r"(?i)terminat|closed"):
+        sql(store, "SELECT 1")
+    assert sql(store, "SELECT 1") == [(1,)]
+    with pytest.raises(StoreError, match="is in use by "):
+        Store.open(url, alone=True)
+    store.close()
+
+
+def test_who_lost_its_connections_uses_no_tables_that_were_changed_meanwhile(postgresql: PostgreSQL) -> None:
+    """A server that was cut off while its store was upgraded writes nothing to it, as by an older program."""
+    url = postgresql.new()
+    store = Store.open(url)
+    postgresql.sql(LOSE)
+    with closing(Store.open(url, alone=True)) as alone:
+        sql(alone, "UPDATE store SET version = 9999")
+    for _ in range(3):
+        with pytest.raises((*NO_ANSWER, StoreError)) as raised:
+            store.open_stream(None)
+    assert "changed meanwhile" in str(raised.value)
+    store.close()
+
+
+def test_a_request_that_finds_the_store_held_alone_is_told_to_come_again(postgresql: PostgreSQL) -> None:
+    """It is no defect of the server, which lost its connections; and the next request finds the store again."""
+    url = postgresql.new()
+    store = Store.open(url)
+    postgresql.sql(LOSE)
+    with closing(Store.open(url, alone=True)):
+        for _ in range(3):
+            with pytest.raises((*NO_ANSWER, StoreError)) as raised, store.view() as view:
+                view.unfolded()
+            assert answer_to(raised.value).status_code == 503
+    with store.view() as view:
+        assert view.unfolded() == 0
+    store.close()
+
+
+# Versions of the tables
+
+TO_COME = {
+    VERSION: lambda connection: connection.execute(text("ALTER TABLE surveys ADD COLUMN colour VARCHAR")),
+    VERSION + 1: lambda connection: connection.execute(text("ALTER TABLE surveys RENAME COLUMN colour TO hue")),
+}
+"""Migrations of programs to come."""
+
+
+def move(place: Place, to: int, migrations: dict[int, object] = TO_COME) -> int | None:
+    """As `changeling store upgrade` of such a program."""
+    database = database_at(place.name, alone=True)
+    try:
+        return migrate(database, migrations, to)
+    finally:
+        database.close()
+
+
+def columns(place: Place) -> int:
+    with closing(place.open()) as store, store.view() as view:
+        return len(view._connection.execute(text("SELECT * FROM surveys")).keys())
+
+
+def test_an_older_store_is_not_opened_but_upgraded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With all that is in it. Until then the program to come says what to do, as the older one does after."""
+    with closing(place.open()) as store:
+        store.append(store.open_stream(None), [b"one", b"two"], 5)
+    before = columns(place)
+    with monkeypatch.context() as to_come:
+        to_come.setattr("changeling_aggregator.store.schema.VERSION", VERSION + 2)
+        with pytest.raises(
+            StoreError, match=f"version {VERSION}, .* needs {VERSION + 2}: .*`changeling store upgrade`"
+        ):
+            place.open()
+        assert (move(place, VERSION + 2), move(place, VERSION + 2)) == (VERSION, VERSION + 2)
+        assert columns(place) == before + 1
+        with closing(place.open()) as store, store.view() as view:
+            assert [logged.body for logged in view.unread(9, 99)] == [b"one", b"two"]
+    with pytest.raises(StoreError, match=f"version {VERSION + 2}, this program knows {VERSION}"):
+        place.open()
+
+
+def test_a_migration_that_fails_leaves_the_store_as_it_was(place: Place) -> None:
+    """Though it had done half of its work."""
+    place.open().close()
+    before = columns(place)
+    broken = {**TO_COME, VERSION + 1: lambda connection: connection.execute(text("ALTER TABLE none_such DROP x"))}
+    with pytest.raises(StoreError, match="none_such"):
+        move(place, VERSION + 2, broken)
+    assert columns(place) == before
+
+
+def test_what_a_version_before_the_first_wrote_is_refused(place: Place) -> None:
+    """In plain words, and it stays as it is."""
+    with closing(place.open()) as store:
+        sql(store, "ALTER TABLE store DROP COLUMN version")
+    with pytest.raises(StoreError, match="before its first release"):
+        Store.open(place.name)
+
+
+def test_the_command_line_shows_and_changes_the_version(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
+    """It leaves a store that is right, and refuses one from the future."""
+
+    def store(command: str) -> tuple[int, str]:
+        code = run(["store", command, "--store", place.name])
+        done = capsys.readouterr()
+        return code, " ".join((done.out + done.err).split())
+
+    assert "no store yet; this program needs 1" in store("version")[1]
+    assert "has no store yet" in store("upgrade")[1]
+    place.open().close()
+    assert store("upgrade") == (0, f"{place.name} has schema version {VERSION} already")
+    move(place, VERSION + 1)
+    assert "has schema version 2; this program needs 1" in store("version")[1]
+    code, said = store("upgrade")
+    assert (code, "this program knows 1" in said) == (1, True)
+
+
+def test_postgresql_tries_to_compress_no_ciphertext(url: str) -> None:
+    """It would be in vain, and a third of the time that appending takes."""
+    question = "SELECT attstorage FROM pg_attribute WHERE (attrelid, attname) IN (('log'::regclass, 'envelope'), "
+    with closing(Store.open(url)) as store:
+        assert [*map(str, sql(store, question + "('runs'::regclass, 'ids'))"))] == ["('e',)"] * 2

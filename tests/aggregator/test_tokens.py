@@ -10,8 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_aggregator.server import Service, Settings, operations
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.tokens import TokenScope, add_token, new_token
+from changeling_aggregator.store import Store, TokenScope, new_token
 from changeling_commands.__main__ import main as run
 from changeling_protocol import UnixSeconds
 from changeling_reader import Reader, ServerClient
@@ -217,8 +216,8 @@ def test_no_log_holds_a_secret_or_a_report(
 ) -> None:
     """Not even where the server fails: the answer and the log have the request's id in common."""
     token = new_token()
-    with store.writing() as connection:
-        add_token(connection, token, "me", {TokenScope.READ}, UnixSeconds(0.0))
+    with store.transaction() as writing:
+        writing.add_token(token, "me", {TokenScope.READ}, UnixSeconds(0.0))
     log = Log.of(store, survey())
 
     def broken(_: object) -> str:

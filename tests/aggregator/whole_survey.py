@@ -4,9 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.snapshots import Looked, Lot, LotKey, put_looked, put_snapshots
-from changeling_aggregator.store.surveys import add_survey
+from changeling_aggregator.store import Looked, Lot, LotKey, Store
 from changeling_protocol import (
     Calendar,
     Group,
@@ -38,9 +36,9 @@ def whole_survey_store(path: Path, question: str, answers: tuple[str, ...], cale
         symbols = generator.integers(0, randomizer.symbols, ENTRIES).astype(np.uint64)
         lot.nodes[TrackNumber(0), NodeNumber(period)] = counterpart_of(randomizer).tally(symbols)
     store = Store.open(path)
-    with store.writing() as connection:
-        add_survey(connection, asked.id, asked.signed_by(AUTHORITY), public=True)
-        put_snapshots(connection, asked.id, 1, lots, [])
-        put_looked(connection, asked.id, Looked(1, calendar.periods, calendar.periods, 0))
+    with store.transaction() as writing:
+        writing.add_survey(asked.id, asked.signed_by(AUTHORITY), public=True)
+        writing.put_snapshots(asked.id, 1, lots, [])
+        writing.put_looked(asked.id, Looked(1, calendar.periods, calendar.periods, 0))
     store.close()
     return asked

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from changeling_aggregator.store.tokens import TokenScope
+from changeling_aggregator.store import TokenScope
 from changeling_protocol import Survey
 from playwright.sync_api import Browser, sync_playwright
 

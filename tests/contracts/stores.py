@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.store import Store
+from changeling_aggregator.store import IN_CLEAR, AtRest, Store
 
 from ..postgres import PostgreSQL
 
@@ -19,9 +19,9 @@ class Place:
 
     name: str
 
-    def open(self) -> Store:
+    def open(self, at_rest: AtRest = IN_CLEAR) -> Store:
         """The store, made if there is none."""
-        return Store.open(self.name)
+        return Store.open(self.name, at_rest)
 
 
 def _file(request: pytest.FixtureRequest) -> Place:

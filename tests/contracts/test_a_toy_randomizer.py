@@ -14,15 +14,28 @@ import httpx
 import numpy as np
 import pytest
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_commands.__main__ import main
 from changeling_protocol import Coins, Fields, KaryResponse, Losses, Odds, Space, StateSpace, Survey, register
 from changeling_simulations import Population, sample_tallies
-from changeling_statistics import Estimate, Floats, NodeTally, compare_plans, loss_statement, read_rows, series
+from changeling_statistics import (
+    Counted,
+    Estimate,
+    Floats,
+    Likelihoods,
+    NodeTally,
+    Offer,
+    PairKind,
+    class_variances,
+    compare_plans,
+    loss_statement,
+    merged,
+    offer_of,
+    one_pair,
+    read_rows,
+    register_counterpart,
+    series,
+)
 from changeling_statistics.planning.responses import best_state
-from changeling_statistics.randomizers.counted import Counted
-from changeling_statistics.randomizers.counterpart import Likelihoods, PairKind, merged, one_pair
-from changeling_statistics.randomizers.registry import Offer, class_variances, offer_of, register_counterpart
 from changeling_statistics.testing import RandomizerContract
 
 from demo.deployment import Deployment
@@ -223,8 +236,8 @@ def test_the_toy_goes_from_real_devices_through_a_real_server_to_estimates(plann
             deployment.fold()
             published = deployment.series()
     store = Store.open(tmp_path / "server.db")
-    with store.reading() as connection:
-        tallies, refused = tallies_of(connection, survey.id), refusals_of(connection, survey.id)
+    with store.view() as view:
+        tallies, refused = view.tallies(survey.id), view.refusals(survey.id)
     store.close()
     assert not refused
     assert sum(tally.reports for tally in tallies.values()) == PEOPLE

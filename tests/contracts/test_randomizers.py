@@ -7,9 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 from changeling_protocol import SignedSubset, register, registered
-from changeling_statistics import NodeTally, counterpart_of, histogram_change
+from changeling_statistics import NodeTally, counterpart_of, histogram_change, register_counterpart
 from changeling_statistics.randomizers.counted import WithContents
-from changeling_statistics.randomizers.registry import register_counterpart
 from changeling_statistics.testing import FALSE_ALARM, RandomizerContract, expected_covariance, matrices, name
 from scipy.stats import chisquare
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.snapshots import looked_at_survey
 from changeling_commands.__main__ import main
 from changeling_protocol import Calendar
 
@@ -138,8 +137,8 @@ def test_a_backup_is_made_and_restored_as_the_operators_page_says(shown, ran):
     for words in commands_of(block):
         ran([word.replace("2027-03-01.backup", "a.backup") for word in words])
     restored = Store.open(Path(server.store_path).with_name("new.db"))
-    with restored.reading() as connection:
-        assert looked_at_survey(connection, survey.id).final == PERIODS
+    with restored.view() as view:
+        assert view.looked_at_survey(survey.id).final == PERIODS
     restored.close()
 
 

@@ -6,7 +6,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -68,8 +67,8 @@ def lived(tmp_path_factory):
         deployment.fold()
         published = deployment.series()
     store = Store.open(folder / "server.db")
-    with store.reading() as connection:
-        tallies, refused = tallies_of(connection, each.id), refusals_of(connection, each.id)
+    with store.view() as view:
+        tallies, refused = view.tallies(each.id), view.refusals(each.id)
     store.close()
     return tallies, refused, published
 

@@ -7,7 +7,6 @@ from decimal import Decimal
 import numpy as np
 import pytest
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.counted import refusals_of, tallies_of
 from changeling_protocol import AtMost, Calendar
 from changeling_simulations import Population, changelog_path, paper_survey, sample_tallies
 from changeling_statistics import parse_duration, parse_instant, read_rows, series, write_survey
@@ -38,8 +37,8 @@ def lived(tmp_path_factory):
         deployment.fold()
         published, survey = deployment.series(), deployment.survey
     store = Store.open(folder / "server.db")
-    with store.reading() as connection:
-        tallies, refused = tallies_of(connection, survey.id), refusals_of(connection, survey.id)
+    with store.view() as view:
+        tallies, refused = view.tallies(survey.id), view.refusals(survey.id)
     store.close()
     population = Population.from_changelog(changelog, survey.calendar, AtMost(3))
     return survey, population, tallies, published, refused, sent, ledgers

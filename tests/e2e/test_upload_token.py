@@ -7,7 +7,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_aggregator.store.tokens import TokenScope
+from changeling_aggregator.store import TokenScope
 from changeling_client import Client
 from changeling_client.testing import FakeServer, ManualClock, make_survey
 from changeling_protocol import Calendar, Survey

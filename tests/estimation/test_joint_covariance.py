@@ -36,7 +36,6 @@ from changeling_statistics import (
 )
 from changeling_statistics.estimation.entries import correlations
 
-from tests.report_variances import report_covariance
 from tests.true_sampling import true_sampling_covariance
 
 from ..protocol.examples import survey
@@ -190,7 +189,7 @@ def response(known, row, histories):
         randomizer = known.survey.plan.tracks[used.track].randomizer
         for history in histories:
             true = randomizer.space.index(int(history[used.node.start]), int(history[used.node.end]))
-            one = report_covariance(randomizer, true)
+            one = counterpart_of(randomizer).report_covariance(true)
             C[e] += known.expansion[e] * (without_sum(np.zeros(z), one)[1] if conserved(known, e) else one)
     return np.tensordot(row**2, C, axes=1)
 

@@ -78,7 +78,10 @@ def test_a_counter_for_fewer_mutations_is_never_released_with(kind, tmp_path):
     """ε₁ for an entry's insertion alone, where entries may mutate twice."""
     release = release_in(tmp_path)
     with pytest.raises(ValueError, match="another query, calendar or constraint"):
-        replace(release, mechanism=counter_method(kind, release.statement.query, release.statement.calendar, AtMost(1), Fraction(1)))
+        replace(
+            release,
+            mechanism=counter_method(kind, release.statement.query, release.statement.calendar, AtMost(1), Fraction(1)),
+        )
 
 
 @pytest.mark.parametrize("kind", ["partitioning", "dynamic"])
@@ -93,7 +96,9 @@ def test_whether_a_counter_takes_a_sum_does_not_depend_on_the_answers_that_came(
 def test_each_releases_resumes_and_states_errors_where_it_has_them(kind, tmp_path):
     """In two parts, through the files."""
     release = release_in(tmp_path)
-    made = counter_method(kind, release.statement.query, release.statement.calendar, release.statement.constraint, Fraction(1))
+    made = counter_method(
+        kind, release.statement.query, release.statement.calendar, release.statement.constraint, Fraction(1)
+    )
     release = replace(release, mechanism=made)
     noise = SeededNoise(2)
     assert len(list(run(release, noise, 3))) == 3

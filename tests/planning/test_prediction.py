@@ -19,7 +19,7 @@ from changeling_protocol import (
     Track,
     TrackNumber,
 )
-from changeling_simulations import Population, closed_cohort, exact_error
+from changeling_simulations import Population, exact_error
 from changeling_statistics import (
     Attendance,
     NodeTally,
@@ -155,8 +155,11 @@ def test_the_sampling_error_is_what_the_estimator_calls_true(retrospective):
     generator = np.random.default_rng(2)
     of = wish(periods=8, answers=3, devices=200, closed=True, retrospective=retrospective)
     survey = of.survey(optimal_plan(of).plan)
-    population = closed_cohort(200, 3, 8, 2, generator)
-    population = Population(survey.answers, population.true, population.frozen, population.weights)
+    states = np.zeros((200, 9), np.uint16)
+    states[:, 1] = generator.integers(1, 4, 200)
+    for time in range(2, 9):
+        states[:, time] = np.where(generator.random(200) < 0.1, generator.integers(1, 4, 200), states[:, time - 1])
+    population = Population(survey.answers, states, states, np.ones(200, np.int64))
     found = exact_error(population, survey, retrospective=retrospective)
     edges = PlannedEdges(survey)
     K, _ = edges.weights(retrospective)

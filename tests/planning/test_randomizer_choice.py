@@ -17,11 +17,12 @@ from changeling_protocol import (
     TimeBounded,
     track_cost,
 )
+from changeling_statistics import class_variances
 from changeling_statistics.planning.responses import best_change, best_state
 from changeling_statistics.planning.wish import Span, odds_within, reports_that_tell
 from changeling_statistics.randomizers import kary
 from changeling_statistics.randomizers import signed_subset as signed
-from changeling_statistics.randomizers.registry import ONE_CHANGE, class_variances
+from changeling_statistics.randomizers.registry import ONE_CHANGE
 
 from .wishes import wish
 
@@ -42,12 +43,16 @@ def test_signed_subsets_are_as_noisy_as_their_decoder_says(answers, conserved):
                 assert found.came == pytest.approx(exact.came, rel=1e-9)
 
 
-@pytest.mark.parametrize(("loss", "stated"), [(1, 8.6), (3, 0.70), (8, 0.004)])
-def test_an_unchanged_entry_is_as_noisy_as_the_design_says(loss, stated):
-    """z = 4, one change at λ = 1 / 3 / 8, where nobody is expected to change."""
-    assert signed.offer(MutationSpace(4), Odds.within(loss), 0, 0.0, False).variances.none == pytest.approx(
-        stated, rel=0.12
-    )
+@pytest.mark.parametrize(("loss", "k_rr", "stated"), [(1, 412, 8.6), (3, 16, 0.70), (8, 0.21, 0.0045)])
+def test_an_unchanged_entry_is_as_noisy_as_the_design_says(loss, k_rr, stated):
+    """z = 4, one change at λ = 1 / 3 / 8: k-RR, which pays twice for a change, against balanced signed subsets."""
+    ours = signed.offer(MutationSpace(4), Odds.within(loss), 0, 0.0, False)
+    assert ours.variances.none == pytest.approx(stated, rel=0.01)
+    plain = KaryResponse(MutationSpace(4), Odds.within(Decimal(loss) / 2))
+    assert class_variances(plain, False).none == pytest.approx(k_rr, rel=0.02)
+    for pluses in (1, 2):
+        rival = signed.offer(MutationSpace(4), Odds.within(loss), pluses, 0.0, False)
+        assert rival.variances.none >= ours.variances.none
 
 
 @pytest.mark.parametrize("moved", [0.001, 0.02, 0.3])

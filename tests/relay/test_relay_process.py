@@ -11,7 +11,6 @@ from threading import Timer
 import httpx
 import pytest
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.counted import tallies_of
 from changeling_client import Client
 from changeling_commands.__main__ import main
 from changeling_protocol import Calendar
@@ -69,8 +68,8 @@ def test_tallies_through_a_relay_are_those_of_direct_uploads(tmp_path, server):
 def tallied(server, surveys):
     """What the store holds of them."""
     store = Store.open(server.store_path)
-    with store.reading() as connection:
-        found = [tallies_of(connection, asked.id) for asked in surveys]
+    with store.view() as view:
+        found = [view.tallies(asked.id) for asked in surveys]
     store.close()
     return [{key: (tally.reports, tally.slots.tolist()) for key, tally in each.items()} for each in found]
 

@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from changeling_aggregator.fold import fold
-from changeling_aggregator.store.log import append
-from changeling_aggregator.store.schema import attendance, tallies
+from changeling_aggregator.testing import counted_rows
 from changeling_protocol import Breakdown, Calendar, MalformedBytes, Node, Refusal, Survey
 from changeling_protocol.wire import encode_upload_request, envelopes_in
 from changeling_simulations.fleet import devices
@@ -24,7 +23,6 @@ from changeling_simulations.fleet.devices import (
 from changeling_simulations.fleet.sealing import sealed
 from changeling_simulations.fleet.truth import Truth
 from changeling_statistics import Attendance, NodeTally
-from sqlalchemy import select
 
 from tests.aggregator.devices import Log
 from tests.protocol.examples import joint_plan, mixed, survey
@@ -36,12 +34,11 @@ HEARD, OVERDUE = Node(5, 8), Node(0, 5)
 def counted(log: Log) -> Truth:
     """What a store has counted, as a truth."""
     truth = Truth(log.survey.id.hex(), refused=Counter(log.refused()))
-    with log.store.reading() as connection:
-        for row in connection.execute(select(tallies)):
-            slots = np.frombuffer(row.slots, "<i8")
-            truth.tallies[row.track, row.node, row.stratum] = NodeTally(row.reports, slots)
-        for row in connection.execute(select(attendance)):
-            truth.attendance[row.group, row.period, row.stratum] = Attendance(row.heard, row.new, row.missed)
+    rows = counted_rows(log.store)
+    for _, track, node, stratum, reports, slots in rows["tallies"]:
+        truth.tallies[track, node, stratum] = NodeTally(reports, np.frombuffer(slots, "<i8"))
+    for _, group, period, stratum, heard, new, missed in rows["attendance"]:
+        truth.attendance[group, period, stratum] = Attendance(heard, new, missed)
     return truth
 
 
@@ -59,10 +56,10 @@ def test_a_fold_counts_what_the_truth_says(store, tmp_path, monkeypatch, plan, s
     now = asked.calendar.time(8) + 1
     log = Log.of(store, asked)
     block = make_block(asked, log.key, Wishes(40, HEARD, OVERDUE, seed=seed, **EVERYTHING), 0)
-    with store.writing() as connection:
+    with store.transaction() as writing:
         for place in np.argsort(block.due, kind="stable"):
             body = encode_upload_request([block.envelopes[place]])
-            append(connection, log.stream, [body], 1000 * now)
+            writing.append(log.stream, [body], 1000 * now)
     fold(store, now + 1, closing=False)
     found = counted(log)
     found.envelopes = block.truth.envelopes

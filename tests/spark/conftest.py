@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
-from changeling_spark import pieces, running
+from changeling_spark import folding as running
+from changeling_spark import inputs as pieces
 
 from .cluster import WHY_NOT, SparkCluster, cluster
 from .hostile_log import AFTER, contents, prepared
@@ -61,6 +62,6 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 @pytest.fixture
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request a segment and a task of its own, and some buckets."""
-    monkeypatch.setattr("changeling_spark.unread._SEGMENT_REQUESTS", 2)
+    monkeypatch.setattr("changeling_spark.inputs._SEGMENT_REQUESTS", 2)
     monkeypatch.setattr(pieces, "TASK_BYTES", 1)
     monkeypatch.setattr(running, "BUCKET_CLOSINGS", 1000)

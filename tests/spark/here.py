@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
-from changeling_aggregator.store.id_files import IdFile
-from changeling_spark.pieces import Piece
-from changeling_spark.running import Executors
+from changeling_aggregator.store import IdFile
+from changeling_spark.folding import Executors
+from changeling_spark.inputs import Piece
 from changeling_spark.tasks import LOTS, Run, count_lots, open_pieces
 
 

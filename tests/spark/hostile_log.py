@@ -5,15 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from changeling_aggregator.segments import place_at
-from changeling_aggregator.segments.id_files import read_ids
+from changeling_aggregator.segments.parquet import read_ids
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.id_files import registered_files
-from changeling_aggregator.store.log import append, open_stream
-from changeling_aggregator.store.schema import attendance, cursors, held, refusals, tallies
-from changeling_aggregator.store.surveys import add_survey
+from changeling_aggregator.testing import counted_rows, sql
 from changeling_protocol import Calendar, SealingKey, Survey, UnixMilliseconds, seal
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from sqlalchemy import select
 
 from ..aggregator.devices import Log, body
 from ..aggregator.test_hostile_clients import PLANS, honest, hostile
@@ -72,32 +68,29 @@ class HostileLog:
     def append_to(self, store: Store, streams: list[int], first: int = 0, last: int | None = None) -> None:
         """Append some of it."""
         for at, place, request in self.requests[first:last]:
-            with store.writing() as connection:
-                append(connection, streams[place], [request], UnixMilliseconds(int(at * 1000)))
+            store.append(streams[place], [request], UnixMilliseconds(int(at * 1000)))
 
 
 def prepared(store: Store, seed: int = 3) -> tuple[HostileLog, list[int]]:
     """Publish surveys and a key in a store; a log for it, and three streams."""
     key = Log.of(store, SURVEYS[0]).key
-    with store.writing() as connection:
+    with store.transaction() as writing:
         for each in SURVEYS[1:]:
-            add_survey(connection, each.id, each.signed_by(AUTHORITY))
-        streams = [open_stream(connection) for _ in range(3)]
+            writing.add_survey(each.id, each.signed_by(AUTHORITY))
+        streams = [writing.open_stream(None) for _ in range(3)]
     return HostileLog.made(key, seed), streams
 
 
 def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:
-    """What was counted, row by row and byte by byte: tallies, attendance, refusals, cursors, what is held."""
-    with store.reading() as connection:
-        return {
-            table.name: sorted(tuple(row) for row in connection.execute(select(table)))
-            for table in (tallies, attendance, refusals, cursors, held)
-        }
+    """What was counted, row by row and byte by byte: tallies, attendance, refusals, cursors, what came early."""
+    early = sql(store, "SELECT stream, position, needed_until FROM log WHERE needed_until IS NOT NULL")
+    cursors = sql(store, "SELECT stream, position FROM cursors")
+    return {**counted_rows(store), "cursors": sorted(cursors), "early": sorted(early)}
 
 
 def counted_ids(store: Store) -> list[bytes]:
     """Every id in the registered files."""
-    with store.reading() as connection:
-        files = registered_files(connection)
+    with store.view() as view:
+        files = view.id_files()
     packed = [ids for file in files for _, ids in read_ids(place_at(file.place), file.name, 0)]
     return [ids[at : at + 16] for ids in packed for at in range(0, len(ids), 16) if len(set(ids[at : at + 16])) > 4]

@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 from changeling_aggregator.store import LoggedRequest, Store
-from changeling_aggregator.store.schema import attendance, refusals, tallies
+from changeling_aggregator.testing import counted_rows
 from changeling_protocol import CannotOpen, MalformedBytes, Refusal, Survey, head_of, open_envelope
 from changeling_protocol.wire import decode_upload_request
 from changeling_statistics import counterpart_of
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from sqlalchemy import select
 
 from ..aggregator.reference_fold import Reference, _add, _read
 
@@ -70,9 +69,5 @@ def _tallies(survey: Survey, found: Reference) -> Rows:
 
 def stored(store: Store) -> dict[str, Rows]:
     """What a store has of it."""
-    with store.reading() as connection:
-        rows = {
-            table.name: sorted(tuple(row) for row in connection.execute(select(table)))
-            for table in (tallies, attendance, refusals)
-        }
+    rows = counted_rows(store)
     return {**rows, "refusals": [row for row in rows["refusals"] if row[1] != NOT_COUNTED_HERE]}

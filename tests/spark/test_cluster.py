@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.fold import FoldReport
-from changeling_aggregator.store.id_files import registered_files
-from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import Cluster
 
@@ -34,8 +32,8 @@ def until(holds: Callable[[], bool]) -> None:
 @pytest.mark.usefixtures("many_tasks")
 def test_a_cluster_folds_as_this_machine_does_and_keeps_no_secret(pair: Pair, spark_cluster: SparkCluster) -> None:
     """Byte by byte. Neither a private key, in any form, nor an id lies in what Spark wrote, nor is a key in any log."""
-    with pair.store.reading() as connection:
-        keys = [key.private_bytes_raw() for key in private_keys(connection, pair.store.at_rest).values()]
+    with pair.store.view() as view:
+        keys = [key.private_bytes_raw() for key in view.private_keys().values()]
     with closing(SparkFold(pair.store, Cluster(spark_cluster.master), pair.place)) as engine:
         engine.await_start()
         assert engine.fold(AFTER, closing=False).requests == 60
@@ -94,6 +92,6 @@ def test_a_driver_killed_in_mid_fold_has_changed_nothing_and_folds_again(
     found = contents(pair.store)
     for table in ("tallies", "attendance", "refusals"):
         assert found[table] == pair.expected[table]
-    with pair.store.reading() as connection:
-        named = {each.name for each in registered_files(connection)}
+    with pair.store.view() as view:
+        named = {each.name for each in view.id_files()}
     assert {path.name for path in Path(pair.place).iterdir()} == named

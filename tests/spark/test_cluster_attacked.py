@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from changeling_aggregator.store.sealing_keys import private_keys
-from changeling_spark import running, session
+from changeling_spark import folding as running
+from changeling_spark import session
 from changeling_spark.errors import SparkTrouble
 from changeling_spark.folding import SparkFold
-from changeling_spark.key_service import KeyService
+from changeling_spark.keys import KeyService
 from changeling_spark.session import Cluster
 
 from ..processes import offspring
@@ -87,8 +87,8 @@ def test_while_a_cluster_folds_no_secret_is_where_others_read(
     if broadcast:
         more = {"spark.broadcast.UDFCompressionThreshold": "1"}
         monkeypatch.setattr(session, "_settings", lambda cluster: {**settings(cluster), **more})
-    with pair.store.reading() as connection:
-        keys = [key.private_bytes_raw() for key in private_keys(connection, pair.store.at_rest).values()]
+    with pair.store.view() as view:
+        keys = [key.private_bytes_raw() for key in view.private_keys().values()]
     watch = Watch([spark_cluster.folder])
     try:
         with closing(SparkFold(pair.store, Cluster(spark_cluster.master), pair.place)) as engine:

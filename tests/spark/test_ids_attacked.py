@@ -9,10 +9,9 @@ import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.folding import in_turn
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.runs import runs_of
-from changeling_spark import running
+from changeling_spark import folding as running
 from changeling_spark.folding import fold_once
-from changeling_spark.spread import Spread
+from changeling_spark.shuffle import Spread
 from numpy.typing import NDArray
 
 from ..aggregator.devices import Log, envelope, report
@@ -46,14 +45,14 @@ def test_a_closing_with_many_runs_is_known_to_spark_whole(
     """Runs lie behind one another in the files that executors read, each sorted by itself: of all that is sent again
     nothing counts, on Spark or, after that, here; whether a file ends with a run, or between two."""
     monkeypatch.setattr(running, "BUCKET_CLOSINGS", bucket)
-    monkeypatch.setattr("changeling_spark.ids_of_runs._FILE_BYTES", file)
+    monkeypatch.setattr("changeling_spark.inputs._FILE_BYTES", file)
     chance = random.Random(5)
     batches = [[chance.randbytes(16) for _ in range(20)] for _ in range(RUNS)]
     for ids in batches:
         log.append(closing(log), *(envelope(log.survey, log.key, [report(8, id_=id_)]) for id_ in ids))
         fold(log.store, closing(log), closing=False)
-    with log.store.reading() as connection:
-        (stored,) = runs_of(connection, [(log.survey.id, 8)]).values()
+    with log.store.view() as view:
+        (stored,) = view.runs([(log.survey.id, 8)]).values()
     assert len(stored) == RUNS
     again = [envelope(log.survey, log.key, [report(8, id_=id_)]) for ids in batches for id_ in ids]
     for times, folds in enumerate((on_spark, on_spark, lambda log, _: fold(log.store, closing(log), closing=False)), 1):
@@ -72,7 +71,7 @@ def test_ids_that_are_alike_in_their_halves_count_once_each(
 ) -> None:
     """Chosen among 36 of six high and six low halves, again and again, whoever folds which part."""
     monkeypatch.setattr(running, "BUCKET_CLOSINGS", 20)
-    monkeypatch.setattr("changeling_spark.ids_of_runs._FILE_BYTES", 16 * 5)
+    monkeypatch.setattr("changeling_spark.inputs._FILE_BYTES", 16 * 5)
     chance, sent = random.Random(seed), list[bytes]()
     for _ in range(8):
         ids = [chance.choice(HALVES) + chance.choice(HALVES) for _ in range(chance.choice([1, 4, 9]))]

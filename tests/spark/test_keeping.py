@@ -8,10 +8,7 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.folding import in_turn
 from changeling_aggregator.server import examining
 from changeling_aggregator.server.health import Severity
-from changeling_aggregator.store import AtRest, Store
-from changeling_aggregator.store.backups import back_up
-from changeling_aggregator.store.migrating import migrate
-from changeling_aggregator.store.opened import connected
+from changeling_aggregator.store import AtRest, Store, back_up
 from changeling_commands.__main__ import main as run
 from changeling_spark import session
 from changeling_spark.errors import SparkTrouble
@@ -45,17 +42,6 @@ def test_a_backup_asks_for_the_ids_first(folded: Path, tmp_path: Path) -> None:
     back_up(store, tmp_path / "backup.db", 0)
     assert contents(store) == before
     store.close()
-
-
-def test_an_earlier_version_gets_no_store_whose_ids_lie_in_files(folded: Path) -> None:
-    """It would count what is in them again."""
-    with connected(folded) as database, pytest.raises(ValueError, match="there are files of ids"):
-        migrate(database, "0002")
-    store = Store.open(folded)
-    fold(store, AFTER, closing=False)
-    store.close()
-    with connected(folded) as database:
-        assert migrate(database, "0002").after == "0002"
 
 
 def test_without_its_ids_nothing_is_folded(folded: Path, tmp_path: Path) -> None:

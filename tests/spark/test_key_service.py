@@ -8,7 +8,7 @@ from threading import Thread
 
 import pytest
 from changeling_spark.errors import KeysWithheld
-from changeling_spark.key_service import KeyService, keys_from
+from changeling_spark.keys import KeyService, keys_from
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 KEYS = {bytes([number]) * 16: X25519PrivateKey.generate() for number in range(3)}

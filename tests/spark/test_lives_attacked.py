@@ -11,24 +11,18 @@ import pytest
 from changeling_aggregator.errors import Unwritable
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.folding import in_turn
-from changeling_aggregator.segments import place_at
-from changeling_aggregator.segments.folder import Folder
-from changeling_aggregator.segments.id_files import read_ids
-from changeling_aggregator.store import LoggedRequest, Store
-from changeling_aggregator.store.counted import sealed_period
-from changeling_aggregator.store.id_files import IdFile, registered_files
-from changeling_aggregator.store.log import append, kept_requests, open_stream
-from changeling_aggregator.store.runs import read_run
-from changeling_aggregator.store.schema import runs
-from changeling_aggregator.store.sealing_keys import private_keys
+from changeling_aggregator.segments import Folder, place_at
+from changeling_aggregator.segments.parquet import read_ids
+from changeling_aggregator.store import IdFile, LoggedRequest, Store
+from changeling_aggregator.testing import append_segment
 from changeling_protocol import UnixMilliseconds
-from changeling_spark import pieces, running
+from changeling_spark import folding as running
+from changeling_spark import inputs as pieces
 from changeling_spark.folding import fold_once
-from changeling_spark.pieces import Piece
+from changeling_spark.inputs import Piece
 from changeling_spark.tasks import Run
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 
-from ..aggregator import segmented
 from ..aggregator.devices import body
 from .here import Here
 from .hostile_log import SURVEYS, contents, prepared
@@ -63,14 +57,14 @@ class Life:
         self.ours, self.theirs = (Store.open(folder / f"{name}.db") for name in ("ours", "theirs"))
         self.place = str(Folder(folder / "place", make=True).path)
         segments = Folder(folder / "segments", make=True)
-        with self.ours.writing() as connection:
-            self._segments = [open_stream(connection, segments.name, token_hex(8)) for _ in range(2)]
-        with self.theirs.writing() as connection:
+        with self.ours.transaction() as writing:
+            self._segments = [writing.open_stream(segments.name, token_hex(8)) for _ in range(2)]
+        with self.theirs.transaction() as writing:
             for _ in range(2):
-                open_stream(connection)
+                writing.open_stream(None)
         self.ever: dict[tuple[int, int], LoggedRequest] = {}
-        with self.ours.reading() as connection:
-            self._keys = private_keys(connection, self.ours.at_rest)
+        with self.ours.view() as view:
+            self._keys = view.private_keys()
         self._at = 0
 
     def append(self, requests: int) -> None:
@@ -78,14 +72,12 @@ class Life:
         for at, _, request in self.log.requests[self._at : self._at + requests]:
             stream = self.chance.choice([*self.rows, *self._segments])
             for store in (self.ours, self.theirs):
-                write = segmented.append if store is self.ours and stream in self._segments else append
-                with store.writing() as connection:
-                    write(connection, stream, [request], UnixMilliseconds(int(at * 1000)))
+                write = append_segment if store is self.ours and stream in self._segments else Store.append
+                write(store, stream, [request], UnixMilliseconds(int(at * 1000)))
         self._at += requests
-        with self.theirs.reading() as connection:
-            for stream in (*self.rows, *self._segments):
-                for each in kept_requests(connection, stream):
-                    self.ever[each.stream, each.position] = each
+        with self.theirs.view() as view:
+            for each in view.kept_requests():
+                self.ever[each.stream, each.position] = each
 
     @property
     def now(self) -> float:
@@ -108,14 +100,13 @@ class Life:
 def known_ids(store: Store) -> dict[tuple[bytes, int], list[bytes]]:
     """All ids of closings that are not sealed, wherever they lie; each as often as it does."""
     ids: dict[tuple[bytes, int], list[bytes]] = {}
-    with store.reading() as connection:
-        keys = connection.execute(select(runs.c.survey, runs.c.period, runs.c.number).distinct()).all()
+    with store.view() as view:
+        keys = [(survey, *run) for survey in view.signed_surveys() for run in view.runs_of_survey(survey)]
         packed = [
-            ((survey, period), b"".join(read_run(connection, (survey, period), number)))
-            for survey, period, number in keys
+            ((survey, period), b"".join(view.read_run((survey, period), number))) for survey, period, number in keys
         ]
-        for file in registered_files(connection):
-            sealed = sealed_period(connection, file.survey)
+        for file in view.id_files():
+            sealed = view.sealed_period(file.survey)
             packed += [
                 ((file.survey, period), some) for period, some in read_ids(place_at(file.place), file.name, sealed)
             ]
@@ -131,8 +122,8 @@ def lying(life: Life) -> set[str]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many files, tasks and buckets."""
-    monkeypatch.setattr("changeling_spark.unread._SEGMENT_REQUESTS", 3)
-    monkeypatch.setattr("changeling_spark.ids_of_runs._FILE_BYTES", 16 * 20)
+    monkeypatch.setattr("changeling_spark.inputs._SEGMENT_REQUESTS", 3)
+    monkeypatch.setattr("changeling_spark.inputs._FILE_BYTES", 16 * 20)
     monkeypatch.setattr(pieces, "TASK_BYTES", 3000)
     monkeypatch.setattr(running, "BUCKET_CLOSINGS", 700)
 
@@ -164,10 +155,10 @@ def troubles(life: Life) -> Iterator[Callable[[], object]]:
             @contextmanager
             def lost() -> Iterator[Connection]:
                 times[0] += 1
-                with life.ours.writing() as connection:
-                    yield connection
+                with life.ours.transaction() as writing:
+                    yield writing
                     if times[0] == 2 and not kept:
-                        raise OSError("the connection is lost")
+                        raise OSError("the writing is lost")
                 if times[0] == 2:
                     raise OSError("the connection is lost")
 
@@ -217,9 +208,8 @@ def test_whatever_befalls_the_engines_each_closing_counts_once(tmp_path: Path, s
         assert [row[:2] for row in ours["cursors"]] == [row[:2] for row in theirs["cursors"]]
         assert known_ids(life.ours) == known_ids(life.theirs)
     assert stored(life.ours) == life.recounted()
-    with life.ours.writing() as connection:
-        append(connection, life.rows[0], [body(bytes(200))], UnixMilliseconds(int(life.now * 1000)))
+    life.ours.append(life.rows[0], [body(bytes(200))], UnixMilliseconds(int(life.now * 1000)))
     life.on_spark(Here(), closing=False)
-    with life.ours.reading() as connection:
-        assert lying(life) == {each.name for each in registered_files(connection)}
+    with life.ours.view() as view:
+        assert lying(life) == {each.name for each in view.id_files()}
     life.end()

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from changeling_spark import offers
-from changeling_spark.offers import Offer, Offers
-from changeling_spark.pieces import Piece
-from changeling_spark.source import LogReader
+from changeling_spark.inputs import Piece
+from changeling_spark.offers import LogReader, Offer, Offers
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 PIECES = [[Piece("/a", "1.parquet", 1, 0, 9, 100, 5, 7)], [Piece("/a", "2.parquet", 2, 3, 4, 50)]]

@@ -6,15 +6,11 @@ from pathlib import Path
 import pytest
 from changeling_aggregator.errors import SegmentLost
 from changeling_aggregator.fold.folding import fold_batch
-from changeling_aggregator.segments.folder import Folder
-from changeling_aggregator.segments.form import Row, encoded
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.catalogue import Segment, add_segment, move_frontier
-from changeling_aggregator.store.log import open_stream
-from changeling_aggregator.store.schema import streams
+from changeling_aggregator.segments import Folder
+from changeling_aggregator.segments.parquet import Row, encoded
+from changeling_aggregator.store import Segment, Store
 from changeling_spark.folding import fold_once
-from changeling_spark.pieces import Piece, batches_of, moves_of, tasks_of
-from sqlalchemy import update
+from changeling_spark.inputs import Piece, batches_of, moves_of, tasks_of
 
 from .here import Here
 from .hostile_log import AFTER, contents, prepared
@@ -76,16 +72,14 @@ def test_batches_keep_to_one_stream_and_tasks_to_their_order(folder: Folder) -> 
     assert moves_of(pieces) == {1: (0, 9), 2: (0, 9)}
 
 
-@pytest.mark.parametrize("until", [None, 35], ids=["whole", "up to a frontier"])
-def test_a_log_in_segments_is_folded_as_one_in_rows(tmp_path: Path, folder: Folder, until: int | None) -> None:
-    """By both engines, and no further than the frontier of a server that may still bring what came before."""
+def test_a_log_in_segments_is_folded_as_one_in_rows(tmp_path: Path, folder: Folder) -> None:
+    """By both engines."""
     found = []
     for name in ("spark", "embedded"):
         store = Store.open(tmp_path / f"{name}.db")
         log, _ = prepared(store)
-        with store.writing() as connection:
-            numbers = [open_stream(connection) for _ in range(3)]
-            connection.execute(update(streams).where(streams.c.id.in_(numbers)).values(place=folder.name))
+        with store.transaction() as writing:
+            numbers = [writing.open_stream(None, folder.name, f"{name}{each}") for each in range(3)]
             for place, stream in enumerate(numbers):
                 rows = [(int(at * 1000), body) for at, of, body in log.requests if of == place]
                 for first in range(0, len(rows), 4):
@@ -95,11 +89,7 @@ def test_a_log_in_segments_is_folded_as_one_in_rows(tmp_path: Path, folder: Fold
                     folder.put(file, content)
                     span = some[0].arrival, some[-1].arrival
                     last = some[-1].position
-                    assert add_segment(
-                        connection, Segment(stream, first + 1, last, *span, folder.name, file, len(content))
-                    )
-            if until is not None:
-                move_frontier(connection, numbers[0], int(log.requests[until][0] * 1000))
+                    assert writing.add_segment(Segment(stream, first + 1, last, *span, folder.name, file, len(content)))
         if name == "spark":
             (tmp_path / "shared").mkdir()
             shared = str(tmp_path / "shared")
@@ -110,5 +100,5 @@ def test_a_log_in_segments_is_folded_as_one_in_rows(tmp_path: Path, folder: Fold
         store.close()
     ours, theirs = found
     assert ours == theirs
-    assert sum(row[1] for row in ours["cursors"]) == (until or 60)
+    assert sum(row[1] for row in ours["cursors"]) == 60
     assert ours["tallies"]

@@ -7,19 +7,14 @@ from pathlib import Path
 import pytest
 from changeling_aggregator.errors import Overtaken, SegmentLost, Unwritable
 from changeling_aggregator.fold import fold
-from changeling_aggregator.segments.folder import Folder
-from changeling_aggregator.segments.place import Kept
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.id_files import IdFile, registered_files
-from changeling_aggregator.store.log import advance_arrival, open_stream
-from changeling_aggregator.store.run_files import begin_run
-from changeling_aggregator.store.schema import segments
+from changeling_aggregator.segments import Folder, PlacedFile
+from changeling_aggregator.store import IdFile, Store
+from changeling_aggregator.testing import open_stream_at, sql
 from changeling_spark.folding import fold_once
-from changeling_spark.pieces import Piece
+from changeling_spark.inputs import Piece
 from changeling_spark.tasks import Run
-from sqlalchemy import Connection, delete
+from sqlalchemy import Connection
 
-from ..aggregator import segmented
 from .here import Here
 from .hostile_log import AFTER, contents, prepared
 
@@ -42,15 +37,15 @@ class Case:
 
     def begin(self, run: str) -> None:
         """As a run does before it writes."""
-        with self.store.writing() as connection:
-            begin_run(connection, self.place.name, run)
+        with self.store.transaction() as writing:
+            writing.begin_run(self.place.name, run)
 
     def lying(self) -> set[str]:
         return {each.name for each in self.place.kept("")}
 
     def named(self) -> set[str]:
-        with self.store.reading() as connection:
-            return {each.name for each in registered_files(connection)}
+        with self.store.view() as view:
+            return {each.name for each in view.id_files()}
 
 
 @pytest.fixture
@@ -62,7 +57,7 @@ def case(tmp_path: Path) -> Iterator[Case]:
 
 def test_a_place_that_was_full_is_not_filled_by_tries(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever file is the first that has no room: none of that run stays, and with room again all counts."""
-    monkeypatch.setattr("changeling_spark.unread._SEGMENT_REQUESTS", 6)
+    monkeypatch.setattr("changeling_spark.inputs._SEGMENT_REQUESTS", 6)
     case.append()
     before, put = contents(case.store), Folder.put
     for room in range(3):
@@ -106,13 +101,13 @@ def test_a_place_is_listed_once_for_all_runs(case: Case, monkeypatch: pytest.Mon
         case.begin(f"killed{number}")
         (case.place.path / f"killed{number}-ids-67.parquet").write_bytes(b"?")
     case.append()
-    listed, kept = [0], Folder.kept
+    listed, kept = [0], Folder.list
 
-    def counted(folder: Folder, *prefixes: str) -> Iterator[Kept]:
+    def counted(folder: Folder, *prefixes: str) -> Iterator[PlacedFile]:
         listed[0] += 1
         return kept(folder, *prefixes)
 
-    monkeypatch.setattr(Folder, "kept", counted)
+    monkeypatch.setattr(Folder, "list", counted)
     case.run()
     assert listed == [2]
     assert case.lying() == case.named()
@@ -143,8 +138,8 @@ def test_who_has_lost_its_turn_deletes_nothing_of_who_has_it(case: Case) -> None
         if times[0] > 3:  # it has swept, begun its run, and counted
             (case.place.path / theirs).write_bytes(b"?")
             raise Overtaken("the connection that held the turn to fold was lost")
-        with case.store.writing() as connection:
-            yield connection
+        with case.store.transaction() as writing:
+            yield writing
 
     fold_once(case.store, Here(), case.place.name, AFTER, then_lost)
     assert case.lying() >= case.named() | {theirs}
@@ -159,10 +154,10 @@ def test_where_nobody_knows_whether_a_run_counts_its_ids_stay(case: Case, kept: 
     @contextmanager
     def lost() -> Iterator[Connection]:
         times[0] += 1
-        with case.store.writing() as connection:
-            yield connection
+        with case.store.transaction() as writing:
+            yield writing
             if times[0] == 3 and not kept:
-                raise OSError("the connection is lost")
+                raise OSError("the writing is lost")
         if times[0] == 3:
             raise OSError("the connection is lost")
 
@@ -208,13 +203,10 @@ def test_a_line_that_the_catalogue_lost_is_told_by_both_engines(case: Case, tmp_
     """Of three segments each in turn: nothing that lies behind it is counted as if nothing had been before."""
     bodies = [body for _, _, body in case.log.requests[:6]]
     folder = Folder(tmp_path / "segments", make=True)
-    with case.store.writing() as connection:
-        stream = open_stream(connection, folder.name, "0123456789abcdef")
+    append = open_stream_at(case.store, folder.name)
     for at in range(0, 6, 2):
-        with case.store.writing() as connection:
-            segmented.append(connection, stream, bodies[at : at + 2], advance_arrival(connection, stream, 10**12))
-    with case.store.writing() as connection:
-        connection.execute(delete(segments).where(segments.c.first == 1 + 2 * gone))
+        append(bodies[at : at + 2], 10**12)
+    sql(case.store, "DELETE FROM files WHERE first = :first", first=1 + 2 * gone)
     before = contents(case.store)
     if gone == 2:  # the last: all that is before it counts
         case.run()

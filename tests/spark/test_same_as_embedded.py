@@ -8,15 +8,11 @@ import pytest
 from changeling_aggregator.errors import Overtaken
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.folding import in_turn
-from changeling_aggregator.store import Store
-from changeling_aggregator.store.id_files import IdFile, registered_files
-from changeling_aggregator.store.run_files import begin_run
-from changeling_aggregator.store.schema import runs
-from changeling_spark import running
+from changeling_aggregator.store import IdFile, Store
+from changeling_spark import folding as running
 from changeling_spark.folding import fold_once
-from changeling_spark.pieces import Piece
+from changeling_spark.inputs import Piece
 from changeling_spark.tasks import Run
-from sqlalchemy import func, select
 
 from ..aggregator.devices import Log, report
 from ..protocol.examples import survey
@@ -98,9 +94,9 @@ def test_engines_that_take_turns_see_the_ids_that_the_other_counted(pair: Pair, 
         else:
             embedded(pair.ours)
         assert contents(pair.ours) == contents(pair.theirs)
-    with pair.ours.reading() as connection:
-        in_runs = connection.execute(select(func.count()).select_from(runs)).scalar_one()
-        in_files = registered_files(connection)
+    with pair.ours.view() as view:
+        in_runs = sum(len(view.runs_of_survey(survey)) for survey in view.signed_surveys())
+        in_files = view.id_files()
     assert bool(in_files) == (turns[-1] == "s") != bool(in_runs)
     assert {each.name for each in in_files} == {path.name for path in Path(place).iterdir()}
 
@@ -157,8 +153,8 @@ def test_of_two_runs_at_once_one_is_overtaken(pair: Pair, place: str) -> None:
         fold_once(pair.ours, Overtaking(), place, AFTER, pair.ours.writing)
     embedded(pair.theirs)
     assert contents(pair.ours) == contents(pair.theirs)
-    with pair.ours.reading() as connection:
-        registered = {each.name for each in registered_files(connection)}
+    with pair.ours.view() as view:
+        registered = {each.name for each in view.id_files()}
     assert registered == {path.name for path in Path(place).iterdir()}
 
 
@@ -167,8 +163,8 @@ def test_stores_that_share_a_place_leave_each_others_files_alone(tmp_path: Path,
     ours, theirs = Pair(tmp_path / "1"), Pair(tmp_path / "2", seed=4)
 
     def files(store: Store) -> set[str]:
-        with store.reading() as connection:
-            return {each.name for each in registered_files(connection)}
+        with store.view() as view:
+            return {each.name for each in view.id_files()}
 
     for first in (0, 20):
         ours.append(first, first + 20)
@@ -177,8 +173,8 @@ def test_stores_that_share_a_place_leave_each_others_files_alone(tmp_path: Path,
         on_spark(theirs.ours, place)
     assert files(ours.ours)
     assert {path.name for path in Path(place).iterdir()} == files(ours.ours) | files(theirs.ours)
-    with ours.ours.writing() as connection:
-        begin_run(connection, place, "killed")
+    with ours.ours.transaction() as writing:
+        writing.begin_run(place, "killed")
     left = Path(place) / "killed-ids-1.parquet"
     left.write_bytes(b"")
     theirs.append(40)
@@ -200,8 +196,8 @@ def test_a_place_that_is_gone_keeps_no_run_from_being_counted(tmp_path: Path, pa
     embedded(pair.ours)
     left = Path(place) / "killed-ids-1.parquet"
     left.write_bytes(b"")
-    with pair.ours.writing() as connection:
-        begin_run(connection, place, "killed")
+    with pair.ours.transaction() as writing:
+        writing.begin_run(place, "killed")
     Path(place).rename(tmp_path / "away")
     (tmp_path / "other").mkdir()
     pair.append(30, 40)
@@ -230,8 +226,8 @@ def test_a_survey_that_cannot_be_counted_harms_no_other(
     pair.append(0, 30)
     on_spark(pair.ours, place)
     pair.append(30)
-    with pair.ours.reading() as connection:
-        files = {each.survey: each for each in registered_files(connection)}
+    with pair.ours.view() as view:
+        files = {each.survey: each for each in view.id_files()}
     broken = next(iter(files))
     before = contents(pair.ours)
     uploads_of, calls = tasks.uploads_of, []
@@ -252,8 +248,8 @@ def test_a_survey_that_cannot_be_counted_harms_no_other(
         of_broken = [row for row in after[table] if row[0] == broken]
         assert of_broken == [row for row in before[table] if row[0] == broken]
         assert [row for row in after[table] if row[0] != broken] == [row for row in theirs[table] if row[0] != broken]
-    with pair.ours.reading() as connection:
-        assert files[broken] in registered_files(connection)
+    with pair.ours.view() as view:
+        assert files[broken] in view.id_files()
 
 
 def test_who_sends_one_id_over_and_over_fills_no_bucket(tmp_path: Path, place: str) -> None:

@@ -13,9 +13,6 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.store.id_files import registered_files
-from changeling_aggregator.store.log import unfolded
-from changeling_aggregator.store.sealing_keys import private_keys
 from changeling_spark.errors import SparkTrouble
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import Cluster
@@ -42,8 +39,8 @@ class Following:
 
     def counts_all(self) -> bool:
         assert self.process.poll() is None, self.said()
-        with self._pair.store.reading() as connection:
-            return unfolded(connection) == 0
+        with self._pair.store.view() as view:
+            return view.unfolded() == 0
 
     def said(self) -> str:
         self._errors.seek(0)
@@ -111,8 +108,8 @@ def test_batches_come_to_what_the_embedded_fold_does_whatever_becomes_of_the_che
             engine.fold(AFTER, closing=False)
         assert folded(engine) == 10
     assert contents(pair.store) == pair.expected
-    with pair.store.reading() as connection:
-        keys = [key.private_bytes_raw() for key in private_keys(connection, pair.store.at_rest).values()]
+    with pair.store.view() as view:
+        keys = [key.private_bytes_raw() for key in view.private_keys().values()]
     secrets = [form for key in keys for form in (key, key.hex().encode(), base64.b64encode(key)[:40])]
     written = b"".join(path.read_bytes() for at in (checkpoint, kept) for path in at.rglob("*") if path.is_file())
     assert b'"until"' in written
@@ -145,9 +142,9 @@ def test_a_driver_killed_around_the_stores_commit_counts_nothing_twice_and_skips
     pair.append(59)  # once more: all in it was counted
     assert life("never") == 0
     assert {"0", "1", "2"} <= batches("offsets")
-    with pair.store.reading() as connection:
-        assert unfolded(connection) == 0
-        named = {each.name for each in registered_files(connection)}
+    with pair.store.view() as view:
+        assert view.unfolded() == 0
+        named = {each.name for each in view.id_files()}
     assert contents(pair.store)["tallies"] == pair.expected["tallies"]
     assert {path.name for path in Path(pair.place).iterdir()} == named
 

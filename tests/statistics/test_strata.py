@@ -6,8 +6,7 @@ from itertools import chain, combinations, product
 import numpy as np
 import pytest
 from changeling_protocol import Breakdown, NodeNumber, StratumNumber, TrackNumber
-from changeling_statistics import Attendance, NodeTally, StratifiedTallies, select
-from changeling_statistics.publishing import ClosingCell, NodeCell
+from changeling_statistics import Attendance, ClosingCell, NodeCell, NodeTally, StratifiedTallies, select
 
 MINIMUM = 3
 SYSTEM, CHANNEL = Breakdown("system", ("linux", "mac", "windows")), Breakdown("channel", ("release", "beta"))

@@ -18,8 +18,18 @@ from changeling_protocol import (
     Track,
 )
 from changeling_simulations import Population, sample_tallies
-from changeling_statistics import Estimate, Gap, Histogram, check_successor, next_calendar, offsets, series, total_cost
-from changeling_statistics.succession import change_across, joined_series
+from changeling_statistics import (
+    Estimate,
+    Gap,
+    Histogram,
+    change_across,
+    check_successor,
+    joined_series,
+    next_calendar,
+    offsets,
+    series,
+    total_cost,
+)
 
 from ..protocol.examples import survey
 

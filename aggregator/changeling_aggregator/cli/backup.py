@@ -34,8 +34,7 @@ def backup(
 
     Neither private sealing keys nor the log of envelopes are in it, so what is not counted yet is not.
     """
-    from ..store import Store
-    from ..store.backups import back_up
+    from ..store import Store, back_up
 
     with closing(Store.open(store)) as opened:
         done = back_up(opened, output, UnixMilliseconds(int(time.time() * 1000)))
@@ -50,9 +49,8 @@ def restore(
     store: Annotated[str, typer.Option(help=f"A new store, made if missing. {STORE_HELP}")],
 ) -> None:
     """Put a backup into a new store, and say what is lost."""
-    from ..store import Store
-    from ..store.backups import opened_backup
-    from ..store.backups import restore as put_back
+    from ..store import Store, opened_backup
+    from ..store import restore as put_back
 
     with opened_backup(file) as connection, closing(Store.open(store)) as opened:
         done = put_back(connection, opened)

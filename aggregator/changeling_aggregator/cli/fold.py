@@ -39,7 +39,7 @@ def fold(
     into a store that is thrown away; if a node that is not sealed differs, it prints how, and ends with 1.
     """
     from ..fold import EngineOptions, FoldEngine, FoldProcess, engine_plugin
-    from ..fold.check import check as check_store
+    from ..fold import check as check_store
     from ..ingest import Registry
     from ..logs import log_in_json
     from ..opening import OpeningProcesses

@@ -1,15 +1,42 @@
-"""The fold: from the log to tallies, exactly once."""
+"""The fold: from the log to tallies, exactly once.
 
-from .engine import EngineOptions, EnginePlugin, FoldEngine, engine_plugin
-from .folding import FoldReport, fold
-from .process import FoldProcess
+    fold, FoldReport                           one fold of a store, in this process, and what it did
+    FoldProcess                                the same in a process of its own
+    check, Difference                          folding the kept log again, and comparing
+    EngineOptions, FoldEngine, engine_plugin   folds beyond one machine, which other packages bring
+
+An engine of another package is written with the rest: `in_turn` surrounds what it counts, `count` and `fresh_closings`
+are the embedded fold's own.
+"""
+
+from .check import Difference, check
+from .closing import MOST_RETENTION_SECONDS, latest_right
+from .columns import UploadRows
+from .counting import OF_A_SURVEY, Counted, count, fresh_closings
+from .engine import EngineOptions, EnginePlugin, FoldEngine, FoldProcess, engine_plugin
+from .folding import FoldReport, fold, in_turn
+from .ids import SeenIds, add_ids, ids_in, merged_ids
 
 __all__ = [
+    "MOST_RETENTION_SECONDS",
+    "OF_A_SURVEY",
+    "Counted",
+    "Difference",
     "EngineOptions",
     "EnginePlugin",
     "FoldEngine",
     "FoldProcess",
     "FoldReport",
+    "SeenIds",
+    "UploadRows",
+    "add_ids",
+    "check",
+    "count",
     "engine_plugin",
     "fold",
+    "fresh_closings",
+    "ids_in",
+    "in_turn",
+    "latest_right",
+    "merged_ids",
 ]

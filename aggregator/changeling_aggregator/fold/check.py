@@ -1,38 +1,28 @@
 """Folding the kept log again, into a store that is thrown away, and comparing.
 
 A node that is not sealed must have the tally that the log gives, and a closing its attendance: their envelopes are all
-kept, and so are the keys to them. The copies of private keys are encrypted under a key that nobody keeps, as the file
-they are in is deleted without being overwritten, or stays where the process is killed.
+kept, and so are the keys to them.
 """
 
-import os
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from changeling_protocol import NodeNumber, Survey, SurveyId, TrackNumber
+from changeling_protocol import NodeNumber, Survey, SurveyId, TrackNumber, UnixSeconds
 from changeling_statistics import Tallies
-from sqlalchemy import Connection, insert, select, update
 
 from ..opening import Open, open_requests
-from ..store import AtRest, Store
-from ..store.at_rest import STORE_KEY_BYTES
-from ..store.counted import sealed_period, tallies_of
-from ..store.early_ends import published_ends
-from ..store.log import folded_requests
-from ..store.schema import cursors, early_ends, log, sealing_keys, streams, surveys
-from ..store.surveys import published_surveys, readable
-from .folding import fold_batch
-from .seen import SeenIds
+from ..store import Store
+from .folding import fold
 
-_AT_ONCE = 500
+_AFTER_ALL = UnixSeconds(2.0**40)
+"""So that no arrival is ahead of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What differs. what: the node or the closing in words. stored, again: as stored, and as folded again."""
+    """A node or closing, in words, whose count differs. stored, again: as stored, and as folded again."""
 
     survey: SurveyId
     what: str
@@ -45,57 +35,25 @@ def check(store: Store, open_: Open = open_requests) -> list[Difference]:
 
     open_: opens requests, here or in other processes.
     """
-    with TemporaryDirectory() as folder, store.reading() as stored:
-        scratch = Store.open(Path(folder) / "scratch.db", AtRest(os.urandom(STORE_KEY_BYTES)))
+    with TemporaryDirectory() as folder, store.view() as stored:
+        scratch = store.copy_of_counted(stored, Path(folder) / "scratch.db")
         try:
-            _copy(stored, store.at_rest, scratch)
-            seen = SeenIds()
-            while fold_batch(scratch, open_=open_, seen=seen).requests:
-                pass
-            with scratch.reading() as again:
-                known, ends = readable(published_surveys(stored)), published_ends(stored)
+            fold(scratch, _AFTER_ALL, closing=False, open_=open_)
+            ends = stored.early_ends()
+            with scratch.view() as again:
                 return [
                     difference
-                    for survey in known.values()
+                    for survey in stored.surveys().values()
                     for difference in _differences(
                         survey,
-                        sealed_period(stored, survey.id),
+                        stored.sealed_period(survey.id),
                         ends[survey.id].last if survey.id in ends else survey.calendar.periods,
-                        tallies_of(stored, survey.id),
-                        tallies_of(again, survey.id),
+                        stored.tallies(survey.id),
+                        again.tallies(survey.id),
                     )
                 ]
         finally:
             scratch.close()
-
-
-def _copy(stored: Connection, at_rest: AtRest, scratch: Store) -> None:
-    """Surveys, keys, and what is folded of the log: as a log without the gaps that pruning leaves.
-
-    at_rest: what the stored keys are encrypted under; those in scratch are never stored in the clear.
-    """
-    with scratch.writing() as connection:
-        for table in (surveys, early_ends):
-            if kept := [dict(row) for row in stored.execute(select(table)).mappings()]:
-                connection.execute(insert(table), kept)
-        for row in stored.execute(select(sealing_keys).where(sealing_keys.c.private.is_not(None))).mappings():
-            private = scratch.at_rest.kept(at_rest.taken(row["private"], row["id"]), row["id"])
-            connection.execute(insert(sealing_keys).values({**row, "private": private}))
-        for stream in stored.execute(select(cursors.c.stream)).scalars().all():
-            connection.execute(insert(streams).values(id=stream, length=0))
-            connection.execute(insert(cursors).values(stream=stream, position=0, pruned=0))
-    lengths: Counter[int] = Counter()
-    for rows in folded_requests(stored, _AT_ONCE):
-        (stream,) = {row.stream for row in rows}
-        numbered = enumerate(rows, lengths[stream] + 1)
-        lengths[stream] += len(rows)
-        with scratch.writing() as connection:
-            again = [
-                {"stream": stream, "position": position, "arrival": row.arrival, "envelope": row.body}
-                for position, row in numbered
-            ]
-            connection.execute(insert(log), again)
-            connection.execute(update(streams).where(streams.c.id == stream).values(length=lengths[stream]))
 
 
 def _differences(survey: Survey, sealed: int, last: int, stored: Tallies, again: Tallies) -> Iterator[Difference]:

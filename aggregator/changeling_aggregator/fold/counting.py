@@ -1,7 +1,8 @@
-"""The fold of a batch: open, check, drop duplicates, sum. Pure: which ids were counted before comes as an argument.
+"""The fold of a batch: check what was opened, drop duplicates, sum. Which ids were counted before is an argument.
 
 Of several closings with the same period and id the first in the log's order counts, with all its reports; what comes
-with the others counts nowhere.
+with the others counts nowhere. A closing of a fast clock may arrive before its period has closed: it is tallied
+at once, and as no tally of an open node is ever shown, it waits there until the period closes.
 """
 
 import logging
@@ -29,10 +30,44 @@ from changeling_statistics import Attendance, Counterpart, NodeTally, counterpar
 from numpy.typing import NDArray
 
 from ..opening import Kind, Opened, Sheaf, request_number
-from ..store import AttendanceKey, ClosingKey, LoggedRequest, TallyKey
-from .checks import REFUSAL, early_uploads, judged
+from ..store import AttendanceKey, ClosingKey, LoggedRequest, TallyKey, Transaction
 from .columns import UploadRows, among
 from .ids import are_in, first_of_each, ids_in
+
+_REFUSAL = "refusal"
+
+
+def _judged(closings: pl.DataFrame, survey: Survey, last: int) -> pl.DataFrame:
+    """The closings with one more column, `refusal`: the first reason that applies, null for a good one.
+
+    last: the last period that counts; what is later is of a survey that was ended early.
+    closings: answered ones, with the columns of `UploadRows.closings`. One is late when it arrives after its period's
+    close and grace, and of the future when its period begins later than arrival and skew.
+    """
+    close = _close_ms(survey)
+    begin = close - 1000 * survey.calendar.period
+    arrival = pl.col("arrival")
+    return closings.with_columns(
+        pl.when(pl.col("standing") > len(Standing))
+        .then(pl.lit(Refusal.MALFORMED.value))
+        .when(pl.col("stratum") >= survey.strata)
+        .then(pl.lit(Refusal.UNKNOWN_STRATUM.value))
+        .when(pl.col("period") > last)
+        .then(pl.lit(Refusal.CLOSED.value))
+        .when(begin > arrival + 1000 * survey.skew)
+        .then(pl.lit(Refusal.FUTURE.value))
+        .when(arrival > close + 1000 * survey.grace)
+        .then(pl.lit(Refusal.LATE.value))
+        .otherwise(None)
+        .alias(_REFUSAL)
+    )
+
+
+def _close_ms(survey: Survey) -> pl.Expr:
+    """When each closing's period ends, in Unix milliseconds."""
+    calendar = survey.calendar
+    return 1000 * (calendar.start + pl.col("period") * calendar.period)
+
 
 Seen: TypeAlias = Callable[[Mapping[ClosingKey, bytes]], Iterable[tuple[ClosingKey, bytes]]]
 """Called with ids by closing; gives ids that were counted for a closing, among them all of those given that were.
@@ -57,8 +92,8 @@ class Counted:
     envelopes: how many there were. rubbish: the requests, by stream and position, that no fold can ever count.
     refused: how many closings and reports, by survey and reason. tallies: by node and stratum. attendance: by group,
     closing and stratum. ids: of the closings that count, sorted.
-    held: until when an envelope is needed to count an open node again, in Unix milliseconds, by the envelope's stream
-    and position; only of requests with a closing that arrived before its period had ended.
+    needed_until: Unix milliseconds by stream and position, until when a request is needed to count an open node again;
+    only of requests with a closing that arrived before its period had ended.
     uncounted: how many envelopes add nothing because their survey cannot be counted, by survey.
     """
 
@@ -66,7 +101,7 @@ class Counted:
     tallies: dict[TallyKey, NodeTally] = field(default_factory=dict)
     attendance: dict[AttendanceKey, Attendance] = field(default_factory=dict)
     ids: dict[ClosingKey, bytes] = field(default_factory=dict)
-    held: dict[tuple[int, int], UnixMilliseconds] = field(default_factory=dict)
+    needed_until: dict[tuple[int, int], UnixMilliseconds] = field(default_factory=dict)
     uncounted: Counter[SurveyId] = field(default_factory=Counter)
     envelopes: int = 0
     rubbish: list[tuple[int, int]] = field(default_factory=list)
@@ -77,8 +112,21 @@ class Counted:
         self.tallies |= other.tallies
         self.attendance |= other.attendance
         self.ids |= other.ids
-        for at, until in other.held.items():
-            self.held[at] = max(until, self.held.get(at, until))
+        self.needed_until |= other.needed_until
+
+    def write(self, writing: Transaction, moves: Mapping[int, tuple[int, int]]) -> None:
+        """Add all but the ids to what is stored. moves: by stream, the cursor before and after.
+
+        Raises Overtaken where another folder moved a cursor meanwhile.
+        """
+        writing.add(
+            moves,
+            tallies=self.tallies,
+            attendance=self.attendance,
+            refused=self.refused,
+            needed_until=self.needed_until,
+            rubbish=self.rubbish,
+        )
 
 
 def count(
@@ -107,26 +155,7 @@ def count(
             uploads = sum(len(sheaf.numbers) for sheaf in sheaves.values())
             _log.exception("%d uploads of survey %s cannot be counted", uploads, id_.hex())
             counted.uncounted[id_] += uploads
-    _hold_what_came_along(counted, surveys, by_survey, requests)
     return counted
-
-
-def _hold_what_came_along(
-    counted: Counted,
-    surveys: Mapping[SurveyId, Survey],
-    by_survey: Mapping[SurveyId, Mapping[Kind, Sheaf]],
-    requests: Sequence[LoggedRequest],
-) -> None:
-    """Holds a request that is held for one survey for as long as the others need it whose envelopes are in it."""
-    if not counted.held or len(by_survey) == 1:
-        return
-    for id_, sheaves in by_survey.items():
-        grace = 1000 * surveys[id_].grace
-        for number in {request_number(upload) for sheaf in sheaves.values() for upload in sheaf.numbers}:
-            request = requests[number]
-            at = request.stream, request.position
-            if at in counted.held:
-                counted.held[at] = max(counted.held[at], UnixMilliseconds(request.arrival + grace))
 
 
 def _count_survey(
@@ -135,21 +164,28 @@ def _count_survey(
     counted = Counted(Counter())
     rows = UploadRows(survey.plan, sheaves, np.array([each.arrival for each in requests], np.int64))
     fresh = fresh_closings(counted, survey, last, rows, seen)
-    for upload, until in early_uploads(fresh, survey):
+    for upload, until in _early_uploads(fresh, survey):
         request = requests[request_number(upload)]
         at = request.stream, request.position
-        counted.held[at] = max(until, counted.held.get(at, until))
+        counted.needed_until[at] = max(until, counted.needed_until.get(at, until))
     _count_attendance(counted, survey.id, fresh)
     _count_reports(counted, survey, rows, fresh)
     return counted
 
 
+def _early_uploads(closings: pl.DataFrame, survey: Survey) -> list[tuple[int, UnixMilliseconds]]:
+    """The numbers of uploads with a closing that arrived before its period had closed, and when the last is sealed."""
+    sealed = _close_ms(survey) + 1000 * survey.grace
+    early = closings.filter(pl.col("arrival") < _close_ms(survey))
+    return early.group_by("upload").agg(sealed.max().alias("until")).rows()
+
+
 def fresh_closings(counted: Counted, survey: Survey, last: int, rows: UploadRows, seen: Seen) -> pl.DataFrame:
     """The closings that count; the others are counted as refused."""
     answered = rows.closings["standing"] > 0
-    closings = judged(_filtered(rows.closings, answered), survey, last)
-    good = _filtered(closings, closings[REFUSAL].is_null())
-    for reason, refused in closings[REFUSAL].drop_nulls().value_counts().iter_rows():
+    closings = _judged(_filtered(rows.closings, answered), survey, last)
+    good = _filtered(closings, closings[_REFUSAL].is_null())
+    for reason, refused in closings[_REFUSAL].drop_nulls().value_counts().iter_rows():
         counted.refused[survey.id, Refusal(reason)] += refused
 
     row = good["row"].to_numpy()

@@ -1,44 +1,38 @@
 """Driving the fold over a store: batch by batch to the log's end, each batch one transaction.
 
 Tallies, attendance, ids, refusals and cursors are written together, the cursors by compare-and-set: whatever crashes,
-and however many fold at once, each closing counts exactly once.
+and however many fold at once, each closing counts exactly once. While a batch is counted the next one is opened, and
+the one before it is written.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing as ending
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TypeAlias
 
-from changeling_protocol import Refusal, SurveyId, UnixSeconds
-from sqlalchemy import Connection
+from changeling_protocol import EarlyEnd, Refusal, Survey, SurveyId, UnixMilliseconds, UnixSeconds
 
 from ..errors import Overtaken
-from ..opening import Open, open_requests
-from ..store import ClosingKey, Store
-from ..store.counted import add_attendance, add_refusals, add_tallies
-from ..store.database import Transactions
-from ..store.log import advance_cursors, cursors_after, unfolded
-from ..store.pruning import discard, hold
-from .batches import BATCH_REQUESTS, Batch, batches, next_batch
+from ..opening import Open, Opened, open_requests
+from ..segments import place_at
+from ..store import ClosingKey, IdFile, LoggedRequest, Store, Turn, cursors_after, positions_after
 from .closing import (
     arrivals_are_ahead,
     close_what_ended,
+    compact,
     latest_right,
-    recover_journals,
     set_arrivals_right,
-    tidy_segments,
+    take_snapshots,
 )
 from .counting import Counted, count
-from .freed_memory import keep_freed_memory
-from .halves import SortedIds
-from .runs import Added, add_ids
-from .seen import SeenIds
-from .short_turns import short_turns
-from .snapshots import take_snapshots
-from .taking_over import take_over_files
+from .ids import Added, SeenIds, add_ids, merged_ids
+
+BATCH_REQUESTS = 5000
+BATCH_BYTES = 32 * 2**20
 
 
 @dataclass(slots=True)
@@ -59,7 +53,7 @@ class FoldReport:
 
     @classmethod
     def of(cls, requests: int, counted: Counted) -> "FoldReport":
-        """Of what was counted in so many requests."""
+        """The report on what was counted in so many requests."""
         refused: Counter[Refusal] = Counter()
         for (_, reason), times in counted.refused.items():
             refused[reason] += times
@@ -97,121 +91,149 @@ def fold(
     What is appended meanwhile may wait for the next time, so that uploads which never stop keep nothing from being
     sealed.
     """
-    keep_freed_memory()
     remembered = seen or SeenIds()
-    with short_turns.wanted():
-        return in_turn(store, now, closing, lambda writing: _fold(store, now, stop, batch, open_, remembered, writing))
+    return in_turn(store, now, closing, lambda turn: _fold(turn, store, now, batch, open_, remembered, stop))
 
 
-def in_turn(store: Store, now: UnixSeconds, closing: bool, count: Callable[[Transactions], FoldReport]) -> FoldReport:
-    """Fold in this process's turn, if it is given it: before and after counting, what every fold does there.
+def in_turn(store: Store, now: UnixSeconds, closing: bool, count: Callable[[Turn], FoldReport]) -> FoldReport:
+    """Fold in this process's turn, if it is given it: before and after counting, what every engine does there.
 
     now, closing: as `fold` has them. count: counts what the log holds, in transactions of the turn.
     """
-    with store.turn_to_fold() as writing:
-        if writing is None:
+    with store.turn_to_fold() as turn:
+        if turn is None:
             return FoldReport(stood_by=True)
-        recover_journals(store, now)
         if closing:
             set_arrivals_right(store, now)
         elif arrivals_are_ahead(store, now):
             return FoldReport()
-        total = count(writing)
+        total = count(turn)
         if closing:
             close_what_ended(store, now)
             take_snapshots(store, now)
-        tidy_segments(store, writing)
+        compact(turn)
         if total.requests:
             store.write_back()
         return total
 
 
 def _fold(
-    store: Store,
-    now: UnixSeconds,
-    stop: Callable[[], bool],
-    batch: int,
-    open_: Open,
-    seen: SeenIds,
-    writing: Transactions,
+    turn: Turn, store: Store, now: UnixSeconds, most: int, open_: Open, seen: SeenIds, stop: Callable[[], bool]
 ) -> FoldReport:
-    take_over_files(store, writing)
+    take_over_files(store, turn)
     total = FoldReport()
-    with store.reading() as connection:
-        waiting, until = unfolded(connection), latest_right(connection, now)
+    with store.view() as view:
+        waiting, until = view.unfolded(), latest_right(view, now)
     while total.requests < waiting and not stop():
         left = waiting - total.requests
-        with suppress(Overtaken), ending(batches(store, batch, open_, left, until, stop)) as coming:
-            for done in _count(store, coming, seen, writing):
+        with suppress(Overtaken), ending(batches(store, most, open_, left, until, stop)) as coming:
+            for done in count_batches(store, turn, coming, seen):
                 total += done
             break
-    total.behind = total.requests < waiting and stop()  # else the rest waits for what a journal still has
+    total.behind = total.requests < waiting and stop()
     return total
 
 
-def fold_batch(
-    store: Store, most: int = BATCH_REQUESTS, open_: Open = open_requests, seen: SeenIds | None = None
-) -> FoldReport:
-    """Fold the next requests, if there are any. seen: what is remembered of ids from one batch to the next.
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Requests in the log's order, with what is in them, and the surveys as they were read; none at the log's end."""
 
-    Raises Overtaken where another folder counted some of them meanwhile; then this has changed nothing.
+    requests: Sequence[LoggedRequest]
+    opened: Opened
+    surveys: Mapping[SurveyId, Survey]
+    ends: Mapping[SurveyId, EarlyEnd]
+
+
+def batches(
+    store: Store, most: int, open_: Open, waiting: int, until: UnixMilliseconds, stop: Callable[[], bool]
+) -> Generator[Batch, None, None]:
+    """Opened batches up to the log's end, or until so many requests were read; the next is opened meanwhile.
+
+    most: the most requests of one. waiting: how many requests to read, about. until: what arrived later is left out, in
+    Unix milliseconds. stop: asked before each but the first whether to leave the rest.
     """
-    batch = next_batch(store, most, open_, {})
-    done = _count(store, [batch] if batch.requests else [], seen or SeenIds(), store.writing)
-    return next(iter([*done]), FoldReport())
+    after: dict[int, int] = {}
+    with ThreadPoolExecutor(1, "opening") as opener:
+        coming: Future[Batch] | None = opener.submit(_next_batch, store, most, open_, after, until)
+        while coming is not None and (batch := coming.result()).requests:
+            waiting -= len(batch.requests)
+            after = after | positions_after(batch.requests)
+            ahead = waiting > 0 and not stop()
+            coming = opener.submit(_next_batch, store, most, open_, after, until) if ahead else None
+            yield batch
 
 
-def _count(store: Store, coming: Iterable[Batch], seen: SeenIds, writing: Transactions) -> Iterator[FoldReport]:
+def _next_batch(store: Store, most: int, open_: Open, after: Mapping[int, int], until: UnixMilliseconds) -> Batch:
+    """The next requests that are not counted, opened. after: the positions by stream of what is being counted."""
+    with store.view() as view:
+        requests = view.unread(most, BATCH_BYTES, after, until)
+        surveys, ends = view.surveys(), view.early_ends()
+        keys = view.private_keys() if requests else {}
+    return Batch(requests, open_([each.body for each in requests], surveys, keys), surveys, ends)
+
+
+Written: TypeAlias = tuple[FoldReport, Mapping[ClosingKey, Added]]
+
+
+def count_batches(store: Store, turn: Turn | Store, coming: Iterable[Batch], seen: SeenIds) -> Iterator[FoldReport]:
     """Count batches, each in a transaction of its own, which is written while the next one is counted.
 
-    What is being written counts as seen: so it does not matter whether the next one sees it in the store.
+    turn: gives the transactions. What is being written counts as seen: so it does not matter whether the next batch
+    sees it in the store.
     """
-    ids: Mapping[ClosingKey, SortedIds] = {}
-    written: Future[tuple[FoldReport, Mapping[ClosingKey, Added]]] | None = None
-    remembered = False
-
-    def remember() -> FoldReport:
-        nonlocal remembered
-        assert written is not None  # noqa: S101
-        report, runs = written.result()
-        for key, added in () if remembered else runs.items():
-            seen.remember(key, added, ids[key])
-        remembered = True
-        return report
-
-    def look(connection: Connection, wanted: Mapping[ClosingKey, bytes]) -> Iterator[tuple[ClosingKey, bytes]]:
-        if written is not None and written.done() and written.exception() is None:
-            remember()  # what the store may show by now, and would be read from it
-        return seen.near(connection, ids, wanted)
-
+    ids: Mapping[ClosingKey, bytes] = {}
+    writing: Future[Written] | None = None
     with ThreadPoolExecutor(1, "writing") as pool:
         for batch in coming:
-            with store.reading() as connection:
-                counted = count(batch.requests, batch.opened, batch.surveys, partial(look, connection), batch.ends)
-            if written is not None:
-                yield remember()
-            written, remembered = pool.submit(_write, batch, counted, writing), False
-            ids = {key: SortedIds.of(packed) for key, packed in counted.ids.items()}
-        if written is not None:
-            yield remember()
+            if writing is not None and writing.done() and writing.exception() is None:
+                seen.remember(writing.result()[1], ids)  # what the store may show by now, and would be read from it
+                ids = {}
+            with store.view() as view:
+                counted = count(batch.requests, batch.opened, batch.surveys, partial(seen.near, view, ids), batch.ends)
+            if writing is not None:
+                yield _written(writing, seen, ids)
+            ids = counted.ids
+            writing = pool.submit(_write, turn, batch, counted)
+        if writing is not None:
+            yield _written(writing, seen, ids)
 
 
-def _write(batch: Batch, counted: Counted, writing: Transactions) -> tuple[FoldReport, Mapping[ClosingKey, Added]]:
-    """Returns where the ids of each closing are, too."""
-    with writing() as connection:
-        add_counted(connection, cursors_after(batch.requests), counted)
-        added = add_ids(connection, counted.ids)
+def _written(writing: Future[Written], seen: SeenIds, ids: Mapping[ClosingKey, bytes]) -> FoldReport:
+    """The report on a batch, once it is written. ids: those it added that are not remembered yet."""
+    report, added = writing.result()
+    seen.remember({key: place for key, place in added.items() if key in ids}, ids)
+    return report
+
+
+def _write(turn: Turn | Store, batch: Batch, counted: Counted) -> Written:
+    """Returns in which runs the ids of each closing are, too."""
+    with turn.transaction() as writing:
+        counted.write(writing, cursors_after(batch.requests))
+        added = add_ids(writing, counted.ids)
     return FoldReport.of(len(batch.requests), counted), added
 
 
-def add_counted(connection: Connection, moves: Mapping[int, tuple[int, int]], counted: Counted) -> None:
-    """Move the cursors, and add what was counted in between, all but the ids.
+def take_over_files(store: Store, turn: Turn) -> None:
+    """Put the ids that a fold beyond one machine left in files into runs, in one transaction; then delete the files.
 
-    moves: per stream, the cursor before and after. Raises Overtaken where another folder moved one meanwhile.
+    Raises SegmentLost or ValueError where a file is gone or damaged: nothing can be folded without its ids.
     """
-    advance_cursors(connection, moves)
-    add_tallies(connection, counted.tallies)
-    add_attendance(connection, counted.attendance)
-    add_refusals(connection, counted.refused)
-    hold(connection, counted.held)
-    discard(connection, counted.rubbish)
+    with store.view() as view:
+        files = view.id_files()
+    if not files:
+        return
+    with turn.transaction() as writing:
+        writing.replace_id_files(files, ())
+        for file in files:
+            add_ids(writing, _ids_of(file, writing.sealed_period(file.survey)))
+    for file in files:
+        place_at(file.place).delete(file.name)
+
+
+def _ids_of(file: IdFile, sealed: int) -> Mapping[ClosingKey, bytes]:
+    from ..segments.parquet import read_ids  # its libraries are not installed everywhere
+
+    pieces: dict[ClosingKey, list[bytes]] = {}
+    for period, ids in read_ids(place_at(file.place), file.name, sealed):
+        pieces.setdefault((file.survey, period), []).append(ids)
+    return {key: merged_ids(some) for key, some in pieces.items()}

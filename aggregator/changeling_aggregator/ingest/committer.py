@@ -1,25 +1,28 @@
 """The threads of a process that append to the log: one, or several where that is far away, as in an object store.
 
-An upload is acknowledged when its commit is on disk, never before. While a commit is in hand the next uploads gather.
-What the fold has not counted is bounded: beyond that uploads are turned away.
+An upload is acknowledged when its commit is on disk, never before. While a commit is in hand the next uploads gather:
+who waits at the same time shares one. What waits is bounded in bytes, and what the fold has not counted in number:
+beyond that uploads are turned away. Where each commit has a price, the next begins a little later, so that more share
+it; how much later is the writer's `Pace`.
 """
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from threading import Thread
+from threading import Condition, Thread
 from time import monotonic, perf_counter
+from typing import NamedTuple, TypeAlias
 
-from changeling_protocol import Refusal, SurveyId, UnixMilliseconds, UnixSeconds
+from changeling_protocol import Refusal, RefusalCounts, SurveyId, UnixMilliseconds, UnixSeconds
+from changeling_protocol.wire import MOST_BODY_BYTES
 from prometheus_client import Histogram
 
 from ..errors import Overloaded, Unwritable
 from ..store import Store
-from ..store.log import unfolded
-from .gathering import Batch, Done, Gathering, Waiting
-from .writers import writer_for
+from .writers import Pace, writer_for
 
 LOOK_SECONDS = 1.0
 """How often, while all is well, it looks whether disk and log are full; whether the file is in its place, each time."""
@@ -29,6 +32,124 @@ MOST_UNFOLDED = 10**6
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 _UNWRITTEN = "uploads cannot be written to the store, and are turned away"
 _log = logging.getLogger("changeling")
+MOST_WAITING_BYTES = 64 * 2**20
+MOST_COMMIT_BYTES = 16 * 2**20
+"""A commit takes no more uploads once it has so much."""
+RETRY_SECONDS = 1.0
+"""After a commit that failed another one is tried, so long after that one began, even if nobody sends anything."""
+REFUSALS_WAIT_SECONDS = 1.0
+"""Where nothing but refusals waits it is written no more often than that. A crash loses so much of their counts."""
+
+Done: TypeAlias = Callable[[Exception | None], None]
+"""Is told that a commit is on disk, or what kept it from there."""
+
+
+class Waiting(NamedTuple):
+    """An upload. done: to be called from the event loop."""
+
+    body: bytes
+    loop: asyncio.AbstractEventLoop
+    done: Done
+
+
+class Batch(NamedTuple):
+    """What one commit takes. Both are empty where a commit is only tried, to see whether it succeeds again."""
+
+    uploads: list[Waiting]
+    refused: RefusalCounts
+
+
+class Gathering:
+    """What waits. Any thread may add to it; as many as the pace allows take from it."""
+
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
+        self._changed = Condition()
+        self._waiting: list[Waiting] = []
+        self._bytes = 0
+        self._refused: RefusalCounts = Counter()
+        self._in_hand = 0
+        self._begun = 0.0
+        self._closing = self._troubled = False
+
+    @property
+    def full(self) -> bool:
+        """Whether an upload of any size might be turned away."""
+        return self._bytes > MOST_WAITING_BYTES - MOST_BODY_BYTES
+
+    def add(self, upload: Waiting) -> None:
+        """Raises Overloaded where too much waits already, or nothing more is taken."""
+        with self._changed:
+            if self._closing or self._bytes + len(upload.body) > MOST_WAITING_BYTES:
+                raise Overloaded("more uploads wait for the disk than this server keeps: come again later")
+            self._waiting.append(upload)
+            self._bytes += len(upload.body)
+            if len(self._waiting) in (1, self._pace.enough) or self._bytes >= MOST_COMMIT_BYTES:
+                self._changed.notify()
+
+    def count_refused(self, refused: Mapping[tuple[SurveyId, Refusal], int]) -> None:
+        """Count refusals along with the next commit, or a little later."""
+        with self._changed:
+            self._refused.update(refused)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Take in nothing more; what waits is given out at once."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+
+    def take(self) -> Batch | None:
+        """The next commit, once it is due; None where no other will come. To be ended by `finish`."""
+        with self._changed:
+            while (pause := self._pause()) is None or pause > 0:
+                self._changed.wait(pause)
+            if self._closing and not self._waiting and not self._refused:
+                return None
+            refused, self._refused = self._refused, Counter()
+            self._in_hand += 1
+            self._begun = monotonic()
+            return Batch(self._cut(), refused)
+
+    def finish(self, batch: Batch, *, failed: bool, troubled: bool) -> None:
+        """A commit has ended.
+
+        failed: whether nothing of it was kept; its refusals are then counted with the next one, and its uploads are the
+        caller's to answer. troubled: whether another one is tried soon, even if nobody sends anything.
+        """
+        with self._changed:
+            self._in_hand -= 1
+            self._troubled = troubled
+            if failed and not self._closing:
+                self._refused.update(batch.refused)
+
+    def _pause(self) -> float | None:
+        """For how many seconds the next commit should wait, and 0 where it is due; None until something changes."""
+        if self._closing:
+            return 0.0
+        since = monotonic() - self._begun
+        if self._waiting:
+            is_enough = len(self._waiting) >= self._pace.enough or self._bytes >= MOST_COMMIT_BYTES
+            return 0.0 if is_enough else max(0.0, self._pace.apart - since)
+        if self._in_hand:  # whoever has it in hand looks again after
+            return None
+        if self._refused:
+            return max(0.0, REFUSALS_WAIT_SECONDS - since)
+        return max(0.0, RETRY_SECONDS - since) if self._troubled else None
+
+    def _cut(self) -> list[Waiting]:
+        """The uploads of one commit."""
+        count, size = len(self._waiting), self._bytes
+        if size > MOST_COMMIT_BYTES:
+            count = size = 0
+            while size < MOST_COMMIT_BYTES:
+                size += len(self._waiting[count].body)
+                count += 1
+        taken, self._waiting = self._waiting[:count], self._waiting[count:]
+        self._bytes -= size
+        if self._waiting:
+            self._changed.notify()
+        return taken
 
 
 class Committer:
@@ -46,7 +167,7 @@ class Committer:
         segments: str | None = None,
     ) -> None:
         self._store, self._clock, self._most_store_bytes = store, clock, most_store_bytes
-        self._writer = writer_for(store, clock, segments)
+        self._writer = writer_for(store, segments)
         self._gathering = Gathering(self._writer.pace)
         self._failed: str | None = None
         self._looked = 0.0
@@ -66,11 +187,6 @@ class Committer:
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
-        self._writer.close()
-
-    def flush(self) -> None:
-        """Let the fold find all that was acknowledged. Raises what keeps it from that."""
-        self._writer.flush()
 
     @property
     def running(self) -> bool:
@@ -124,8 +240,8 @@ class Committer:
 
     def _fullness(self) -> str | None:
         """Why the store takes no more uploads; None where it does."""
-        with self._store.reading(once=True) as connection:  # as uploads wait meanwhile
-            waiting = unfolded(connection)
+        with self._store.view(once=True) as view:  # as uploads wait meanwhile
+            waiting = view.unfolded()
         if waiting > MOST_UNFOLDED:
             return "more uploads wait to be counted than this server keeps: come again later"
         if self._store.bytes_kept() > self._most_store_bytes:

@@ -20,11 +20,7 @@ from changeling_protocol import (
     symbol_bytes,
 )
 
-from ..store import Store
-from ..store.early_ends import published_ends
-from ..store.sealing_keys import PublishedKey, published_keys
-from ..store.surveys import public_surveys, published_surveys, readable
-from ..store.tokens import Token, tokens_by_hash
+from ..store import PublishedKey, Store, Token, readable
 
 _PACKING_BYTES = 5
 """The most that MessagePack needs for the head of an array or of a column, or for one of the numbers before them."""
@@ -71,10 +67,9 @@ class Registry:
     def refresh(self) -> None:
         """Read the store again."""
         with self._refreshing:  # so that an older reading never replaces a newer one
-            with self.store.reading() as connection:
-                signed, keys = published_surveys(connection), published_keys(connection)
-                ends, public = published_ends(connection), public_surveys(connection)
-                tokens = tokens_by_hash(connection)
+            with self.store.view() as view:
+                signed, keys, tokens = view.signed_surveys(), view.published_keys(), view.tokens()
+                ends, public = view.early_ends(), view.public_surveys()
             known = {id_: each for id_, each in self.surveys.items() if id_ not in ends}
             self.surveys = {
                 id_: replace(known.get(id_) or _published(survey, signed[id_], ends.get(id_)), public=id_ in public)

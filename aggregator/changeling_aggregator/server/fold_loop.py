@@ -1,7 +1,6 @@
 """The fold in the background of a serving process: about every second, and on demand, one at a time."""
 
 import logging
-from collections.abc import Callable
 from threading import Event, Lock, Thread
 from time import monotonic
 
@@ -27,7 +26,7 @@ class FoldLoop:
     """Has the log of a store folded, and looks whether other processes published something on it.
 
     process: folds; where there is none the loop's own thread does. folds: False where another process is to fold: this
-    one then looks whether it does. flush: lets the fold find all that was acknowledged.
+    one then looks whether it does.
     uncounted: the surveys some of whose uploads could not be counted since the start.
     """
 
@@ -37,14 +36,12 @@ class FoldLoop:
         registry: Registry,
         clock: Clock,
         process: FoldEngine | None = None,
-        flush: Callable[[], None] = lambda: None,
         *,
         folds: bool = True,
     ) -> None:
         self._store, self._registry, self._clock, self._process = store, registry, clock, process
         self._guarded = clock if isinstance(clock, GuardedClock) else None
         self.folds = folds
-        self._flush = flush
         self._one_at_a_time = Lock()
         self._stop = Event()
         self._thread = Thread(target=self._run, name="fold", daemon=True)
@@ -88,7 +85,6 @@ class FoldLoop:
 
     def fold_now(self) -> FoldReport:
         """Fold to the log's end, waiting for a fold in hand, also of another process. Raises what the store raises."""
-        self._flush()
         total, end = FoldReport(), monotonic() + MOST_STANDING_BY_SECONDS
         while not self._stop.is_set():
             total += self._fold_some()

@@ -10,7 +10,7 @@ from enum import StrEnum
 from changeling_protocol import SealingKey, UnixSeconds
 from changeling_statistics import SECONDS
 
-from ..fold.closing import MOST_RETENTION_SECONDS
+from ..fold import MOST_RETENTION_SECONDS
 from ..ingest import PublishedSurvey, Registry
 from ..store import IN_CLEAR
 from .service import Service

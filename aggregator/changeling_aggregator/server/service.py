@@ -59,7 +59,7 @@ class Service:
         self.registry = Registry(store)
         self.registry.refresh()
         self.committer = Committer(store, self.clock, settings.most_store_bytes, settings.segments)
-        self.folding = FoldLoop(store, self.registry, self.clock, folding, self.committer.flush, folds=settings.folds)
+        self.folding = FoldLoop(store, self.registry, self.clock, folding, folds=settings.folds)
         self.estimating = Estimating()
         self.showing = Showing(store)
         self.bodies = Bodies()

@@ -24,23 +24,18 @@ What a store must do, whatever database holds it (tests/contracts/test_stores.py
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
-from .at_rest import IN_CLEAR, STORE_KEY_BYTES, AtRest
 from .backups import Backup, back_up, opened_backup, restore
-from .catalogue import Segment
-from .clock import KeptTime
-from .counted import AttendanceKey, ClosingKey, TallyKey
-from .database import Transactions
+from .counted import AttendanceKey, ClosingKey, Looked, Lot, LotKey, TallyKey
 from .embedded import LEAST_FREE_BYTES
-from .id_files import IdFile
-from .log import LoggedRequest, cursors_after, positions_after
-from .opened import Store, files_of, version_at
+from .files import IdFile, Segment, segment_name, written_segment
+from .log import LoggedRequest, LogRange, cursors_after, positions_after
+from .registry import KeptTime, Token, TokenScope, hash_of, new_token, readable
 from .runs import CHUNK_BYTES, ID_BYTES, Run, RunName
 from .schema import VERSION
-from .sealing_keys import KeyLife, KeyState, PublishedKey
-from .snapshots import Looked, Lot, LotKey
-from .surveys import readable
-from .tokens import Token, TokenScope, hash_of, new_token
-from .views import LogRange, Transaction, Turn, View
+from .sealing_keys import IN_CLEAR, STORE_KEY_BYTES, AtRest, KeyLife, KeyState, PublishedKey
+from .store import Store, files_of, upgrade, version_at
+from .transactions import Transaction, View
+from .turn import Turn
 
 STORE_FAILURES = (SQLAlchemyError, OSError)
 """What a store raises that cannot be read or written just now; of these NO_ANSWER, where it is the database's doing."""
@@ -77,7 +72,6 @@ __all__ = [
     "Token",
     "TokenScope",
     "Transaction",
-    "Transactions",
     "Turn",
     "View",
     "back_up",
@@ -89,5 +83,8 @@ __all__ = [
     "positions_after",
     "readable",
     "restore",
+    "segment_name",
+    "upgrade",
     "version_at",
+    "written_segment",
 ]

@@ -19,10 +19,10 @@ from sqlalchemy import (
     Column,
     Connection,
     Engine,
+    Integer,
     MetaData,
     NullPool,
     Select,
-    String,
     Table,
     create_engine,
     func,
@@ -33,27 +33,22 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
+from ..durable_files import sync_folder
 from ..errors import StoreError
 from . import schema
 from .counted import ClosingKey
-from .id_files import registered_files
-from .log import stop_appending, unfolded
-from .opened import Store
+from .database import BACKUP
+from .store import Store
 
 _about = Table(
-    "backup",
+    BACKUP,
     MetaData(),
-    Column("version", String(32), nullable=False),
+    Column("version", Integer, nullable=False),
     Column("taken", BigInteger, nullable=False),
     Column("unfolded", BigInteger, nullable=False),
 )
-"""One row: the schema version of what is in the file, when it was read, and how much of the log was not folded then.
-
-A file with this table, and without Alembic's, is no store: no server starts on it.
-"""
-_LEFT_OUT = {
-    each.name for each in (schema.log, schema.held, schema.thinned, schema.segments, schema.dropped, schema.doomed)
-}
+"""One row: the schema version of what is in the file, when it was read, and how much of the log was not folded then."""
+_LEFT_OUT = {schema.log.name, schema.files.name}
 _ROWS_AT_ONCE = 64
 """A row of ids has 64 KiB."""
 _MOST_LOST_REVISIONS = 2**32
@@ -67,7 +62,7 @@ _ROWS: Mapping[str, Select[Any]] = {
         schema.cursors, schema.cursors.c.stream == schema.streams.c.id
     ),
     schema.cursors.name: select(
-        schema.cursors.c.stream, schema.cursors.c.position, schema.cursors.c.position.label("pruned")
+        schema.cursors.c.stream, schema.cursors.c.position, schema.cursors.c.position.label("deleted")
     ),
 }
 """What is kept of the tables that are not kept whole."""
@@ -97,21 +92,21 @@ def back_up(store: Store, path: Path, now: UnixMilliseconds) -> Backup:
     part.unlink(missing_ok=True)
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
     try:
-        with store.reading() as source, _file(part).begin() as target:
-            if registered_files(source):
+        with store.view() as view, _file(part).begin() as target:
+            if view.id_files():
                 raise StoreError("ids lie in files beside the store, where Spark folds: run `changeling fold` first")
-            about = {"version": schema.VERSION, "taken": now, "unfolded": unfolded(source)}
+            about = {"version": schema.VERSION, "taken": now, "unfolded": view.unfolded()}
             _about.create(target)
             target.execute(insert(_about).values(about))
             for table in _tables():
                 table.create(target)
-                _copy(source, _ROWS.get(table.name, select(table)), target, table)
+                _copy(view._connection, _ROWS.get(table.name, select(table)), target, table)
             backup = _read(target)
         os.rename(part, path)
     except BaseException:
         part.unlink(missing_ok=True)
         raise
-    _sync_folder(path)
+    sync_folder(path.absolute().parent)
     return backup
 
 
@@ -146,8 +141,9 @@ def restore(backup: Connection, store: Store) -> Backup:
 
     backup: from `opened_backup`.
     """
-    with store.writing() as connection:
-        stop_appending(connection)
+    with store.transaction() as writing:
+        writing.stop_appending()
+        connection = writing._connection
         for table in schema.metadata.sorted_tables:
             if table is not schema.store and connection.execute(select(table).limit(1)).first() is not None:
                 raise StoreError("a backup is restored into a new store, and there is something in this one")
@@ -189,18 +185,11 @@ def _revise(connection: Connection) -> None:
     """Let what is shown go on at revisions that nobody has seen, neither of the store that was lost nor of another that
     was restored from the same backup: else an entity tag of then stands for what is shown now."""
     beyond = _MOST_LOST_REVISIONS + secrets.randbelow(2**40)
-    connection.execute(update(schema.shown).values(revision=schema.shown.c.revision + beyond))
+    shown = update(schema.surveys).where(schema.surveys.c.revision > 0)
+    connection.execute(shown.values(revision=schema.surveys.c.revision + beyond))
 
 
 def _file(path: Path) -> Engine:
     """A backup's file; its connection is closed with its context."""
     url = URL.create("sqlite", database=str(path.absolute()))
     return create_engine(url, poolclass=NullPool, hide_parameters=True)
-
-
-def _sync_folder(path: Path) -> None:
-    folder = os.open(path.absolute().parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)

@@ -4,10 +4,9 @@ WAL, every commit on disk before it returns, writers one at a time from their fi
 overwritten.
 """
 
-import fcntl
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from sqlite3 import SQLITE_BUSY, Cursor, OperationalError
@@ -18,8 +17,9 @@ from weakref import finalize
 from sqlalchemy import URL, Connection, create_engine, event
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from .database import Database, Transactions
-from .file_lock import held
+from ..durable_files import share_lock, take_lock
+from ..errors import StoreError
+from .database import Database, Transactions, in_use
 
 WAITING_SECONDS = 10.0
 """So long a transaction waits for another writer's to end, before it raises."""
@@ -56,7 +56,11 @@ class EmbeddedDatabase(Database):
         self.name, self._path = str(path), path.absolute()
         with suppress(FileExistsError):  # to close one that is there would end the locks that this process has on it
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        self._let_go = finalize(self, os.close, held(self._path, alone))
+        try:
+            held = share_lock(self._path.with_name(self._path.name + "-held"), alone)
+        except BlockingIOError as error:
+            raise StoreError(in_use(str(path), str(error), alone)) from None
+        self._let_go = finalize(self, os.close, held)
         self._file = _identity(path)
         self._emptied = monotonic()
         # The path is never parsed as a URL. hide_parameters: what is stored never shows in an error message.
@@ -76,26 +80,26 @@ class EmbeddedDatabase(Database):
         del once
         return self.engine.connect().execution_options(writer=True)
 
+    def appends_at_once(self, bodies: Sequence[bytes]) -> bool:
+        """It makes no difference here."""
+        del bodies
+        return False
+
     def keep_others_out(self, connection: Connection) -> None:
         """A writer is alone already."""
 
-    def insist_on(self, version: str) -> None:
+    def insist_on(self, version: int) -> None:
         """They have it for as long as the file is held, which is without a break."""
 
     @contextmanager
     def turn(self) -> Iterator[Transactions | None]:
         """A lock on a file beside the store's, which ends with the process."""
-        lock = os.open(self._path.with_name(self._path.name + "-fold"), os.O_RDWR | os.O_CREAT, 0o600)
+        lock = take_lock(self._path.with_name(self._path.name + "-fold"))
         try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield None
-            else:
-                yield self._write
-                fcntl.flock(lock, fcntl.LOCK_UN)  # which a child that was forked would hold on to
+            yield None if lock is None else self._write
         finally:
-            os.close(lock)
+            if lock is not None:
+                lock.release()  # also where a child that was forked has the file open
 
     def forget_overwritten(self) -> bool:
         """Empty the write-ahead log. Appending has to wait for this, so it waits a second at most for readers."""

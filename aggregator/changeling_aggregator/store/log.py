@@ -1,30 +1,34 @@
 """The log of upload requests: streams without gaps, arrivals that never decrease, a cursor per stream.
 
-What is folded goes in time (`pruning`); what is not has no gaps. An arrival is given out in the transaction that
-appends, and no other is given out until that transaction ends. So (arrival, stream, position) is the order of commits,
-over all streams and however many append: whatever a reader has not seen comes after everything that it has.
+What is folded goes in time; what is not has no gaps. An arrival is given out in the transaction that appends, and no
+other is given out until that transaction ends. So (arrival, stream, position) is the order of commits, over all streams
+and however many append: whatever a reader has not seen comes after everything that it has.
 
-A stream's requests are rows of this database, or lie in segments that its `catalogue` names; what is read is the same.
+A stream's requests are rows of this database, all of one survey, or lie in segments; what is read is the same.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import islice, takewhile
+from itertools import groupby, takewhile
 from typing import NamedTuple
 
-from changeling_protocol import UnixMilliseconds
-from sqlalchemy import Connection, Engine, bindparam, case, func, insert, select, update
+from changeling_protocol import Refusal, SurveyId, UnixMilliseconds
+from changeling_statistics import Attendance, NodeTally
+from sqlalchemy import and_, bindparam, case, delete, func, insert, select, update
 
 from ..errors import Overtaken, SegmentLost
-from .catalogue import frontier_of_all, kept_rows, rows_of, segments_of
-from .schema import cursors, log, segments, store, streams
+from .counted import AttendanceKey, TallyKey, WriteCounts
+from .files import ReadFiles, Segment, WriteFiles, rows_of
+from .schema import cursors, files, log, store, streams
 
 _CHUNK = 500
+_MOST_DELETED = 20_000
+"""The most requests of a stream, or of those that came early, that are deleted at once: appending has to wait."""
 _ADVANCE = (
     "UPDATE store SET arrival = CASE WHEN arrival + (stream > ?) > ? THEN arrival + (stream > ?) ELSE ? END, stream = ?"
     " RETURNING arrival"
 )
-"""What `advance_arrival` does."""
+"""What `WriteLog.advance_arrival` does."""
 _INSERT = "INSERT INTO log (stream, position, arrival, envelope) VALUES "
 _MOST_ROWS = 64
 
@@ -32,8 +36,8 @@ _MOST_ROWS = 64
 class LoggedRequest(NamedTuple):
     """An upload request as it lies in the log; compares in the order of the log.
 
-    arrival: Unix milliseconds. position: its number in its stream, from 1 on. body: one or many envelopes, as
-    `wire.encode_upload_request` makes it and as it was sent, but for envelopes that were refused.
+    arrival: Unix milliseconds. position: its number in its stream, from 1 on. body: one or many envelopes of a survey,
+    as `wire.encode_upload_request` makes it.
     """
 
     arrival: UnixMilliseconds
@@ -42,199 +46,13 @@ class LoggedRequest(NamedTuple):
     body: bytes
 
 
-def open_stream(connection: Connection, place: str | None = None, files: str | None = None) -> int:
-    """The number of a new, empty stream, which no other process gets.
+class LogRange(NamedTuple):
+    """The requests of a stream at the positions after `after`, up to `until`; segment: where they lie, None in rows."""
 
-    place, files: of one that lies in segments, where they are and how the names of all of them begin.
-    """
-    row = {"length": 0, "place": place, "files": files}
-    number: int = connection.execute(insert(streams).values(row).returning(streams.c.id)).scalar_one()
-    connection.execute(insert(cursors).values(stream=number, position=0, pruned=0))
-    return number
-
-
-def length_of(connection: Connection, stream: int) -> int:
-    """How many requests were put into a stream."""
-    return int(connection.execute(select(streams.c.length).where(streams.c.id == stream)).scalar_one())
-
-
-def advance_arrival(connection: Connection, stream: int, now: UnixMilliseconds) -> UnixMilliseconds:
-    """The arrival for what this transaction appends to the stream: `now`, or later where that is past.
-
-    now: Unix milliseconds. On a tie a stream with a smaller number moves on, to keep the order of commits. One
-    statement reads and writes, so that of transactions at once each waits for the one before to end.
-    """
-    next_free = store.c.arrival + case((store.c.stream > stream, 1), else_=0)
-    arrival: UnixMilliseconds = connection.execute(
-        update(store)
-        .values(arrival=case((next_free > now, next_free), else_=now), stream=stream)
-        .returning(store.c.arrival)
-    ).scalar_one()
-    return arrival
-
-
-def stop_appending(connection: Connection) -> None:
-    """Until this transaction ends nothing is appended: what is now the log's end stays its end."""
-    connection.execute(update(store).values(arrival=store.c.arrival))
-
-
-def hold_arrivals(connection: Connection, now: UnixMilliseconds) -> None:
-    """From here on no arrival is before `now`, in Unix milliseconds, also where arrivals are set back."""
-    connection.execute(update(store).where(store.c.held < now).values(held=now))
-    connection.execute(update(store).where(store.c.arrival < now).values(arrival=now, stream=0))
-
-
-def set_back_arrivals(connection: Connection, now: UnixMilliseconds) -> None:
-    """Give out arrivals from `now` on again, or from where they are held, where a clock that was ahead gave out later.
-
-    now: Unix milliseconds. What is not folded arrived now, too; what is folded keeps its arrival. Call `stop_appending`
-    before, in the same transaction.
-    """
-    back = max(now, held_arrival(connection))
-    for stream, position in _behind(connection):
-        ahead = log.c.stream == stream, log.c.position > position, log.c.arrival > back
-        connection.execute(update(log).where(*ahead).values(arrival=back))
-        for each in (segments.c.earliest, segments.c.latest):
-            of_segments = segments.c.stream == stream, segments.c.last > position, each > back
-            connection.execute(update(segments).where(*of_segments).values({each.name: back}))
-    connection.execute(update(streams).where(streams.c.frontier > back).values(frontier=back))
-    last = select(func.coalesce(func.max(streams.c.id), 0)).scalar_subquery()  # so that the next arrival is after these
-    connection.execute(update(store).where(store.c.arrival > back).values(arrival=back, stream=last))
-
-
-def held_arrival(connection: Connection) -> UnixMilliseconds:
-    """The moment that no arrival is before, in Unix milliseconds; 0 for an empty store."""
-    held: UnixMilliseconds = connection.execute(select(store.c.held)).scalar_one()
-    return held
-
-
-def latest_arrival(connection: Connection) -> UnixMilliseconds:
-    """The latest arrival given out or held, in Unix milliseconds; 0 for an empty store."""
-    arrival: UnixMilliseconds = connection.execute(select(store.c.arrival)).scalar_one()
-    return arrival
-
-
-def append(connection: Connection, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
-    """Put the requests at the stream's end.
-
-    stream: a number from `open_stream`. now: Unix milliseconds; they all arrive then, or later where that is past.
-    """
-    if connection.dialect.name == "postgresql":
-        from .appending import append_at_once  # whose driver is not installed everywhere
-
-        append_at_once(connection, stream, bodies, now)
-    else:
-        _append_to_sqlite(connection, stream, bodies, now)
-
-
-def is_one_statement(engine: Engine, bodies: Sequence[bytes]) -> bool:
-    """Whether `append` puts these requests there with one statement."""
-    if engine.dialect.name != "postgresql":
-        return False
-    from .appending import is_little
-
-    return is_little(bodies)
-
-
-def _append_to_sqlite(connection: Connection, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
-    """As `append`, on SQLite, in the driver's own words, which take a fraction of the time.
-
-    One statement for many rows: the driver lets go of the interpreter for each statement, and then waits to get it back
-    from whatever else the process is doing.
-    """
-    run = connection.exec_driver_sql
-    arrival = run(_ADVANCE, (stream, now, stream, now, stream)).scalar_one()
-    length = run("UPDATE streams SET length = length + ? WHERE id = ? RETURNING length", (len(bodies), stream))
-    rows = [*enumerate(bodies, length.scalar_one() - len(bodies) + 1)]
-    while rows:  # by powers of two, as the driver keeps few statements prepared
-        count = min(1 << len(rows).bit_length() - 1, _MOST_ROWS)
-        values = [value for position, body in rows[:count] for value in (stream, position, arrival, body)]
-        run(_INSERT + ", ".join(["(?, ?, ?, ?)"] * count), (*values,))
-        rows = rows[count:]
-
-
-def unread(
-    connection: Connection,
-    most: int,
-    most_bytes: int,
-    after: Mapping[int, int] | None = None,
-    until: UnixMilliseconds | None = None,
-) -> list[LoggedRequest]:
-    """The next requests that the fold has not counted, in the log's order.
-
-    after: the positions by stream of what is being counted, which is left out. until: what arrived later, in Unix
-    milliseconds, is left out; None for nothing.
-    Ends with `most` of them, or with the one that reaches `most_bytes`; empty at the log's end, or where what comes
-    next may have others before it that only a server's journal has.
-    """
-    requests, size, frontier = [], 0, frontier_of_all(connection)
-    behind = {**dict(_behind(connection)), **(after or {})}
-    for logged in merge(*(requests_after(connection, *each) for each in behind.items())):
-        if (frontier is not None and logged.arrival >= frontier) or (until is not None and logged.arrival > until):
-            break
-        requests.append(logged)
-        size += len(logged.body)
-        if len(requests) == most or size >= most_bytes:
-            break
-    return requests
-
-
-def _behind(connection: Connection) -> list[tuple[int, int]]:
-    """The streams that the fold has not counted to their end, with its position in each."""
-    rows = connection.execute(
-        select(streams.c.id, cursors.c.position)
-        .join(cursors, cursors.c.stream == streams.c.id)
-        .where(cursors.c.position < streams.c.length)
-    )
-    return [(row.id, row.position) for row in rows]
-
-
-def requests_after(
-    connection: Connection, stream: int, position: int, at_once: int = _CHUNK
-) -> Iterator[LoggedRequest]:
-    """The stream's requests after a position, in order; read so many at once."""
-    query = (
-        select(log.c.arrival, log.c.stream, log.c.position, log.c.envelope)
-        .where(log.c.stream == stream, log.c.position > bindparam("after"))
-        .order_by(log.c.position)
-        .limit(at_once)
-    )
-    while rows := connection.execute(query, {"after": position}).all():
-        yield from map(LoggedRequest._make, rows)
-        position = rows[-1].position
-    for segment in segments_of(connection, segments.c.stream == stream, segments.c.last > position):
-        for row in rows_of(segment, position):
-            if row.position != position + 1:
-                break
-            position = row.position
-            yield LoggedRequest(row.arrival, stream, position, row.body)
-        if position != segment.last:  # of what is not counted a segment has all, or was changed
-            raise SegmentLost(f"segment {segment.name} of {segment.place} lacks position {position + 1} of its stream")
-
-
-def folded_requests(connection: Connection, at_once: int = _CHUNK) -> Iterator[Sequence[LoggedRequest]]:
-    """What the fold has counted and what is not pruned, some at a time, stream by stream in order."""
-    for stream, end in connection.execute(select(cursors.c.stream, cursors.c.position)).all():
-        kept = takewhile(lambda logged: logged.position <= end, kept_requests(connection, stream, at_once))  # noqa: B023
-        while some := [*islice(kept, at_once)]:
-            yield some
-
-
-def kept_requests(connection: Connection, stream: int, at_once: int = _CHUNK) -> Iterator[LoggedRequest]:
-    """A stream's requests that are not pruned, in order."""
-    in_rows = connection.execute(select(func.count()).select_from(log).where(log.c.stream == stream)).scalar_one()
-    if in_rows:
-        yield from requests_after(connection, stream, 0, at_once)
-    else:
-        for segment in segments_of(connection, segments.c.stream == stream):
-            for row in kept_rows(connection, segment):
-                yield LoggedRequest(row.arrival, stream, row.position, row.body)
-
-
-def cursors_after(requests: Sequence[LoggedRequest]) -> dict[int, tuple[int, int]]:
-    """Per stream, the cursor before and after these requests, which `unread` gave."""
-    before = {each.stream: each.position - 1 for each in reversed(requests)}
-    return {stream: (before[stream], position) for stream, position in positions_after(requests).items()}
+    stream: int
+    after: int
+    until: int
+    segment: Segment | None = None
 
 
 def positions_after(requests: Sequence[LoggedRequest]) -> dict[int, int]:
@@ -242,51 +60,353 @@ def positions_after(requests: Sequence[LoggedRequest]) -> dict[int, int]:
     return {each.stream: each.position for each in requests}
 
 
-def advance_cursors(connection: Connection, moves: Mapping[int, tuple[int, int]]) -> None:
-    """Move each stream's cursor from where it was read to after what was counted.
+def cursors_after(requests: Sequence[LoggedRequest]) -> dict[int, tuple[int, int]]:
+    """The cursor of each stream before and after these requests, which `unread` gave."""
+    before = {each.stream: each.position - 1 for each in reversed(requests)}
+    return {stream: (before[stream], position) for stream, position in positions_after(requests).items()}
 
-    Of two folders that read at once one waits here for the other, as both have read the log's first unread request.
-    Raises Overtaken where another folder moved a cursor meanwhile: then nothing of this transaction may stay.
-    """
-    for stream, (before, after) in sorted(moves.items()):
-        moved = connection.execute(
-            update(cursors).where(cursors.c.stream == stream, cursors.c.position == before).values(position=after)
+
+class ReadLog(ReadFiles):
+    """What is read of the log."""
+
+    def unread(
+        self,
+        most: int,
+        most_bytes: int,
+        after: Mapping[int, int] | None = None,
+        until: UnixMilliseconds | None = None,
+    ) -> list[LoggedRequest]:
+        """The next requests that the fold has not counted, in the log's order; empty at its end.
+
+        most, most_bytes: it ends with so many requests, or with the one that reaches so many bytes. after: by stream,
+        the positions that are being counted already. until: Unix milliseconds; what arrived later is left out.
+        """
+        requests, size = [], 0
+        behind = {stream: position for stream, position, _ in self._behind()} | dict(after or {})
+        for logged in merge(*(self._requests_after(*each) for each in behind.items())):
+            if until is not None and logged.arrival > until:
+                break
+            requests.append(logged)
+            size += len(logged.body)
+            if len(requests) == most or size >= most_bytes:
+                break
+        return requests
+
+    def unread_ranges(self, until: UnixMilliseconds) -> list[LogRange]:
+        """All that `unread` would give by and by, as ranges of positions, stream by stream in order.
+
+        until: Unix milliseconds; what arrived later is left out. Raises SegmentLost.
+        """
+        ranges: list[LogRange] = []
+        for stream, after, length in self._behind():
+            in_files = self._segments(files.c.stream == stream, files.c.last > after)
+            if not in_files:
+                ranges.append(LogRange(stream, after, self._last_until(until, stream, after, length)))
+            for segment in in_files:
+                if after != max(segment.first - 1, after):
+                    raise SegmentLost(f"no segment has position {after + 1} of stream {stream}")
+                last = segment.last
+                if segment.latest > until:
+                    rows = takewhile(lambda row: row.arrival <= until, rows_of(segment, after))
+                    last = max((row.position for row in rows), default=after)
+                ranges.append(LogRange(stream, after, last, segment))
+                after = segment.last
+        return [each for each in ranges if each.until > each.after]
+
+    def requests_in(self, span: LogRange) -> Iterator[LoggedRequest]:
+        """The requests of a range, in order. Raises SegmentLost."""
+        return takewhile(lambda each: each.position <= span.until, self._requests_after(span.stream, span.after))
+
+    def kept_requests(self, counted: bool = False) -> Iterator[LoggedRequest]:
+        """All requests that are not deleted, stream by stream in order. counted: only what the fold has counted."""
+        for stream, position in sorted(self.counted_positions().items()):
+            last = 0
+            for each in merge(self._rows_after(stream, 0, _CHUNK), self._in_segments(stream)):
+                if counted and each.position > position:
+                    break
+                if each.position > last:  # what came early is kept in a row, too
+                    yield each
+                last = each.position
+
+    def counted_positions(self) -> dict[int, int]:
+        """The position up to which the fold has counted each stream."""
+        return {row.stream: row.position for row in self._connection.execute(select(cursors))}
+
+    def length_of(self, stream: int) -> int:
+        """How many requests were appended to a stream."""
+        return int(self._connection.execute(select(streams.c.length).where(streams.c.id == stream)).scalar_one())
+
+    def appended(self) -> int:
+        """How many requests were ever appended."""
+        return int(self._connection.execute(select(func.coalesce(func.sum(streams.c.length), 0))).scalar_one())
+
+    def folded(self) -> int:
+        """How many requests the fold has counted, since the store was made."""
+        return int(self._connection.execute(select(func.coalesce(func.sum(cursors.c.position), 0))).scalar_one())
+
+    def unfolded(self) -> int:
+        """How many requests the fold has not counted."""
+        query = select(func.coalesce(func.sum(streams.c.length - cursors.c.position), 0))
+        return int(self._connection.execute(query.join(cursors, cursors.c.stream == streams.c.id)).scalar_one())
+
+    def first_unfolded(self) -> UnixMilliseconds | None:
+        """The arrival of the first request that the fold has not counted, or an earlier one; None at the log's end.
+
+        The earliest arrival of a segment is taken for it, so that no file is read for this.
+        """
+        return min((self._next_arrival(stream, position) for stream, position, _ in self._behind()), default=None)
+
+    def latest_arrival(self) -> UnixMilliseconds:
+        """The latest arrival given out, or the floor of arrivals where that is later; 0 for an empty store."""
+        arrival: UnixMilliseconds = self._connection.execute(select(store.c.arrival)).scalar_one()
+        return arrival
+
+    def arrival_floor(self) -> UnixMilliseconds:
+        """The moment that no arrival is before, as something was sealed then; 0 for an empty store."""
+        floor: UnixMilliseconds = self._connection.execute(select(store.c.floor)).scalar_one()
+        return floor
+
+    def anything_over(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], otherwise: int) -> bool:
+        """Whether `WriteLog.delete_over` would find anything."""
+        early = select(log.c.needed_until).where(log.c.needed_until < now).limit(1)
+        return (
+            any(True for _ in self._rows_over(now, graces, otherwise, 1))
+            or bool(self._segments_over(now, otherwise))
+            or self._connection.execute(early).first() is not None
         )
-        if moved.rowcount != 1:
-            raise Overtaken(f"another folder has counted stream {stream} beyond {before}")
+
+    def _behind(self) -> list[tuple[int, int, int]]:
+        """The streams that the fold has not counted to their end, with its position in each, and their lengths."""
+        rows = self._connection.execute(
+            select(streams.c.id, cursors.c.position, streams.c.length)
+            .join(cursors, cursors.c.stream == streams.c.id)
+            .where(cursors.c.position < streams.c.length)
+            .order_by(streams.c.id)
+        )
+        return [(row.id, row.position, row.length) for row in rows]
+
+    def _rows_after(self, stream: int, position: int, at_once: int) -> Iterator[LoggedRequest]:
+        """The stream's requests after a position that lie in rows, in order; read so many at once."""
+        query = (
+            select(log.c.arrival, log.c.stream, log.c.position, log.c.envelope)
+            .where(log.c.stream == stream, log.c.position > bindparam("after"))
+            .order_by(log.c.position)
+            .limit(at_once)
+        )
+        while rows := self._connection.execute(query, {"after": position}).all():
+            yield from map(LoggedRequest._make, rows)
+            position = rows[-1].position
+
+    def _requests_after(self, stream: int, position: int, at_once: int = _CHUNK) -> Iterator[LoggedRequest]:
+        """The stream's requests after a position that the fold has counted, in order; read so many at once."""
+        for logged in self._rows_after(stream, position, at_once):
+            yield logged
+            position = logged.position
+        for segment in self._segments(files.c.stream == stream, files.c.last > position):
+            for row in rows_of(segment, position):
+                if row.position != position + 1:
+                    break
+                position = row.position
+                yield LoggedRequest(row.arrival, stream, position, row.body)
+            if position != segment.last:  # of what is not counted a segment has all, or was changed
+                raise SegmentLost(
+                    f"segment {segment.name} of {segment.place} lacks position {position + 1} of its stream"
+                )
+
+    def _in_segments(self, stream: int) -> Iterator[LoggedRequest]:
+        for segment in self._segments(files.c.stream == stream):
+            for row in rows_of(segment):
+                yield LoggedRequest(row.arrival, stream, row.position, row.body)
+
+    def _last_until(self, until: UnixMilliseconds, stream: int, after: int, length: int) -> int:
+        """The last position in (after, length] of a stream of rows that arrived by a time: arrivals never decrease."""
+        of_range = log.c.stream == stream, log.c.position > after, log.c.position <= length
+        later = select(func.min(log.c.position)).where(*of_range, log.c.arrival > until)
+        first: int | None = self._connection.execute(later).scalar_one()
+        return length if first is None else first - 1
+
+    def _next_arrival(self, stream: int, position: int) -> UnixMilliseconds:
+        of_segments = files.c.stream == stream, files.c.last > position
+        earliest = select(files.c.earliest).where(*of_segments).order_by(files.c.first).limit(1)
+        arrival: UnixMilliseconds | None = self._connection.execute(earliest).scalar_one_or_none()
+        return next(self._requests_after(stream, position, 1)).arrival if arrival is None else arrival
+
+    def _rows_over(
+        self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], otherwise: int, most: int
+    ) -> Iterator[tuple[int, int, int]]:
+        """Per stream, which positions (after, until] are next to go: folded, and their survey's grace is over."""
+        query = select(streams.c.survey, cursors).join(streams, streams.c.id == cursors.c.stream)
+        query = query.where(streams.c.place.is_(None), cursors.c.deleted < cursors.c.position)
+        for survey, stream, position, deleted in self._connection.execute(query).all():
+            until = min(position, deleted + most)
+            last = self._last_until(UnixMilliseconds(now - graces.get(survey, otherwise) - 1), stream, deleted, until)
+            if (until := min(until, last)) > deleted:
+                yield stream, deleted, until
+
+    def _segments_over(self, now: UnixMilliseconds, grace: int) -> list[Segment]:
+        return self._segments(files.c.last <= cursors.c.position, files.c.latest < now - grace)
 
 
-def stop_folding(connection: Connection) -> None:
-    """Until this transaction ends nothing is folded: it reads what is counted by now, and no part of a batch."""
-    connection.execute(select(cursors.c.stream).order_by(cursors.c.stream).with_for_update()).all()
+class WriteLog(ReadLog, WriteFiles, WriteCounts):
+    """What is written of the log, and what counting it adds."""
+
+    def open_stream(self, survey: SurveyId | None = None, place: str | None = None, prefix: str | None = None) -> int:
+        """The number of a new, empty stream, which no other process gets.
+
+        survey: whose requests alone it has; None for any. place, prefix: of one that lies in segments, where they are
+        and how the names of all of them begin.
+        """
+        row = {"survey": survey, "length": 0, "place": place, "prefix": prefix}
+        number: int = self._connection.execute(insert(streams).values(row).returning(streams.c.id)).scalar_one()
+        self._connection.execute(insert(cursors).values(stream=number, position=0, deleted=0))
+        return number
+
+    def append(self, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
+        """Put requests at a stream's end. Of several streams, those with smaller numbers come first.
+
+        stream: from `open_stream`. now: Unix milliseconds; they all arrive then, or later where that is past.
+        """
+        if self._connection.dialect.name == "postgresql":
+            from .postgresql import append_at_once  # whose driver is not installed everywhere
+
+            append_at_once(self._connection, stream, bodies, now)
+        else:
+            self._append_to_sqlite(stream, bodies, now)
+
+    def take_log(self, requests: Sequence[LoggedRequest]) -> None:
+        """Append requests as another store had them, with their arrivals; in their streams they are numbered anew."""
+        for stream, some in groupby(requests, lambda each: each.stream):
+            bodies = [(each.arrival, each.body) for each in some]
+            first = self.length_of(stream) + 1
+            rows = [
+                {"stream": stream, "position": position, "arrival": arrival, "envelope": body}
+                for position, (arrival, body) in enumerate(bodies, first)
+            ]
+            self._connection.execute(insert(log), rows)
+            of_stream = update(streams).where(streams.c.id == stream)
+            self._connection.execute(of_stream.values(length=first - 1 + len(rows)))
+
+    def advance_arrival(self, stream: int, now: UnixMilliseconds) -> UnixMilliseconds:
+        """The arrival for what this transaction appends to the stream: `now`, or later where that is past.
+
+        now: Unix milliseconds. On a tie a stream with a smaller number moves on, to keep the order of commits. One
+        statement reads and writes, so that of transactions at once each waits for the one before to end.
+        """
+        next_free = store.c.arrival + case((store.c.stream > stream, 1), else_=0)
+        arrival: UnixMilliseconds = self._connection.execute(
+            update(store)
+            .values(arrival=case((next_free > now, next_free), else_=now), stream=stream)
+            .returning(store.c.arrival)
+        ).scalar_one()
+        return arrival
+
+    def stop_appending(self) -> None:
+        """Have nothing appended until this transaction ends: what is now the log's end stays its end."""
+        self._connection.execute(update(store).values(arrival=store.c.arrival))
+
+    def stop_folding(self) -> None:
+        """Have nothing folded until this transaction ends: it reads what is counted by now, and no part of a batch."""
+        self._connection.execute(select(cursors.c.stream).order_by(cursors.c.stream).with_for_update()).all()
+
+    def raise_arrival_floor(self, now: UnixMilliseconds) -> None:
+        """Let no arrival be before `now`, in Unix milliseconds, from here on, also where arrivals are set back."""
+        self._connection.execute(update(store).where(store.c.floor < now).values(floor=now))
+        self._connection.execute(update(store).where(store.c.arrival < now).values(arrival=now, stream=0))
+
+    def set_back_arrivals(self, now: UnixMilliseconds) -> None:
+        """Give out arrivals from `now` on again, or from their floor, where a clock that was ahead gave out later ones.
+
+        now: Unix milliseconds. What is not folded arrived now, too; what is folded keeps its arrival. Call
+        `stop_appending` before, in the same transaction.
+        """
+        back = max(now, self.arrival_floor())
+        for stream, position, _ in self._behind():
+            ahead = log.c.stream == stream, log.c.position > position, log.c.arrival > back
+            self._connection.execute(update(log).where(*ahead).values(arrival=back))
+            for each in (files.c.earliest, files.c.latest):
+                of_segments = files.c.stream == stream, files.c.last > position, each > back
+                self._connection.execute(update(files).where(*of_segments).values({each.name: back}))
+        last = select(func.coalesce(func.max(streams.c.id), 0)).scalar_subquery()  # so that the next is after these
+        self._connection.execute(update(store).where(store.c.arrival > back).values(arrival=back, stream=last))
+
+    def add(
+        self,
+        moves: Mapping[int, tuple[int, int]],
+        *,
+        tallies: Mapping[TallyKey, NodeTally] | None = None,
+        attendance: Mapping[AttendanceKey, Attendance] | None = None,
+        refused: Mapping[tuple[SurveyId, Refusal], int] | None = None,
+        needed_until: Mapping[tuple[int, int], UnixMilliseconds] | None = None,
+        rubbish: Sequence[tuple[int, int]] = (),
+    ) -> None:
+        """Move the cursors over requests, and add what was counted in them.
+
+        moves: by stream, the cursor before and after. needed_until: Unix milliseconds by stream and position, for
+        requests with a closing that came early, which are kept until it is sealed. rubbish: by stream and position, the
+        requests that no fold can ever count, which are deleted where they lie in rows.
+        Raises Overtaken where another process moved a cursor meanwhile: then nothing of this transaction may stay.
+        """
+        # Of two folders that read at once one waits here for the other, as both have read the first unread request.
+        for stream, (before, after) in sorted(moves.items()):
+            at = cursors.c.stream == stream, cursors.c.position == before
+            if self._connection.execute(update(cursors).where(*at).values(position=after)).rowcount != 1:
+                raise Overtaken(f"another folder has counted stream {stream} beyond {before}")
+        self._add_tallies(tallies or {})
+        self._add_attendance(attendance or {})
+        self.add_refusals(refused or {})
+        if needed_until:
+            self._keep(needed_until)
+        if rows := [{"of": stream, "at": at} for stream, at in rubbish]:
+            self._connection.execute(delete(log).where(_NAMED), rows)
+
+    def delete_over(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], otherwise: int) -> None:
+        """Delete folded requests that no open closing needs: a survey's grace after they arrived, or once the last
+        early closing in them is sealed. Where there are many, some are left for the next time.
+
+        now: Unix milliseconds. graces: of surveys, in milliseconds. otherwise: for other surveys, and for segments.
+        """
+        for stream, after, until in list(self._rows_over(now, graces, otherwise, _MOST_DELETED)):
+            of_range = log.c.stream == stream, log.c.position > after, log.c.position <= until
+            self._connection.execute(delete(log).where(*of_range, log.c.needed_until.is_(None)))
+            self._connection.execute(update(cursors).where(cursors.c.stream == stream).values(deleted=until))
+        early = select(log.c.stream.label("of"), log.c.position.label("at")).where(log.c.needed_until < now)
+        if rows := [dict(row) for row in self._connection.execute(early.limit(_MOST_DELETED)).mappings()]:
+            self._connection.execute(delete(log).where(_NAMED), rows)
+        self.replace_segments(self._segments_over(now, otherwise), None)
+
+    def _keep(self, needed_until: Mapping[tuple[int, int], UnixMilliseconds]) -> None:
+        """Keep requests until a time, those in segments as rows: so no file is kept for one of them."""
+        rows = [{"of": stream, "at": position, "end": end} for (stream, position), end in needed_until.items()]
+        self._connection.execute(update(log).where(_NAMED).values(needed_until=bindparam("end")), rows)
+        found = select(streams.c.id).where(streams.c.id.in_({row["of"] for row in rows}), streams.c.place.is_not(None))
+        copies = []
+        for stream in self._connection.execute(found).scalars().all():
+            wanted = {position: end for (of, position), end in needed_until.items() if of == stream}
+            reach = files.c.last >= min(wanted), files.c.first <= max(wanted)
+            for segment in self._segments(files.c.stream == stream, *reach):
+                copies += [
+                    {**row._asdict(), "stream": stream, "needed_until": wanted[row.position]}
+                    for row in rows_of(segment, min(wanted) - 1)
+                    if row.position in wanted
+                ]
+        if copies:
+            self._connection.execute(insert(log), [{"envelope": each.pop("body"), **each} for each in copies])
+
+    def _append_to_sqlite(self, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
+        """As `append`, on SQLite, in the driver's own words, which take a fraction of the time.
+
+        One statement for many rows: the driver lets go of the interpreter for each statement, and then waits to get it
+        back from whatever else the process is doing.
+        """
+        run = self._connection.exec_driver_sql
+        arrival = run(_ADVANCE, (stream, now, stream, now, stream)).scalar_one()
+        length = run("UPDATE streams SET length = length + ? WHERE id = ? RETURNING length", (len(bodies), stream))
+        rows = [*enumerate(bodies, length.scalar_one() - len(bodies) + 1)]
+        while rows:  # by powers of two, as the driver keeps few statements prepared
+            count = min(1 << len(rows).bit_length() - 1, _MOST_ROWS)
+            values = [value for position, body in rows[:count] for value in (stream, position, arrival, body)]
+            run(_INSERT + ", ".join(["(?, ?, ?, ?)"] * count), (*values,))
+            rows = rows[count:]
 
 
-def counted_positions(connection: Connection) -> dict[int, int]:
-    """The position up to which the fold has counted each stream."""
-    return {row.stream: row.position for row in connection.execute(select(cursors.c.stream, cursors.c.position))}
-
-
-def folded(connection: Connection) -> int:
-    """How many requests the fold has counted, since the store was made."""
-    return int(connection.execute(select(func.coalesce(func.sum(cursors.c.position), 0))).scalar_one())
-
-
-def unfolded(connection: Connection) -> int:
-    """How many requests the fold has not counted."""
-    query = select(func.coalesce(func.sum(streams.c.length - cursors.c.position), 0))
-    return int(connection.execute(query.join(cursors, cursors.c.stream == streams.c.id)).scalar_one())
-
-
-def first_unfolded(connection: Connection) -> UnixMilliseconds | None:
-    """The arrival of the first request that the fold has not counted, or an earlier one; None at the log's end.
-
-    Of a segment the earliest arrival is told, so that no file is read for this.
-    """
-    return min((_next_arrival(connection, *each) for each in _behind(connection)), default=None)
-
-
-def _next_arrival(connection: Connection, stream: int, position: int) -> UnixMilliseconds:
-    of_segments = segments.c.stream == stream, segments.c.last > position
-    earliest = connection.execute(select(segments.c.earliest).where(*of_segments).order_by(segments.c.first).limit(1))
-    arrival: UnixMilliseconds | None = earliest.scalar_one_or_none()
-    return next(requests_after(connection, stream, position, 1)).arrival if arrival is None else arrival
+_NAMED = and_(log.c.stream == bindparam("of"), log.c.position == bindparam("at"))

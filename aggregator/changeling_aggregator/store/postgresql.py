@@ -5,20 +5,20 @@ An acknowledged commit is flushed to disk there, whatever the database's own set
 fails its transaction, and the next one makes its own.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Event, Lock, Thread
 from time import monotonic
 from typing import Any
 
 import psycopg
+from changeling_protocol import UnixMilliseconds
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from sqlalchemy import URL, Connection, ExceptionContext, create_engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from ..errors import Overtaken, StoreError
-from .database import Database, Transactions
-from .file_lock import in_use
+from .database import Database, Transactions, in_use
 
 _CONNECTING = {
     "connect_timeout": 5,
@@ -79,6 +79,31 @@ _ON_CONNECT = (
         ]
     )
 )
+MUCH_BYTES = 2**17
+"""So much in a commit is copied; less is one statement, which is then the whole commit.
+
+Measured with 64 requests of 150 bytes: one statement for all 7.1 ms a commit, COPY 8.6; with 16 of 120 kB, COPY 84 ms
+and half the database's processor time, the one statement 138.
+"""
+_ADVANCE = """
+WITH given AS (
+    UPDATE store
+    SET arrival = greatest(arrival + CASE WHEN stream > %(stream)s THEN 1 ELSE 0 END, %(now)s), stream = %(stream)s
+    RETURNING arrival
+), longer AS (
+    UPDATE streams SET length = length + %(count)s WHERE id = %(stream)s RETURNING length
+)
+"""
+"""What `log.WriteLog.advance_arrival` does, and a stream's new length. An update that waited for another
+transaction's begins again with what that one left, so the order of arrivals is that of commits here, too."""
+_APPEND = f"""{_ADVANCE}
+INSERT INTO log (stream, position, arrival, envelope)
+SELECT %(stream)s, longer.length - %(count)s + sent.number, given.arrival, sent.envelope
+FROM given, longer, unnest(%(sent)b::bytea[]) WITH ORDINALITY AS sent (envelope, number)
+"""  # noqa: S608
+_ADVANCED = f"{_ADVANCE} SELECT given.arrival, longer.length FROM given, longer"  # noqa: S608
+_COPY = "COPY log (stream, position, arrival, envelope) FROM STDIN (FORMAT binary)"
+_COPIED_TYPES = ("int4", "int8", "int8", "bytea")
 
 
 class PostgreSQLDatabase(Database):
@@ -101,7 +126,7 @@ class PostgreSQLDatabase(Database):
             )
         self.name = "PostgreSQL, " + make_conninfo("", **{k: v for k, v in given.items() if k in _SHOWN})
         self._lost, self._alone = False, alone
-        self._version: str | None = None
+        self._version: int | None = None
         self._noticing, self._closed = Lock(), Event()
         self.engine = create_engine(
             URL.create("postgresql+psycopg"),
@@ -129,11 +154,15 @@ class PostgreSQLDatabase(Database):
         """With no words around a statement, each of which would be a way to the database and back."""
         return self.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
+    def appends_at_once(self, bodies: Sequence[bytes]) -> bool:
+        """Little is; the words that begin and end a transaction would be ways to the database and back of their own."""
+        return sum(map(len, bodies)) < MUCH_BYTES
+
     def keep_others_out(self, connection: Connection) -> None:
         """A lock that ends with the transaction."""
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_CLASS}, 0)")
 
-    def insist_on(self, version: str) -> None:
+    def insist_on(self, version: int) -> None:
         """Whoever lost all its connections does not hold the store: others may have changed its tables meanwhile."""
         self._version = version
 
@@ -234,7 +263,7 @@ class PostgreSQLDatabase(Database):
                 connection.close()
                 raise StoreError(in_use(self.name, who, self._alone))
             if self._version is not None:
-                found = cursor.execute("SELECT version_num FROM alembic_version").fetchall()
+                found = cursor.execute("SELECT version FROM store").fetchall()
                 if found != [(self._version,)]:
                     connection.close()
                     raise StoreError(f"the tables of {self.name} were changed meanwhile: start this program again")
@@ -255,3 +284,29 @@ class PostgreSQLDatabase(Database):
             with suppress(SQLAlchemyError, StoreError), self.engine.connect() as connection:
                 connection.exec_driver_sql("SELECT 1")
                 self._lost = False
+
+
+def append_at_once(connection: Connection, stream: int, envelopes: Sequence[bytes], now: UnixMilliseconds) -> None:
+    """As `log.WriteLog.append`, on PostgreSQL, where each statement is a way to the database and back."""
+    values = {"stream": stream, "now": now, "count": len(envelopes)}
+    if sum(map(len, envelopes)) < MUCH_BYTES:
+        connection.exec_driver_sql(_APPEND, {**values, "sent": list(envelopes)})
+        return
+    arrival, length = connection.exec_driver_sql(_ADVANCED, values).one()
+    first = length - len(envelopes) + 1
+    _copy(connection, [(stream, position, arrival, each) for position, each in enumerate(envelopes, first)])
+
+
+def _copy(connection: Connection, rows: Sequence[tuple[int, int, int, bytes]]) -> None:
+    """The driver's own; what it raises is told as SQLAlchemy tells it."""
+    driver = connection.connection.driver_connection
+    assert isinstance(driver, psycopg.Connection)  # noqa: S101
+    try:
+        with driver.cursor() as cursor, cursor.copy(_COPY) as copy:
+            copy.set_types(_COPIED_TYPES)
+            for row in rows:
+                copy.write_row(row)
+    except psycopg.Error as error:
+        if driver.closed:
+            connection.invalidate()
+        raise DBAPIError(_COPY, (), error, hide_parameters=True) from error

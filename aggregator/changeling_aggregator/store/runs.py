@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from changeling_protocol import SurveyId
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, delete, func, insert, select, tuple_
+from sqlalchemy import ColumnElement, and_, bindparam, case, delete, func, insert, select, tuple_
 
 from .counted import ClosingKey
+from .database import Bound
 from .schema import runs
 
 ID_BYTES = 16
@@ -39,22 +40,6 @@ class RunName(NamedTuple):
     first: bytes
 
 
-def runs_of(connection: Connection, keys: Iterable[ClosingKey]) -> dict[ClosingKey, list[Run]]:
-    """The runs of these closings, by their numbers; a closing without runs is left out."""
-    found: dict[ClosingKey, list[Run]] = {}
-    for key, number, first, chunks, only in _counted_runs(connection, keys, _ONLY_BYTES):
-        found.setdefault(key, []).append(Run(number, first, only or chunks * CHUNK_BYTES))
-    return {key: sorted(some) for key, some in found.items()}
-
-
-def chunks_of(connection: Connection, keys: Iterable[ClosingKey]) -> dict[ClosingKey, dict[RunName, int]]:
-    """How many chunks each run of these closings has; told by the index alone, so fast."""
-    found: dict[ClosingKey, dict[RunName, int]] = {}
-    for key, number, first, chunks in _counted_runs(connection, keys):
-        found.setdefault(key, {})[RunName(number, first)] = chunks
-    return found
-
-
 _chunks, _counted = (
     runs.alias(),
     (
@@ -72,77 +57,96 @@ _ONLY_BYTES = case(
 """The length of a run's only chunk; 0 where it has several."""
 
 
-def _counted_runs(
-    connection: Connection, keys: Iterable[ClosingKey], *more: ColumnElement[int]
-) -> Iterator[tuple[Any, ...]]:
-    """The closing of each run, its number, its first id, how many chunks it has, and more of it, in no order."""
-    query = select(_counted.c.period, _counted.c.number, _FIRST, _counted.c.chunks, *more)
-    for survey, group in groupby(sorted(keys), lambda key: key[0]):
-        periods = [period for _, period in group]
-        for at in range(0, len(periods), _NAMED_AT_ONCE):
-            some = {"of": survey, "periods": periods[at : at + _NAMED_AT_ONCE]}
-            for period, *run in connection.execute(query, some):
-                yield ((survey, period), *run)
+class ReadRuns(Bound):
+    """What is read of runs of ids."""
+
+    def runs(self, keys: Iterable[ClosingKey]) -> dict[ClosingKey, list[Run]]:
+        """The runs of these closings, by their numbers; a closing without runs is left out."""
+        found: dict[ClosingKey, list[Run]] = {}
+        for key, number, first, chunks, only in self._counted_runs(keys, _ONLY_BYTES):
+            found.setdefault(key, []).append(Run(number, first, only or chunks * CHUNK_BYTES))
+        return {key: sorted(some) for key, some in found.items()}
+
+    def runs_of_survey(self, survey: SurveyId) -> list[tuple[int, int]]:
+        """The runs of a survey, as pairs of the closing's period and the run's number, in order."""
+        query = select(runs.c.period, runs.c.number).where(runs.c.survey == survey).distinct()
+        return sorted((row.period, row.number) for row in self._connection.execute(query))
+
+    def chunks(self, keys: Iterable[ClosingKey]) -> dict[ClosingKey, dict[RunName, int]]:
+        """How many chunks each run of these closings has; told by the index alone, so fast."""
+        found: dict[ClosingKey, dict[RunName, int]] = {}
+        for key, number, first, chunks in self._counted_runs(keys):
+            found.setdefault(key, {})[RunName(number, first)] = chunks
+        return found
+
+    def chunks_near(self, key: ClosingKey, number: int, ids: bytes) -> Iterator[bytes]:
+        """The chunks of a run that could hold one of these sorted ids; some are laid end to end."""
+        if not ids:
+            return
+        wanted = np.frombuffer(ids, f"S{ID_BYTES}")
+        query = select(runs.c.first).where(_of_run(key, number)).order_by(runs.c.first)
+        firsts = self._connection.execute(query).scalars().all()
+        below = np.append(np.searchsorted(wanted, np.array(firsts, f"S{ID_BYTES}")), len(wanted))
+        near = [firsts[chunk] for chunk in np.flatnonzero(np.diff(below)).tolist()]
+        for at in range(0, len(near), _CHUNKS_AT_ONCE):
+            some = runs.c.first.in_(near[at : at + _CHUNKS_AT_ONCE])
+            chunks = select(runs.c.ids).where(_of_run(key, number), some).order_by(runs.c.first)
+            yield b"".join(self._connection.execute(chunks).scalars())
+
+    def read_run(self, key: ClosingKey, number: int) -> Iterator[bytes]:
+        """A run in pieces of several chunks. Other runs may be written to meanwhile."""
+        query = select(runs.c.first, runs.c.ids).where(_of_run(key, number))
+        after, more = b"", True
+        while more:
+            some = query.where(runs.c.first > after).order_by(runs.c.first).limit(_CHUNKS_AT_ONCE)
+            rows = self._connection.execute(some).all()
+            if rows:
+                yield b"".join(row.ids for row in rows)
+                after = rows[-1].first
+            more = len(rows) == _CHUNKS_AT_ONCE
+
+    def read_runs(self, named: Iterable[tuple[ClosingKey, int]]) -> dict[ClosingKey, list[bytes]]:
+        """The chunks of short runs, by closing. named: runs by closing and number."""
+        chunks: dict[ClosingKey, list[bytes]] = {}
+        for survey, those in _some_of_a_survey(named):
+            for period, ids in self._connection.execute(select(runs.c.period, runs.c.ids).where(those)):
+                chunks.setdefault((survey, period), []).append(ids)
+        return chunks
+
+    def _counted_runs(self, keys: Iterable[ClosingKey], *more: ColumnElement[int]) -> Iterator[tuple[Any, ...]]:
+        """The closing of each run, its number, its first id, how many chunks it has, and more of it, in no order."""
+        query = select(_counted.c.period, _counted.c.number, _FIRST, _counted.c.chunks, *more)
+        for survey, group in groupby(sorted(keys), lambda key: key[0]):
+            periods = [period for _, period in group]
+            for at in range(0, len(periods), _NAMED_AT_ONCE):
+                some = {"of": survey, "periods": periods[at : at + _NAMED_AT_ONCE]}
+                for period, *run in self._connection.execute(query, some):
+                    yield ((survey, period), *run)
 
 
-def chunks_near(connection: Connection, key: ClosingKey, number: int, ids: bytes) -> Iterator[bytes]:
-    """The chunks of a run that could hold one of these sorted ids; some are laid end to end."""
-    if not ids:
-        return
-    wanted = np.frombuffer(ids, f"S{ID_BYTES}")
-    query = select(runs.c.first).where(_of_run(key, number)).order_by(runs.c.first)
-    firsts = connection.execute(query).scalars().all()
-    below = np.append(np.searchsorted(wanted, np.array(firsts, f"S{ID_BYTES}")), len(wanted))
-    near = [firsts[chunk] for chunk in np.flatnonzero(np.diff(below)).tolist()]
-    for at in range(0, len(near), _CHUNKS_AT_ONCE):
-        some = runs.c.first.in_(near[at : at + _CHUNKS_AT_ONCE])
-        chunks = select(runs.c.ids).where(_of_run(key, number), some).order_by(runs.c.first)
-        yield b"".join(connection.execute(chunks).scalars())
+class WriteRuns(ReadRuns):
+    """What is written of runs of ids."""
 
-
-def read_run(connection: Connection, key: ClosingKey, number: int) -> Iterator[bytes]:
-    """A run in pieces of several chunks. Other runs may be written to meanwhile."""
-    query = select(runs.c.first, runs.c.ids).where(_of_run(key, number))
-    after, more = b"", True
-    while more:
-        some = query.where(runs.c.first > after).order_by(runs.c.first).limit(_CHUNKS_AT_ONCE)
-        rows = connection.execute(some).all()
+    def put_runs(self, added: Iterable[tuple[ClosingKey, int, bytes]]) -> None:
+        """Put sorted ids into runs, as their chunks after those that are there: of closings, under numbers."""
+        rows = [
+            {
+                "survey": survey,
+                "period": period,
+                "number": number,
+                "first": ids[at : at + ID_BYTES],
+                "ids": ids[at : at + CHUNK_BYTES],
+            }
+            for (survey, period), number, ids in added
+            for at in range(0, len(ids), CHUNK_BYTES)
+        ]
         if rows:
-            yield b"".join(row.ids for row in rows)
-            after = rows[-1].first
-        more = len(rows) == _CHUNKS_AT_ONCE
+            self._connection.execute(insert(runs), rows)
 
-
-def read_runs(connection: Connection, named: Iterable[tuple[ClosingKey, int]]) -> dict[ClosingKey, list[bytes]]:
-    """The chunks of short runs, by closing. named: runs by closing and number."""
-    chunks: dict[ClosingKey, list[bytes]] = {}
-    for survey, those in _some_of_a_survey(named):
-        for period, ids in connection.execute(select(runs.c.period, runs.c.ids).where(those)):
-            chunks.setdefault((survey, period), []).append(ids)
-    return chunks
-
-
-def put_runs(connection: Connection, added: Iterable[tuple[ClosingKey, int, bytes]]) -> None:
-    """Put sorted ids into runs, as their chunks after those that are there: of closings, under numbers."""
-    rows = [
-        {
-            "survey": survey,
-            "period": period,
-            "number": number,
-            "first": ids[at : at + ID_BYTES],
-            "ids": ids[at : at + CHUNK_BYTES],
-        }
-        for (survey, period), number, ids in added
-        for at in range(0, len(ids), CHUNK_BYTES)
-    ]
-    if rows:
-        connection.execute(insert(runs), rows)
-
-
-def drop_runs(connection: Connection, named: Iterable[tuple[ClosingKey, int]]) -> None:
-    """Delete runs whose ids are in others by now. named: by closing and number."""
-    for _, those in _some_of_a_survey(named):
-        connection.execute(delete(runs).where(those))
+    def drop_runs(self, named: Iterable[tuple[ClosingKey, int]]) -> None:
+        """Delete runs whose ids are in others by now. named: by closing and number."""
+        for _, those in _some_of_a_survey(named):
+            self._connection.execute(delete(runs).where(those))
 
 
 def _some_of_a_survey(named: Iterable[tuple[ClosingKey, int]]) -> Iterator[tuple[SurveyId, ColumnElement[bool]]]:

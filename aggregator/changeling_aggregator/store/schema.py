@@ -3,30 +3,41 @@
 Times are Unix milliseconds; ids are 16 bytes; what is columnar is a blob of fixed-width values.
 """
 
-from sqlalchemy import DDL, BigInteger, Boolean, Column, Identity, Integer, LargeBinary, MetaData, String, Table, event
+from sqlalchemy import (
+    DDL,
+    BigInteger,
+    Boolean,
+    Column,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    event,
+)
 
 PROGRAM = "changeling-aggregator"
-VERSION = "0005"
-"""Of these tables: the last file in `migrations`, which makes them of those of the version before."""
+VERSION = 1
+"""Of these tables. With the next one comes a migration, in `database.MIGRATIONS`."""
 
 metadata = MetaData()
-
-versions = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
-"""One row, the version of a store's tables; Alembic's own table."""
 
 store = Table(
     "store",
     metadata,
     Column("program", String, primary_key=True),
+    Column("version", Integer, nullable=False),
     Column("arrival", BigInteger, nullable=False),
     Column("stream", Integer, nullable=False),
-    Column("held", BigInteger, nullable=False),
-    Column("told", BigInteger, nullable=False),
+    Column("floor", BigInteger, nullable=False),
+    Column("believed", BigInteger, nullable=False),
     Column("jumped", Boolean, nullable=False),
 )
-"""One row: whose tables these are; the latest arrival given out, with the stream that got it; the moment that no
-arrival is before, as something was sealed then; the latest time of a clock that was believed, 0 for none; and whether
-that clock was set to another time since."""
+"""One row: whose tables these are; the latest arrival given out, with the stream that got it; the floor that no arrival
+is before, as something was sealed then; the latest time of a clock that was believed, 0 for none; and whether that
+clock was set to another time since."""
 
 surveys = Table(
     "surveys",
@@ -34,8 +45,18 @@ surveys = Table(
     Column("id", LargeBinary(16), primary_key=True),
     Column("signed", LargeBinary, nullable=False),
     Column("public", Boolean, nullable=False),
+    Column("last", Integer),
+    Column("signed_end", LargeBinary),
+    Column("sealed", Integer, nullable=False, server_default="0"),
+    Column("revision", BigInteger, nullable=False, server_default="0"),
+    Column("final", Integer, nullable=False, server_default="0"),
+    Column("due", Integer, nullable=False, server_default="0"),
+    Column("folded", BigInteger, nullable=False, server_default="0"),
 )
-"""`public`: whether its results are open to all."""
+"""public: whether its results are open to all. last: the last period that counts, where the authority ended the survey
+early. sealed: all closings up to this period are sealed, with the nodes that end there. revision: how often what is
+shown has changed. final: up to which closing it is shown for good. due, folded: up to which closing, and after how many
+folded requests, it was looked at last."""
 
 tokens = Table(
     "tokens",
@@ -46,15 +67,6 @@ tokens = Table(
     Column("created", BigInteger, nullable=False),
 )
 """Who may do what: hashes of tokens, with their scopes, separated by spaces. Unix seconds."""
-
-early_ends = Table(
-    "early_ends",
-    metadata,
-    Column("survey", LargeBinary(16), primary_key=True),
-    Column("last", Integer, nullable=False),
-    Column("signed", LargeBinary, nullable=False),
-)
-"""The last period that counts, of surveys that the authority ended before their calendar does."""
 
 sealing_keys = Table(
     "sealing_keys",
@@ -73,47 +85,24 @@ streams = Table(
     "streams",
     metadata,
     Column("id", Integer, Identity(), primary_key=True),
-    Column("length", BigInteger, nullable=False),
+    Column("survey", LargeBinary(16)),
     Column("place", String),
-    Column("files", String),
-    Column("frontier", BigInteger),
+    Column("prefix", String),
+    Column("length", BigInteger, nullable=False),
 )
-"""One stream a server process; its envelopes have the positions 1 to `length`, without gaps. The database numbers
-them. Where a stream lies in segments: their place, and how the names of all its files begin. frontier: all of the
-stream that arrived before is in the catalogue, and nothing before it is to come; null where nothing is to come that
-the catalogue does not have."""
+"""What one server process appends, for one survey in rows of the log, or for all of them in segments; the positions of
+its requests are 1 to `length`, without gaps. The database numbers streams. Where one lies in segments: their place, and
+how the names of all its files begin."""
 
-segments = Table(
-    "segments",
+cursors = Table(
+    "cursors",
     metadata,
     Column("stream", Integer, primary_key=True, autoincrement=False),
-    Column("first", BigInteger, primary_key=True, autoincrement=False),
-    Column("last", BigInteger, nullable=False),
-    Column("earliest", BigInteger, nullable=False),
-    Column("latest", BigInteger, nullable=False),
-    Column("name", String, nullable=False),
-    Column("bytes", BigInteger, nullable=False),
-    Column("cut", Boolean, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("deleted", BigInteger, nullable=False),
 )
-"""The catalogue: files with the positions `first` to `last` of a stream, no two with the same. An arrival in a file
-counts as no earlier and no later than `earliest` and `latest`. cut: only what is held of it is still wanted."""
-
-dropped = Table(
-    "dropped",
-    metadata,
-    Column("stream", Integer, primary_key=True, autoincrement=False),
-    Column("position", BigInteger, primary_key=True, autoincrement=False),
-)
-"""What of the segments counts as deleted; it is gone once its segment is written anew."""
-
-doomed = Table(
-    "doomed",
-    metadata,
-    Column("place", String, primary_key=True),
-    Column("name", String, primary_key=True),
-)
-"""Files that no catalogue names any more, or not yet: whoever has the turn to fold deletes them. A name that ends with
-`-` stands for all files of a run on Spark, whose names begin so; those that hold ids which count stay."""
+"""The last position of each stream that the fold has counted, and the last whose time is over; 0 for none. A table of
+its own, as whoever appends changes a stream's row while the fold changes this."""
 
 log = Table(
     "log",
@@ -122,36 +111,36 @@ log = Table(
     Column("position", BigInteger, primary_key=True),
     Column("arrival", BigInteger, nullable=False),
     Column("envelope", LargeBinary, nullable=False),
+    Column("needed_until", BigInteger),
 )
-"""A row is a request, with one or many envelopes in it, as it was sent."""
+"""A row is what one request has for one survey: one or many envelopes. needed_until: of one with a closing that came
+before its period ended, when that is sealed."""
+early = Index(
+    "log_needed_until",
+    log.c.needed_until,
+    sqlite_where=log.c.needed_until.is_not(None),
+    postgresql_where=log.c.needed_until.is_not(None),
+)
 
-cursors = Table(
-    "cursors",
+files = Table(
+    "files",
     metadata,
-    Column("stream", Integer, primary_key=True, autoincrement=False),
-    Column("position", BigInteger, nullable=False),
-    Column("pruned", BigInteger, nullable=False),
+    Column("place", String, primary_key=True),
+    Column("name", String, primary_key=True),
+    Column("kind", String, nullable=False),
+    Column("size", BigInteger),
+    Column("stream", Integer),
+    Column("first", BigInteger),
+    Column("last", BigInteger),
+    Column("earliest", BigInteger),
+    Column("latest", BigInteger),
+    Column("survey", LargeBinary(16)),
 )
-"""The last position of each stream that the fold has counted, and the last whose time is over; 0 for none."""
-
-held = Table(
-    "held",
-    metadata,
-    Column("stream", Integer, primary_key=True),
-    Column("position", BigInteger, primary_key=True),
-    Column("until", BigInteger, nullable=False),
-)
-"""Envelopes with a closing that came before its period ended, which are kept until that closing is sealed."""
-
-thinned = Table(
-    "thinned",
-    metadata,
-    Column("stream", Integer, primary_key=True, autoincrement=False),
-    Column("grace", BigInteger, primary_key=True, autoincrement=False),
-    Column("position", BigInteger, nullable=False),
-)
-"""Up to which position a stream was looked through for envelopes of surveys with a grace, in milliseconds, that is not
-the longest."""
+"""Files beside the database, by their kind (`files.FileKind`). A segment has the positions `first` to `last` of a
+stream, which no other has; an arrival in it counts as no earlier and no later than `earliest` and `latest`; size:
+bytes. A file of ids has those that were counted for a survey's closings and stand in no run; size: how many. What is to
+be deleted has none of this."""
+Index("files_of_streams", files.c.stream, files.c.first, unique=True)
 
 tallies = Table(
     "tallies",
@@ -190,16 +179,6 @@ runs = Table(
 """The ids counted for a closing that is not sealed: runs of sorted ids, each longer than the next and cut into chunks,
 which are named by the first id in them."""
 
-id_files = Table(
-    "id_files",
-    metadata,
-    Column("name", String, primary_key=True),
-    Column("place", String, nullable=False),
-    Column("survey", LargeBinary(16), nullable=False),
-    Column("size", BigInteger, nullable=False),
-)
-"""Files with ids counted for closings that were not sealed then, which stand in no run; `size` is how many."""
-
 refusals = Table(
     "refusals",
     metadata,
@@ -207,14 +186,6 @@ refusals = Table(
     Column("reason", String, primary_key=True),
     Column("count", BigInteger, nullable=False),
 )
-
-sealed = Table(
-    "sealed",
-    metadata,
-    Column("survey", LargeBinary(16), primary_key=True),
-    Column("period", Integer, nullable=False),
-)
-"""All closings up to this period are sealed, with the nodes that end there."""
 
 snapshots = Table(
     "snapshots",
@@ -231,18 +202,6 @@ snapshots = Table(
 )
 """What is shown of each closing: nothing else leaves the server. cells: [track, node, reports, slots] of each node that
 ends there, in canonical MessagePack."""
-
-shown = Table(
-    "shown",
-    metadata,
-    Column("survey", LargeBinary(16), primary_key=True),
-    Column("revision", BigInteger, nullable=False),
-    Column("final", Integer, nullable=False),
-    Column("due", Integer, nullable=False),
-    Column("folded", BigInteger, nullable=False),
-)
-"""How often what is shown of a survey has changed; up to which closing it is final; and up to which closing, and after
-how many folded envelopes, it was looked at last."""
 
 for random in (log.c.envelope, runs.c.ids):
     # PostgreSQL would try to compress it: in vain, and for a third of the time that storing it takes.

@@ -1,20 +1,61 @@
 """Sealing keys: made here, signed by the authority, destroyed one grace after they expire.
 
 One is valid at a time: so a server cannot mark devices by the key that it gives them. A private key never leaves the
-store but into the fold's memory.
+store but into the fold's memory. It lies there encrypted under the operator's store key, if there is one: whoever gets
+the file alone, or a copy of it, then opens nothing. AES-256-GCM, bound to the key's id.
 """
 
+import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from changeling_protocol import LAST_INSTANT, SealingKey, UnixSeconds, key_id
 from changeling_statistics import format_instant
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from sqlalchemy import ColumnElement, Connection, Select, and_, insert, select, update
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from sqlalchemy import ColumnElement, and_, insert, select, update
 
-from .at_rest import AtRest, in_clear
+from ..errors import StoreError
+from .database import Bound
 from .schema import sealing_keys
+
+STORE_KEY_BYTES = 32
+_PRIVATE_BYTES = 32
+_NONCE_BYTES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class AtRest:
+    """What private keys are encrypted under. secret: the store key, 32 bytes; None leaves them in the clear."""
+
+    secret: bytes | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.secret is not None and len(self.secret) != STORE_KEY_BYTES:
+            raise ValueError(f"a store key has {STORE_KEY_BYTES} bytes, got {len(self.secret)}")
+
+    def kept(self, private: bytes, id_: bytes) -> bytes:
+        """A private key as it is stored. id_: the key's."""
+        if self.secret is None:
+            return private
+        nonce = os.urandom(_NONCE_BYTES)
+        return nonce + AESGCM(self.secret).encrypt(nonce, private, id_)
+
+    def taken(self, kept: bytes, id_: bytes) -> bytes:
+        """The private key in what is stored, encrypted or not. Raises StoreError where this is not its store key."""
+        if len(kept) == _PRIVATE_BYTES:
+            return kept
+        if self.secret is None:
+            raise StoreError("the store's private keys are encrypted: give the store key that they are under")
+        try:
+            return AESGCM(self.secret).decrypt(kept[:_NONCE_BYTES], kept[_NONCE_BYTES:], id_)
+        except InvalidTag:
+            raise StoreError("the store's private keys are encrypted under another store key than the given") from None
+
+
+IN_CLEAR = AtRest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,110 +99,124 @@ class KeyLife:
         return KeyState.ACTIVE if now <= self.expires else KeyState.EXPIRED
 
 
-def make_key(connection: Connection, at_rest: AtRest) -> bytes:
-    """Make a private key; returns the public one, 32 bytes, for the authority to sign.
+class ReadKeys(Bound):
+    """What is read of sealing keys."""
 
-    Raises StoreError where those that are there are under another store key.
-    """
-    private_keys(connection, at_rest)
-    private = X25519PrivateKey.generate()
-    public = private.public_key().public_bytes_raw()
-    id_ = key_id(public)
-    kept = at_rest.kept(private.private_bytes_raw(), id_)
-    connection.execute(insert(sealing_keys).values(id=id_, public=public, private=kept))
-    return public
+    def published_keys(self) -> dict[bytes, PublishedKey]:
+        """The keys that the authority has signed and whose private half is there, by id; the latest to expire first."""
+        rows = self._connection.execute(
+            select(sealing_keys)
+            .where(sealing_keys.c.signed.is_not(None), sealing_keys.c.private.is_not(None))
+            .order_by(sealing_keys.c.expires.desc(), sealing_keys.c.id)
+        )
+        return {row.id: PublishedKey(SealingKey(row.public, row.begins, row.expires), row.signed) for row in rows}
 
+    def key_lives(self) -> list[KeyLife]:
+        """The life of every key that was made here, the latest to expire first."""
+        rows = self._connection.execute(select(sealing_keys).order_by(sealing_keys.c.expires.desc(), sealing_keys.c.id))
+        return [
+            KeyLife(
+                row.id,
+                row.begins,
+                row.expires,
+                row.private is None,
+                row.private is not None and len(row.private) == _PRIVATE_BYTES,
+            )
+            for row in rows
+        ]
 
-def publish_key(connection: Connection, key: SealingKey, signed: bytes) -> bool:
-    """Put a checked signature to a key made here; False where the same one is there already.
+    def private_keys(self) -> dict[bytes, X25519PrivateKey]:
+        """The private keys that are not destroyed, by id. Raises StoreError where they are under another store key."""
+        opened = ((id_, self._at_rest.taken(kept, id_)) for id_, kept in self._private_halves())
+        return {id_: X25519PrivateKey.from_private_bytes(private) for id_, private in opened}
 
-    Raises ValueError where the key was not made here, is destroyed, was published with other dates, or is valid while
-    another is: of two keys the later begins in the second in which the earlier expires, so that there is always one.
-    """
-    # Of two who publish at once one waits here, and then sees the other's dates.
-    connection.execute(select(sealing_keys.c.id).order_by(sealing_keys.c.id).with_for_update()).all()
-    row = connection.execute(
-        select(sealing_keys.c.signed, sealing_keys.c.private).where(sealing_keys.c.id == key.id)
-    ).first()
-    if row is None:
-        raise ValueError("this server did not make that key: ask it for one with `changeling keys new`")
-    if row.signed == signed:
-        return False
-    if row.signed is not None:
-        raise ValueError("that key is published already, with other dates: make a new one instead")
-    if row.private is None:
-        raise ValueError("that key's private half is destroyed: make a new one instead")
-    _check_alone(key, (each.key for each in published_keys(connection).values()))
-    connection.execute(
-        update(sealing_keys)
-        .where(sealing_keys.c.id == key.id)
-        .values(signed=signed, begins=key.begins, expires=key.expires)
-    )
-    return True
+    def any_key_expired(self, before: UnixSeconds) -> bool:
+        """Whether there is a private key left that expired before this Unix time, in seconds."""
+        return self._connection.execute(select(sealing_keys.c.id).where(_expired(before))).first() is not None
 
-
-def published_keys(connection: Connection) -> dict[bytes, PublishedKey]:
-    """The keys that the authority has signed and whose private half is there, by id; the latest to expire first."""
-    rows = connection.execute(
-        select(sealing_keys)
-        .where(sealing_keys.c.signed.is_not(None), sealing_keys.c.private.is_not(None))
-        .order_by(sealing_keys.c.expires.desc(), sealing_keys.c.id)
-    )
-    return {row.id: PublishedKey(SealingKey(row.public, row.begins, row.expires), row.signed) for row in rows}
+    def _private_halves(self) -> list[tuple[bytes, bytes]]:
+        """The ids of keys that are not destroyed, with their private halves as they are stored."""
+        query = select(sealing_keys.c.id, sealing_keys.c.private).where(sealing_keys.c.private.is_not(None))
+        return [(row.id, row.private) for row in self._connection.execute(query)]
 
 
-def key_lives(connection: Connection) -> list[KeyLife]:
-    """Of every key that was made here, the latest to expire first."""
-    rows = connection.execute(select(sealing_keys).order_by(sealing_keys.c.expires.desc(), sealing_keys.c.id))
-    return [
-        KeyLife(row.id, row.begins, row.expires, row.private is None, row.private is not None and in_clear(row.private))
-        for row in rows
-    ]
+class WriteKeys(ReadKeys):
+    """What is written of sealing keys."""
 
+    def make_key(self) -> bytes:
+        """Make a private key; returns the public one, 32 bytes, for the authority to sign.
 
-def private_keys(connection: Connection, at_rest: AtRest) -> dict[bytes, X25519PrivateKey]:
-    """The private keys not yet destroyed, by id. Raises StoreError where they are under another store key."""
-    rows = connection.execute(_private_halves()).all()
-    return {row.id: X25519PrivateKey.from_private_bytes(at_rest.taken(row.private, row.id)) for row in rows}
+        Raises StoreError where those that are there are under another store key.
+        """
+        self.private_keys()
+        private = X25519PrivateKey.generate()
+        public = private.public_key().public_bytes_raw()
+        id_ = key_id(public)
+        kept = self._at_rest.kept(private.private_bytes_raw(), id_)
+        self._connection.execute(insert(sealing_keys).values(id=id_, public=public, private=kept))
+        return public
 
+    def publish_key(self, key: SealingKey, signed: bytes) -> bool:
+        """Put a checked signature to a key made here; False where the same one is there already.
 
-def encrypt_again(connection: Connection, old: AtRest, new: AtRest) -> int:
-    """Put the private keys under another store key; returns how many. Raises StoreError where they are not under `old`.
+        Raises ValueError where the key was not made here, is destroyed, was published with other dates, or is valid
+        while another is: of two keys the later begins in the second in which the earlier expires, so that there is
+        always one.
+        """
+        # Of two who publish at once one waits here, and then sees the other's dates.
+        self._connection.execute(select(sealing_keys.c.id).order_by(sealing_keys.c.id).with_for_update()).all()
+        row = self._connection.execute(
+            select(sealing_keys.c.signed, sealing_keys.c.private).where(sealing_keys.c.id == key.id)
+        ).first()
+        if row is None:
+            raise ValueError("this server did not make that key: ask it for one with `changeling keys new`")
+        if row.signed == signed:
+            return False
+        if row.signed is not None:
+            raise ValueError("that key is published already, with other dates: make a new one instead")
+        if row.private is None:
+            raise ValueError("that key's private half is destroyed: make a new one instead")
+        _check_alone(key, (each.key for each in self.published_keys().values()))
+        self._connection.execute(
+            update(sealing_keys)
+            .where(sealing_keys.c.id == key.id)
+            .values(signed=signed, begins=key.begins, expires=key.expires)
+        )
+        return True
 
-    What they were before is overwritten once the store's `forget_overwritten` had its turn.
-    """
-    rows = connection.execute(_private_halves()).all()
-    for row in rows:
-        _put(connection, row.id, new.kept(old.taken(row.private, row.id), row.id))
-    return len(rows)
+    def encrypt_keys(self, new: AtRest) -> int:
+        """Put the private keys under another store key; returns how many.
 
+        What they were before is overwritten once `Store.forget_overwritten` had its turn. Raises StoreError where they
+        are not under the store's own.
+        """
+        private = [(id_, self._at_rest.taken(kept, id_)) for id_, kept in self._private_halves()]
+        for id_, each in private:
+            self._put_private(id_, new.kept(each, id_))
+        return len(private)
 
-def encrypt_in_clear(connection: Connection, at_rest: AtRest) -> bool:
-    """Encrypt the private keys that are not yet; returns whether there was one, and a store key to encrypt it under."""
-    rows = [row for row in connection.execute(_private_halves()).all() if in_clear(row.private)]
-    if at_rest.secret is None or not rows:
-        return False
-    for row in rows:
-        _put(connection, row.id, at_rest.kept(row.private, row.id))
-    return True
+    def encrypt_keys_in_clear(self) -> bool:
+        """Encrypt the private keys that are not yet; whether there was one, and a store key to encrypt it under."""
+        in_clear = [(id_, kept) for id_, kept in self._private_halves() if len(kept) == _PRIVATE_BYTES]
+        if self._at_rest.secret is None or not in_clear:
+            return False
+        for id_, private in in_clear:
+            self._put_private(id_, self._at_rest.kept(private, id_))
+        return True
 
+    def take_keys(self, other: ReadKeys) -> None:
+        """Take the keys of another store that are not destroyed, under this one's own store key."""
+        query = select(sealing_keys).where(sealing_keys.c.private.is_not(None))
+        for row in other._connection.execute(query).mappings():
+            private = self._at_rest.kept(other._at_rest.taken(row["private"], row["id"]), row["id"])
+            self._connection.execute(insert(sealing_keys).values({**row, "private": private}))
 
-def any_expired(connection: Connection, before: UnixSeconds) -> bool:
-    """Whether there is a private key left that expired before this Unix time, in seconds."""
-    return connection.execute(select(sealing_keys.c.id).where(_expired(before))).first() is not None
+    def destroy_expired_keys(self, before: UnixSeconds) -> int:
+        """Destroy the private keys that expired before this Unix time, in seconds; returns how many."""
+        return self._connection.execute(update(sealing_keys).where(_expired(before)).values(private=None)).rowcount
 
-
-def destroy_expired(connection: Connection, before: UnixSeconds) -> int:
-    """Destroy the private keys that expired before this Unix time, in seconds; returns how many."""
-    return connection.execute(update(sealing_keys).where(_expired(before)).values(private=None)).rowcount
-
-
-def _put(connection: Connection, id_: bytes, kept: bytes) -> None:
-    connection.execute(update(sealing_keys).where(sealing_keys.c.id == id_).values(private=kept))
-
-
-def _private_halves() -> Select[tuple[bytes, bytes]]:
-    return select(sealing_keys.c.id, sealing_keys.c.private).where(sealing_keys.c.private.is_not(None))
+    def _put_private(self, id_: bytes, kept: bytes) -> None:
+        self._connection.execute(update(sealing_keys).where(sealing_keys.c.id == id_).values(private=kept))
 
 
 def _expired(before: UnixSeconds) -> ColumnElement[bool]:

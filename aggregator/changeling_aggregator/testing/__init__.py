@@ -1,5 +1,33 @@
-"""What tests of this package, and of stores that somebody adds, are written with; nothing that runs imports it."""
+"""What tests of this package, and of stores and fold engines that somebody adds, are written with.
 
-from .stores import counted_rows, open_stream_at, sql
+Nothing that runs imports it.
+"""
 
-__all__ = ["counted_rows", "open_stream_at", "sql"]
+from .fold_engines import FoldEngineContract, Reference, fold_out_of_turn, reference_of, reference_rows
+from .hostile_log import AFTER, PLANS, SURVEYS, Append, HostileLog, appender, honest, hostile, prepared
+from .store_contract import Opener, StoreContract
+from .stores import SegmentedStore, append_segment, counted_rows, open_stream_at, sql
+
+__all__ = [
+    "AFTER",
+    "PLANS",
+    "SURVEYS",
+    "Append",
+    "FoldEngineContract",
+    "HostileLog",
+    "Opener",
+    "Reference",
+    "SegmentedStore",
+    "StoreContract",
+    "append_segment",
+    "appender",
+    "counted_rows",
+    "fold_out_of_turn",
+    "honest",
+    "hostile",
+    "open_stream_at",
+    "prepared",
+    "reference_of",
+    "reference_rows",
+    "sql",
+]

@@ -1,14 +1,16 @@
-"""Doors to a store that only tests may use: its tables as they are, and streams whose requests lie in files."""
+"""Doors to a store that only tests may use: its tables as they are, and one whose log lies in segments."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from changeling_protocol import UnixMilliseconds
+from changeling_protocol import SurveyId, UnixMilliseconds
 from sqlalchemy import text
 
-from ..segments import place_at
-from ..store import Store
+from ..segments import Folder, Row, place_at
+from ..store import Store, segment_name, written_segment
 
 COUNTED = ("tallies", "attendance", "refusals")
 """The tables with what a fold counts; the same on every store and by every engine."""
@@ -16,36 +18,50 @@ COUNTED = ("tallies", "attendance", "refusals")
 
 def sql(store: Store, statement: str, **values: object) -> list[tuple[Any, ...]]:
     """The rows that a statement gives, if it gives any, in a transaction of its own. values: of its `:names`."""
-    with store.writing() as connection:
-        found = connection.execute(text(statement), values)
+    with store.transaction() as writing:
+        found = writing._connection.execute(text(statement), values)
         return [tuple(row) for row in found] if found.returns_rows else []
 
 
 def counted_rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     """What is counted, to the byte: the rows of each such table, in order."""
-    return {table: sorted(sql(store, f"SELECT * FROM {table}")) for table in COUNTED}  # noqa: S608
+    return {table: sorted(sql(store, f"SELECT * FROM {table}")) for table in COUNTED}
 
 
 def open_stream_at(store: Store, place: str) -> Callable[[Sequence[bytes], UnixMilliseconds], None]:
     """A new stream in segments at a place; returns what appends requests to it, at a time in Unix milliseconds."""
-    from ..segments.form import Row
-    from ..store import log
-    from ..store.catalogue import Segment, add_segment
-    from ..store.rolling import segment_name, write_segment
+    with store.transaction() as writing:
+        stream = writing.open_stream(None, place, token_hex(8))
+    return partial(append_segment, store, stream)
 
-    files = token_hex(8)
-    with store.writing() as connection:
-        stream = log.open_stream(connection, place, files)
 
-    def append(bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
-        with store.writing() as connection:
-            arrival = log.advance_arrival(connection, stream, now)
-            first = log.length_of(connection, stream) + 1
-            rows = [Row(position, arrival, body) for position, body in enumerate(bodies, first)]
-            name = segment_name(files, rows[0].position)
-            written = write_segment(place_at(place), stream, name, rows)
-            add_segment(
-                connection, Segment(stream, first, rows[-1].position, arrival, arrival, place, name, written.size)
-            )
+def append_segment(store: Store, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
+    """Put requests into a segment at the end of a stream that lies in segments. now: Unix milliseconds."""
+    ((place, prefix),) = sql(store, "SELECT place, prefix FROM streams WHERE id = :stream", stream=stream)
+    with store.transaction() as writing:
+        arrival, first = writing.advance_arrival(stream, now), writing.length_of(stream) + 1
+        rows = [Row(position, arrival, body) for position, body in enumerate(bodies, first)]
+        segment = written_segment(place_at(place), segment_name(prefix, first), stream, rows, arrival)
+        assert writing.add_segment(segment)
 
-    return append
+
+class SegmentedStore(Store):
+    """A store whose streams lie in segments, each append in one.
+
+    segments: their place, as `checked_place` gives it; None for a folder beside a store that is a file.
+    """
+
+    segments: str | None = None
+
+    def open_stream(self, survey: SurveyId | None = None) -> int:
+        """As a store's, in segments."""
+        del survey
+        place = self.segments or str(Path(self.place).absolute().parent / "segments")
+        if "://" not in place:
+            Folder(Path(place), make=True)
+        with self.transaction() as writing:
+            return writing.open_stream(None, place, token_hex(8))
+
+    def append(self, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
+        """As a store's, in segments."""
+        append_segment(self, stream, bodies, now)

@@ -158,16 +158,13 @@ def agreeing_offers(space: Space, p: float) -> Iterator[Agreeing]:
 
 @dataclass(frozen=True, slots=True)
 class InputClasses:
-    """The inputs of a space, classed by what the entry did.
+    """The inputs of a space, classed by what the entry did: none, came, moved, as in `Variances`.
 
-    none, came, moved: as in `Variances`.
-    left: the entry had an answer and has none any more.
-    The paper's pairs (r, r), which never occur, are in no class.
+    Deletions, and the paper's pairs (r, r), which never occur, are in no class.
     """
 
     none: tuple[int, ...]
     came: tuple[int, ...]
-    left: tuple[int, ...]
     moved: tuple[int, ...]
 
     @classmethod
@@ -176,14 +173,17 @@ class InputClasses:
 
         answers_alike: whether the randomizer treats all answers alike; if so, each class holds just one of its inputs.
         """
-        pairs = {true: space.pair(true) for true in range(space.size)}
-        classes = (
-            (true for true, (old, new) in pairs.items() if old == new == 0),
-            (true for true, (old, new) in pairs.items() if old == 0 < new),
-            (true for true, (old, new) in pairs.items() if new == 0 < old),
-            (true for true, (old, new) in pairs.items() if 0 < old != new > 0),
-        )
-        return cls(*(tuple(inputs)[: 1 if answers_alike else None] for inputs in classes))
+        none, came, moved = [], [], []
+        for true in range(space.size):
+            old, new = space.pair(true)
+            if old == new == 0:
+                none.append(true)
+            elif old == 0 < new:
+                came.append(true)
+            elif 0 < old != new > 0:
+                moved.append(true)
+        most = 1 if answers_alike else None
+        return cls(tuple(none[:most]), tuple(came[:most]), tuple(moved[:most]))
 
 
 @lru_cache(maxsize=4096)
@@ -194,18 +194,14 @@ def class_variances(randomizer: Randomizer, conserved: bool) -> Variances:
     """
     classes = InputClasses.of(randomizer.space, counterpart_of(randomizer).answers_alike)
     none, came, moved = (
-        mean_variance(randomizer, inputs, conserved)
+        _mean_variance(randomizer, inputs, conserved)
         for inputs in (classes.none, classes.came or classes.moved, classes.moved or classes.came)
     )
     return Variances(none, came, moved)
 
 
-def mean_variance(randomizer: Randomizer, inputs: tuple[int, ...], conserved: bool = False) -> float:
-    """The variance of what one report decodes to, mean over the answers and over some inputs, in entries squared.
-
-    inputs: the true inputs; for none the variance is 0.
-    conserved: as for `class_variances`.
-    """
+def _mean_variance(randomizer: Randomizer, inputs: tuple[int, ...], conserved: bool) -> float:
+    """The mean over the answers and over some inputs, in entries squared; 0 for no inputs."""
     covariances = [counterpart_of(randomizer).report_covariance(true) for true in inputs]
     if conserved:
         covariances = [without_sum(np.zeros(len(each)), each)[1] for each in covariances]

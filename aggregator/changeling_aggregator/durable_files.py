@@ -1,0 +1,85 @@
+"""Files that are whole or not there, and locks that end with the process that holds them."""
+
+import fcntl
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+
+def write_durably(path: Path, content: bytes) -> None:
+    """Put a file in its place, whole and on disk when this returns; its owner alone can read it. Raises OSError."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as writing:
+            writing.write(content)
+            writing.flush()
+            os.fsync(writing.fileno())
+        os.rename(part, path)
+        sync_folder(path.parent)
+    except OSError:
+        with suppress(OSError):
+            part.unlink()
+        raise
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def take_lock(path: Path) -> FileLock | None:
+    """An exclusive lock on a file, to be given back by its `release`; None where another process has it."""
+    lock = FileLock(path, timeout=0, mode=0o600, thread_local=False, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except Timeout:
+        return None
+    return lock
+
+
+def share_lock(path: Path, alone: bool) -> int:
+    """A lock on a file that many may have together, or one alone, until the descriptor that this returns is closed.
+
+    alone: whether nobody else may have it. Raises BlockingIOError, whose words name the processes that have it, or
+    OSError.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holders = ", ".join(_holders(os.fstat(descriptor))) or "another process"
+        os.close(descriptor)
+        raise BlockingIOError(holders) from None
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _holders(file: os.stat_result) -> list[str]:
+    """The processes with a lock on a file, as the kernel tells, where it does; with the command of each."""
+    where = f"{os.major(file.st_dev):02x}:{os.minor(file.st_dev):02x}:{file.st_ino}"
+    try:
+        lines = Path("/proc/locks").read_text().splitlines()
+    except OSError:
+        return []
+    numbers = sorted(
+        {int(pid) for _, kind, _, _, pid, place, *_ in map(str.split, lines) if (kind, place) == ("FLOCK", where)}
+    )
+    return [f"process {number}{_command(number)}" for number in numbers]
+
+
+def _command(number: int) -> str:
+    """Which of our commands a process runs, without its options; empty where that cannot be seen."""
+    try:
+        words = Path(f"/proc/{number}/cmdline").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return ""
+    known = [word for word in words[1:4] if word.isalpha()]
+    return f" (changeling {known[0]})" if known and any("changeling" in word for word in words[:3]) else ""

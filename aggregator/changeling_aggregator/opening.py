@@ -1,0 +1,305 @@
+"""Opening: from the requests that the log holds to the columns of uploads, on one processor or on all.
+
+This is the one place where uploads are opened. What does not open, or does not have the columns that the survey's plan
+asks for, is refused, envelope by envelope; what the columns hold is not looked at here. Uploads of one group over one
+span have columns of the same lengths: these are laid end to end, so that nothing later is done upload by upload.
+
+The processes that open take what time the processors have left, and none that anybody else wants; where that is
+nothing, whoever calls opens meanwhile. Keys come to them through a pipe, no argument, environment, file or log. They
+end when whoever started them has ended. This module knows nothing of a store or of tallies, so they import little.
+"""
+
+import gc
+import os
+import pickle
+import signal
+import sys
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate
+from multiprocessing import get_context, parent_process
+from threading import Thread
+from typing import NamedTuple, TypeAlias
+
+from changeling_protocol import (
+    CannotOpen,
+    EnvelopeHead,
+    MalformedBytes,
+    Node,
+    Refusal,
+    RefusalCounts,
+    Survey,
+    SurveyId,
+    UploadColumns,
+    column_bytes,
+    decode_upload,
+    head_of,
+    open_envelope,
+)
+from changeling_protocol.wire import MOST_ENVELOPES_TAKEN, envelopes_in
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+
+class Kind(NamedTuple):
+    """What uploads have in common that have columns of the same lengths. The span is (start, end]."""
+
+    survey: SurveyId
+    group: int
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class Sheaf:
+    """The columns of some uploads of one kind, in the order of the log.
+
+    numbers: of the uploads, as `upload_number` makes them. closings: their columns of closings. symbols: for each track
+    of their group, their columns of symbols.
+    """
+
+    numbers: list[int] = field(default_factory=list)
+    closings: list[bytes] = field(default_factory=list)
+    symbols: list[list[bytes]] = field(default_factory=list)
+
+    def add(self, number: int, columns: UploadColumns) -> None:
+        """Add an upload."""
+        self.numbers.append(number)
+        self.closings.append(columns.closings)
+        if not self.symbols:
+            self.symbols = [[] for _ in columns.symbols]
+        for column, of_upload in zip(self.symbols, columns.symbols, strict=True):
+            column.append(of_upload)
+
+    def joined(self) -> "Sheaf":
+        """The same, each column as one piece of bytes."""
+        return Sheaf(self.numbers, [b"".join(self.closings)], [[b"".join(column)] for column in self.symbols])
+
+    def extend(self, other: "Sheaf") -> None:
+        """Add the uploads of a later part of the log."""
+        self.numbers += other.numbers
+        self.closings += other.closings
+        if not self.symbols:
+            self.symbols = [[] for _ in other.symbols]
+        for column, more in zip(self.symbols, other.symbols, strict=True):
+            column += more
+
+
+@dataclass(slots=True)
+class Opened:
+    """What was in some requests.
+
+    envelopes: how many. sheaves: the uploads, by kind. refused: how many envelopes, by survey id and reason.
+    rubbish: the numbers of the requests with nothing in them that could ever be counted.
+    """
+
+    envelopes: int = 0
+    sheaves: dict[Kind, Sheaf] = field(default_factory=dict)
+    refused: RefusalCounts = field(default_factory=Counter)
+    rubbish: list[int] = field(default_factory=list)
+
+    def extend(self, other: "Opened") -> None:
+        """Add what was in the requests that follow in the log."""
+        self.envelopes += other.envelopes
+        self.refused.update(other.refused)
+        self.rubbish += other.rubbish
+        for kind, sheaf in other.sheaves.items():
+            self.sheaves.setdefault(kind, Sheaf()).extend(sheaf)
+
+
+Open: TypeAlias = Callable[[Sequence[bytes], Mapping[SurveyId, Survey], Mapping[bytes, X25519PrivateKey]], Opened]
+"""Called with requests, with surveys by id, and with private keys by key id; `open_requests`, or what does the same."""
+
+
+def upload_number(request: int, place: int) -> int:
+    """A number that rises in the order of the log.
+
+    request: the request's number. place: the envelope's in it.
+    """
+    return request * MOST_ENVELOPES_TAKEN + place
+
+
+def request_number(upload: int) -> int:
+    """The number of the request that an upload came in."""
+    return upload // MOST_ENVELOPES_TAKEN
+
+
+class Opener:
+    """Opens requests with the keys, and for the surveys, that it was given.
+
+    surveys: by id. keys: the private keys that are not destroyed, by key id.
+    """
+
+    def __init__(self, surveys: Mapping[SurveyId, Survey], keys: Mapping[bytes, X25519PrivateKey]) -> None:
+        self._surveys, self._keys = surveys, keys
+        self._lengths: dict[Kind, tuple[int, ...] | None] = {}
+
+    def open(self, requests: Iterable[tuple[int, bytes]]) -> Opened:
+        """The uploads in these requests, each of which comes with its number.
+
+        Each thing is done to all of them before the next is: in turn, each would push the others' code out of the
+        processor's cache, which makes opening a tenth slower.
+        """
+        bodies = [(request, envelopes_in(body)) for request, body in requests]
+        numbers = [upload_number(request, at) for request, envelopes in bodies for at in range(len(envelopes))]
+        envelopes = [envelope for _, envelopes in bodies for envelope in envelopes]
+        heads = [head_of(envelope) for envelope in envelopes]
+        plaintexts = [self._plaintext(head, envelope) for head, envelope in zip(heads, envelopes, strict=True)]
+        uploads = [_columns(plaintext) for plaintext in plaintexts]
+        opened = Opened(len(envelopes))
+        rubbish = {request for request, _ in bodies}
+        for number, head, upload in zip(numbers, heads, uploads, strict=True):
+            if isinstance(upload, UploadColumns) and not self._add(opened, head.survey, number, upload):
+                upload = Refusal.MALFORMED
+            if not isinstance(upload, UploadColumns):
+                opened.refused[head.survey, upload or Refusal.UNOPENABLE] += 1
+            if not isinstance(upload, Refusal):
+                rubbish.discard(request_number(number))
+        opened.rubbish = sorted(rubbish)
+        opened.sheaves = {kind: sheaf.joined() for kind, sheaf in opened.sheaves.items()}
+        return opened
+
+    def _plaintext(self, head: EnvelopeHead, envelope: bytes) -> bytes | Refusal | None:
+        """None where the key or the survey is unknown: to another program this may be an upload, one day."""
+        private = self._keys.get(head.key)
+        if head.survey not in self._surveys or private is None:
+            return None
+        try:
+            return open_envelope(envelope, private)
+        except CannotOpen:
+            return Refusal.UNOPENABLE
+
+    def _add(self, opened: Opened, survey: SurveyId, number: int, columns: UploadColumns) -> bool:
+        """Add an upload; False where its columns are not those that the plan asks for."""
+        kind = Kind(survey, columns.group, columns.span.start, columns.span.end)
+        if kind not in self._lengths:
+            self._lengths[kind] = self._lengths_of(kind)
+        if self._lengths[kind] != (len(columns.closings), *map(len, columns.symbols)):
+            return False
+        sheaf = opened.sheaves.get(kind)
+        if sheaf is None:
+            sheaf = opened.sheaves[kind] = Sheaf()
+        sheaf.add(number, columns)
+        return True
+
+    def _lengths_of(self, kind: Kind) -> tuple[int, ...] | None:
+        """How long the columns of such uploads must be; None where the group is none of the plan's."""
+        plan = self._surveys[kind.survey].plan
+        if not 0 <= kind.group < len(plan.groups):
+            return None
+        return column_bytes(plan, kind.group, Node(kind.start, kind.end))
+
+
+def _columns(plaintext: bytes | Refusal | None) -> UploadColumns | Refusal | None:
+    """The columns in a plaintext, if it is one."""
+    if not isinstance(plaintext, bytes):
+        return plaintext
+    try:
+        return decode_upload(plaintext)
+    except MalformedBytes:
+        return Refusal.MALFORMED
+
+
+def open_requests(
+    requests: Sequence[bytes], surveys: Mapping[SurveyId, Survey], keys: Mapping[bytes, X25519PrivateKey]
+) -> Opened:
+    """What is in these requests, numbered from 0 on; opened in this process."""
+    return Opener(surveys, keys).open(enumerate(requests))
+
+
+MOST_PIECE_BYTES, LEAST_PIECE_BYTES = 2**16, 2**12
+"""About so many bytes of requests are given at a time; less towards the end, so that no processor waits for another."""
+FEW_BYTES = 2**16
+"""What is no more is opened here, without starting processes for it."""
+MOST_SILENCE_SECONDS = 0.25
+"""Where no process has answered for so long, others keep the processors busy: then pieces are opened here, too."""
+
+
+class OpeningProcesses:
+    """Opens requests on so many processors; the processes start when they are first needed."""
+
+    def __init__(self, processors: int | None = None) -> None:
+        self._processors = processors or os.cpu_count() or 1
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __call__(
+        self, requests: Sequence[bytes], surveys: Mapping[SurveyId, Survey], keys: Mapping[bytes, X25519PrivateKey]
+    ) -> Opened:
+        """The uploads in these requests, numbered from 0 on. Raises OSError where a process died.
+
+        Whatever it raises, the next call starts new processes.
+        """
+        if self._processors == 1 or sum(map(len, requests)) <= FEW_BYTES:
+            return open_requests(requests, surveys, keys)
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self._processors, get_context("spawn"), _stand_behind)
+        try:
+            return self._opened(self._pool, requests, surveys, keys)
+        except BaseException as error:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+            if isinstance(error, BrokenExecutor):
+                raise OSError("a process that opens uploads has died") from error
+            raise
+
+    def _opened(
+        self,
+        pool: ProcessPoolExecutor,
+        requests: Sequence[bytes],
+        surveys: Mapping[SurveyId, Survey],
+        keys: Mapping[bytes, X25519PrivateKey],
+    ) -> Opened:
+        needs = pickle.dumps((dict(surveys), {id_: key.private_bytes_raw() for id_, key in keys.items()}))
+        pieces = {pool.submit(_open, needs, *piece): piece for piece in _pieces(requests, self._processors)}
+        here, done = Opener(surveys, keys), dict[Future[Opened], Opened]()
+        while waiting := [each for each in pieces if each not in done]:
+            answered, _ = wait(waiting, MOST_SILENCE_SECONDS, FIRST_COMPLETED)
+            done |= {each: each.result() for each in answered}
+            if not answered:
+                piece = next((each for each in waiting if each.cancel()), waiting[0])
+                first, some = pieces[piece]
+                done[piece] = here.open(enumerate(some, first))
+        whole = Opened()
+        for piece in pieces:
+            whole.extend(done[piece])
+        return whole
+
+
+def _pieces(requests: Sequence[bytes], processors: int) -> Iterator[tuple[int, list[bytes]]]:
+    """Requests in pieces, each with the number of its first."""
+    ends = [*accumulate(map(len, requests))]
+    first, given = 0, 0
+    while first < len(ends):
+        size = min(max((ends[-1] - given) // (4 * processors), LEAST_PIECE_BYTES), MOST_PIECE_BYTES)
+        last = min(bisect_left(ends, given + size, first), len(ends) - 1)
+        yield first, [*requests[first : last + 1]]
+        first, given = last + 1, ends[last]
+
+
+def _stand_behind() -> None:
+    """Have this process, which opens, give way to all others, and end with whoever started it."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)  # whoever started it ends it
+    if sys.platform == "linux":
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))  # so whoever wakes up need not wait for its turn
+    Thread(target=_end_with_parent, daemon=True).start()
+    gc.freeze()
+
+
+def _end_with_parent() -> None:
+    if (parent := parent_process()) is not None:
+        parent.join()
+    os._exit(1)
+
+
+def _open(needs: bytes, first: int, requests: Sequence[bytes]) -> Opened:
+    return _opener(needs).open(enumerate(requests, first))
+
+
+@lru_cache(maxsize=1)
+def _opener(needs: bytes) -> Opener:
+    surveys, raw = pickle.loads(needs)  # noqa: S301  # from whoever started this process
+    return Opener(surveys, {id_: X25519PrivateKey.from_private_bytes(key) for id_, key in raw.items()})

@@ -1,0 +1,218 @@
+"""The catalogue of files beside the database: segments of the log, files of ids, and what is to be deleted.
+
+A segment is read once the catalogue has it, and each request once, whatever other files lie beside it. A file of the
+store's own is in the catalogue before it is written, as one to be deleted: so whatever crashes, it is named or goes.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from functools import lru_cache
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from changeling_protocol import SurveyId, UnixMilliseconds
+from sqlalchemy import ColumnElement, Select, Update, bindparam, delete, func, insert, select, update
+
+from ..errors import Overtaken, SegmentLost
+from ..segments import Place, Row, place_at
+from .database import Bound
+from .schema import cursors, files, streams
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SEGMENT_ENDS = ".parquet"
+RUN_ENDS = "-"
+"""Ends the name of a run of a fold beyond this machine, with which the names of all its files begin."""
+_AT_ONCE = 500
+
+
+class FileKind(StrEnum):
+    """What a file of the catalogue is."""
+
+    SEGMENT = "segment"
+    """Requests of a stream."""
+    IDS = "ids"
+    """Ids that were counted."""
+    DOOMED = "doomed"
+    """Of no use any more, or not yet: whoever has the turn to fold deletes it."""
+    RUN = "run"
+    """All files whose names begin so: they are this store's, to be deleted but for those with ids that count."""
+
+
+class Segment(NamedTuple):
+    """A file with the requests of one stream from position `first` to `last`.
+
+    earliest, latest: Unix milliseconds; an arrival in the file counts as no earlier and no later. place, name: where
+    it is. size: bytes.
+    """
+
+    stream: int
+    first: int
+    last: int
+    earliest: UnixMilliseconds
+    latest: UnixMilliseconds
+    place: str
+    name: str
+    size: int
+
+
+class IdFile(NamedTuple):
+    """A file with ids of a survey. place, name: where it lies. size: how many ids are in it."""
+
+    place: str
+    name: str
+    survey: SurveyId
+    size: int
+
+
+class ReadFiles(Bound):
+    """What is read of the catalogue."""
+
+    def segments(self, *, uncounted: bool = False) -> list[Segment]:
+        """The segments of the log, stream by stream in order. uncounted: only those with requests to count."""
+        return self._segments(files.c.last > cursors.c.position) if uncounted else self._segments()
+
+    def counted_segments(self) -> list[Segment]:
+        """The small segments that the fold has counted whole, of streams with many."""
+        return self._segments(files.c.last <= cursors.c.position)
+
+    def segment_count(self) -> int:
+        """How many segments there are."""
+        return int(self._connection.execute(_of_kind(FileKind.SEGMENT, func.count())).scalar_one())
+
+    def segment_bytes(self) -> int:
+        """How many bytes all segments take."""
+        size = func.coalesce(func.sum(files.c.size), 0)
+        return int(self._connection.execute(_of_kind(FileKind.SEGMENT, size)).scalar_one())
+
+    def places(self) -> list[str]:
+        """The places of segments, which the fold may still need."""
+        places = _of_kind(FileKind.SEGMENT, files.c.place).distinct().order_by(files.c.place)
+        return [*self._connection.execute(places).scalars()]
+
+    def id_files(self) -> list[IdFile]:
+        """All files with ids that were counted beyond this machine."""
+        query = _of_kind(FileKind.IDS, files.c.place, files.c.name, files.c.survey, files.c.size)
+        return [IdFile(*row) for row in self._connection.execute(query.order_by(files.c.name))]
+
+    def doomed_files(self, kind: FileKind = FileKind.DOOMED) -> list[tuple[str, str]]:
+        """The places and names of the files to delete, or of runs."""
+        return [(row.place, row.name) for row in self._connection.execute(_of_kind(kind, files.c.place, files.c.name))]
+
+    def streams_in_files(self) -> list[tuple[str, str]]:
+        """The streams that lie in segments: their places, and how the names of all their files begin."""
+        query = select(streams.c.place, streams.c.prefix).where(streams.c.place.is_not(None))
+        return [(row.place, row.prefix) for row in self._connection.execute(query)]
+
+    def _segments(self, *where: ColumnElement[bool]) -> list[Segment]:
+        """The segments that meet all these conditions on the tables `files`, `streams` and `cursors`, in order."""
+        query = (
+            _of_kind(FileKind.SEGMENT, *(files.c[name] for name in Segment._fields))
+            .join(streams, streams.c.id == files.c.stream)
+            .join(cursors, cursors.c.stream == files.c.stream)
+            .where(*where)
+            .order_by(files.c.stream, files.c.first)
+        )
+        return [Segment(*row) for row in self._connection.execute(query)]
+
+
+class WriteFiles(ReadFiles):
+    """What is written of the catalogue."""
+
+    def add_segment(self, segment: Segment) -> bool:
+        """Let a stream go on with a segment that is durable; False, and nothing is changed, where it has gone on."""
+        longer = (
+            update(streams)
+            .where(streams.c.id == segment.stream, streams.c.length == segment.first - 1)
+            .values(length=segment.last)
+        )
+        if self._connection.execute(longer).rowcount != 1:
+            return False
+        self._connection.execute(insert(files).values(kind=FileKind.SEGMENT, **segment._asdict()))
+        return True
+
+    def replace_segments(self, old: Iterable[Segment], new: Segment | None) -> None:
+        """Put one segment, or none, in the place of some that lie behind one another. Their files are then doomed.
+
+        new: its file is doomed until then.
+        """
+        nothing = dict.fromkeys(("stream", "first", "last", "earliest", "latest", "size"))
+        for each in old:
+            self._connection.execute(_of_file(each).values(kind=FileKind.DOOMED, **nothing))
+        if new is not None:
+            self._connection.execute(_of_file(new).values(kind=FileKind.SEGMENT, **new._asdict()))
+
+    def doom(self, place: str, name: str, kind: FileKind = FileKind.DOOMED) -> None:
+        """Have a file deleted, unless the catalogue comes to name it."""
+        self._inserted(files, place=place, name=name, kind=kind)
+
+    def begin_run(self, place: str, run: str) -> None:
+        """Have all files at a place whose names begin with this run's, which no other has, be the store's."""
+        self.doom(place, f"{run}{RUN_ENDS}", FileKind.RUN)
+
+    def forget_files(self, deleted: Iterable[tuple[str, str]]) -> None:
+        """Take files that are deleted, or runs that have none, out of the catalogue. deleted: places and names."""
+        if rows := [{"at": place, "of": name} for place, name in deleted]:
+            named = files.c.place == bindparam("at"), files.c.name == bindparam("of")
+            self._connection.execute(delete(files).where(*named), rows)
+
+    def replace_id_files(self, before: Sequence[IdFile], after: Iterable[IdFile]) -> None:
+        """Put files of ids in the place of others. Raises Overtaken where one of these is not registered any more."""
+        gone = 0
+        for at in range(0, len(before), _AT_ONCE):
+            names = files.c.name.in_([each.name for each in before[at : at + _AT_ONCE]])
+            gone += self._connection.execute(delete(files).where(files.c.kind == FileKind.IDS, names)).rowcount
+        if gone != len(before):
+            raise Overtaken("another folder has put other files of ids in the place of these")
+        if rows := [{**each._asdict(), "kind": FileKind.IDS} for each in after]:
+            self._connection.execute(insert(files), rows)
+
+
+def segment_name(prefix: str, first: int) -> str:
+    """A name for a segment that begins with the position `first`, which nothing else has.
+
+    prefix: how the names of the stream's files begin.
+    """
+    return f"{prefix}-{first:016d}-{token_hex(8)}{SEGMENT_ENDS}"
+
+
+def written_segment(place: Place, name: str, stream: int, rows: Sequence[Row], arrival: UnixMilliseconds) -> Segment:
+    """Write requests of a stream to a file of their own; durable when this returns. Raises Unwritable.
+
+    name: from `segment_name`. rows: in order of position. arrival: when all of them count as arrived.
+    """
+    from ..segments.parquet import encoded  # its libraries are not installed everywhere
+
+    content = encoded(stream, rows)
+    place.put(name, content)
+    return Segment(stream, rows[0].position, rows[-1].position, arrival, arrival, place.name, name, len(content))
+
+
+def rows_of(segment: Segment, after: int = 0) -> Iterator[Row]:
+    """All of a segment's rows after a position, in order, with the arrivals that count. Raises SegmentLost."""
+    from ..segments.parquet import rows_after
+
+    table = _table(segment.place, segment.name, segment.stream, segment.first, segment.last)
+    return rows_after(table, after, (segment.earliest, segment.latest))
+
+
+@lru_cache(maxsize=8)
+def _table(place: str, name: str, stream: int, first: int, last: int) -> "pa.Table":
+    """A file's content, which never changes: a batch of the fold goes on in the middle of it."""
+    from ..segments.parquet import check_rows, decoded
+
+    try:
+        table = decoded(place_at(place).get(name))
+        check_rows(table, stream, first, last)
+    except ValueError as error:
+        raise SegmentLost(f"segment {name} of {place}: {error}") from error
+    return table
+
+
+def _of_kind(kind: FileKind, *columns: ColumnElement[Any]) -> Select[Any]:
+    return select(*columns).select_from(files).where(files.c.kind == kind)
+
+
+def _of_file(segment: Segment) -> Update:
+    return update(files).where(files.c.place == segment.place, files.c.name == segment.name)

@@ -1,0 +1,188 @@
+"""An open store: its transactions, and what is done to it outside of them.
+
+`View` and `Transaction` have all that is read and written; `turn.Turn` is the fold's.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Self
+
+from changeling_protocol import SurveyId, UnixMilliseconds
+from sqlalchemy import Connection
+
+from . import schema
+from .database import Database, claim, database_at, migrate, usable, version_of
+from .sealing_keys import IN_CLEAR, STORE_KEY_BYTES, AtRest
+from .transactions import Transaction, View
+from .turn import Turn
+
+_COPIED_AT_ONCE = 500
+
+
+class Store:
+    """An open store. Threads may share it; a transaction belongs to one of them.
+
+    place: where it lies, to open it in another process. at_rest: what its private keys are encrypted under.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     store = Store.open(Path(folder) / "store.db")
+    ...     stream = store.open_stream(SurveyId(bytes(16)))
+    ...     store.append(stream, [b"an upload request"], UnixMilliseconds(1000))
+    ...     with store.view() as view:
+    ...         view.unfolded()
+    ...     store.close()
+    1
+    """
+
+    def __init__(self, database: Database, place: Path | str, at_rest: AtRest) -> None:
+        self.place, self.at_rest = place, at_rest
+        self._database = database
+        self._overwritten = True  # by a process that was killed, perhaps
+
+    @classmethod
+    def open(cls, place: Path | str, at_rest: AtRest = IN_CLEAR, *, alone: bool = False) -> Self:
+        """The store at this place, made if there is none. Raises StoreError, ValueError or OSError.
+
+        place: a file's path, or the URL of a PostgreSQL database. at_rest: what its private keys are encrypted under;
+        needed only by who makes or uses them. alone: whether nobody else may have it open meanwhile.
+        """
+        database = database_at(place, alone)
+        try:
+            claim(database)
+            database.insist_on(schema.VERSION)
+        except BaseException:
+            database.close()
+            raise
+        return cls(database, place, at_rest)
+
+    @contextmanager
+    def view(self, once: bool = False) -> Iterator[View]:
+        """One state of the store, to read. once: one thing only is asked, by one statement."""
+        with self._database.reader(once) as connection, connection.begin():
+            yield View(connection, self.at_rest)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """A transaction that may write. It is on disk when it ends, and nothing of it is kept where it raises.
+
+        Where the connection is lost as it ends it may be kept or not, and raises: nothing of it is acknowledged then.
+        """
+        with self._writing() as connection:
+            yield Transaction(connection, self.at_rest)
+
+    @contextmanager
+    def turn_to_fold(self) -> Iterator[Turn | None]:
+        """The turn of this process to fold, until the context ends; None where another process has it.
+
+        A transaction of the turn that begins, or ends, once the turn is lost raises: Overtaken, or what the database
+        raises.
+        """
+        with self._database.turn() as transactions:
+            yield None if transactions is None else Turn(self, transactions)
+
+    def open_stream(self, survey: SurveyId | None = None) -> int:
+        """The number of a new, empty stream of a survey's requests, or any's, which no other process gets."""
+        with self.transaction() as writing:
+            return writing.open_stream(survey)
+
+    def append(self, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
+        """Put requests at a stream's end; they are on disk when this returns.
+
+        stream: from `open_stream`. now: Unix milliseconds; they all arrive then, or later where that is past.
+        """
+        with self._writing(once=self._database.appends_at_once(bodies)) as connection:
+            Transaction(connection, self.at_rest).append(stream, bodies, now)
+
+    def copy_of_counted(self, view: View, path: Path) -> "Store":
+        """A new store in a file, whose fold counts again what this one has counted and not deleted.
+
+        view: of this store. The copy has the surveys with their ends, the private keys, under a store key that nobody
+        else has, and the log without the gaps of what was deleted.
+        """
+        copy = Store.open(path, AtRest(os.urandom(STORE_KEY_BYTES)))
+        with copy.transaction() as writing:
+            writing.take_surveys(view)
+            writing.take_keys(view)
+        requests, streams = view.kept_requests(counted=True), dict[int, int]()
+        while some := [*islice(requests, _COPIED_AT_ONCE)]:
+            with copy.transaction() as writing:
+                for number in sorted({request.stream for request in some} - streams.keys()):
+                    streams[number] = writing.open_stream(None)
+                writing.take_log([request._replace(stream=streams[request.stream]) for request in some])
+        return copy
+
+    def forget_overwritten(self, changed: bool) -> None:
+        """Take bytes that were overwritten since out of the store's files, as far as the database lets us.
+
+        changed: whether anything was overwritten since the last time. Where somebody is reading for longer than a
+        second it is left for the next call, which then does it in any case.
+        """
+        self._overwritten |= changed
+        if self._overwritten:
+            self._overwritten = not self._database.forget_overwritten()
+
+    def write_back(self) -> None:
+        """Move what was written to its place in the database's files, so that no upload has to, or waits for it."""
+        self._database.write_back()
+
+    def give_back(self) -> None:
+        """Give the disk back what was deleted, where hardly anything else is left."""
+        self._database.give_back()
+
+    def bytes_kept(self) -> int:
+        """About how many bytes all that it holds takes, its segments with it, without what was deleted."""
+        with self.view(once=True) as view:
+            in_segments = view.segment_bytes()
+        return self._database.bytes_kept() + in_segments
+
+    def in_place(self) -> bool:
+        """Whether it is still where it was opened, so that nothing is appended in vain; asked before each commit."""
+        return self._database.in_place()
+
+    def trouble(self) -> str | None:
+        """Why no upload should be appended to it, as far as can be told at once; None where all is well."""
+        return self._database.trouble()
+
+    def close(self) -> None:
+        """Close its connections; a transaction in hand is lost."""
+        self._database.close()
+
+    @contextmanager
+    def _writing(self, once: bool = False) -> Iterator[Connection]:
+        """once: it is one statement, which may be on disk as soon as that returns."""
+        with self._database.writer(once) as connection, connection.begin():
+            yield connection
+
+
+def version_at(place: Path | str) -> int | None:
+    """The schema version of the store at a place; None where there is no store. Raises StoreError, ValueError, OSError.
+
+    place: as `Store.open` takes it.
+    """
+    database = database_at(place)
+    try:
+        with usable(database), database.reader() as connection, connection.begin():
+            return version_of(connection, database)
+    finally:
+        database.close()
+
+
+def upgrade(place: Path | str) -> int | None:
+    """Bring the store at a place, which nobody else may have open, to this program's schema version.
+
+    Returns the version before; None where there is no store. Raises StoreError, ValueError, OSError.
+    """
+    database = database_at(place, alone=True)
+    try:
+        return migrate(database)
+    finally:
+        database.close()
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files that a store in a file at this path may have, with those that it has."""
+    return [path, *(path.with_name(path.name + end) for end in ("-wal", "-shm", "-fold", "-held"))]

@@ -1,0 +1,295 @@
+"""The contract of a fold engine: what it counts is, to the byte, what a reference counts row by row.
+
+The reference has nothing of the fold's: it reads each upload with msgpack alone, and is slow.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+import numpy as np
+import pytest
+from changeling_protocol import (
+    MOST_PERIODS,
+    CannotOpen,
+    MalformedBytes,
+    Refusal,
+    Survey,
+    SurveyId,
+    Track,
+    UnixMilliseconds,
+    UnixSeconds,
+    head_of,
+    open_envelope,
+    symbol_bytes,
+)
+from changeling_protocol.wire import decode_upload_request
+from changeling_statistics import counterpart_of
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from ..fold import FoldEngine, FoldReport, SeenIds, fold
+from ..fold.folding import BATCH_REQUESTS, batches, count_batches
+from ..opening import Open, open_requests
+from ..store import LoggedRequest, Store
+from .hostile_log import AFTER, prepared
+from .stores import counted_rows
+
+Rows = list[tuple[Any, ...]]
+_MOST_SPANNED = 64
+_STANDINGS = (1, 2, 3)
+
+
+@dataclass
+class Reference:
+    """The counts of one survey. symbols: how often each was reported, by track, node and stratum. attendance: how many
+    were heard, were new, and missed before, by group, period and stratum. refused: by reason.
+    """
+
+    survey: Survey
+    symbols: dict[tuple[int, int, int], Counter[int]] = field(default_factory=dict)
+    attendance: dict[tuple[int, int, int], list[int]] = field(default_factory=dict)
+    refused: Counter[Refusal] = field(default_factory=Counter)
+    _seen: set[tuple[int, bytes]] = field(default_factory=set)
+
+    def add(self, plaintext: bytes, arrival: float) -> None:
+        """Count an upload. arrival: Unix seconds."""
+        upload = self._read(plaintext)
+        if upload is None:
+            self.refused[Refusal.MALFORMED] += 1
+            return
+        group, start, end, rows, *columns = upload
+        answered, strata = self._add_closings(group, _closings(self.survey, start, end), rows, arrival)
+        for (number, track), column in zip(self.survey.plan.numbered(group), columns, strict=True):
+            width = symbol_bytes(track.randomizer)
+            for at, node in enumerate(_nodes(track, start, end)):
+                written = int.from_bytes(column[at * width : at * width + width])
+                period = track.first + node * track.width
+                if written == 0:
+                    continue
+                if period not in answered:
+                    self.refused[Refusal.MALFORMED] += 1
+                elif period in strata and written > track.randomizer.symbols:
+                    self.refused[Refusal.SYMBOL_OUT_OF_RANGE] += 1
+                elif period in strata:
+                    self.symbols.setdefault((number, node, strata[period]), Counter())[written - 1] += 1
+
+    def _read(self, plaintext: bytes) -> list[Any] | None:
+        """The items of an upload; None where it is none of the survey."""
+        unpacker = msgpack.Unpacker(raw=False, strict_map_key=True)
+        unpacker.feed(plaintext)
+        try:
+            items = unpacker.unpack()
+        except (ValueError, msgpack.UnpackException, RecursionError):
+            return None
+        if any(plaintext[unpacker.tell() :]) or not isinstance(items, list) or len(items) < 4:
+            return None
+        if [type(each) for each in items] != [int] * 3 + [bytes] * (len(items) - 3):
+            return None
+        group, start, end, rows, *columns = items
+        if not (0 <= start < end <= MOST_PERIODS and end - start <= _MOST_SPANNED):
+            return None
+        if not 0 <= group < len(self.survey.plan.groups):
+            return None
+        tracks = self.survey.plan.groups[group].tracks
+        lengths = [len([*_nodes(track, start, end)]) * symbol_bytes(track.randomizer) for track in tracks]
+        fits = len(rows) == 19 * len(_closings(self.survey, start, end)) and [*map(len, columns)] == lengths
+        return items if fits else None
+
+    def _add_closings(
+        self, group: int, periods: list[int], rows: bytes, arrival: float
+    ) -> tuple[set[int], dict[int, int]]:
+        """The periods that are answered, and the strata of those that count."""
+        answered, strata, n = set[int](), dict[int, int](), len(periods)
+        for at, period in enumerate(periods):
+            id_, standing = rows[16 * at : 16 * at + 16], rows[16 * n + at]
+            stratum = int.from_bytes(rows[17 * n + 2 * at : 17 * n + 2 * at + 2])
+            if standing == 0:
+                continue
+            answered.add(period)
+            refusal = self._refusal(period, standing, stratum, arrival)
+            if refusal is None and (period, id_) in self._seen:
+                refusal = Refusal.DUPLICATE
+            if refusal is not None:
+                self.refused[refusal] += 1
+                continue
+            self._seen.add((period, id_))
+            strata[period] = stratum
+            heard = self.attendance.setdefault((group, period, stratum), [0, 0, 0])
+            for place, counts in enumerate((True, standing == 2, standing == 3)):
+                heard[place] += counts
+        return answered, strata
+
+    def _refusal(self, period: int, standing: int, stratum: int, arrival: float) -> Refusal | None:
+        survey = self.survey
+        close = survey.calendar.start + period * survey.calendar.period
+        if standing not in _STANDINGS:
+            return Refusal.MALFORMED
+        if stratum >= survey.strata:
+            return Refusal.UNKNOWN_STRATUM
+        if period > survey.calendar.periods:
+            return Refusal.CLOSED
+        if close - survey.calendar.period > arrival + survey.skew:
+            return Refusal.FUTURE
+        return Refusal.LATE if arrival > close + survey.grace else None
+
+    def tallies(self) -> Iterator[tuple[Any, ...]]:
+        """The tallies, as rows of the store's table."""
+        for (track, node, stratum), symbols in self.symbols.items():
+            reported = np.array([symbol for symbol, times in symbols.items() for _ in range(times)], np.uint64)
+            counterpart = counterpart_of(self.survey.plan.tracks[track].randomizer)
+            (tally,) = counterpart.tallies(reported, np.zeros(len(reported), np.int64), 1)
+            yield self.survey.id, track, node, stratum, tally.reports, tally.slots.astype("<i8").tobytes()
+
+
+def _nodes(track: Track, start: int, end: int) -> Iterator[int]:
+    """The numbers of the track's nodes that end in (start, end]."""
+    return (number for number in range(1, track.count + 1) if start < track.first + number * track.width <= end)
+
+
+def _closings(survey: Survey, start: int, end: int) -> list[int]:
+    return sorted({t.first + number * t.width for t in survey.plan.tracks for number in _nodes(t, start, end)})
+
+
+def reference_rows(
+    requests: Iterable[LoggedRequest],
+    surveys: Mapping[SurveyId, Survey],
+    keys: Mapping[bytes, X25519PrivateKey],
+) -> dict[str, Rows]:
+    """What these requests come to, as `counted_rows` gives it.
+
+    requests: all that there ever were, with the arrivals that count, in any order. None is of a survey that was ended.
+    """
+    found = {id_: Reference(survey) for id_, survey in surveys.items()}
+    refused: Counter[tuple[bytes, str]] = Counter()
+    for request in sorted(requests):
+        try:
+            envelopes = decode_upload_request(request.body)
+        except (MalformedBytes, ValueError):
+            continue
+        for envelope in envelopes:
+            head = head_of(envelope)
+            try:
+                if head.survey not in surveys or head.key not in keys:
+                    raise CannotOpen
+                found[head.survey].add(open_envelope(envelope, keys[head.key]), request.arrival / 1000)
+            except CannotOpen:
+                refused[head.survey, Refusal.UNOPENABLE.value] += 1
+    refused.update(
+        {(id_, reason.value): times for id_, each in found.items() for reason, times in each.refused.items()}
+    )
+    return {
+        "tallies": sorted(row for each in found.values() for row in each.tallies()),
+        "attendance": sorted(
+            (id_, *key, *counts) for id_, each in found.items() for key, counts in each.attendance.items()
+        ),
+        "refusals": sorted((*key, times) for key, times in refused.items()),
+    }
+
+
+def reference_of(store: Store) -> dict[str, Rows]:
+    """What the log of a store comes to, of which nothing was deleted but requests that no fold can count."""
+    with store.view() as view:
+        return reference_rows(view.kept_requests(), view.surveys(), view.private_keys())
+
+
+def fold_out_of_turn(store: Store, most: int = BATCH_REQUESTS, open_: Open = open_requests) -> FoldReport:
+    """Count the next requests as a folder does that lost its turn and has not noticed. Raises Overtaken.
+
+    most: so many at most.
+    """
+    until = UnixMilliseconds(2**62)
+    for report in count_batches(store, store, batches(store, most, open_, 1, until, lambda: False), SeenIds()):
+        return report
+    return FoldReport()
+
+
+class FoldEngineContract:
+    """Every engine's tests inherit this, and give `store` and `engine` as fixtures."""
+
+    @pytest.fixture
+    def store(self) -> Store:
+        """An empty store."""
+        raise NotImplementedError
+
+    @pytest.fixture
+    def place(self) -> str | None:
+        """Where the log lies in files, a folder or a bucket's URL; None for the store's database."""
+        return None
+
+    @pytest.fixture
+    def engine(self, store: Store, place: str | None) -> FoldEngine:
+        """The engine, which folds the store."""
+        raise NotImplementedError
+
+    def folded(self, engine: FoldEngine, now: UnixSeconds = AFTER, *, closing: bool = False) -> FoldReport:
+        """Fold once."""
+        engine.await_start()
+        return engine.fold(now, closing=closing)
+
+    @pytest.mark.parametrize("seed", [3, 4])
+    def test_it_counts_what_the_reference_counts(
+        self, store: Store, engine: FoldEngine, place: str | None, seed: int
+    ) -> None:
+        """Tallies, attendance and refusals to the byte: with duplicates, late, early, malformed and foreign uploads."""
+        log, streams = prepared(store, seed, place)
+        log.append_to(streams)
+        expected = reference_of(store)
+        done = self.folded(engine)
+        assert counted_rows(store) == expected
+        assert {row[1] for row in expected["refusals"]} >= {"duplicate", "late", "future", "malformed", "unopenable"}
+        assert (done.requests, done.behind, done.stood_by) == (len(log.requests), False, False)
+
+    def test_it_sees_the_ids_that_another_engine_counted(
+        self, store: Store, engine: FoldEngine, place: str | None
+    ) -> None:
+        """And the other way round: whoever folds which part of the log, each closing counts once."""
+        log, streams = prepared(store, place=place)
+        for turn, first in enumerate(range(0, 60, 15)):
+            log.append_to(streams, first, first + 15)
+            if turn % 2:
+                self.folded(engine)
+            else:
+                fold(store, AFTER, 7, closing=False)
+        log.append_to(streams, 60)
+        self.folded(engine)
+        requests = [
+            LoggedRequest(UnixMilliseconds(int(at * 1000)), number, number, request)
+            for number, (at, _, request) in enumerate(log.requests)
+        ]
+        with store.view() as view:
+            assert counted_rows(store) == reference_rows(requests, view.surveys(), view.private_keys())
+
+    def test_nothing_new_changes_nothing(self, store: Store, engine: FoldEngine, place: str | None) -> None:
+        """A fold of an empty log, and one of a log that is counted."""
+        assert self.folded(engine) == FoldReport()
+        log, streams = prepared(store, place=place)
+        log.append_to(streams)
+        self.folded(engine)
+        before = counted_rows(store)
+        assert self.folded(engine).requests == 0
+        assert counted_rows(store) == before
+
+    def test_it_stands_by_while_another_folds(self, store: Store, engine: FoldEngine, place: str | None) -> None:
+        """The turn to fold is one for all engines."""
+        log, streams = prepared(store, place=place)
+        log.append_to(streams)
+        with store.turn_to_fold() as turn:
+            assert turn is not None
+            assert self.folded(engine).stood_by
+        assert self.folded(engine).requests == len(log.requests)
+
+    def test_what_is_over_is_sealed_and_forgotten(self, store: Store, engine: FoldEngine, place: str | None) -> None:
+        """Closings whose grace is over are sealed, and their ids go; what comes for them later is late."""
+        log, streams = prepared(store, place=place)
+        log.append_to(streams, 0, 30)
+        self.folded(engine, closing=True)
+        before = counted_rows(store)["tallies"]
+        with store.view() as view:
+            assert {view.sealed_period(id_) for id_ in view.surveys()} == {8}
+        log.append_to(streams, 0, 10)
+        assert self.folded(engine, closing=True).reports == 0
+        assert counted_rows(store)["tallies"] == before
+        with store.view() as view:
+            assert not any(view.runs_of_survey(id_) for id_ in view.surveys())

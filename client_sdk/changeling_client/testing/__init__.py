@@ -4,7 +4,7 @@ Never for production: its coins can be foreseen, and its keys are known to every
 pytest finds the fixtures `changeling_clock`, `changeling_server` and `changeling_client` by itself.
 """
 
-from .clients import AUTHORITY, FIRST_DAY, ForeseeableCoins, ManualClock, make_client, make_survey
+from .clients import AUTHORITY, FIRST_DAY, ForeseeableCoins, ManualClock, make_client, make_survey, stored
 from .server import FakeServer, ReceivedReport, read_upload
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "make_client",
     "make_survey",
     "read_upload",
+    "stored",
 ]

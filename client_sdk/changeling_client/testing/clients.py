@@ -19,11 +19,14 @@ from changeling_protocol import (
     ReleasePlan,
     SignedSubset,
     Survey,
+    SurveyId,
     Track,
 )
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from .. import entries
 from ..client import Client
+from ..entries import Drawn, Entry
 from ..store import Store
 from ..witness import Callbacks
 
@@ -142,6 +145,17 @@ def make_client(
     if client.consent:
         _hurry(client._device.store)
     return client
+
+
+def stored(client: Client, survey: SurveyId) -> list[tuple[Entry, Drawn]]:
+    """What the store keeps of a survey's entries, in order, so that a test sees what is forgotten.
+
+    With each entry, the nodes that it has still to report of tracks of which it reports only some.
+    """
+    store = client._device.store
+    with store.transaction() as db:
+        kept = entries.load_all(db, store.wrapping, survey)
+        return [(entry, entries.drawn_nodes(db, store.wrapping, entry)) for entry in kept]
 
 
 def _beside(file: Path) -> Callbacks:

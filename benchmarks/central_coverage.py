@@ -99,7 +99,7 @@ def releases(law: Law, noise: Noise, label: str, only: tuple[str, ...] = ("dcr",
         held[kind, t] = held.get((kind, t), 0) + int((np.abs(errors) <= interval.half_width).sum())
 
     dcr = hierarchy(wide, CALENDAR, TWICE, EPSILON, DELTAS[law], law=law)
-    tree = hierarchy(wide, CALENDAR, TWICE, EPSILON, DELTAS[law], branching=3, layers=3, law=law)
+    tree = hierarchy(wide, CALENDAR, TWICE, EPSILON, DELTAS[law], shape=(3, 3), law=law)
     windows = Windows(0, 4, 3, 4)
     direct = sliding_windows(wide, windows, TWICE, EPSILON, DELTAS[law], law)
     for _ in range(RUNS // WIDE):

@@ -68,7 +68,7 @@ def errors_at(
     shown: dict[str, Series] = {}
     best = best_hierarchy(query, calendar, TWICE, epsilon)
     for name, (branching, layers) in {"binary": (2, 10), "best": (best.branching, best.layers)}.items():
-        mechanism = hierarchy(query, calendar, TWICE, epsilon, branching=branching, layers=layers)
+        mechanism = hierarchy(query, calendar, TWICE, epsilon, shape=(branching, layers))
         sums: dict[str, list[float]] = {"cover": [], "graph": [], "retrospective": []}
         for run in range(HIERARCHY_RUNS):
             for kind, series in hierarchical(mechanism, changes, SeededNoise(SEED + run)):

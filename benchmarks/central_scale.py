@@ -47,7 +47,7 @@ def release(log: Changelog) -> float:
         raise breach.error()
     query = answer_query("each answer", log.answers, NAMES)
     changes = query.node_changes(log.mutations(), layer_bounds(calendar, 1))
-    mechanism = hierarchy(query, calendar, constraint, Fraction(1), branching=2, layers=10)
+    mechanism = hierarchy(query, calendar, constraint, Fraction(1), shape=(2, 10))
     estimates, noise = BestEstimates(PERIODS, mechanism.widths, query.width), OpenDPNoise()
     state, frontier, variance = mechanism.start(), estimates.start(), 0.0
     for change in changes:

@@ -5,22 +5,21 @@ until it is named. What is to be deleted is read in a transaction of the turn: a
 none, and deletes nothing of its successor.
 """
 
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from itertools import groupby
-from typing import TYPE_CHECKING
+from typing import TypeAlias
 
 from changeling_protocol import UnixSeconds
 
 from ..errors import Unwritable
 from ..segments import Place, place_at
+from .at_rest import AtRest
 from .database import Transactions
 from .files import RUN_ENDS, SEGMENT_ENDS, FileKind, Segment, rows_of, segment_name, written_segment
-from .transactions import Transaction
+from .transactions import Transaction, View
 
-if TYPE_CHECKING:
-    from .store import Store
-
+Views: TypeAlias = Callable[[], AbstractContextManager[View]]
 TOGETHER = 16
 """So many small segments in a row become one."""
 MOST_BYTES = 64 * 2**20
@@ -33,21 +32,21 @@ OLD_SECONDS = 3600.0
 class Turn:
     """The turn of this process to fold; what is written in it is lost once another process has it."""
 
-    def __init__(self, store: "Store", transactions: Transactions) -> None:
-        self._store, self._transactions = store, transactions
+    def __init__(self, view: Views, transactions: Transactions, at_rest: AtRest) -> None:
+        self._view, self._transactions, self._at_rest = view, transactions, at_rest
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """A transaction of the turn. Raises Overtaken, or what the database raises, once the turn is lost."""
         with self._transactions() as connection:
-            yield Transaction(connection, self._store.at_rest)
+            yield Transaction(connection, self._at_rest)
 
     def compact(self) -> int:
         """Write some small segments anew as larger ones, and delete doomed files; returns how many it replaced.
 
         Raises Unwritable or SegmentLost.
         """
-        with self._store.view() as view:
+        with self._view() as view:
             due = _due(view.counted_segments())[:MOST_MADE] if view.streams_in_files() else []
         self._delete_doomed()
         for each in due:
@@ -61,7 +60,7 @@ class Turn:
 
         now: Unix seconds. A server names what it wrote within seconds.
         """
-        with self._store.view() as view:
+        with self._view() as view:
             streams = view.streams_in_files()
         prefixes = {prefix for _, prefix in streams}
         present = [  # each place is listed once: an object store is paid for that
@@ -70,7 +69,7 @@ class Turn:
             for each in place_at(place).list("")
             if each.name.partition("-")[0] in prefixes and each.name.endswith((SEGMENT_ENDS, f"{SEGMENT_ENDS}.part"))
         ]
-        with self._store.view() as view:  # after the files were listed, so that all that were named by then are known
+        with self._view() as view:  # after the files were listed, so that all that were named by then are known
             named = {each.name for each in view.segments()} | {name for _, name in view.doomed_files()}
         unnamed = [at for at in present if at[1].name not in named and now - at[1].written > OLD_SECONDS]
         for place, each in unnamed:
@@ -84,7 +83,7 @@ class Turn:
         last: the run that has just ended, if one has. Other runs that have no files left are then forgotten; this one
         is not, as a task of it that was given up may still write.
         """
-        with self._store.view() as view:
+        with self._view() as view:
             begun = sorted(view.doomed_files(FileKind.RUN))
         present: dict[tuple[str, str], list[str]] = {}
         for place, runs in groupby(begun, key=lambda run: run[0]):
@@ -102,14 +101,14 @@ class Turn:
 
     def remove_run(self, place: str, run: str) -> None:
         """Delete the files of a run that has failed."""
-        with self._store.view() as view:
+        with self._view() as view:
             counting = {each.name for each in view.id_files()}
         at = place_at(place)
         with suppress(Unwritable):
             _delete(at, [each.name for each in at.list(f"{run}{RUN_ENDS}")], counting)
 
     def _delete_doomed(self) -> None:
-        with self._store.view() as view:
+        with self._view() as view:
             if not view.doomed_files():
                 return
         with self.transaction() as writing:

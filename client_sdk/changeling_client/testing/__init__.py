@@ -4,8 +4,9 @@ Never for production: its coins can be foreseen, and its keys are known to every
 pytest finds the fixtures `changeling_clock`, `changeling_server` and `changeling_client` by itself.
 """
 
-from .clients import AUTHORITY, FIRST_DAY, ForeseeableCoins, ManualClock, make_client, make_survey, stored
+from .clients import ForeseeableCoins, make_client, stored
 from .server import FakeServer, ReceivedReport, read_upload
+from .surveys import AUTHORITY, FIRST_DAY, ManualClock, make_survey
 
 __all__ = [
     "AUTHORITY",

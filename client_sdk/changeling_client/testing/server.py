@@ -44,7 +44,7 @@ from changeling_protocol.wire import (
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..explanation import said
-from .clients import AUTHORITY, ManualClock
+from .surveys import AUTHORITY, ManualClock
 
 if TYPE_CHECKING:
     import httpx

@@ -7,10 +7,9 @@ import httpx
 import pytest
 from changeling_aggregator.server import ROUTES, Service, Settings
 from changeling_aggregator.server.page import ROUTES as PAGE
-from changeling_aggregator.store import Store, TokenScope, schema
+from changeling_aggregator.store import Store, TokenScope
 from changeling_aggregator.testing import sql
 from changeling_protocol import Calendar, UnixSeconds
-from sqlalchemy import update
 
 from ..protocol.examples import PINNED, survey
 from .devices import Log, report

@@ -13,7 +13,7 @@ from changeling_aggregator.ingest.writers import SegmentWriter, writer_for
 from changeling_aggregator.segments import Folder, Row, checked_place, place_at
 from changeling_aggregator.segments.parquet import decoded, encoded, rows_after
 from changeling_aggregator.store import Store, Turn
-from changeling_aggregator.store.turn import TOGETHER
+from changeling_aggregator.store.transactions import TOGETHER
 from changeling_aggregator.testing import SegmentedStore, counted_rows
 from changeling_protocol import Calendar, Refusal
 

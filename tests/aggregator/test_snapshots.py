@@ -12,6 +12,7 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.closing import take_snapshots
 from changeling_aggregator.server import Service, Settings
 from changeling_aggregator.store import Store, TokenScope, Transaction
+from changeling_aggregator.testing import fold_out_of_turn
 from changeling_protocol import (
     Breakdown,
     Calendar,
@@ -136,15 +137,15 @@ def test_a_restart_and_a_second_server_show_the_same(store: Store) -> None:
 
 def test_what_is_folded_while_a_snapshot_is_prepared_is_in_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is shown, and what is remembered of it, is of one moment: that of the transaction that writes it."""
-    log, writing = Log.of(store, ASKED), Store.transaction
+    log, transaction = Log.of(store, ASKED), Store.transaction
     log.append(DUE, *(envelope(ASKED, log.key, [report(1, 1)]) for _ in range(PEOPLE)))
-    fold(store, UnixSeconds(DUE), closing=False)
+    fold_out_of_turn(store)
 
     def overtaken(of: Store) -> AbstractContextManager[Transaction]:
-        monkeypatch.setattr(Store, "transaction", writing)
+        monkeypatch.setattr(Store, "transaction", transaction)
         log.append(DUE, *(envelope(ASKED, log.key, [report(1, 1)]) for _ in range(MINIMUM)))
-        fold(store, UnixSeconds(DUE), closing=False)
-        return writing(of)
+        fold_out_of_turn(store)
+        return transaction(of)
 
     monkeypatch.setattr(Store, "transaction", overtaken)
     take_snapshots(store, UnixSeconds(DUE))

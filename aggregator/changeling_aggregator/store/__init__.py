@@ -35,8 +35,7 @@ from .runs import CHUNK_BYTES, ID_BYTES, Run, RunName
 from .schema import VERSION
 from .sealing_keys import KeyLife, KeyState, PublishedKey
 from .store import Store, files_of, upgrade, version_at
-from .transactions import Transaction, View
-from .turn import Turn
+from .transactions import Transaction, Turn, View
 
 STORE_FAILURES = (SQLAlchemyError, OSError)
 """What a store raises that cannot be read or written just now; of these NO_ANSWER, where it is the database's doing."""

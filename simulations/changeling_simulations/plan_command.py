@@ -46,7 +46,7 @@ def plan(
     within: Annotated[
         int | None,
         typer.Option(
-            parser=options.duration,
+            parser=options.length,
             metavar="DURATION",
             help="An entry's changes lie within so long of its first. With --at-most: both hold.",
         ),

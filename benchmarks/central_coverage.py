@@ -34,7 +34,7 @@ from changeling_central import (
     sum_interval,
 )
 from changeling_central.testing import SeededNoise
-from changeling_papers import Algebra, Benchmark, Domain, PanPrivateCounter, Query, SigmaCounting, cum, levels_after
+from changeling_papers import Algebra, Benchmark, Domain, PanPrivateCounter, Query, SigmaCounting, cum
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Counts
 from scipy.stats import binomtest
@@ -99,7 +99,7 @@ def releases(law: Law, noise: Noise, label: str, only: tuple[str, ...] = ("dcr",
         held[kind, t] = held.get((kind, t), 0) + int((np.abs(errors) <= interval.half_width).sum())
 
     dcr = hierarchy(wide, CALENDAR, TWICE, EPSILON, DELTAS[law], law=law)
-    tree = hierarchy(wide, CALENDAR, TWICE, EPSILON, DELTAS[law], branching=3, layers=3, law=law)
+    tree = hierarchy(wide, CALENDAR, TWICE, EPSILON, DELTAS[law], shape=(3, 3), law=law)
     windows = Windows(0, 4, 3, 4)
     direct = sliding_windows(wide, windows, TWICE, EPSILON, DELTAS[law], law)
     for _ in range(RUNS // WIDE):
@@ -168,7 +168,7 @@ def counters(noise: Noise) -> Iterator[Tested]:
     held = {(name, t): 0 for name in ("cum", "ppcum") for t in times}
     intervals = {}
     for t in times:
-        intervals["cum", t] = sum_interval(binary.priced.drawn, len(levels_after(t, binary.levels - 1)), LEVEL)  # type: ignore[attr-defined]
+        intervals["cum", t] = sum_interval(binary.priced.drawn, t.bit_count(), LEVEL)  # type: ignore[attr-defined]
         intervals["ppcum", t] = sum_interval(pan.noise, pan.levels + 1, LEVEL)
     for _ in range(RUNS):
         tree, memory = binary.start(), pan.start()

@@ -29,7 +29,7 @@ def measure() -> dict[str, float]:
     calendar, twice = Calendar(0, 1, steps), AtMost(2)
     count = answer_query("any answer", ["here"])
     best = best_hierarchy(count, calendar, twice, EPSILON)
-    tree = hierarchy(count, calendar, twice, EPSILON, branching=best.branching, layers=best.layers)
+    tree = hierarchy(count, calendar, twice, EPSILON, shape=(best.branching, best.layers))
     estimates = BestEstimates(steps, tree.widths, 1)
     noise, wrong, off = SeededNoise(SEED), [], []
     for _ in range(runs):

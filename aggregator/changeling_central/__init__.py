@@ -12,7 +12,7 @@ from .afterwards import COLOURS
 from .ahead import AheadTree, drawn_ahead
 from .api import Frame, Released, ReleaseOptions, release, release_with
 from .budget import ENTRY, check_output, check_periods, pure_of, total_of, whole
-from .composition import Composition, Cost, Loss, parallel, supremum
+from .composition import Composition, Cost, Loss, total_cost
 from .errors import BadState, BudgetExhausted, CentralError, ConstraintBroken, TimeReversed, UnusableChangelog
 from .guard import first_breach, frozen
 from .intervals import Interval, ahead_interval, online_interval, square_root_interval, sum_interval
@@ -135,7 +135,6 @@ __all__ = [
     "layer_bounds",
     "ledger_beside",
     "online_interval",
-    "parallel",
     "parsed",
     "pure_of",
     "read_about",
@@ -154,8 +153,8 @@ __all__ = [
     "square_root_concentrated",
     "square_root_interval",
     "sum_interval",
-    "supremum",
     "total",
+    "total_cost",
     "total_of",
     "whole",
     "written_state",

@@ -7,15 +7,14 @@ sum that is concentrated. Basic and concentrated sums hold also where the price 
 ones told (Whitehouse, Ramdas, Rogers, Wu 2023), advanced and exact ones where prices owe nothing to that.
 A composition of compositions is the one of all their base queries (Pan 2023, theorem 2.1), so compositions add up and
 multiply before anything is computed.
-Parallel: queries with filters cost the supremum over entries of what the queries that an entry reaches cost
-(theorem 2.2). Neighbours: databases of which one lacks an entry of the other.
+Neighbours: databases of which one lacks an entry of the other.
 
 A budget of epsilon alone holds the sum of the epsilons. One with a delta holds the least of the ways to add up, each at
 the budget's delta. One in rho holds the sum of the rhos, where a pure epsilon is worth epsilon²/2.
 """
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, Decimal, localcontext
 from fractions import Fraction
@@ -199,21 +198,6 @@ class Composition:
         return total / min(max(ROUNDED * queries, LEAST_CELLS), MOST_CELLS)
 
 
-def supremum(losses: Iterable[Loss]) -> Loss:
-    """The least (epsilon, delta) that is no less than each, in both parts (Pan 2023, definition 2.1)."""
-    every = list(losses)
-    return Loss(max((loss.epsilon for loss in every), default=0.0), max((loss.delta for loss in every), default=0.0))
-
-
-def parallel(queries: Mapping[Hashable, Loss], reached: Iterable[Collection[Hashable]]) -> Loss:
-    """What queries with filters cost: for the worst entry, the sum over the queries whose filters accept it.
-
-    queries: the loss of each, by any name.
-    reached: for every entry there could be, the queries whose filters accept it. KeyError for one not in queries.
-    """
-    return supremum(Composition.of(*(queries[name] for name in set(names))).basic() for names in reached)
-
-
 PLAIN = Fraction(1001, 1000)
 """The basic sum is told, as people can check it, where it is no more than so many times the least."""
 
@@ -279,7 +263,7 @@ def refuse_beyond(budget: Cost, before: Sequence[Cost], cost: Cost) -> None:
     ValueError where a cost is not of the budget's kind.
     """
     together = [*before, cost]
-    added = total(budget, together)
+    added = total_cost(budget, together)
     if added is not None and added.fits(budget):
         return
     if budget.rho is not None:
@@ -296,7 +280,7 @@ def refuse_beyond(budget: Cost, before: Sequence[Cost], cost: Cost) -> None:
     )
 
 
-def total(budget: Cost | None, costs: Sequence[Cost]) -> Total | None:
+def total_cost(budget: Cost | None, costs: Sequence[Cost]) -> Total | None:
     """What these cost together, by the least of the ways that the budget lets one take; basic sums without one.
 
     The basic sum of costs in epsilon is told where it fits and is hardly more, as people can check it. None where no

@@ -28,7 +28,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from .budget import Unit
-from .composition import Cost, number, refuse_beyond, total
+from .composition import Cost, number, refuse_beyond, total_cost
 from .errors import BadState, BudgetExhausted
 from .saved import held, replaced
 from .statement import Mark, begun
@@ -185,7 +185,7 @@ class Ledger:
 
     def said(self) -> str:
         """What the releases have cost, in a sentence; by which composition, where it is not the sum."""
-        budget, added = self.budget, total(self.budget, self.costs)
+        budget, added = self.budget, total_cost(self.budget, self.costs)
         releases = f"{len(self.charges)} release" + "s" * (len(self.charges) != 1)
         whom = "an entry" if self.unit == "entry" else "a person"
         head = f"{releases} of the changelog {self.changelog} cost {whom} "
@@ -378,7 +378,7 @@ class Account:
             parts = ((wanted.epsilon, there.epsilon), (wanted.delta, there.delta), (wanted.rho or 0, there.rho or 0))
             if any(a > b for a, b in parts):
                 raise ValueError(f"the budget in {self.path} was set once, and is lowered at most, never raised")
-        added = total(wanted, ledger.costs)
+        added = total_cost(wanted, ledger.costs)
         if added is None or not added.fits(wanted):
             raise BudgetExhausted(f"{self.path}: {ledger.said()}, which is more than the budget asked for")
         if wanted.rho is not None:

@@ -121,19 +121,20 @@ def hierarchy(
     constraint: Constraint,
     epsilon: Fraction,
     delta: Fraction = Fraction(0),
-    branching: int = 2,
-    layers: int = 1,
+    shape: tuple[int, int] = (2, 1),
     law: Law = Law.LAPLACE,
 ) -> Hdcr:
     """The HDCR that costs an entry which keeps to the constraint at most (epsilon, delta) in all.
 
-    calendar: its periods are the nodes of the first layer. branching: how many nodes of a layer make one of the next, 2
-    or more. layers: how many there are. law: of the noise, equal on every node.
+    calendar: its periods are the nodes of the first layer. shape: how many nodes of a layer make one of the next, 2 or
+    more, and how many layers there are. law: of the noise, equal on every node.
     ValueError where a layer would be wider than the calendar.
     """
-    widths = layer_widths(branching, layers)
+    widths = layer_widths(*shape)
     if widths[-1] > calendar.periods:
-        raise ValueError(f"the widest of {layers} layers has {widths[-1]} periods, of {calendar.periods}: fewer layers")
+        raise ValueError(
+            f"the widest of {len(widths)} layers has {widths[-1]} periods, of {calendar.periods}: fewer layers"
+        )
     drawn = calibrated(hierarchy_shifts(query, calendar, constraint, widths), epsilon, delta, law)
     return Hdcr(query, calendar, widths, drawn, epsilon, delta)
 
@@ -178,14 +179,14 @@ def best_hierarchy(
     epsilon: Fraction,
     delta: Fraction = Fraction(0),
     law: Law = Law.LAPLACE,
-    branching: int | None = None,
-    layers: int | None = None,
+    shape: tuple[int | None, int | None] = (None, None),
 ) -> HierarchyChoice:
     """The hierarchy of the least mean variance, of those with a branching in BRANCHINGS, a single cadence included.
 
     Arguments as of `hierarchy`; with a branching or layers given, the best of those that have them.
     ValueError where none fits the calendar.
     """
+    branching, layers = shape
     layer_widths(2 if branching is None else branching, 1 if layers is None else min(layers, 1))
     if layers is not None and layers > calendar.periods.bit_length():
         raise ValueError(f"{layers} layers are too many for {calendar.periods} periods")

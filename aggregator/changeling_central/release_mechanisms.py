@@ -140,29 +140,20 @@ def _hdcr(asked: Asked) -> HierarchyRelease:
     law = asked.law or Law.LAPLACE
     if asked.begun is not None and _is_asked_for(asked.begun, law, asked.branching, asked.layers):
         return HierarchyRelease.as_begun(asked, asked.begun)
-    best = best_hierarchy(
-        asked.query,
-        asked.calendar,
-        asked.constraint,
-        asked.epsilon,
-        asked.delta,
-        law,
-        asked.branching,
-        asked.layers,
-    )
-    return _new(asked, best.branching, best.layers)
+    wished = asked.branching, asked.layers
+    best = best_hierarchy(asked.query, asked.calendar, asked.constraint, asked.epsilon, asked.delta, law, wished)
+    return _new(asked, (best.branching, best.layers))
 
 
 def _dcr(asked: Asked) -> HierarchyRelease:
     if asked.begun is not None and _is_asked_for(asked.begun, asked.law or Law.LAPLACE, None, 1):
         return HierarchyRelease.as_begun(asked, asked.begun)
-    return _new(asked, 2, 1)
+    return _new(asked, (2, 1))
 
 
-def _new(asked: Asked, branching: int, layers: int) -> HierarchyRelease:
-    budget = asked.epsilon, asked.delta
-    shape, law = (branching, layers), asked.law or Law.LAPLACE
-    return HierarchyRelease(hierarchy(asked.query, asked.calendar, asked.constraint, *budget, *shape, law))
+def _new(asked: Asked, shape: tuple[int, int]) -> HierarchyRelease:
+    budget, law = (asked.epsilon, asked.delta), asked.law or Law.LAPLACE
+    return HierarchyRelease(hierarchy(asked.query, asked.calendar, asked.constraint, *budget, shape, law))
 
 
 def at_pure_epsilon(asked: Asked) -> HierarchyRelease:

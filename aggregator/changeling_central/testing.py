@@ -12,6 +12,7 @@ from fractions import Fraction
 from math import sqrt
 from typing import ClassVar, TypeAlias
 
+import msgspec
 import numpy as np
 import pytest
 from changeling_statistics import Counts, Floats
@@ -151,6 +152,25 @@ class Example:
     numbers: Callable[[object], Sequence[float]] = lambda release: np.ravel(release).tolist()  # type: ignore[call-overload]
 
 
+ODD: tuple[object, ...] = (
+    float("nan"),
+    float("inf"),
+    -1,
+    0,
+    1,
+    7,
+    10**5,
+    2**63 - 1,
+    2**64 - 1,
+    -(2**63),
+    1.5,
+    True,
+    None,
+    "",
+    "1/0",
+    [],
+)
+"""What a damaged file may hold in place of a number."""
 RUNS = 1500
 REACH = 5.5
 """Standard errors of a variance of Laplace noise, √(5/runs): of all variances together a right one fails below 1e-4."""
@@ -235,6 +255,22 @@ class MechanismContract:
                 continue
             assert mechanism.saved(state) == changed
 
+    def test_a_state_with_a_part_that_is_none_is_refused_or_steps_as_any_other(self, example: Example) -> None:
+        """Each number of a state that is under way, changed to what a file may hold: refused, or a release."""
+        mechanism, state, noise = example.mechanism, example.mechanism.start(), SeededNoise(2)
+        half = max(1, len(example.values) // 2)
+        for value in example.values[:half]:
+            state, _ = mechanism.step(state, value, noise)
+        identity, plain = msgspec.msgpack.decode(mechanism.saved(state))
+        for path in [*_parts(plain)][:40]:
+            for odd in ODD:
+                try:
+                    resumed = mechanism.resumed(msgspec.msgpack.encode((identity, _with_part(plain, path, odd))))
+                    value = example.values[min(half, len(example.values) - 1)]
+                    mechanism.saved(mechanism.step(resumed, value, SeededNoise(9))[0])
+                except (CentralError, ValueError):
+                    continue
+
     def test_a_foreign_state_is_refused(self, example: Example) -> None:
         """That of any other mechanism, and of the same one at another budget."""
         mechanism = example.mechanism
@@ -297,6 +333,25 @@ def _numbers(example: Example, noise: Noise) -> Iterator[Floats]:
     for value in example.values:
         state, release = example.mechanism.step(state, value, noise)
         yield np.asarray(example.numbers(release), np.float64)
+
+
+def _parts(plain: object, path: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
+    """The paths of all scalars of plain fields; arrays are no scalars."""
+    if isinstance(plain, dict | list | tuple):
+        for at, each in plain.items() if isinstance(plain, dict) else enumerate(plain):
+            yield from _parts(each, (*path, at))
+    elif not isinstance(plain, msgspec.msgpack.Ext):
+        yield path
+
+
+def _with_part(plain: object, path: tuple[object, ...], part: object) -> object:
+    """The plain fields with one of their scalars replaced."""
+    if not path:
+        return part
+    if isinstance(plain, dict):
+        return {key: _with_part(each, path[1:], part) if key == path[0] else each for key, each in plain.items()}
+    assert isinstance(plain, list | tuple)
+    return [_with_part(each, path[1:], part) if at == path[0] else each for at, each in enumerate(plain)]
 
 
 def _arrays(value: object) -> Iterator[NDArray[np.generic]]:

@@ -9,52 +9,17 @@ Each is a `changeling_central.Mechanism` and keeps its contract. `register` offe
 which finds it by its entry point where the extra `papers` is installed.
 """
 
-from .counters import (
-    BinaryMechanism,
-    InfiniteMechanism,
-    PanPrivateCounter,
-    PanPrivateMemory,
-    binary_mechanism,
-    cum,
-    levels_after,
-    overwrite,
-    read_over,
-)
-from .dynamic import (
-    BASEL,
-    Born,
-    DeletingNode,
-    FullyDynamic,
-    IntervalTree,
-    Protects,
-    Segment,
-    TreeState,
-    Update,
-    error_bound,
-    fully_dynamic,
-    least_variance,
-    left_ancestor,
-    left_path,
-    level_of,
-)
-from .grouped import Cluster, Grouped, OnlineCounting, clustered, grouped
+from .counters import BinaryMechanism, InfiniteMechanism, PanPrivateCounter, binary_mechanism, cum, overwrite, read_over
+from .dynamic import Born, FullyDynamic, IntervalTree, Protects, Segment, Update, fully_dynamic
+from .grouped import Grouped, OnlineCounting, clustered, grouped
 from .offers import register
-from .partitioning import (
-    PartitionedRelease,
-    Partitioning,
-    PartitionState,
-    SparseVector,
-    SparseVectorState,
-    insertion_minus_deletion,
-    sparse_release,
-)
+from .partitioning import PartitionedRelease, Partitioning, SparseVector, insertion_minus_deletion, sparse_release
 from .queries import Algebra, Atoms, Domain, Query, Table
 from .regions import (
     FiniteMechanism,
     Law,
     PrivacyRegion,
     cw_region,
-    draw_regions,
     region_of,
     region_of_laws,
     region_of_randomizer,
@@ -62,11 +27,10 @@ from .regions import (
 )
 from .sigma import Answer, Assumed, Benchmark, Evolving, SigmaCounting, under_replacement
 from .state_diagram import StateDiagram, state_diagram
-from .static import BasicCounting, LinearQueries, Metered, MultiplicativeWeights, Odometer, PricedWeights
+from .static import BasicCounting, LinearQueries, Metered, MultiplicativeWeights, Odometer
 from .streaming import StreamBound, StreamingMechanism, stream_bound
 
 __all__ = [
-    "BASEL",
     "Algebra",
     "Answer",
     "Assumed",
@@ -75,8 +39,6 @@ __all__ = [
     "Benchmark",
     "BinaryMechanism",
     "Born",
-    "Cluster",
-    "DeletingNode",
     "Domain",
     "Evolving",
     "FiniteMechanism",
@@ -91,38 +53,26 @@ __all__ = [
     "Odometer",
     "OnlineCounting",
     "PanPrivateCounter",
-    "PanPrivateMemory",
-    "PartitionState",
     "PartitionedRelease",
     "Partitioning",
-    "PricedWeights",
     "PrivacyRegion",
     "Protects",
     "Query",
     "Segment",
     "SigmaCounting",
     "SparseVector",
-    "SparseVectorState",
     "StateDiagram",
     "StreamBound",
     "StreamingMechanism",
     "Table",
-    "TreeState",
     "Update",
     "binary_mechanism",
     "clustered",
     "cum",
     "cw_region",
-    "draw_regions",
-    "error_bound",
     "fully_dynamic",
     "grouped",
     "insertion_minus_deletion",
-    "least_variance",
-    "left_ancestor",
-    "left_path",
-    "level_of",
-    "levels_after",
     "overwrite",
     "read_over",
     "region_of",

@@ -24,7 +24,7 @@ from changeling_central import (
     read_ledger,
     release,
     square_root,
-    total,
+    total_cost,
 )
 from changeling_central.budget import Unit
 from changeling_central.ledger import Ledger
@@ -192,7 +192,7 @@ def test_a_basic_sum_is_never_rounded_below_what_it_adds_up():
         exact = costs[0].epsilon + costs[1].epsilon
         rounded = Fraction(float(costs[0].epsilon) + float(costs[1].epsilon))
         for allowed in (rounded, exact):
-            added = total(Cost(allowed, delta), costs)
+            added = total_cost(Cost(allowed, delta), costs)
             assert added is not None
             assert added.cost.epsilon >= exact
             assert added.fits(Cost(allowed, delta)) == (exact <= allowed)
@@ -232,7 +232,7 @@ KINDS = [
 def test_what_a_ledger_adds_up_is_between_the_optimum_and_the_basic_sum(size):
     """Every one, two and three of seven kinds of release, pure, with a delta and at rho, under three deltas."""
     for costs, delta in product(combinations_with_replacement(KINDS, size), ("1e-6", "1e-5", "1e-2")):
-        added = total(Cost(Fraction(1000), Fraction(delta)), costs)
+        added = total_cost(Cost(Fraction(1000), Fraction(delta)), costs)
         if added is None:
             continue
         assert optimum(costs, float(added.cost.epsilon)) <= float(added.cost.delta) * (1 + 1e-9) + 1e-15

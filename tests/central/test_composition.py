@@ -3,7 +3,7 @@
 from math import comb, e, exp, log, sqrt, tanh
 
 import pytest
-from changeling_central import Composition, Loss, parallel, supremum
+from changeling_central import Composition, Loss
 from dp_accounting.pld import common, privacy_loss_distribution
 
 
@@ -116,14 +116,6 @@ def test_a_composition_of_compositions_is_the_one_of_all_base_queries():
     assert nested == Composition.of(one, one, one, one, one, other)
     assert (nested.basic().epsilon, nested.basic().delta) == (pytest.approx(1.4), pytest.approx(5e-7))
     assert Composition().basic() == Loss(0.0)
-
-
-def test_parallel_queries_cost_the_supremum_over_entries():
-    """In both parts: the entries that are worst in epsilon and in delta may be different ones."""
-    queries = {"a": Loss(1.0), "b": Loss(0.5, 1e-6), "c": Loss(0.4, 1e-5)}
-    together = parallel(queries, [["a"], ["b", "c"], []])
-    assert (together.epsilon, together.delta) == (1.0, pytest.approx(1.1e-5))
-    assert supremum([]) == Loss(0.0)
 
 
 @pytest.mark.parametrize("arguments", [(-1.0, 0.0), (1.0, 1.0), (float("inf"), 0.0), (1.0, -0.1)])

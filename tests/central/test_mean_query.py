@@ -121,7 +121,7 @@ def test_a_mean_errs_less_than_with_columns_that_know_nothing_of_each_other(rele
             case "swcr":
                 drawn = sliding_windows(query, Windows(0, 4, 1, 29), constraint, *budget)
             case "hdcr":
-                drawn = hierarchy(query, calendar, constraint, *budget, branching=4, layers=3)
+                drawn = hierarchy(query, calendar, constraint, *budget, shape=(4, 3))
             case "ahead":
                 drawn = drawn_ahead(query, calendar, constraint, budget[0])
             case _:

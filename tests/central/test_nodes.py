@@ -50,7 +50,7 @@ def released(release):
 def test_the_loss_of_every_transcript_is_at_most_epsilon(query, constraint, shape):
     """All layers of a hierarchy, or all windows, over every history: an entry's shifts over the scale."""
     if isinstance(shape, int):
-        mechanism, calendar, seconds = hierarchy(query, CALENDAR, constraint, EPSILON, layers=shape), CALENDAR, 8
+        mechanism, calendar, seconds = hierarchy(query, CALENDAR, constraint, EPSILON, shape=(2, shape)), CALENDAR, 8
     else:
         mechanism, calendar = sliding_windows(query, shape, constraint, EPSILON), shape.calendar
         seconds = min(shape.length + (shape.count - 1) * shape.every, 8)
@@ -66,14 +66,14 @@ def test_the_loss_of_every_transcript_is_at_most_epsilon(query, constraint, shap
 def test_the_stated_loss_is_reached_by_at_most_k(k):
     """A count is k-epsilon a layer but for the root, which one entry reaches once; a histogram 2k - 1, and not 2k."""
     for query, layers, shifts in ((COUNT, 1, k), (HISTOGRAM, 1, 2 * k - 1), *[(COUNT, 2, 2 * k)] * (k <= 2)):
-        mechanism = hierarchy(query, CALENDAR, AtMost(k), EPSILON, layers=layers)
+        mechanism = hierarchy(query, CALENDAR, AtMost(k), EPSILON, shape=(2, layers))
         most = max(
             np.abs(transcript(mechanism, query, CALENDAR, states, released)).sum()
             for states in histories(2, AtMost(k), 8)
         )
         assert most == shifts
         assert mechanism.noise.scale == pytest.approx(shifts)
-    assert hierarchy(COUNT, CALENDAR, AtMost(2), EPSILON, layers=3).noise.scale == 2 + 2 + 1
+    assert hierarchy(COUNT, CALENDAR, AtMost(2), EPSILON, shape=(2, 3)).noise.scale == 2 + 2 + 1
 
 
 def test_an_entry_that_mutates_otherwise_costs_twice_what_one_that_is_lacking_does():
@@ -141,7 +141,7 @@ def test_the_gaussian_delta_of_every_history_is_at_most_the_stated_one(name, con
     if windows:
         mechanism = sliding_windows(query, windows, constraint, EPSILON, DELTA, Law.GAUSSIAN)
     else:
-        mechanism = hierarchy(query, CALENDAR, constraint, EPSILON, DELTA, 2, 2, Law.GAUSSIAN)
+        mechanism = hierarchy(query, CALENDAR, constraint, EPSILON, DELTA, (2, 2), Law.GAUSSIAN)
     calendar, found = windows.calendar if windows else CALENDAR, set()
     for states in histories(2, constraint, 8, query.fixed):
         moved = np.abs(transcript(mechanism, query, calendar, states, released))
@@ -167,7 +167,7 @@ def test_the_papers_sum_for_time_bounded_entries_is_exceeded_by_an_entry():
     """B = W, c = 2: an entry reaches 2 nodes in layer 1 too, where the paper counts 1.5, and 4 in all, not 3.5."""
     calendar = Calendar(0, 2, 8)
     assert hierarchy_shifts(COUNT, calendar, TimeBounded(2), (1, 2)) == {1: 4}
-    mechanism = hierarchy(COUNT, calendar, TimeBounded(2), EPSILON, layers=2)
+    mechanism = hierarchy(COUNT, calendar, TimeBounded(2), EPSILON, shape=(2, 2))
     most = max(
         np.abs(transcript(mechanism, COUNT, calendar, (0,) * 3 + tail, released)).sum()
         for tail in histories(1, TimeBounded(2), 5)
@@ -195,7 +195,7 @@ def test_the_papers_inequality_advises_a_hierarchy_that_loses(length):
     papers_sum = (2**h - 1) / (2**h - 2 ** (h - 1)) * bound + h
     assert 2 * h * papers_sum**2 < (length + bound) ** 2, "the paper's advice: from a hierarchy"
     windows, constraint = Windows(0, length, 1, 300), TimeBounded(bound)
-    tree = hierarchy(COUNT, windows.calendar, constraint, EPSILON, layers=h)
+    tree = hierarchy(COUNT, windows.calendar, constraint, EPSILON, shape=(2, h))
     assert _worst_cover(tree, windows) >= sliding_windows(COUNT, windows, constraint, EPSILON).noise.variance
 
 
@@ -214,7 +214,7 @@ def _worst_cover(tree, windows):
 def test_every_range_is_covered_and_the_covers_are_as_short_as_the_paper_says(c, h, T):
     """Without noise every cover sum and every best estimate is the truth; theorem 4.4 bounds the nodes. The variance
     that is stated online is that of the weighted least squares of all nodes that have closed."""
-    mechanism, nodes = hierarchy(COUNT, Calendar(0, 1, T), AtMost(1), EPSILON, branching=c, layers=h), []
+    mechanism, nodes = hierarchy(COUNT, Calendar(0, 1, T), AtMost(1), EPSILON, shape=(c, h)), []
     state, estimates = mechanism.start(), BestEstimates(T, mechanism.widths, 1)
     frontier, changes = estimates.start(), np.random.default_rng(1).integers(-9, 9, T)
     for t, change in enumerate(changes, 1):
@@ -237,7 +237,7 @@ def test_every_range_is_covered_and_the_covers_are_as_short_as_the_paper_says(c,
 def test_retrospective_estimates_are_those_of_weighted_least_squares(window):
     """Against the normal equations of all nodes; a window's change is the difference of two levels, with its error."""
     T, random = 20, np.random.default_rng(3)
-    mechanism = hierarchy(HISTOGRAM, Calendar(0, 1, T), AtMost(1), EPSILON, branching=3, layers=3)
+    mechanism = hierarchy(HISTOGRAM, Calendar(0, 1, T), AtMost(1), EPSILON, shape=(3, 3))
     state, nodes = mechanism.start(), []
     for _ in range(T):
         state, closed = mechanism.step(state, random.integers(-9, 9, 2), NoNoise())
@@ -261,7 +261,7 @@ def test_retrospective_estimates_are_those_of_weighted_least_squares(window):
 def test_best_estimates_beat_cover_sums_by_half_at_equal_budget():
     """T = 512, c = 2: mean variance online at least 1.5 times lower, retrospectively 2 times; exact figures."""
     T = 512
-    mechanism = hierarchy(COUNT, Calendar(0, 1, T), AtMost(2), EPSILON, branching=2, layers=9)
+    mechanism = hierarchy(COUNT, Calendar(0, 1, T), AtMost(2), EPSILON, shape=(2, 9))
     nodes, state = [], mechanism.start()
     for _ in range(T):
         state, closed = mechanism.step(state, np.array([0]), NoNoise())
@@ -298,7 +298,7 @@ def test_opendps_noise_has_the_variance_that_is_stated(law):
 
 def test_a_node_is_drawn_when_it_closes():
     """Nothing is drawn ahead, nothing twice: two columns of one, two, one, three nodes."""
-    mechanism, noise = hierarchy(HISTOGRAM, CALENDAR, AtMost(2), EPSILON, layers=3), CountedNoise()
+    mechanism, noise = hierarchy(HISTOGRAM, CALENDAR, AtMost(2), EPSILON, shape=(2, 3)), CountedNoise()
     state, drawn = mechanism.start(), []
     for _ in range(4):
         state, _ = mechanism.step(state, np.array([1, 1]), noise)
@@ -311,7 +311,7 @@ def test_the_chosen_hierarchy_is_the_best_of_all_by_its_exact_variance():
     calendar = Calendar(0, 3600, 744)
     best = best_hierarchy(COUNT, calendar, AtMost(2), EPSILON)
     for branching, layers in ((2, 9), (2, 10), (4, 5), (8, 3), (16, 2), (2, 1)):
-        other = hierarchy(COUNT, calendar, AtMost(2), EPSILON, branching=branching, layers=layers)
+        other = hierarchy(COUNT, calendar, AtMost(2), EPSILON, shape=(branching, layers))
         assert best.mean_variance <= online_variance(branching, layers, 744).mean() * other.noise.variance * (1 + 1e-9)
     assert best_hierarchy(COUNT, Calendar(0, 3600, 3), AtMost(2), EPSILON).layers == 1
 
@@ -322,8 +322,8 @@ def test_impossible_releases_are_refused():
         ({"epsilon": Fraction(0)}, "epsilon > 0"),
         ({"law": Law.GAUSSIAN}, "delta above 0"),
         ({"delta": Fraction(1)}, "delta < 1"),
-        ({"layers": 4}, "fewer layers"),
-        ({"branching": 1}, "branching >= 2"),
+        ({"shape": (2, 4)}, "fewer layers"),
+        ({"shape": (1, 2)}, "branching >= 2"),
     ):
         with pytest.raises(ValueError, match=fault):
             hierarchy(COUNT, CALENDAR, AtMost(1), **{"epsilon": EPSILON, **given})

@@ -45,7 +45,7 @@ def test_no_person_is_told_from_nobody_beyond_the_stated_loss(most, query):
     """Every person of so many entries, every history of each at 2 mutations: all nodes' laws together, and attained."""
     epsilon, constraint = Fraction(3), AtMost(2)
     each, _ = Unit("user", most).of_an_entry(epsilon, Fraction(0))
-    mechanism = hierarchy(query, CALENDAR, constraint, each, layers=2)
+    mechanism = hierarchy(query, CALENDAR, constraint, each, shape=(2, 2))
     lives = [(), *list(histories(2, constraint, 8))[:: 1 if most == 1 else 7]]
 
     def shifts(states):

@@ -35,7 +35,7 @@ QUERY = "each answer in ('x', 'y')"
 def release_in(folder, rows=ROWS, name="out.csv", k=2, query=QUERY, periods=6):
     changelog, calendar, constraint = changelog_of(rows), Calendar(0, 10, periods), AtMost(k)
     counted = answer_query(query, changelog.answers)
-    method = HierarchyRelease(hierarchy(counted, calendar, constraint, Fraction(1), layers=3))
+    method = HierarchyRelease(hierarchy(counted, calendar, constraint, Fraction(1), shape=(2, 3)))
     output = Output(folder / name, counted.names, 1.0)
     statement = Statement(query, counted, calendar, constraint, (Fraction(1), Fraction(0)))
     return Release(changelog, statement, method, output)
@@ -115,7 +115,7 @@ def test_another_query_budget_or_bound_never_uses_the_state(tmp_path):
         asked = release.statement
         return by(
             release,
-            HierarchyRelease(hierarchy(asked.query, asked.calendar, AtMost(2), Fraction(epsilon), layers=layers)),
+            HierarchyRelease(hierarchy(asked.query, asked.calendar, AtMost(2), Fraction(epsilon), shape=(2, layers))),
         )
 
     others = [
@@ -137,7 +137,7 @@ def test_a_guarantee_about_something_else_is_never_released_with(tmp_path, law, 
     asked = release.statement
 
     def method(k, query=asked.query, calendar=asked.calendar):
-        made = hierarchy(query, calendar, AtMost(k), Fraction(1), Fraction(delta), layers=3, law=law)
+        made = hierarchy(query, calendar, AtMost(k), Fraction(1), Fraction(delta), shape=(2, 3), law=law)
         return HierarchyRelease(made)
 
     for k in (2, 3):

@@ -67,6 +67,24 @@ def test_a_calendar_read_from_the_data_is_no_part_of_the_claim(log, capsys, give
     assert len(read_rows(log.parent / "out.csv")) == 48
 
 
+def test_a_file_that_is_no_release_is_written_over_only_where_the_user_says_so(log, monkeypatch, capsys):
+    """Asked on a terminal; refused without one. For the output of a release whose state is lost nobody is asked."""
+    output = log.parent / "out.csv"
+    output.write_text("notes\n")
+    assert release(log, "--at-most", 2, *DATES) == 1
+    assert "exists without its state" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    for agreed in (False, True):
+        assert output.read_text() == "notes\n"
+        monkeypatch.setattr("typer.confirm", lambda *_, agreed=agreed, **__: agreed)
+        assert release(log, "--at-most", 2, *DATES) == int(not agreed)
+    assert len(read_rows(output)) == 48
+    (log.parent / "out.csv.state").unlink()
+    monkeypatch.setattr("typer.confirm", None)
+    assert release(log, "--at-most", 2, *DATES) == 1
+    assert "exists without its state" in capsys.readouterr().err
+
+
 def test_a_calendar_that_was_given_is_claimed_without_an_if(log, capsys):
     """On the first run, and on one that leaves it to the state."""
     for given in (DATES, []):

@@ -22,8 +22,8 @@ COUNT, CALENDAR, TWICE = counting(["a", "b"], ["a"], "a"), Calendar(0, 3600, 48)
 ONE, NONE, SMALL = Fraction(1), Fraction(0), Fraction(1, 10**6)
 
 
-def chosen(**given):
-    return best_hierarchy(COUNT, CALENDAR, TWICE, ONE, **given)
+def chosen(branching=None, layers=None):
+    return best_hierarchy(COUNT, CALENDAR, TWICE, ONE, shape=(branching, layers))
 
 
 def test_a_shape_that_is_given_in_part_is_chosen_for_the_rest():

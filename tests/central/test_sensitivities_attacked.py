@@ -1,4 +1,4 @@
-"""What an entry can do, enumerated within periods too, against what is stated; and a memory that is seized."""
+"""What an entry can do, enumerated within periods too, against what is stated."""
 
 from fractions import Fraction
 from random import Random
@@ -17,10 +17,8 @@ from changeling_central import (
 )
 from changeling_central.sensitivity import most_moved, squared_sensitivity
 from changeling_central.square_root import implied_epsilon, told_apart
-from changeling_papers import Layered, PanPrivateCounter
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
 from scipy.linalg import toeplitz
-from scipy.optimize import linprog
 from scipy.special import log_ndtr
 
 from .examples import histories
@@ -67,56 +65,6 @@ def test_no_entry_moves_more_than_is_stated_wherever_in_a_period_it_mutates(cons
                     sums = np.add.reduceat(x, range(0, periods, width), axis=1)
                     lost = lost + (np.abs(sums).sum(2) / scales).sum(1)
                 assert np.max(lost) <= 1
-
-
-@pytest.mark.parametrize("steps", range(1, 10))
-def test_outputs_and_a_seized_memory_are_hidden_by_as_few_units_of_noise_as_are_charged(steps):
-    """Every step, every moment of seizure: the least L1 shift of draws under which all that is seen stays the same."""
-    counter = PanPrivateCounter(steps, Fraction(1))
-
-    class Given:
-        def __init__(self, at=-1):
-            self.at, self.used = at, 0
-
-        def laplace(self, scale, size):  # noqa: ARG002
-            drawn = np.array([int(self.used + i == self.at) for i in range(size)], np.int64)
-            self.used += size
-            return drawn
-
-    def seen(x, noise):
-        state, outputs = counter.start(), []
-        for value in x:
-            state, output = counter.step(state, value, noise)
-            outputs.append(output)
-        return np.array([*outputs, *state.cells[1:]])
-
-    for seized in range(1, steps + 1):
-        nothing = [0] * seized
-        seen(nothing, used := Given())
-        M = np.array([seen(nothing, Given(at)) for at in range(used.used)]).T
-        for j in range(seized):
-            x = [int(i == j) for i in range(seized)]
-            least = linprog(np.ones(2 * used.used), A_eq=np.hstack([M, -M]), b_eq=seen(x, Given()))
-            assert least.status == 0
-            assert least.fun <= counter.levels + 1 + 1e-9
-
-
-@pytest.mark.parametrize("forget", [False, True])
-def test_layers_say_what_one_map_would(forget):
-    """Values that come, go and come again; unless it may forget, what is gone is still known to have been there."""
-    random = Random(1)
-    for _ in range(50):
-        layered, plain = Layered(), {}
-        for _ in range(30):
-            newer = {random.randrange(12): random.choice([None, 1, 2]) for _ in range(random.randrange(6))}
-            layered = layered.over(newer, forget)
-            plain.update(newer)
-            assert [layered.get(key) for key in range(12)] == [plain.get(key) for key in range(12)]
-            there = dict(layered.items())
-            assert {key for key, value in plain.items() if value} <= there.keys() <= plain.keys()
-            if not forget:
-                assert there == plain
-                assert all((key in layered) == (key in plain) for key in range(12))
 
 
 @pytest.mark.parametrize("epsilon", ["1/10000", "1/100", "1", "10", "1000"])

@@ -20,7 +20,7 @@ from changeling_central import (
     implied_delta,
     read_ledger,
     release,
-    total,
+    total_cost,
     total_of,
 )
 from changeling_central.budget import Unit, spending
@@ -145,7 +145,7 @@ def test_rhos_add_up_and_a_pure_epsilon_is_worth_half_its_square():
     """Exactly, to the last that fits; a cost with a delta has no worth, and epsilon alone holds no rho."""
     budget = at_rho(1)
     refuse_beyond(budget, [at_rho("1/2")], Cost(Fraction(1)))
-    assert total(budget, [at_rho("1/2"), Cost(Fraction(1))]).cost.rho == 1
+    assert total_cost(budget, [at_rho("1/2"), Cost(Fraction(1))]).cost.rho == 1
     with pytest.raises(BudgetExhausted, match=r"costs rho 0\.5; left is 0\.4"):
         refuse_beyond(budget, [at_rho("6/10")], Cost(Fraction(1)))
     with pytest.raises(ValueError, match="holds no release with a delta"):

@@ -84,7 +84,7 @@ def dcr(epsilon=ONE, **given):
 
 
 def hdcr(epsilon=ONE, **given):
-    return hierarchy(HISTOGRAM, CALENDAR, TWICE, epsilon, layers=3, **given)
+    return hierarchy(HISTOGRAM, CALENDAR, TWICE, epsilon, shape=(2, 3), **given)
 
 
 def swcr(epsilon=ONE):

@@ -4,6 +4,8 @@ The toy releases the level at the end of every second period, and repeats it in 
 what stands between the two lines, and registers its offer.
 """
 
+import subprocess
+import sys
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar
@@ -171,3 +173,13 @@ def test_a_name_is_offered_once():
     """A second offer of the same name is refused."""
     with pytest.raises(ValueError, match="already"):
         central.register(TOY)
+
+
+def test_mechanisms_of_other_packages_are_found_by_their_entry_points():
+    """Those of the papers are listed in the help, and made by their names, though nothing here imports them."""
+    words = "import changeling_central as c; print(*[o.name for o in c.all_offers()]); c.MechanismChoice('counter')"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [
+        *("best", "ahead", "square-root", "hdcr", "dcr", "swcr"),
+        *("counter", "infinite", "partitioning", "dynamic"),
+    ]

@@ -1,17 +1,23 @@
-"""Counters as methods of a release: what each item costs adds up to epsilon; resumed; refused where they do not fit."""
+"""Counters in a release: what an entry costs, enumerated; files, refusals."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from changeling_central import ConstraintBroken, LinearQuery, MechanismChoice, PeriodChange, answer_query, read_rows
 from changeling_central.testing import Forbidden, SeededNoise, run
-from changeling_protocol import AtMost, Calendar, TimeBounded
+from changeling_papers import InfiniteMechanism, Partitioning, binary_mechanism
+from changeling_papers.partitioning import PartitionState, SparseVectorState
+from changeling_protocol import AtMost, Calendar, Hybrid, TimeBounded
 from changeling_statistics import read_rows as changelog_of
 
+from tests.central.examples import CALENDAR as SHORT
 from tests.central.examples import histories
 from tests.central.test_release import release_in
+
+from .scripted import Script, ScriptedCounting
 
 CALENDAR, EPSILON = Calendar(0, 10, 6), Fraction(6)
 ANSWERS = ["x", "y"]
@@ -125,3 +131,76 @@ def test_what_a_counter_does_not_take_is_refused():
     (part,) = log.mutations().by_period(0, 10, 1)
     with pytest.raises(ConstraintBroken, match="inserts an entry again"):
         made.step(made.start(), PeriodChange(log, part, query), Forbidden())
+
+
+A_OR_B = ["a", "b"]
+OVERLAPPING = LinearQuery(("p", "q", "r"), ((0, 0, 0), (1, 1, 0), (1, 0, 1)), (1, 1), (1, 1))
+QUERIES = {
+    "count": answer_query("answer == 'a'", A_OR_B),
+    "histogram": answer_query("each answer in ('a', 'b')", A_OR_B),
+    "fixed": answer_query("each answer in ('a', 'b')", A_OR_B, fixed=True),
+    "overlapping": OVERLAPPING,
+}
+OTHERS = [("z", 1, "a"), ("z", 5, "")]
+CASES = [(kind, AtMost(k)) for kind in ("counter", "infinite", "partitioning", "dynamic") for k in (1, 2)]
+CASES += [("partitioning", AtMost(3)), ("counter", TimeBounded(3)), ("infinite", Hybrid((AtMost(2), TimeBounded(2))))]
+
+
+@dataclass(frozen=True)
+class ScriptedCuts(Partitioning):
+    """Ends segments as the script says; every update that neighbours differ by costs its epsilon."""
+
+    script: Script | None = None
+
+    def step(self, state, value, noise):  # noqa: ARG002
+        ends = self.script.next("cut", value, self.epsilon, Fraction(0)) > 0
+        after = PartitionState(state.time + 1, state.segment + ends, state.limit, 0, SparseVectorState())
+        return after, ends
+
+
+def scripted(made, script):
+    """The method with every mechanism at its price, what it releases being the script's."""
+    m, counting = made.mechanism, ScriptedCounting(script)
+    if made.counter.name == "counter":
+        return replace(made, mechanism=binary_mechanism(counting, m.periods, m.guarantee.epsilon))
+    if made.counter.name == "infinite":
+        return replace(made, mechanism=InfiniteMechanism(counting, m.epsilon))
+    cuts = ScriptedCuts(m.partitioning.epsilon, m.partitioning.failure, m.partitioning.periods, script)
+    if made.counter.name == "partitioning":
+        return replace(made, mechanism=replace(m, partitioning=cuts, release=replace(m.release, static=counting)))
+    return replace(
+        made, mechanism=replace(m, partitioning=cuts, tree=replace(m.tree, static=counting, counting=counting))
+    )
+
+
+def calls_of(made, query, rows, seed):
+    log, script = changelog_of(sorted(rows, key=lambda row: row[1]), answers=A_OR_B), Script(seed, 5)
+    method = scripted(made, script)
+    state = method.start()
+    for part in log.mutations().by_period(SHORT.start, SHORT.period, SHORT.periods):
+        state, _ = method.step(state, PeriodChange(log, part, query), Forbidden())
+    return script.calls
+
+
+def cost(one, other):
+    assert [(name, *price) for name, _, *price in one] == [(name, *price) for name, _, *price in other]
+    pairs = zip(one, other, strict=True)
+    return sum((int(np.abs(a[1] - b[1]).sum()) * a[2] for a, b in pairs), Fraction(0))
+
+
+@pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.parametrize(("kind", "constraint"), CASES, ids=str)
+def test_no_history_of_an_entry_costs_more_than_epsilon(kind, constraint, name):
+    """Several mutations in a period, moves between columns and columns that overlap included; about 40 histories spread
+    over all there are. The counter of entries with one mutation reaches the whole of it: ε₁ is no less than need be."""
+    query, epsilon = QUERIES[name], Fraction(1)
+    made, worst = counter_method(kind, query, SHORT, constraint, epsilon), Fraction(0)
+    every = list(histories(2, constraint, 8, query.fixed))
+    for states in every[:: max(1, len(every) // 40)]:
+        moves = enumerate(pairwise((0, *states)), 1)
+        rows = [*OTHERS, *(("e", t, ["", *A_OR_B][b]) for t, (a, b) in moves if a != b)]
+        for seed in range(2):
+            worst = max(worst, cost(calls_of(made, query, OTHERS, seed), calls_of(made, query, rows, seed)))
+    assert worst <= epsilon
+    if constraint == AtMost(1) and kind == "counter":
+        assert worst == epsilon

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from changeling_central import BadState, BudgetExhausted, OpenDPNoise
 from changeling_central.testing import Forbidden, NoNoise
-from changeling_papers import Cluster, Domain, OnlineCounting, Query, clustered, grouped
+from changeling_papers import Domain, OnlineCounting, Query, clustered, grouped
+from changeling_papers.grouped import Cluster
 
 from tests.central.saved_fields import fields_of, resumed
 

@@ -116,9 +116,8 @@ def _run(main: Callable[[list[str]], int], *words: object) -> None:
 def from_an_upload_to_a_histogram(walk: Walk, folder: Path) -> None:
     """An upload of one envelope is taken in, folded and shown, on SQLite, in one process."""
     import httpx
-    from changeling_aggregator.server import Service, Settings, make_app
-    from changeling_aggregator.server.clock import MovableClock
-    from changeling_aggregator.store import Store
+    from changeling_aggregator.server import MovableClock, Service, Settings, make_app
+    from changeling_aggregator.store import Store, TokenScope
     from changeling_client.testing import AUTHORITY, make_survey
     from changeling_protocol import (
         Closing,
@@ -141,6 +140,8 @@ def from_an_upload_to_a_histogram(walk: Walk, folder: Path) -> None:
     store = Store.open(folder / "server.db")
     with store.transaction() as writing:
         key = SealingKey(writing.make_key(), 0, 2**40)
+        writing.add_token(token := "for everything", "journeys", list(TokenScope), UnixSeconds(0))
+    operator = {"authorization": f"Bearer {token}"}
     clock = MovableClock(UnixSeconds(survey.calendar.time(2)))
     service = Service(store, Settings([AUTHORITY.public_key().public_bytes_raw()], clock))
     closing = Closing(1, draw_closing_id(SystemCoins()), Standing.NEW, StratumNumber(0))
@@ -151,13 +152,13 @@ def from_an_upload_to_a_histogram(walk: Walk, folder: Path) -> None:
     async def ask() -> None:
         transport = httpx.ASGITransport(make_app(service))
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as http:
-            (await http.put("/v1/keys", content=key.signed_by(AUTHORITY), headers=TOKEN)).raise_for_status()
+            (await http.put("/v1/keys", content=key.signed_by(AUTHORITY), headers=operator)).raise_for_status()
             path = f"/v1/surveys/{survey.id.hex()}"
-            (await http.put(path, content=survey.signed_by(AUTHORITY), headers=TOKEN)).raise_for_status()
+            (await http.put(path, content=survey.signed_by(AUTHORITY), headers=operator)).raise_for_status()
             with walk.on():
                 (await http.post("/v1/uploads", content=body)).raise_for_status()
-                (await http.post("/v1/fold", headers=TOKEN)).raise_for_status()
-                (await http.get(f"{path}/histogram?at=1", headers=TOKEN)).raise_for_status()
+                (await http.post("/v1/fold", headers=operator)).raise_for_status()
+                (await http.get(f"{path}/histogram?period=1", headers=operator)).raise_for_status()
 
     service.start()
     try:
@@ -166,7 +167,6 @@ def from_an_upload_to_a_histogram(walk: Walk, folder: Path) -> None:
         service.close()
 
 
-TOKEN: dict[str, str] = {}
 JOURNEYS: dict[str, Callable[[Walk, Path], None]] = {
     "from record to the wire": from_record_to_the_wire,
     "from an upload to a histogram": from_an_upload_to_a_histogram,

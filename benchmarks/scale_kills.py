@@ -57,7 +57,7 @@ def _prepared(folder: Path) -> tuple[Path, Found]:
     """A store to copy, and what the embedded fold comes to."""
     store = Store.open(folder / "whole.db")
     log, streams = prepared(store)
-    log.append_to(store, streams)
+    log.append_to(streams)
     store.close()
     shutil.copy(folder / "whole.db", folder / "embedded.db")
     store = Store.open(folder / "embedded.db")

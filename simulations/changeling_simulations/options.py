@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 import typer
+from changeling_commands.wishes import relay_url
 from changeling_protocol import Node
 from changeling_statistics import parse_count, parse_duration, parse_epsilon, parse_instant
 
@@ -34,11 +34,7 @@ def date(text: str) -> int:
 
 def url(text: str) -> str:
     """A base URL: HTTPS, or on loopback; without credentials or a query."""
-    parts = urlsplit(text)
-    bare = not (parts.username or parts.password or parts.query or parts.fragment)
-    if not (bare and parts.hostname and (parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1"))):
-        raise typer.BadParameter(f"write a base URL such as https://relay.example.org, got {text!r}")
-    return text
+    return _option(relay_url, text)
 
 
 def rate(text: str) -> float:

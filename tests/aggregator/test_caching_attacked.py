@@ -7,10 +7,9 @@ import httpx
 import pytest
 from changeling_aggregator.server import ROUTES, Service, Settings
 from changeling_aggregator.server.page import ROUTES as PAGE
-from changeling_aggregator.store import Store, TokenScope, schema
+from changeling_aggregator.store import Store, TokenScope
 from changeling_aggregator.testing import sql
 from changeling_protocol import Calendar, UnixSeconds
-from sqlalchemy import update
 
 from ..protocol.examples import PINNED, survey
 from .devices import Log, report
@@ -35,6 +34,7 @@ def test_what_hangs_on_a_token_is_kept_by_no_shared_cache(store: Store, public: 
     """
     log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 4), grace=36_000))
     sql(store, "UPDATE surveys SET public = :public", public=public)
+    with store.transaction() as writing:
         for scope in TokenScope:
             writing.add_token(scope.value, scope.value, [scope], UnixSeconds(0.0))
     now = UnixSeconds(START + 2.0 * PERIOD + 1000)

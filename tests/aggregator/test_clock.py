@@ -228,3 +228,22 @@ def test_a_destroyed_key_is_not_offered_and_not_taken(store: Store, machine: Mac
     refused = refusal_of(upload, service.registry, UnixSeconds(NOW))
     assert refused is not None
     assert refused[1] == "unknown-key"
+
+
+def test_a_server_whose_clock_differs_from_postgresqls_neither_seals_nor_destroys(
+    postgresql_store: Store, machine: Machine
+) -> None:
+    """It counts all the same, and leaves the time that the store remembers to others."""
+    there = int(time.time())
+    machine.wall = float(there)
+    log = Log.of(postgresql_store, survey(calendar=Calendar(there - 100, 60, 8), grace=GRACE))
+    log.append_reports(there, [report(1)])
+    with postgresql_store.view() as view:
+        service = Service(postgresql_store, Settings(PINNED, machine.boot(view.kept_time(), view.database_time())))
+    machine.wall += DAY
+    assert service.folding.fold_now().reports == 1
+    assert service.guarded_clock is not None
+    assert service.guarded_clock.doubt is not None
+    machine.wall -= DAY
+    service.folding.fold_now()
+    assert service.guarded_clock.doubt is None

@@ -88,6 +88,14 @@ def test_the_settings_that_the_unit_starts_with_are_known(capsys: pytest.Capture
     assert "there is no store" in capsys.readouterr().out
 
 
+def test_the_unit_leaves_no_core_dump() -> None:
+    """In which the private keys of a process that crashes would lie; the guide says it of other ways to start."""
+    assert "\nLimitCORE=0\n" in (DEPLOY / "changeling.service").read_text()
+    guide = (ROOT / "docs/operator.md").read_text()
+    assert "ulimit -c 0" in guide
+    assert "--ulimit core=0" in guide
+
+
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
     """Every line of it, with a program that is there."""

@@ -37,7 +37,7 @@ class TestFoldProcess(FoldEngineContract):
         return str(tmp_path / "segments") if where == "folder" else None
 
     @pytest.fixture
-    def engine(self, store: Store, place: str | None) -> Iterator[FoldEngine]:
+    def engine(self, store: Store, place: str | None) -> Iterator[FoldEngine]:  # noqa: ARG002
         """place: made before, as the process takes the bucket's credentials from the environment it starts with."""
         process = FoldProcess(store.place, store.at_rest)
         yield process

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from textwrap import dedent
 
 import httpx
 import pytest
@@ -54,9 +53,9 @@ RATE = 2
 
 def from_the_guide(**here: str) -> str:
     """The block that stands there, but for addresses and files, each of which has to be in it."""
-    [block] = re.findall(r"^      server \{\n.*?^      \}\n", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
+    [block] = re.findall(r"```nginx\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     there = {
-        "http://127.0.0.1:8080": here["server"],
+        "server 127.0.0.1:8080;": f"server {here['server'].removeprefix('http://')};",
         "listen 443 ssl;": f"listen 127.0.0.1:{here['port']} ssl;",
         "/etc/changeling/tls.pem": here["certificate"],
         "/etc/changeling/tls.key": here["key"],
@@ -65,7 +64,7 @@ def from_the_guide(**here: str) -> str:
     for words, mine in there.items():
         assert words in block
         block = block.replace(words, mine)
-    return dedent(block)
+    return block
 
 
 def certified(folder: Path) -> tuple[Path, Path]:

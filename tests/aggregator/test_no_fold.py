@@ -1,4 +1,4 @@
-"""A server that does not fold: it takes uploads, rolls journals and serves, and tells how long nothing has folded."""
+"""A server that does not fold: it takes uploads and serves, and tells how long nothing has folded."""
 
 from pathlib import Path
 
@@ -39,10 +39,8 @@ def test_a_server_that_does_not_fold_tells_how_long_nobody_has(store: Store, mon
 
 
 @pytest.mark.heavy
-def test_a_server_that_does_not_fold_rolls_its_journals_and_recovers_those_of_one_that_was_killed(
-    tmp_path: Path,
-) -> None:
-    """So that another process counts all that they acknowledged, though it reads the catalogue alone."""
+def test_what_a_server_that_does_not_fold_acknowledged_in_segments_is_counted_by_another(tmp_path: Path) -> None:
+    """Also what one acknowledged that was killed, though the other reads the catalogue alone."""
     options = ("--movable-clock", "--no-fold", "--segments", str(tmp_path / "segments"))
     with ServerProcess(tmp_path, *options) as server:
         key, asked = server.new_key(), server.new_survey()

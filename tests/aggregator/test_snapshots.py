@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.closing import take_snapshots
-from changeling_aggregator.fold.folding import fold_batch
 from changeling_aggregator.server import Service, Settings
-from changeling_aggregator.store import Store, TokenScope
+from changeling_aggregator.store import Store, TokenScope, Transaction
+from changeling_aggregator.testing import fold_out_of_turn
 from changeling_protocol import (
     Breakdown,
     Calendar,
@@ -25,7 +25,6 @@ from changeling_protocol import (
     Track,
     UnixSeconds,
 )
-from sqlalchemy import Connection
 
 from ..protocol.examples import PINNED, survey
 from .devices import Log, Said, envelope, report
@@ -138,17 +137,17 @@ def test_a_restart_and_a_second_server_show_the_same(store: Store) -> None:
 
 def test_what_is_folded_while_a_snapshot_is_prepared_is_in_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is shown, and what is remembered of it, is of one moment: that of the transaction that writes it."""
-    log, writing = Log.of(store, ASKED), Store.writing
+    log, transaction = Log.of(store, ASKED), Store.transaction
     log.append(DUE, *(envelope(ASKED, log.key, [report(1, 1)]) for _ in range(PEOPLE)))
-    fold_batch(store)
+    fold_out_of_turn(store)
 
-    def overtaken(of: Store) -> AbstractContextManager[Connection]:
-        monkeypatch.setattr(Store, "writing", writing)
+    def overtaken(of: Store) -> AbstractContextManager[Transaction]:
+        monkeypatch.setattr(Store, "transaction", transaction)
         log.append(DUE, *(envelope(ASKED, log.key, [report(1, 1)]) for _ in range(MINIMUM)))
-        fold_batch(store)
-        return writing(of)
+        fold_out_of_turn(store)
+        return transaction(of)
 
-    monkeypatch.setattr(Store, "writing", overtaken)
+    monkeypatch.setattr(Store, "transaction", overtaken)
     take_snapshots(store, UnixSeconds(DUE))
     with store.view() as view:
         (lot,) = view.shown_lots(ASKED.id).values()

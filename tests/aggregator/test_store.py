@@ -17,7 +17,8 @@ import pytest
 from changeling_aggregator.errors import StoreError
 from changeling_aggregator.server.responses import answer_to
 from changeling_aggregator.store import NO_ANSWER, VERSION, Store, embedded
-from changeling_aggregator.store.database import database_at, migrate
+from changeling_aggregator.store.database import migrate
+from changeling_aggregator.store.store import database_at
 from changeling_aggregator.testing import sql
 from changeling_commands.__main__ import main as run
 from sqlalchemy import text

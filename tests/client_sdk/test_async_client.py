@@ -218,6 +218,7 @@ async def _lived(folder, server, seen):
 
 
 @pytest.mark.timed
+@pytest.mark.heavy
 def test_cancelled_at_any_await_nothing_is_lost_and_nothing_is_held(tmp_path):
     """At every suspension in turn: what was recorded is there, and the next client goes on at once and reports it."""
     cancelled = at = 0

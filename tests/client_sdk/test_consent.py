@@ -2,18 +2,16 @@
 
 import sqlite3
 import threading
+from contextlib import closing
 from dataclasses import replace
 
 import httpx
 import pytest
 from changeling_client import ClientError, Recorded, Silenced, Status, StoreUnusable
-from changeling_client.enrolment import leave_all
-from changeling_client.server import Server
-from changeling_client.store import Store
 from changeling_protocol import Group, Joint, KaryResponse, Odds, ReleasePlan, StateSpace, TimeBounded, Track
 
 from ..protocol.examples import survey
-from .device import PLAIN, START, Clock, FakeServer, client
+from .device import PLAIN, START, URL, Clock, FakeServer, client
 
 OTHER = replace(PLAIN, question="And what would you rather?")
 EVERYTHING = survey(
@@ -309,13 +307,11 @@ def test_at_every_step_of_a_flush_withdrawing_ends_it(tmp_path, monkeypatch, ste
     with client(tmp_path, server, clock) as device:
         device.join(PLAIN.id)
         clock.now = START + 80
-        newest, transaction = Server.sealing_key, Store.transaction
 
         def withdraw():
-            monkeypatch.setattr(Server, "sealing_key", newest)
+            monkeypatch.setattr(of_server, "sealing_key", newest)
             if step == "as another process":
-                with transaction(device.store) as db:
-                    leave_all(db)
+                client(tmp_path, server, clock, consent=False).close()
             elif way == "consent":
                 device.set_consent(False)
             else:
@@ -330,7 +326,9 @@ def test_at_every_step_of_a_flush_withdrawing_ends_it(tmp_path, monkeypatch, ste
             withdraw()
             return key
 
-        monkeypatch.setattr(Server, "sealing_key", hooked)
+        of_server = type(device._device._servers.at(URL))
+        newest = of_server.sealing_key
+        monkeypatch.setattr(of_server, "sealing_key", hooked)
         assert device.flush().sent == 0
     assert uploads_then == [0]
     assert "/v1/uploads" not in server.paths()
@@ -378,7 +376,7 @@ def test_records_and_joins_that_race_with_a_withdrawal_leave_nothing(tmp_path):
         for _ in range(3):
             device.set_consent(False)
             assert b"an answer of somebody's" not in on_disk(tmp_path)
-            with Store(tmp_path / "store.db").transaction() as db:
+            with closing(sqlite3.connect(tmp_path / "store.db")) as db:
                 assert db.execute("SELECT count(*) FROM entries").fetchone() == (0,)
             device.set_consent(True)
         device.set_consent(False)

@@ -4,12 +4,11 @@ import os
 import resource
 
 import pytest
-from changeling_client import Sidecar, StoreFull, witness
+from changeling_client import Sidecar, StoreFull
 
 from .device import PLAIN, Clock, FakeServer, client
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-SEEN = witness.Seen(b"i" * 16, 7, {}).encode()
 
 
 def test_a_file_that_may_not_grow_is_a_full_store_and_keeps_what_it_has(tmp_path):
@@ -40,8 +39,8 @@ def test_a_file_that_may_not_grow_is_a_full_store_and_keeps_what_it_has(tmp_path
 
 def test_a_witness_that_is_written_in_parts_is_written_whole(tmp_path, monkeypatch):
     """Half of it in place of the one before would be a witness of nothing, and silence its store for good."""
-    write = os.write
+    seen, write = bytes(range(200)), os.write
     monkeypatch.setattr(os, "write", lambda handle, content: write(handle, content[: (len(content) + 1) // 2]))
-    Sidecar(tmp_path / "witness").write(SEEN)
+    Sidecar(tmp_path / "witness").write(seen)
     monkeypatch.undo()
-    assert Sidecar(tmp_path / "witness").read() == SEEN
+    assert Sidecar(tmp_path / "witness").read() == seen

@@ -4,10 +4,7 @@ from dataclasses import replace
 
 import httpx
 import pytest
-from changeling_client import BadSurvey, EnrolmentOver, Recorded, Status, TooCostly, entries
-from changeling_client.entries import MOST_PENDING, Entry
-from changeling_client.recording import _kept_for_later
-from changeling_client.store import Wrapping
+from changeling_client import BadSurvey, EnrolmentOver, Recorded, Status, TooCostly
 from changeling_protocol import MutationSpace, TimeBounded
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -171,17 +168,6 @@ def test_what_no_survey_could_have_as_an_answer_is_not_kept(tmp_path, wrong):
                 assert [handle.record(wrong), handle.record("tea", 1)] == [Recorded.DROPPED] * 2
             assert device.ledger().drops == ({} if strict else {"wrong-answer": 2})
             assert handle.answer() is None
-
-
-def test_what_waits_is_bounded_and_the_newest_stands():
-    """Of 10^5 records the first ones are kept and the last one, in a row of some kilobytes."""
-    entry = Entry(PLAIN.id, 0)
-    for number in range(100_000):
-        entry, recorded = _kept_for_later(entry, f"answer {number}", 1_000 * START + number)
-        assert recorded is Recorded.PENDING
-    kept = [each.answer for each in entry.pending]
-    assert kept == [*(f"answer {number}" for number in range(MOST_PENDING - 1)), "answer 99999"]
-    assert len(entries._row(Wrapping(None), entry)[-1]) < 10_000
 
 
 def test_a_thousand_records_before_the_survey_is_known_leave_a_small_file(tmp_path):

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import httpx
 import pytest
-from changeling_client import EnrolmentOver, Recorded, entries
-from changeling_client.entries import Pending
+from changeling_client import EnrolmentOver, Recorded
+from changeling_client.testing import stored
 from changeling_protocol import (
     AtMost,
     Group,
@@ -199,9 +199,8 @@ def test_when_a_survey_has_ended_all_that_it_knew_of_the_entry_goes(tmp_path, la
             assert handle.record("tea") is F
             assert handle.retract() is F
             device.flush()
-            with device.store.transaction() as db:
-                entry = entries.load(db, device.store.wrapping, asked.id, 0)
-                assert entries.drawn_nodes(db, device.store.wrapping, entry) == frozenset()
+            ((entry, drawn),) = stored(device, asked.id)
+            assert drawn == frozenset()
             assert (entry.slots, entry.mutations, entry.first_s, entry.delay_ms) == (None, 0, None, 0)
             assert (entry.states, entry.pending) == ((), ())
         server.reply = lambda _: None
@@ -276,13 +275,13 @@ def test_nothing_that_is_printed_or_logged_holds_an_answer_or_a_report(tmp_path,
     with client(tmp_path, server, clock) as device:
         handle = device.join(PLAIN.id)
         handle.record("coffee")
-        with device.store.transaction() as db:
-            entry = entries.load(db, device.store.wrapping, PLAIN.id, 0)
+        device.join(b"unknown survey..", signed=None).record("1")
+        ((entry, _),), ((waiting, _),) = stored(device, PLAIN.id), stored(device, b"unknown survey..")
         clock.now = LATE
         printed = [repr(device), repr(handle), repr(handle.ledger()), repr(device.flush()), caplog.text]
     ids = [closing.id for closing in server.closings()]
     assert len(ids) == 8
     for text in printed:
         assert not [word for id_ in ids for word in ("coffee", repr(id_), id_.hex()) if word in text]
-    for kept in (entry, Slots((1, 2), 3), Pending(1, "2")):
+    for kept in (entry, Slots((1, 2), 3), *waiting.pending):
         assert not any(digit in repr(kept).split("0x")[0] for digit in "0123456789")

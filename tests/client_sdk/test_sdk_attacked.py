@@ -180,17 +180,6 @@ def test_what_a_lost_store_has_spent_counts_on(tmp_path):
             device.join(OTHER.id)
 
 
-def test_a_survey_that_was_refused_and_left_is_never_joined(tmp_path):
-    """Leaving is for good, however it stood."""
-    server, clock = FakeServer(PLAIN), Clock()
-    with client(tmp_path, server, clock, max_epsilon=0.5) as device:
-        with pytest.raises(ClientError):
-            device.join(PLAIN.id)
-        device.leave(PLAIN.id)
-    with client(tmp_path, server, clock) as device:
-        assert device.join(PLAIN.id).status is Status.LEFT
-
-
 def cohort(space):
     plan = ReleasePlan((Group((Track(1, KaryResponse(space, TRUTHFUL), 0, 8),)),))
     return survey(plan, constraint=AtMost(2), closed=True, grace=10**6)
@@ -465,19 +454,6 @@ def test_a_slow_server_takes_no_time_from_another(tmp_path):
         server.reply, clock.now = crawl, START + 80
         assert device.flush(0.5).sent == 1
     assert hosts.count("z.example") == 2
-
-
-def test_whoever_leaves_is_told_if_old_pages_are_still_there(tmp_path):
-    """Another process reads the store just then."""
-    server, clock, told = FakeServer(PLAIN), Clock(), []
-    with client(tmp_path, server, clock, on_error=told.append) as device:
-        device.join(PLAIN.id).record("tea")
-        reading = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
-        reading.execute("BEGIN")
-        reading.execute("SELECT * FROM entries").fetchall()
-        device.leave(PLAIN.id)
-        reading.close()
-    assert len(told) == 1
 
 
 class Hanging:

@@ -8,8 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from changeling_client import Recorded, Sidecar
-from changeling_client.errors import WitnessTrouble
+from changeling_client import Recorded, Sidecar, WitnessTrouble
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -55,6 +54,7 @@ def laid_over(source, target, *, all_of_it):
             to.write_bytes(file.read_bytes())
 
 
+@pytest.mark.heavy
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 2), st.booleans()), min_size=3, max_size=9))
 def test_whatever_is_put_back_no_closing_is_answered_twice(steps):

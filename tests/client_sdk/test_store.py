@@ -5,33 +5,25 @@ import sqlite3
 import tempfile
 import threading
 import time
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-import changeling_client.store as store_module
 import httpx
 import pytest
-from changeling_client import (
-    ClientClosed,
-    Recorded,
-    StoreBusy,
-    StoreFull,
-    StoreReadOnly,
-    StoreUnusable,
-    answering,
-    entries,
-    outbox,
-    schema,
-)
-from changeling_client.store import Store
+from changeling_client import Client, ClientClosed, Recorded, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
+from changeling_client.testing import stored
 from changeling_protocol import AtMost, Group, Joint, KaryResponse, Odds, ReleasePlan, StateSpace, Track, head_of
 
 from tests.coins import SeededCoins
 
-from ..protocol.examples import hierarchical, survey
-from .device import LATE, PLAIN, START, TRUTHFUL, Clock, FakeServer, client
+from ..protocol.examples import PINNED, hierarchical, survey
+from .device import LATE, PLAIN, START, TRUTHFUL, URL, Clock, FakeServer, client
+
+
+def opened(file, key=None):
+    """A client of the store in this file."""
+    return Client(server=URL, authority=PINNED, max_epsilon=1, path=file, key=key, witness=None, background=False)
 
 
 @pytest.fixture
@@ -68,7 +60,7 @@ DAMAGES = {
     "cut after a page": cut(4096),
     "torn pages": torn,
     "text": lambda file: file.write_text("not a database, but long enough to be read as the header of one" * 20),
-    "of a later version": marked(f"user_version = {schema.VERSION + 1}"),
+    "of a later version": marked("user_version = 2"),
     "of another application": marked("application_id = 7"),
 }
 
@@ -80,19 +72,20 @@ def test_a_store_that_is_not_sound_means_silence(used, name):
     before = used.read_bytes()
     for _ in range(2):
         with pytest.raises(StoreUnusable, match=str(used)):
-            Store(used)
+            opened(used)
     assert used.read_bytes() == before
 
 
 def test_a_directory_is_no_store(tmp_path):
-    """Nor anything else that cannot be opened."""
-    with pytest.raises(StoreReadOnly, match=rf"{tmp_path} cannot be written to"):
-        Store(tmp_path)
+    """Nor is the store's name another's folder."""
+    (tmp_path / "store.db").mkdir()
+    with pytest.raises(ValueError, match="the store is a file"):
+        opened(tmp_path / "store.db")
 
 
 def test_a_folder_that_is_missing_is_made(tmp_path):
     """With those above it; so an app's first launch needs no installer."""
-    Store(tmp_path / "missing" / "too" / "store.db").close()
+    opened(tmp_path / "missing" / "too" / "store.db").close()
     assert (tmp_path / "missing" / "too" / "store.db").exists()
 
 
@@ -100,16 +93,14 @@ def test_where_no_folder_can_be_made_the_error_says_so(tmp_path):
     """No bare OSError reaches the app."""
     (tmp_path / "taken").write_text("a file")
     with pytest.raises(StoreReadOnly, match=r"no store can be made at .*taken"):
-        Store(tmp_path / "taken" / "store.db")
+        opened(tmp_path / "taken" / "store.db")
 
 
 def test_every_commit_is_on_disk(used):
     """Write-ahead log, synchronous=FULL, secure deletion and foreign keys hold on every connection."""
-    store = Store(used)
-    with store.transaction() as db:
-        names = ("journal_mode", "synchronous", "secure_delete", "foreign_keys")
+    names = ("journal_mode", "synchronous", "secure_delete", "foreign_keys")
+    with client(used.parent, FakeServer(), Clock()) as device, device.store.transaction() as db:
         assert [db.execute(f"PRAGMA {name}").fetchone()[0] for name in names] == ["wal", 2, 1, 1]
-    store.close()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
@@ -178,8 +169,7 @@ def test_the_counts_of_a_joint_group_are_on_no_page_once_they_are_past(tmp_path)
         for period in range(1, 5):
             clock.now = START + 60 * period + 20
             device.flush()
-            with device.store.transaction() as db:
-                known = {entry.slots for entry in entries.load_all(db, device.store.wrapping, asked.id)}
+            known = {entry.slots for entry, _ in stored(device, asked.id)}
             kept = {bytes(slots.used) for slots in known if slots is not None}
             assert kept == ({bytes([period]) * 12} if period < 4 else set())
             content = on_disk(tmp_path)
@@ -196,6 +186,7 @@ def test_what_is_erased_is_in_no_gap_of_a_page(tmp_path):
     server, clock = FakeServer(*asked), Clock()
     past = set()
     with client(tmp_path, server, clock, max_epsilon=10**6, key=KEY) as device:
+        flushed = device.flush()
         sizes = {device.join(each.id, entries=size): size for each in asked for size in [chance.randint(1, 200)]}
         for moment in range(0, 320, 20):
             clock.now = START + moment
@@ -206,9 +197,7 @@ def test_what_is_erased_is_in_no_gap_of_a_page(tmp_path):
                 past |= pieces(device)
             down = httpx.Response(503) if chance.random() < 0.3 else None
             server.reply = lambda _, reply=down: reply
-            with device.store.transaction() as db:
-                waited = outbox.size(db)
-            flushed = device.flush()
+            waited, flushed = flushed.waiting, device.flush()
             if not flushed.sent and flushed.waiting == waited:
                 continue  # nothing was answered, so nothing is rewritten
             content = on_disk(tmp_path)
@@ -265,38 +254,24 @@ def test_states_are_forgotten_when_no_open_node_needs_them(tmp_path):
                 handle.record(answers[period])
             clock.now = START + 60 * period + 20
             device.flush()
-            with device.store.transaction() as db:
-                kept.append([state for _, state in entries.load(db, device.store.wrapping, PLAIN.id, 0).states])
+            ((entry, _),) = stored(device, PLAIN.id)
+            kept.append([state for _, state in entry.states])
         assert handle.answer() is None
     assert kept == [[1]] * 2 + [[1, 2]] + [[2]] * 2 + [[2, 3]] * 2 + [[]]
 
 
 def test_a_store_that_is_held_too_long_is_busy_and_unchanged(used, monkeypatch):
     """Another process's transaction is waited for, then StoreBusy is raised; later it works again."""
-    monkeypatch.setattr(store_module, "BUSY_SECONDS", 0.05)
-    first, second = Store(used), Store(used)
-    with first.transaction(), pytest.raises(StoreBusy, match="another process"), second.transaction():
-        pytest.fail("two at a time")
-    with second.transaction() as db:
-        assert db.execute("SELECT count(*) FROM entries").fetchone() == (1,)
-    first.close()
-    second.close()
-
-
-def test_a_failed_transaction_leaves_nothing(used):
-    """An exception undoes all that was written."""
-    store = Store(used)
-
-    def fail():
-        with store.transaction() as db:
-            db.execute("DELETE FROM entries")
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        fail()
-    with store.transaction() as db:
-        assert db.execute("SELECT count(*) FROM entries").fetchone() == (1,)
-    store.close()
+    monkeypatch.setattr("changeling_client.store.BUSY_SECONDS", 0.05)
+    with client(used.parent, FakeServer(PLAIN), Clock()) as device:
+        handle = device.join(PLAIN.id)
+        held = sqlite3.connect(used, isolation_level=None)
+        held.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreBusy, match="another process"):
+            handle.record("coffee")
+        held.close()
+        assert handle.answer() == "tea"
+        assert handle.record("coffee") is Recorded.COUNTED
 
 
 def test_threads_share_a_client(tmp_path):
@@ -369,12 +344,12 @@ def test_where_nothing_may_be_written_the_error_says_so(what):
         os.chmod(folder, 0o755)
         file = Path(folder) / "store.db"
         if what == "a file":
-            Store(file).close()
+            opened(file).close()
             file.chmod(0o644)
 
         def act():
             with pytest.raises(StoreReadOnly, match=str(file)):
-                Store(file).transaction().__enter__()
+                opened(file).join(PLAIN.id)
 
         assert as_nobody(act)
 
@@ -484,20 +459,20 @@ def test_under_a_key_no_answer_stands_in_the_file_as_it_is(tmp_path):
     assert KEY not in on_disk(seals)
 
 
-@pytest.mark.parametrize(("made", "opened"), [(KEY, b"L" * 32), (KEY, None), (None, KEY)])
-def test_a_store_opens_with_its_own_key_only(tmp_path, made, opened):
+@pytest.mark.parametrize(("made", "tried"), [(KEY, b"L" * 32), (KEY, None), (None, KEY)])
+def test_a_store_opens_with_its_own_key_only(tmp_path, made, tried):
     """With another, or without one, or with one that it was not made with: StoreUnusable, and it stays as it is."""
-    Store(tmp_path / "store.db", made).close()
+    opened(tmp_path / "store.db", made).close()
     with pytest.raises(StoreUnusable, match="another key"):
-        Store(tmp_path / "store.db", opened)
-    Store(tmp_path / "store.db", made).close()
+        opened(tmp_path / "store.db", tried)
+    opened(tmp_path / "store.db", made).close()
 
 
 @pytest.mark.parametrize("key", [b"", b"K" * 31, "K" * 32])
 def test_a_key_is_32_bytes(tmp_path, key):
     """Anything else is a ValueError that does not repeat it, and nothing is made."""
     with pytest.raises(ValueError, match="32 bytes") as error:
-        Store(tmp_path / "store.db", key)
+        opened(tmp_path / "store.db", key)
     assert str(key) not in str(error.value) or not key
     assert list(tmp_path.iterdir()) == []
 
@@ -525,25 +500,21 @@ def test_of_two_clients_on_one_store_one_reports_at_a_time(tmp_path):
     assert len(server.bodies) == 2
 
 
-def test_no_transaction_of_a_flush_answers_more_than_a_record_may_wait_for(tmp_path, monkeypatch):
+def test_no_transaction_of_a_flush_answers_more_than_a_record_may_wait_for(tmp_path):
     """Of 10,000 closings that are due at once, each transaction draws some hundreds, and a record gets in between."""
     server, clock = FakeServer(PLAIN), Clock(START + 1)
-    counted = []
+    drew = [0]
+
+    def count(statement):
+        if statement.startswith("BEGIN"):
+            drew.append(0)
+        drew[-1] += statement.startswith("INSERT INTO closings")
+
     with client(tmp_path, server, clock) as device:
         handle = device.join(PLAIN.id, entries=1_250)
-        transaction = Store.transaction
-
-        @contextmanager
-        def counting(store):
-            with transaction(store) as db:
-                before = outbox.size(db)
-                yield db
-                counted.append(outbox.size(db) - before)
-
-        monkeypatch.setattr(Store, "transaction", counting)
+        device.store._connection.set_trace_callback(count)
         clock.now = LATE
         assert device.flush().sent == 10_000
         assert handle.ledger(1_249).answered_period == 8
-    drew = [more for more in counted if more > 0]
     assert sum(drew) == 10_000
-    assert max(drew) <= answering.MOST_AT_ONCE + 64
+    assert max(drew) <= 512 + 64

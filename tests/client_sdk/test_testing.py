@@ -32,6 +32,7 @@ def ran(days, folder, seed=0, **survey):
     return server
 
 
+@pytest.mark.heavy
 def test_the_test_that_the_docs_show_passes(tmp_path):
     """As it stands there, with every warning an error, in a folder of its own."""
     (shown,) = re.findall(r"```python\n(from changeling_client.testing.*?)```", APP.read_text(), re.DOTALL)
@@ -42,6 +43,7 @@ def test_the_test_that_the_docs_show_passes(tmp_path):
 
 
 @pytest.mark.timed
+@pytest.mark.heavy
 def test_a_year_of_daily_reports_takes_a_second_or_two(tmp_path):
     """Of processor time; the bound leaves room for a busy machine."""
     asked = (
@@ -60,6 +62,7 @@ def test_the_fixtures_import_nothing_until_they_are_used():
     assert done.stdout.split() == ["changeling_pytest"]
 
 
+@pytest.mark.heavy
 def test_a_host_whose_tests_use_none_of_it_imports_none_of_it(tmp_path):
     """With the fixtures at hand, a test of its own sees no module of the SDK."""
     (tmp_path / "test_host.py").write_text(

@@ -121,6 +121,7 @@ def lived(does, steps, leaps, relayed):
     return server.seen, flushed
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("relayed", [False, True], ids=["origin", "relay"])
 @settings(max_examples=15)
 @given(steps=STEPS, leaps=LEAPS)
@@ -164,6 +165,7 @@ def answered(modes, waits):
     return batches
 
 
+@pytest.mark.heavy
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from(MODES), st.sampled_from([1, 20, 61, 150])), min_size=4, max_size=9))
 def test_a_server_cannot_make_the_next_answers_of_one_device_differ(steps):

@@ -52,8 +52,7 @@ def test_a_life_is_the_same_with_the_lowest_versions_and_with_the_newest(wheel, 
     lowest, low = lived(wheel, tmp_path_factory.mktemp("lowest"), [f"{name}=={LOWEST[name]}" for name in LOWEST])
     newest, new = lived(wheel, tmp_path_factory.mktemp("newest"), LOWEST)
     assert lowest == newest
-    assert lowest["told"] == ["pending", True, 0, True, "counted", 4, True, True]
-    assert (lowest["span"], lowest["columns"]) == (4, 2)
+    assert lowest["told"] == ["pending", True, 0, True, "counted", 4, True, 4, True]
     for name, version in LOWEST.items():
         numbers = [tuple(map(int, re.findall(r"\d+", found))) for found in (version, low[name], new[name])]
         assert numbers[1][: len(numbers[0])] == numbers[0]

@@ -14,6 +14,7 @@ import pytest
 from ..docs.blocks import ROOT, commands_of
 from ..ports import free_port
 
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 PAGES = ("app", "operator", "reading", "designer", "central/guide", "scale", "segments", "spark")
 DOORS = ("README.md", *(f"docs/{page}.md" for page in PAGES))
 SHOWN = "\n".join((ROOT / page).read_text() for page in DOORS)
@@ -73,8 +74,6 @@ def test_the_commands_and_the_app_of_the_readme_work_together(operated, tmp_path
     assert [each["id"] for each in listed] == [survey]
 
 
-@pytest.mark.heavy
-@pytest.mark.timeout(600)
 def test_the_simulations_of_the_readme_run(tmp_path):
     """Both populations, the plot included."""
     for command in commands_of(block_with("--plot run.png", "console")):

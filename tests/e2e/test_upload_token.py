@@ -5,11 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import httpx
 import pytest
 from changeling_aggregator.store import TokenScope
 from changeling_client import Client
-from changeling_client.testing import FakeServer, ManualClock, make_survey
 from changeling_protocol import Calendar, Survey
 
 from ..aggregator.serving import ServerProcess, eventually
@@ -86,40 +84,3 @@ def test_a_relay_shows_the_server_its_own_token(tmp_path: Path, server: ServerPr
             assert client.flush().sent >= 4
         assert eventually(lambda: server.reports(asked).get((0, 1)), 1)
     assert OF_RELAY not in relay.complained + relay.said
-
-
-@pytest.mark.parametrize("relay", ["", "https://relay.example"])
-def test_uploads_to_the_app_s_own_server_alone_carry_the_token(tmp_path: Path, relay: str) -> None:
-    """Not what is fetched from it, and nothing that goes to a relay which the survey declares."""
-    clock = ManualClock()
-    fake = FakeServer(clock)
-    heard = list[tuple[str, bool, str | None]]()
-
-    class Hearing(httpx.BaseTransport):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
-            shown = request.headers.get("authorization")
-            heard.append((request.url.host, request.method == "POST", shown))
-            return fake.transport.handle_request(request)
-
-    asked = replace(make_survey(answers=["tea", "coffee"]), relay=relay)
-    with Client(
-        server=fake.url,
-        authority=fake.authority,
-        path=tmp_path / "device.db",
-        max_epsilon=1000,
-        witness=None,
-        background=False,
-        upload_token=APP,
-        transport=Hearing(),
-        clock=clock,
-    ) as client:
-        handle = client.join(fake.publish(asked))
-        client.flush()
-        handle.record("tea")
-        clock.advance(days=2)
-        assert client.flush().sent == 2
-    host = "relay.example" if relay else "surveys.example"
-    expected = None if relay else f"Bearer {APP}"
-    assert {shown for at, posted, shown in heard if posted and at == host} == {expected}
-    assert all(at == host for at, posted, _ in heard if posted)
-    assert {shown for _, posted, shown in heard if not posted} == {None}

@@ -17,11 +17,7 @@ pytestmark = pytest.mark.heavy
 
 ROOT = Path(__file__).parents[2]
 MOST_BYTES, MOST_OF_THE_SDK = 1_100_000, 135_000
-ON_REQUEST = {
-    *("testing", "async_client", "async_handle", "loops"),
-    *("explain", "conclusion", "truthfulness", "notice", "reports", "wording"),
-    *("migrations", "version_3", "way_back"),
-}
+ON_REQUEST = {"testing", "async_client", "explanation", "reports"}
 """Modules of the SDK that an app loads only if it asks for what they do."""
 OF_A_SERVER = {"starlette", "uvicorn", "uvloop", "httptools", "sqlalchemy"}
 OF_A_CURATOR = {"opendp", "dp-accounting", "matplotlib", "msgspec", "filelock"}
@@ -101,7 +97,9 @@ def test_the_wheel_is_small_and_holds_our_packages_only(wheel):
         "changeling_pytest",
         "changeling_statistics",
         "changeling_central",
+        "changeling_papers",
         "changeling_aggregator",
+        "changeling_spark",
         "changeling_commands",
         "changeling_reader",
         "changeling_simulations",

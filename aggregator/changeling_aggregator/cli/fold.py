@@ -62,7 +62,7 @@ def fold(
     with closing(Store.open(store, at_rest)) as opened:
         with opened.view() as view:
             view.private_keys()  # raises now where the store key is another
-            kept = view.kept_time()
+            kept, database = view.kept_time(), view.database_time()
         if check:
             differences = check_store(opened, OpeningProcesses())
             for each in differences:
@@ -76,7 +76,7 @@ def fold(
             process = plugin.start(opened, EngineOptions(master, shared, checkpoint, executor_memory))
         else:
             process = FoldProcess(store, at_rest)
-        clock = GuardedClock(kept)
+        clock = GuardedClock(kept, database)
         loop = FoldLoop(opened, Registry(opened), clock, process)
         try:
             if not follow:

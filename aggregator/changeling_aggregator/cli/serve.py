@@ -167,8 +167,8 @@ def serve(
         opened.forget_overwritten(changed=encrypted)
         with opened.view() as view:
             view.private_keys()  # raises now, and not at the first fold, where the store key is another
-            last, kept = view.latest_arrival(), view.kept_time()
-        clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept)
+            last, kept, database = view.latest_arrival(), view.kept_time(), view.database_time()
+        clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept, database)
         how = Settings(
             keys,
             clock,

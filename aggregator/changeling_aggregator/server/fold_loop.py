@@ -136,8 +136,10 @@ class FoldLoop:
         """Compare the clock with the database's, and have the store remember the time: every minute."""
         if self._guarded is None or (self._kept_time and monotonic() - self._kept_time < KEEP_TIME_SECONDS):
             return
-        if (kept := self._guarded.kept()) is not None:
-            with self._store.transaction() as writing:
+        with self._store.transaction() as writing:
+            if (database := writing.database_time()) is not None:
+                self._guarded.compare(database)
+            if (kept := self._guarded.kept()) is not None:
                 writing.keep_time(kept)
         self._kept_time = monotonic()
 

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import TurnedDown
-from ..fold.closing import MOST_RETENTION_SECONDS
+from ..fold import MOST_RETENTION_SECONDS
 from ..ingest import PublishedSurvey
 from ..store import TokenScope
 from .openapi import Binary, Body, Described, HexId, Period, Signed, Truth, described

@@ -3,12 +3,10 @@
 `embedded` and `postgresql` answer it. The tables have a version, which a program uses or refuses in plain words.
 """
 
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from sqlalchemy import Connection, Engine, Table, insert, inspect, select, update
 from sqlalchemy.dialects import postgresql, sqlite
@@ -16,11 +14,7 @@ from sqlalchemy.exc import DBAPIError
 
 from ..errors import StoreError
 from . import schema
-
-if TYPE_CHECKING:
-    from .sealing_keys import AtRest
-
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+from .at_rest import AtRest
 
 Transactions: TypeAlias = Callable[[], AbstractContextManager[Connection]]
 """Each call is a transaction that may write, kept whole when it ends; or nothing of it is, when it raises."""
@@ -106,7 +100,7 @@ class Bound:
     at_rest: what private keys are encrypted under.
     """
 
-    def __init__(self, connection: Connection, at_rest: "AtRest") -> None:
+    def __init__(self, connection: Connection, at_rest: AtRest) -> None:
         self._connection, self._at_rest = connection, at_rest
 
     def _inserted(self, table: Table, **row: object) -> bool:
@@ -117,25 +111,6 @@ class Bound:
         insert_ = postgresql.insert if self._connection.dialect.name == "postgresql" else sqlite.insert
         putting = insert_(table).values(row).on_conflict_do_nothing().returning(*table.primary_key)
         return self._connection.execute(putting).first() is not None
-
-
-def database_at(place: Path | str, alone: bool = False) -> Database:
-    """The database at a file's path, or at a URL of PostgreSQL. alone: whether nobody else may have it open meanwhile.
-
-    Raises ValueError for another URL, StoreError where the driver is not installed or others have it open, or OSError.
-    """
-    url = _SCHEME.match(place) if isinstance(place, str) else None
-    if isinstance(place, Path) or url is None:
-        from .embedded import EmbeddedDatabase
-
-        return EmbeddedDatabase(Path(place), alone)
-    if url[1] != "postgresql":
-        raise ValueError(f"a store is a file, or a database at postgresql://…, not at {url[1]}://…")
-    try:
-        from .postgresql import PostgreSQLDatabase
-    except ModuleNotFoundError as error:
-        raise StoreError('a store on PostgreSQL needs its driver: pip install "changeling[postgres]"') from error
-    return PostgreSQLDatabase(place, alone)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from changeling_protocol import EarlyEnd, MalformedBytes, Survey, SurveyId, UnixMilliseconds, UnixSeconds
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from .database import Bound
 from .schema import store, surveys, tokens
@@ -105,6 +105,13 @@ class ReadRegistry(Bound):
     def kept_time(self) -> KeptTime:
         """The latest time of a clock that was believed, as a server kept it."""
         return KeptTime(*self._connection.execute(select(store.c.believed, store.c.jumped)).one())
+
+    def database_time(self) -> UnixSeconds | None:
+        """The time of the database's own clock, Unix seconds; None where the database is a file."""
+        if self._connection.dialect.name != "postgresql":
+            return None
+        epoch = select(func.extract("epoch", func.clock_timestamp()))
+        return UnixSeconds(float(self._connection.execute(epoch).scalar_one()))
 
 
 class WriteRegistry(ReadRegistry):

@@ -1,61 +1,21 @@
 """Sealing keys: made here, signed by the authority, destroyed one grace after they expire.
 
 One is valid at a time: so a server cannot mark devices by the key that it gives them. A private key never leaves the
-store but into the fold's memory. It lies there encrypted under the operator's store key, if there is one: whoever gets
-the file alone, or a copy of it, then opens nothing. AES-256-GCM, bound to the key's id.
+store but into the fold's memory; it lies there as `at_rest` says.
 """
 
-import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from changeling_protocol import LAST_INSTANT, SealingKey, UnixSeconds, key_id
 from changeling_statistics import format_instant
-from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sqlalchemy import ColumnElement, and_, insert, select, update
 
-from ..errors import StoreError
+from .at_rest import PRIVATE_BYTES, AtRest
 from .database import Bound
 from .schema import sealing_keys
-
-STORE_KEY_BYTES = 32
-_PRIVATE_BYTES = 32
-_NONCE_BYTES = 12
-
-
-@dataclass(frozen=True, slots=True)
-class AtRest:
-    """What private keys are encrypted under. secret: the store key, 32 bytes; None leaves them in the clear."""
-
-    secret: bytes | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.secret is not None and len(self.secret) != STORE_KEY_BYTES:
-            raise ValueError(f"a store key has {STORE_KEY_BYTES} bytes, got {len(self.secret)}")
-
-    def kept(self, private: bytes, id_: bytes) -> bytes:
-        """A private key as it is stored. id_: the key's."""
-        if self.secret is None:
-            return private
-        nonce = os.urandom(_NONCE_BYTES)
-        return nonce + AESGCM(self.secret).encrypt(nonce, private, id_)
-
-    def taken(self, kept: bytes, id_: bytes) -> bytes:
-        """The private key in what is stored, encrypted or not. Raises StoreError where this is not its store key."""
-        if len(kept) == _PRIVATE_BYTES:
-            return kept
-        if self.secret is None:
-            raise StoreError("the store's private keys are encrypted: give the store key that they are under")
-        try:
-            return AESGCM(self.secret).decrypt(kept[:_NONCE_BYTES], kept[_NONCE_BYTES:], id_)
-        except InvalidTag:
-            raise StoreError("the store's private keys are encrypted under another store key than the given") from None
-
-
-IN_CLEAR = AtRest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +80,7 @@ class ReadKeys(Bound):
                 row.begins,
                 row.expires,
                 row.private is None,
-                row.private is not None and len(row.private) == _PRIVATE_BYTES,
+                row.private is not None and len(row.private) == PRIVATE_BYTES,
             )
             for row in rows
         ]
@@ -197,7 +157,7 @@ class WriteKeys(ReadKeys):
 
     def encrypt_keys_in_clear(self) -> bool:
         """Encrypt the private keys that are not yet; whether there was one, and a store key to encrypt it under."""
-        in_clear = [(id_, kept) for id_, kept in self._private_halves() if len(kept) == _PRIVATE_BYTES]
+        in_clear = [(id_, kept) for id_, kept in self._private_halves() if len(kept) == PRIVATE_BYTES]
         if self._at_rest.secret is None or not in_clear:
             return False
         for id_, private in in_clear:

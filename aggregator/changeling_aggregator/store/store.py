@@ -1,9 +1,10 @@
 """An open store: its transactions, and what is done to it outside of them.
 
-`View` and `Transaction` have all that is read and written; `turn.Turn` is the fold's.
+`View` and `Transaction` have all that is read and written; `Turn` is the fold's.
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -13,13 +14,15 @@ from typing import Self
 from changeling_protocol import SurveyId, UnixMilliseconds
 from sqlalchemy import Connection
 
+from ..errors import StoreError
 from . import schema
-from .database import Database, claim, database_at, migrate, usable, version_of
-from .sealing_keys import IN_CLEAR, STORE_KEY_BYTES, AtRest
-from .transactions import Transaction, View
-from .turn import Turn
+from .at_rest import IN_CLEAR, STORE_KEY_BYTES, AtRest
+from .database import Database, claim, migrate, usable, version_of
+from .embedded import EmbeddedDatabase
+from .transactions import Transaction, Turn, View
 
 _COPIED_AT_ONCE = 500
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 class Store:
@@ -82,7 +85,7 @@ class Store:
         raises.
         """
         with self._database.turn() as transactions:
-            yield None if transactions is None else Turn(self, transactions)
+            yield None if transactions is None else Turn(self.view, transactions, self.at_rest)
 
     def open_stream(self, survey: SurveyId | None = None) -> int:
         """The number of a new, empty stream of a survey's requests, or any's, which no other process gets."""
@@ -156,6 +159,23 @@ class Store:
         """once: it is one statement, which may be on disk as soon as that returns."""
         with self._database.writer(once) as connection, connection.begin():
             yield connection
+
+
+def database_at(place: Path | str, alone: bool = False) -> Database:
+    """The database at a file's path, or at a URL of PostgreSQL. alone: whether nobody else may have it open meanwhile.
+
+    Raises ValueError for another URL, StoreError where the driver is not installed or others have it open, or OSError.
+    """
+    url = _SCHEME.match(place) if isinstance(place, str) else None
+    if isinstance(place, Path) or url is None:
+        return EmbeddedDatabase(Path(place), alone)
+    if url[1] != "postgresql":
+        raise ValueError(f"a store is a file, or a database at postgresql://…, not at {url[1]}://…")
+    try:
+        from .postgresql import PostgreSQLDatabase
+    except ModuleNotFoundError as error:
+        raise StoreError('a store on PostgreSQL needs its driver: pip install "changeling[postgres]"') from error
+    return PostgreSQLDatabase(place, alone)
 
 
 def version_at(place: Path | str) -> int | None:

@@ -7,20 +7,20 @@ files it leaves the next one deletes.
 
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from time import sleep
 from typing import TYPE_CHECKING
 
 from changeling_aggregator.errors import AggregatorError, Overtaken
-from changeling_aggregator.fold import FoldReport, in_turn, latest_right
+from changeling_aggregator.fold import Counted, FoldReport, in_turn, latest_right
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import IdFile, Store, Turn
 from changeling_protocol import UnixSeconds
 
 from .errors import SparkTrouble
-from .inputs import Piece, ids_of_runs, moves_of, pieces_of, tasks_of
+from .inputs import NumberedRun, Piece, ids_of_runs, moves_of, pieces_of, tasks_of
 from .keys import KeyService
 from .session import Cluster, end_java, is_stopped, see_alive, session, trouble_of
 from .shuffle import Partitioner
@@ -219,19 +219,30 @@ def _counted(store: Store, turn: Turn, executors: Executors, place: str, name: s
         service.close()
     counted = found.whole()
     try:
-        with turn.transaction() as writing:
-            counted.write(writing, moves_of(pieces))
-            # Of a survey that could not be counted the ids stay where they were.
-            writing.replace_id_files(
-                [file for file in files if file.survey not in found.failed],
-                [file for file in found.files if file.survey not in found.failed],
-            )
-            writing.drop_runs(run for file, runs in exported.items() if file.survey not in found.failed for run in runs)
+        _hand_over(turn, pieces, counted, found, files, exported)
     except Overtaken:
         raise
     except Exception as error:
         raise _Unknown(error) from error
     return FoldReport.of(sum(piece.until - piece.after for piece in pieces), counted)
+
+
+def _hand_over(
+    turn: Turn,
+    pieces: list[Piece],
+    counted: Counted,
+    found: Findings,
+    files: list[IdFile],
+    exported: Mapping[IdFile, list[NumberedRun]],
+) -> None:
+    """Write what was counted, and which files hold the ids from then on; of a survey that failed they stay."""
+    with turn.transaction() as writing:
+        counted.write(writing, moves_of(pieces))
+        writing.replace_id_files(
+            [file for file in files if file.survey not in found.failed],
+            [file for file in found.files if file.survey not in found.failed],
+        )
+        writing.drop_runs(run for file, runs in exported.items() if file.survey not in found.failed for run in runs)
 
 
 def buckets_of(pieces: Sequence[Piece], files: Sequence[IdFile]) -> int:

@@ -9,13 +9,13 @@ from contextlib import suppress
 from typing import Any
 
 from changeling_aggregator.store import Store
+from changeling_aggregator.testing import AFTER
 from changeling_spark import folding
 from changeling_spark.errors import SparkTrouble
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import Cluster
 
 from ..processes import offspring
-from .hostile_log import AFTER
 
 
 def main(store: str, master: str, shared: str, checkpoint: str, where: str) -> None:

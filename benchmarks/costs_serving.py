@@ -13,10 +13,10 @@ import httpx
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import AtRest, Store
 from changeling_protocol.wire import CHANGE, KEYS, survey_path
+from changeling_reader import ServerClient
 from changeling_simulations.capacity import Cost
 from changeling_simulations.fleet.sealing import Load
 from changeling_simulations.fleet.sending import send
-from changeling_simulations.fleet.server import Server
 
 from tests.aggregator.buckets import new_bucket, object_store
 from tests.aggregator.serving import TOKEN, ServerProcess
@@ -75,7 +75,7 @@ def _asked(folder: Path, load: Load) -> dict[str, float]:
     store.close()
     with ServerProcess(folder) as server:
         send(load.requests(64), server.url)
-        with Server(server.url, TOKEN) as asked:
+        with ServerClient(server.url, token=TOKEN, timeout=600) as asked:
             asked.fold()
         result = f"{survey_path(survey.hex())}{CHANGE}?after=7&until=8"
         tag = server.http.get(result).raise_for_status().headers["etag"]

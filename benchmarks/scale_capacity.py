@@ -19,11 +19,11 @@ from typing import NamedTuple
 import numpy as np
 from changeling_aggregator.store import Store
 from changeling_protocol import Node
+from changeling_reader import ServerClient
 from changeling_simulations.capacity import Cost, UnitCosts
 from changeling_simulations.fleet.devices import Wishes
 from changeling_simulations.fleet.sealing import Load, sealed
 from changeling_simulations.fleet.sending import send
-from changeling_simulations.fleet.server import Server
 from scipy.optimize import nnls
 
 from tests.aggregator.serving import TOKEN, ServerProcess
@@ -156,7 +156,7 @@ def _sent(server: ServerProcess, store: Store, requests: Iterator[tuple[float, b
             objects = len(view.segments(uncounted=True))
     if sent.requests != uploads or sent.told:
         raise ValueError(f"of {uploads} uploads {sent.requests} were taken, and {dict(sent.told)} refused")
-    with Server(str(server.url), TOKEN) as asked:
+    with ServerClient(str(server.url), token=TOKEN, timeout=600) as asked:
         asked.fold()
     return objects
 

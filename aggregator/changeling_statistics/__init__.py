@@ -10,6 +10,8 @@
 Surveys, calendars and constraints come from `changeling_protocol`. Knows no web, no database and no clock.
 """
 
+from changeling_protocol import parse_duration, parse_instant
+
 from .accounting.curves import (
     SILENT,
     Corner,
@@ -76,15 +78,12 @@ from .randomizers.kary import KaryCounterpart
 from .randomizers.registry import ChangeOffers, Offer, class_variances, counterpart_of, offer_of, register_counterpart
 from .succession import change_across, check_successor, joined_series, next_calendar, offsets, total_cost
 from .words import (
-    SECONDS,
     constraint_in_words,
     constraint_of,
     format_duration,
     format_instant,
     parse_count,
-    parse_duration,
     parse_epsilon,
-    parse_instant,
     read_survey,
     write_survey,
 )
@@ -96,7 +95,6 @@ __all__ = [
     "NORMAL",
     "POINT",
     "PRICE",
-    "SECONDS",
     "SILENT",
     "Attendance",
     "BadChangelog",

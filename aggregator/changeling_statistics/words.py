@@ -1,13 +1,12 @@
-"""What people write on a command line and in files: durations, instants, counts, epsilons, constraints, surveys."""
+"""Words on command lines and in files: durations, instants, counts, epsilons, constraints, surveys."""
 
 import json
-import re
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from changeling_protocol import (
-    LAST_INSTANT,
+    DURATION_UNITS,
     MOST_MUTATIONS,
     AtMost,
     AtMostWithin,
@@ -20,36 +19,6 @@ from changeling_protocol import (
     group_cost,
 )
 
-SECONDS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
-LONG = {"mo": 2_628_000, "y": 31_536_000}
-"""A month as a twelfth of a year, and a year of 365 days: good for a length of time, not for a calendar."""
-
-_FORM = re.compile(r"(\d{1,12})\s*(mo|[smhdwy])", re.ASCII)
-
-
-def parse_duration(text: str, *, months: bool = False) -> int:
-    """The seconds of a whole number and its unit: s, m (minutes), h, d or w.
-
-    months: whether months (mo, 365/12 days) and years (y, 365 days) will do as well, as they do for how long something
-    may take. The periods of a calendar have one length, which months and years have not.
-    Raises ValueError for anything else, and for a duration of zero.
-
-    >>> parse_duration("13w"), parse_duration("12mo", months=True)
-    (7862400, 31536000)
-    """
-    match = _FORM.fullmatch(text.strip())
-    if match is None:
-        units = "s, m (minutes), h, d, w" + ", mo (months), y" * months
-        raise ValueError(f"a duration is a whole number and one of {units}, such as 90d or 13w: got {text!r}")
-    if match[2] in LONG and not months:
-        raise ValueError(
-            f"months and years differ in length, so a duration is in d or w here, as 30d or 52w: got {text!r}"
-        )
-    seconds = int(match[1]) * (SECONDS | LONG)[match[2]]
-    if seconds == 0:
-        raise ValueError(f"a duration must be at least one second, got {text!r}")
-    return seconds
-
 
 def format_duration(seconds: int) -> str:
     """The duration in the widest unit that divides it.
@@ -57,27 +26,8 @@ def format_duration(seconds: int) -> str:
     >>> format_duration(7862400)
     '13w'
     """
-    unit = next(unit for unit, length in SECONDS.items() if seconds % length == 0)
-    return f"{seconds // SECONDS[unit]}{unit}"
-
-
-def parse_instant(text: str) -> float:
-    """Unix seconds, to the end of the year 9999. Raises ValueError.
-
-    >>> parse_instant("1993-07-01"), parse_instant("741484800")
-    (741484800.0, 741484800.0)
-    """
-    try:
-        if text.isascii() and text.isdigit() and len(text) != 8:  # eight digits are a date, 19930701
-            time = float(text)
-        else:
-            instant = datetime.fromisoformat(text)
-            time = (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        raise ValueError(f"a time is like 2026-01-31 or 2026-01-31T12:00:00Z, got {text!r}") from None
-    if time > LAST_INSTANT:
-        raise ValueError(f"there is no time after the year 9999, got {text!r}")
-    return time
+    unit = next(unit for unit, length in DURATION_UNITS.items() if seconds % length == 0)
+    return f"{seconds // DURATION_UNITS[unit]}{unit}"
 
 
 def format_instant(time: float) -> str:

@@ -4,6 +4,7 @@ Messages over HTTP are behind a door of their own, `changeling_protocol.wire`.
 """
 
 from .calendar import (
+    DURATION_UNITS,
     LAST_INSTANT,
     MOST_PERIODS,
     Calendar,
@@ -98,6 +99,7 @@ __all__ = [
     "BALANCED",
     "CLOSING_BYTES",
     "CLOSING_ID_BYTES",
+    "DURATION_UNITS",
     "HEAD_BYTES",
     "ID_BYTES",
     "KEY_BYTES",

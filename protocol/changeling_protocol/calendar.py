@@ -26,8 +26,11 @@ LAST_INSTANT = 253_402_300_799
 """The last second of the year 9999, in Unix time: no calendar goes beyond, so that every time of a survey has a date
 and fits into 64 bits of microseconds."""
 
-UNITS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
+DURATION_UNITS = {"w": 604_800, "d": 86_400, "h": 3_600, "m": 60, "s": 1}
 """The seconds of each unit of a duration, the longest first."""
+
+LONG_UNITS = {"mo": 2_628_000, "y": 31_536_000}
+"""A month as a twelfth of a year, and a year of 365 days: good for a length of time, not for a calendar."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -114,20 +117,25 @@ def parse_instant(text: str) -> float:
     return time
 
 
-def parse_duration(text: str) -> int:
+def parse_duration(text: str, *, months: bool = False) -> int:
     """The seconds of a whole number and its unit: s, m (minutes), h, d or w.
 
-    There are no months or years, whose lengths differ. Raises ValueError for anything else, and for no time at all.
+    months: whether months (mo, 365/12 days) and years (y, 365 days) will do as well, as they do for how long something
+    may take. The periods of a calendar have one length, which months and years have not.
+    Raises ValueError for anything else, and for a duration of zero.
 
-    >>> parse_duration("13w")
-    7862400
+    >>> parse_duration("13w"), parse_duration("12mo", months=True)
+    (7862400, 31536000)
     """
-    match = re.fullmatch(r"\s*(\d{1,12})\s*([smhdw])\s*", text, re.ASCII)
+    match = re.fullmatch(r"\s*(\d{1,12})\s*(mo|[smhdwy])\s*", text, re.ASCII)
     if match is None:
+        units = "s, m (minutes), h, d, w" + ", mo (months), y" * months
+        raise ValueError(f"a duration is a whole number and one of {units}, such as 90d or 13w: got {text!r}")
+    if match[2] in LONG_UNITS and not months:
         raise ValueError(
-            f"a duration is a whole number and one of s, m (minutes), h, d, w, such as 90d or 13w: got {text!r}"
+            f"months and years differ in length, so a duration is in d or w here, as 30d or 52w: got {text!r}"
         )
-    seconds = int(match[1]) * UNITS[match[2]]
+    seconds = int(match[1]) * (DURATION_UNITS | LONG_UNITS)[match[2]]
     if seconds == 0:
         raise ValueError(f"a duration must be at least one second, got {text!r}")
     return seconds

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import comb, prod
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from .odds import Odds
 from .randomizers import Agreeing, Randomizer
@@ -171,9 +171,8 @@ def _patterns(left: tuple[tuple[_Slot, int], ...], need: int) -> tuple[int, int]
 
 def agreeing(randomizer: Randomizer) -> Agreeing:
     """A randomizer as one that can take part in a joint response. Raises ValueError if it cannot."""
-    if not hasattr(randomizer, "favoured_symbol_at"):
+    if not isinstance(randomizer, Agreeing):
         raise ValueError(f"{randomizer.kind!r} has no joint form: choose k-RR, subset selection or signed subsets")
-    joint = cast(Agreeing, randomizer)
-    if joint.space.reports_changes and joint.tells(0):
-        raise ValueError(f"{joint.kind!r} tells even that nothing changed: in a joint group choose 'k-rr-change'")
-    return joint
+    if randomizer.space.reports_changes and randomizer.tells(0):
+        raise ValueError(f"{randomizer.kind!r} tells even that nothing changed: in a joint group choose 'k-rr-change'")
+    return randomizer

@@ -9,8 +9,8 @@ from math import ceil
 from pathlib import Path
 
 import numpy as np
-from changeling_protocol import Calendar
-from changeling_statistics import MICROSECONDS, SECONDS, Changelog, format_instant
+from changeling_protocol import DURATION_UNITS, Calendar
+from changeling_statistics import MICROSECONDS, Changelog, format_instant
 from numpy.typing import NDArray
 
 SWING = 0.8
@@ -176,7 +176,7 @@ def calendar_for(
 
 def _rounded(seconds: int) -> int:
     """Rounded up to whole weeks, days, hours or minutes: the widest unit that fits into it four times."""
-    unit = next((unit for unit in SECONDS.values() if seconds >= 4 * unit), 1)
+    unit = next((unit for unit in DURATION_UNITS.values() if seconds >= 4 * unit), 1)
     return ceil(seconds / unit) * unit
 
 

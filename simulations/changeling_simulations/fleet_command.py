@@ -4,12 +4,14 @@ import os
 import tempfile
 from collections.abc import Iterable
 from contextlib import nullcontext
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from changeling_protocol import SealingKey, Survey
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
+from changeling_reader import ServerAnswered, ServerClient
 from changeling_statistics import read_survey
 from rich.console import Console
 from rich.markup import escape
@@ -20,7 +22,6 @@ from . import options
 from .fleet.devices import Wishes, open_periods, overdue_periods
 from .fleet.sealing import Load, sealed
 from .fleet.sending import Sent, send
-from .fleet.server import Server
 from .fleet.truth import Row, Truth, compared, told
 
 DEVICES = 1000
@@ -63,9 +64,11 @@ def fleet(
     """
     survey = read_survey(survey_file)
     console = Console()
-    with tempfile.TemporaryDirectory(prefix="changeling-fleet-") as folder, Server(server, _token()) as asked:
-        asked.admit(survey, i_run_it=i_run_this_server)
-        sealing_key, now = asked.key()
+    with tempfile.TemporaryDirectory(prefix="changeling-fleet-") as folder, _client(server) as asked:
+        admit(asked, survey, i_run_it=i_run_this_server)
+        sealing_key, now = asked.sealing_key()
+        if sealing_key is None:
+            raise ValueError(f"{server} has no sealing key that is valid now: sign and publish one")
         wishes = Wishes(
             devices,
             heard=open_periods(survey, now, lasting=devices / envelopes / rate if rate else 0.0),
@@ -97,8 +100,45 @@ def fleet_check(
     With an operator's token in $CHANGELING_TOKEN refusals are compared, too, and the server folds first.
     """
     expected = Truth.read(truth)
-    with Server(server, _token()) as asked:
-        return _print_rows(Console(), _compared(asked, asked.published(expected.survey), expected))
+    with _client(server) as asked:
+        return _print_rows(Console(), _compared(asked, _published(asked, expected.survey), expected))
+
+
+def admit(client: ServerClient, survey: Survey, *, i_run_it: bool) -> None:
+    """Pass where a server may be sent a fleet's envelopes: it is the user's own, and nobody answered there.
+
+    i_run_it: whether the user says that it is. Raises ValueError, which says what is missing.
+    """
+    if not client.is_here and not i_run_it:
+        raise ValueError(
+            f"{client.url} is another machine: a fleet is load, and made-up answers; if the server is yours, say "
+            "--i-run-this-server"
+        )
+    _published(client, survey.id.hex())
+    status = client.status(survey.id.hex())
+    if not client.is_here and "refused" not in status:
+        raise ValueError(
+            "beyond this machine a server is sent a fleet only by who operates it: show a token with the scopes "
+            "read and fold"
+        )
+    if any(closing["heard"] for closing in status["closings"]):
+        raise ValueError(
+            f"survey {survey.id.hex()} has answers already, which a fleet would spoil: sign one for the rehearsal"
+        )
+
+
+def _published(client: ServerClient, survey: str) -> Survey:
+    try:
+        return client.survey(survey)
+    except ServerAnswered as answered:
+        if answered.status != HTTPStatus.NOT_FOUND:
+            raise
+        raise ValueError(f"survey {survey} is not published on {client.url}: publish it there first") from None
+
+
+def _client(server: str) -> ServerClient:
+    """A client with the operator's token, if there is one; a fold to the log's end is answered once it is there."""
+    return ServerClient(server, token=_token(), timeout=600)
 
 
 def _token() -> str | None:
@@ -114,22 +154,22 @@ def _sealed(survey: Survey, key: SealingKey, wishes: Wishes, folder: Path) -> Lo
         return sealed(survey, key, wishes, folder, lambda done: progress.update(task, completed=done))
 
 
-def _sent(load: Load, server: Server, rate: float, envelopes: int, connections: int) -> Sent:
+def _sent(load: Load, client: ServerClient, rate: float, envelopes: int, connections: int) -> Sent:
     """Sends all of it; where a rate is given, the time that it spans is stretched so that it is the mean."""
     seconds_of_one = 0.0
     if rate:
         span = float(load.due[-1] - load.due[0])
         seconds_of_one = len(load) / envelopes / rate / span if span else 0.0
     requests = load.requests(envelopes)
-    return send(requests, server.url, server.token, connections=connections, seconds_of_one=seconds_of_one)
+    return send(requests, client.url, _token(), connections=connections, seconds_of_one=seconds_of_one)
 
 
-def _compared(server: Server, survey: Survey, truth: Truth) -> list[Row]:
-    if server.token is not None:
-        server.fold()
+def _compared(client: ServerClient, survey: Survey, truth: Truth) -> list[Row]:
+    if _token() is not None:
+        client.fold()
     id_ = survey.id.hex()
-    status = server.status(id_)
-    return compared(truth, survey, status, server.series(id_) if status["nodes"] else None)
+    status = client.status(id_)
+    return compared(truth, survey, status, client.series(id_) if status["nodes"] else None)
 
 
 def _print_sent(console: Console, load: Load, sent: Sent) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 import typer
+from changeling_commands.wishes import relay_url
 from changeling_protocol import Node
 from changeling_statistics import parse_count, parse_duration, parse_epsilon, parse_instant
 
@@ -27,6 +27,11 @@ def duration(text: str) -> int:
     return _option(parse_duration, text)
 
 
+def length(text: str) -> int:
+    """The seconds of a length of time, which may be in months as well: 90d or 12mo."""
+    return _option(lambda written: parse_duration(written, months=True), text)
+
+
 def date(text: str) -> int:
     """The Unix seconds of an ISO 8601 date or time, in UTC if it names no offset, or of Unix seconds themselves."""
     return int(_option(parse_instant, text))
@@ -34,11 +39,7 @@ def date(text: str) -> int:
 
 def url(text: str) -> str:
     """A base URL: HTTPS, or on loopback; without credentials or a query."""
-    parts = urlsplit(text)
-    bare = not (parts.username or parts.password or parts.query or parts.fragment)
-    if not (bare and parts.hostname and (parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1"))):
-        raise typer.BadParameter(f"write a base URL such as https://relay.example.org, got {text!r}")
-    return text
+    return _option(relay_url, text)
 
 
 def rate(text: str) -> float:

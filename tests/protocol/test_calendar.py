@@ -1,7 +1,5 @@
 """Periods, nodes and covers."""
 
-from math import ceil
-
 import pytest
 from changeling_protocol import Calendar, Node, cadence, cover
 
@@ -62,6 +60,10 @@ def test_impossible_calendars_are_refused(bad):
         Node(3, 3)
 
 
-def test_the_theorem_bound_uses_the_ceiling_of_the_logarithm():
-    """The height computed with integers above is ⌈log_c⌉ (guards the test's own arithmetic)."""
-    assert [next(i for i in range(9) if 3**i >= n) for n in (1, 2, 3, 4, 27, 28)] == [0, 1, 1, 2, 3, ceil(3.03)]
+def test_a_calendar_is_written_in_words():
+    """A start in ISO 8601 and a duration; a time that has parts of a second, and months, are refused by name."""
+    assert Calendar("2027-01-01", "1w", 52) == Calendar(1_798_761_600, 604_800, 52)
+    assert Calendar("2027-01-01T02:00+02:00", 3600, 1) == Calendar(1_798_761_600, "1h", 1)
+    for start, period, says in (("2027-01-01T00:00:00.5", "1d", "whole second"), ("2027-01-01", "1mo", "months")):
+        with pytest.raises(ValueError, match=says):
+            Calendar(start, period, 1)

@@ -4,7 +4,6 @@ from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
-from math import prod
 
 import pytest
 from changeling_protocol import (
@@ -14,7 +13,6 @@ from changeling_protocol import (
     Joint,
     KaryChange,
     KaryResponse,
-    Kernel,
     MutationSpace,
     Odds,
     SignedSubset,
@@ -25,8 +23,6 @@ from changeling_protocol import (
     lives_cost,
     plan_cost,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.enumeration import all_inputs, changelogs, enumerated_lives_loss, enumerated_loss
 from tests.joint_enumeration import defined_law, worst_joint_ratio
@@ -157,52 +153,6 @@ def test_the_worst_transcript_listed_literally_is_the_one_that_is_found(name):
     laws = [defined_law(group, inputs) for inputs in every]
     listed = max(one[sent] / other[sent] for one, other in product(laws, laws) for sent in one)
     assert worst_joint_ratio(group, every) == listed
-
-
-RANDOMIZERS = [
-    SignedSubset(MutationSpace(2), ANY),
-    SignedSubset(MutationSpace(3), ANY, 1, Fraction(2, 7)),
-    SignedSubset(MutationSpace(2, null=False), ANY, spoken=Fraction(1, 3)),
-    KaryChange(MutationSpace(2), ANY),
-    KaryResponse(StateSpace(3), ANY),
-    SubsetSelection(StateSpace(4, null=False), ANY, 3),
-]
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(RANDOMIZERS), st.integers(1, 4), st.integers(1, 3)), min_size=1, max_size=3),
-    st.integers(1, 40),
-    st.integers(1, 30),
-    st.data(),
-)
-def test_densities_are_means_over_the_slots_that_are_left(tracks, threshold, gain, data):
-    """The kernel's density of any counts and score, and the odds that lead to the next ones, by listing all slots."""
-    randomizers, weights, slots = zip(*tracks, strict=True)
-    heaviest = sum(weight * times for weight, times in zip(weights, slots, strict=True))
-    joint = Joint(Odds(7 + gain, 7), 1 + threshold % heaviest, weights, slots)
-    kernel = Kernel(joint, tuple(randomizer.agreement for randomizer in randomizers))
-    used = [data.draw(st.integers(0, times)) for times in slots]
-    score = data.draw(st.integers(0, joint.threshold))
-    assert kernel.density(used, score) == listed_density(kernel, used, score)
-    for place, times in enumerate(slots):
-        if used[place] < times:
-            after = [gone + (at == place) for at, gone in enumerate(used)]
-            odds = kernel.conditional_odds(place, used, score)
-            agreed, not_agreed = (listed_density(kernel, after, kernel.scored(place, score, x)) for x in (True, False))
-            assert Fraction(odds.favoured, odds.other) == agreed / not_agreed
-
-
-def listed_density(kernel, used, score):
-    """Σ over all patterns of the slots left of their probability, times a/b where the weights reach τ."""
-    joint, total = kernel.joint, Fraction(0)
-    left = []
-    for weight, p, times, gone in zip(joint.weights, kernel.agreements, joint.slots, used, strict=True):
-        left += [(weight, p)] * (times - gone)
-    for pattern in product((0, 1), repeat=len(left)):
-        reached = score + sum(weight * x for (weight, _), x in zip(left, pattern, strict=True)) >= joint.threshold
-        chance = prod((p if x else 1 - p for (_, p), x in zip(left, pattern, strict=True)), start=Fraction(1))
-        total += chance * (Fraction(joint.odds.favoured, joint.odds.other) if reached else 1)
-    return total
 
 
 def drawn_law(group, inputs, order):

@@ -82,7 +82,7 @@ def test_a_made_up_population_runs(shape):
         (["school-to-work", "--epsilon", "10000"], "at most 43"),
         (["school-to-work", "--epsilon", "-1"], "epsilon must be above 0"),
         (["school-to-work", "--epsilon", "much"], "epsilon is a number"),
-        (["school-to-work", "--period", "3mo"], "a duration is a whole number"),
+        (["school-to-work", "--period", "3mo"], "months and years differ in length"),
         (["school-to-work", "--period", "1s"], "choose wider ones"),
         (["school-to-work", "--epsilon", "nan"], "epsilon is a number"),
         (["school-to-work", "--start", "soon"], "a time is like 2026-01-31"),

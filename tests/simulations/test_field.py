@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from changeling_protocol import Calendar, Group, KaryResponse, MutationSpace, Node, Odds, StateSpace, Track
 from changeling_simulations import Field, Population, sample_field
-from changeling_simulations.field import MOST_ENTRIES, FieldEntries, attended_closings, draw_entries
+from changeling_simulations.field import MOST_ENTRIES, attended_closings, draw_entries
 from changeling_simulations.joint_sampler import in_order
 from changeling_statistics import Attendance, counterpart_of
 from scipy.stats import norm
@@ -236,9 +236,3 @@ def test_what_cannot_be_is_refused():
         sampled(Field(reluctance=(0.1,)))
     with pytest.raises(ValueError, match="at most 2,000,000 entries"):
         sampled(Field(), MOST_ENTRIES + 2)
-
-
-def test_entries_are_taken_by_number():
-    """Of every column."""
-    entries = FieldEntries(np.arange(3), np.array([0, 4, 2]), np.array([5, 6, 7]))[np.array([2, 0])]
-    assert (entries.history.tolist(), entries.enrolled.tolist(), entries.left.tolist()) == ([2, 0], [2, 0], [7, 5])

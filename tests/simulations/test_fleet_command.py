@@ -8,14 +8,15 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_protocol import Calendar
+from changeling_reader import ServerClient
 from changeling_simulations.__main__ import main
-from changeling_simulations.fleet.server import Server
 from changeling_simulations.fleet.truth import Truth
+from changeling_simulations.fleet_command import admit
 from changeling_statistics import write_survey
 
 from tests.aggregator.serving import TOKEN, ServerProcess
 from tests.command_line import invoked
-from tests.protocol.examples import mixed, survey
+from tests.protocol.examples import AUTHORITY, mixed, survey
 
 SHARES = ("--duplicates", "5%", "--late", "5%", "--garbage", "10%", "--offline", "10%")
 GRACE = 150
@@ -108,18 +109,17 @@ def answering(status: dict[str, object], asked) -> httpx.MockTransport:
         lambda request: (
             httpx.Response(200, json=status)
             if request.url.path.endswith("/status")
-            else httpx.Response(200, content=asked.payload)
+            else httpx.Response(200, content=asked.signed_by(AUTHORITY))
         )
     )
 
 
-def test_another_machine_is_loaded_by_who_operates_it_alone(monkeypatch):
+def test_another_machine_is_loaded_by_who_operates_it_alone():
     """Who says that it is theirs shows a token with which the server tells an operator's figures; on loopback nobody
     has to. Nobody sends a fleet where anybody has answered."""
     asked = survey(calendar=Calendar(0, 60, 8))
     silent: dict[str, object] = {"closings": []}
     told = {**silent, "refused": {}}
-    monkeypatch.setattr(Server, "published", lambda *_: asked)
     for url, status, says_so, fault in (
         ("https://far.example", told, False, "--i-run-this-server"),
         ("https://far.example", silent, True, "show a token"),
@@ -127,14 +127,14 @@ def test_another_machine_is_loaded_by_who_operates_it_alone(monkeypatch):
         ("https://far.example", told, True, None),
         ("http://127.0.0.1:1", silent, False, None),
     ):
-        with Server(url, transport=answering(status, asked)) as server:
+        with ServerClient(url, transport=answering(status, asked)) as client:
             if fault is None:
-                server.admit(asked, i_run_it=says_so)
+                admit(client, asked, i_run_it=says_so)
             else:
                 with pytest.raises(ValueError, match=fault):
-                    server.admit(asked, i_run_it=says_so)
+                    admit(client, asked, i_run_it=says_so)
     with pytest.raises(ValueError, match="use https"):
-        Server("http://far.example", "secret")
+        ServerClient("http://far.example", token="secret")
 
 
 def test_a_survey_that_is_not_published_is_named(own_server, tmp_path):

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from changeling_protocol import SealingKey, UnixSeconds
-from changeling_statistics import SECONDS
+from changeling_protocol import DURATION_UNITS, SealingKey, UnixSeconds
 
 from ..fold import MOST_RETENTION_SECONDS
 from ..ingest import PublishedSurvey, Registry
@@ -128,5 +127,5 @@ def _answered_until(published: PublishedSurvey) -> int:
 
 def _shown(seconds: float) -> str:
     """A duration in the widest unit of which it has two or more."""
-    unit = next((unit for unit, length in SECONDS.items() if seconds >= 2 * length), "s")
-    return f"{seconds // SECONDS[unit]:.0f}{unit}"
+    unit = next((unit for unit, length in DURATION_UNITS.items() if seconds >= 2 * length), "s")
+    return f"{seconds // DURATION_UNITS[unit]:.0f}{unit}"

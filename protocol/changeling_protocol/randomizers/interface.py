@@ -293,58 +293,32 @@ class Randomizer(Hashable, Protocol):
         ...
 
 
-class Agreeing(Randomizer, Protocol):
+@dataclass(frozen=True, slots=True)
+class Agreeing(ABC):
     """A randomizer that can take part in a joint response: every symbol agrees with an input, or does not.
 
     An input that tells nothing is answered from the base: each symbol with its weight, whatever was asked. One that
     tells favours the symbols that agree with it over all others by some odds; at odds of 1:1 it, too, is answered from
     the base. `symbol_at` is `favoured_symbol_at` at the randomizer's own odds.
+
+    Inherit it for a randomizer of that kind; every abstract method is its own.
+
+    odds: a:b, how a symbol that agrees with an input is weighed against one that does not.
     """
 
-    @property
-    def odds(self) -> Odds:
-        """a:b: how a symbol that agrees with an input is weighed against one that does not."""
-        ...
-
-    @property
-    def agreement(self) -> Fraction:
-        """p: how likely a symbol of the base agrees with an input that tells; the same for all of them."""
-        ...
-
-    def tells(self, true: int) -> bool:
-        """Whether an input favours any symbols."""
-        ...
-
-    def agrees(self, symbol: int, true: int) -> bool:
-        """Whether a symbol agrees with an input that tells."""
-        ...
-
-    def favoured_total(self, true: int, odds: Odds) -> int:
-        """How many integers `favoured_symbol_at` chooses by."""
-        ...
-
-    def favoured_symbol_at(self, drawn: int, true: int, odds: Odds) -> int:
-        """The symbol that the integer `drawn` in [0, favoured_total) selects if these odds favour those that agree.
-
-        Raises ValueError outside the space, without naming the input.
-        """
-        ...
-
-    def at_odds(self, odds: Odds) -> Self:
-        """The same randomizer at other odds. Raises ValueError for odds that say nothing."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Favouring(ABC):
-    """The part that randomizers share which favour the symbols that agree with an input by odds a:b.
-
-    Such a class brings `symbols`, `agreement`, `agrees`, `favoured_total`, `favoured_symbol_at` and `said`; it is
-    `Agreeing`.
-    """
-
+    kind: ClassVar[str]
     space: Space
     odds: Odds
+
+    @property
+    @abstractmethod
+    def symbols(self) -> int:
+        """How many symbols there are; they are numbered from 0."""
+
+    @property
+    @abstractmethod
+    def agreement(self) -> Fraction:
+        """p: how likely a symbol of the base agrees with an input that tells; the same for all of them."""
 
     @property
     def losses(self) -> Losses:
@@ -366,7 +340,19 @@ class Favouring(ABC):
 
     @abstractmethod
     def favoured_symbol_at(self, drawn: int, true: int, odds: Odds) -> int:
-        """The symbol that the integer `drawn` in [0, favoured_total) selects at these odds."""
+        """The symbol that the integer `drawn` in [0, favoured_total) selects if these odds favour those that agree.
+
+        Raises ValueError outside the space, without naming the input.
+        """
+
+    @abstractmethod
+    def said(self, symbol: int, states: Sequence[str]) -> str:
+        """What a symbol says in words, to the person whose report it is."""
+
+    @classmethod
+    @abstractmethod
+    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
+        """The randomizer on this space whose `as_fields` these are; None if they are not of its form."""
 
     def weight(self, symbol: int, true: int) -> int:
         """a for a symbol that agrees with the input, b for every other."""

@@ -15,7 +15,7 @@ from typing import ClassVar, Self
 from ..odds import Odds, log_ratio
 from ..signing import Fields
 from .interface import (
-    Favouring,
+    Agreeing,
     Losses,
     MutationSpace,
     Space,
@@ -27,7 +27,7 @@ from .interface import (
 
 
 @dataclass(frozen=True, slots=True)
-class Kary(Favouring):
+class Kary(Agreeing):
     """The part that both share: the symbols are the m inputs, and the one that agrees is the input itself."""
 
     @property

@@ -20,7 +20,7 @@ from ..odds import Odds, log_ratio
 from ..signing import Fields
 from .interface import (
     SYMBOL_LIMIT,
-    Favouring,
+    Agreeing,
     Losses,
     MutationSpace,
     Space,
@@ -136,7 +136,7 @@ def _unranked(length: int, pluses: int, minuses: int, rank: int) -> Iterator[int
 
 @register
 @dataclass(frozen=True, slots=True)
-class SignedSubset(Favouring):
+class SignedSubset(Agreeing):
     """A symbol is "nothing", or a vector with a sign for each of the d states: NULL, if there is one, and the answers.
 
         true input     "nothing"      each favoured vector    each other vector
@@ -274,7 +274,7 @@ class SignedSubset(Favouring):
     def as_fields(self) -> Fields:
         """The odds, the number of pluses, and u as a fraction in lowest terms."""
         spoken = [self.spoken.numerator, self.spoken.denominator]
-        return {**Favouring.as_fields(self), "pluses": self.pluses, "spoken": spoken}
+        return {**Agreeing.as_fields(self), "pluses": self.pluses, "spoken": spoken}
 
     @classmethod
     def from_fields(cls, space: Space, fields: Fields) -> Self | None:
@@ -304,7 +304,7 @@ class SignedSubset(Favouring):
 
 @register
 @dataclass(frozen=True, slots=True)
-class SubsetSelection(Favouring):
+class SubsetSelection(Agreeing):
     """A symbol is a set of `chosen` of the m states; sets that hold the truth are favoured a:b.
 
         Pr(S | v) = a / T if v is in S, else b / T,      T = a·C(m-1, chosen-1) + b·C(m-1, chosen)
@@ -375,7 +375,7 @@ class SubsetSelection(Favouring):
 
     def as_fields(self) -> Fields:
         """The odds, and how many states a set has."""
-        return {**Favouring.as_fields(self), "chosen": self.chosen}
+        return {**Agreeing.as_fields(self), "chosen": self.chosen}
 
     @classmethod
     def from_fields(cls, space: Space, fields: Fields) -> Self | None:

@@ -10,8 +10,8 @@ import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import AFTER, prepared
-from changeling_spark import folding as running
 from changeling_spark import inputs as pieces
+from changeling_spark import runs as running
 
 from .cluster import WHY_NOT, SparkCluster, cluster
 from .here import contents

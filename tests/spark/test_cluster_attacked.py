@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from changeling_aggregator.testing import AFTER
-from changeling_spark import folding as running
+from changeling_spark import runs as running
 from changeling_spark import session
 from changeling_spark.errors import SparkTrouble
 from changeling_spark.folding import SparkFold

@@ -14,7 +14,7 @@ from changeling_aggregator.segments.parquet import read_ids
 from changeling_aggregator.store import LoggedRequest, Store
 from changeling_aggregator.testing import appender, counted_rows, reference_rows
 from changeling_protocol import UnixMilliseconds, encode
-from changeling_spark import folding, inputs
+from changeling_spark import inputs, runs
 
 from .here import Here, OnSpark, contents
 from .test_runs import Case, lost_at
@@ -79,7 +79,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(inputs, "SEGMENT_REQUESTS", 3)
     monkeypatch.setattr(inputs, "ID_FILE_BYTES", 16 * 20)
     monkeypatch.setattr(inputs, "TASK_BYTES", 3000)
-    monkeypatch.setattr(folding, "BUCKET_CLOSINGS", 700)
+    monkeypatch.setattr(runs, "BUCKET_CLOSINGS", 700)
 
 
 def troubles(life: Life) -> Iterator[Callable[[pytest.MonkeyPatch], object]]:

@@ -14,7 +14,7 @@ from changeling_aggregator.segments import Folder, PlacedFile, Row
 from changeling_aggregator.segments.parquet import encoded
 from changeling_aggregator.store import Store, Transaction, Turn
 from changeling_aggregator.testing import AFTER, FoldEngineContract, fold_out_of_turn, prepared
-from changeling_spark import folding, inputs, tasks
+from changeling_spark import inputs, runs, tasks
 from changeling_spark.inputs import Piece
 from changeling_spark.shuffle import Partitioner
 from numpy.typing import NDArray
@@ -42,7 +42,7 @@ class TestSparkFold(FoldEngineContract):
     def engine(
         self, store: Store, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     ) -> FoldEngine:
-        monkeypatch.setattr(folding, "BUCKET_CLOSINGS", request.param)
+        monkeypatch.setattr(runs, "BUCKET_CLOSINGS", request.param)
         monkeypatch.setattr(inputs, "SEGMENT_REQUESTS", 7)
         (tmp_path / "shared").mkdir()
         return OnSpark(store, str(tmp_path / "shared"))
@@ -126,7 +126,7 @@ def lost_at(monkeypatch: pytest.MonkeyPatch, number: int, error: Exception, *, k
 @pytest.mark.parametrize("buckets", [50, 10**9])
 def test_a_run_that_fails_anywhere_changes_nothing(case: Case, buckets: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its files are swept, and the next run counts all."""
-    monkeypatch.setattr(folding, "BUCKET_CLOSINGS", buckets)
+    monkeypatch.setattr(runs, "BUCKET_CLOSINGS", buckets)
     case.append(30)
     case.run()
     case.append()
@@ -289,7 +289,7 @@ def test_a_survey_that_cannot_be_counted_harms_no_other(case: Case, monkeypatch:
         return uploads_of(survey_, blocks)  # type: ignore[arg-type]
 
     monkeypatch.setattr(tasks, "uploads_of", failing)
-    monkeypatch.setattr(folding, "BUCKET_CLOSINGS", 400)
+    monkeypatch.setattr(runs, "BUCKET_CLOSINGS", 400)
     assert OnSpark(case.store, case.place.name).fold().uncounted[broken] > 0
     fold(case.theirs, AFTER, closing=False)
     after, theirs = contents(case.store), contents(case.theirs)
@@ -334,8 +334,8 @@ def test_who_sends_one_id_over_and_over_fills_no_bucket(log: Log, tmp_path: Path
 
 def test_reports_on_one_node_spread_over_all_buckets(log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """400 reports on one node, about 40 a bucket: none has above 80, by a chance below 10^-6."""
-    monkeypatch.setattr(folding, "BUCKET_CLOSINGS", 400)
-    monkeypatch.setattr(folding, "_LEAST_CLOSING_BYTES", 24)
+    monkeypatch.setattr(runs, "BUCKET_CLOSINGS", 400)
+    monkeypatch.setattr(runs, "_LEAST_CLOSING_BYTES", 24)
     chance = random.Random(1)
     send(log, [chance.randbytes(16) for _ in range(400)], node=1)
     here = Here()
@@ -352,7 +352,7 @@ def test_a_closing_with_many_runs_is_known_to_spark_whole(
 ) -> None:
     """Runs lie behind one another in the files that executors read, each sorted by itself: of all that is sent again
     nothing counts, on Spark or, after that, here; whether a file ends with a run, or between two."""
-    monkeypatch.setattr(folding, "BUCKET_CLOSINGS", bucket)
+    monkeypatch.setattr(runs, "BUCKET_CLOSINGS", bucket)
     monkeypatch.setattr(inputs, "ID_FILE_BYTES", file)
     chance = random.Random(5)
     batches = [[chance.randbytes(16) for _ in range(20)] for _ in range(6)]
@@ -377,7 +377,7 @@ def test_ids_that_are_alike_in_their_halves_count_once_each(
     log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Chosen among 36 of six high and six low halves, again and again, whoever folds which part."""
-    monkeypatch.setattr(folding, "BUCKET_CLOSINGS", 20)
+    monkeypatch.setattr(runs, "BUCKET_CLOSINGS", 20)
     monkeypatch.setattr(inputs, "ID_FILE_BYTES", 16 * 5)
     chance, sent = random.Random(seed), list[bytes]()
     for _ in range(8):

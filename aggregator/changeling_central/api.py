@@ -293,7 +293,7 @@ class _Wish:
 
 
 def _wish(changelog: Source, options: ReleaseOptions) -> _Wish:
-    within = None if options.within is None else parse_duration(options.within)
+    within = None if options.within is None else parse_duration(options.within, months=True)
     constraint = constraint_of(_whole("at_most", options.at_most), within)
     period = parse_duration(options.every)
     window = None if options.window is None else _periods(options.window, period)

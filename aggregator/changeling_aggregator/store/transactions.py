@@ -58,17 +58,19 @@ class Turn:
             yield Transaction(connection, self._at_rest)
 
     def compact(self) -> int:
-        """Write some small segments anew as larger ones, and delete doomed files; returns how many it replaced.
+        """Write some small segments anew as larger ones, and delete garbage; returns how many it replaced.
 
         Raises Unwritable or SegmentLost.
         """
         with self._view() as view:
-            due = _due(view.counted_segments())[:MOST_MADE] if view.streams_in_files() else []
-        self._delete_doomed()
+            if not view.streams_in_files():
+                return 0
+            due = _due(view.compactable_segments(MOST_BYTES // 4, TOGETHER))[:MOST_MADE]
+        self._delete_garbage()
         for each in due:
             self._compact(each)
         if due:
-            self._delete_doomed()
+            self._delete_garbage()
         return sum(map(len, due))
 
     def sweep(self, now: UnixSeconds) -> int:
@@ -86,7 +88,7 @@ class Turn:
             if each.name.partition("-")[0] in prefixes and each.name.endswith((SEGMENT_ENDS, f"{SEGMENT_ENDS}.part"))
         ]
         with self._view() as view:  # after the files were listed, so that all that were named by then are known
-            named = {each.name for each in view.segments()} | {name for _, name in view.doomed_files()}
+            named = {each.name for each in view.segments()} | {name for _, name in view.garbage()}
         unnamed = [at for at in present if at[1].name not in named and now - at[1].written > OLD_SECONDS]
         for place, each in unnamed:
             place_at(place).delete(each.name)
@@ -100,7 +102,7 @@ class Turn:
         is not, as a task of it that was given up may still write.
         """
         with self._view() as view:
-            begun = sorted(view.doomed_files(FileKind.RUN))
+            begun = sorted(view.garbage(FileKind.RUN))
         present: dict[tuple[str, str], list[str]] = {}
         for place, runs in groupby(begun, key=lambda run: run[0]):
             starts = [start for _, start in runs]
@@ -123,23 +125,23 @@ class Turn:
         with suppress(Unwritable):
             _delete(at, [each.name for each in at.list(f"{run}{RUN_ENDS}")], counting)
 
-    def _delete_doomed(self) -> None:
+    def _delete_garbage(self) -> None:
         with self._view() as view:
-            if not view.doomed_files():
+            if not view.garbage():
                 return
         with self.transaction() as writing:
-            doomed = writing.doomed_files()
-        for place, name in doomed:
+            garbage = writing.garbage()
+        for place, name in garbage:
             place_at(place).delete(name)
         with self.transaction() as writing:
-            writing.forget_files(doomed)
+            writing.forget_files(garbage)
 
     def _compact(self, old: list[Segment]) -> None:
         """Put one segment into the place of these."""
         rows = [row for each in old for row in rows_of(each)]
         name = segment_name(old[0].name.partition("-")[0], old[0].first)
         with self.transaction() as writing:
-            writing.doom(old[0].place, name)
+            writing.mark_garbage(old[0].place, name)
         new = written_segment(place_at(old[0].place), name, old[0].stream, rows, old[0].earliest)
         with self.transaction() as writing:
             writing.replace_segments(old, new._replace(latest=max(each.latest for each in old)))

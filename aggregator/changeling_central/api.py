@@ -37,13 +37,13 @@ from changeling_statistics import (
 from .afterwards import check_windows, save_afterwards
 from .budget import Budget, Number, Spending, Unit, check_output, check_periods, spending, total_of, whole
 from .errors import UnusableChangelog
+from .files import Output, Row, read_rows
 from .guard import beyond, frozen
 from .ledger import Account, Charge, Ledger, ledger_beside, read_ledger
 from .linear_query import LinearQuery
 from .mechanism import Guarantee
 from .noise import Law, OpenDPNoise, PooledNoise
 from .offers import MechanismChoice, ReleaseMechanism, offered, root_mean_square
-from .output import Output, Row, read_rows
 from .queries import Mean, answer_query, best_weight, column_of, mean_of, names_in, numbers_of
 from .release_mechanisms import BEST, compared, in_words
 from .run import Release, run

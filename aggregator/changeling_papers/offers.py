@@ -46,7 +46,7 @@ Input = TypeVar("Input")
 
 @dataclass(frozen=True, slots=True)
 class Counter(Generic[State, Input]):
-    """How a counter serves a release.
+    """A counter as it serves a release.
 
     name: as it is offered. made: the counter of one column, from the number of periods and ε₁. items: how many times
     ε₁ an entry costs over all columns; ValueError for a query or a constraint that the counter does not take. inputs:
@@ -105,7 +105,7 @@ class CounterRelease(ReleaseMechanism[CounterState[State]], Generic[State, Input
         return {"kind": self.counter.name, "each": str(self.each), "width": self.width}
 
     def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
-        """Whether an entry that keeps to the constraint costs at most epsilon at this ε₁."""
+        """True if an entry that keeps to the constraint costs at most epsilon at this ε₁."""
         items = self.counter.items(query, calendar, constraint)
         return query.width == self.width and self.each * items <= self.epsilon
 
@@ -130,7 +130,7 @@ class CounterRelease(ReleaseMechanism[CounterState[State]], Generic[State, Input
             self.mechanism.check(column)
 
     def variance(self, step: int) -> float | None:
-        """Of each column, in units squared; None where the counter states none."""
+        """Variance of each column, in units squared; None where the counter states none."""
         return self.mechanism.variance(step)
 
     def expected_variance(self, step: int) -> float | None:

@@ -43,7 +43,7 @@ MOST_AT_ONCE = 512
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answered:
-    """What came of answering.
+    """The result of answering an entry's due closings.
 
     entry: as it now is. drawn: the nodes that it has still to report, where it does not report all.
     answers: those that fit into one upload. more: whether more closings are due now.
@@ -90,12 +90,12 @@ def answer_due(
 
 
 def draw_delay(survey: Survey, coins: Coins) -> int:
-    """How long an entry waits before it answers a closing, beyond the skew: up to the survey's spread, in ms."""
+    """A random delay before an entry answers a closing, beyond the skew: up to the survey's spread, in ms."""
     return coins.below(1000 * survey.spread)
 
 
 def past_grace(survey: Survey, period: int, now_ms: UnixMilliseconds) -> bool:
-    """Whether it is too late to report on nodes that end with the period: the server takes no more of them."""
+    """True if it is too late to report on nodes that end with the period: the server takes no more of them."""
     return now_ms > close_ms(survey.calendar, period) + 1000 * survey.grace
 
 
@@ -127,7 +127,7 @@ def unanswered(survey: Survey, entry: Entry, now_ms: UnixMilliseconds) -> list[i
 
 
 def hangs_on_time(survey: Survey, entry: Entry, waiting: Sequence[int], now_ms: UnixMilliseconds) -> bool:
-    """Whether, at this time, a closing would be dropped as past grace, or several closings be answered at once.
+    """True if, at this time, a closing would be dropped as past grace, or several closings be answered at once.
 
     After a long silence that is right. If the clock has leapt, it would be a mistake that cannot be undone.
     waiting: the periods whose answers are not yet acknowledged, rising.
@@ -163,7 +163,7 @@ class Answerer:
         """How many closings were dropped."""
 
     def doubts_the_time(self, server: Server) -> bool:
-        """Whether a wrong clock would do harm now: it was ahead of the server's, was set back, or has leapt forward."""
+        """True if a wrong clock would do harm now: it was ahead of the server's, was set back, or has leapt forward."""
         with self._store.transaction() as db:
             time = known_time(db, server.url)
             now_ms = time.delayed(server.now_ms())

@@ -87,19 +87,19 @@ class AsyncClient:
         await self._call(lambda client: client.set_consent(given))
 
     async def consent(self) -> bool:
-        """Whether the person takes part."""
+        """True if the person takes part."""
         return await self._call(lambda client: client.consent)
 
     async def ledger(self) -> Account:
-        """What all surveys of this store have cost, and may cost at most; `str` of it is in plain words."""
+        """The cost of all surveys of this store so far, and at most; `str` of it is in plain words."""
         return await self._call(lambda client: client.ledger())
 
     async def reports(self) -> tuple[SurveyReports, ...]:
-        """What was sent for each survey, what waits, and what could be sent next; `str` of each is in plain words."""
+        """Each survey's reports: those sent, those that wait, and a preview of the next; `str` of each is in words."""
         return await self._call(lambda client: client.reports())
 
     async def explain(self, survey_id: bytes | str) -> Explanation:
-        """What somebody who sees everything that is ever sent for a survey could at most conclude; `str` is in words.
+        """The most that somebody who sees everything ever sent for a survey could conclude; `str` is in words.
 
         Raises ValueError for a survey that is not known yet, or that the store does not take part in; a store's errors.
         """
@@ -155,11 +155,11 @@ class AsyncSurveyHandle:
         return await asyncio.to_thread(lambda: self._handle.survey)
 
     async def status(self) -> Status:
-        """How the survey stands: ASKED until it is known, then JOINED, or REFUSED for a `reason`."""
+        """The survey's standing: ASKED until it is known, then JOINED, or REFUSED for a `reason`."""
         return await asyncio.to_thread(lambda: self._handle.status)
 
     async def reason(self) -> str:
-        """Why the survey was refused, in words; empty if it was not."""
+        """The reason why the survey was refused, in words; empty if it was not."""
         return await asyncio.to_thread(lambda: self._handle.reason)
 
     async def record(self, answer: str, entry: int = 0) -> Recorded:
@@ -179,7 +179,7 @@ class AsyncSurveyHandle:
         await asyncio.to_thread(self._handle.stratum, told, entry)
 
     async def ledger(self, entry: int = 0) -> Ledger | None:
-        """How far the entry has answered, and what it costs; None until the survey is known."""
+        """The entry's progress and its cost; None until the survey is known."""
         return await asyncio.to_thread(self._handle.ledger, entry)
 
 

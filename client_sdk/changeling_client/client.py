@@ -105,7 +105,7 @@ class Client:
 
     @property
     def consent(self) -> bool:
-        """Whether the person takes part."""
+        """True if the person takes part."""
         return self._device.consent
 
     def set_consent(self, given: bool) -> None:
@@ -117,11 +117,11 @@ class Client:
         self._reporter.wake()
 
     def ledger(self) -> Account:
-        """What all surveys of this store have cost, and may cost at most; `str` of it is in plain words."""
+        """The cost of all surveys of this store so far, and at most; `str` of it is in plain words."""
         return self._device.account()
 
     def reports(self) -> tuple[SurveyReports, ...]:
-        """What was sent for each survey, what waits, and what could be sent next; `str` of each is in plain words.
+        """Each survey's reports: those sent, those that wait, and a preview of the next; `str` of each is in words.
 
         The last 1,024 answers of an entry are kept, until the survey ends. Raises a store's errors.
         """
@@ -130,7 +130,7 @@ class Client:
         return reports(self._device)
 
     def explain(self, survey_id: bytes | str) -> Explanation:
-        """What somebody who sees everything that is ever sent for a survey could at most conclude; `str` is in words.
+        """The most that somebody who sees everything ever sent for a survey could conclude; `str` is in words.
 
         Raises ValueError for a survey that is not known yet, or that the store does not take part in; a store's errors.
         """
@@ -177,7 +177,7 @@ class SurveyHandle:
 
     @property
     def status(self) -> Status:
-        """How the survey stands: ASKED until it is known, then JOINED, or REFUSED for a `reason`."""
+        """The survey's standing: ASKED until it is known, then JOINED, or REFUSED for a `reason`."""
         from .entries import Status
 
         known = self._known()
@@ -185,7 +185,7 @@ class SurveyHandle:
 
     @property
     def reason(self) -> str:
-        """Why the survey was refused, in words; empty if it was not."""
+        """The reason why the survey was refused, in words; empty if it was not."""
         known = self._known()
         return "" if known is None else known.reason
 
@@ -253,7 +253,7 @@ class SurveyHandle:
             entries.update(db, wrapping, kept._replace(stratum=number, stratum_changes=kept.stratum_changes + 1))
 
     def ledger(self, entry: int = 0) -> Ledger | None:
-        """How far the entry has answered, and what it costs, in words if printed; None until the survey is known.
+        """The entry's progress and its cost, in words if printed; None until the survey is known.
 
         Raises ValueError if the survey has no such entry; a store's errors.
         """

@@ -1,4 +1,4 @@
-"""What a client does on its device, however the app calls it. Nothing here waits for a network but a flush.
+"""The work of a client on its device, however the app calls it. Nothing here waits for a network but a flush.
 
 A flush joins the surveys that were asked for, answers what is due, then sends what waits. What is sent stays in the
 outbox until the server acknowledges it or its grace is over, whatever happens on the way. Before anything is dropped as
@@ -40,7 +40,7 @@ _log = logging.getLogger("changeling")
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """What a flush did, counted in closings. A closing is one entry's answer to the close of one period.
+    """The result of a flush, counted in closings. A closing is one entry's answer to the close of one period.
 
     sent: how many the server acknowledged.
     waiting: how many are kept for the next flush.
@@ -250,7 +250,7 @@ class Device:
                 self._wipe()
 
     def account(self) -> Account:
-        """What all surveys come to; without consent too, as what was spent stays so."""
+        """The cost of all surveys; without consent too, as what was spent stays so."""
         at_most, witnessed = self.settings.max_epsilon, self.settings.witness is not None
         with enrolment.looking(self._opened, self.settings.file, self.settings.key) as db:
             none = Account(from_micro(0), at_most, (), {}, witnessed)
@@ -305,7 +305,7 @@ class Device:
             self._opened.close()
 
     def before_fork(self) -> None:
-        """Nothing: what is being sent goes on in the parent."""
+        """Does nothing: what is being sent goes on in the parent."""
 
     def after_fork(self, in_child: bool) -> None:
         """A child waits for no thread that it does not have."""
@@ -421,7 +421,7 @@ class Reporter:
             self._thread.join(STOP_SECONDS)
 
     def before_fork(self) -> None:
-        """Nothing: the thread goes on in the parent."""
+        """Does nothing: the thread goes on in the parent."""
 
     def after_fork(self, in_child: bool) -> None:
         """In a child, forgets the parent's thread; `ensure` starts another when the app next calls."""

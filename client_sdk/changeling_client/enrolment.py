@@ -213,7 +213,7 @@ class Enroller:
         entries.put_survey(db, joined)
 
     def _charge(self, db: sqlite3.Connection, asked: Known, survey: Survey) -> int:
-        """What the survey counts against the budget, in millionths: once, or for each entry of one person's.
+        """The survey's charge against the budget, in millionths: once, or for each entry of one person's.
 
         One on loopback counts nothing in development. Raises TooCostly.
         """
@@ -271,7 +271,7 @@ def looking(opened: Store | None, path: Path, key: bytes | None) -> Iterator[sql
 
 
 def is_ours(store: Path) -> bool:
-    """Whether a file that cannot be opened was a store of ours: by the mark in its head, or the lock beside it."""
+    """True if a file that cannot be opened was a store of ours: by the mark in its head, or the lock beside it."""
     with open(store, "rb") as content:
         head = content.read(_MARK_AT + 4)
     return head[_MARK_AT:] == APPLICATION.to_bytes(4) or store.with_name(f"{store.name}.lock").exists()

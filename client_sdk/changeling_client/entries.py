@@ -49,7 +49,7 @@ _LOAD = f"SELECT {_ENTRY} FROM entries WHERE survey = ? AND number = ?"  # noqa:
 
 
 class Status(IntEnum):
-    """How a survey stands with a store. Only the first two keep anything of answers."""
+    """A survey's standing with a store. Only in the first two is anything kept of answers."""
 
     ASKED = 0
     """The app has asked to join; the survey itself is not known yet. Answers are kept, and judged once it is."""
@@ -129,7 +129,7 @@ def survey_id(named: bytes | str) -> SurveyId:
 
 
 def why_not(known: Known | None, id_: SurveyId) -> str:
-    """Why nothing can be said or kept of a survey whose content is not at hand, as a sentence."""
+    """A sentence that says why nothing can be told or kept of a survey whose content is not at hand."""
     if known is None:
         return f"nobody has joined the survey {id_.hex()} with this store"
     return f"the survey {id_.hex()} " + {
@@ -189,7 +189,7 @@ def follow_server(db: sqlite3.Connection, url: str) -> None:
 
 
 def spent(db: sqlite3.Connection) -> Decimal:
-    """What the surveys of the store count together; one that has ended, or was left, still counts."""
+    """The sum that the surveys of the store count; one that has ended, or was left, still counts."""
     (total,) = db.execute("SELECT coalesce(sum(charge_micro), 0) FROM surveys").fetchone()
     return from_micro(total)
 
@@ -306,7 +306,7 @@ def numbers(db: sqlite3.Connection, survey: SurveyId) -> list[EntryNumber]:
 
 
 def have_answered(db: sqlite3.Connection, survey: SurveyId, period: int) -> bool:
-    """Whether every entry of the survey has answered or dropped all nodes that end by a period."""
+    """True if every entry of the survey has answered or dropped all nodes that end by a period."""
     query = "SELECT 1 FROM entries WHERE survey = ? AND answered < ? LIMIT 1"
     return db.execute(query, (survey, period)).fetchone() is None
 
@@ -392,7 +392,7 @@ def _first_in(filled_up: bytes) -> Any:
 
 
 class Drop(StrEnum):
-    """Why something was not kept or not sent. It is counted by this reason; nothing of what it was is kept."""
+    """A reason why something was not kept or not sent. It is counted by the reason; nothing of what it was is kept."""
 
     LATE = "late"
     """A closing past its grace: nobody would count it."""
@@ -413,5 +413,5 @@ def count_drop(db: sqlite3.Connection, reason: Drop, times: int = 1) -> None:
 
 
 def counted_drops(db: sqlite3.Connection) -> Mapping[str, int]:
-    """How often each reason was counted in this store."""
+    """The count of each reason in this store."""
     return dict(db.execute("SELECT reason, count FROM drops ORDER BY reason"))

@@ -1,4 +1,4 @@
-"""What can go wrong on the device. Every error but a bad argument's is a ClientError.
+"""The errors on a device. Every error but a bad argument's is a ClientError.
 
     ClientError
     ├── ClientClosed        the client was closed: make another
@@ -61,7 +61,7 @@ class ServerTrouble(ClientError):
 
     @property
     def is_missing(self) -> bool:
-        """Whether nothing answers at this path, or not yet: a survey may be published after its app."""
+        """True if nothing answers at this path, or not yet: a survey may be published after its app."""
         return self.status in _MISSING
 
 
@@ -70,7 +70,7 @@ class WitnessTrouble(ClientError):
 
 
 class Silenced(ClientError):
-    """What the witness saw is not what the store says: a backup was put back, or the store is a copy, or was lost.
+    """The witness saw something else than the store says: a backup was put back, or the store is a copy, or was lost.
 
     Answering again would tell more than the ledger says, so the surveys named here stay silent for good.
     """
@@ -100,4 +100,4 @@ class EnrolmentOver(CannotJoin):
 
 
 class BadEnrolment(CannotJoin):
-    """What the app asked to join with does not fit the survey: a closed cohort's first answers, or a stratum."""
+    """The arguments of `join` do not fit the survey: a closed cohort's first answers, or a stratum."""

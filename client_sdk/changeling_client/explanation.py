@@ -1,4 +1,4 @@
-"""How much a survey can tell others about one of its entries: in numbers, in words, and for a privacy notice.
+"""The most that a survey can tell others about one of its entries: in numbers, in words, and for a privacy notice.
 
 The adversary sees everything that the device ever sends for the survey, and may know whatever else it likes. Reports
 that are at most e^epsilon times likelier under one history than under another move it from a probability p to one
@@ -31,7 +31,7 @@ _ENOUGH = Decimal(100)
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """How far an adversary can be moved.
+    """The range of beliefs to which an adversary can be moved.
 
     before: how likely the adversary thought it was, above 0 and below 1.
     at_most: the most that it can come to think, rounded up. at_least: the least, rounded down.
@@ -43,7 +43,7 @@ class Conclusion:
 
 
 def conclude(before: Decimal, epsilon: Decimal) -> Conclusion:
-    """What whoever thought something `before` likely can come to think, once they have seen all that epsilon covers.
+    """The range of what somebody who held a thing for `before` likely can come to think, having seen all reports.
 
     before: above 0 and below 1. epsilon: 0 or more. Raises ValueError outside.
 
@@ -92,7 +92,7 @@ def _exp_above(epsilon: Decimal) -> Fraction:
 
 
 def _shift(share: Fraction) -> int:
-    """How many places behind the point a percentage is given, so that two digits tell it from 0% and from 100%."""
+    """The number of places behind the point of a percentage, so that two digits tell it from 0% and from 100%."""
     gap, shift = min(share, 1 - share), 0
     while 0 < gap * 10 ** (1 + shift) < 1 and shift < 6:
         shift += 1
@@ -118,7 +118,7 @@ def moment(at: datetime) -> str:
 
 
 def said(survey: Survey, report: Report) -> str:
-    """What a report says, such as "tea", "from tea to coffee", or "more of tea and water, less of coffee"."""
+    """A report in words, such as "tea", "from tea to coffee", or "more of tea and water, less of coffee"."""
     return survey.plan.tracks[report.track].randomizer.said(report.symbol, [NO_ANSWER, *survey.answers])
 
 
@@ -154,7 +154,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Truthfulness:
-    """What one report of a track says about the truth.
+    """The chances that one report of a track tells the truth.
 
     changes: whether it is about a change, or about the answer held at a time.
     meaning: what it is for such a report to tell the truth, a sentence with a place for each of the two figures.
@@ -173,7 +173,7 @@ class Truthfulness:
 
 
 def truthfulness(randomizer: Randomizer) -> Truthfulness:
-    """What one report through a randomizer says about the truth.
+    """The chances that one report through a randomizer tells the truth.
 
     Of one that is neither unary nor favours the symbols that agree with the truth, such as a custom matrix, the best
     guess counts: how often whoever holds all inputs for equally likely guesses the true one from the symbol.
@@ -190,7 +190,7 @@ def truthfulness(randomizer: Randomizer) -> Truthfulness:
 
 
 def most_telling(plan: ReleasePlan) -> tuple[Truthfulness, ...]:
-    """Of each meaning that a report of the plan can have, the one that tells most beyond luck."""
+    """The most telling report for each meaning that a report of the plan can have."""
     best: dict[tuple[bool, str], Truthfulness] = {}
     for track in plan.tracks:
         one = truthfulness(track.randomizer)
@@ -201,7 +201,7 @@ def most_telling(plan: ReleasePlan) -> tuple[Truthfulness, ...]:
 
 
 def _guessed(randomizer: Randomizer) -> tuple[Fraction, Fraction]:
-    """How often the best guess is right that knows the symbol, and one that does not; inputs that never occur aside."""
+    """The chances that a best guess is right with the symbol, and without it; inputs that never occur aside."""
     space = randomizer.space
     inputs = [
         true for true in range(space.size) if true == 0 or not space.reports_changes or len(set(space.pair(true))) == 2
@@ -216,7 +216,7 @@ def _guessed(randomizer: Randomizer) -> tuple[Fraction, Fraction]:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """What can at most be concluded from all that one entry of a survey ever sends. `str()` says it in plain words.
+    """The most that can be concluded from all that one entry of a survey ever sends. `str()` says it in plain words.
 
     question: the survey's. answers: its answers.
     conclusions: how far an adversary can be moved, from a probability of 1%, 10% and 50%.
@@ -248,7 +248,7 @@ class Explanation:
     epsilon_if_restored: Decimal
 
     def conclude(self, before: Decimal) -> Conclusion:
-        """How far an adversary can be moved from a probability of one's own choice, above 0 and below 1."""
+        """The same from a probability of one's own choice, above 0 and below 1."""
         return conclude(before, self.epsilon)
 
     def __str__(self) -> str:
@@ -262,7 +262,7 @@ class Explanation:
 
 
 def explain(survey: Survey) -> Explanation:
-    """What an adversary who sees everything that an entry ever sends for a survey could at most conclude."""
+    """The most that an adversary who sees everything that an entry ever sends for a survey could conclude."""
     calendar, restored = survey.calendar, cost_if_restored(survey)
     ends = calendar.time(calendar.periods)
     return Explanation(

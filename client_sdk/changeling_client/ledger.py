@@ -1,4 +1,4 @@
-"""What surveys have asked of an app's entries so far, and what they can cost at most."""
+"""The ledger: how far an app's entries have answered, and what surveys can cost at most."""
 
 import sqlite3
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ class Ledger:
 
 @dataclass(frozen=True, slots=True)
 class SurveyAccount:
-    """What one survey has cost, or can still cost, the person.
+    """The cost of one survey to the person, so far or still to come.
 
     id: the survey's, in hex. question: None if the survey is not known, or was left. status: how it stands.
     epsilon: what it counts against the budget. per_week: that on average over the weeks of its calendar, rounded up;
@@ -80,7 +80,7 @@ class SurveyAccount:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What all surveys of a store come to.
+    """The cost of all surveys of a store.
 
     spent: the sum of what its surveys count; a survey counts whole from the moment it is joined.
     at_most: what the app lets it come to, for good. surveys: each survey. drops: what was not kept or sent, by reason.
@@ -108,12 +108,12 @@ class Account:
 
 @lru_cache(maxsize=64)
 def cost_if_restored(survey: Survey) -> Decimal:
-    """What two lives of one entry cost at most, rounded up to millionths."""
+    """The cost of two lives of one entry at most, rounded up to millionths."""
     return from_micro(micro(lives_cost(survey.plan, survey.calendar, survey.constraint, survey.closed, lives=2)))
 
 
 def account(db: sqlite3.Connection, at_most: Decimal, witnessed: bool) -> Account:
-    """What all surveys of a store come to. at_most, witnessed: as the account says them."""
+    """The cost of all surveys of a store. at_most, witnessed: as the account says them."""
     each = tuple(_account(known) for known in entries.find_surveys(db))
     return Account(entries.spent(db), at_most, each, entries.counted_drops(db), witnessed)
 

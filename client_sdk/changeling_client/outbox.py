@@ -52,7 +52,7 @@ _STALE_KEY = frozenset({Refusal.UNKNOWN_KEY, Refusal.EXPIRED_KEY})
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Answer:
-    """What an entry answers at a closing: its reports on the nodes that end there. Printed, it shows nothing."""
+    """An entry's answer at a closing: its reports on the nodes that end there. Printed, it shows nothing."""
 
     closing: Closing
     reports: tuple[Report, ...]
@@ -97,7 +97,7 @@ def waiting(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber) -> lis
 
 
 def waits(db: sqlite3.Connection, survey: SurveyId) -> bool:
-    """Whether any closing of a survey's entries waits."""
+    """True if any closing of a survey's entries waits."""
     (found,) = db.execute("SELECT EXISTS (SELECT 1 FROM closings WHERE batch > 0 AND survey = ?)", (survey,)).fetchone()
     return bool(found)
 
@@ -169,7 +169,7 @@ def forget_sent(db: sqlite3.Connection, survey: SurveyId) -> None:
 
 
 def size(db: sqlite3.Connection) -> int:
-    """How many closings wait, of all surveys and entries."""
+    """The number of closings that wait, of all surveys and entries."""
     (count,) = db.execute("SELECT count(*) FROM closings WHERE batch > 0").fetchone()
     return int(count)
 
@@ -290,7 +290,7 @@ class Sender:
 
 
 def _calendar_is_over(db: sqlite3.Connection, survey: SurveyId, now_ms: UnixMilliseconds) -> bool:
-    """Whether the survey's calendar has ended by the device's own time.
+    """True if the survey's calendar has ended by the device's own time.
 
     It is the one thing for which a report is dropped at a server's word: it says "closed" also of a survey that has not
     begun, to a clock that is ahead.

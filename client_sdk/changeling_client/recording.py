@@ -28,7 +28,7 @@ _log = logging.getLogger("changeling")
 
 
 class Recorded(Enum):
-    """What became of an answer.
+    """The outcome of recording an answer.
 
     COUNTED: it stands, and counts as a mutation.
     UNCHANGED: it was the entry's answer already.
@@ -232,7 +232,7 @@ class Recorder:
     def _keep(
         self, db: sqlite3.Connection, id_: SurveyId, answer: str | None, number: int, at_ms: UnixMilliseconds
     ) -> tuple[Recorded, Known | None]:
-        """What became of it, and the survey where that was refused: it is told once the transaction is over."""
+        """Keeps an answer. Returns the outcome, and the survey where that was refused: it is logged afterwards."""
         known = self._joined.get(id_)
         if known is None:
             found = entries.find_survey(db, id_)

@@ -1,4 +1,4 @@
-"""What was sent for the person, what waits, and what could be sent next, in plain words.
+"""The person's reports in plain words: those sent, those that wait, and a preview of the next.
 
 A report was chosen at random, so beside what it says stands how often such a report is true. The true answer never
 stands here: whoever looked over the person's shoulder would learn more than the server does.
@@ -45,7 +45,7 @@ class ToldReport:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What an entry answered as a period closed.
+    """An entry's answer as a period closed.
 
     entry: its number. closed: when the period did. arrived: whether the server has said that it has it; else it waits
     to be sent, or sent again. reports: none, if nothing was to be reported.
@@ -87,7 +87,7 @@ class Possible:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What an entry answers next.
+    """An entry's next answer.
 
     entry: its number. due: when, by the device's clock. reports: those it consists of; none, if there is nothing to be
     reported at that close.
@@ -104,7 +104,7 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class SurveyReports:
-    """What one survey was told. `str()` says it in plain words.
+    """The reports of one survey. `str()` says it in plain words.
 
     id: the survey's, in hex. question: the survey's. told: what was answered, by entry and time. coming: what each
     entry answers next; empty once the survey is over.
@@ -120,7 +120,7 @@ class SurveyReports:
 
 
 def reports(device: Device) -> tuple[SurveyReports, ...]:
-    """What was told to each survey that the device takes part in. One that cannot be read is left out."""
+    """The reports of each survey that the device takes part in. One that cannot be read is left out."""
     if not device.consent:
         return ()
     with device.store.transaction() as db:

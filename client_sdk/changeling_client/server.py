@@ -70,7 +70,7 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class KnownTime:
-    """What is kept of the time. A device's `now_ms` is what its clock shows, in Unix milliseconds.
+    """The time as the store knows it. A device's `now_ms` is what its clock shows, in Unix milliseconds.
 
     seen_ms: the latest time, without the lead that was known then, that an enrolment or a flush has seen. A record
     changes nothing of this, so that nothing hangs on whether there was one.
@@ -94,11 +94,11 @@ class KnownTime:
         return max(self.seen_ms, delayed if delayed >= self.seen_ms - _STEP_MS else now_ms)
 
     def seeing(self, now_ms: UnixMilliseconds) -> KnownTime:
-        """What is known once the present is seen as well. What asks for it must not hang on answers."""
+        """The knowledge once the present is seen as well. Whoever asks for it must not do so because of an answer."""
         return replace(self, seen_ms=self.stamp(now_ms))
 
     def hearing(self, heard: Heard, now_ms: UnixMilliseconds) -> KnownTime:
-        """What is known once a server has told its time: times beyond both clocks are forgotten.
+        """The knowledge once a server has told its time: times beyond both clocks are forgotten.
 
         Otherwise the store's time would stand still until they come. Only the lead that is certain counts, so that
         clocks which agree have none.
@@ -109,7 +109,7 @@ class KnownTime:
 
 
 def ms_of(seconds: float) -> UnixMilliseconds:
-    """What a clock shows, in Unix milliseconds; the nearest of all times that have a date in four digits, 0 for NaN."""
+    """A clock's time in Unix milliseconds: the nearest of all times whose year has four digits, 0 for NaN."""
     if seconds != seconds:
         return UnixMilliseconds(0)
     return UnixMilliseconds(int(1000 * min(max(seconds, -LAST_INSTANT), LAST_INSTANT)))
@@ -121,7 +121,7 @@ def close_ms(calendar: Calendar, period: int) -> UnixMilliseconds:
 
 
 def known_time(db: sqlite3.Connection, url: str) -> KnownTime:
-    """What the store knows of the time at the server of this URL."""
+    """The store's knowledge of the time at the server of this URL."""
     row = db.execute("SELECT seen_ms, lead_ms FROM servers WHERE url = ?", (url,)).fetchone()
     return KnownTime(UnixMilliseconds(0), 0) if row is None else KnownTime(*row)
 
@@ -136,7 +136,7 @@ def keep_time(db: sqlite3.Connection, url: str, time: KnownTime) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long a server is left in peace since it last failed: as long as it asked for, then some of our own accord.
+    """The time for which a server that failed is left in peace: as long as it asked for, then a pause of our own.
 
     Both are lengths from the moment of the failure, so that a clock which is set back ends the wait and never prolongs
     it. What the server asked for binds everybody. Our own pause is for whoever asks unbidden, such as a background
@@ -153,7 +153,7 @@ class Backoff:
     failures: int
 
     def allows(self, now_ms: UnixMilliseconds) -> bool:
-        """Whether the server may be asked at this time of the device, in Unix milliseconds."""
+        """True if the server may be asked at this time of the device, in Unix milliseconds."""
         return self._left_ms(self.silence_ms, now_ms) == 0
 
     def wait_ms(self, now_ms: UnixMilliseconds) -> int:
@@ -161,7 +161,7 @@ class Backoff:
         return self._left_ms(self.silence_ms + self.pause_ms, now_ms)
 
     def after_failure(self, now_ms: UnixMilliseconds, silence_ms: int, coins: Coins) -> Backoff:
-        """What holds after one more failure.
+        """The backoff after one more failure.
 
         now_ms: the device's time, in Unix milliseconds.
         silence_ms: for how long the server asked not to be asked; 0 if it did not.
@@ -260,7 +260,7 @@ class Server:
 
     @property
     def has_told_time(self) -> bool:
-        """Whether the server has told the time since `begin`."""
+        """True if the server has told the time since `begin`."""
         return self.heard is not None
 
     def begin(self, db: sqlite3.Connection) -> None:
@@ -324,7 +324,7 @@ class Server:
         db.execute("DELETE FROM sealing_keys WHERE url = ?", (self.url,))
 
     def _verified(self, signed: Iterable[bytes]) -> dict[bytes, SealingKey]:
-        """Of these signed keys, those that the authority signed, by their signed bytes."""
+        """The keys among these that the authority signed, by their signed bytes."""
         verified = {}
         for encoded in signed:
             with suppress(ProtocolError):

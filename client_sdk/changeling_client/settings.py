@@ -1,4 +1,4 @@
-"""What an app decides once, as it makes its client: the arguments of `Client` and `AsyncClient`, and their checks."""
+"""The settings that an app makes its client with: the arguments of `Client` and `AsyncClient`, and their checks."""
 
 import os
 import time
@@ -46,7 +46,7 @@ class ClientOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a client goes by, checked.
+    """The settings of a client, checked.
 
     file: the store. key: what the store encrypts answers under; None for none.
     endpoint: the way to the app's server.

@@ -311,7 +311,7 @@ class Wrapping:
 
     @property
     def has_key(self) -> bool:
-        """Whether anything is encrypted."""
+        """True if anything is encrypted."""
         return self._cipher is not None
 
     def wrap(self, piece: bytes, place: bytes) -> bytes:
@@ -337,7 +337,7 @@ class Wrapping:
         return self.wrap(_CHECK, b"") if self._cipher is not None else b""
 
     def fits(self, check: bytes) -> bool:
-        """Whether a store with these words was made with this key, or both are without."""
+        """True if a store with these words was made with this key, or both are without."""
         if self._cipher is None:
             return not check
         try:

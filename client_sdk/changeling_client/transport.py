@@ -51,7 +51,7 @@ _HEADERS = (
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """How to get to a server.
+    """The way to a server.
 
     url: its base URL; HTTPS, or on loopback.
     transport: sends our requests in place of httpx's own; it is closed with the client.
@@ -100,7 +100,7 @@ class Endpoint:
 
 
 def is_loopback(url: str) -> bool:
-    """Whether a URL's host is this machine."""
+    """True if a URL's host is this machine."""
     return wire.is_loopback(urlsplit(url).hostname or "")
 
 
@@ -148,13 +148,13 @@ class Deadline:
         return Deadline.after(self.left() / of)
 
     def left(self) -> float:
-        """How many seconds are left, as far as a lock can count; 0 if it is over."""
+        """The seconds that are left, as far as a lock can count; 0 if it is over."""
         return min(max(0.0, self.at - monotonic()), threading.TIMEOUT_MAX)
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What a server answered.
+    """A server's answer.
 
     status: of HTTP. headers: their names in any case. body: empty unless the status is 200.
     """
@@ -312,7 +312,7 @@ class _Call:
             self._shut_down()
 
     def is_through(self) -> bool:
-        """Whether the thread has ended; it is given a moment to."""
+        """True if the thread has ended; it is given a moment to."""
         if self._thread.is_alive():
             self._thread.join(_FAREWELL_SECONDS)
         return not self._thread.is_alive()

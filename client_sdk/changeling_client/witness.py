@@ -32,7 +32,7 @@ class Witness(Protocol):
     """Keeps a few hundred bytes for a store, somewhere a copy or a backup of the store does not take along."""
 
     def read(self) -> bytes | None:
-        """What was written last; None if nothing was. Raises WitnessTrouble if that cannot be told now."""
+        """Returns what was written last; None if nothing was. Raises WitnessTrouble if that cannot be told now."""
         ...
 
     def write(self, seen: bytes) -> None:
@@ -42,7 +42,7 @@ class Witness(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a witness has seen of a store.
+    """A store as its witness has seen it.
 
     identity: the store's mark, 16 bytes, which is another after each drawing, then the mark before it.
     generation: how often it had drawn answers. charges: the ids of the surveys joined, with what each counts against
@@ -60,7 +60,7 @@ class Seen:
 
     @classmethod
     def decode(cls, seen: bytes) -> "Seen | None":
-        """What `encode` wrote; None for anything else."""
+        """Reads what `encode` wrote; None for anything else."""
         try:
             form, identity, generation, charges = msgpack.unpackb(seen)
         except (ValueError, TypeError, msgpack.UnpackException):
@@ -71,7 +71,7 @@ class Seen:
         return cls(identity, generation, charges)
 
     def admits(self, identity: bytes, generation: int) -> bool:
-        """Whether a store may go on: it is the one that was seen, and as far, or one step further from there.
+        """True if a store may go on: it is the one that was seen, and as far, or one step further from there.
 
         One step, as it is killed perhaps between drawing answers and telling its witness; nothing of them was sent.
         """
@@ -95,7 +95,7 @@ class Callbacks:
         return "the app's own callbacks"
 
     def read(self) -> bytes | None:
-        """What the host kept. Raises WitnessTrouble."""
+        """Returns what the host kept. Raises WitnessTrouble."""
         try:
             return self._read()
         except Exception as error:
@@ -126,7 +126,7 @@ class Sidecar:
         return str(self._folder)
 
     def read(self) -> bytes | None:
-        """What was written last. If the folder was copied, it says so of a store that is no other's."""
+        """Returns what was written last. If the folder was copied, it says so of a store that is no other's."""
         try:
             self._tag.stat()
             with open(self._file, "rb") as file:
@@ -185,7 +185,7 @@ if sys.platform == "linux":
 else:
 
     def _turn(_handle: int) -> bytes:
-        """Nothing: neither APFS nor NTFS gives a number twice."""
+        """No bytes that tell files apart: neither APFS nor NTFS gives a number twice."""
         return bytes(8)
 
 

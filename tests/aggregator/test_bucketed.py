@@ -16,7 +16,7 @@ from changeling_aggregator.ingest import Committer
 from changeling_aggregator.ingest.writers import SegmentWriter
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import LoggedRequest, Store
-from changeling_aggregator.store.turn import OLD_SECONDS
+from changeling_aggregator.store.transactions import OLD_SECONDS
 from sqlalchemy import Connection, event
 
 from .small_bucket import WELL, Conduct, SmallBucket, small_bucket

@@ -13,7 +13,7 @@ from changeling_aggregator.ingest.writers import SegmentWriter, writer_for
 from changeling_aggregator.segments import Folder, Row, checked_place, place_at
 from changeling_aggregator.segments.parquet import decoded, encoded, rows_after
 from changeling_aggregator.store import Store, Turn
-from changeling_aggregator.store.turn import TOGETHER
+from changeling_aggregator.store.transactions import TOGETHER
 from changeling_aggregator.testing import SegmentedStore, counted_rows
 from changeling_protocol import Calendar, Refusal
 
@@ -249,7 +249,7 @@ def test_a_compaction_that_is_killed_leaves_each_request_once(
         turn.compact()
     assert (log.kept(), len(segments_in(folder))) == (before, 1)
     with log.store.view() as view:
-        assert view.doomed_files() == []
+        assert view.garbage() == []
     assert check(log.store) == []
 
 
@@ -284,12 +284,12 @@ def test_files_that_no_catalogue_names_are_swept_once_they_are_old(log: Log, fol
 def test_who_has_lost_its_turn_deletes_no_file_of_who_writes_anew(
     log: Log, folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What another writes, who has the turn by now, is doomed until the catalogue names it."""
+    """What another writes, who has the turn by now, is garbage until the catalogue names it."""
     many(log, 1)
     written = folder.path / "0123456789abcdef-0000000000000001-01.parquet"
     written.write_bytes(b"being written")
     with log.store.transaction() as writing:
-        writing.doom(folder.name, written.name)
+        writing.mark_garbage(folder.name, written.name)
 
     def lost(_: Turn) -> None:
         raise Overtaken("the connection that held the turn to fold was lost")

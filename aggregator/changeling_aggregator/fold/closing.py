@@ -76,7 +76,7 @@ def close_what_ended(store: Store, now: UnixSeconds) -> None:
             writing.raise_arrival_floor(UnixMilliseconds(ceil(moment * 1000)))
             for survey, period in _to_seal(writing, moment):
                 writing.seal(survey, period)
-            writing.delete_over(_ms(moment), _graces(writing), 1000 * longest)
+            writing.apply_retention(_ms(moment), _graces(writing), 1000 * longest)
             destroyed = writing.destroy_expired_keys(UnixSeconds(moment - longest)) > 0
     store.forget_overwritten(changed=destroyed)
     store.give_back()
@@ -89,7 +89,7 @@ def _anything_ended(store: Store, now: UnixSeconds) -> bool:
         return bool(
             _to_seal(view, moment)
             or view.any_key_expired(UnixSeconds(moment - longest))
-            or view.anything_over(_ms(moment), _graces(view), 1000 * longest)
+            or view.retention_due(_ms(moment), _graces(view), 1000 * longest)
         )
 
 

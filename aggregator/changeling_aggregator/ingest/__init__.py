@@ -1,8 +1,14 @@
 """Accepting uploads: checked from outside, appended to the log, acknowledged when on disk."""
 
-from .acceptance import refusal_of, refusals_of, takes_whole
 from .committer import MOST_STORE_BYTES, Committer
-from .registry import PublishedSurvey, Registry, most_envelope_bytes
+from .registry import (
+    PublishedSurvey,
+    Registry,
+    most_envelope_bytes,
+    refusal_of,
+    refusals_of,
+    takes_whole,
+)
 
 __all__ = [
     "MOST_STORE_BYTES",

@@ -10,9 +10,7 @@ change the choice, and private halves are destroyed as early as can be. However 
 changes its key at most once in a given time, so that batches, which are of one key each, have time to fill.
 """
 
-import fcntl
 import logging
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,6 +28,7 @@ from changeling_protocol import (
 )
 from changeling_protocol.wire import encode_key_list
 
+from ..durable_files import take_lock, write_durably
 from ..errors import SpoolError
 from ..ingest.registry import most_envelope_bytes
 from .spool import Spool
@@ -49,7 +48,7 @@ class KeyChoice:
     offered: bool = True
 
     def serves_at(self, now: UnixSeconds) -> bool:
-        """Whether it is served, and taken, at this Unix time, in seconds."""
+        """True if it is served, and taken, at this Unix time, in seconds."""
         return self.offered and self.key.valid_at(now)
 
 
@@ -94,7 +93,7 @@ class Copy:
     spool: Spool
 
     def is_open(self, now: UnixSeconds) -> bool:
-        """Whether a server may take its envelopes at this Unix time, in seconds."""
+        """True if a server may take its envelopes at this Unix time, in seconds."""
         calendar = self.survey.calendar
         return calendar.start <= now <= calendar.time(calendar.periods) + self.survey.grace
 
@@ -121,12 +120,10 @@ class Copies:
         self._folder, self._authority, self._surveys, self._url = folder, authority, surveys, url.rstrip("/")
         self._room, self._rest, self._coins = room, rest, coins
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._lock)
-            raise SpoolError(f"another relay runs on {folder}: name a folder of its own for this one") from None
+        lock = take_lock(folder / "lock")
+        if lock is None:
+            raise SpoolError(f"another relay runs on {folder}: name a folder of its own for this one")
+        self._lock = lock
         self.surveys: dict[SurveyId, Copy] = {}
         self._passed_over: set[SurveyId] = set()
         self.asked: int | None = None
@@ -144,10 +141,10 @@ class Copies:
         """Close the files; what waits stays."""
         for copy in self.surveys.values():
             copy.spool.close()
-        os.close(self._lock)
+        self._lock.release()
 
     def wants(self, survey: SurveyId) -> bool:
-        """Whether the survey with this id is one to be fetched."""
+        """True if the survey with this id is to be fetched."""
         wanted = self._surveys is None or survey in self._surveys
         room = len(self.surveys) < MOST_SURVEYS
         return wanted and room and survey not in self.surveys and survey not in self._passed_over
@@ -255,14 +252,4 @@ def _keep(file: Path, content: bytes) -> None:
     """Put a file in place of the old one, whole, and on disk when this returns."""
     if file.exists() and file.read_bytes() == content:
         return
-    new = file.with_suffix(".new")
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as writing:
-        writing.write(content)
-        writing.flush()
-        os.fsync(writing.fileno())
-    new.replace(file)
-    folder = os.open(file.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    write_durably(file, content)

@@ -21,6 +21,8 @@ What a store must do, whatever database holds it (tests/contracts/test_stores.py
   reading; in SQLite in no file at all, nor does what is pruned.
 """
 
+import sqlite3
+
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
@@ -35,12 +37,12 @@ from .runs import CHUNK_BYTES, ID_BYTES, Run, RunName
 from .schema import VERSION
 from .sealing_keys import KeyLife, KeyState, PublishedKey
 from .store import Store, files_of, upgrade, version_at
-from .transactions import Transaction, View
-from .turn import Turn
+from .transactions import Transaction, Turn, View
 
-STORE_FAILURES = (SQLAlchemyError, OSError)
-"""What a store raises that cannot be read or written just now; of these NO_ANSWER, where it is the database's doing."""
-NO_ANSWER = (DBAPIError, NoConnection)
+NO_ANSWER = (DBAPIError, NoConnection, sqlite3.Error)
+"""What a store raises where its database fails, as a full disk makes it."""
+STORE_FAILURES = (SQLAlchemyError, sqlite3.Error, OSError)
+"""What a store raises that cannot be read or written just now."""
 
 __all__ = [
     "CHUNK_BYTES",

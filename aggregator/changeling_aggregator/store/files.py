@@ -34,7 +34,7 @@ class FileKind(StrEnum):
     """Requests of a stream."""
     IDS = "ids"
     """Ids that were counted."""
-    DOOMED = "doomed"
+    GARBAGE = "garbage"
     """Of no use any more, or not yet: whoever has the turn to fold deletes it."""
     RUN = "run"
     """All files whose names begin so: they are this store's, to be deleted but for those with ids that count."""
@@ -73,9 +73,11 @@ class ReadFiles(Bound):
         """The segments of the log, stream by stream in order. uncounted: only those with requests to count."""
         return self._segments(files.c.last > cursors.c.position) if uncounted else self._segments()
 
-    def counted_segments(self) -> list[Segment]:
-        """The small segments that the fold has counted whole, of streams with many."""
-        return self._segments(files.c.last <= cursors.c.position)
+    def compactable_segments(self, most_bytes: int, together: int) -> list[Segment]:
+        """The segments that the fold has counted whole, of streams with so many of at most this size, in bytes."""
+        small = _of_kind(FileKind.SEGMENT, files.c.stream).where(files.c.size <= most_bytes)
+        many = small.group_by(files.c.stream).having(func.count() >= together)
+        return self._segments(files.c.last <= cursors.c.position, files.c.stream.in_(many))
 
     def segment_count(self) -> int:
         """How many segments there are."""
@@ -96,7 +98,7 @@ class ReadFiles(Bound):
         query = _of_kind(FileKind.IDS, files.c.place, files.c.name, files.c.survey, files.c.size)
         return [IdFile(*row) for row in self._connection.execute(query.order_by(files.c.name))]
 
-    def doomed_files(self, kind: FileKind = FileKind.DOOMED) -> list[tuple[str, str]]:
+    def garbage(self, kind: FileKind = FileKind.GARBAGE) -> list[tuple[str, str]]:
         """The places and names of the files to delete, or of runs."""
         return [(row.place, row.name) for row in self._connection.execute(_of_kind(kind, files.c.place, files.c.name))]
 
@@ -133,23 +135,23 @@ class WriteFiles(ReadFiles):
         return True
 
     def replace_segments(self, old: Iterable[Segment], new: Segment | None) -> None:
-        """Put one segment, or none, in the place of some that lie behind one another. Their files are then doomed.
+        """Put one segment, or none, in the place of some that lie behind one another. Their files are then garbage.
 
-        new: its file is doomed until then.
+        new: its file is garbage until then.
         """
         nothing = dict.fromkeys(("stream", "first", "last", "earliest", "latest", "size"))
         for each in old:
-            self._connection.execute(_of_file(each).values(kind=FileKind.DOOMED, **nothing))
+            self._connection.execute(_of_file(each).values(kind=FileKind.GARBAGE, **nothing))
         if new is not None:
             self._connection.execute(_of_file(new).values(kind=FileKind.SEGMENT, **new._asdict()))
 
-    def doom(self, place: str, name: str, kind: FileKind = FileKind.DOOMED) -> None:
+    def mark_garbage(self, place: str, name: str, kind: FileKind = FileKind.GARBAGE) -> None:
         """Have a file deleted, unless the catalogue comes to name it."""
         self._inserted(files, place=place, name=name, kind=kind)
 
     def begin_run(self, place: str, run: str) -> None:
         """Have all files at a place whose names begin with this run's, which no other has, be the store's."""
-        self.doom(place, f"{run}{RUN_ENDS}", FileKind.RUN)
+        self.mark_garbage(place, f"{run}{RUN_ENDS}", FileKind.RUN)
 
     def forget_files(self, deleted: Iterable[tuple[str, str]]) -> None:
         """Take files that are deleted, or runs that have none, out of the catalogue. deleted: places and names."""

@@ -166,8 +166,8 @@ class ReadLog(ReadFiles):
         floor: UnixMilliseconds = self._connection.execute(select(store.c.floor)).scalar_one()
         return floor
 
-    def anything_over(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], otherwise: int) -> bool:
-        """Whether `WriteLog.delete_over` would find anything."""
+    def retention_due(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], otherwise: int) -> bool:
+        """Whether `WriteLog.apply_retention` would find anything."""
         early = select(log.c.needed_until).where(log.c.needed_until < now).limit(1)
         return (
             any(True for _ in self._rows_over(now, graces, otherwise, 1))
@@ -359,7 +359,7 @@ class WriteLog(ReadLog, WriteFiles, WriteCounts):
         if rows := [{"of": stream, "at": at} for stream, at in rubbish]:
             self._connection.execute(delete(log).where(_NAMED), rows)
 
-    def delete_over(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], otherwise: int) -> None:
+    def apply_retention(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], otherwise: int) -> None:
         """Delete folded requests that no open closing needs: a survey's grace after they arrived, or once the last
         early closing in them is sealed. Where there are many, some are left for the next time.
 

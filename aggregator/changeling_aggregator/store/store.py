@@ -1,6 +1,6 @@
 """An open store: its transactions, and what is done to it outside of them.
 
-`View` and `Transaction` have all that is read and written; `turn.Turn` is the fold's.
+`View` and `Transaction` have all that is read and written; `Turn` is the fold's.
 """
 
 import os
@@ -19,8 +19,7 @@ from . import schema
 from .at_rest import IN_CLEAR, STORE_KEY_BYTES, AtRest
 from .database import Database, claim, migrate, usable, version_of
 from .embedded import EmbeddedDatabase
-from .transactions import Transaction, View
-from .turn import Turn
+from .transactions import Transaction, Turn, View
 
 _COPIED_AT_ONCE = 500
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")

@@ -521,7 +521,7 @@ class StoreContract:
 
         def delete(now: int) -> list[bytes]:
             with store.transaction() as writing:
-                writing.delete_over(now, {SURVEY: 10}, 1000)
+                writing.apply_retention(now, {SURVEY: 10}, 1000)
             return logged(store)
 
         assert len(delete(2000)) == 5
@@ -529,9 +529,9 @@ class StoreContract:
             writing.add({stream: (0, 3), other: (0, 1)}, needed_until={(stream, 1): 50})
         assert delete(12) == [b"\0", b"\2", b"\3", b"other"]
         with store.view() as view:
-            assert not view.anything_over(12, {SURVEY: 10}, 1000)
-            assert view.anything_over(13, {SURVEY: 10}, 1000)
-            assert view.anything_over(51, {SURVEY: 49}, 1000)
+            assert not view.retention_due(12, {SURVEY: 10}, 1000)
+            assert view.retention_due(13, {SURVEY: 10}, 1000)
+            assert view.retention_due(51, {SURVEY: 49}, 1000)
         assert delete(13) == [b"\0", b"\3", b"other"]
         assert delete(51) == [b"\3", b"other"]
         assert delete(1005) == [b"\3"]

@@ -1,4 +1,4 @@
-"""What an app's tests need: a clock that they move, a server without a network, a survey, and a client of these.
+"""A kit for an app's tests: a clock that they move, a server without a network, a survey, and a client of these.
 
 Never for production: its coins can be foreseen, and its keys are known to everybody. The SDK itself does not import it.
 pytest finds the fixtures `changeling_clock`, `changeling_server` and `changeling_client` by itself.

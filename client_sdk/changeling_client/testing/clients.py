@@ -69,7 +69,7 @@ def make_client(
 
 
 def stored(client: Client, survey: SurveyId) -> list[tuple[Entry, Drawn]]:
-    """What the store keeps of a survey's entries, in order, so that a test sees what is forgotten.
+    """The entries of a survey as the store keeps them, in order, so that a test sees what is forgotten.
 
     With each entry, the nodes that it has still to report of tracks of which it reports only some.
     """

@@ -43,7 +43,7 @@ from changeling_protocol.wire import (
 )
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from ..explanation import said
+from ..explanation import NO_ANSWER
 from .surveys import AUTHORITY, ManualClock
 
 if TYPE_CHECKING:
@@ -189,10 +189,12 @@ def received(survey: Survey, plaintext: bytes) -> list[ReceivedReport]:
     _, answered, reports = read_upload(survey.plan, plaintext)
     ids, tracks = {closing.period: closing.id for closing in answered}, survey.plan.tracks
     nodes = [tracks[report.track].node(report.node) for report in reports]
+    states = [NO_ANSWER, *survey.answers]
+    words = [tracks[report.track].randomizer.said(report.symbol, states) for report in reports]
     return sorted(
         (
-            ReceivedReport(survey.id, node, ids[node.end], report.track, report.symbol, said(survey, report))
-            for report, node in zip(reports, nodes, strict=True)
+            ReceivedReport(survey.id, node, ids[node.end], report.track, report.symbol, says)
+            for report, node, says in zip(reports, nodes, words, strict=True)
         ),
         key=lambda report: (report.node.end, report.track),
     )

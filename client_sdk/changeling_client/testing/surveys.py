@@ -39,7 +39,7 @@ class ManualClock:
         self.now = now
 
     def __call__(self) -> float:
-        """What it shows."""
+        """The time that it shows."""
         return self.now
 
     def advance(self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0) -> None:

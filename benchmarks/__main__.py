@@ -51,9 +51,8 @@ SUITES = {
         "server_kills",
         "server_hostile",
         "server_first_look",
-        "server_found",
     ),
-    "soak": ("server_soak", "server_fuzzing"),
+    "soak": ("server_soak",),
     "scale": (
         "scale_same",
         "scale_folding",

@@ -1,7 +1,8 @@
-"""Measure 6 of the server: clients that hold connections, memory or time, and what the others notice of them.
+"""Measure 6 of the server: clients that hold memory or time, and what the others notice of them.
 
-Each case is a server process of its own on loopback. While the hostile ones do what they do, an honest client asks now
-and then, on a connection of its own; refused are the answers it does not get, slowest is the longest wait for one.
+A proxy in front bears silent connections and slow bodies. Each case is a server process of its own on loopback. While
+the hostile ones do what they do, an honest client asks now and then, on a connection of its own; refused are the
+answers it does not get, slowest is the longest wait for one.
 """
 
 import gzip
@@ -11,16 +12,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from statistics import median
 from typing import TypeAlias
 
 import httpx
-from changeling_protocol.wire import SURVEYS, UPLOADS
+from changeling_protocol.wire import HISTOGRAM, SERIES, SURVEYS, UPLOADS, survey_path
 
-from tests.aggregator.hostile import HOSTILE_HEADS, answer_of, connected, push, resident, slow_body
+from tests.aggregator.hostile import HOSTILE_HEADS, answer_of, connected, push, resident
 from tests.aggregator.serving import ServerProcess
 
-SILENT = 10_000
-SLOW_BODIES = 200
+from .server_world import prepared
+
+ABANDONED, LONG_URLS = 66, 4000
 HEAD_BYTES = 128 * 2**20
 MIB = 2**20
 _Hostile: TypeAlias = Callable[[ServerProcess, ExitStack, Callable[[], None]], None]
@@ -32,8 +35,7 @@ def measure() -> dict[str, float | None]:
     try:
         return {
             **_heads(),
-            **_case("silent", _silent),
-            **_case("slow_bodies", _slow_bodies),
+            **_asked(),
             **_case("one_byte_chunks", _one_byte_chunks),
             **_case("bombs", _bombs),
         }
@@ -88,23 +90,6 @@ def _case(name: str, hostile: _Hostile) -> dict[str, float | None]:
     }
 
 
-def _silent(server: ServerProcess, stack: ExitStack, honest: Callable[[], None]) -> None:
-    for number in range(SILENT):
-        stack.enter_context(connected(server))
-        if number % 200 == 0:
-            honest()
-
-
-def _slow_bodies(server: ServerProcess, stack: ExitStack, honest: Callable[[], None]) -> None:
-    for number in range(SLOW_BODIES):
-        stack.enter_context(slow_body(server))
-        if number % 20 == 0:
-            honest()
-            began = server.http.post(UPLOADS, content=b"no upload")
-            if began.status_code != 400:
-                raise RuntimeError(f"an upload was answered {began.status_code}")
-
-
 def _one_byte_chunks(server: ServerProcess, stack: ExitStack, honest: Callable[[], None]) -> None:
     """A megabyte in chunks of a byte, from eight at once."""
     head = (
@@ -133,3 +118,33 @@ def _bombs(server: ServerProcess, stack: ExitStack, honest: Callable[[], None]) 
         if answer.status_code != 400:
             raise RuntimeError(f"a bomb was answered {answer.status_code}")
         honest()
+
+
+def _asked() -> dict[str, float | None]:
+    """What readers wait, and the server holds, after GETs that nobody waits for, and after long URLs."""
+    with tempfile.TemporaryDirectory() as place:
+        log = prepared(Path(place), periods=365)
+        log.store.close()
+        with ServerProcess(Path(place)) as server:
+            path = survey_path(log.survey.id.hex())
+            alone = median(_timed(lambda: server.http.get(path + SERIES)) for _ in range(5))
+            before = resident(server)
+            for number in range(ABANDONED):
+                with connected(server) as connection:
+                    question = f"{path}{SERIES}?confidence=0.{9000 + number}&covariance=true"
+                    connection.sendall(f"GET {question} HTTP/1.1\r\nhost: here\r\n\r\n".encode())
+            slowest = max(_timed(lambda: server.http.get(path + HISTOGRAM)) for _ in range(10))
+            for number in range(LONG_URLS):
+                server.http.get(f"{path}{HISTOGRAM}?nothing={number}{'x' * 8000}")
+            grown = resident(server) - before
+    return {
+        "6_series_alone_ms": 1000 * alone,
+        "6_abandoned_slowest_ms": 1000 * slowest,
+        "6_long_urls_growth_mib": grown / MIB,
+    }
+
+
+def _timed(work: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began

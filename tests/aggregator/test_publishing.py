@@ -187,3 +187,12 @@ def test_a_survey_the_server_cannot_estimate_says_so(server: ServerProcess) -> N
     response = server.http.get(survey_path(published) + "/histogram")
     assert response.status_code in (409, 422)
     assert response.json()["detail"]
+
+
+def test_a_key_that_expires_when_no_store_can_tell_is_refused(server: ServerProcess) -> None:
+    """As an error of who sent it, and never of the server's."""
+    far = SealingKey(bytes(31) + b"\x09", 0, 2**63 - 1).signed_by(AUTHORITY)
+    signed = bytearray(far)
+    signed[signed.index(b"\xcf\x7f") + 1] = 0xFF
+    for each in (bytes(signed), bytes(signed[:-1]), far):
+        assert 400 <= server.http.put("/v1/keys", content=each, headers=ADMIN).status_code < 500

@@ -178,3 +178,21 @@ def test_a_full_disk_acknowledges_nothing_and_asks_to_come_again(tmp_path: Path)
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limit)
         assert server.upload(upload) == []
         assert server.reports(survey) == {(0, 1): 1}
+
+
+def test_envelopes_that_do_not_open_are_not_kept(own_server: ServerProcess) -> None:
+    """Of the right form, and rubbish inside: once they are folded nothing of them is in the log."""
+    from changeling_aggregator.store import Store
+    from changeling_protocol import HEAD_BYTES
+
+    asked = own_server.new_survey()
+    own_server.move_clock(asked.calendar.time(1) + 16)
+    good = envelope(asked, own_server.key, [report(1)])
+    junk = [good[:HEAD_BYTES] + os.urandom(len(good) - HEAD_BYTES) for _ in range(100)]
+    own_server.http.post("/v1/uploads", content=body(*junk)).raise_for_status()
+    assert own_server.status(asked)["refused"] == {"unopenable": 100}
+    own_server.fold()
+    store = Store.open(own_server.store_path)
+    with store.view() as view:
+        assert [*view.kept_requests()] == []
+    store.close()

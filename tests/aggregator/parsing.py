@@ -1,6 +1,6 @@
 """Mutated bodies through all that reads what strangers send, guided by coverage; what is counted is counted again.
 
-A process of its own: python -m benchmarks.server_parsing RUNS SEED. A body is the number of a reader and what it reads:
+A process of its own: python -m tests.aggregator.parsing RUNS SEED. A body is the number of a reader and what it reads:
 an upload request, the plaintext of an upload, a signed survey, key, early end, or a list that the server sends. Nothing
 but the errors that are declared may come of it; and the uploads, folded a thousand at a time, must come to what
 tests/aggregator/reference_fold.py finds row by row. Prints a JSON object; an end by a defect is code 77.
@@ -172,7 +172,7 @@ class Fuzzing:
 
 def seeds() -> Iterator[bytes]:
     """A body for each reader, and honest and hostile uploads."""
-    chance = random.Random(7)  # noqa: S311
+    chance = random.Random(7)
     end = EarlyEnd(SURVEYS[0].id, 3)
     sealed = [seal(honest(each.plan, chance)[0], each.id, KEY) for each in SURVEYS]
     payload = msgpack.unpackb
@@ -198,7 +198,7 @@ WHOLE = [body for body in seeds() if body[0] >= UPLOAD and len(body) > 20]
 
 def mutated(body: bytes, most: int, seed: int) -> bytes:
     """Another body: half of the time by bytes, else one of its values is another, and all of it packed again."""
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     if chance.random() < 0.2:
         return _told_otherwise(chance.choice(WHOLE), chance)
     if len(body) < 2 or chance.random() < 0.5:

@@ -1,4 +1,4 @@
-"""Measures 4 and 8 of the central releases: a million mutations, a hundred thousand periods, and half a million entries.
+"""Measures 4 and 8 of the central releases: a million mutations, half a million entries, a hundred thousand periods.
 
 A million mutations are half a million entries, inserted once and deleted once, over a thousand periods: through HDCR
 from the file to the estimates, through `release` with the mechanism that it chooses, and, as 672 hours, through a fully
@@ -78,7 +78,7 @@ def hdcr(log: Changelog) -> None:
 
 
 def through_release(frame: pl.DataFrame, folder: Path) -> dict[str, float]:
-    """What is chosen, from memory; and the fully dynamic count of all entries and of half of them, from a file."""
+    """The mechanism that is chosen, from memory; a fully dynamic count of all entries and of half, from a file."""
     figures: dict[str, float] = {}
     log = read_frame(frame)
     for name, delta in (("pure", 0), ("delta", "1e-6")):

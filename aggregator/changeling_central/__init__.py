@@ -11,9 +11,10 @@ package is offered to `changeling release` by `register`, and proves itself with
 from .afterwards import COLOURS
 from .ahead import AheadTree, drawn_ahead
 from .api import Frame, Released, ReleaseOptions, release, release_with
-from .budget import ENTRY, check_output, check_periods, pure_of, total_of, whole
-from .composition import Composition, Cost, Loss, total_cost
+from .budget import ENTRY, Cost, check_output, check_periods, pure_of, total_cost, total_of, whole
+from .composition import Composition, Loss
 from .errors import BadState, BudgetExhausted, CentralError, ConstraintBroken, TimeReversed, UnusableChangelog
+from .files import Row, held, read_about, read_rows, replaced
 from .guard import first_breach, frozen
 from .intervals import Interval, ahead_interval, online_interval, square_root_interval, sum_interval
 from .ledger import Account, Charge, ledger_beside, read_ledger
@@ -48,10 +49,8 @@ from .noise import (
     total,
 )
 from .offers import Asked, Made, MechanismChoice, Offer, Option, PeriodChange, ReleaseMechanism, all_offers, register
-from .output import Row, read_about, read_rows
 from .queries import Comparison, Mask, Predicate, Value, answer_query, best_weight, comparisons, evaluated, parsed
 from .release_mechanisms import compared
-from .saved import held, replaced
 from .sensitivity import square_root_coefficients
 from .shape import Blocks, Shape
 from .square_root import SquareRoot, square_root, square_root_concentrated

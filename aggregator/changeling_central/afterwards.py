@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from changeling_protocol import Calendar, Node
 
+from .files import Output, over_window, read_rows, written_rows
 from .nodes import NodeRelease, retrospective
 from .offers import ReleaseMechanism
-from .output import Output, over_window, read_rows, written_rows
 from .queries import Shown
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")

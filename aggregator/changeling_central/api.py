@@ -37,13 +37,13 @@ from changeling_statistics import (
 from .afterwards import check_windows, save_afterwards
 from .budget import Budget, Number, Spending, Unit, check_output, check_periods, spending, total_of, whole
 from .errors import UnusableChangelog
+from .files import Output, Row, read_rows
 from .guard import beyond, frozen
 from .ledger import Account, Charge, Ledger, ledger_beside, read_ledger
 from .linear_query import LinearQuery
 from .mechanism import Guarantee
 from .noise import Law, OpenDPNoise, PooledNoise
 from .offers import MechanismChoice, ReleaseMechanism, offered, root_mean_square
-from .output import Output, Row, read_rows
 from .queries import Mean, answer_query, best_weight, column_of, mean_of, names_in, numbers_of
 from .release_mechanisms import BEST, compared, in_words
 from .run import Release, run
@@ -293,7 +293,7 @@ class _Wish:
 
 
 def _wish(changelog: Source, options: ReleaseOptions) -> _Wish:
-    within = None if options.within is None else parse_duration(options.within)
+    within = None if options.within is None else parse_duration(options.within, months=True)
     constraint = constraint_of(_whole("at_most", options.at_most), within)
     period = parse_duration(options.every)
     window = None if options.window is None else _periods(options.window, period)

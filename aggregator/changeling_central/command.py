@@ -14,8 +14,8 @@ from rich.progress import Progress
 from .afterwards import save_release_plot
 from .api import FILES, Help, Released, ReleaseOptions, default_output, release_with
 from .budget import check_output, exact
+from .files import read_about
 from .offers import all_offers
-from .output import read_about
 from .statement import state_beside
 
 PICTURES = (".png", ".svg", ".pdf")

@@ -27,10 +27,9 @@ from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 
-from .budget import Unit
-from .composition import Cost, number, refuse_beyond, total_cost
+from .budget import Cost, Unit, number, refuse_beyond, total_cost
 from .errors import BadState, BudgetExhausted
-from .saved import held, replaced
+from .files import held, replaced
 from .statement import Mark, begun
 
 

@@ -20,8 +20,9 @@ from changeling_protocol import Calendar, Constraint
 from changeling_statistics import Frontier
 
 from .ahead import AheadState, AheadTree, drawn_ahead
-from .composition import implied_by
+from .budget import implied_by
 from .errors import BadState
+from .files import over_window
 from .linear_query import LinearQuery
 from .mechanism import Guarantee, State
 from .nodes import (
@@ -40,7 +41,6 @@ from .nodes import (
 )
 from .noise import Law, NodeNoise, Noise
 from .offers import Asked, Made, Offer, Option, PeriodChange, ReleaseMechanism, register, root_mean_square
-from .output import over_window
 from .square_root import (
     SquareRoot,
     SquareRootState,

@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING
 from changeling_statistics import MICROSECONDS, Changelog, Mutations
 
 from .errors import BadState, TimeReversed
+from .files import Output, held
 from .guard import Breach, first_beyond, first_breach
 from .ledger import Account
 from .nodes import Level
 from .noise import Noise
 from .offers import PeriodChange, ReleaseMechanism
-from .output import Output
-from .saved import held
 from .statement import Begun, SavedRelease, Statement, Terms, begun, keep, state_beside
 
 if TYPE_CHECKING:

@@ -13,13 +13,12 @@ from pathlib import Path
 from changeling_protocol import Calendar, Constraint, encode
 from changeling_statistics import constraint_in_words, format_duration, format_instant
 
-from .budget import ENTRY, Unit
-from .composition import number
+from .budget import ENTRY, Unit, number
 from .errors import BadState
+from .files import load, save
 from .linear_query import LinearQuery
 from .mechanism import Guarantee, read_state, written_state
 from .offers import Made, ReleaseMechanism
-from .saved import load, save
 
 _EXACT = re.compile(r"-?0x[0-9a-f.]+p[+-]\d+")
 

@@ -19,10 +19,10 @@ from changeling_statistics import Counts, Floats
 from numpy.typing import NDArray
 
 from .errors import BadState, BudgetExhausted, CentralError
+from .files import Output
 from .mechanism import Mechanism, State, written_state
 from .noise import Noise
 from .offers import _OFFERS, Offer, register
-from .output import Output
 from .release_mechanisms import HierarchyRelease
 from .run import Release, run
 from .statement import Statement

@@ -52,6 +52,7 @@ def relay_url(text: str) -> str:
 
 _duration, _epsilon, _count = _parser(parse_duration), _parser(parse_epsilon), _parser(parse_count)
 _date = _parser(lambda text: int(parse_instant(text)))
+_length = _parser(lambda text: parse_duration(text, months=True))
 
 AnswersOption: TypeAlias = Annotated[str, typer.Option(help="How many answers, or their names with commas between.")]
 StartOption: TypeAlias = Annotated[
@@ -76,7 +77,7 @@ AtMostOption: TypeAlias = Annotated[
 WithinOption: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        parser=_duration,
+        parser=_length,
         metavar="DURATION",
         help="An entry's changes lie within so long of its first. With --at-most: both hold.",
     ),

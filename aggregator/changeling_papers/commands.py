@@ -158,7 +158,7 @@ def ask(
 
 
 def domain_of(columns: list[str]) -> Domain:
-    """What the columns may hold, as it is declared: NAME=0..120, NAME=a,b,c or NAME=yes/no, which is a bool.
+    """The domain that these columns are declared to have: NAME=0..120, NAME=a,b,c or NAME=yes/no, which is a bool.
 
     ValueError for anything else.
     """

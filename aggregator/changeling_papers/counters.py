@@ -175,7 +175,7 @@ class InfiniteState(Generic[Data]):
 
     @property
     def answers(self) -> Data:
-        """What was last released."""
+        """The answers that were last released."""
         return self.closed + self.stack[-1].prefix if self.stack else self.closed
 
 
@@ -265,7 +265,7 @@ class PanPrivateMemory:
 
     @property
     def time(self) -> int:
-        """How many steps were taken."""
+        """The number of steps taken."""
         return int(self.cells[0])
 
 

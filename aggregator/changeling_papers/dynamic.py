@@ -148,7 +148,7 @@ class Born(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """What one segment does, in the end: an item that comes and goes within it is not mentioned."""
+    """The changes of one segment, in the end: an item that comes and goes within it is not mentioned."""
 
     inserted: Sequence[int] = ()
     deleted: Sequence[Born] = ()
@@ -232,7 +232,7 @@ class IntervalTree(Mechanism[TreeState[Data], Segment, Data], Generic[Data]):
         return total
 
     def odometer(self, state: TreeState[Data]) -> Odometer:
-        """What the releases so far have cost an item at most. Raises BudgetExhausted where there is not as much."""
+        """The most that the releases so far have cost an item. Raises BudgetExhausted where there is not as much."""
         spent = Odometer(self.epsilon, self.delta)
         for level, rounds in enumerate(state.rounds, 1):
             for r in range(1, rounds + 1):
@@ -256,7 +256,7 @@ class IntervalTree(Mechanism[TreeState[Data], Segment, Data], Generic[Data]):
             self.at_level(level_of(j)).check(node)
 
     def _afford(self, state: TreeState[Data], level: int) -> None:
-        """That every node of the union restarts and a new one is built, before anything is drawn."""
+        """Raise BudgetExhausted, before anything is drawn, unless every node may restart and a new one be built."""
         rounds = [r + 1 for r in state.rounds] + [1] * (level - len(state.rounds))
         self.odometer(TreeState(state.segments, (), tuple(rounds)))
 
@@ -295,7 +295,7 @@ Key = int | str
 
 
 class Protects(StrEnum):
-    """What neighbours differ in."""
+    """The difference between neighbours."""
 
     UPDATE = "update"
     ENTRY = "entry"
@@ -332,7 +332,7 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the partitioning and the tree cost, added up; an entry's partitioning counts twice."""
+        """The costs of the partitioning and the tree, added up; an entry's partitioning counts twice."""
         cuts = 1 if self.protects is Protects.UPDATE else 2
         epsilon = cuts * self.partitioning.epsilon + self.tree.epsilon
         return Guarantee(epsilon, self.tree.delta, f"streams that differ by one {self.protects}", "Qiu, Yi, theorem 11")
@@ -427,7 +427,11 @@ def fully_dynamic(
 
 
 def least_variance(mechanism: FullyDynamic[Data], segments: int) -> float | None:
-    """Of every answer after so many segments in which no node restarted, in units squared; None where none is known."""
+    """Variance of an answer after so many segments in which no node restarted; None where none is known.
+
+    After j segments the answer adds up one node for each binary one of j, each noisy as its first round is, and what it
+    was told of deletions since. Restarts add to it, and an answer is as old as its segment.
+    """
     total, tree = 0.0, mechanism.tree
     for node in left_path(segments):
         at = tree.at_level(level_of(node))

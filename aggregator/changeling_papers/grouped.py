@@ -29,7 +29,7 @@ from .sigma import ADDED_OR_REMOVED, Answer, Benchmark, BenchmarkState, SigmaCou
 from .static import Odometer
 
 SMALL = 2**16
-"""So many combinations of classes make one algebra for all queries cheap to try as well."""
+"""This many combinations of classes make one algebra for all queries cheap to try as well."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +125,7 @@ def _join(groups: list[list[Query]], columns: Sequence[int], classes: dict[int, 
 
 
 def _pieces(query: Query, classes: dict[int, Classes]) -> float:
-    """How many combinations of the shared classes of its columns the query holds."""
+    """The number of combinations of the shared classes of its columns that the query holds."""
     held = query.mask.astype(np.float64)
     for column, parts in zip(query.columns, query.classes, strict=True):
         held = np.tensordot(np.bincount(parts[firsts_of(classes[column])]).astype(np.float64), held, axes=(0, 0))
@@ -168,7 +168,7 @@ class Grouped(Mechanism[GroupedState, Table, tuple[Counts, ...]]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What the algebras cost, added up."""
+        """The costs of the algebras, added up."""
         epsilon = sum((counting.epsilon for counting in self.algebras), Fraction(0))
         source = "sigma-counting, algorithm 2" if len(self.algebras) == 1 else "sigma-counting, algorithm 3"
         return Guarantee(epsilon, Fraction(0), ADDED_OR_REMOVED, source)
@@ -194,7 +194,7 @@ class Grouped(Mechanism[GroupedState, Table, tuple[Counts, ...]]):
         return GroupedState(tuple(after for after, _ in steps)), tuple(noisy for _, noisy in steps)
 
     def place(self, query: Query) -> tuple[int, Atoms] | None:
-        """Which algebra answers it with the least variance, and its atoms there; None where none holds it."""
+        """The algebra that answers a query with the least variance, and its atoms there; None where none holds it."""
         best: tuple[int, Atoms] | None = None
         least = inf
         for at, (bits, variance) in enumerate(self._noise):

@@ -46,7 +46,7 @@ Input = TypeVar("Input")
 
 @dataclass(frozen=True, slots=True)
 class Counter(Generic[State, Input]):
-    """How a counter serves a release.
+    """A counter as it serves a release.
 
     name: as it is offered. made: the counter of one column, from the number of periods and ε₁. items: how many times
     ε₁ an entry costs over all columns; ValueError for a query or a constraint that the counter does not take. inputs:
@@ -95,17 +95,12 @@ class CounterRelease(ReleaseMechanism[CounterState[State]], Generic[State, Input
         """epsilon for all columns and periods together, for an entry that keeps to the constraint."""
         return Guarantee(self.epsilon, Fraction(0), NEIGHBOURS, f"{self.mechanism.guarantee.source}, for entries")
 
-    @property
-    def overwrites(self) -> bool:
-        """As its counter does."""
-        return self.mechanism.overwrites
-
     def made_with(self) -> Made:
         """The counter, ε₁ and the number of columns."""
         return {"kind": self.counter.name, "each": str(self.each), "width": self.width}
 
     def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
-        """Whether an entry that keeps to the constraint costs at most epsilon at this ε₁."""
+        """True if an entry that keeps to the constraint costs at most epsilon at this ε₁."""
         items = self.counter.items(query, calendar, constraint)
         return query.width == self.width and self.each * items <= self.epsilon
 
@@ -130,7 +125,7 @@ class CounterRelease(ReleaseMechanism[CounterState[State]], Generic[State, Input
             self.mechanism.check(column)
 
     def variance(self, step: int) -> float | None:
-        """Of each column, in units squared; None where the counter states none."""
+        """Variance of each column, in units squared; None where the counter states none."""
         return self.mechanism.variance(step)
 
     def expected_variance(self, step: int) -> float | None:

@@ -28,7 +28,7 @@ MOST_VALUES = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """What the columns of a table may hold.
+    """The values that the columns of a table may hold.
 
     names: of the columns, identifiers. values: of each column, all texts, all whole numbers or all bools.
     """
@@ -99,7 +99,7 @@ def _number(values: Sequence[Value]) -> str:
 
 
 def _array(column: object) -> NDArray[np.generic]:
-    """Of a list of texts as they are: NumPy would drop the NULs they end in, and make texts of numbers among them."""
+    """The column as an array; texts as objects: NumPy would drop NULs at their ends, and turn numbers to texts."""
     array = np.asarray(column)
     return array if array.dtype.kind != "U" or hasattr(column, "dtype") else np.asarray(column, object)
 
@@ -137,7 +137,7 @@ MOST_CELLS = 2**22
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Query:
-    """How many rows of a table satisfy a predicate.
+    """A counting query: the number of rows of a table that satisfy a predicate.
 
     Each column's values fall into classes that the query does not tell apart. A column that makes no difference is
     none of the query's columns, whatever its text says.
@@ -194,7 +194,7 @@ class Query:
         return _reduced(text, domain, columns, [classes[column] for column in columns], mask)
 
     def count(self, table: Table) -> int:
-        """How many rows of the table satisfy it: the truth."""
+        """The true number of rows of the table that satisfy it."""
         if table.domain != self.domain:
             raise ValueError("the table is of another domain than the query")
         if not self.columns:
@@ -316,7 +316,7 @@ class Algebra:
 
     @property
     def atoms(self) -> int:
-        """How many atoms there are."""
+        """The number of atoms."""
         return len(self.sizes)
 
     @property
@@ -326,7 +326,7 @@ class Algebra:
         return sha256(said + b"".join(parts.tobytes() for parts in self.classes) + self.labels.tobytes()).digest()
 
     def count(self, table: Table) -> Counts:
-        """How many rows of the table lie in each atom, shape (atoms,): the truth."""
+        """The true number of rows of the table in each atom, shape (atoms,)."""
         if table.domain != self.domain:
             raise ValueError("the table is of another domain than the algebra")
         places = tuple(each[table.codes[column]] for column, each in zip(self.columns, self.classes, strict=True))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 Exact: TypeAlias = Fraction | int | str | Decimal
-"""What is a fraction without rounding: 1, "1/3", Decimal("0.1"). A float is not."""
+"""A number that is a fraction without rounding: 1, "1/3", Decimal("0.1"). A float is not."""
 Law: TypeAlias = tuple[Fraction, ...]
 Database = TypeVar("Database")
 Outcome = TypeVar("Outcome")
@@ -99,12 +99,12 @@ class FiniteMechanism:
 
     @property
     def outputs(self) -> int:
-        """How many outputs there are: rows of P."""
+        """The number of outputs: rows of P."""
         return len(self.rows)
 
     @property
     def databases(self) -> int:
-        """How many databases there are: columns of P."""
+        """The number of databases: columns of P."""
         return len(self.rows[0])
 
     def column(self, database: int) -> Law:
@@ -148,7 +148,7 @@ class TangentLine:
     delta: Fraction
 
     def holds(self, false_alarm: Fraction, missed_detection: Fraction) -> bool:
-        """Whether a test with these errors lies on this side of the line."""
+        """True if a test with these errors lies on this side of the line."""
         return self.alarm * false_alarm + self.missed * missed_detection >= 1 - self.delta
 
 
@@ -187,14 +187,14 @@ class PrivacyRegion:
         return tuple(dict.fromkeys([*below, *((1 - f, 1 - m) for f, m in below)]))
 
     def holds(self, false_alarm: Fraction, missed_detection: Fraction) -> bool:
-        """Whether some test, drawn at random perhaps, errs like this."""
+        """True if some test, drawn at random perhaps, errs like this."""
         f, m = false_alarm, missed_detection
         if not (0 <= f <= 1 and 0 <= m <= 1):
             return False
         return all(line.holds(f, m) and line.holds(1 - f, 1 - m) for line in self.lines)
 
     def allows(self, ratio: Fraction, delta: Fraction) -> bool:
-        """Whether M is (ln ratio, delta)-differentially private, exactly. ValueError for a ratio below 1."""
+        """True if M is (ln ratio, delta)-differentially private, exactly. ValueError for a ratio below 1."""
         return self.delta_at_ratio(ratio) <= delta
 
     def delta_at_ratio(self, ratio: Fraction) -> Fraction:
@@ -256,7 +256,7 @@ def cw_region(
 
 
 MOST_LINES = 6
-"""Of one region so many tangent lines are drawn, the steepest."""
+"""The most tangent lines of a region that are drawn, the steepest first."""
 
 
 def save_region_plot(regions: Mapping[str, PrivacyRegion], path: Path | str, title: str = "Privacy regions") -> None:

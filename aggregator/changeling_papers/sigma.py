@@ -49,7 +49,7 @@ REPLACED = "tables that differ in one row replaced"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How many rows satisfy a query, with noise.
+    """The number of rows that satisfy a query, with noise.
 
     value: never out of order among nested queries, where the mechanism promises that. estimate: without bias, before
     anything is clipped. atoms: how many draws of `noise` the estimate adds up.
@@ -129,11 +129,11 @@ class Benchmark(Mechanism[BenchmarkState, tuple[Table, Query], Answer]):
             raise BadState("what is spent is not negative")
 
     def identity(self) -> str:
-        """Of any benchmark: the state says itself what is spent, whatever an answer costs."""
+        """The same for any benchmark: the state says itself what is spent, whatever an answer costs."""
         return "Benchmark"
 
     def variance(self, step: int) -> float:  # noqa: ARG002
-        """Of every answer, in rows squared."""
+        """Variance of every answer, in rows squared."""
         return self.noise.variance
 
 
@@ -176,7 +176,7 @@ class SigmaCounting(Mechanism[SigmaState, Table, Counts]):
 
     @property
     def clipping_bias(self) -> float:
-        """What clipping adds to the expected value for each empty atom, in rows; less for others."""
+        """The bias that clipping adds to the expected value for each empty atom, in rows; less for others."""
         p = exp(-1 / self.noise.scale)
         return p / (1 - p * p)
 
@@ -192,7 +192,7 @@ class SigmaCounting(Mechanism[SigmaState, Table, Counts]):
             check_counts(state.noisy, (self.algebra.atoms,))
 
     def variance(self, step: int) -> float:  # noqa: ARG002
-        """Of every atom's count, in rows squared. An answer states its own, of all the atoms it adds up."""
+        """Variance of every atom's count, in rows squared. An answer states its own, of all the atoms it adds up."""
         return self.noise.variance
 
     def step(self, state: SigmaState, value: Table, noise: Noise) -> tuple[SigmaState, Counts]:
@@ -240,7 +240,7 @@ class Assumed:
             raise ValueError(f"needs spread >= 1 and 0 <= survival <= 1, got {self.spread} and {self.survival}")
 
     def loss(self, steps: int) -> Fraction:
-        """What the true differences of so many steps cost: (steps - 1)·ln(1 + (1 - p)(e^η - 1)) nats, rounded up."""
+        """The cost of the true differences of so many steps: (steps - 1)·ln(1 + (1 - p)(e^η - 1)) nats, rounded up."""
         growth = 1 + (1 - self.survival) * (self.spread - 1)
         return (steps - 1) * Fraction(log_ratio(growth.numerator, growth.denominator))
 
@@ -328,11 +328,11 @@ class Evolving(Mechanism[EvolvingState, Table, int]):
             raise BadState(f"the state is of {state.steps} values")
 
     def identity(self) -> str:
-        """Of any evolving count: the state says itself of which query it is, and at what cost."""
+        """The same for any evolving count: the state says itself of which query it is, and at what cost."""
         return "Evolving"
 
     def variance(self, step: int) -> float:  # noqa: ARG002
-        """Of every value, in rows squared: the first one's noise stands in all of them."""
+        """Variance of every value, in rows squared: the first one's noise stands in all of them."""
         return self.noise.variance
 
     def step(self, state: EvolvingState, value: Table, noise: Noise) -> tuple[EvolvingState, int]:

@@ -96,7 +96,7 @@ class Static(ABC, Generic[Data]):
     @property
     @abstractmethod
     def items(self) -> int:
-        """How many items there are, x."""
+        """The number of items, x."""
 
     @abstractmethod
     def gathered(self, items: list[int]) -> Data:
@@ -104,7 +104,7 @@ class Static(ABC, Generic[Data]):
 
     @abstractmethod
     def size(self, data: Data) -> int:
-        """How many items the dataset holds."""
+        """The number of items that the dataset holds."""
 
     @abstractmethod
     def checked(self, data: Data) -> Data:
@@ -189,7 +189,7 @@ class BasicCounting(Static[int]):
         return 1
 
     def gathered(self, items: list[int]) -> int:
-        """How many items these are."""
+        """The number of these items."""
         return len(items)
 
     def size(self, data: int) -> int:
@@ -238,7 +238,7 @@ class QueryTable(Static[Counts]):
 
     @property
     def items(self) -> int:
-        """How many items there are, x."""
+        """The number of items, x."""
         return int(self.table.shape[1])
 
     def gathered(self, items: list[int]) -> Counts:
@@ -246,7 +246,7 @@ class QueryTable(Static[Counts]):
         return np.bincount(np.asarray(items, np.int64), minlength=self.items).astype(np.int64)
 
     def size(self, data: Counts) -> int:
-        """How many items the histogram counts."""
+        """The number of items that the histogram counts."""
         return int(data.sum())
 
     def checked(self, data: Counts) -> Counts:
@@ -308,7 +308,7 @@ class LinearQueries(QueryTable):
 SIZE_SHARE = Fraction(1, 4)
 """The part of the budget of multiplicative weights that measures the size."""
 PASSES = 20
-"""How often the measurements are gone over after each round; costs no privacy."""
+"""The number of passes over the measurements after each round; costs no privacy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +369,7 @@ class PricedWeights:
         return weights
 
     def rounds(self, size: float) -> int:
-        """How many rounds a dataset of this noisy size is worth: the fit of n√(ln x / rounds) against the noise."""
+        """The number of rounds that a noisy size is worth: the fit of n√(ln x / rounds) against the noise."""
         n, x, q = max(size, 0), self.queries.items, len(self.queries.table)
         if self.delta == 0:
             worth = (n * float(self.epsilon) * sqrt(log(x)) / (4 * log(q + 1))) ** (2 / 3)

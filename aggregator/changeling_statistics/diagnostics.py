@@ -1,4 +1,4 @@
-"""Whether tallies are possible at all: a test that honest devices fail once in a thousand times, whatever they answer.
+"""A test of whether tallies are possible at all. Honest devices fail it once in a thousand times, whatever they answer.
 
 Under every answer a symbol has at least a probability q and at most a p, which the randomizer says. So however the
 entries answer, a symbol's count among n reports is at least as large as a binomial of n and q, and at most as large as
@@ -41,7 +41,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """What a test of all tallies says.
+    """The result of a test of all tallies.
 
     tested, untested: how many nodes were tested; how many could not be, as their tallies are sums.
     p_value: how likely honest devices make a count as strange as the strangest, at most; 1 for nothing strange.
@@ -55,7 +55,7 @@ class Diagnosis:
 
     @property
     def impossible(self) -> bool:
-        """Whether the survey is flagged."""
+        """True if the survey is flagged."""
         return self.p_value < FALSE_ALARMS
 
     def as_dict(self) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def diagnosed(releases: Releases) -> Diagnosis:
 
 
 def _tails(counts: Counts, reports: Counts, least: Floats, most: Floats) -> Floats:
-    """For each node the smallest tail probability of its counts, shape (nodes,); 1 where none is far out.
+    """The smallest tail probability of each node, of its counts, shape (nodes,); 1 where none is far out.
 
     counts: shape (nodes, symbols). reports: shape (nodes,). least, most: q and p, shape (symbols,).
     """

@@ -1,4 +1,4 @@
-"""What can go wrong between tallies and histograms.
+"""Errors between tallies and histograms.
 
     StatisticsError
     ├── NotEstimable       a time that the published nodes do not reach; names the first node that is missing

@@ -1,4 +1,4 @@
-"""An estimate: one figure for each answer, and their covariance. It is never clipped."""
+"""The values that everything here is about: tallies, which is all that a server keeps, and estimates, never clipped."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -123,7 +123,7 @@ def _added(first: Mapping[K, V], second: Mapping[K, V]) -> dict[K, V]:
 
 
 def conserves(closed: bool, reports_changes: bool, start: int) -> bool:
-    """Whether the change over a node adds up to zero over the answers.
+    """True if the change over a node adds up to zero over the answers.
 
     closed: whether the cohort is closed.
     reports_changes: whether changes are reported on the node, and not states.

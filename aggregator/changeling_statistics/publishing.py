@@ -1,4 +1,4 @@
-"""What may be shown of tallies: snapshots of closings that are not sealed yet, and unions of strata.
+"""Tallies that may be shown: snapshots of closings that are not sealed yet, and unions of strata.
 
 A batch is what the entries of one group and stratum say at one closing: how many were heard is one cell, and on each
 node that ends there is another, of so many reports. A snapshot freezes a batch as it is, reports and attendance
@@ -63,7 +63,7 @@ def enough(minimum: int) -> int:
 
 
 def _moves(before: Mapping[Cell, int], after: Mapping[Cell, int], least: int) -> bool:
-    """Whether each cell has as many as before, or at least so many more."""
+    """True if each cell has as many as before, or at least so many more."""
     return all((more := count - before.get(cell, 0)) == 0 or more >= least for cell, count in after.items())
 
 

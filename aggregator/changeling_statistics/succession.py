@@ -58,7 +58,7 @@ def next_calendar(survey: Survey, periods: int) -> Calendar:
 
 
 def total_cost(surveys: Sequence[Survey]) -> tuple[Decimal, Decimal]:
-    """What successive surveys cost a person who takes part in all of them with one entry.
+    """The cost of successive surveys to a person who takes part in all of them with one entry.
 
     Returns the sum of their stated epsilons, and that for each week of their calendars, rounded up to millionths.
     """

@@ -1,4 +1,4 @@
-"""What a randomizer that somebody adds proves itself with: the contract that all of them keep, by enumeration.
+"""The contract that every randomizer keeps, by enumeration: one that somebody adds proves itself with it.
 
 The device's half, its counterpart and the sampler of simulations are tried together. Needs pytest; nothing that runs
 imports it.
@@ -53,7 +53,7 @@ FALSE_ALARM = 1e-6
 
 
 class RandomizerContract:
-    """What every randomizer keeps. Inherit it under a name that begins with `Test`, and name examples of each kind.
+    """The contract of every randomizer. Inherit it under a name that begins with `Test`, and name examples.
 
     small: few enough symbols and totals to enumerate every draw. larger: what small ones never show.
 

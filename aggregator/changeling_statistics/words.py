@@ -1,4 +1,4 @@
-"""What people write on a command line and in files: durations, instants, counts, epsilons, constraints, surveys."""
+"""Words on command lines and in files: durations, instants, counts, epsilons, constraints, surveys."""
 
 import json
 from datetime import UTC, datetime

@@ -27,6 +27,11 @@ def duration(text: str) -> int:
     return _option(parse_duration, text)
 
 
+def length(text: str) -> int:
+    """The seconds of a length of time, which may be in months as well: 90d or 12mo."""
+    return _option(lambda written: parse_duration(written, months=True), text)
+
+
 def date(text: str) -> int:
     """The Unix seconds of an ISO 8601 date or time, in UTC if it names no offset, or of Unix seconds themselves."""
     return int(_option(parse_instant, text))

@@ -67,7 +67,7 @@ def run(
     ] = None,
     within: Annotated[
         int | None,
-        typer.Option(parser=options.duration, metavar="DURATION", help="Instead: mutations so long after the first."),
+        typer.Option(parser=options.length, metavar="DURATION", help="Instead: mutations so long after the first."),
     ] = None,
     branching: Annotated[
         int | None,

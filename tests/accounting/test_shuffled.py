@@ -117,7 +117,7 @@ PLANS = {
 }
 
 
-@pytest.mark.parametrize("name", PLANS)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.heavy] * (n == "mixed")) for n in PLANS])
 def test_shuffled_is_below_local_is_below_pure(name):
     """More entries never cost more, blocks' rounding apart; a million of them far less than the local figure."""
     before = float("inf")

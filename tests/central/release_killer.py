@@ -10,7 +10,7 @@ from .test_release import release_in
 
 if __name__ == "__main__":
     folder, step, period, together = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    from changeling_central import OpenDPNoise, saved
+    from changeling_central import OpenDPNoise, files
     from changeling_central.testing import run
 
     at = {"period": 0}
@@ -33,7 +33,7 @@ if __name__ == "__main__":
             if at["period"] == period:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        saved.os.replace = killing
+        files.os.replace = killing
     if len(sys.argv) > 5:
         from .test_release_lives import charged_in as release_in
     for _ in run(release_in(folder), OpenDPNoise(), reached=reached, together=together):

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from changeling_central import BadState, ConstraintBroken, Law, TimeReversed, answer_query, held, hierarchy, read_rows
-from changeling_central.saved import load, save
+from changeling_central.files import load, save
 from changeling_central.statement import Statement, begun
 from changeling_central.testing import (
     CountedNoise,

@@ -6,10 +6,10 @@ from itertools import islice
 
 import msgspec
 import pytest
-from changeling_central import BadState, ConstraintBroken, output, read_rows, saved
-from changeling_central.saved import load, save
+from changeling_central import BadState, ConstraintBroken, files, read_rows
+from changeling_central.files import load, save
 from changeling_central.statement import begun
-from changeling_central.testing import CountedNoise, Forbidden, NoNoise, SeededNoise, run
+from changeling_central.testing import CountedNoise, Forbidden, NoNoise, Output, SeededNoise, run
 from changeling_papers import overwrite
 
 from .test_release import ROWS, finish, release_in
@@ -111,9 +111,17 @@ def test_a_full_disk_is_named_and_a_rerun_goes_on(tmp_path, monkeypatch, flush):
 
 def test_the_folder_is_flushed_after_the_output_is_created_in_it(tmp_path, monkeypatch):
     """Else a power loss leaves a state whose output is gone; only once."""
-    seen = []
-    monkeypatch.setattr(output, "flush_folder", lambda folder: seen.append((folder, release.output.path.exists())))
+    seen, append, flush = [], Output.append, files.flush_folder
     release = release_in(tmp_path)
+
+    def appending(output, at, rows):
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                files, "flush_folder", lambda folder: (seen.append((folder, output.path.exists())), flush(folder))
+            )
+            return append(output, at, rows)
+
+    monkeypatch.setattr(Output, "append", appending)
     finish(release, NoNoise(), 3)
     finish(release, NoNoise())
     assert seen == [(tmp_path, True)]
@@ -125,7 +133,7 @@ def test_a_state_is_never_written_into_a_file_that_others_may_read(tmp_path, mon
     stale.write_bytes(b"old")
     stale.chmod(0o644)
     modes, replace = [], os.replace
-    monkeypatch.setattr(saved.os, "replace", lambda a, b: (modes.append(a.stat().st_mode & 0o777), replace(a, b)))
+    monkeypatch.setattr(files.os, "replace", lambda a, b: (modes.append(a.stat().st_mode & 0o777), replace(a, b)))
     with stale.open("rb") as held_open:
         save(tmp_path / "state", b"secret 7")
         assert held_open.read() == b"old"

@@ -66,7 +66,7 @@ def spy(monkeypatch, written):
         written("after")
         return end
 
-    monkeypatch.setattr("changeling_central.saved.os.replace", replacing)
+    monkeypatch.setattr("changeling_central.files.os.replace", replacing)
     monkeypatch.setattr(Output, "append", appending)
 
 

@@ -23,8 +23,7 @@ from changeling_central import (
     total_cost,
     total_of,
 )
-from changeling_central.budget import Unit, spending
-from changeling_central.composition import number, refuse_beyond
+from changeling_central.budget import Unit, number, refuse_beyond, spending
 from changeling_central.ledger import Ledger
 from changeling_central.noise import concentrated_epsilon, pure_epsilon
 from changeling_central.testing import Forbidden, Release, Statement

@@ -260,6 +260,7 @@ def test_a_gap_names_the_first_node_of_the_shortest_way():
     assert all(isinstance(each, Gap) for each in online[3:])
 
 
+@pytest.mark.heavy
 def test_a_node_whose_count_is_low_by_chance_does_not_pull_the_estimate():
     """Ratio estimators with weights from expected counts: unbiased however few report, given how many do."""
     asked = survey(

@@ -6,7 +6,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from changeling_central import ConstraintBroken, LinearQuery, MechanismChoice, PeriodChange, answer_query, read_rows
+from changeling_central import (
+    ConstraintBroken,
+    LinearQuery,
+    MechanismChoice,
+    PeriodChange,
+    all_offers,
+    answer_query,
+    read_rows,
+)
 from changeling_central.testing import Forbidden, SeededNoise, run
 from changeling_papers import InfiniteMechanism, Partitioning, binary_mechanism
 from changeling_papers.partitioning import PartitionState, SparseVectorState
@@ -204,3 +212,10 @@ def test_no_history_of_an_entry_costs_more_than_epsilon(kind, constraint, name):
     assert worst <= epsilon
     if constraint == AtMost(1) and kind == "counter":
         assert worst == epsilon
+
+
+def test_what_a_release_is_offered_comes_with_the_package_and_ppcum_does_not():
+    """Four counters, found by their entry point; beside a changelog nothing could be promised of a seized memory."""
+    assert {*COUNTERS} <= {offer.name for offer in all_offers()}
+    with pytest.raises(ValueError, match="there is no mechanism 'pan-private'"):
+        MechanismChoice("pan-private")

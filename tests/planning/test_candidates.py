@@ -8,6 +8,7 @@ from changeling_protocol import ReleasePlan, TimeBounded, plan_cost
 from changeling_statistics.estimation.entries import GroupEdges, expected_variances
 from changeling_statistics.estimation.weights import whitened
 from changeling_statistics.planning.candidates import Maker, closer_look, first_look
+from changeling_statistics.planning.wish import Span
 
 from .wishes import wish
 
@@ -69,8 +70,6 @@ def test_the_least_budget_of_all_still_has_candidates():
 def test_what_has_more_slots_than_a_device_counts_gets_a_budget_for_each_report():
     """Changes that may lie in 300 nodes."""
     of = wish(periods=320, constraint=TimeBounded(300 * 60))
-    (candidate,) = [
-        each for each in first_look(Maker(of)) if each.kind == "changes" and each.group.tracks[0].reports == 320
-    ]
+    (candidate,) = Maker(of).candidates("changes", (), (Span(1, 0, 320),), 1)
     assert candidate.group.joint is None
     assert plan_cost(ReleasePlan((candidate.group,)), of.calendar, of.constraint) <= of.epsilon

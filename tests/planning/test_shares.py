@@ -66,6 +66,7 @@ def test_no_shares_on_a_grid_do_better_than_the_optimum(retrospective, objective
     assert found.error == pytest.approx(error(tiny, found.f, objective))
 
 
+@pytest.mark.heavy
 @settings(max_examples=12)
 @given(
     seed=st.integers(0, 10**6),
@@ -96,10 +97,10 @@ def test_the_bound_is_never_above_what_any_shares_reach(seed, closed, retrospect
 @pytest.mark.parametrize("epsilon", ["0.5", "4", "30"])
 def test_the_gap_is_closed_and_rounding_keeps_it_small(epsilon, retrospective):
     """Under 1% before and after the shares are made small integers, with far fewer groups than candidates."""
-    whole = problem(wish(periods=40, epsilon=epsilon, retrospective=retrospective))
+    whole = problem(wish(periods=24, epsilon=epsilon, retrospective=retrospective))
     found = best(whole)
     assert found.gap < 0.01
-    integers = rounded_shares(whole, found, even(40), "mean")
+    integers = rounded_shares(whole, found, even(24), "mean")
     assert 1 - found.bound / error(whole, integers / integers.sum()) < 0.012
     assert 0 < (integers > 0).sum() < len(integers) / 4
     assert np.gcd.reduce(integers[integers > 0]) == 1

@@ -48,7 +48,7 @@ class KeyChoice:
     offered: bool = True
 
     def serves_at(self, now: UnixSeconds) -> bool:
-        """Whether it is served, and taken, at this Unix time, in seconds."""
+        """True if it is served, and taken, at this Unix time, in seconds."""
         return self.offered and self.key.valid_at(now)
 
 
@@ -93,7 +93,7 @@ class Copy:
     spool: Spool
 
     def is_open(self, now: UnixSeconds) -> bool:
-        """Whether a server may take its envelopes at this Unix time, in seconds."""
+        """True if a server may take its envelopes at this Unix time, in seconds."""
         calendar = self.survey.calendar
         return calendar.start <= now <= calendar.time(calendar.periods) + self.survey.grace
 
@@ -144,7 +144,7 @@ class Copies:
         self._lock.release()
 
     def wants(self, survey: SurveyId) -> bool:
-        """Whether the survey with this id is one to be fetched."""
+        """True if the survey with this id is to be fetched."""
         wanted = self._surveys is None or survey in self._surveys
         room = len(self.surveys) < MOST_SURVEYS
         return wanted and room and survey not in self.surveys and survey not in self._passed_over

@@ -30,7 +30,7 @@ _PACKING_BYTES = 5
 
 @dataclass(frozen=True, slots=True)
 class Batching:
-    """How a relay batches what it forwards.
+    """The rules by which a relay batches envelopes.
 
     batch: envelopes go once so many of one survey and one sealing key wait.
     wait: the length of a round, in seconds.
@@ -57,12 +57,12 @@ class Batching:
         return min(self.most_wait, (survey.grace - survey.skew - survey.spread) // 2)
 
     def at_once(self, most_bytes: int) -> int:
-        """How many envelopes, of at most so many bytes each, one body carries."""
+        """The number of envelopes, of at most so many bytes each, that one body carries."""
         fitting = (MOST_BODY_BYTES - _FRAME_BYTES) // (most_bytes + _PACKING_BYTES)
         return max(1, min(MOST_ENVELOPES, self.batch, fitting))
 
     def due(self, rounds: Collection[int], now: int, longest: int, at_once: int) -> int:
-        """How many of these envelopes are to be forwarded, drawn from all of them.
+        """The number of these envelopes to forward, drawn from all of them.
 
         rounds: in which each of them came; none in the present one. now: the present one. longest: as `longest` says.
         at_once: how many a body carries. Bodies are full; only where one envelope cannot wait do all go. One that came
@@ -103,9 +103,9 @@ class Forwarding:
         self._copy, self._upstream, self._batching = copy, upstream, batching
         self._coins, self._clock = coins, clock
         self.failures = 0
-        """How many attempts failed since the server last took something."""
+        """The number of attempts that failed since the server last took something."""
         self.refused: Counter[Refusal | None] = Counter()
-        """What the server did not take, by its reason; None for reasons that we do not know."""
+        """Counts of the envelopes that the server refused, by its reason; None for reasons that we do not know."""
 
     async def run(self) -> None:
         """Forward whatever is due at the start of each round, until cancelled."""

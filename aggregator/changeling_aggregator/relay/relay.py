@@ -154,14 +154,14 @@ class Intake:
 
 
 REFRESH_SECONDS = 60.0
-"""How often the server is asked for surveys and keys."""
+"""The pause between two times that the server is asked for surveys and keys."""
 MOST_AGE_SECONDS = 86_400
 """The copies of keys are served so long after the server last told them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelaySettings:
-    """How a relay is run.
+    """Options of a relay.
 
     authority: public keys; what is served is signed by one of them. batching: when it forwards.
     surveys: the ids that are relayed; None for all that declare `url`, this relay's base URL.
@@ -203,7 +203,7 @@ class Relay:
 
     @property
     def is_ready(self) -> bool:
-        """Whether there are copies to serve, not too old, from now or from before a restart."""
+        """True if there are copies to serve, not too old, from now or from before a restart."""
         asked = self.copies.asked
         return self._surveys_asked and asked is not None and self.clock() - asked <= MOST_AGE_SECONDS
 
@@ -220,7 +220,7 @@ class Relay:
 
     @property
     def notice(self) -> str:
-        """How it stands with a relay that is in no trouble."""
+        """The state of a relay that is in no trouble, in words."""
         failing = any(forwarding.failures for forwarding in self._forwarding.values())
         return "forwarding fails at present: what comes is kept" if failing else "ok"
 

@@ -25,7 +25,7 @@ from ..errors import Overloaded
 SHARE = 8
 """One network has at most this part of the room."""
 MOST_NETWORKS = 100_000
-"""So many are remembered of a round, those that sent last."""
+"""The most networks that are remembered of a round, those that sent last."""
 
 
 @dataclass(slots=True)

@@ -1,1 +1,1 @@
-"""What a survey can cost an entry beyond the pure epsilon. Pure: no clock, no HTTP, no database."""
+"""The cost of a survey to an entry, beyond the pure epsilon. Pure: no clock, no HTTP, no database."""

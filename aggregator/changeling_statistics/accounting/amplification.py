@@ -1,4 +1,4 @@
-"""What an entry loses when one round of reports is shuffled: published bounds, evaluated numerically.
+"""The loss of an entry when one round of reports is shuffled: published bounds, evaluated numerically.
 
 In a round n entries each send one report through the same randomizer, whose loss is at most ε₀, and the shuffler
 permutes the reports. The bounds are on how well two inputs of one entry are then told apart, δ(ε), and everything in
@@ -18,13 +18,13 @@ CLONES = "Feldman, McMillan, Talwar 2021 (Hiding among the clones), theorem 3.1,
 BLANKET = "Balle, Bell, Gascón, Nissim 2019 (The privacy blanket), evaluated exactly for k-RR"
 
 BLOCKS = 256
-"""In how many blocks of values the number of clones is counted."""
+"""The number of blocks of values in which the number of clones is counted."""
 DEVIATIONS = 10.0
 """How many standard deviations of a binomial are looked at; what is farther out counts as lost."""
 BLANKET_POINTS = 3000
 """About how many values are looked at for the blanket, in all blocks together."""
 RUNS = 32
-"""In how many runs a standard deviation of K is counted."""
+"""The number of runs in which a standard deviation of K is counted."""
 
 
 def clones_deltas(local: float, entries: int, epsilons: Floats) -> Floats:

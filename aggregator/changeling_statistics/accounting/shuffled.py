@@ -115,7 +115,7 @@ LOCAL = "the local figure: shuffling so few entries adds nothing that could be p
 CROWD_SHARE = 0.1
 """The part of delta that is kept for crowds that turn out smaller than counted with."""
 STEPS = 64
-"""In how many steps of ε a round's curve is taken before rounds are composed."""
+"""The number of steps of ε in which a round's curve is taken before rounds are composed."""
 
 Profile: TypeAlias = Callable[[Floats], Floats]
 """Takes epsilons and gives the δ of one round for each."""
@@ -123,7 +123,7 @@ Profile: TypeAlias = Callable[[Floats], Floats]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """That everything an entry reports is (epsilon, delta)-differentially private in its whole changelog.
+    """A guarantee: everything an entry reports is (epsilon, delta)-differentially private in its whole changelog.
 
     epsilon: in nats, rounded up.
     delta: 0 for a pure guarantee.
@@ -262,7 +262,7 @@ def _least_epsilon(profile: Profile, high: float, delta: float, within: float = 
 
 @dataclass(frozen=True, slots=True)
 class LossStatement:
-    """What a survey can cost an entry, in three figures.
+    """The cost of a survey to an entry, in three figures.
 
     pure: with delta 0, against everybody.
     approximate: with the delta asked for, against everybody.
@@ -276,7 +276,7 @@ class LossStatement:
 
 
 def loss_statement(survey: Survey, delta: float, shuffled_entries: int | None = None) -> LossStatement:
-    """What a survey can cost an entry. Of the three epsilons, shuffled <= approximate <= pure.
+    """Works out what a survey can cost an entry. Of the three epsilons, shuffled <= approximate <= pure.
 
     delta: from 0 to below 1. It ought to be well below one in the number of entries.
     shuffled_entries: at least how many entries, of one stratum, are shuffled together at every closing; None if that is

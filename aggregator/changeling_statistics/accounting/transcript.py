@@ -58,7 +58,7 @@ from .curves import (
 
 @dataclass(frozen=True, slots=True)
 class Composition:
-    """On how many nodes of a track two changelogs differ, by how they differ there.
+    """The number of nodes of a track on which two changelogs differ, by how they differ there.
 
     both: nodes on which both have a mutation, and not the same one.
     appears: nodes on which only the one has a mutation.
@@ -73,7 +73,7 @@ class Composition:
 
     @property
     def nodes(self) -> int:
-        """On how many nodes they differ in all."""
+        """The number of nodes on which they differ in all."""
         return self.both + self.appears + self.vanishes + self.insertions
 
 
@@ -115,7 +115,7 @@ def divisions(most: int, reports: int) -> list[Composition]:
 
 
 def most_differing(track: Track, calendar: Calendar, constraint: Constraint, closed: bool) -> int:
-    """On how many of the nodes that an entry reports on a track two of its changelogs can differ at most."""
+    """The most nodes that an entry reports on a track on which two of its changelogs can differ."""
     return max(each.nodes for each in track_compositions(track, calendar, constraint, closed))
 
 
@@ -163,7 +163,7 @@ def _uncovered(compositions: list[Composition], kinds: KindCurves) -> list[Compo
 
 
 def _covers(upper: PrivacyCurve, lower: PrivacyCurve) -> bool:
-    """Whether the one curve is above the other at every ε."""
+    """True if the one curve is above the other at every ε."""
     return worst_curve([upper, lower]) == upper
 
 
@@ -253,7 +253,7 @@ def _agrees_with_one(track: Track) -> Fraction:
 LEAST_DELTA = 1e-12
 """Floating-point sums are exact to about a thousandth of this. Below it only the pure figure is given."""
 ROUNDING = 1e-14
-"""What is added to a δ for what floating-point sums may have lost."""
+"""Added to a δ for what floating-point sums may have lost."""
 BISECTIONS = 40
 
 
@@ -301,7 +301,7 @@ def check_delta(delta: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Exposed:
-    """What an entry of a group can lose: its pure cost in nats, rounded up, and its privacy losses."""
+    """The loss of an entry of a group: its pure cost in nats, rounded up, and its privacy losses."""
 
     pure: float
     losses: PrivacyLossDistribution

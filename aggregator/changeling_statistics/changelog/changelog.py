@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..errors import BadChangelog
 
 MICROSECONDS = 10**6
-"""In a second."""
+"""Microseconds in a second."""
 
 Time: TypeAlias = datetime | float | str
 
@@ -60,7 +60,7 @@ def _parsed(text: str) -> datetime | float:
 
 
 States = NDArray[np.uint16 | np.uint32]
-"""Of 16 bits as long as these tell all states apart."""
+"""States of entries, of 16 bits as long as these tell all states apart."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -113,7 +113,7 @@ class Mutations:
         return np.maximum(1, -((start * MICROSECONDS - self.time) // -(-period * MICROSECONDS)))
 
     def histogram_changes(self, answers: int, bounds: Sequence[int]) -> NDArray[np.int64]:
-        """By how much the number of entries in each state 0..z changes over each node (bounds[i], bounds[i+1]].
+        """The change of the number of entries in each state 0..z over each node (bounds[i], bounds[i+1]].
 
         answers: z. bounds: Unix seconds, rising; mutations before the first are in the first node.
         Returns shape (nodes, z + 1). Rows add up to 0, as an entry without an answer counts as NULL.

@@ -78,7 +78,7 @@ def changelog_of_rows(
 
 
 def swallows_rows(row: Sequence[str], is_row: Callable[[Sequence[str]], bool]) -> bool:
-    """Whether a quote that nobody closed took the rows behind it into a field, up to the next quote, without an error.
+    """True if a quote that nobody closed took the rows behind it into a field, up to the next quote, without an error.
 
     Text of several lines is good CSV. So the lines of a field are looked at: one that has as many fields as the row
     itself, and could be a row, was swallowed.

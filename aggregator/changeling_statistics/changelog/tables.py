@@ -246,34 +246,20 @@ def _plain_columns(path: Path, columns: Columns) -> tuple[Form, dict[int, pl.Ser
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         content = content.removeprefix(BYTE_ORDER_MARK)
         content.decode()
-    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error):
-        return None
-    end = b"\r\n" if b"\r\n" in content[:1000] else b"\n"
-    for after in (b",", end):
-        content = content.replace(b',""' + after, b"," + after)
-    lines, odd = content.count(b"\n"), content.count(b"\r") - content.count(b"\r\n")
-    if end == b"\r\n" and content.count(b"\r\n") != lines:
-        odd += 1
-    header = content[: max(0, content.find(end))].decode().split(",")
-    body = content if content.endswith(b"\n") else content + end
-    lines = body.count(b"\n")
-    if odd or b'"' in content or b"\0" in content:
-        return None
-    try:
+        end = b"\r\n" if b"\r\n" in content[:1000] else b"\n"
+        for after in (b",", end):
+            content = content.replace(b',""' + after, b"," + after)
+        pairs, returns = content.count(b"\r\n"), content.count(b"\r")
+        odd = returns != pairs or (end == b"\r\n" and pairs != content.count(b"\n"))
+        header = content[: max(0, content.find(end))].decode().split(",")
+        body = content if content.endswith(b"\n") else content + end
+        lines = body.count(b"\n")
+        odd = odd or b'"' in content or b"\0" in content or lines < 2 or end + end in body
         form = form_of(header, columns)
-    except BadChangelog:
-        return None
-    if lines < 2 or end + end in body or body.count(b",") != lines * (len(header) - 1):
-        return None
-    try:
-        frame = pl.read_csv(
-            io.BytesIO(body),
-            infer_schema=False,
-            quote_char=None,
-            eol_char="\n",
-            truncate_ragged_lines=False,
-        )
-    except PolarsError:
+        if odd or body.count(b",") != lines * (len(header) - 1):
+            return None
+        frame = pl.read_csv(io.BytesIO(body), infer_schema=False, quote_char=None, eol_char="\n")
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error, BadChangelog, PolarsError):
         return None
     if len(frame) != lines - 1 or frame.columns != header:
         return None

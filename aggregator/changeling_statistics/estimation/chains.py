@@ -110,7 +110,7 @@ class Chains:
 
     @cached_property
     def told(self) -> NDArray[np.bool_]:
-        """Whether every edge of a pair's chain tells who changed, shape (P,); true if it has none."""
+        """True if every edge of a pair's chain tells who changed, shape (P,); true if it has none."""
         told: NDArray[np.bool_] = self._shortest[2][self.times[self.second], self.first]
         return told
 

@@ -1,4 +1,4 @@
-"""Who is enrolled and who was heard: what the attendance of closings says of how many entries a report stands for.
+"""Enrolment: who is enrolled and who was heard, and so how many entries a report stands for.
 
 Those who are silent are taken to be like those who are heard. Let heard_t be the entries heard at a closing t, a_t the
 share of them that enrolled since the closing before, and p_t the mean of their states, 0 or 1 for each answer. What a
@@ -22,7 +22,7 @@ from ..estimate import Attendance, Floats, GroupClosing
 from .network import Indices
 
 RECENT = 5
-"""Of how many closings the median says which share of the entries is heard."""
+"""The number of closings whose median says which share of the entries is heard."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Enrolment:
 
     @classmethod
     def of(cls, attendance: Mapping[GroupClosing, Attendance], survey: Survey) -> "Enrolment":
-        """What the attendance at a survey's closings says.
+        """The enrolment that the attendance at a survey's closings tells.
 
         Closings at which fewer are heard than the survey's minimum count as lost: nothing of them is published. In a
         closed cohort nobody is new later on.
@@ -81,12 +81,12 @@ class Enrolment:
 
     @cached_property
     def scales(self) -> Floats:
-        """What takes estimates in units m to entries as known at each time, enrolled / m; 0 where nobody is."""
+        """The factor from units m to entries, as known at each time: enrolled / m; 0 where nobody is."""
         return np.divide(self.enrolled, self.stands_for, out=np.zeros_like(self.new), where=self.stands_for > 0)
 
     @cached_property
     def recent(self) -> Floats:
-        """By how much m / heard exceeds m / enrolled, as known at each time: the median of the latest closings; (T+1,).
+        """The excess of m / heard over m / enrolled, as known at each time: the median of the latest closings; (T+1,).
 
         0 if nobody is silent.
         """
@@ -130,7 +130,7 @@ class Enrolment:
 
     @cached_property
     def _least_and_recent(self) -> tuple[Floats, Floats]:
-        """By how much m / heard exceeds m / enrolled, at the times at which anybody was heard, as known then.
+        """The excess of m / heard over m / enrolled, at the times at which anybody was heard, as known then.
 
         At the closing at which fewest were silent, and the median of the latest closings.
         """
@@ -160,7 +160,7 @@ def _stands_for(heard: Floats, newcomers: Floats, counted: Indices) -> Floats:
 
 
 def _newcomers(new: Floats, missed: Floats, counted: Indices, closings: Indices) -> Floats:
-    """Of those heard at each closing that counts, how many enrolled since the last one that does.
+    """The number of those heard at each closing that counts who enrolled since the last one that does.
 
     closings: all of the plan, rising. After one that does not count, those who were missed enrolled meanwhile, and so
     did those who said so there; after one that does they were offline.

@@ -1,4 +1,4 @@
-"""What is known of one entry before it answers: how its answers change, and the covariance of everything it says.
+"""One entry, as far as it is known before it answers: how its answers change, and the covariance of everything it says.
 
 What an entry says of an edge e of the release graph is y_e/π_e if it reports there, and else 0; π_e is its chance to.
 Over the entries of a group the mean of that is the change over the edge. Its covariance V_g has three parts:
@@ -71,7 +71,7 @@ def _correlation(kernel: Kernel, one: int, other: int) -> float:
 
 
 def middle(track: Track) -> float:
-    """What the base of a track decodes to, in each answer: 1/m for states, of which there are m; 0 for changes."""
+    """The value of a track's base, decoded, in each answer: 1/m for states, of which there are m; 0 for changes."""
     return 0.0 if track.reports_changes else 1.0 / track.randomizer.space.size
 
 

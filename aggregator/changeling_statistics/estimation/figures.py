@@ -33,11 +33,11 @@ from .sampling import Sampling
 from .solution import MOST_AT_ONCE, Solution
 
 FEW = 8
-"""What entries have in common is worked out one by one for fewer estimates than that."""
+"""The covariance within entries is worked out one by one for fewer estimates than that."""
 LEVEL = 0.95
 """The level of the bounds that hold whatever the silent are like."""
 MOST_LISTED = 4096
-"""Of more symbols that treat all answers alike so many are looked at; each has the largest value somewhere."""
+"""The most symbols that are looked at where all answers are treated alike; each has the largest value somewhere."""
 PERCENTAGE_POINT = 0.01
 
 
@@ -114,7 +114,7 @@ def span_figures(solution: Solution, span: Node) -> tuple[Figures, tuple[UsedNod
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Basis:
-    """What an estimate of v_plus - v_minus rests on: nodes, and those of the entries that were heard."""
+    """The basis of an estimate of v_plus - v_minus: nodes, and those of the entries that were heard."""
 
     solution: Solution
     plus: int
@@ -238,7 +238,7 @@ def _sampled(
 
 
 def _bounds(solution: Solution, block: _Block, level: float) -> Floats:
-    """As `Basis.bounds`, shape (k, z, 2)."""
+    """The bounds of `Basis.bounds`, shape (k, z, 2)."""
     known, enrolment = solution.releases, solution.releases.enrolment
     end, until = known.network.end, block.until
     scale = enrolment.scales[until][:, None]
@@ -275,7 +275,7 @@ def _moved_by_silent(solution: Solution, block: _Block) -> tuple[Floats, Floats]
 
 
 def influences(releases: Releases, magnitudes: Floats) -> Floats:
-    """By how much one more entry can move each value of some estimates at most, shape (k, z), in entries.
+    """The most by which one more entry can move each value of some estimates, shape (k, z), in entries.
 
     magnitudes: of the weight of each node in each estimate, shape (k, E).
     An entry is of the group that moves a value most.

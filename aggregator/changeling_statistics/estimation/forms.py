@@ -1,4 +1,4 @@
-"""What the reports of one entry have in common, as quadratic forms of the entries' histories x_i(τ).
+"""The covariance between the reports of one entry, as quadratic forms of the entries' histories x_i(τ).
 
 Two things make the errors of different nodes covary: that entries of one track are the same people at all its nodes,
 and that a joint response draws an entry's reports together. An entry is in group g with probability f_g, draws its
@@ -48,7 +48,7 @@ class Tie:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Design:
-    """Who reports on which of the E edges of a release graph, with what chance, and which reports hang together.
+    """The design of a survey: who reports on which of E edges, with what chance, and which reports hang together.
 
     start, end: the two times of each edge, shape (E,).
     group, track: the number of each edge's group and track, shape (E,).
@@ -132,7 +132,7 @@ def ties(survey: Survey) -> tuple[Tie, ...]:
 
 
 def forms(design: Design, rows: Floats, periods: int) -> Forms:
-    """What reports have in common in some estimates, but for their scatter. rows: K, shape (k, E). periods: T."""
+    """The forms of some estimates, but for their scatter. rows: K, shape (k, E). periods: T."""
     by_track, by_weight = _at_times(design, rows, periods)
     by_group = np.zeros((len(rows), design.expansion.shape[1], periods + 1))
     for track, group in enumerate(design.group_of.tolist()):
@@ -151,7 +151,7 @@ def forms(design: Design, rows: Floats, periods: int) -> Forms:
 
 
 def scatter(design: Design, rows: Floats) -> Scatter:
-    """What the entries' single nodes add to the forms. rows: K, shape (k, E)."""
+    """The part of the entries' single nodes, beside the forms. rows: K, shape (k, E)."""
     tied, base = np.zeros(len(design.kept)), np.zeros(len(design.kept))
     for tie in design.ties:
         tied[tie.tracks], base[tie.tracks] = -np.diagonal(tie.rho), tie.middle

@@ -65,7 +65,7 @@ class Network:
         return labels
 
     def connected(self, time: int, other: int) -> bool:
-        """Whether edges lead from one time to the other."""
+        """True if edges lead from one time to the other."""
         return bool(self.components[time] == self.components[other])
 
     def potentials(self, sources: Floats) -> Floats:
@@ -286,7 +286,7 @@ def online_rows(network: Network, until: int, lag: int = 0) -> Iterator[tuple[in
 
 
 def _first_differing(network: Network) -> list[int]:
-    """For each edge, the first on whose weight the estimate of the change over it may hang, as it is known before.
+    """The first edge, for each, on whose weight the estimate of the change over it may hang, as it is known before.
 
     If no edge that ends within an edge's span begins before it, nothing that ended before the span tells anything of
     that change: the weights are 0, exactly. So in a hierarchy a short node takes a few steps, however late it closes.

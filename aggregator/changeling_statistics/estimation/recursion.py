@@ -85,9 +85,9 @@ def advance(frontier: Frontier, closing: Closing, last_use: Indices) -> tuple[Fr
         if part[i] == part[-1]:
             _update(joint, z, i, variance, change)
         elif part[-1] == GROUND:
-            _join(joint, z, part, part == part[i], F - 1, i, variance, -change)
+            _join(joint, z, part, part == part[i], (F - 1, i), variance, -change)
         else:
-            _join(joint, z, part, part == part[-1], i, F - 1, variance, change)
+            _join(joint, z, part, part == part[-1], (i, F - 1), variance, change)
     values, P = joint[:, :z], joint[:, z:]
     online = Online(period, values[-1], float(P[-1, -1])) if part[-1] == GROUND else None
     kept = [at for at, time in enumerate(times) if time == 0 or last_use[time] > period]
@@ -99,15 +99,16 @@ def _join(
     z: int,
     part: Indices,
     moved: NDArray[np.bool_],
-    fixed: int,
-    loose: int,
+    ends: tuple[int, int],
     variance: float,
     change: Floats,
 ) -> None:
     """The first edge between two connected parts: one part is shifted, as a whole, to where the edge says it is.
 
-    v := v + (v_fixed ± y - v_loose) for all times that move. Its values were relative, so nothing is lost.
+    v := v + (v_fixed ± y - v_loose) for all times that move; (fixed, loose) = ends. Its values were relative, so
+    nothing is lost.
     """
+    fixed, loose = ends
     joint[moved] += joint[fixed] - joint[loose]
     joint[moved, :z] += change
     P = joint[:, z:]

@@ -33,7 +33,7 @@ class Ellipsoid:
     bound: float
 
     def contains(self, histogram: Floats) -> bool:
-        """Whether a histogram, shape (z,), in entries, lies in the region. Directions without a width do not count."""
+        """True if a histogram, shape (z,), in entries, lies in the region. Directions without a width do not count."""
         return self.distance(histogram) <= self.bound
 
     def distance(self, histogram: Floats) -> float:

@@ -70,7 +70,7 @@ def plan_nodes(plan: ReleasePlan) -> PlanNodes:
 
 
 LEAST_VARIANCE = 1e-9
-"""Of one report: where nothing can change it would be all but 0, and the systems badly conditioned."""
+"""The least variance of a report: where nothing can change it would be all but 0, and systems badly conditioned."""
 
 MOST_AT_ONCE = 2**22
 """How many figures of covariances are in memory at a time, where only their diagonals are needed."""
@@ -143,7 +143,7 @@ class Releases:
         return self._decoded[1]
 
     def bounded(self, until: int) -> bool:
-        """Whether the covariance of some node that closes by a time is an upper bound."""
+        """True if the covariance of some node that closes by a time is an upper bound."""
         return bool(self._diagonals[3][self.network.end <= until].any())
 
     def bounded_by(self, times: Indices) -> NDArray[np.bool_]:
@@ -201,7 +201,7 @@ class Releases:
 
     @property
     def _silence(self) -> Floats:
-        """What silence adds to each change, if it strikes afresh at each: (m/heard - m/enrolled)(1/π)(Q̂ - yy'/m).
+        """The addition of silence to each change, if it strikes afresh at each: (m/heard - m/enrolled)(1/π)(Q̂ - yy'/m).
 
         Where a tally does not tell Q̂, how many changed stands in. π is the chance that an entry reports the node. What
         lasts of silence is common to all nodes, and not counted here. Returns shape (E, z, z).

@@ -1,4 +1,4 @@
-"""What the reports of one entry have in common: the part of a covariance that does not add up node by node.
+"""The covariance between the reports of one entry: the part of a covariance that does not add up node by node.
 
 Entries of one track are the same people at all its nodes, so that the error of asking only some of them is common to
 the nodes; and a joint response draws an entry's reports together. Both are quadratic forms of the entries' histories
@@ -95,7 +95,7 @@ def weighed(weights: SamplingWeights, network: Network, products: Floats, histog
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Between:
-    """Who changed between any two of the times 0..T, the earlier first; 0 for other pairs, and for time 0.
+    """Counts of who changed between any two of the times 0..T, the earlier first; 0 for other pairs, and for time 0.
 
     changed: Q's diagonals, or upper limits, shape (T+1, T+1, z). loose: where they are limits, shape (T+1, T+1).
     """
@@ -106,7 +106,7 @@ class _Between:
 
 @dataclass(frozen=True, eq=False)
 class Sampling:
-    """What the reports of one entry have in common, in estimates on one release graph.
+    """The covariance between the reports of one entry, in estimates on one release graph.
 
     releases: the published nodes.
     histograms: v̂ at the times 0..T, in the releases' units, shape (periods + 1, z); nan for a time not estimable.
@@ -116,7 +116,7 @@ class Sampling:
     histograms: Floats
 
     def covariance(self, row: Floats, until: int, *, of_heard: bool = False) -> tuple[Floats, bool]:
-        """What is added to the covariance of an estimate, shape (z, z), in entries squared; whether it is a bound.
+        """The addition to the covariance of an estimate, shape (z, z), in entries squared; whether it is a bound.
 
         row: the weight of each edge in the estimate, shape (E,).
         until: how much is known, up to the nodes that close at that time.
@@ -130,11 +130,11 @@ class Sampling:
         return weighed(weights, self.releases.network, self.products, self.known_histograms), weights.bounded
 
     def weights(self, row: Floats, until: int) -> SamplingWeights:
-        """What is added to the covariance of the estimate with these weights, as a sum of what tallies tell."""
+        """The addition to the covariance of the estimate with these weights, as a sum of what tallies tell."""
         return self._weights(self.design(np.array([until])), row)
 
     def design(self, until: Indices, *, of_heard: bool = False) -> Design:
-        """Who reports on which node, with what chance, and which reports hang together, as known at some times."""
+        """The design of the survey as it is known at some times."""
         known, enrolment, plan = self.releases, self.releases.enrolment, self.releases.survey.plan
         kept, alone = draws(plan.tracks)
         enrolled, entries = enrolment.enrolled[until], enrolment.stands_for[until]
@@ -158,7 +158,7 @@ class Sampling:
 
     @property
     def takes_many(self) -> bool:
-        """Whether `variances` takes reasonable memory: whether the times are few enough."""
+        """True if `variances` takes reasonable memory: whether the times are few enough."""
         periods = self.releases.network.periods
         return periods <= WHOLE and (periods + 1) ** 2 * len(self.releases.survey.answers) <= MOST_BETWEEN
 
@@ -358,7 +358,7 @@ class Sampling:
 
     @cached_property
     def _identified(self) -> NDArray[np.bool_]:
-        """Whether each node's tally tells Q, shape (E,)."""
+        """True if each node's tally tells Q, shape (E,)."""
         return ~np.isnan(self.releases.products[:, 0, 0])
 
     @cached_property

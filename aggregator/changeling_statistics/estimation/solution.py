@@ -46,7 +46,7 @@ class Solution:
         return network if self.drift is None else with_drift(network, self.drift)
 
     def reaches(self, plus: int, minus: int = 0) -> bool:
-        """Whether v_plus - v_minus can be estimated: whether edges connect the two times."""
+        """True if v_plus - v_minus can be estimated: whether edges connect the two times."""
         return self._used_for(plus).connected(plus, minus)
 
     def row(self, plus: int, minus: int = 0) -> Floats:
@@ -127,7 +127,7 @@ class Solution:
 
     @cached_property
     def sampling(self) -> Sampling:
-        """What the reports of one entry have in common in these estimates."""
+        """The covariance between the reports of one entry, in these estimates."""
         known = self.releases
         last = int(known.network.end.max(initial=0))
         histories = np.full((known.network.periods + 1, len(known.survey.answers)), np.nan)
@@ -138,18 +138,18 @@ class Solution:
         return Sampling(known, histories)
 
     def needs_sampling(self, until: Indices, *, of_heard: bool = False) -> bool:
-        """Whether `sampling` adds anything to some estimates. until: what is known for each; at least one."""
+        """True if `sampling` adds anything to some estimates. until: what is known for each; at least one."""
         if hangs_together(self.releases.survey):
             return True
         return not of_heard and bool((self.releases.enrolment.lasting[until] > 0).any())
 
     def known_until(self, time: int) -> int:
-        """Up to which time nodes are used in an estimate at a time."""
+        """The time up to which nodes are used in an estimate at a time."""
         return self.network.periods if self.retrospective else time
 
     @property
     def everybody_reports(self) -> bool:
-        """Whether everybody reports everything, so that what entries have in common does not hang on weights."""
+        """True if everybody reports everything, so that what entries have in common does not hang on weights."""
         return self.drift is None and not hangs_together(self.releases.survey)
 
     def _weighed(self, row: Floats, plus: int, minus: int) -> Estimate:
@@ -166,7 +166,7 @@ class Solution:
         return Estimate(values, covariance, bounded)
 
     def _missed_by_all(self, values: Floats, until: int) -> Floats:
-        """What it adds to the covariance of a histogram that all nodes miss the same silent entries, shape (z, z)."""
+        """The addition to the covariance of a histogram as all nodes miss the same silent entries, shape (z, z)."""
         enrolment = self.releases.enrolment
         m, scale = float(enrolment.stands_for[until]), float(enrolment.scales[until])
         spread = scale * np.diag(values) - np.outer(values, values) / m

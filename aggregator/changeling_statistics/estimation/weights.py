@@ -25,7 +25,7 @@ MANY = 150
 
 @dataclass(frozen=True)
 class Whitened:
-    """What one entry of a group tells, whitened.
+    """The information of one entry of a group, whitened.
 
     edges: the E edges. covariance: V over them.
     """
@@ -293,17 +293,17 @@ def _best_weights(published: _Published, entries: float) -> BestWeights:
 
 
 def hangs_together(survey: Survey) -> bool:
-    """Whether what one entry says of two nodes is correlated: by a joint response, or as not all entries are asked."""
+    """True if what one entry says of two nodes is correlated: by a joint response, or as not all entries are asked."""
     return is_partial(survey) or any(group.joint is not None for group in survey.plan.groups)
 
 
 def is_partial(survey: Survey) -> bool:
-    """Whether some entries are not asked on some nodes."""
+    """True if some entries are not asked on some nodes."""
     return len(survey.plan.groups) > 1 or any(track.reports < track.count for track in survey.plan.tracks)
 
 
 def whitened(edges: GroupEdges, answers: int, expected: ExpectedChanges, closed: bool, periods: int) -> Whitened:
-    """What one entry is expected to tell on these edges, in a survey of so many answers and periods."""
+    """The information that one entry is expected to give on these edges, in a survey of so many answers and periods."""
     variances = np.empty(len(edges.end))
     for place, track in enumerate(edges.group.tracks):
         at = edges.place == place

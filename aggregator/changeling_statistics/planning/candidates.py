@@ -81,7 +81,7 @@ class Maker:
             yield self._candidate(kind, GroupEdges.of(group), family)
 
     def without(self, candidate: Candidate, lost: int) -> Candidate:
-        """What is left of a candidate if no node is published that ends with a period."""
+        """The rest of a candidate if no node is published that ends with a period."""
         return self._candidate(candidate.kind, GroupEdges.of(candidate.group).without(lost), candidate.family)
 
     def _candidate(self, kind: str, edges: GroupEdges, family: object) -> Candidate:
@@ -153,7 +153,7 @@ class Maker:
         return most_telling(track, wish.calendar, wish.constraint, wish.closed)
 
     def _mutations(self, changes: Sequence[Span]) -> MutationSpace:
-        """What changes are about: moves alone if everybody has an answer by the time they are reported."""
+        """The mutations that changes are about: moves alone if everybody has an answer when they are reported."""
         return MutationSpace(self.wish.answers, null=not (self.wish.closed and all(span.first > 0 for span in changes)))
 
     def _moved(self, width: int) -> float:
@@ -176,13 +176,13 @@ FIRST_STRETCHES = (1 / 64, 1 / 16, 1 / 8, 1 / 4, 1 / 2)
 WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 """The widths of nodes of changes, in periods."""
 RANDOM, RANDOM_WIDTHS = (2, 8, 32), (1, 2, 4, 8)
-"""On how many random nodes changes may be reported, and of which widths."""
+"""Numbers of random nodes that changes may be reported on, and their widths."""
 MIXED_WIDTHS = (1, 2, 4, 8, 16, 32)
 """The widths of nodes of changes in mixes."""
 BRANCHINGS, LAYERS = (3, 5, 8, 16), (2, 3)
-"""Of hierarchies."""
+"""The shapes of hierarchies."""
 COARSE, FINE = 3, 8
-"""In how many ways a mix divides its budget at first, and where it turned out to be of use."""
+"""The number of ways in which a mix divides its budget at first, and where it turned out to be of use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +207,7 @@ def first_look(maker: Maker) -> Iterator[Candidate]:
     wish = maker.wish
     yield from _panels(maker)
     later = int(wish.closed)
-    for width in (width for width in WIDTHS if width <= wish.periods):
-        for first in sorted({later, width if wish.closed else 0}):
-            yield from maker.candidates("changes", (), (Span(width, first, wish.periods),), 1)
-    for width, reported in product(RANDOM_WIDTHS, RANDOM):
-        if reported < (wish.periods - later) // width:
-            yield from maker.candidates("changes", (), (Span(width, later, wish.periods, reported),), 1)
+    yield from _cadences(maker)
     for branching, layers in product(BRANCHINGS, LAYERS):
         if 2 * branching ** (layers - 1) <= wish.periods:
             spans = [Span(branching**i, later, wish.periods) for i in range(layers)]
@@ -256,6 +251,16 @@ def _panels(maker: Maker) -> Iterator[Candidate]:
     if not wish.retrospective:
         for last in sorted({max(1, round(wish.periods * share)) for share in FIRST_STRETCHES} - {wish.periods}):
             yield from maker.candidates("panel", _stretch(0, last), (), 1)
+
+
+def _cadences(maker: Maker) -> Iterator[Candidate]:
+    wish, later = maker.wish, int(maker.wish.closed)
+    for width in (width for width in WIDTHS if width <= wish.periods):
+        for first in sorted({later, width if wish.closed else 0}):
+            yield from maker.candidates("changes", (), (Span(width, first, wish.periods),), 1)
+    for width, reported in product(RANDOM_WIDTHS, RANDOM):
+        if reported < (wish.periods - later) // width:
+            yield from maker.candidates("changes", (), (Span(width, later, wish.periods, reported),), 1)
 
 
 def _mixes(maker: Maker, mix: Mix) -> Iterator[Candidate]:

@@ -1,4 +1,4 @@
-"""What the loss of a period does to a plan, and the group of states that bridges it.
+"""The loss of a period: what it does to a plan, and the group of states that bridges it.
 
 If the server is down while a period closes, no node that ends then is published. Estimates are back once the nodes that
 have closed connect with time 0 again: reports of states do that at once, and so does a change over a node that begins
@@ -75,7 +75,7 @@ def longest_gap(tracks: Iterable[Track], periods: int, *, retrospective: bool = 
 
 
 def _reached(tracks: Iterable[Track], periods: int, retrospective: bool) -> Sequence[int]:
-    """For each time 0..T the lost periods under which it is connected with time 0: bit l of an integer for period l.
+    """The lost periods under which each time 0..T is connected with time 0: bit l of an integer for period l.
 
     Online as it was when the time closed; retrospective as it is in the end.
     """
@@ -100,7 +100,7 @@ def _reached(tracks: Iterable[Track], periods: int, retrospective: bool) -> Sequ
 
 
 def _starts(tracks: Iterable[Track], periods: int) -> list[set[int]]:
-    """For each time 0..T the starts of the edges that end then; a report of a state starts at 0."""
+    """The starts of the edges that end at each time 0..T; a report of a state starts at 0."""
     starts: list[set[int]] = [set() for _ in range(periods + 1)]
     for track in tracks:
         for node in track.nodes():
@@ -119,7 +119,7 @@ SURELY = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """What happens if the server is down as a period closes.
+    """The course of things if the server is down as a period closes.
 
     gap: for how many periods estimates are missing at worst, whichever period it is; the whole horizon if for good.
     allowed: for how many they may be.
@@ -136,12 +136,12 @@ class Outage:
 
     @property
     def bridged(self) -> bool:
-        """Whether any lost period is bridged."""
+        """True if any lost period is bridged."""
         return self.gap <= self.allowed
 
 
 def outage(wish: Wish, option: Option) -> Outage:
-    """What the loss of a period does to a plan for this wish."""
+    """Works out what the loss of a period does to a plan for this wish."""
     periods = wish.periods
     lost = lost_period(periods)
     back = back_by(lost, periods)
@@ -150,14 +150,14 @@ def outage(wish: Wish, option: Option) -> Outage:
 
 
 def gap_after_loss(wish: Wish, option: Option) -> int:
-    """For how many periods estimates are missing at worst after the loss of one."""
+    """The number of periods for which estimates are missing at worst after the loss of one."""
     groups, total = option.plan.groups, option.plan.total_share
     sure = sure_tracks(wish, groups, [group.share / total for group in groups])
     return longest_gap(sure, wish.periods, retrospective=wish.retrospective)
 
 
 def is_bridged(wish: Wish, tracks: Sequence[Track]) -> bool:
-    """Whether these tracks bridge any lost period."""
+    """True if these tracks bridge any lost period."""
     return longest_gap(tracks, wish.periods, retrospective=wish.retrospective) <= allowed_gap(wish.periods)
 
 
@@ -193,7 +193,7 @@ LEAST, PARTS = 0.001, 10_000
 HALVINGS = 12
 """How often the range in which a share lies is halved."""
 UNTOLD = 1e-9
-"""What is said to be known of the lost time, next to nothing, lest a system be singular where no node begins then."""
+"""The little that is said to be known of the lost time, lest a system be singular where no node begins then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +291,7 @@ class _Trial:
 
     @cached_property
     def _lossy(self) -> Problem:
-        """What is left after a loss, seen at the times by which it is to be bridged."""
+        """The problem that is left after a loss, seen at the times by which it is to be bridged."""
         periods, times = self.maker.wish.periods, self.problem.times
         lost = lost_period(periods)
         left = [self.maker.without(group, lost) for group in self.groups]

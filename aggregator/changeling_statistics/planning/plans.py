@@ -172,7 +172,7 @@ def _shapes(wish: Wish) -> Iterator[tuple[int, int]]:
 
 
 def _paper(wish: Wish, branching: int, layers: int) -> ReleasePlan | None:
-    """As `hierarchical_plan`; a closed cohort is charged as one, which leaves more for every report."""
+    """A plan like `hierarchical_plan`; a closed cohort is charged as one, which leaves more for every report."""
     spans = [Span(branching**i, 0, wish.periods) for i in range(layers)]
     odds = odds_within(wish.epsilon, sum((reports_that_tell(wish, span, UNIT_LOSSES) for span in spans), Decimal(0)))
     if odds is None:
@@ -204,14 +204,14 @@ def _best(wish: Wish, name: str, plans: Iterable[DetailedPlan]) -> Option | None
 
 
 NAMES = ("paper", "flat", "sampled", "panel", "optimal")
-"""What each plan is called on a command line, in the order of the table."""
+"""The names of plans on a command line, in the order of the table."""
 DONE = {
     "panel": "report their state now and then",
     "changes": "report changes",
     "hierarchy": "report changes on several widths",
     "mix": "report their state now and then, and changes between",
 }
-"""What the devices of each kind of group do."""
+"""The work of the devices in each kind of group."""
 WHY = {
     "panel": "for this horizon and budget a few states tell more than many changes do",
     "changes": "answers change seldom, and that one did not is told with little noise",
@@ -246,7 +246,7 @@ class Comparison:
 
     @property
     def panel_beats_every_hierarchy(self) -> bool:
-        """Whether the panel has less error than every hierarchy of changes among the options."""
+        """True if the panel has less error than every hierarchy of changes among the options."""
         best = self._best_hierarchy
         return "panel" in self.options and (best is None or self._error("panel") < best.error(self.wish))
 
@@ -296,7 +296,7 @@ def compare_plans(wish: Wish) -> Comparison:
 
 
 def plan_in_words(planned: Planned) -> str:
-    """What the devices of a plan do, and why those."""
+    """Describes what the devices of a plan do, and why."""
     shares = sorted(((planned.share_of(kind), kind) for kind in set(planned.kinds)), reverse=True)
     done = ", ".join(f"{share:.0%} of the devices {DONE[kind]}" for share, kind in shares if share >= LEAST_NAMED)
     return f"{done}: {WHY[shares[0][1]]}"
@@ -338,6 +338,6 @@ def hierarchical_plan(
 
 
 def _reports_that_tell(width: int, calendar: Calendar, constraint: Constraint) -> Decimal:
-    """In how many reports on the nodes of one width two changelogs can differ."""
+    """The number of reports on the nodes of one width in which two changelogs can differ."""
     bounds = [calendar.time(i) for i in range(0, calendar.periods + 1, width)]
     return node_cost(UNIT_LOSSES, constraint.most_nodes(bounds), len(bounds) - 1)

@@ -25,7 +25,7 @@ POINT = 0.01
 
 
 class PopulationMoments(Protocol):
-    """What a prediction needs to know of a population."""
+    """The moments of a population that a prediction needs."""
 
     def report_variances(self, track: int) -> Floats:
         """The variance of one report on each node of a track, mean over the answers, in entries squared.

@@ -53,7 +53,7 @@ _Noisy: TypeAlias = tuple[tuple[float, float], JointChoice]
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """What a joint group has to say.
+    """The reports of a joint group that may tell something.
 
     states, changes: how many reports of each may tell something. state_space, change_space: what they are about.
     moved: the share of the entries that move on a node of changes.

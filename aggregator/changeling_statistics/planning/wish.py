@@ -1,4 +1,4 @@
-"""What a survey designer wishes for, which is all that the plans for it have in common.
+"""The wish of a survey designer, which is all that the plans for it have in common.
 
 Knows no plan. A wish that no plan can meet is refused when it is made, with what would do instead.
 """
@@ -34,7 +34,7 @@ Objective = Literal["mean", "worst"]
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a survey is to tell, and what it may cost.
+    """A survey that is wished for: what it is to tell, and what it may cost.
 
     answers: z, how many there are.
     calendar, constraint: those of the survey.

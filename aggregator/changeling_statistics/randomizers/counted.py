@@ -26,7 +26,7 @@ MOST_LISTED = 2**18
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SymbolValues:
-    """What a single report of each symbol o decodes to.
+    """The values that a single report of each symbol o decodes to.
 
     values: a_o, shape (symbols, z), in entries.
     covariances: the covariance Ĉ estimated from that report, flattened, shape (symbols, z²).
@@ -87,7 +87,7 @@ class Counted(Counterpart[R_co]):
 
     @cached_property
     def symbol_values(self) -> SymbolValues:
-        """What `estimate` says of a tally of one report, for each symbol."""
+        """The estimates of a tally of one report, for each symbol."""
         units = np.eye(self.randomizer.symbols, dtype=np.int64)
         decoded = [self.estimate(NodeTally(1, unit)) for unit in units]
         a = np.array([estimate.values for estimate in decoded])
@@ -135,7 +135,7 @@ class Counted(Counterpart[R_co]):
 
 
 Contents: TypeAlias = NDArray[np.int8]
-"""What each of n symbols says of each state, shape (n, states): +1, -1 or 0 for signs, 1 or 0 for sets and bits.
+"""The content of n symbols for each state, shape (n, states): +1, -1 or 0 for signs, 1 or 0 for sets and bits.
 
 For reports of states, the states are the inputs: NULL only if it is one.
 """
@@ -157,7 +157,7 @@ class WithContents(Counted[R_co]):
 
     @property
     def counts_symbols(self) -> bool:
-        """Whether each slot of a tally counts one symbol; if not, the slots are `content_sums`."""
+        """True if each slot of a tally counts one symbol; if not, the slots are `content_sums`."""
         return self.randomizer.symbols <= self.most_counted
 
     @property
@@ -167,7 +167,7 @@ class WithContents(Counted[R_co]):
 
     @abstractmethod
     def contents(self, symbols: NDArray[np.uint64]) -> Contents:
-        """What each symbol says of each state, shape (n, states).
+        """The content of each symbol for each state, shape (n, states).
 
         symbols: shape (n,), every one below `randomizer.symbols`.
         """
@@ -194,11 +194,11 @@ class WithContents(Counted[R_co]):
 
     @cached_property
     def all_contents(self) -> Floats:
-        """What every symbol says of each state, shape (symbols, states); for small alphabets."""
+        """The content of every symbol for each state, shape (symbols, states); for small alphabets."""
         return self.contents(np.arange(self.randomizer.symbols, dtype=np.uint64)).astype(np.float64)
 
     def content_sums(self, symbols: NDArray[np.uint64]) -> Counts:
-        """What the symbols say of each state, added up over the symbols, shape (sum_slots,)."""
+        """The content of the symbols for each state, added up over the symbols, shape (sum_slots,)."""
         sums = np.zeros(self.sum_slots, np.int64)
         for start in range(0, len(symbols), _AT_ONCE):
             sums += self.added_up(symbols[start : start + _AT_ONCE])

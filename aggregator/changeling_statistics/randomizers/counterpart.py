@@ -42,7 +42,7 @@ class DecodedNodes:
 
 
 Likelihoods: TypeAlias = tuple[tuple[Fraction, Fraction], ...]
-"""For each class of symbols of one likelihood ratio, its probabilities (p, q) under the two inputs."""
+"""The classes of symbols of one likelihood ratio, each with its probabilities (p, q) under the two inputs."""
 
 MOST_SYMBOLS = 2**14
 """An alphabet of more symbols is not listed."""
@@ -285,7 +285,7 @@ class Counterpart(ABC, Generic[R_co]):
         raise ValueError(f"no joint sampler for {self.randomizer.kind!r}")
 
     def estimates(self, tallies: Sequence[NodeTally]) -> DecodedNodes:
-        """What `estimate` says of each tally, and how many entries changed, as far as the tallies tell.
+        """The estimate of each tally, and how many entries changed, as far as the tallies tell.
 
         tallies: at least one.
         """

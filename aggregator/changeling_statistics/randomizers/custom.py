@@ -46,7 +46,7 @@ class Listed(Counted[R_co]):
 
     @cached_property
     def _identified(self) -> bool:
-        """Whether M_δv diag(s) M_δv' can be estimated without bias from the symbols."""
+        """True if M_δv diag(s) M_δv' can be estimated without bias from the symbols."""
         products = (self._map[:, None] * self._map[None, :]).reshape(-1, self._map.shape[1])
         return _same(products @ self._inverse @ self._matrix, products)
 

@@ -115,7 +115,7 @@ class KaryCounterpart(Counted[KaryResponse]):
 
 @lru_cache(maxsize=1024)
 def _agreeing(space: Space, p: float) -> Iterable[KaryResponse]:  # noqa: ARG001
-    """For states, with p = 1/m. No change tells something too, so there is no joint form for changes."""
+    """k-RR of states, with p = 1/m. No change tells something too, so there is no joint form for changes."""
     return () if space.reports_changes or space.size < 2 else (KaryResponse(space, ANY_ODDS),)
 
 
@@ -214,7 +214,7 @@ class KaryChangeCounterpart(Counted[KaryChange]):
 
 @lru_cache(maxsize=1024)
 def _change_agreeing(space: Space, p: float) -> Iterable[KaryChange]:  # noqa: ARG001
-    """For changes, with p = 1/m."""
+    """k-RR of changes, with p = 1/m."""
     if not isinstance(space, MutationSpace) or space.repeats or space.size > MOST_PLANNED_SYMBOLS:
         return ()
     return (KaryChange(space, ANY_ODDS),) if space.size > 1 else ()

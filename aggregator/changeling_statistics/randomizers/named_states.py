@@ -211,7 +211,7 @@ class UnaryCounterpart(NamedStates[UnaryEncoding]):
         return merged([(a, b, 1), (b, a, 1), (a, a, 1), (b, b, 1)], 2 * (a + b), 2 * (a + b))
 
     def sample_sums(self, counts: Counts, generator: np.random.Generator) -> Counts:
-        """For each state two binomials: of those who hold it, and of all others."""
+        """Two binomials for each state: of those who hold it, and of all others."""
         bits: Counts = generator.binomial(counts, 0.5) + generator.binomial(counts.sum() - counts, self._q)
         return bits
 

@@ -64,7 +64,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class ChangeOffers:
-    """What a kind of randomizer for changes offers at any odds a:b.
+    """The offers of a kind of randomizer for changes, at any odds a:b.
 
     unit: the losses of a report in units of ln(a/b). From them follows what a track of such reports costs.
     offers: takes the mutations, the odds, the share of the entries that move on a node, and whether changes add up to
@@ -140,7 +140,7 @@ def state_offers(space: StateSpace, odds: Odds) -> Iterator[Offer]:
 
 
 def change_offers() -> Iterator[ChangeOffers]:
-    """What the planner may choose for reports of changes, kind by kind."""
+    """Everything that the planner may choose for reports of changes, kind by kind."""
     for room in _ROOMS.values():
         if room.changes is not None:
             yield room.changes

@@ -203,7 +203,7 @@ def changes(space: MutationSpace, odds: Odds, moved: float, closed: bool) -> Ite
 
 
 def agreeing(space: Space, p: float) -> Iterator[SignedSubset]:
-    """For every number of pluses the u at which a vector of the base agrees with probability p, if there is one."""
+    """Signed subsets, one for each number of pluses, of the u at which the base agrees with probability p, if any."""
     if isinstance(space, MutationSpace) and not space.repeats:
         for pluses in shapes(space):
             spoken = round(p / SignMoments.of(space.states, pluses).favoured * FINEST)
@@ -244,14 +244,14 @@ def offer(space: MutationSpace, odds: Odds, pluses: int, moved: float, closed: b
 
 
 def _fits(states: int, pluses: int) -> bool:
-    """Whether the vectors and "nothing" are fewer than SYMBOL_LIMIT."""
+    """True if the vectors and "nothing" are fewer than SYMBOL_LIMIT."""
     low, high = (pluses, pluses) if pluses else (states // 2, states - states // 2)
     return comb(states, low) * comb(states - low, high) * (1 if low == high else 2) + 1 < SYMBOL_LIMIT
 
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """What the variances of a signed subset depend on besides u and K, mean over the answers.
+    """The figures that the variances of a signed subset depend on besides u and K, mean over the answers.
 
     favoured: π, the share of vectors that a mutation favours.
     nonzero: the mean square of a sign of a uniform vector.
@@ -321,7 +321,7 @@ def sample_sums(randomizer: SignedSubset, agreed: Counts, others: Counts, genera
 
 @lru_cache(maxsize=256)
 def _classes(randomizer: SignedSubset) -> tuple[list[SignVectors], Floats]:
-    """For each class the vectors over the other states; and how likely a report that does not agree says nothing, or
+    """The vectors over the other states for each class; and how likely a report that does not agree says nothing, or
     is of each class, shape (10,)."""
     vectors, u = randomizer.vectors, float(randomizer.spoken)
     rests = [vectors.completing({0: at_new, 1: at_old}) for at_new, at_old in CLASSES]
@@ -339,7 +339,7 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
 
     @cached_property
     def decoder(self) -> Decoder:
-        """What decodes the sums of signs."""
+        """Decodes the sums of signs."""
         return Decoder(self.randomizer)
 
     @property
@@ -380,7 +380,7 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
         return np.array([self.decoder.changed(tally.reports, float(tally.slots[0])) for tally in tallies])
 
     def report_covariance(self, true: int) -> Floats:
-        """In closed form, from the second moments of the signs."""
+        """The covariance in closed form, from the second moments of the signs."""
         self.randomizer.space.pair(true)  # raises outside the space
         return self.decoder.covariance(*self.randomizer.positions(true))[self._answers, self._answers]
 

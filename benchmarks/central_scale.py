@@ -78,7 +78,7 @@ def hdcr(log: Changelog) -> None:
 
 
 def through_release(frame: pl.DataFrame, folder: Path) -> dict[str, float]:
-    """The mechanism that is chosen, from memory; a fully dynamic count of all entries and of half of them, from a file."""
+    """The mechanism that is chosen, from memory; a fully dynamic count of all entries and of half, from a file."""
     figures: dict[str, float] = {}
     log = read_frame(frame)
     for name, delta in (("pure", 0), ("delta", "1e-6")):

@@ -95,11 +95,6 @@ class CounterRelease(ReleaseMechanism[CounterState[State]], Generic[State, Input
         """epsilon for all columns and periods together, for an entry that keeps to the constraint."""
         return Guarantee(self.epsilon, Fraction(0), NEIGHBOURS, f"{self.mechanism.guarantee.source}, for entries")
 
-    @property
-    def overwrites(self) -> bool:
-        """As its counter does."""
-        return self.mechanism.overwrites
-
     def made_with(self) -> Made:
         """The counter, ε₁ and the number of columns."""
         return {"kind": self.counter.name, "each": str(self.each), "width": self.width}

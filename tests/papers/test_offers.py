@@ -215,7 +215,7 @@ def test_no_history_of_an_entry_costs_more_than_epsilon(kind, constraint, name):
 
 
 def test_what_a_release_is_offered_comes_with_the_package_and_ppcum_does_not():
-    """Four counters, found by their entry point; a seized memory is nothing that a changelog's release could promise."""
+    """Four counters, found by their entry point; beside a changelog nothing could be promised of a seized memory."""
     assert {*COUNTERS} <= {offer.name for offer in all_offers()}
     with pytest.raises(ValueError, match="there is no mechanism 'pan-private'"):
         MechanismChoice("pan-private")

@@ -133,7 +133,7 @@ def _files(place: str, secrets: Sequence[Path]) -> Iterator[Finding]:
 
 
 def _time_daemon() -> Finding:
-    """Whether a time daemon keeps this machine's clock, as systemd knows it."""
+    """A look at whether a time daemon keeps this machine's clock, as systemd knows it."""
     program = shutil.which("timedatectl")
     asked = [program or "", "show", "--property", "NTPSynchronized", "--value"]
     try:
@@ -245,7 +245,7 @@ def _fold(view: "View", now: UnixSeconds) -> Finding:
 
 
 def _server(server: str) -> list[Finding]:
-    """What a server says of itself, and how far its clock is from this machine's."""
+    """The troubles that a server names, and how far its clock is from this machine's."""
     import httpx
 
     try:

@@ -8,7 +8,7 @@ from .limits import Bodies, Rates, network_of
 from .operations import show_alive
 from .requests import id_in_path, read_body
 from .responses import HANDLERS, packed
-from .service import Service, Settings
+from .service import ServerSettings, Service
 
 __all__ = [
     "HANDLERS",
@@ -21,8 +21,8 @@ __all__ = [
     "GuardedClock",
     "MovableClock",
     "Rates",
+    "ServerSettings",
     "Service",
-    "Settings",
     "id_in_path",
     "listen",
     "make_app",

@@ -23,8 +23,8 @@ from changeling_statistics import (
     Floats,
     Likelihoods,
     NodeTally,
-    Offer,
     PairKind,
+    RandomizerOffer,
     class_variances,
     compare_plans,
     loss_statement,
@@ -142,7 +142,7 @@ class HadamardCounterpart(Counted[HadamardResponse]):
         return one_pair(self.randomizer.space, kind)
 
 
-def offers(space: StateSpace, odds: Odds) -> Iterator[Offer]:
+def offers(space: StateSpace, odds: Odds) -> Iterator[RandomizerOffer]:
     yield offer_of(HadamardResponse(space, odds))
 
 

@@ -116,7 +116,7 @@ def _run(main: Callable[[list[str]], int], *words: object) -> None:
 def from_an_upload_to_a_histogram(walk: Walk, folder: Path) -> None:
     """An upload of one envelope is taken in, folded and shown, on SQLite, in one process."""
     import httpx
-    from changeling_aggregator.server import MovableClock, Service, Settings, make_app
+    from changeling_aggregator.server import MovableClock, ServerSettings, Service, make_app
     from changeling_aggregator.store import Store, TokenScope
     from changeling_client.testing import AUTHORITY, make_survey
     from changeling_protocol import (
@@ -143,7 +143,7 @@ def from_an_upload_to_a_histogram(walk: Walk, folder: Path) -> None:
         writing.add_token(token := "for everything", "journeys", list(TokenScope), UnixSeconds(0))
     operator = {"authorization": f"Bearer {token}"}
     clock = MovableClock(UnixSeconds(survey.calendar.time(2)))
-    service = Service(store, Settings([AUTHORITY.public_key().public_bytes_raw()], clock))
+    service = Service(store, ServerSettings([AUTHORITY.public_key().public_bytes_raw()], clock))
     closing = Closing(1, draw_closing_id(SystemCoins()), Standing.NEW, StratumNumber(0))
     report = Report(TrackNumber(0), NodeNumber(1), 1)
     upload = encode_upload(survey.plan, 0, Node(0, 3), [closing], [report])

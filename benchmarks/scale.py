@@ -18,7 +18,7 @@ from changeling_protocol import (
 )
 from changeling_statistics import (
     Attendance,
-    Closing,
+    ClosingEdges,
     Frontier,
     NodeTally,
     Releases,
@@ -100,7 +100,7 @@ def appending(known: Releases) -> float:
     frontier, seconds = Frontier.before(len(known.survey.answers)), []
     for period in range(1, network.periods + 1):
         at = np.flatnonzero(network.end == period)
-        closing = Closing(network.start[at], network.variance[at], known.changes[at])
+        closing = ClosingEdges(network.start[at], network.variance[at], known.changes[at])
         started = perf_counter()
         frontier, _ = advance(frontier, closing, last_use)
         if period > network.periods - APPENDED:

@@ -20,19 +20,18 @@ from typing import Any
 
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
+from changeling_aggregator.testing import AFTER, counted_rows, prepared
 from changeling_protocol import UnixSeconds
 from changeling_spark.errors import SparkTrouble
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import Cluster
 
 from tests.spark.cluster import SparkCluster, cluster
-from tests.spark.hostile_log import AFTER, contents, prepared
 
 DRIVERS = 2
 WORKERS = 2
 """So many times each is killed, a little later each time."""
 STEP_SECONDS = 0.4
-_SAME = ("tallies", "attendance", "refusals")
 Found = dict[str, list[Any]]
 
 
@@ -62,13 +61,9 @@ def _prepared(folder: Path) -> tuple[Path, Found]:
     shutil.copy(folder / "whole.db", folder / "embedded.db")
     store = Store.open(folder / "embedded.db")
     fold(store, UnixSeconds(AFTER), closing=False)
-    found = _counted(store)
+    found = counted_rows(store)
     store.close()
     return folder / "whole.db", found
-
-
-def _counted(store: Store) -> Found:
-    return {name: rows for name, rows in contents(store).items() if name in _SAME}
 
 
 @contextmanager
@@ -122,7 +117,7 @@ def _workers_killed(running: SparkCluster, whole: Path, folder: Path) -> Iterato
                 if at:
                     running.restart_worker(at % 2)
                     _fold(engine)
-                yield _counted(store)
+                yield counted_rows(store)
 
 
 def _queries_killed(running: SparkCluster, whole: Path, folder: Path) -> tuple[int, Found]:
@@ -143,7 +138,7 @@ def _fold(engine: SparkFold) -> None:
 
 def _in(path: Path) -> dict[str, list[Any]]:
     with closing(Store.open(path)) as store:
-        return _counted(store)
+        return counted_rows(store)
 
 
 def _until(holds: Callable[[], bool]) -> None:

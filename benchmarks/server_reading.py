@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from changeling_aggregator.server import Service, Settings, make_app
+from changeling_aggregator.server import ServerSettings, Service, make_app
 from changeling_aggregator.store import Looked, Lot, LotKey, Store
 from changeling_protocol import (
     AtMost,
@@ -89,7 +89,7 @@ class _Served:
         self._revision = 0
         self._put(self._lots)
         now = UnixSeconds(self.survey.calendar.time(periods) + 10**6)
-        self._service = Service(self._store, Settings([authority.public_key().public_bytes_raw()], lambda: now))
+        self._service = Service(self._store, ServerSettings([authority.public_key().public_bytes_raw()], lambda: now))
         self._app = make_app(self._service)
         self._loop = asyncio.new_event_loop()
 

@@ -21,7 +21,7 @@ from typing import Any
 IMPORTED = (
     *("changeling_commands.table", "changeling_aggregator.fold", "changeling_aggregator.server"),
     *("changeling_aggregator.server.metrics", "changeling_aggregator.store.postgresql", "changeling_aggregator.logs"),
-    *("changeling_aggregator.store.appending", "uvicorn.importer", "uvicorn.lifespan.on", "uvicorn.loops.auto"),
+    *("changeling_aggregator.segments.parquet", "uvicorn.importer", "uvicorn.lifespan.on", "uvicorn.loops.auto"),
     *("uvicorn.protocols.http.auto", "sqlalchemy.dialects.sqlite", "sqlalchemy.dialects.postgresql.psycopg"),
 )
 FOLD: Sequence[str] = ()

@@ -18,14 +18,22 @@ from changeling_simulations import (
     save_plot,
     simulate,
 )
-from changeling_statistics import Changelog, Wish, optimal_plan, parse_duration, parse_instant, read_csv, write_survey
+from changeling_statistics import Changelog, Wish, optimal_plan, read_csv, write_survey
 from rich.console import Console
 from rich.progress import track
 
 from .deployment import Deployment, deployed
 from .replay import joined, replay
-from .tables import comparison_table, ledger_table, series_table
-from .words import beside_the_paper, coverage, introduction, plan_in_words, without_protection
+from .report import (
+    beside_the_paper,
+    comparison_table,
+    coverage,
+    introduction,
+    ledger_table,
+    plan_in_words,
+    series_table,
+    without_protection,
+)
 
 QUESTION = "What do you do?"
 START, PERIOD, PERIODS = "1993-06-30", "13w", 24
@@ -47,7 +55,7 @@ def main() -> None:
     began = time.monotonic()
     OUTPUT.mkdir(parents=True, exist_ok=True)
     changelog = read_csv(changelog_path("school-to-work"))
-    calendar = Calendar(int(parse_instant(START)), parse_duration(PERIOD), PERIODS)
+    calendar = Calendar(START, PERIOD, PERIODS)
     population = Population.from_changelog(changelog, calendar, CONSTRAINT)
 
     console.rule(f"1. {population.entries} real clients and a real server, ε = {EPSILON}")

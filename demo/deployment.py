@@ -1,5 +1,6 @@
 """A server of its own on loopback, set up with the commands an operator would type, under a clock that we move."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 from changeling_aggregator.cli.files import read_public_key
 from changeling_protocol import Survey
-from changeling_protocol.wire import CLOCK, FOLD, SERIES, survey_path
+from changeling_protocol.wire import CLOCK, FOLD, JSON, SERIES, survey_path
+from changeling_reader import ServerClient
 from changeling_statistics import read_survey
 
 COMMAND = (sys.executable, "-m", "changeling_commands")
@@ -25,29 +26,23 @@ class Deployment:
     url: str
     survey: Survey
     authority: bytes
-    admin: httpx.Client
+    admin: ServerClient
 
     def move_clock(self, time: float) -> None:
         """Sets the server's clock, in Unix seconds."""
-        self._done(self.admin.put(CLOCK, json={"time": time}))
+        body = json.dumps({"time": time}).encode()
+        self.admin.request("PUT", CLOCK, body=body, headers={"content-type": JSON})
 
     def fold(self) -> dict[str, Any]:
         """Fold now; what was folded."""
-        return self._done(self.admin.post(FOLD))
+        folded: dict[str, Any] = self.admin.request("POST", FOLD).json()
+        return folded
 
     def series(self) -> list[dict[str, Any]]:
         """The published histograms of all periods."""
-        published: list[dict[str, Any]] = self._done(
-            self.admin.get(
-                survey_path(self.survey.id.hex()) + f"{SERIES}?until={self.survey.calendar.periods}&covariance=true"
-            )
-        )["series"]
+        query = (("until", self.survey.calendar.periods), ("covariance", "true"))
+        published: list[dict[str, Any]] = self.admin.json(survey_path(self.survey.id.hex()) + SERIES, query)["series"]
         return published
-
-    def _done(self, response: httpx.Response) -> dict[str, Any]:
-        response.raise_for_status()
-        content: dict[str, Any] = response.json()
-        return content
 
 
 @contextmanager
@@ -69,7 +64,7 @@ def deployed(folder: Path, survey_file: Path) -> Iterator[Deployment]:
         changeling("survey", "sign", str(survey_file), "--key", str(private), "-o", "survey.signed")
         changeling("survey", "publish", "survey.signed", "--server", url)
         survey = read_survey(folder / "survey.signed")
-        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=60) as admin:
+        with ServerClient(url, token=token) as admin:
             yield Deployment(url, survey, read_public_key(public), admin)
 
 

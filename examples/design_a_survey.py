@@ -16,8 +16,7 @@ from changeling_simulations import Population, simulate, synthetic_changelog
 from changeling_statistics import Wish, compare_plans, write_survey
 
 QUESTION, ANSWERS = "What do you do?", ("school", "training", "employment")
-WEEK = 7 * 86_400
-CALENDAR = Calendar(start=1_798_761_600, period=4 * WEEK, periods=13)  # 2027, in periods of four weeks
+CALENDAR = Calendar("2027-01-01", "4w", 13)
 CONSTRAINT = AtMost(4)  # an entry's answer appears, and changes three times at most
 ENTRIES = 1_000_000
 

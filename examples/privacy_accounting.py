@@ -13,7 +13,6 @@ from decimal import Decimal
 from changeling_protocol import AtMost, Calendar, Survey
 from changeling_statistics import Wish, delta_at, hierarchical_plan, loss_statement
 
-DAY = 86_400
 CONSTRAINT = AtMost(100)  # an answer that changes often
 A_REPORT = Decimal("0.05")
 DELTA, ENTRIES = 1e-6, 1_000_000
@@ -37,7 +36,7 @@ def main() -> None:
 
 def survey_of(days: int) -> Survey:
     """A survey of so many days, as the paper plans it, whose reports have the epsilon above."""
-    calendar = Calendar(start=1_798_761_600, period=DAY, periods=days)
+    calendar = Calendar("2027-01-01", "1d", days)
     total = A_REPORT * min(2 * CONSTRAINT.k, days)
     plan = hierarchical_plan(4, calendar, CONSTRAINT, epsilon=total)
     return replace(Wish(4, calendar, CONSTRAINT, total, ENTRIES).survey(plan), relay=RELAY)

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 from changeling_statistics import Floats
-from changeling_statistics.estimation.forms import Design, forms, scatter
+from changeling_statistics.estimation.forms import SamplingDesign, forms, scatter
 from numpy.typing import NDArray
 
 
 def true_sampling_covariance(
-    design: Design, row: Floats, states: NDArray[np.integer], answers: int, *, fixed: bool = True
+    design: SamplingDesign, row: Floats, states: NDArray[np.integer], answers: int, *, fixed: bool = True
 ) -> Floats:
     """The exact sampling and joint covariance of an estimate, shape (z, z), in entries squared.
 

@@ -25,7 +25,7 @@ from math import gcd
 
 import numpy as np
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint, Hybrid, Node, TimeBounded, cover
-from changeling_statistics import Closing, Counts, Floats, Frontier, Indices, Network, advance
+from changeling_statistics import ClosingEdges, Counts, Floats, Frontier, Indices, Network, advance
 
 from .errors import BadState, BudgetExhausted
 from .linear_query import LinearQuery
@@ -230,7 +230,7 @@ class BestEstimates:
 
     def step(self, frontier: Frontier, nodes: Sequence[NodeRelease]) -> tuple[Frontier, Level]:
         """One more period: the query at its end."""
-        closing = Closing(
+        closing = ClosingEdges(
             np.array([release.node.start for release in nodes], np.intp),
             np.array([release.variance for release in nodes]),
             np.array([release.values for release in nodes], np.float64).reshape(len(nodes), self.columns),

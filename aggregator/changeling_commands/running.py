@@ -15,7 +15,7 @@ VERSION_HINT = "--version, alone, prints the version."
 
 
 class Program(Protocol):
-    """What Typer builds of commands."""
+    """A program as Typer builds it of commands."""
 
     def __call__(self, *, args: list[str], prog_name: str, standalone_mode: bool) -> object:
         """Runs the command in these words; where it does not stand alone it gives an exit code, or raises."""
@@ -31,7 +31,7 @@ class _Asked(Protocol):
 
 @runtime_checkable
 class _Misunderstood(Protocol):
-    """What Typer raises of words that it cannot understand."""
+    """An exception of Typer about words that it cannot understand."""
 
     ctx: _Asked | None
 
@@ -63,18 +63,14 @@ def run_program(
         if not words or words == ["--help"]:
             print(_bare_help(name, extras))
             return 0 if words else 2
-        return _failed(name, _missing(extras, words))
-    except (ChangelingError, ValueError) as error:
-        return _failed(name, str(error))
-    except OSError as error:
-        return _failed(name, _of_the_system(error))
+        code = _failed(name, _missing(extras, words))
     except Exception as error:
         if isinstance(error, _Misunderstood):
             return _misunderstood(name, error)
-        sentence = _of_a_library(error)
+        sentence = _sentence(error)
         if sentence is None:
             raise
-        return _failed(name, sentence)
+        code = _failed(name, sentence)
     return code if isinstance(code, int) else 0
 
 
@@ -85,7 +81,7 @@ def _missing(extras: Mapping[str, str], words: list[str]) -> str:
 
 
 def _bare_help(name: str, extras: Mapping[str, str]) -> str:
-    """What there is to say where no extra is installed: the commands of each."""
+    """The help where no extra is installed: the commands of each."""
     lines = [f"{name} COMMAND ...", "", "The SDK of apps is installed. Its commands come with an extra:"]
     for extra in dict.fromkeys(extras.values()):
         commands = ", ".join(command for command, needed in extras.items() if needed == extra)
@@ -93,8 +89,15 @@ def _bare_help(name: str, extras: Mapping[str, str]) -> str:
     return "\n".join([*lines, "", VERSION_HINT])
 
 
+def _sentence(error: Exception) -> str | None:
+    """What a user is told of an error; None for a defect, which keeps its traceback."""
+    if isinstance(error, ChangelingError | ValueError):
+        return str(error)
+    return _of_the_system(error) if isinstance(error, OSError) else _of_a_library(error)
+
+
 def _of_the_system(error: OSError) -> str:
-    """What the operating system refused and on which file, or the sentence that the error already is."""
+    """A sentence on what the operating system refused and on which file, or the sentence that the error already is."""
     if error.filename is None or error.strerror is None:
         return str(error)
     return f"{error.filename}: {error.strerror}"
@@ -111,7 +114,7 @@ def _misunderstood(name: str, error: _Misunderstood) -> int:
 
 
 def _of_a_library(error: Exception) -> str | None:
-    """What is told of a store or a server that fails; None for a defect, which keeps its traceback."""
+    """A sentence on a store or a server that fails; None for a defect, which keeps its traceback."""
     sqlalchemy, httpx = (sys.modules.get(module) for module in ("sqlalchemy.exc", "httpx"))
     if sqlalchemy is not None and isinstance(error, sqlalchemy.DBAPIError):
         return f"the store cannot be used: {error.orig}"

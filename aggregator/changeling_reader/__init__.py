@@ -1,4 +1,4 @@
-"""What a server shows of its surveys, as arrays and data frames, for notebooks and scripts.
+"""Results that a server shows of its surveys, as arrays and data frames, for notebooks and scripts.
 
 from changeling_reader import Reader
 

@@ -62,7 +62,7 @@ class Estimates:
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> "Estimates":
-        """What is in a server's answer."""
+        """The estimates in a server's answer."""
         rows: Sequence[Mapping[str, Any]] = answer.get("series", [answer])
         z = len(answer["answers"])
 

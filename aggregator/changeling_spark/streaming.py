@@ -17,9 +17,9 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from .errors import SparkTrouble
-from .folding import Executors, SparkExecutors
 from .inputs import Piece, moves_of, tasks_of
 from .offers import NAME, SOCKET, LogSource, Offer, Offers
+from .runs import Executors, SparkExecutors
 from .session import first_line, trouble_of
 
 if TYPE_CHECKING:

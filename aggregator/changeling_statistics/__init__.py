@@ -47,7 +47,7 @@ from .estimation.figures import Figures, false_entries, histogram_figures, span_
 from .estimation.gaps import Gap
 from .estimation.histograms import Change, Histogram, Smoothed, change, histogram, series, smoothed_series, smoothing
 from .estimation.network import Indices, Network
-from .estimation.recursion import Closing, Frontier, advance
+from .estimation.recursion import ClosingEdges, Frontier, advance
 from .estimation.regions import NORMAL, Ellipsoid, bands, half_width, intervals, region
 from .estimation.releases import (
     Releases,
@@ -75,7 +75,14 @@ from .randomizers.counterpart import (
     one_pair,
 )
 from .randomizers.kary import KaryCounterpart
-from .randomizers.registry import ChangeOffers, Offer, class_variances, counterpart_of, offer_of, register_counterpart
+from .randomizers.registry import (
+    ChangeOffers,
+    RandomizerOffer,
+    class_variances,
+    counterpart_of,
+    offer_of,
+    register_counterpart,
+)
 from .succession import change_across, check_successor, joined_series, next_calendar, offsets, total_cost
 from .words import (
     constraint_in_words,
@@ -103,8 +110,8 @@ __all__ = [
     "Change",
     "ChangeOffers",
     "Changelog",
-    "Closing",
     "ClosingCell",
+    "ClosingEdges",
     "Columns",
     "Comparison",
     "Corner",
@@ -133,7 +140,6 @@ __all__ = [
     "NodeTally",
     "NotEstimable",
     "Objective",
-    "Offer",
     "Option",
     "PairKind",
     "PlanNode",
@@ -141,6 +147,7 @@ __all__ = [
     "Point",
     "Prediction",
     "PrivacyCurve",
+    "RandomizerOffer",
     "Releases",
     "Smoothed",
     "Solution",

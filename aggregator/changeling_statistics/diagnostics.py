@@ -29,7 +29,7 @@ MOST_NAMED = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Suspect:
+class SuspectNode:
     """A node that cannot be as it is.
 
     p_value: of the whole survey, if this were its only node.
@@ -51,7 +51,7 @@ class Diagnosis:
     tested: int
     untested: int
     p_value: float
-    suspects: tuple[Suspect, ...]
+    suspects: tuple[SuspectNode, ...]
 
     @property
     def impossible(self) -> bool:
@@ -95,7 +95,7 @@ def diagnosed(releases: Releases) -> Diagnosis:
         flagged = np.flatnonzero(tails < FALSE_ALARMS)
         strange += [(float(tails[at]), releases.nodes[edges[at]]) for at in flagged.tolist()]
     strange.sort(key=lambda each: each[0])
-    suspects = [Suspect(used, min(1.0, tail * asked)) for tail, used in strange[:MOST_NAMED]]
+    suspects = [SuspectNode(used, min(1.0, tail * asked)) for tail, used in strange[:MOST_NAMED]]
     suspects = [each for each in suspects if each.p_value < FALSE_ALARMS]
     least = min(1.0, strange[0][0] * asked) if strange else 1.0
     return Diagnosis(tested, len(releases) - tested, least, tuple(suspects))

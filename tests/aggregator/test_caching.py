@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import httpx
 import pytest
-from changeling_aggregator.server import Service, Settings
+from changeling_aggregator.server import ServerSettings, Service
 from changeling_aggregator.store import Store
 from changeling_protocol import Calendar, SealingKey
 from changeling_protocol.wire import KEYS, decode_key_list
@@ -23,7 +23,7 @@ class Asked:
     def __init__(self, store: Store, period: int = PERIOD, grace: int = GRACE) -> None:
         self.log = Log.of(store, survey(calendar=Calendar(START, period, 4), grace=grace))
         self.now = float(START)
-        self.service = Service(store, Settings(PINNED, lambda: self.now))
+        self.service = Service(store, ServerSettings(PINNED, lambda: self.now))
 
     @property
     def due(self) -> float:
@@ -129,7 +129,7 @@ class TwoKeys:
             for dates in ((self.begins, self.changes), (self.changes, self.ends)):
                 publish_new_key(writing, store, *dates)
         self.now = float(START)
-        self.service = Service(store, Settings(PINNED, lambda: self.now))
+        self.service = Service(store, ServerSettings(PINNED, lambda: self.now))
 
 
 def test_no_cache_gives_a_key_out_beyond_its_expiry(store: Store) -> None:

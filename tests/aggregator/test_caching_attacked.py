@@ -5,7 +5,7 @@ from typing import Any
 
 import httpx
 import pytest
-from changeling_aggregator.server import ROUTES, Service, Settings
+from changeling_aggregator.server import ROUTES, ServerSettings, Service
 from changeling_aggregator.server.page import ROUTES as PAGE
 from changeling_aggregator.store import Store, TokenScope
 from changeling_aggregator.testing import sql
@@ -38,7 +38,7 @@ def test_what_hangs_on_a_token_is_kept_by_no_shared_cache(store: Store, public: 
         for scope in TokenScope:
             writing.add_token(scope.value, scope.value, [scope], UnixSeconds(0.0))
     now = UnixSeconds(START + 2.0 * PERIOD + 1000)
-    service = Service(store, Settings(PINNED, lambda: now))
+    service = Service(store, ServerSettings(PINNED, lambda: now))
     log.append_reports(now, [report(1, 3), report(2, 3)])
     shown: list[dict[str, str]] = [
         {},

@@ -5,9 +5,8 @@ import time
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.server import GuardedClock, Service, Settings
+from changeling_aggregator.server import GuardedClock, ServerSettings, Service, troubles_of
 from changeling_aggregator.server.clock import MOST_PAUSE, MOST_STEP, SETTLING_SECONDS, Doubt
-from changeling_aggregator.server.health import troubles_of
 from changeling_aggregator.store import KeptTime, Store
 from changeling_aggregator.testing import sql
 from changeling_protocol import Calendar, UnixSeconds
@@ -144,7 +143,7 @@ def test_a_clock_that_differs_from_the_databases_is_not_believed(machine: Machin
 
 def serve(store: Store, machine: Machine) -> Service:
     with store.view() as view:
-        return Service(store, Settings(PINNED, machine.boot(view.kept_time())))
+        return Service(store, ServerSettings(PINNED, machine.boot(view.kept_time())))
 
 
 def test_forty_days_ahead_seal_nothing_and_destroy_no_key(store: Store, machine: Machine) -> None:
@@ -239,7 +238,9 @@ def test_a_server_whose_clock_differs_from_postgresqls_neither_seals_nor_destroy
     log = Log.of(postgresql_store, survey(calendar=Calendar(there - 100, 60, 8), grace=GRACE))
     log.append_reports(there, [report(1)])
     with postgresql_store.view() as view:
-        service = Service(postgresql_store, Settings(PINNED, machine.boot(view.kept_time(), view.database_time())))
+        service = Service(
+            postgresql_store, ServerSettings(PINNED, machine.boot(view.kept_time(), view.database_time()))
+        )
     machine.wall += DAY
     assert service.folding.fold_now().reports == 1
     assert service.guarded_clock is not None

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from changeling_aggregator.server import ROUTES, MovableClock, Service, Settings
-from changeling_aggregator.server.metrics import registry_of
+from changeling_aggregator.server import ROUTES, MovableClock, ServerSettings, Service, registry_of
 from changeling_aggregator.store import Store
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Refusal
@@ -41,7 +40,7 @@ EXPRESSIONS = [*(rule["expr"] for rule in rules()), *board()]
 @pytest.fixture
 def told(store: Store) -> set[str]:
     """The name of every sample that a server tells, also of those that have none yet."""
-    service = Service(store, Settings(PINNED, MovableClock(0.0)))
+    service = Service(store, ServerSettings(PINNED, MovableClock(0.0)))
     return {family.name + end for family in registry_of(service).collect() for end in ENDS[family.type]}
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgpack
 import pytest
 from changeling_aggregator.errors import Overloaded
-from changeling_aggregator.server import Service, Settings, results, shown
+from changeling_aggregator.server import ServerSettings, Service, results, shown
 from changeling_aggregator.server.shown import Estimating
 from changeling_aggregator.store import Store
 from changeling_protocol import Calendar
@@ -130,7 +130,7 @@ def asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> tuple[Log, list[floa
 
     monkeypatch.setattr(results, "histogram_figures", counted)
     log.append_reports(clock[0], [report(node, 3) for node in (1, 2, 3)])
-    return log, clock, solved, Service(store, Settings(PINNED, lambda: clock[0]))
+    return log, clock, solved, Service(store, ServerSettings(PINNED, lambda: clock[0]))
 
 
 def test_the_same_question_is_answered_once_until_the_answer_changes(

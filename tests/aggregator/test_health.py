@@ -5,8 +5,7 @@ import resource
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.server import MovableClock, Service, Settings, fold_loop
-from changeling_aggregator.server.health import covered_until, troubles_of
+from changeling_aggregator.server import MovableClock, ServerSettings, Service, covered_until, fold_loop, troubles_of
 from changeling_aggregator.store import AtRest, Store, embedded
 from changeling_protocol import Calendar, SealingKey
 
@@ -25,7 +24,7 @@ def test_a_fold_that_fails_again_and_again_is_told(store: Store, monkeypatch: py
     def broken(*_: object, closing: bool) -> None:  # noqa: ARG001
         raise OSError("no space left")
 
-    service = Service(store, Settings(PINNED, lambda: 1_800_000_000.0))
+    service = Service(store, ServerSettings(PINNED, lambda: 1_800_000_000.0))
     with in_process(service) as get:
         assert get("/readyz").json()["status"] == "ok"
         monkeypatch.setattr(fold_loop, "fold", broken)
@@ -41,7 +40,7 @@ def test_a_fold_that_fails_again_and_again_is_told(store: Store, monkeypatch: py
 
 def told(store: Store, now: float) -> dict[str, str]:
     """The troubles of a server on this store, at a time: their severity by name."""
-    service = Service(store, Settings(PINNED, MovableClock(now)))
+    service = Service(store, ServerSettings(PINNED, MovableClock(now)))
     service.committer.start()
     service.folding.start()
     troubles = {trouble.name: trouble.severity.value for trouble in troubles_of(service)}
@@ -53,7 +52,7 @@ def told(store: Store, now: float) -> dict[str, str]:
 def test_health_names_every_trouble_and_its_status_is_the_worst(store: Store) -> None:
     """What is only to be known leaves it ok."""
     Log.of(store, survey(calendar=Calendar(NOW, 60, 8)))
-    with in_process(Service(store, Settings(PINNED, MovableClock(NOW)))) as get:
+    with in_process(Service(store, ServerSettings(PINNED, MovableClock(NOW)))) as get:
         told = get("/readyz")
         assert (told.status_code, told.json()["status"]) == (200, "ok")
         assert [(each["name"], each["severity"]) for each in told.json()["troubles"]] == [("keys-in-clear", "ok")]

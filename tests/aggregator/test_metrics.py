@@ -10,8 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_aggregator.server import MovableClock, Service, Settings
-from changeling_aggregator.server.metrics import telling
+from changeling_aggregator.server import MovableClock, ServerSettings, Service, telling
 from changeling_aggregator.store import Store
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
@@ -137,7 +136,7 @@ def test_no_figure_of_a_survey_moves_with_uploads(tmp_path: Path) -> None:
 
 def test_figures_are_told_while_the_store_is_not_there(store: Store) -> None:
     """Without those of the store."""
-    service = Service(store, Settings(PINNED, MovableClock(NOW)))
+    service = Service(store, ServerSettings(PINNED, MovableClock(NOW)))
     with telling(service, "127.0.0.1", 0) as port:
         store._database.engine.dispose()
         store.view = lambda: (_ for _ in ()).throw(OSError("gone"))  # type: ignore[method-assign, assignment]
@@ -152,7 +151,7 @@ def test_an_address_that_is_taken_is_named(store: Store) -> None:
     """Which, and for what."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        service = Service(store, Settings(PINNED, MovableClock(NOW)))
+        service = Service(store, ServerSettings(PINNED, MovableClock(NOW)))
         with (
             pytest.raises(OSError, match=re.escape(f"127.0.0.1, port {port}, for metrics")),
             telling(service, "127.0.0.1", port),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.fold import fold
-from changeling_aggregator.server import MovableClock, Service, Settings, fold_loop, health
+from changeling_aggregator.server import MovableClock, ServerSettings, Service, fold_loop, health
 from changeling_aggregator.store import Store
 from changeling_protocol import Calendar
 
@@ -19,7 +19,7 @@ def test_a_server_that_does_not_fold_tells_how_long_nobody_has(store: Store, mon
     """Degraded once that is long, with 200 as it takes uploads; well again once another process has folded."""
     monkeypatch.setattr(fold_loop, "EVERY_SECONDS", 0.02)
     log = Log.of(store, survey(calendar=Calendar(START, 60, 8)))
-    with in_process(Service(store, Settings(PINNED, MovableClock(START + 60), folds=False))) as get:
+    with in_process(Service(store, ServerSettings(PINNED, MovableClock(START + 60), folds=False))) as get:
 
         def troubles() -> list[dict[str, str]]:
             return [each for each in get("/readyz").json()["troubles"] if each["name"] == "fold"]

@@ -9,7 +9,7 @@ from threading import Event
 import httpx
 import pytest
 from changeling_aggregator.errors import TurnedDown
-from changeling_aggregator.server import Service, Settings, make_app, publishing
+from changeling_aggregator.server import ServerSettings, Service, make_app, publishing
 from changeling_aggregator.store import Store, TokenScope
 from changeling_protocol import Calendar, SealingKey, UnixSeconds, decode, signed
 from changeling_protocol.wire import ErrorCode
@@ -77,7 +77,7 @@ def test_others_are_answered_while_a_survey_is_verified(store: Store, monkeypatc
         raise TurnedDown(ErrorCode.MALFORMED, "after all")
 
     monkeypatch.setattr(publishing, "_verified", slow)
-    service = Service(store, Settings(PINNED, lambda: 1_800_000_000.0))
+    service = Service(store, ServerSettings(PINNED, lambda: 1_800_000_000.0))
 
     async def both() -> int:
         transport = httpx.ASGITransport(make_app(service))

@@ -7,7 +7,7 @@ from random import Random
 import httpx
 import numpy as np
 import pytest
-from changeling_aggregator.server import Service, Settings
+from changeling_aggregator.server import ServerSettings, Service
 from changeling_aggregator.store import Store
 from changeling_protocol import (
     AtMost,
@@ -55,7 +55,7 @@ class Attacked:
 
     def __init__(self, store: Store) -> None:
         self.log, self.now = Log.of(store, ASKED), float(ASKED.calendar.time(2) + 3)
-        self.service = Service(store, Settings(PINNED, lambda: self.now))
+        self.service = Service(store, ServerSettings(PINNED, lambda: self.now))
 
     def upload(self, *envelopes: bytes) -> None:
         self.log.append(self.now, *envelopes)

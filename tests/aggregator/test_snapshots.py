@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.closing import take_snapshots
-from changeling_aggregator.server import Service, Settings
+from changeling_aggregator.server import ServerSettings, Service
 from changeling_aggregator.store import Store, TokenScope, Transaction
 from changeling_aggregator.testing import fold_out_of_turn
 from changeling_protocol import (
@@ -45,7 +45,7 @@ class Polled:
 
     def __init__(self, store: Store, asked: Survey) -> None:
         self.log, self.now = Log.of(store, asked), float(DUE)
-        self.service = Service(store, Settings(PINNED, lambda: self.now))
+        self.service = Service(store, ServerSettings(PINNED, lambda: self.now))
 
     def send(self, said: Said) -> None:
         self.log.append(self.now, envelope(self.log.survey, self.log.key, [said]))
@@ -124,7 +124,7 @@ def test_a_restart_and_a_second_server_show_the_same(store: Store) -> None:
     for _ in range(PEOPLE + MINIMUM - 1):
         polled.log.append_reports(polled.now, [report(1, 1)])
         fold(store, polled.now)
-    other = Service(store, Settings(PINNED, lambda: polled.now))
+    other = Service(store, ServerSettings(PINNED, lambda: polled.now))
     path = f"/v1/surveys/{ASKED.id.hex()}/histogram"
     answers = []
     for service in (polled.service, other):
@@ -172,7 +172,7 @@ def test_sealing_shows_what_was_left_where_it_is_enough(store: Store) -> None:
 def test_an_envelope_sent_again_moves_nothing_in_status(store: Store) -> None:
     """A captured envelope sent a hundred times moves no byte of it; the operator sees the refusals."""
     polled = Polled(store, ASKED)
-    service = Service(store, Settings(PINNED, lambda: polled.now))
+    service = Service(store, ServerSettings(PINNED, lambda: polled.now))
     with store.transaction() as writing:
         writing.add_token("token", "me", [*TokenScope], UnixSeconds(0.0))
     service.registry.refresh()

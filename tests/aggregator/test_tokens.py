@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_aggregator.server import Service, Settings, operations
+from changeling_aggregator.server import ServerSettings, Service, operations
 from changeling_aggregator.store import Store, TokenScope, new_token
 from changeling_commands.__main__ import main as run
 from changeling_protocol import UnixSeconds
@@ -116,7 +116,7 @@ def test_the_operators_rule_is_given_no_address(store: Store) -> None:
 
     told = ("X-Forwarded-For", "X-Real-IP", "Forwarded", "CF-Connecting-IP", "True-Client-IP", "X-Client-IP")
     headers = {"x-attested": "yes", **dict.fromkeys(told, "for=192.0.2.7")}
-    with in_process(Service(store, Settings(PINNED, lambda: 1_800_000_000.0, admission=rule))) as ask:
+    with in_process(Service(store, ServerSettings(PINNED, lambda: 1_800_000_000.0, admission=rule))) as ask:
         ask("/v1/uploads", headers, "POST")
     assert given["x-attested"] == "yes"
     assert "192.0.2.7" not in str(given)
@@ -224,7 +224,10 @@ def test_no_log_holds_a_secret_or_a_report(
         raise KeyError("defect")
 
     monkeypatch.setattr(operations, "service_of", broken)
-    with in_process(Service(store, Settings(PINNED, lambda: 1_800_000_000.0)), raises=False) as get, caplog.at_level(0):
+    with (
+        in_process(Service(store, ServerSettings(PINNED, lambda: 1_800_000_000.0)), raises=False) as get,
+        caplog.at_level(0),
+    ):
         response = get(survey_path(log.survey) + "/status", shown(token))
     assert response.status_code == 500
     assert f"request {response.headers['x-request-id']} failed" in caplog.messages

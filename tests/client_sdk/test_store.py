@@ -5,6 +5,7 @@ import sqlite3
 import tempfile
 import threading
 import time
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -299,8 +300,8 @@ def test_threads_share_a_client(tmp_path):
         assert [handle.answer(entry) for entry in range(40)] == ["tea"] * 40
         assert device.flush().waiting == 0
     symbols = {}
-    for closing, reports in server.answers():
-        assert symbols.setdefault(closing.id, reports) == reports
+    for answered, reports in server.answers():
+        assert symbols.setdefault(answered.id, reports) == reports
     assert len(symbols) == 40
 
 
@@ -518,3 +519,19 @@ def test_no_transaction_of_a_flush_answers_more_than_a_record_may_wait_for(tmp_p
         assert handle.ledger(1_249).answered_period == 8
     assert sum(drew) == 10_000
     assert max(drew) <= 512 + 64
+
+
+@pytest.mark.parametrize("statements", [("ALTER TABLE drops ADD note TEXT",), ("DELETE FROM drops", "not a statement")])
+def test_an_earlier_store_is_brought_to_the_present_version_wholly_or_not_at_all(used, monkeypatch, statements):
+    """As the next release would: with what it keeps; a step that fails leaves it as it was."""
+    monkeypatch.setattr("changeling_client.store.VERSION", 2)
+    monkeypatch.setattr("changeling_client.store.MIGRATIONS", {1: statements})
+    works = len(statements) == 1
+    if works:
+        with client(used.parent, FakeServer(PLAIN), Clock()) as device:
+            assert device.join(PLAIN.id).answer() == "tea"
+    else:
+        with pytest.raises(StoreUnusable):
+            opened(used)
+    with closing(sqlite3.connect(used)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (2 if works else 1,)

@@ -285,7 +285,7 @@ def test_a_host_whose_callbacks_fail_loses_nothing(tmp_path):
     assert PLAIN.id in kept[-1]
 
 
-MARKS = st.binary(min_size=16, max_size=16)
+MARKS = st.integers(0, 255).map(lambda number: bytes([number]) * 16)
 
 
 @settings(max_examples=200)
@@ -368,6 +368,7 @@ LIVES = st.lists(
 )
 
 
+@pytest.mark.heavy
 @settings(max_examples=50)
 @given(LIVES)
 def test_over_any_lives_no_closing_is_sent_with_two_ids_or_two_symbols(steps):

@@ -10,12 +10,12 @@ from decimal import Decimal
 from functools import cached_property
 from typing import ClassVar, Self
 
-import httpx
 import numpy as np
 import pytest
 from changeling_aggregator.store import Store
 from changeling_commands.__main__ import main
 from changeling_protocol import Coins, Fields, KaryResponse, Losses, Odds, Space, StateSpace, Survey, register
+from changeling_reader import ServerClient
 from changeling_simulations import Population, sample_tallies
 from changeling_statistics import (
     Counted,
@@ -23,8 +23,8 @@ from changeling_statistics import (
     Floats,
     Likelihoods,
     NodeTally,
-    Offer,
     PairKind,
+    RandomizerOffer,
     class_variances,
     compare_plans,
     loss_statement,
@@ -41,7 +41,7 @@ from changeling_statistics.testing import RandomizerContract
 from demo.deployment import Deployment
 from demo.replay import joined, replay
 
-from ..aggregator.serving import ADMIN, ServerProcess
+from ..aggregator.serving import TOKEN, ServerProcess
 from ..planning.wishes import wish
 from ..protocol.examples import AUTHORITY, PINNED
 
@@ -142,7 +142,7 @@ class HadamardCounterpart(Counted[HadamardResponse]):
         return one_pair(self.randomizer.space, kind)
 
 
-def offers(space: StateSpace, odds: Odds) -> Iterator[Offer]:
+def offers(space: StateSpace, odds: Odds) -> Iterator[RandomizerOffer]:
     yield offer_of(HadamardResponse(space, odds))
 
 
@@ -229,7 +229,7 @@ def test_the_toy_goes_from_real_devices_through_a_real_server_to_estimates(plann
     with ToyServer(tmp_path, "--movable-clock") as server:
         server.new_key()
         server.publish(survey)
-        with httpx.Client(base_url=server.url, headers=ADMIN, timeout=60) as admin:
+        with ServerClient(server.url, token=TOKEN) as admin:
             deployment = Deployment(server.url, survey, PINNED[0], admin)
             with joined(changelog, deployment, tmp_path) as devices:
                 assert list(replay(changelog, deployment, devices)) == [PEOPLE] * PERIODS

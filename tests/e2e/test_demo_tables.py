@@ -3,7 +3,7 @@
 from changeling_client.testing import FakeServer, make_client, make_survey
 from rich.console import Console
 
-from demo.tables import ledger_table
+from demo.report import ledger_table
 
 
 def test_clients_with_equal_ledgers_share_a_row(tmp_path):

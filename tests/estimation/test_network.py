@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from changeling_protocol import Node
 from changeling_protocol import cover as cover_of
-from changeling_statistics import Closing, Frontier, Network, advance
+from changeling_statistics import ClosingEdges, Frontier, Network, advance
 from changeling_statistics.estimation.network import last_uses, online_rows
 
 from .graphs import dense_row, hierarchy, scattered
@@ -39,7 +39,7 @@ def test_the_online_recursion_is_the_solution_of_every_prefix_graph(seed):
     frontier, last = Frontier.before(3), last_uses(graph)
     for time in range(1, 13):
         part, at = graph.closed_by(time), np.flatnonzero(graph.end == time)
-        frontier, online = advance(frontier, Closing(graph.start[at], graph.variance[at], changes[at]), last)
+        frontier, online = advance(frontier, ClosingEdges(graph.start[at], graph.variance[at], changes[at]), last)
         assert (online is not None) == part.connected(time, 0)
         if online is not None:
             row = dense_row(graph, time, 0, time)
@@ -96,9 +96,9 @@ def test_a_release_of_a_time_already_dropped_is_refused():
     """The state holds only times that are still open, and says so."""
     frontier = Frontier.before(1)
     last = np.zeros(4, np.intp)
-    one = Closing(np.array([0]), np.ones(1), np.ones((1, 1)))
+    one = ClosingEdges(np.array([0]), np.ones(1), np.ones((1, 1)))
     frontier, _ = advance(frontier, one, last)
-    late = Closing(np.array([1]), np.ones(1), np.ones((1, 1)))
+    late = ClosingEdges(np.array([1]), np.ones(1), np.ones((1, 1)))
     with pytest.raises(ValueError, match="time 1, which is no longer open at period 2"):
         advance(frontier, late, last)
 
@@ -109,7 +109,7 @@ def test_the_frontier_of_a_hierarchy_stays_small():
     frontier, last = Frontier.before(1), last_uses(graph)
     for period in range(1, 257):
         at = np.flatnonzero(graph.end == period)
-        closing = Closing(graph.start[at], graph.variance[at], np.zeros((len(at), 1)))
+        closing = ClosingEdges(graph.start[at], graph.variance[at], np.zeros((len(at), 1)))
         frontier, _ = advance(frontier, closing, last)
         assert len(frontier.times) <= 6
 

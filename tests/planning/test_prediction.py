@@ -31,7 +31,7 @@ from changeling_statistics import (
     releases,
 )
 from changeling_statistics.estimation.entries import draws
-from changeling_statistics.estimation.forms import Design
+from changeling_statistics.estimation.forms import SamplingDesign
 from changeling_statistics.planning.prediction import PlannedEdges
 
 from tests.true_sampling import true_sampling_covariance
@@ -164,7 +164,7 @@ def test_the_sampling_error_is_what_the_estimator_calls_true(retrospective):
     edges = PlannedEdges(survey)
     K, _ = edges.weights(retrospective)
     kept, scatter = draws(survey.plan.tracks)
-    design = Design(
+    design = SamplingDesign(
         start=edges.start,
         end=edges.end,
         group=edges.group,

@@ -8,7 +8,7 @@ from changeling_protocol import Group, ReleasePlan
 from changeling_statistics import predict
 from changeling_statistics.estimation.entries import expected_moments
 from changeling_statistics.planning.candidates import Maker, first_look
-from changeling_statistics.planning.shares import Problem, even, optimal_shares, rounded_shares
+from changeling_statistics.planning.shares import ShareProblem, even, optimal_shares, rounded_shares
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,7 +19,7 @@ GRID, GAP = 12, 0.003
 
 def problem(of):
     own = np.diagonal(expected_moments(of.answers, of.expected, of.periods).centred)[1:].copy()
-    return Problem(list(first_look(Maker(of))), own, of.retrospective, np.arange(1, of.periods + 1))
+    return ShareProblem(list(first_look(Maker(of))), own, of.retrospective, np.arange(1, of.periods + 1))
 
 
 def best(problem, objective="mean"):
@@ -57,7 +57,7 @@ def test_no_shares_on_a_grid_do_better_than_the_optimum(retrospective, objective
     kinds = {}
     for candidate in whole.candidates:
         kinds.setdefault(candidate.kind, candidate)
-    tiny = Problem(list(kinds.values())[:3], whole.own, retrospective, whole.times)
+    tiny = ShareProblem(list(kinds.values())[:3], whole.own, retrospective, whole.times)
     found = best(tiny, objective)
     divisions = (np.array([a, b, GRID - a - b]) / GRID for a, b in product(range(GRID + 1), repeat=2) if a + b <= GRID)
     least = min(error(tiny, f, objective) for f in divisions)

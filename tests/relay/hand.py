@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import httpx
-from changeling_aggregator.relay import Batching, Relay, Settings, Upstream, make_app
+from changeling_aggregator.relay import Batching, Relay, RelaySettings, Upstream, make_app
 from changeling_protocol import HEAD_BYTES, VERSION, SealingKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -29,7 +29,7 @@ class Hand:
     ):
         self.now = NOW
         batching = Batching(batch, 10, most_wait)
-        settings = Settings(authority, batching, surveys, HERE, room, rate, lambda: self.now, SeededCoins(seed))
+        settings = RelaySettings(authority, batching, surveys, HERE, room, rate, lambda: self.now, SeededCoins(seed))
         self.relay = Relay(folder, Upstream(upstream.url), settings)
 
     async def __aenter__(self):

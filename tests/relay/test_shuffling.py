@@ -2,7 +2,7 @@
 
 from itertools import permutations, product
 
-from changeling_aggregator.relay import Batching, Settings
+from changeling_aggregator.relay import Batching, RelaySettings
 from changeling_aggregator.relay.forwarding import shuffled
 from changeling_protocol import SystemCoins
 
@@ -18,4 +18,4 @@ def test_of_all_draws_each_gives_another_order():
 
 def test_the_draws_are_the_operating_systems():
     """Unless a test brings its own."""
-    assert isinstance(Settings([], Batching(1, 1, 1), None, "", 1).coins, SystemCoins)
+    assert isinstance(RelaySettings([], Batching(1, 1, 1), None, "", 1).coins, SystemCoins)

@@ -3,16 +3,18 @@
 import os
 import shutil
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
-from changeling_spark import folding as running
+from changeling_aggregator.testing import AFTER, prepared
 from changeling_spark import inputs as pieces
+from changeling_spark import runs as running
 
 from .cluster import WHY_NOT, SparkCluster, cluster
-from .hostile_log import AFTER, contents, prepared
+from .here import contents
 
 
 @pytest.fixture(scope="session")
@@ -35,11 +37,11 @@ class Pair:
         self.place, self.path = str(folder / "shared"), folder / "ours.db"
         Path(self.place).mkdir(parents=True)
         self.store = Store.open(self.path)
-        self._log, self._streams = prepared(self.store)
+        self._log, _ = prepared(self.store)
         self.store.close()
         shutil.copy(self.path, folder / "theirs.db")
         theirs = Store.open(folder / "theirs.db")
-        self._log.append_to(theirs, self._streams)
+        self._log.append_to([partial(theirs.append, stream) for stream in range(1, 4)])
         fold(theirs, AFTER, closing=False)
         self.expected = contents(theirs)
         theirs.close()
@@ -49,7 +51,7 @@ class Pair:
 
     def append(self, first: int = 0, last: int | None = None) -> None:
         """Append some of the log."""
-        self._log.append_to(self.store, self._streams, first, last)
+        self._log.append_to([partial(self.store.append, stream) for stream in range(1, 4)], first, last)
 
 
 @pytest.fixture
@@ -62,6 +64,6 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 @pytest.fixture
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request a segment and a task of its own, and some buckets."""
-    monkeypatch.setattr("changeling_spark.inputs._SEGMENT_REQUESTS", 2)
+    monkeypatch.setattr("changeling_spark.inputs.SEGMENT_REQUESTS", 2)
     monkeypatch.setattr(pieces, "TASK_BYTES", 1)
     monkeypatch.setattr(running, "BUCKET_CLOSINGS", 1000)

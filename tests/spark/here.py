@@ -1,31 +1,70 @@
-"""Executors in this process, that do all that Spark's do one after the other: for what needs no Java to be tried."""
+"""The fold on Spark with executors in this process, which do all that Spark's do one after the other, without Java."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import pyarrow as pa
-from changeling_aggregator.store import IdFile
-from changeling_spark.folding import Executors
+from changeling_aggregator.fold import FoldReport, in_turn
+from changeling_aggregator.segments import place_at
+from changeling_aggregator.segments.parquet import read_ids
+from changeling_aggregator.store import IdFile, Store
+from changeling_aggregator.testing import AFTER, counted_rows, sql
 from changeling_spark.inputs import Piece
-from changeling_spark.tasks import LOTS, Run, count_lots, open_pieces
+from changeling_spark.runs import Executors, fold_once
+from changeling_spark.tasks import BLOCKS, Run, count_blocks, open_pieces
 
 
 class Here(Executors):
-    """most: the most lots in a batch."""
+    """most: the most blocks in a batch. then: called with each bucket's findings before they are given."""
 
     host = bind = "127.0.0.1"
 
-    def __init__(self, most: int = 32) -> None:
-        self._most = most
+    def __init__(self, most: int = 32, then: Callable[[int], object] = lambda _: None) -> None:
+        self._most, self._then = most, then
         self.buckets: list[int] = []
         """How many closings and ids, in bytes, each bucket of the last run had."""
 
     def __call__(self, run: Run, tasks: Sequence[Sequence[Piece | IdFile]]) -> Iterable[bytes]:
         numbers = pa.RecordBatch.from_arrays([pa.array(range(len(tasks)))], names=["id"])
-        lots = pa.Table.from_batches(open_pieces(run, tasks, iter([numbers])), LOTS)
-        sizes = pa.compute.binary_length(lots["closings"]).to_numpy()
-        bucket = lots["bucket"].to_numpy()
-        self.buckets = [int(sizes[bucket == at].sum()) for at in range(run.spread.buckets)]
-        for at in range(run.spread.buckets):
-            of_bucket = lots.filter(pa.array(bucket == at)).combine_chunks()
-            for batch in count_lots(run, iter(of_bucket.to_batches(self._most))):
+        blocks = pa.Table.from_batches(open_pieces(run, tasks, iter([numbers])), BLOCKS)
+        sizes = pa.compute.binary_length(blocks["closings"]).to_numpy()
+        bucket = blocks["bucket"].to_numpy()
+        self.buckets = [int(sizes[bucket == at].sum()) for at in range(run.partitioner.buckets)]
+        for at in range(run.partitioner.buckets):
+            of_bucket = blocks.filter(pa.array(bucket == at)).combine_chunks()
+            for batch in count_blocks(run, iter(of_bucket.to_batches(self._most))):
+                self._then(at)
                 yield from batch.column(0).to_pylist()
+
+
+class OnSpark:
+    """An engine of such executors. place: the shared one."""
+
+    def __init__(self, store: Store, place: str, executors: Executors | None = None) -> None:
+        self.store, self.place, self.executors = store, place, executors or Here(3)
+
+    def await_start(self) -> None:
+        """Nothing is to be waited for."""
+
+    def fold(self, now: float = AFTER, *, closing: bool = False) -> FoldReport:
+        return in_turn(
+            self.store, now, closing, lambda turn: fold_once(self.store, self.executors, self.place, now, turn)
+        )
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:
+    """What was counted, row by row and byte by byte, how far, and the requests that are kept for an early closing."""
+    early = sql(store, "SELECT stream, position, needed_until FROM log WHERE needed_until IS NOT NULL")
+    with store.view() as view:
+        return {**counted_rows(store), "cursors": sorted(view.counted_positions().items()), "early": sorted(early)}
+
+
+def counted_ids(store: Store) -> list[bytes]:
+    """Every id in the registered files."""
+    with store.view() as view:
+        files = view.id_files()
+    packed = [ids for file in files for _, ids in read_ids(place_at(file.place), file.name, 0)]
+    return [ids[at : at + 16] for ids in packed for at in range(0, len(ids), 16) if len(set(ids[at : at + 16])) > 4]

@@ -9,17 +9,17 @@ from contextlib import suppress
 from typing import Any
 
 from changeling_aggregator.store import Store
-from changeling_spark import folding
+from changeling_aggregator.testing import AFTER
+from changeling_spark import runs
 from changeling_spark.errors import SparkTrouble
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import Cluster
 
 from ..processes import offspring
-from .hostile_log import AFTER
 
 
 def main(store: str, master: str, shared: str, checkpoint: str, where: str) -> None:
-    hand_over = folding._hand_over
+    hand_over = runs._hand_over
 
     def dying(*arguments: Any) -> None:
         if where == "before":
@@ -28,7 +28,7 @@ def main(store: str, master: str, shared: str, checkpoint: str, where: str) -> N
         if where == "after":
             die()
 
-    folding._hand_over = dying
+    runs._hand_over = dying
     opened = Store.open(store)
     engine = SparkFold(opened, Cluster(master), shared, checkpoint)
     for _ in range(4):  # as `--follow` does where Spark fails

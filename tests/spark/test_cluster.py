@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.fold import FoldReport
+from changeling_aggregator.testing import AFTER
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import Cluster
 
 from .cluster import SparkCluster
 from .conftest import Pair
-from .hostile_log import AFTER, contents, counted_ids
+from .here import contents, counted_ids
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from changeling_spark import folding as running
+from changeling_aggregator.testing import AFTER
+from changeling_spark import runs as running
 from changeling_spark import session
 from changeling_spark.errors import SparkTrouble
 from changeling_spark.folding import SparkFold
@@ -18,7 +19,7 @@ from changeling_spark.session import Cluster
 from ..processes import offspring
 from .cluster import WHY_NOT, SparkCluster
 from .conftest import Pair
-from .hostile_log import AFTER, contents, counted_ids
+from .here import contents, counted_ids
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 

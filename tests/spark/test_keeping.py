@@ -5,18 +5,14 @@ from pathlib import Path
 import pytest
 from changeling_aggregator.errors import SegmentLost, StoreError
 from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.folding import in_turn
-from changeling_aggregator.server import examining
-from changeling_aggregator.server.health import Severity
-from changeling_aggregator.store import AtRest, Store, back_up
+from changeling_aggregator.store import Store, back_up
+from changeling_aggregator.testing import AFTER, prepared
 from changeling_commands.__main__ import main as run
 from changeling_spark import session
 from changeling_spark.errors import SparkTrouble
-from changeling_spark.folding import fold_once
 from changeling_spark.session import Cluster
 
-from .here import Here
-from .hostile_log import AFTER, contents, prepared
+from .here import OnSpark, contents
 
 
 @pytest.fixture
@@ -24,10 +20,10 @@ def folded(tmp_path: Path) -> Path:
     """A store that was folded on Spark."""
     store = Store.open(tmp_path / "server.db")
     log, streams = prepared(store)
-    log.append_to(store, streams)
+    log.append_to(streams)
     (tmp_path / "shared").mkdir()
     shared = str(tmp_path / "shared")
-    in_turn(store, AFTER, False, lambda writing: fold_once(store, Here(), shared, AFTER, writing))
+    OnSpark(store, shared).fold()
     store.close()
     return tmp_path / "server.db"
 
@@ -60,22 +56,22 @@ def test_without_its_ids_nothing_is_folded(folded: Path, tmp_path: Path) -> None
     store.close()
 
 
-def test_the_doctor_names_a_missing_java(folded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_names_a_missing_java(
+    folded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Without being alarmed: a server needs none."""
 
-    def found() -> list[tuple[Severity, str]]:
-        findings = examining.examine(str(folded), AtRest(), [], AFTER)
-        return [(each.severity, each.detail) for each in findings if each.name == "spark"]
+    def found() -> str:
+        run(["doctor", "--store", str(folded)])
+        return " ".join(capsys.readouterr().out.split())
 
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    assert found() == [(Severity.DEGRADED, session.NEEDS_JAVA)]
+    assert "needs Java 17" in found()
     java = tmp_path / "bin" / "java"
     java.parent.mkdir()
     java.touch(0o700)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    ((severity, detail),) = found()
-    assert severity is Severity.OK
-    assert detail.endswith("files hold ids")
+    assert "its library and Java are here" in found()
 
 
 def test_a_session_without_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,7 +163,7 @@ def test_who_says_a_byte_at_a_time_is_waited_for_no_longer(
     service: KeyService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that is said counts for the one time that either side waits."""
-    monkeypatch.setattr(key_service, "_PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(key_service, "_MOST_WAIT_SECONDS", 0.5)
     stop = threading.Event()
     with connected(service.source) as connection:
 

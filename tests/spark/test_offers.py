@@ -17,7 +17,7 @@ START = {"run": "earlier", "until": {"1": 2}}
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Offers]:
-    monkeypatch.setattr(offers, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(offers, "MOST_WAIT_SECONDS", 0.05)
     with closing(Offers()) as here:
         yield here
 

@@ -13,6 +13,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+from changeling_aggregator.testing import AFTER
 from changeling_spark.errors import SparkTrouble
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import Cluster
@@ -20,7 +21,7 @@ from changeling_spark.session import Cluster
 from ..processes import offspring
 from .cluster import SparkCluster, command_of
 from .conftest import Pair
-from .hostile_log import AFTER, contents, counted_ids
+from .here import contents, counted_ids
 from .test_cluster import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]

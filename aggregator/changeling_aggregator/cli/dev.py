@@ -167,7 +167,7 @@ The devices report what they have lived through so far."""
 
 @dataclass(frozen=True, slots=True)
 class Development:
-    """What devices need to know of a development server. authority: its public key. folder: theirs, thrown away."""
+    """The facts that devices need of a development server. authority: its public key. folder: theirs, thrown away."""
 
     url: str
     survey: Survey
@@ -215,12 +215,12 @@ def develop(answers: str, port: int | None, store: Path | None, fleet: Fleet | N
 @contextmanager
 def _serving(folder: Path, authority: Ed25519PrivateKey, survey: Survey, listening: socket.socket) -> Iterator[None]:
     """A server of this survey in a thread of its own."""
-    from ..server import Service, Settings, make_app, make_server, real_time
+    from ..server import ServerSettings, Service, make_app, make_server, real_time
     from ..store import Store
 
     store = Store.open(folder / "server.db")
     publish(store, authority, survey, time.time())
-    service = Service(store, Settings([authority.public_key().public_bytes_raw()], real_time))
+    service = Service(store, ServerSettings([authority.public_key().public_bytes_raw()], real_time))
     server = make_server(make_app(service))
     thread = Thread(target=server.run, args=([listening],), name="server")
     thread.start()

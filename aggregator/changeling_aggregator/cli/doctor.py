@@ -133,7 +133,7 @@ def _files(place: str, secrets: Sequence[Path]) -> Iterator[Finding]:
 
 
 def _time_daemon() -> Finding:
-    """Whether a time daemon keeps this machine's clock, as systemd knows it."""
+    """A look at whether a time daemon keeps this machine's clock, as systemd knows it."""
     program = shutil.which("timedatectl")
     asked = [program or "", "show", "--property", "NTPSynchronized", "--value"]
     try:
@@ -179,7 +179,7 @@ def _plugins(view: "View") -> Iterator[Finding]:
 
 
 def _keys(registry: "Registry", view: "View", now: UnixSeconds) -> Iterator[Finding]:
-    from ..server.health import covered_until, troubles_of_keys
+    from ..server import covered_until, troubles_of_keys
     from ..store import KeyState
 
     troubles = [*troubles_of_keys(registry, now)]
@@ -213,7 +213,7 @@ def _surveys(registry: "Registry", now: UnixSeconds) -> Iterator[Finding]:
 
 
 def _clock(view: "View", now: UnixSeconds) -> Finding:
-    from ..server.clock import MOST_STEP
+    from ..server import MOST_STEP
 
     kept, remedy = view.kept_time(), "set it right, or `changeling clock confirm`"
     shown = format_instant(UnixSeconds(kept.told // 1000))
@@ -245,7 +245,7 @@ def _fold(view: "View", now: UnixSeconds) -> Finding:
 
 
 def _server(server: str) -> list[Finding]:
-    """What a server says of itself, and how far its clock is from this machine's."""
+    """The troubles that a server names, and how far its clock is from this machine's."""
     import httpx
 
     try:

@@ -3,13 +3,16 @@
 import signal
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from .files import forget_store_key, read_store_key
 from .serve import interrupt
 from .store import STORE_HELP
+
+if TYPE_CHECKING:
+    from ..store import Store
 
 
 def fold(
@@ -39,10 +42,8 @@ def fold(
     into a store that is thrown away; if a node that is not sealed differs, it prints how, and ends with 1.
     """
     from ..fold import EngineOptions, FoldEngine, FoldProcess, engine_plugin
-    from ..fold import check as check_store
     from ..ingest import Registry
     from ..logs import log_in_json
-    from ..opening import OpeningProcesses
     from ..server import FoldLoop, GuardedClock
     from ..store import Store
 
@@ -64,12 +65,7 @@ def fold(
             view.private_keys()  # raises now where the store key is another
             kept, database = view.kept_time(), view.database_time()
         if check:
-            differences = check_store(opened, OpeningProcesses())
-            for each in differences:
-                typer.echo(f"survey {each.survey.hex()}, {each.what}: {each.stored} stored, {each.again} folded again")
-            if differences:
-                raise typer.Exit(1)
-            typer.echo("folding the kept log again comes to the same")
+            _check(opened)
             return
         process: FoldEngine
         if plugin is not None and master is not None and shared is not None:
@@ -94,3 +90,16 @@ def fold(
             typer.echo("changeling has stopped folding")
         finally:
             loop.close()
+
+
+def _check(store: "Store") -> None:
+    """Fold the kept log again, and print what differs; ends with 1 if anything does."""
+    from ..fold import check
+    from ..opening import OpeningProcesses
+
+    differences = check(store, OpeningProcesses())
+    for each in differences:
+        typer.echo(f"survey {each.survey.hex()}, {each.what}: {each.stored} stored, {each.again} folded again")
+    if differences:
+        raise typer.Exit(1)
+    typer.echo("folding the kept log again comes to the same")

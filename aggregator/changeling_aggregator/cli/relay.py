@@ -48,13 +48,13 @@ def relay(
     server. It prints its URL and runs until interrupted; what waits then stays in its folder. A server that asks
     uploads for a token is shown the relay's own.
     """
-    from ..relay import Batching, Relay, Settings, Upstream, make_app
+    from ..relay import Batching, Relay, RelaySettings, Upstream, make_app
     from ..server import Front, listen, make_server
 
     if (not url) == (not survey):
         raise ValueError("name either this relay's --url, or each --survey that it relays")
     front = Front(proxy or ())
-    settings = Settings(
+    settings = RelaySettings(
         [read_public_key(file) for file in authority],
         Batching(batch, parse_duration(wait), parse_duration(most_wait)),
         None if not survey else frozenset(_survey_id(each) for each in survey),

@@ -18,7 +18,7 @@ Answer = Mapping[str, Any]
 Query = list[tuple[str, str]]
 
 
-class Method(StrEnum):
+class MethodOption(StrEnum):
     """Which nodes estimates use."""
 
     ONLINE = "online"
@@ -29,7 +29,7 @@ class Method(StrEnum):
 _Survey = Annotated[str, typer.Argument(help="The survey's id, or its file.")]
 _Server = Annotated[str, typer.Option(help="The server's URL.")]
 _Stratum = Annotated[list[str] | None, typer.Option(help="NAME:VALUE of a breakdown; once or more.")]
-_Method = Annotated[Method, typer.Option(help="What closed by then; all; or all, smoothed, which is biased.")]
+_Method = Annotated[MethodOption, typer.Option(help="What closed by then; all; or all, smoothed, which is biased.")]
 _Confidence = Annotated[float, typer.Option(help="The level of the intervals.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="As the server gives it.")]
 _AsCsv = Annotated[bool, typer.Option("--csv", help="A row per time and answer.")]
@@ -41,7 +41,7 @@ def histogram(
     server: _Server,
     at: _At = None,
     period: Annotated[int | None, typer.Option(help="At the end of this period.")] = None,
-    method: _Method = Method.ONLINE,
+    method: _Method = MethodOption.ONLINE,
     stratum: _Stratum = None,
     confidence: _Confidence = 0.95,
     as_json: _AsJson = False,
@@ -61,7 +61,7 @@ def series(
     server: _Server,
     at: _At = None,
     until: Annotated[int | None, typer.Option(help="The last period.")] = None,
-    method: _Method = Method.ONLINE,
+    method: _Method = MethodOption.ONLINE,
     stratum: _Stratum = None,
     confidence: _Confidence = 0.95,
     as_json: _AsJson = False,
@@ -79,7 +79,7 @@ def change(
     after: Annotated[int | None, typer.Option(help="The change since the end of this period; 0 is the start.")] = None,
     width: Annotated[int | None, typer.Option(help="The changes over all windows of so many periods.")] = None,
     until: Annotated[int | None, typer.Option(help="The end of the last window.")] = None,
-    method: _Method = Method.ONLINE,
+    method: _Method = MethodOption.ONLINE,
     stratum: _Stratum = None,
     confidence: _Confidence = 0.95,
     as_json: _AsJson = False,
@@ -144,7 +144,7 @@ def _id(survey: str) -> str:
     return read_survey(path).id.hex() if path.is_file() else survey
 
 
-def _query(method: Method, stratum: list[str] | None, confidence: float, *more: tuple[str, str]) -> Query:
+def _query(method: MethodOption, stratum: list[str] | None, confidence: float, *more: tuple[str, str]) -> Query:
     return [
         ("method", method.value),
         ("confidence", str(confidence)),
@@ -236,7 +236,7 @@ def status_table(answer: Answer) -> Iterator[Table]:
 
 
 def notes(answer: Answer) -> Iterator[str]:
-    """What to know of the figures above, a line each."""
+    """Remarks on the figures above, a line each."""
     last = next((at for at in reversed(answer.get("series", [answer])) if at["values"] is not None), None)
     if last is None:
         yield "Nothing can be estimated yet."

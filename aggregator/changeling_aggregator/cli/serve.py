@@ -150,8 +150,18 @@ def serve(
 
     from ..fold import FoldProcess
     from ..logs import log_in_json
-    from ..server import Clock, Front, GuardedClock, MovableClock, Service, Settings, listen, make_app, make_server
-    from ..server.metrics import telling
+    from ..server import (
+        Clock,
+        Front,
+        GuardedClock,
+        MovableClock,
+        ServerSettings,
+        Service,
+        listen,
+        make_app,
+        make_server,
+        telling,
+    )
     from ..store import Store
 
     del settings  # read by SettingsCommand
@@ -169,7 +179,7 @@ def serve(
             view.private_keys()  # raises now, and not at the first fold, where the store key is another
             last, kept, database = view.latest_arrival(), view.kept_time(), view.database_time()
         clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept, database)
-        how = Settings(
+        how = ServerSettings(
             keys,
             clock,
             uploads_need_token=uploads_need_token,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FILE = "settings"
 """The option that names the file."""
 PREFIX = "CHANGELING"
-"""Of the environment's variables."""
+"""The prefix of variables of the environment."""
 
 
 class SettingsCommand(TyperCommand):

@@ -1,4 +1,4 @@
-"""What a survey costs and what it is expected to show, as tables for people and in a word."""
+"""The cost of a survey and what it is expected to show, as tables for people and in a word."""
 
 import sys
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def console() -> Console:
 
 
 def cost_table(survey: Survey) -> Table:
-    """What each track can cost an entry, or each joint group, and the dearest group; odds are those of one report."""
+    """The most that each track, or joint group, can cost an entry, and the dearest group; odds are of one report."""
     table = Table(title="What the plan can cost an entry", show_footer=True)
     table.add_column("track", footer="an entry, at most", justify="right")
     table.add_column("reports on", footer="")
@@ -44,7 +44,7 @@ def cost_table(survey: Survey) -> Table:
 
 
 def total_table(surveys: Sequence[Survey]) -> Table:
-    """What successive surveys cost a person who takes part in all of them, each and together, and per week."""
+    """The cost of successive surveys to a person who takes part in all of them, each and together, and per week."""
     total, weekly = total_cost(surveys)
     table = Table(title="What a person can lose in all, with one entry in each", show_footer=True)
     table.add_column("survey", footer="together, at most", no_wrap=True)
@@ -60,7 +60,7 @@ def total_table(surveys: Sequence[Survey]) -> Table:
 
 
 def _charge(survey: Survey, group: Group, track: Track) -> str:
-    """What a track costs; of a joint group, which costs its odds whole, it stands at the first track."""
+    """The cost of a track; of a joint group, which costs its odds whole, it stands at the first track."""
     circumstances = survey.calendar, survey.constraint, survey.closed
     if group.joint is None:
         return f"{rounded_up(track_cost(track, *circumstances)):.4f}"
@@ -89,7 +89,7 @@ def expected_of(survey: Survey, devices: int) -> "Option | None":
 
 
 def is_hopeless(option: "Option") -> bool:
-    """Whether so many devices would show nothing."""
+    """True if so many devices would show nothing."""
     return not option.prediction.mean < HOPELESS
 
 

@@ -53,14 +53,14 @@ class Waiting(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What one commit takes. Both are empty where a commit is only tried, to see whether it succeeds again."""
+    """The work of one commit. Both are empty where a commit is only tried, to see whether it succeeds again."""
 
     uploads: list[Waiting]
     refused: RefusalCounts
 
 
 class Gathering:
-    """What waits. Any thread may add to it; as many as the pace allows take from it."""
+    """Uploads that wait. Any thread may add to it; as many as the pace allows take from it."""
 
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
@@ -74,7 +74,7 @@ class Gathering:
 
     @property
     def full(self) -> bool:
-        """Whether an upload of any size might be turned away."""
+        """Tell whether an upload of any size might be turned away."""
         return self._bytes > MOST_WAITING_BYTES - MOST_BODY_BYTES
 
     def add(self, upload: Waiting) -> None:
@@ -190,7 +190,7 @@ class Committer:
 
     @property
     def running(self) -> bool:
-        """Whether its threads live."""
+        """Tell whether its threads live."""
         return all(thread.is_alive() for thread in self._threads)
 
     @property

@@ -1,4 +1,4 @@
-"""What is published, as it was last read of the store, and which envelopes are appended.
+"""The published surveys and keys, as they were last read of the store, and which envelopes are appended.
 
 The checks are those that need no private key: on an envelope's head, the dates and its length. What another process
 publishes on the same store is seen at the next refresh.
@@ -111,7 +111,7 @@ def _published(survey: Survey, signed: bytes, end: EarlyEnd | None) -> Published
 
 
 def takes_whole(body: bytes, registry: Registry, now: UnixSeconds) -> bool:
-    """Whether a request's envelopes are alike, and to be appended all, as one look tells; False tells nothing.
+    """Tell whether a request's envelopes are alike, and to be appended all, as one look tells; False tells nothing.
 
     now: Unix seconds.
     """
@@ -148,14 +148,18 @@ def _refusal(head: bytes, length: int, registry: Registry, now: UnixSeconds) -> 
     published = registry.surveys.get(id_)
     if published is None:
         return None, Refusal.UNKNOWN_SURVEY
+    reason = _refusal_of_survey(published, registry.keys.get(head[1 + ID_BYTES :]), length, now)
+    return None if reason is None else (id_, reason)
+
+
+def _refusal_of_survey(
+    published: PublishedSurvey, key: PublishedKey | None, length: int, now: UnixSeconds
+) -> Refusal | None:
     survey = published.survey
     if not survey.calendar.start <= now <= published.taken_until:
-        return id_, Refusal.CLOSED
-    key = registry.keys.get(head[1 + ID_BYTES :])
+        return Refusal.CLOSED
     if key is None:
-        return id_, Refusal.UNKNOWN_KEY
+        return Refusal.UNKNOWN_KEY
     if now > key.key.expires + survey.skew:
-        return id_, Refusal.EXPIRED_KEY
-    if length > published.most_bytes:
-        return id_, Refusal.TOO_LARGE
-    return None
+        return Refusal.EXPIRED_KEY
+    return Refusal.TOO_LARGE if length > published.most_bytes else None

@@ -49,7 +49,7 @@ class LogWriter(ABC):
 
 
 def writer_for(store: Store, segments: str | None) -> LogWriter:
-    """What writes to a store. segments: the place where requests lie, as `checked_place` gives it; None for the store's
+    """The writer to a store. segments: the place where requests lie, as `checked_place` gives it; None for the store's
     own rows. Raises StoreError, Unwritable, or OSError where the place cannot be used."""
     if segments is None:
         return RowWriter(store)
@@ -106,7 +106,7 @@ class _Lane:
 
 @dataclass(slots=True)
 class _Pending:
-    """What waits to be kept by a transaction. segment: a file that is durable, if there is one."""
+    """A write that waits to be kept by a transaction. segment: a file that is durable, if there is one."""
 
     stream: int
     segment: Segment | None
@@ -154,7 +154,7 @@ class SegmentWriter(LogWriter):
                 heappush(self._idle, lane)
 
     def trouble(self) -> str | None:
-        """What the place tells."""
+        """Ask the place."""
         return self._place.trouble()
 
     def _taken(self) -> _Lane:

@@ -2,7 +2,7 @@
 
 from .app import make_app
 from .forwarding import Batching
-from .relay import Relay, Settings
+from .relay import Relay, RelaySettings
 from .upstream import Upstream
 
-__all__ = ["Batching", "Relay", "Settings", "Upstream", "make_app"]
+__all__ = ["Batching", "Relay", "RelaySettings", "Upstream", "make_app"]

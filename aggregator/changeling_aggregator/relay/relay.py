@@ -160,7 +160,7 @@ MOST_AGE_SECONDS = 86_400
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RelaySettings:
     """Options of a relay.
 
     authority: public keys; what is served is signed by one of them. batching: when it forwards.
@@ -182,7 +182,7 @@ class Settings:
 class Relay:
     """A relay on a folder, before a server. Raises what `Copies` raises."""
 
-    def __init__(self, folder: Path, upstream: Upstream, settings: Settings) -> None:
+    def __init__(self, folder: Path, upstream: Upstream, settings: RelaySettings) -> None:
         self.settings, self.clock = settings, settings.clock
         batching = settings.batching
         self.copies = Copies(

@@ -123,7 +123,7 @@ class Folder(Place):
                 yield PlacedFile(name, status.st_mtime, status.st_size)
 
     def trouble(self) -> str | None:
-        """What the file system tells."""
+        """Ask the file system."""
         try:
             status = os.statvfs(self.path)
             if status.f_flag & os.ST_RDONLY or not os.access(self.path, os.W_OK | os.X_OK):

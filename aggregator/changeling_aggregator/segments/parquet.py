@@ -1,4 +1,4 @@
-"""What lies at a place as Parquet files: segments of the log, and ids that were counted. None is ever changed.
+"""Parquet files at a place: segments of the log, and ids that were counted. None is ever changed.
 
 A row of a segment is a request as it was sent. Bodies are ciphertext, which no compression makes smaller. Each page has
 a checksum.

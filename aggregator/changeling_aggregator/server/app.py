@@ -76,7 +76,7 @@ ROUTES = [
 
 @dataclass(frozen=True, slots=True)
 class Front:
-    """What stands between the server and its clients.
+    """The proxies and certificates between the server and its clients.
 
     proxies: addresses, or networks of them, of trusted reverse proxies, whose `X-Forwarded-For` is believed.
     certificate, key: PEM files, for TLS without a proxy. Raises ValueError for what is no address.

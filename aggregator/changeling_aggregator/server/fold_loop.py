@@ -75,7 +75,7 @@ class FoldLoop:
 
     @property
     def running(self) -> bool:
-        """Whether its thread lives."""
+        """True while its thread lives."""
         return self._thread.is_alive()
 
     @property
@@ -94,7 +94,7 @@ class FoldLoop:
         return total
 
     def _may_rest(self) -> bool:
-        """Whether nothing waits, and what time alone makes due was looked at lately; then that is all of this fold."""
+        """True if nothing waits, and what time alone makes due was looked at lately; then that is all of this fold."""
         now = self._clock()
         doubt = self._guarded.doubt if self._guarded else None
         if doubt or self.failures or self._looked is None or not 0 <= now - self._looked < REST_SECONDS:

@@ -1,4 +1,4 @@
-"""What every request passes first: an id for the log, the limit on its network, standing headers, and counts.
+"""The middleware that every request passes first: an id, the limit on its network, standing headers, counts.
 
 Counts are for operators (`metrics` shows them); publishing and denials are logged. They know routes, statuses, sizes
 and times: no address, no token and no byte of an upload gets into a figure or a line.

@@ -1,4 +1,4 @@
-"""What is wrong with a server, each trouble by a name of its own.
+"""Troubles of a server, each by a name of its own.
 
 Read from memory and the file system alone, so that asking costs nothing and works while the store does not.
 """

@@ -1,4 +1,4 @@
-"""What bounds strangers: how much of their bodies is in memory, and how many requests a network sends.
+"""Bounds on strangers: how much of their bodies is in memory, and how many requests a network sends.
 
 Behind an address may stand one person or many, so limits are per network, and nothing is kept of the address itself:
 a network is known by a keyed hash of its prefix, under a key that is drawn anew every day and kept nowhere else.

@@ -1,4 +1,4 @@
-"""What Prometheus is told, on an address of its own, as no figure here is for the public.
+"""Figures for Prometheus, on an address of its own, as no figure here is for the public.
 
 Counts here move with single uploads, which is more than the padding of messages lets anybody else see: so they are of
 all surveys together. Of a survey there stands what its calendar says.
@@ -27,7 +27,7 @@ def registry_of(service: Service) -> prometheus.CollectorRegistry:
     traffic = service.traffic
     for metric in (traffic.requests, traffic.seconds, traffic.upload_bytes, service.committer.commits):
         registry.register(metric)
-    registry.register(Looked(service))
+    registry.register(ServiceCollector(service))
     return registry
 
 
@@ -46,7 +46,7 @@ def telling(service: Service, host: str, port: int) -> Iterator[int]:
         thread.join()
 
 
-class Looked(Collector):
+class ServiceCollector(Collector):
     """Figures that are looked up when they are asked for, in memory and in the store."""
 
     def __init__(self, service: Service) -> None:
@@ -57,7 +57,7 @@ class Looked(Collector):
         return []
 
     def collect(self) -> Iterable[Metric]:
-        """What there is to tell; the store's figures are left out while it cannot be read."""
+        """All figures; the store's figures are left out while it cannot be read."""
         yield from _of_the_process(self._service)
         try:
             with self._service.store.view() as view:

@@ -51,13 +51,13 @@ class Body(Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class Signed(Body):
-    """What the authority signed: the payload is canonical MessagePack itself."""
+    """An object that the authority signed: the payload is canonical MessagePack itself."""
 
     payload: Binary
     signature: Binary
 
 
-class Problem(Body):
+class ProblemDocument(Body):
     """An error (RFC 9457)."""
 
     type: str
@@ -118,7 +118,7 @@ def operations(routes: Iterable[BaseRoute]) -> Iterator[tuple[Route, str, Descri
 def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
     """The document of these routes, as far as their endpoints are described."""
     named = [*operations(routes)]
-    types = [Problem, *(each for *_, description in named for each in _types_of(description))]
+    types = [ProblemDocument, *(each for *_, description in named for each in _types_of(description))]
     paths: dict[str, dict[str, Any]] = {}
     for route, method, description in named:
         parameters = [
@@ -199,7 +199,7 @@ def _turned_down(status: int) -> dict[str, Any]:
     """All errors of a status."""
     return {
         "description": " ".join(f"{code.value}: {ADVICE[code]}" for code in ErrorCode if HTTP_STATUS[code] == status),
-        "content": {PROBLEM: {"schema": _schema(Problem)}},
+        "content": {PROBLEM: {"schema": _schema(ProblemDocument)}},
     }
 
 

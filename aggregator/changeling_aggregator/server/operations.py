@@ -15,7 +15,7 @@ from .openapi import Body, Count, Described, HexId, Instant, Period, described
 from .requests import may, read_body, require, require_reader, service_of, survey_in_path
 from .responses import UNKEPT, json
 from .results import PublishedNode
-from .shown import Shown
+from .shown import ShownSurvey
 
 MOST_JSON_BYTES = 1024
 _UNKEPT = {"cache-control": UNKEPT}
@@ -49,7 +49,7 @@ class SurveyStatus(Body):
 
 
 class Folded(Body):
-    """What a fold counted."""
+    """The result of a fold."""
 
     envelopes: Count
     reports: Count
@@ -77,7 +77,7 @@ class TroubleRow(Body):
 
 
 class Readiness(Body):
-    """What is wrong with a server; fold_age: since the last whole fold, in seconds."""
+    """The troubles of a server; fold_age: since the last whole fold, in seconds."""
 
     status: Severity
     troubles: list[TroubleRow]
@@ -118,7 +118,7 @@ def show_status(request: Request) -> Response:
     return json(status, headers=_UNKEPT)
 
 
-def _nodes(survey: Survey, shown: Shown) -> list[PublishedNode]:
+def _nodes(survey: Survey, shown: ShownSurvey) -> list[PublishedNode]:
     listed = []
     for (track, number), tally in sorted(shown.tallies().items()):
         node = survey.plan.tracks[track].node(number)
@@ -127,7 +127,7 @@ def _nodes(survey: Survey, shown: Shown) -> list[PublishedNode]:
     return listed
 
 
-def _heard(shown: Shown) -> list[HeardAt]:
+def _heard(shown: ShownSurvey) -> list[HeardAt]:
     heard: dict[int, HeardAt] = {}
     for (_, period), here in shown.tallies().attendance.items():
         at = heard.setdefault(period, HeardAt(period=period, heard=0, new=0))

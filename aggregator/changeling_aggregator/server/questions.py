@@ -22,7 +22,7 @@ from ..ingest import PublishedSurvey
 from .openapi import Body, Truth
 
 
-class Kind(StrEnum):
+class ResultKind(StrEnum):
     """The estimates that an answer holds."""
 
     HISTOGRAM = "histogram"
@@ -31,7 +31,7 @@ class Kind(StrEnum):
     WINDOWS = "windows"
 
 
-class Method(StrEnum):
+class ResultMethod(StrEnum):
     """Which nodes an estimate uses: those closed by its time, all, or all and the belief that histograms drift."""
 
     ONLINE = "online"
@@ -49,7 +49,7 @@ class Format(StrEnum):
 
 MEDIA_TYPES = {Format.JSON: JSON, Format.MSGPACK: MSGPACK, Format.CSV: "text/csv"}
 MOST_PERIODS = 999_999_999
-_CHOICES = {"method": [*Method], "format": [*Format], "covariance": ["true", "false"]}
+_CHOICES = {"method": [*ResultMethod], "format": [*Format], "covariance": ["true", "false"]}
 _Last: TypeAlias = Annotated[
     int, Meta(ge=0, le=MOST_PERIODS, description="By default the last of which anything is shown.")
 ]
@@ -63,7 +63,7 @@ _Strata: TypeAlias = Annotated[
 class AnyQuery(Body, kw_only=True):
     """The parameters that every question may have."""
 
-    method: Method = Method.ONLINE
+    method: ResultMethod = ResultMethod.ONLINE
     confidence: Annotated[float, Meta(ge=0.5, le=0.999999)] | UnsetType = UNSET
     covariance: Truth = "false"
     stratum: _Strata = msgspec.field(default_factory=list)
@@ -97,11 +97,11 @@ class WindowsQuery(SeriesQuery, kw_only=True):
     width: Annotated[int, Meta(ge=1, le=MOST_PERIODS, description="In periods.")]
 
 
-QUERIES: dict[Kind, type[AnyQuery]] = {
-    Kind.HISTOGRAM: HistogramQuery,
-    Kind.SERIES: SeriesQuery,
-    Kind.CHANGE: ChangeQuery,
-    Kind.WINDOWS: WindowsQuery,
+QUERIES: dict[ResultKind, type[AnyQuery]] = {
+    ResultKind.HISTOGRAM: HistogramQuery,
+    ResultKind.SERIES: SeriesQuery,
+    ResultKind.CHANGE: ChangeQuery,
+    ResultKind.WINDOWS: WindowsQuery,
 }
 
 
@@ -115,18 +115,18 @@ class Question:
     confidence: the level of intervals; None for none. covariance: whether covariances are wanted.
     """
 
-    kind: Kind
+    kind: ResultKind
     after: int
     until: int
     width: int
-    method: Method
+    method: ResultMethod
     strata: tuple[StratumNumber, ...] | None
     confidence: float | None
     covariance: bool
 
 
 def parse(
-    kind: Kind, query: QueryParams, published: PublishedSurvey, last_shown: int, now: UnixSeconds
+    kind: ResultKind, query: QueryParams, published: PublishedSurvey, last_shown: int, now: UnixSeconds
 ) -> tuple[Question, Format | None]:
     """The question in a URL's parameters, and the form that they ask for, if they do.
 
@@ -134,12 +134,12 @@ def parse(
     Raises ValueError for what is no question, NotEstimable for a period that has not closed.
     """
     asked = _converted(query, QUERIES[kind])
-    if asked.method is Method.SMOOTHED and kind not in (Kind.HISTOGRAM, Kind.SERIES):
+    if asked.method is ResultMethod.SMOOTHED and kind not in (ResultKind.HISTOGRAM, ResultKind.SERIES):
         raise ValueError(f"method is online or retrospective for a {kind.value}: smoothed changes are not offered")
     question = Question(
         kind=kind,
         after=getattr(asked, "after", 0),
-        until=_period(asked, "period" if kind is Kind.HISTOGRAM else "until", published, last_shown, now),
+        until=_period(asked, "period" if kind is ResultKind.HISTOGRAM else "until", published, last_shown, now),
         width=getattr(asked, "width", 0),
         method=asked.method,
         strata=_strata(asked.stratum, published),

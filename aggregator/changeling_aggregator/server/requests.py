@@ -1,4 +1,4 @@
-"""What endpoints ask of a request: a bounded body, a signed object, a survey, and who it is that asks."""
+"""Helpers of endpoints that look at a request: a bounded body, a signed object, a survey, and who it is that asks."""
 
 import asyncio
 import logging
@@ -125,7 +125,7 @@ def check_scope(token: Token | None, scope: TokenScope) -> None:
 
 
 def may(request: Request, scope: TokenScope) -> bool:
-    """Whether a token for this is shown, or was when signing in; 401 for one that the server does not know."""
+    """True if a token for this is shown, or was when signing in; 401 for one that the server does not know."""
     token = _token(request)
     if token is None and "authorization" in request.headers:
         require(request, scope)
@@ -156,7 +156,7 @@ def session_cookie(request: Request) -> str:
 
 
 def needs_secure(request: Request) -> bool:
-    """Whether the cookie is for TLS alone: always, but for a browser on this machine."""
+    """True if the cookie is for TLS alone: always, but for a browser on this machine."""
     named = request.headers.get("host", "")  # with a port, or not
     host = named[1:].partition("]")[0] if named.startswith("[") else named.partition(":")[0]
     return request.scope["scheme"] != "http" or not is_loopback(host)

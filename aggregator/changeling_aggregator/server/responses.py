@@ -59,7 +59,7 @@ turned_down_so_far: Counter[ErrorCode] = Counter()
 """How often this process turned a request down, by reason. Refused reports are counted in the store, by survey."""
 _log = logging.getLogger("changeling")
 _ROUTER_CODES = {404: ErrorCode.NOT_FOUND, 405: ErrorCode.METHOD_NOT_ALLOWED}
-"""What Starlette itself answers with an error, by status."""
+"""Codes for the errors that Starlette itself answers, by status."""
 
 
 def json(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -85,7 +85,7 @@ def tag_of(content: bytes) -> str:
 
 
 def is_kept(request: Request, tag: str) -> bool:
-    """Whether the sender says, in `If-None-Match`, that it has the content with this tag, so that 304 is enough."""
+    """True if the sender says, in `If-None-Match`, that it has the content with this tag, so that 304 is enough."""
     asked = request.headers.get("if-none-match", "")
     return asked.strip() == "*" or tag in (each.strip().removeprefix("W/") for each in asked.split(","))
 

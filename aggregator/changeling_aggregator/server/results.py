@@ -41,10 +41,10 @@ from ..errors import TurnedDown
 from ..ingest import PublishedSurvey
 from ..store import TokenScope
 from .openapi import Body, Count, Described, HexId, Instant, Period, described
-from .questions import MEDIA_TYPES, QUERIES, Format, Kind, Method, Question, format_of, parse
+from .questions import MEDIA_TYPES, QUERIES, Format, Question, ResultKind, ResultMethod, format_of, parse
 from .requests import require_reader, service_of, survey_in_path
 from .responses import cache_control, is_kept, tag_of
-from .shown import Shown
+from .shown import ShownSurvey
 
 MOST_COVARIANCES = 4 * 10**6
 """How many figures the covariances of one answer have at most."""
@@ -67,24 +67,24 @@ class PublishedNode(MissingNode):
     sealed: bool
 
 
-class Suspect(MissingNode):
+class SuspectNode(MissingNode):
     """A node whose tally honest devices hardly send."""
 
     p_value: float
 
 
 class Diagnostics(Body):
-    """Whether the tallies are possible at all."""
+    """A test of whether the tallies are possible at all."""
 
     impossible: bool
     p_value: float
     false_alarm_rate: float
     tested_nodes: Count
     untested_nodes: Count
-    suspects: list[Suspect]
+    suspects: list[SuspectNode]
 
 
-class Answer(Body, kw_only=True):
+class ResultAnswer(Body, kw_only=True):
     """The head of every answer. drift: of smoothed estimates."""
 
     survey: HexId
@@ -93,7 +93,7 @@ class Answer(Body, kw_only=True):
     epsilon: float
     last_period: Period
     revision: Count
-    method: Method
+    method: ResultMethod
     biased: bool
     confidence: float | None
     diagnostics: Diagnostics
@@ -101,7 +101,7 @@ class Answer(Body, kw_only=True):
     drift: float | UnsetType = UNSET
 
 
-class Estimate(Body, kw_only=True):
+class ResultEstimate(Body, kw_only=True):
     """An estimate at a period's end, or of the change over a window; where there is none, what is missing."""
 
     values: list[float] | None
@@ -123,21 +123,21 @@ class Estimate(Body, kw_only=True):
     missing: MissingNode | UnsetType | None = UNSET
 
 
-_FIELDS = [(each.name, each.type, each.default) for each in msgspec.structs.fields(Estimate) if not each.required]
+_FIELDS = [(each.name, each.type, each.default) for each in msgspec.structs.fields(ResultEstimate) if not each.required]
 OneEstimate = msgspec.defstruct(  # a struct has one base only
-    "OneEstimate", [("values", list[float] | None), *_FIELDS], bases=(Answer,), kw_only=True, module=__name__
+    "OneEstimate", [("values", list[float] | None), *_FIELDS], bases=(ResultAnswer,), kw_only=True, module=__name__
 )
 """A histogram, or a change: the head of an answer, and one estimate."""
 
 
-class ManyEstimates(Answer, kw_only=True):
+class ManyEstimates(ResultAnswer, kw_only=True):
     """A series of histograms, or the changes over all windows."""
 
-    series: list[Estimate]
+    series: list[ResultEstimate]
 
 
-def _described(kind: Kind) -> Described:
-    answer = ManyEstimates if kind in (Kind.SERIES, Kind.WINDOWS) else OneEstimate
+def _described(kind: ResultKind) -> Described:
+    answer = ManyEstimates if kind in (ResultKind.SERIES, ResultKind.WINDOWS) else OneEstimate
     return Described(
         gives={200: {MEDIA_TYPES[form]: str if form is Format.CSV else answer for form in Format}, 304: {}},
         query=QUERIES[kind],
@@ -147,31 +147,31 @@ def _described(kind: Kind) -> Described:
     )
 
 
-@described(_described(Kind.HISTOGRAM))
+@described(_described(ResultKind.HISTOGRAM))
 async def show_histogram(request: Request) -> Response:
     """GET …/histogram?period=t or ?time=ISO 8601: by default the last period of which anything is shown."""
-    return await _answer(request, Kind.HISTOGRAM)
+    return await _answer(request, ResultKind.HISTOGRAM)
 
 
-@described(_described(Kind.SERIES))
+@described(_described(ResultKind.SERIES))
 async def show_series(request: Request) -> Response:
     """GET …/series?until=t: the histograms of the periods 1 to t; the nodes are listed once for all of them."""
-    return await _answer(request, Kind.SERIES)
+    return await _answer(request, ResultKind.SERIES)
 
 
-@described(_described(Kind.WINDOWS))
+@described(_described(ResultKind.WINDOWS))
 async def show_windows(request: Request) -> Response:
     """GET …/windows?width=w&until=t: the changes over all windows of w periods that end by t."""
-    return await _answer(request, Kind.WINDOWS)
+    return await _answer(request, ResultKind.WINDOWS)
 
 
-@described(_described(Kind.CHANGE))
+@described(_described(ResultKind.CHANGE))
 async def show_change(request: Request) -> Response:
     """GET …/change?after=l&until=r: the change of the histogram over the window (l, r]."""
-    return await _answer(request, Kind.CHANGE)
+    return await _answer(request, ResultKind.CHANGE)
 
 
-async def _answer(request: Request, kind: Kind) -> Response:
+async def _answer(request: Request, kind: ResultKind) -> Response:
     service, published = service_of(request), survey_in_path(request)
     require_reader(request, published)
     shown = await run_in_threadpool(service.showing.of, published)
@@ -212,7 +212,7 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _made(question: Question, published: PublishedSurvey, shown: Shown, form: Format) -> bytes:
+def _made(question: Question, published: PublishedSurvey, shown: ShownSurvey, form: Format) -> bytes:
     try:
         content = answered(question, published, shown)
     except ValueError as error:
@@ -224,18 +224,18 @@ def _made(question: Question, published: PublishedSurvey, shown: Shown, form: Fo
     return _rows(content).encode()
 
 
-def answered(question: Question, published: PublishedSurvey, shown: Shown) -> Answer:
+def answered(question: Question, published: PublishedSurvey, shown: ShownSurvey) -> ResultAnswer:
     """The answer to a question. Raises NotEstimable, ValueError, or TurnedDown where it would be too large."""
     survey = published.survey
     solution = shown.solution(question.strata, question.method)
     nodes: Sequence[UsedNode]
-    if question.kind in (Kind.HISTOGRAM, Kind.CHANGE):
+    if question.kind in (ResultKind.HISTOGRAM, ResultKind.CHANGE):
         figures, nodes = span_figures(solution, Node(question.after, question.until))
         (estimate,) = _estimates(question, survey, solution, figures, shown)
         head = _head(published, question, shown, solution, nodes)
-        answer: Answer = OneEstimate(**head, **msgspec.structs.asdict(estimate))  # type: ignore[assignment]
+        answer: ResultAnswer = OneEstimate(**head, **msgspec.structs.asdict(estimate))  # type: ignore[assignment]
         return answer
-    if question.kind is Kind.SERIES:
+    if question.kind is ResultKind.SERIES:
         figures, gaps = histogram_figures(solution, question.until)
     else:
         figures, gaps = window_figures(solution, question.width, question.until)
@@ -248,7 +248,7 @@ def answered(question: Question, published: PublishedSurvey, shown: Shown) -> An
 
 
 def _head(
-    published: PublishedSurvey, question: Question, shown: Shown, solution: Solution, nodes: Sequence[UsedNode]
+    published: PublishedSurvey, question: Question, shown: ShownSurvey, solution: Solution, nodes: Sequence[UsedNode]
 ) -> dict[str, Any]:
     survey = published.survey
     return {
@@ -259,7 +259,7 @@ def _head(
         "last_period": published.last,
         "revision": shown.revision,
         "method": question.method,
-        "biased": question.method is Method.SMOOTHED,
+        "biased": question.method is ResultMethod.SMOOTHED,
         "confidence": question.confidence,
         "drift": UNSET if solution.drift is None else solution.drift,
         "diagnostics": msgspec.convert(diagnosed(solution.releases).as_dict(), Diagnostics),
@@ -277,8 +277,8 @@ def _head(
 
 
 def _estimates(
-    question: Question, survey: Survey, solution: Solution, figures: Figures, shown: Shown
-) -> list[Estimate]:
+    question: Question, survey: Survey, solution: Solution, figures: Figures, shown: ShownSurvey
+) -> list[ResultEstimate]:
     k, z = figures.values.shape
     if question.covariance and k * z * z > MOST_COVARIANCES:
         raise TurnedDown(ErrorCode.INVALID, "these are more covariances than fit an answer: ask for fewer periods")
@@ -294,7 +294,7 @@ def _estimates(
     listed = []
     for at, span in enumerate(figures.spans):
         enrolled, heard = int(figures.enrolled[at]), int(figures.heard[at])
-        estimate = Estimate(
+        estimate = ResultEstimate(
             **_when(survey, question, span),
             values=values[at],
             standard_errors=standard[at],
@@ -313,15 +313,15 @@ def _estimates(
     return listed
 
 
-def _gap(survey: Survey, question: Question, gap: Gap) -> Estimate:
+def _gap(survey: Survey, question: Question, gap: Gap) -> ResultEstimate:
     missing = gap.missing and MissingNode(
         track=gap.missing.track, start=gap.missing.node.start, end=gap.missing.node.end
     )
-    return Estimate(**_when(survey, question, gap.span), values=None, missing=missing)
+    return ResultEstimate(**_when(survey, question, gap.span), values=None, missing=missing)
 
 
 def _when(survey: Survey, question: Question, span: Node) -> dict[str, Any]:
-    if question.kind in (Kind.CHANGE, Kind.WINDOWS):
+    if question.kind in (ResultKind.CHANGE, ResultKind.WINDOWS):
         return {"after": span.start, "until": span.end}
     return {"period": span.end, "time": format_instant(survey.calendar.time(span.end))}
 
@@ -340,7 +340,7 @@ def _nulls(nested: Any) -> Any:
 _COLUMNS = ("upper_bound", "provisional", "enrolled", "heard", "false_entries")
 
 
-def _rows(answer: Answer) -> str:
+def _rows(answer: ResultAnswer) -> str:
     """CSV: a row for each estimate and answer, without the nodes and covariances."""
     content = msgspec.to_builtins(answer)
     estimates = content.get("series", [content])

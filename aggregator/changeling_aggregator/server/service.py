@@ -26,7 +26,7 @@ _log = logging.getLogger("changeling")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ServerSettings:
     """How a server is run.
 
     authority: the public keys whose surveys and sealing keys it takes. clock: Unix seconds; a MovableClock can be moved
@@ -54,7 +54,7 @@ class Service:
     folding: the process that folds; without one a thread of this process does.
     """
 
-    def __init__(self, store: Store, settings: Settings, folding: FoldProcess | None = None) -> None:
+    def __init__(self, store: Store, settings: ServerSettings, folding: FoldProcess | None = None) -> None:
         self.store, self.settings, self.clock = store, settings, settings.clock
         self.registry = Registry(store)
         self.registry.refresh()

@@ -31,7 +31,7 @@ from changeling_statistics import (
 from ..errors import Overloaded
 from ..ingest import PublishedSurvey
 from ..store import Looked, Lot, LotKey, Store
-from .questions import Method
+from .questions import ResultMethod
 
 MOST_SURVEYS = 32
 MOST_UNIONS = 32
@@ -44,8 +44,8 @@ MOST_KEPT = 4096
 
 
 @dataclass(eq=False)
-class Shown:
-    """What is shown of a survey at one revision."""
+class ShownSurvey:
+    """The part of a survey that is shown, at one revision."""
 
     survey: Survey
     looked: Looked
@@ -80,16 +80,16 @@ class Shown:
             self._unions.move_to_end(strata)
             return self._unions[strata]
 
-    def solution(self, strata: tuple[StratumNumber, ...] | None, method: Method) -> Solution:
-        """What estimates are made with, worked out once. Raises ValueError where a method needs more nodes."""
+    def solution(self, strata: tuple[StratumNumber, ...] | None, method: ResultMethod) -> Solution:
+        """The solution for estimates, worked out once. Raises ValueError where a method needs more nodes."""
         tallies, asked = self.tallies(strata), (strata, method)
         with self._lock:
             if asked not in self._solutions:
                 graph = releases(self.survey, tallies)
-                if method is Method.SMOOTHED:
+                if method is ResultMethod.SMOOTHED:
                     self._solutions[asked] = smoothing(graph)
                 else:
-                    self._solutions[asked] = Solution(graph, method is Method.RETROSPECTIVE)
+                    self._solutions[asked] = Solution(graph, method is ResultMethod.RETROSPECTIVE)
                 if len(self._solutions) > MOST_SOLUTIONS:
                     self._solutions.popitem(last=False)
             self._solutions.move_to_end(asked)
@@ -123,15 +123,15 @@ class Shown:
 
 
 class Showing:
-    """What is shown of the surveys of a store; it reads of the store what has changed since, and keeps the latest."""
+    """Shows the surveys of a store; it reads of the store what has changed since, and keeps the latest."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._known: OrderedDict[SurveyId, Shown] = OrderedDict()
+        self._known: OrderedDict[SurveyId, ShownSurvey] = OrderedDict()
         self._lock = Lock()
 
-    def of(self, published: PublishedSurvey) -> Shown:
-        """What is shown of a survey now."""
+    def of(self, published: PublishedSurvey) -> ShownSurvey:
+        """The part of a survey that is shown now."""
         survey = published.survey
         with self._lock:
             known = self._known.get(survey.id)
@@ -139,9 +139,11 @@ class Showing:
             looked = view.looked_at_survey(survey.id)
             if known is not None and known.revision == looked.revision:
                 return known
-            before = known if known is not None and known.revision < looked.revision else Shown(survey, Looked(), {})
+            before = (
+                known if known is not None and known.revision < looked.revision else ShownSurvey(survey, Looked(), {})
+            )
             lots = view.shown_lots(survey.id, since=before.revision)
-        shown = Shown(survey, looked, {**before.lots, **lots})
+        shown = ShownSurvey(survey, looked, {**before.lots, **lots})
         with self._lock:
             self._known[survey.id] = shown
             self._known.move_to_end(survey.id)
@@ -177,7 +179,7 @@ class Estimating:
             return self._kept.get(key)
 
     async def answer(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
-        """What `make` returns, or returned for this key, or is about to on another thread.
+        """The answer that `make` returns, or returned for this key, or is about to on another thread.
 
         If this is cancelled before the answer is begun, and nobody else waits for it, it is not made.
         key: says all that the answer hangs on. Raises what `make` does, Overloaded where too many wait.

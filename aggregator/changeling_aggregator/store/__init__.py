@@ -40,9 +40,9 @@ from .store import Store, files_of, upgrade, version_at
 from .transactions import Transaction, Turn, View
 
 NO_ANSWER = (DBAPIError, NoConnection, sqlite3.Error)
-"""What a store raises where its database fails, as a full disk makes it."""
+"""Raised by a store where its database fails, as with a full disk."""
 STORE_FAILURES = (SQLAlchemyError, sqlite3.Error, OSError)
-"""What a store raises that cannot be read or written just now."""
+"""Raised by a store that cannot be read or written just now."""
 
 __all__ = [
     "CHUNK_BYTES",

@@ -18,7 +18,7 @@ _NONCE_BYTES = 12
 
 @dataclass(frozen=True, slots=True)
 class AtRest:
-    """What private keys are encrypted under. secret: the store key, 32 bytes; None leaves them in the clear."""
+    """The key that private keys are encrypted under. secret: the store key, 32 bytes; None leaves them in the clear."""
 
     secret: bytes | None = field(default=None, repr=False)
 

@@ -65,11 +65,11 @@ _ROWS: Mapping[str, Select[Any]] = {
         schema.cursors.c.stream, schema.cursors.c.position, schema.cursors.c.position.label("deleted")
     ),
 }
-"""What is kept of the tables that are not kept whole."""
+"""Rows that are kept of the tables that are not kept whole."""
 
 
 class Backup(NamedTuple):
-    """What is in a backup.
+    """The content of a backup.
 
     taken: when it was read, in Unix milliseconds. unfolded: how many uploads were acknowledged and not folded then.
     open: the closings whose ids are in it, as they were not sealed.

@@ -1,4 +1,4 @@
-"""What the fold has counted: tallies, attendance and refusals; what is sealed of it, and what is shown.
+"""The counts of the fold: tallies, attendance and refusals; what is sealed of it, and what is shown.
 
 Tallies and attendance are written in the transaction that moves the cursors, and after it has moved them: so each
 closing counts exactly once, and no two folders add to a tally at once. Refusals are counted by whoever refuses. What is
@@ -47,7 +47,7 @@ _LOOKED = select(surveys.c.revision, surveys.c.final, surveys.c.due, surveys.c.f
 
 @dataclass(slots=True)
 class Lot:
-    """What the entries of one group and stratum said at one closing.
+    """The answers that the entries of one group and stratum gave at one closing.
 
     nodes: the tally of each node that ends there and has reports.
     """
@@ -76,7 +76,7 @@ class Looked:
 
 
 class ReadCounts(Bound):
-    """What is read of counts and snapshots."""
+    """Reads counts and snapshots."""
 
     def tallies(self, survey: SurveyId, strata: Collection[StratumNumber] | None = None) -> Tallies:
         """All tallies of a survey, of open nodes too: the caller decides what may be shown.
@@ -136,7 +136,7 @@ class ReadCounts(Bound):
     def shown_lots(
         self, survey: SurveyId, *, since: int = 0, after: int = 0, until: int | None = None
     ) -> dict[LotKey, Lot]:
-        """What is shown of a survey's closings.
+        """The figures that are shown of a survey's closings.
 
         since: only lots that were taken after this revision. after, until: only those of the periods in (after, until].
         """
@@ -162,7 +162,7 @@ class ReadCounts(Bound):
 
 
 class WriteCounts(ReadCounts):
-    """What is written of counts and snapshots."""
+    """Writes counts and snapshots."""
 
     def add_refusals(self, added: Mapping[tuple[SurveyId, Refusal], int]) -> None:
         """Add to the counters of refused envelopes, closings and reports, by survey and reason."""

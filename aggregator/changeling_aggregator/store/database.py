@@ -1,4 +1,4 @@
-"""What the store asks of a database beyond SQL that all of them speak, and whose tables lie in it.
+"""The interface of a database, beyond the SQL that all of them speak; and the version of the tables in it.
 
 `embedded` and `postgresql` answer it. The tables have a version, which a program uses or refuses in plain words.
 """
@@ -48,7 +48,7 @@ class Database(ABC):
 
     @abstractmethod
     def appends_at_once(self, bodies: Sequence[bytes]) -> bool:
-        """Whether appending these requests to one stream is one statement."""
+        """Tell whether appending these requests to one stream is one statement."""
 
     @abstractmethod
     def keep_others_out(self, connection: Connection) -> None:
@@ -83,7 +83,7 @@ class Database(ABC):
 
     @abstractmethod
     def in_place(self) -> bool:
-        """Whether it is still where it was opened, so that nothing is appended in vain; asked before each commit."""
+        """Tell whether it still is where it was opened; asked before each commit, so that none is in vain."""
 
     @abstractmethod
     def trouble(self) -> str | None:
@@ -124,7 +124,7 @@ def usable(database: Database) -> Iterator[None]:
 
 
 def in_use(name: str, who: str, alone: bool) -> str:
-    """What is said where a store is not to be had. who: holds it. alone: whether it was to be held alone."""
+    """The message where a store is not to be had. who: holds it. alone: whether it was to be held alone."""
     if alone:
         return f"{name} is in use by {who}, and nobody may use it meanwhile: stop every server and fold on it first"
     return f"{name} is being changed by {who}, alone: try again when that is done"

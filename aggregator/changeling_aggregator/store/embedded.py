@@ -170,14 +170,14 @@ class EmbeddedDatabase(Database):
         return (pages - free) * size, free * size
 
     def in_place(self) -> bool:
-        """Whether its file still is where it was opened: SQLite writes on into one that has no name any more."""
+        """Tell whether its file still is where it was opened: SQLite writes on into one that has no name any more."""
         try:
             return _identity(self._path) == self._file
         except OSError:
             return False
 
     def trouble(self) -> str | None:
-        """What the file system tells."""
+        """Ask the file system."""
         try:
             if _identity(self._path) != self._file:
                 return "the store's file was replaced by another: start the server again"

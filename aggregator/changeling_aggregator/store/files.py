@@ -28,14 +28,14 @@ _AT_ONCE = 500
 
 
 class FileKind(StrEnum):
-    """What a file of the catalogue is."""
+    """The kinds of files in the catalogue."""
 
     SEGMENT = "segment"
     """Requests of a stream."""
     IDS = "ids"
     """Ids that were counted."""
     GARBAGE = "garbage"
-    """Of no use any more, or not yet: whoever has the turn to fold deletes it."""
+    """A file of no use any more, or not yet: whoever has the turn to fold deletes it."""
     RUN = "run"
     """All files whose names begin so: they are this store's, to be deleted but for those with ids that count."""
 
@@ -67,7 +67,7 @@ class IdFile(NamedTuple):
 
 
 class ReadFiles(Bound):
-    """What is read of the catalogue."""
+    """Reads the catalogue."""
 
     def segments(self, *, uncounted: bool = False) -> list[Segment]:
         """The segments of the log, stream by stream in order. uncounted: only those with requests to count."""
@@ -120,7 +120,7 @@ class ReadFiles(Bound):
 
 
 class WriteFiles(ReadFiles):
-    """What is written of the catalogue."""
+    """Writes the catalogue."""
 
     def add_segment(self, segment: Segment) -> bool:
         """Let a stream go on with a segment that is durable; False, and nothing is changed, where it has gone on."""

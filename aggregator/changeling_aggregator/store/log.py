@@ -28,7 +28,7 @@ _ADVANCE = (
     "UPDATE store SET arrival = CASE WHEN arrival + (stream > ?) > ? THEN arrival + (stream > ?) ELSE ? END, stream = ?"
     " RETURNING arrival"
 )
-"""What `WriteLog.advance_arrival` does."""
+"""Does as `WriteLog.advance_arrival`."""
 _INSERT = "INSERT INTO log (stream, position, arrival, envelope) VALUES "
 _MOST_ROWS = 64
 
@@ -67,7 +67,7 @@ def cursors_after(requests: Sequence[LoggedRequest]) -> dict[int, tuple[int, int
 
 
 class ReadLog(ReadFiles):
-    """What is read of the log."""
+    """Reads the log."""
 
     def unread(
         self,
@@ -167,7 +167,7 @@ class ReadLog(ReadFiles):
         return floor
 
     def retention_due(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], otherwise: int) -> bool:
-        """Whether `WriteLog.apply_retention` would find anything."""
+        """Tell whether `WriteLog.apply_retention` would find anything."""
         early = select(log.c.needed_until).where(log.c.needed_until < now).limit(1)
         return (
             any(True for _ in self._rows_over(now, graces, otherwise, 1))
@@ -248,7 +248,7 @@ class ReadLog(ReadFiles):
 
 
 class WriteLog(ReadLog, WriteFiles, WriteCounts):
-    """What is written of the log, and what counting it adds."""
+    """Writes the log, and what counting it adds."""
 
     def open_stream(self, survey: SurveyId | None = None, place: str | None = None, prefix: str | None = None) -> int:
         """The number of a new, empty stream, which no other process gets.

@@ -29,7 +29,7 @@ _CONNECTING = {
     "target_session_attrs": "read-write",
     "application_name": "changeling",
 }
-"""What the URL may say otherwise. With these a server that was cut off knows it within half a minute."""
+"""Defaults, which the URL may override. With these a server that was cut off knows it within half a minute."""
 _SESSION = {
     "tcp_keepalives_idle": "15",
     "tcp_keepalives_interval": "5",
@@ -42,7 +42,7 @@ statement with no words around it is what `writer` says, whatever the database's
 _CONNECTIONS = 8
 _MORE_CONNECTIONS = 8
 _CLASS = 0x6368676C
-"""Of the advisory locks: "chgl"."""
+"""The class of the advisory locks: "chgl"."""
 _LOCK_TIMEOUT = "55P03"
 
 _UNREACHABLE = "PostgreSQL cannot be reached: uploads are turned away until it is back"
@@ -94,7 +94,7 @@ WITH given AS (
     UPDATE streams SET length = length + %(count)s WHERE id = %(stream)s RETURNING length
 )
 """
-"""What `log.WriteLog.advance_arrival` does, and a stream's new length. An update that waited for another
+"""Does as `log.WriteLog.advance_arrival`, and gives a stream's new length. An update that waited for another
 transaction's begins again with what that one left, so the order of arrivals is that of commits here, too."""
 _APPEND = f"""{_ADVANCE}
 INSERT INTO log (stream, position, arrival, envelope)
@@ -220,7 +220,7 @@ class PostgreSQLDatabase(Database):
         return True
 
     def _unseen(self, connection: Connection) -> bool:
-        """Whether nobody sees what was changed before this; a copy of the table would hold it for those who do."""
+        """Tell whether nobody sees what was changed before this; a copy of the table would hold it for those who do."""
         now = connection.exec_driver_sql("SELECT pg_current_xact_id()::xid::text").scalar_one()
         end = monotonic() + _OLDER_SECONDS
         while connection.exec_driver_sql(_OLDER, (now,)).scalar_one():
@@ -235,7 +235,7 @@ class PostgreSQLDatabase(Database):
         """Nothing: PostgreSQL's own vacuum does it."""
 
     def bytes_kept(self) -> int:
-        """Of the log and the ids, with what its vacuum has not freed."""
+        """The size of the log and the ids, with what its vacuum has not freed."""
         with self._plain() as connection:
             query = "SELECT pg_total_relation_size('log') + pg_total_relation_size('runs')"
             return int(connection.exec_driver_sql(query).scalar_one())
@@ -245,7 +245,7 @@ class PostgreSQLDatabase(Database):
         return not self._lost
 
     def trouble(self) -> str | None:
-        """Whether it could be reached when it was asked last; while it cannot, it is asked twice a second."""
+        """Tell whether it could be reached when it was asked last; while it cannot, it is asked twice a second."""
         return _UNREACHABLE if self._lost else None
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a server runs on: published surveys and their early ends, tokens, and the time that was believed."""
+"""The things that a server runs on: published surveys and their early ends, tokens, and the time that was believed."""
 
 import secrets
 from collections.abc import Collection, Mapping
@@ -29,7 +29,7 @@ class KeptTime(NamedTuple):
 
 
 class TokenScope(StrEnum):
-    """What a token is for."""
+    """The uses of tokens."""
 
     SURVEY_WRITE = "survey:write"
     """Publish surveys, their ends and sealing keys."""
@@ -43,7 +43,7 @@ class TokenScope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is kept of a token. id: the first 4 bytes of its hash. created: Unix seconds."""
+    """A token as it is kept. id: the first 4 bytes of its hash. created: Unix seconds."""
 
     id: bytes
     name: str
@@ -57,7 +57,7 @@ def new_token() -> str:
 
 
 def hash_of(token: str) -> bytes:
-    """What the store keeps of a token's text."""
+    """The hash of a token's text, which is all that the store keeps."""
     return sha256(token.encode(errors="surrogateescape")).digest()
 
 
@@ -77,7 +77,7 @@ def _survey_in(signed: bytes) -> Survey:
 
 
 class ReadRegistry(Bound):
-    """What is read of surveys, tokens and the time."""
+    """Reads surveys, tokens and the time."""
 
     def signed_surveys(self) -> dict[SurveyId, bytes]:
         """The signed bytes of every survey, by id."""
@@ -115,7 +115,7 @@ class ReadRegistry(Bound):
 
 
 class WriteRegistry(ReadRegistry):
-    """What is written of surveys, tokens and the time."""
+    """Writes surveys, tokens and the time."""
 
     def add_survey(self, id_: SurveyId, signed: bytes, public: bool | None = None) -> bool:
         """Keep a survey whose signature was checked; False where it is there already, and stays as it was.

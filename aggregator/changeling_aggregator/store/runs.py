@@ -58,7 +58,7 @@ _ONLY_BYTES = case(
 
 
 class ReadRuns(Bound):
-    """What is read of runs of ids."""
+    """Reads runs of ids."""
 
     def runs(self, keys: Iterable[ClosingKey]) -> dict[ClosingKey, list[Run]]:
         """The runs of these closings, by their numbers; a closing without runs is left out."""
@@ -125,7 +125,7 @@ class ReadRuns(Bound):
 
 
 class WriteRuns(ReadRuns):
-    """What is written of runs of ids."""
+    """Writes runs of ids."""
 
     def put_runs(self, added: Iterable[tuple[ClosingKey, int, bytes]]) -> None:
         """Put sorted ids into runs, as their chunks after those that are there: of closings, under numbers."""

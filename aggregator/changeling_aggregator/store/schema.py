@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 PROGRAM = "changeling-aggregator"
 VERSION = 1
-"""Of these tables. With the next one comes a migration, in `database.MIGRATIONS`."""
+"""The version of these tables. With the next one comes a migration, in `database.MIGRATIONS`."""
 
 metadata = MetaData()
 
@@ -90,9 +90,9 @@ streams = Table(
     Column("prefix", String),
     Column("length", BigInteger, nullable=False),
 )
-"""What one server process appends, for one survey in rows of the log, or for all of them in segments; the positions of
-its requests are 1 to `length`, without gaps. The database numbers streams. Where one lies in segments: their place, and
-how the names of all its files begin."""
+"""The requests that one server process appends, of one survey in rows of the log, or of all of them in segments, at the
+positions 1 to `length`, without gaps. The database numbers streams. Where one lies in segments: their place, and how
+the names of all its files begin."""
 
 cursors = Table(
     "cursors",
@@ -200,8 +200,8 @@ snapshots = Table(
     Column("missed", BigInteger, nullable=False),
     Column("cells", LargeBinary, nullable=False),
 )
-"""What is shown of each closing: nothing else leaves the server. cells: [track, node, reports, slots] of each node that
-ends there, in canonical MessagePack."""
+"""The figures that are shown of each closing: nothing else leaves the server. cells: [track, node, reports, slots] of
+each node that ends there, in canonical MessagePack."""
 
 for random in (log.c.envelope, runs.c.ids):
     # PostgreSQL would try to compress it: in vain, and for a third of the time that storing it takes.

@@ -60,7 +60,7 @@ class KeyLife:
 
 
 class ReadKeys(Bound):
-    """What is read of sealing keys."""
+    """Reads sealing keys."""
 
     def published_keys(self) -> dict[bytes, PublishedKey]:
         """The keys that the authority has signed and whose private half is there, by id; the latest to expire first."""
@@ -91,7 +91,7 @@ class ReadKeys(Bound):
         return {id_: X25519PrivateKey.from_private_bytes(private) for id_, private in opened}
 
     def any_key_expired(self, before: UnixSeconds) -> bool:
-        """Whether there is a private key left that expired before this Unix time, in seconds."""
+        """Tell whether there is a private key left that expired before this Unix time, in seconds."""
         return self._connection.execute(select(sealing_keys.c.id).where(_expired(before))).first() is not None
 
     def _private_halves(self) -> list[tuple[bytes, bytes]]:
@@ -101,7 +101,7 @@ class ReadKeys(Bound):
 
 
 class WriteKeys(ReadKeys):
-    """What is written of sealing keys."""
+    """Writes sealing keys."""
 
     def make_key(self) -> bytes:
         """Make a private key; returns the public one, 32 bytes, for the authority to sign.

@@ -143,7 +143,7 @@ class Store:
         return self._database.bytes_kept() + in_segments
 
     def in_place(self) -> bool:
-        """Whether it is still where it was opened, so that nothing is appended in vain; asked before each commit."""
+        """Tell whether it still is where it was opened; asked before each commit, so that none is in vain."""
         return self._database.in_place()
 
     def trouble(self) -> str | None:

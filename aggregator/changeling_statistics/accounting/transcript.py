@@ -57,7 +57,7 @@ from .curves import (
 
 
 @dataclass(frozen=True, slots=True)
-class Composition:
+class DifferingNodes:
     """The number of nodes of a track on which two changelogs differ, by how they differ there.
 
     both: nodes on which both have a mutation, and not the same one.
@@ -77,7 +77,7 @@ class Composition:
         return self.both + self.appears + self.vanishes + self.insertions
 
 
-def track_compositions(track: Track, calendar: Calendar, constraint: Constraint, closed: bool) -> list[Composition]:
+def track_compositions(track: Track, calendar: Calendar, constraint: Constraint, closed: bool) -> list[DifferingNodes]:
     """Every composition that two changelogs of an entry can have on a track, but for those that another contains.
 
     closed: whether the cohort is closed. The first node of a track that starts with the calendar then holds two
@@ -86,7 +86,7 @@ def track_compositions(track: Track, calendar: Calendar, constraint: Constraint,
     """
     reports = track.reports
     if not track.reports_changes:
-        return [Composition(reports, 0, 0)]
+        return [DifferingNodes(reports, 0, 0)]
     most = constraint.most_nodes(track.bounds(calendar))
     if not closed:
         return divisions(most, reports)
@@ -95,11 +95,11 @@ def track_compositions(track: Track, calendar: Calendar, constraint: Constraint,
     if track.first > 0:
         return divisions(most, reports)
     after_first = divisions(most, reports - 1)
-    with_first = [Composition(each.both, each.appears, each.vanishes, 1) for each in after_first]
+    with_first = [DifferingNodes(each.both, each.appears, each.vanishes, 1) for each in after_first]
     return with_first if track.reported is None else with_first + divisions(most, reports)
 
 
-def divisions(most: int, reports: int) -> list[Composition]:
+def divisions(most: int, reports: int) -> list[DifferingNodes]:
     """The compositions (s, a, b) with s + a <= κ, s + b <= κ and s + a + b <= N to which nothing can be added.
 
     most: κ, on how many nodes a changelog can have mutations. reports: N, how many nodes an entry reports.
@@ -110,7 +110,7 @@ def divisions(most: int, reports: int) -> list[Composition]:
     for both in range(most + 1):
         left = min(reports - both, 2 * (most - both))
         larger = min(left, most - both)
-        maximal += [Composition(both, appears, left - appears) for appears in range(left - larger, larger + 1)]
+        maximal += [DifferingNodes(both, appears, left - appears) for appears in range(left - larger, larger + 1)]
     return maximal
 
 
@@ -146,7 +146,7 @@ def worst_compositions(track: Track, calendar: Calendar, constraint: Constraint,
     return by_curve
 
 
-def _uncovered(compositions: list[Composition], kinds: KindCurves) -> list[Composition]:
+def _uncovered(compositions: list[DifferingNodes], kinds: KindCurves) -> list[DifferingNodes]:
     """The compositions (s, a, b) that are left when no other composition is at least as bad as they are at every ε."""
     mutations, appears, vanishes = kinds[PairKind.MUTATIONS], kinds[PairKind.APPEARS], kinds[PairKind.VANISHES]
     if _covers(appears, mutations) or _covers(vanishes, mutations):
@@ -173,7 +173,7 @@ def _pair(kinds: KindCurves) -> PrivacyCurve | None:
     return appears.together(vanishes) if len(appears.points) * len(vanishes.points) <= MOST_PAIRED else None
 
 
-def _by_curve(compositions: Sequence[Composition], kinds: KindCurves) -> list[CurveCounts]:
+def _by_curve(compositions: Sequence[DifferingNodes], kinds: KindCurves) -> list[CurveCounts]:
     """The compositions as numbers of reports by curve, each once."""
     distinct: dict[frozenset[tuple[PrivacyCurve, int]], CurveCounts] = {}
     pair = _pair(kinds) if kinds[PairKind.APPEARS] != kinds[PairKind.VANISHES] else None

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..errors import BadChangelog
 from .changelog import Changelog, Columns, Time
-from .rows import Row, changelog_of_rows
+from .rows import ChangelogRow, changelog_of_rows
 
 
 def read_csv(path: Path | str, answers: Sequence[str] | None = None, columns: Columns = Columns()) -> Changelog:  # noqa: B008
@@ -70,7 +70,7 @@ def read_rows(rows: Iterable[tuple[str, Time, str | None]], answers: Sequence[st
     >>> log.answers, log.state.tolist()
     (('coffee', 'tea'), [2, 1])
     """
-    numbered = (Row(i, entry, time, answer or "", None) for i, (entry, time, answer) in enumerate(rows, 1))
+    numbered = (ChangelogRow(i, entry, time, answer or "", None) for i, (entry, time, answer) in enumerate(rows, 1))
     return changelog_of_rows(numbered, "row", answers)
 
 

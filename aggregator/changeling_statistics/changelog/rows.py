@@ -10,7 +10,7 @@ from ..errors import BadChangelog
 from .changelog import ABSENT, Changelog, Columns, Encoded, Time, in_order, microseconds, unknown_answer
 
 
-class Row(NamedTuple):
+class ChangelogRow(NamedTuple):
     """A row of a changelog.
 
     number: the number by which errors name it.
@@ -30,7 +30,7 @@ class Row(NamedTuple):
 
 
 def changelog_of_rows(
-    rows: Iterable[Row],
+    rows: Iterable[ChangelogRow],
     unit: str,
     answers: Sequence[str] | None,
     columns: Columns = Columns(),  # noqa: B008 frozen

@@ -34,7 +34,7 @@ from .changelog import (
     microseconds,
     unknown_answer,
 )
-from .rows import Row, changelog_of_rows, swallows_rows
+from .rows import ChangelogRow, changelog_of_rows, swallows_rows
 
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -272,7 +272,7 @@ def _opened(path: Path) -> TextIO:
     return path.open(encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
-def _rows(file: TextIO, columns: Columns) -> Iterator[Row]:
+def _rows(file: TextIO, columns: Columns) -> Iterator[ChangelogRow]:
     """Every row, numbered by its first line. Raises BadChangelog for what is no row."""
     reader = csv.reader(file, strict=True)
     line = 1
@@ -295,7 +295,7 @@ def _rows(file: TextIO, columns: Columns) -> Iterator[Row]:
                 if not all(map(_is_unicode, row)):
                     raise BadChangelog(f"line {line}: not UTF-8")
                 old, owner = (None if place is None else row[place] for place in (form.old, form.owner))
-                yield Row(line, row[form.entry], row[form.time], row[form.answer], old, owner)
+                yield ChangelogRow(line, row[form.entry], row[form.time], row[form.answer], old, owner)
             line = reader.line_num + 1
     except csv.Error as error:
         raise BadChangelog(f"line {line}: not CSV: {error}") from error

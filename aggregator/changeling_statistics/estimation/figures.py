@@ -151,12 +151,14 @@ class Basis:
         if self.plus == 0:
             return np.zeros((len(self.solution.releases.survey.answers), 2))
         row = self.solution.row(self.plus, self.minus)[None]
-        bounds: Floats = _bounds(self.solution, _Block.of(self.solution, [Node(self.minus, self.plus)], row), level)[0]
+        bounds: Floats = _bounds(
+            self.solution, _FigureBlock.of(self.solution, [Node(self.minus, self.plus)], row), level
+        )[0]
         return bounds
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Block:
+class _FigureBlock:
     """The weights of k estimates of v_plus - v_minus; until: how much is known for each.
 
     weights, magnitudes, squares: K, |K| and K², shape (k, E). plus, minus, until: shape (k,).
@@ -170,7 +172,7 @@ class _Block:
     until: Indices
 
     @classmethod
-    def of(cls, solution: Solution, spans: list[Node], weights: Floats) -> "_Block":
+    def of(cls, solution: Solution, spans: list[Node], weights: Floats) -> "_FigureBlock":
         """The weights of these spans, shape (k, E)."""
         plus = np.array([span.end for span in spans], np.intp)
         minus = np.array([span.start for span in spans], np.intp)
@@ -189,11 +191,11 @@ def _figures(solution: Solution, rows: Iterable[tuple[Node, Floats]]) -> Figures
         spans.append(span)
         here += 1
         if here == len(weights):
-            parts.append(_of_block(solution, _Block.of(solution, spans[-here:], weights)))
+            parts.append(_of_block(solution, _FigureBlock.of(solution, spans[-here:], weights)))
             here = 0
-    parts.append(_of_block(solution, _Block.of(solution, spans[len(spans) - here :], weights[:here])))
+    parts.append(_of_block(solution, _FigureBlock.of(solution, spans[len(spans) - here :], weights[:here])))
     values, variances, bounds, influence, bounded = (np.concatenate(each) for each in zip(*parts, strict=True))
-    whole = _Block.of(solution, spans, weights[:0])
+    whole = _FigureBlock.of(solution, spans, weights[:0])
     if solution.everybody_reports and len(spans) and solution.needs_sampling(whole.until):
         of_values = values / enrolment.scales[whole.until][:, None]
         sampling = solution.sampling if whole.minus.any() else Sampling(known, of_values)
@@ -213,7 +215,7 @@ def _figures(solution: Solution, rows: Iterable[tuple[Node, Floats]]) -> Figures
     )
 
 
-def _of_block(solution: Solution, block: _Block) -> tuple[NDArray[Any], ...]:
+def _of_block(solution: Solution, block: _FigureBlock) -> tuple[NDArray[Any], ...]:
     """Values, variances, bounds and influence; and where a variance is an upper bound."""
     known, weights = solution.releases, block.weights
     variances, bounded = block.squares @ known.variances, np.zeros(len(weights), np.bool_)
@@ -237,7 +239,7 @@ def _sampled(
     return np.array([np.diag(covariance) for covariance, _ in told]), np.array([bounded for _, bounded in told])
 
 
-def _bounds(solution: Solution, block: _Block, level: float) -> Floats:
+def _bounds(solution: Solution, block: _FigureBlock, level: float) -> Floats:
     """The bounds of `Basis.bounds`, shape (k, z, 2)."""
     known, enrolment = solution.releases, solution.releases.enrolment
     end, until = known.network.end, block.until
@@ -256,7 +258,7 @@ def _bounds(solution: Solution, block: _Block, level: float) -> Floats:
     return clipped
 
 
-def _moved_by_silent(solution: Solution, block: _Block) -> tuple[Floats, Floats]:
+def _moved_by_silent(solution: Solution, block: _FigureBlock) -> tuple[Floats, Floats]:
     """How far the silent can move each estimate down and up, times its scale, shape (k, 1) each.
 
     Of s = K·silent, per node, it is the sum of all that is below 0, and of what is above on a node where δ may be -1.

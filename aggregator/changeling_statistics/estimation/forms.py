@@ -47,7 +47,7 @@ class Tie:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Design:
+class SamplingDesign:
     """The design of a survey: who reports on which of E edges, with what chance, and which reports hang together.
 
     start, end: the two times of each edge, shape (E,).
@@ -131,7 +131,7 @@ def ties(survey: Survey) -> tuple[Tie, ...]:
     return tuple(tied)
 
 
-def forms(design: Design, rows: Floats, periods: int) -> Forms:
+def forms(design: SamplingDesign, rows: Floats, periods: int) -> Forms:
     """The forms of some estimates, but for their scatter. rows: K, shape (k, E). periods: T."""
     by_track, by_weight = _at_times(design, rows, periods)
     by_group = np.zeros((len(rows), design.expansion.shape[1], periods + 1))
@@ -150,7 +150,7 @@ def forms(design: Design, rows: Floats, periods: int) -> Forms:
     return Forms(np.concatenate(omega, 1), np.concatenate(c, 1), np.concatenate(base, 1), sampled)
 
 
-def scatter(design: Design, rows: Floats) -> Scatter:
+def scatter(design: SamplingDesign, rows: Floats) -> Scatter:
     """The part of the entries' single nodes, beside the forms. rows: K, shape (k, E)."""
     tied, base = np.zeros(len(design.kept)), np.zeros(len(design.kept))
     for tie in design.ties:
@@ -160,7 +160,7 @@ def scatter(design: Design, rows: Floats) -> Scatter:
     return Scatter(sampled, expanded * tied[design.track], base[design.track])
 
 
-def _at_times(design: Design, rows: Floats, periods: int) -> tuple[Floats, Floats]:
+def _at_times(design: SamplingDesign, rows: Floats, periods: int) -> tuple[Floats, Floats]:
     """The weight of every time over each track's edges, shape (k, tracks, T+1), and their sums, (k, tracks)."""
     c = np.zeros((len(rows), len(design.kept), periods + 1))
     sums = np.zeros(c.shape[:2])

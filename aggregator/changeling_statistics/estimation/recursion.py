@@ -16,7 +16,7 @@ from .network import GROUND, Indices
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Closing:
+class ClosingEdges:
     """The k nodes that close with a period, as edges of the release graph.
 
     start: where each begins, shape (k,).
@@ -62,7 +62,7 @@ class Online:
     planned: float
 
 
-def advance(frontier: Frontier, closing: Closing, last_use: Indices) -> tuple[Frontier, Online | None]:
+def advance(frontier: Frontier, closing: ClosingEdges, last_use: Indices) -> tuple[Frontier, Online | None]:
     """One more period: the frontier after it, and the estimate at its end; None if nothing connects that with time 0.
 
     closing: the nodes that close with the period.

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from ..estimate import Floats
 from .chains import Chains, Links, chains, links
 from .entries import draws
-from .forms import Design, Forms, forms, scatter, ties
+from .forms import Forms, SamplingDesign, forms, scatter, ties
 from .network import Indices, Network
 from .releases import Releases, shares
 
@@ -133,7 +133,7 @@ class Sampling:
         """The addition to the covariance of the estimate with these weights, as a sum of what tallies tell."""
         return self._weights(self.design(np.array([until])), row)
 
-    def design(self, until: Indices, *, of_heard: bool = False) -> Design:
+    def design(self, until: Indices, *, of_heard: bool = False) -> SamplingDesign:
         """The design of the survey as it is known at some times."""
         known, enrolment, plan = self.releases, self.releases.enrolment, self.releases.survey.plan
         kept, alone = draws(plan.tracks)
@@ -142,7 +142,7 @@ class Sampling:
         there = np.where(by_group > 0, by_group / np.maximum(enrolled, 1.0)[:, None], shares(known.survey))
         whole = np.divide(entries, enrolled, out=np.ones(len(until)), where=enrolled > 0)
         heard = whole + (enrolment.recent if of_heard else enrolment.lasting)[until]
-        return Design(
+        return SamplingDesign(
             start=known.network.start,
             end=known.network.end,
             group=known.group,
@@ -214,7 +214,7 @@ class Sampling:
         added: Floats = common * (apart - values**2 / entries)
         return added, bounded
 
-    def _weights(self, design: Design, row: Floats) -> SamplingWeights:
+    def _weights(self, design: SamplingDesign, row: Floats) -> SamplingWeights:
         """The weights of Σ_j ω_j Σ_i d_ij d_ij' and of the scatter."""
         form, lone = forms(design, row[None], self.releases.network.periods), scatter(design, row[None])
         omega, c, base = form.omega[0], form.c[0], form.base[0]

@@ -56,7 +56,7 @@ class Whitened:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Heard:
+class HeardGroup:
     """One group of which some nodes are published.
 
     told: what one of its entries tells on the edges of those nodes.
@@ -78,7 +78,7 @@ class BestWeights:
     """
 
     network: Network
-    groups: Sequence[Heard]
+    groups: Sequence[HeardGroup]
 
     def row(self, plus: int, minus: int, until: int) -> Floats:
         """K: how much each edge weighs in the estimate of v_plus - v_minus from the edges that end by `until`, (E,).
@@ -182,7 +182,7 @@ class BestWeights:
         return weights
 
     @property
-    def _paired(self) -> Iterator[tuple[Heard, Floats]]:
+    def _paired(self) -> Iterator[tuple[HeardGroup, Floats]]:
         return zip(self.groups, self._whitened, strict=True)
 
     @cached_property
@@ -288,7 +288,7 @@ def _best_weights(published: _Published, entries: float) -> BestWeights:
             edges = GroupEdges(each, track[at] - first, network.start[at], network.end[at])
             share = each.share / plan.total_share
             told = whitened(edges, len(survey.answers), survey.expected, survey.closed, survey.calendar.periods)
-            heard.append(Heard(told, at, share / entries))
+            heard.append(HeardGroup(told, at, share / entries))
     return BestWeights(network, heard)
 
 

@@ -33,7 +33,7 @@ from ..estimate import Floats
 from ..estimation.entries import GroupEdges, persistence
 from ..estimation.network import Indices
 from ..estimation.weights import whitened
-from .responses import JointChoice, Slots, best_change, best_state, joint_choices
+from .responses import JointChoice, JointSlots, best_change, best_state, joint_choices
 from .wish import LEAST_EPSILON, Span, Wish
 
 MOST_JOINT_SLOTS = 32
@@ -100,7 +100,7 @@ class Maker:
             if (alone := self._alone(states, changes)) is not None:
                 yield alone
             return
-        slots = Slots(
+        slots = JointSlots(
             states=len(states),
             changes=sum(telling),
             state_space=StateSpace(self.wish.answers, null=not self.wish.closed),

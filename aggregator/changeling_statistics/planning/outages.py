@@ -21,7 +21,7 @@ from changeling_protocol import Group, Track
 from ..estimate import Floats
 from .candidates import Candidate, Maker
 from .prediction import Option, predict
-from .shares import Problem, even
+from .shares import ShareProblem, even
 from .wish import Span, Wish
 
 SOON = 10
@@ -213,7 +213,7 @@ class Floor:
 
 
 def best_floor(
-    maker: Maker, chosen: Sequence[Candidate], shares: Floats, problem: Problem, weights: Floats
+    maker: Maker, chosen: Sequence[Candidate], shares: Floats, problem: ShareProblem, weights: Floats
 ) -> Floor | None:
     """The floor after which estimates that follow a loss are good at the least price; None if none is cheap enough.
 
@@ -249,7 +249,7 @@ class _Trial:
     maker: Maker
     groups: tuple[Candidate, ...]
     without: Floats
-    problem: Problem
+    problem: ShareProblem
     weights: Floats
 
     def shares(self, floor: float) -> Floats:
@@ -286,11 +286,11 @@ class _Trial:
         return self._error(self._whole, self.shares(0.0), self.weights)
 
     @cached_property
-    def _whole(self) -> Problem:
+    def _whole(self) -> ShareProblem:
         return replace(self.problem, candidates=self.groups)
 
     @cached_property
-    def _lossy(self) -> Problem:
+    def _lossy(self) -> ShareProblem:
         """The problem that is left after a loss, seen at the times by which it is to be bridged."""
         periods, times = self.maker.wish.periods, self.problem.times
         lost = lost_period(periods)
@@ -298,7 +298,7 @@ class _Trial:
         later = times[times >= back_by(lost, periods)]
         return replace(self.problem, candidates=[*left, _untold(lost, periods, left[0])], times=later)
 
-    def _error(self, problem: Problem, shares: Floats, weights: Floats) -> float:
+    def _error(self, problem: ShareProblem, shares: Floats, weights: Floats) -> float:
         """The standard error that the wish wants small, in fractions, of one device."""
         evaluation = problem.at(shares, weights)
         return sqrt(evaluation.error if self.maker.wish.objective == "mean" else float(evaluation.variances.max()))

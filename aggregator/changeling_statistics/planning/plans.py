@@ -33,7 +33,7 @@ from .candidates import Candidate, Maker, closer_look, first_look
 from .outages import best_floor, is_bridged, sure_tracks
 from .prediction import Option
 from .responses import best_state
-from .shares import Problem, even, optimal_shares, rounded_shares
+from .shares import ShareProblem, even, optimal_shares, rounded_shares
 from .wish import Span, Wish, odds_within, reports_that_tell
 
 ONE_THREAD = 1
@@ -112,9 +112,9 @@ def _optimal_plan(wish: Wish) -> Planned:
     return Planned(option, kinds, gap, len(candidates), floor.share if floor else 0.0, without)
 
 
-def _problem(wish: Wish, candidates: list[Candidate], times: NDArray[np.intp]) -> Problem:
+def _problem(wish: Wish, candidates: list[Candidate], times: NDArray[np.intp]) -> ShareProblem:
     moments = expected_moments(wish.answers, wish.expected, wish.periods)
-    return Problem(candidates, np.diagonal(moments.centred)[1:].copy(), wish.retrospective, times)
+    return ShareProblem(candidates, np.diagonal(moments.centred)[1:].copy(), wish.retrospective, times)
 
 
 def _times(periods: int) -> tuple[NDArray[np.intp], Floats]:

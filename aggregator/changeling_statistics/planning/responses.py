@@ -18,7 +18,7 @@ import numpy as np
 from changeling_protocol import MOST_SCORE, Agreeing, MutationSpace, Odds, Space, StateSpace
 
 from ..estimate import Floats
-from ..randomizers.registry import Offer, agreeing_offers, change_offers, class_variances, state_offers
+from ..randomizers.registry import RandomizerOffer, agreeing_offers, change_offers, class_variances, state_offers
 from .wish import Span, Wish, odds_within, reports_that_tell
 
 CHANCES, ALIKE = tuple(np.geomspace(1e-6, 0.5, 40).tolist()), 0.2
@@ -52,7 +52,7 @@ _Noisy: TypeAlias = tuple[tuple[float, float], JointChoice]
 
 
 @dataclass(frozen=True, slots=True)
-class Slots:
+class JointSlots:
     """The reports of a joint group that may tell something.
 
     states, changes: how many reports of each may tell something. state_space, change_space: what they are about.
@@ -69,7 +69,7 @@ class Slots:
 
 
 @lru_cache(maxsize=512)
-def joint_choices(slots: Slots, odds: Odds, most: int) -> tuple[JointChoice, ...]:
+def joint_choices(slots: JointSlots, odds: Odds, most: int) -> tuple[JointChoice, ...]:
     """The choices that no other beats, `most` of them at most, those that are best for states first.
 
     None if the slots are too many for a device.
@@ -96,7 +96,7 @@ def _spaced(
     return [front[at] for at in sorted({int(np.abs(along - each).argmin()) for each in wanted})]
 
 
-def _evaluated(slots: Slots, odds: Odds) -> Iterator[_Noisy]:
+def _evaluated(slots: JointSlots, odds: Odds) -> Iterator[_Noisy]:
     """Every choice with the noise of its states and of its changes; 0 for what a group does not report."""
     states = _forms(slots.state_space, False) if slots.states else (NONE,)
     changes = _forms(slots.change_space, slots.conserved) if slots.changes else (NONE,)
@@ -113,7 +113,7 @@ def _evaluated(slots: Slots, odds: Odds) -> Iterator[_Noisy]:
 
 
 def _agreements(
-    odds: Odds, slots: Slots, weights: tuple[int, int], state: "_Form", changes: Sequence["_Form"]
+    odds: Odds, slots: JointSlots, weights: tuple[int, int], state: "_Form", changes: Sequence["_Form"]
 ) -> tuple[Floats, Floats]:
     """P, how likely a slot of states agrees, and one of changes, for every form of changes and threshold from 1 on.
 
@@ -227,7 +227,7 @@ def _form(made: Agreeing, conserved: bool) -> _Form:
     return _Form(made, p, p * favoured + (1 - p) * against, favoured, told)
 
 
-def best_state(answers: int, null: bool, budget: Decimal, reports: int) -> Offer | None:
+def best_state(answers: int, null: bool, budget: Decimal, reports: int) -> RandomizerOffer | None:
     """The best randomizer for reports of a state; None if the budget is so small that they would say nothing.
 
     answers: z.
@@ -241,14 +241,14 @@ def best_state(answers: int, null: bool, budget: Decimal, reports: int) -> Offer
     return min(state_offers(StateSpace(answers, null), odds), key=lambda offer: offer.variances.came, default=None)
 
 
-def best_change(wish: Wish, span: Span, budget: Decimal, moved: float) -> Offer | None:
+def best_change(wish: Wish, span: Span, budget: Decimal, moved: float) -> RandomizerOffer | None:
     """The best randomizer for reports of changes; None if the budget is so small that they would say nothing.
 
     span: the nodes that are reported on.
     budget: for all of them together, in nats.
     moved: the share of the entries that change their answer over a node.
     """
-    offers: list[Offer] = []
+    offers: list[RandomizerOffer] = []
     told_moves = wish.closed and span.first > 0
     for kind in change_offers():
         odds = odds_within(budget, reports_that_tell(wish, span, kind.unit))

@@ -51,7 +51,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Problem:
+class ShareProblem:
     """The problem of some candidates.
 
     candidates: the groups among which shares are divided.
@@ -92,13 +92,13 @@ class Problem:
             curvature += 2.0 * np.einsum("gst,hst->gh", forces, P @ forces, optimize=True)
         return curvature
 
-    def restricted(self, chosen: NDArray[np.intp]) -> "Problem":
+    def restricted(self, chosen: NDArray[np.intp]) -> "ShareProblem":
         """The problem of only some of the candidates, chosen by number."""
-        return Problem([self.candidates[i] for i in chosen], self.own, self.retrospective, self.times)
+        return ShareProblem([self.candidates[i] for i in chosen], self.own, self.retrospective, self.times)
 
-    def looking_at(self, times: Indices) -> "Problem":
+    def looking_at(self, times: Indices) -> "ShareProblem":
         """The same problem with other times looked at."""
-        return Problem(self.candidates, self.own, self.retrospective, times)
+        return ShareProblem(self.candidates, self.own, self.retrospective, times)
 
     def _columns(self, shares: Floats) -> Floats:
         """L⁻¹ e_t for each time that is looked at, 0 for times that L does not reach, shape (T, times)."""
@@ -173,7 +173,7 @@ ALLOWED = 1.003
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shares:
+class GroupShares:
     """Shares of the candidates, and how good they are.
 
     f: the share of each, adding up to 1, shape (groups,).
@@ -192,8 +192,8 @@ class Shares:
 
 
 def optimal_shares(
-    problem: Problem, weights: Floats, objective: Objective, gap: float, start: Floats | None = None
-) -> Shares:
+    problem: ShareProblem, weights: Floats, objective: Objective, gap: float, start: Floats | None = None
+) -> GroupShares:
     """The best shares for the mean of the variances over the times, or for the worst of them.
 
     weights: what each time that is looked at counts in a mean, adding up to 1.
@@ -204,7 +204,7 @@ def optimal_shares(
     return found if objective == "mean" else _for_the_worst(problem, weights, found)
 
 
-def _for_the_mean(problem: Problem, weights: Floats, gap: float, start: Floats | None) -> Shares:
+def _for_the_mean(problem: ShareProblem, weights: Floats, gap: float, start: Floats | None) -> GroupShares:
     """Newton steps among few groups alternate with a look at all; those whose slope says that they would help join."""
     n = len(problem.candidates)
     f = _normed(np.arange(n) % SPARSE == 0) if start is None else start
@@ -213,7 +213,7 @@ def _for_the_mean(problem: Problem, weights: Floats, gap: float, start: Floats |
         few = np.sort(np.argsort(-evaluation.slopes)[:FEW])
         f = _scattered(_multiplicative(problem.restricted(few), even(len(few)), weights), few, n)
         evaluation = problem.at(f, weights)
-    best = Shares(f, evaluation.error, evaluation.bound)
+    best = GroupShares(f, evaluation.error, evaluation.bound)
     for _ in range(ROUNDS):
         excess = np.where(f > 0, -np.inf, evaluation.slopes / evaluation.value - 1.0)
         joining = np.argsort(-excess)[:JOINING]
@@ -224,14 +224,16 @@ def _for_the_mean(problem: Problem, weights: Floats, gap: float, start: Floats |
         evaluation = problem.at(f, weights)
         bound = max(best.bound, evaluation.bound)
         best = (
-            Shares(f, evaluation.error, bound) if evaluation.error < best.error else Shares(best.f, best.error, bound)
+            GroupShares(f, evaluation.error, bound)
+            if evaluation.error < best.error
+            else GroupShares(best.f, best.error, bound)
         )
         if best.gap <= gap:
             break
     return best
 
 
-def _multiplicative(problem: Problem, f: Floats, weights: Floats) -> Floats:
+def _multiplicative(problem: ShareProblem, f: Floats, weights: Floats) -> Floats:
     """Some steps f_g := f_g (φ_g / R)^STEEP, which bring most shares close to 0 and none below."""
     for _ in range(WARM):
         evaluation = problem.at(f, weights)
@@ -239,7 +241,7 @@ def _multiplicative(problem: Problem, f: Floats, weights: Floats) -> Floats:
     return f
 
 
-def _newton(problem: Problem, f: Floats, weights: Floats, gap: float) -> Floats:
+def _newton(problem: ShareProblem, f: Floats, weights: Floats, gap: float) -> Floats:
     """The best shares of few groups: R is replaced by its second-order form, which is made small over all shares.
 
     Its curvature is taken at a part of the times, which is enough for the direction of a step.
@@ -284,7 +286,7 @@ def _quadratic_step(f: Floats, evaluation: Evaluation, curvature: Floats) -> Flo
     return step
 
 
-def _for_the_worst(problem: Problem, weights: Floats, mean: Shares) -> Shares:
+def _for_the_worst(problem: ShareProblem, weights: Floats, mean: GroupShares) -> GroupShares:
     """A game between the shares and the weights of the times, among the groups that help the mean or nearly do.
 
         f_g := f_g (φ_g / R)^a,   w_t := w_t (error_t / error)^b,   b much smaller than a
@@ -307,7 +309,7 @@ def _for_the_worst(problem: Problem, weights: Floats, mean: Shares) -> Shares:
         f = _kept(f * (evaluation.slopes / evaluation.value) ** GAME_STEP)
         w = _kept(w * (np.maximum(evaluation.variances, 0.0) / max(evaluation.error, 1e-300)) ** GAME_POWER)
     whole = _scattered(_normed(best[1]), few, len(mean.f))
-    return Shares(whole, best[0], problem.at(whole, best_weights).bound)
+    return GroupShares(whole, best[0], problem.at(whole, best_weights).bound)
 
 
 def _spread(times: NDArray[np.intp], most: int) -> NDArray[np.intp]:
@@ -339,7 +341,9 @@ def _normed(f: NDArray[np.generic]) -> Floats:
     return normed
 
 
-def rounded_shares(problem: Problem, shares: Shares, weights: Floats, objective: Objective) -> NDArray[np.int64]:
+def rounded_shares(
+    problem: ShareProblem, shares: GroupShares, weights: Floats, objective: Objective
+) -> NDArray[np.int64]:
     """Integer shares in lowest terms, 0 for groups that are left out.
 
     Small groups are left out as far as that raises the error by a factor of at most ALLOWED.
@@ -362,7 +366,7 @@ def rounded_shares(problem: Problem, shares: Shares, weights: Floats, objective:
     return _lowest_terms(np.maximum(shares.f > 0, np.round(shares.f * TOTAL)).astype(np.int64))
 
 
-def _reached(problem: Problem, integers: NDArray[np.int64], weights: Floats, objective: Objective) -> float:
+def _reached(problem: ShareProblem, integers: NDArray[np.int64], weights: Floats, objective: Objective) -> float:
     chosen = np.flatnonzero(integers)
     few = problem.restricted(chosen).at(integers[chosen] / integers.sum(), weights)
     return few.error if objective == "mean" else float(few.variances.max())

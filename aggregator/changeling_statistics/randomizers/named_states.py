@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..estimate import Counts, Estimate, Floats, NodeTally
 from .counted import Contents, WithContents, sample_vector_sums, unrank_signs
 from .counterpart import Likelihoods, PairKind, R_co, merged, one_pair, sample_agreements
-from .registry import ANY_ODDS, Offer, offer_of, register_counterpart
+from .registry import ANY_ODDS, RandomizerOffer, offer_of, register_counterpart
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _sets(states: int, size: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _states(space: StateSpace, odds: Odds) -> Iterable[Offer]:
+def _states(space: StateSpace, odds: Odds) -> Iterable[RandomizerOffer]:
     """Sets of about m/(e^ε + 1) states, which is the best size (Ye, Barg 2018). Sets of one state are left to k-RR."""
     m, offers = space.size, []
     best = m / (odds.favoured / odds.other + 1)
@@ -222,7 +222,7 @@ class UnaryCounterpart(NamedStates[UnaryEncoding]):
 
 
 @lru_cache(maxsize=1024)
-def _unary_encoding_states(space: StateSpace, odds: Odds) -> Iterable[Offer]:
+def _unary_encoding_states(space: StateSpace, odds: Odds) -> Iterable[RandomizerOffer]:
     return (offer_of(UnaryEncoding(space, odds)),) if 2 <= space.size <= MOST_BITS else ()
 
 

@@ -48,7 +48,7 @@ class Variances:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class RandomizerOffer:
     """A randomizer that the planner may choose.
 
     make: makes the randomizer, once it is chosen; that can be slow.
@@ -72,11 +72,11 @@ class ChangeOffers:
     """
 
     unit: Losses
-    offers: Callable[[MutationSpace, Odds, float, bool], Iterable[Offer]]
+    offers: Callable[[MutationSpace, Odds, float, bool], Iterable[RandomizerOffer]]
 
 
 R = TypeVar("R", bound=Randomizer)
-StateOffers: TypeAlias = Callable[[StateSpace, Odds], Iterable[Offer]]
+StateOffers: TypeAlias = Callable[[StateSpace, Odds], Iterable[RandomizerOffer]]
 """Takes a space of states and odds; gives randomizers whose loss is at most that of the odds."""
 
 AgreeingOffers: TypeAlias = Callable[[Space, float], Iterable[Agreeing]]
@@ -129,7 +129,7 @@ def counterpart_of(randomizer: Randomizer) -> Counterpart[Randomizer]:
     return room.counterpart(randomizer)
 
 
-def state_offers(space: StateSpace, odds: Odds) -> Iterator[Offer]:
+def state_offers(space: StateSpace, odds: Odds) -> Iterator[RandomizerOffer]:
     """Everything that the planner may choose for reports of a state.
 
     space: the states. odds: the loss of a report is at most their logarithm.
@@ -209,9 +209,11 @@ def _mean_variance(randomizer: Randomizer, inputs: tuple[int, ...], conserved: b
 
 
 @lru_cache(maxsize=4096)
-def offer_of(randomizer: Randomizer, conserved: bool = False) -> Offer:
+def offer_of(randomizer: Randomizer, conserved: bool = False) -> RandomizerOffer:
     """The offer of a randomizer that is made already.
 
     conserved: whether to work out its variances for changes that add up to zero; if not, both are the same.
     """
-    return Offer(lambda: randomizer, class_variances(randomizer, False), class_variances(randomizer, conserved))
+    return RandomizerOffer(
+        lambda: randomizer, class_variances(randomizer, False), class_variances(randomizer, conserved)
+    )

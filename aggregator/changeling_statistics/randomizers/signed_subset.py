@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ..estimate import Counts, Estimate, Floats, NodeTally
 from .counted import Contents, WithContents, sample_vector_sums, unrank_signs
 from .counterpart import Likelihoods, PairKind, merged, one_pair, sample_agreements
-from .registry import ANY_ODDS, ONE_CHANGE, ChangeOffers, Offer, Variances, register_counterpart
+from .registry import ANY_ODDS, ONE_CHANGE, ChangeOffers, RandomizerOffer, Variances, register_counterpart
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ FINEST = 2**32
 """u is a whole number of such parts."""
 
 
-def changes(space: MutationSpace, odds: Odds, moved: float, closed: bool) -> Iterator[Offer]:
+def changes(space: MutationSpace, odds: Odds, moved: float, closed: bool) -> Iterator[RandomizerOffer]:
     """One offer for every number of pluses whose vectors fit into a symbol.
 
     space, odds, moved, closed: as for `offer`.
@@ -218,7 +218,7 @@ def shapes(space: MutationSpace) -> Iterator[int]:
             yield pluses
 
 
-def offer(space: MutationSpace, odds: Odds, pluses: int, moved: float, closed: bool) -> Offer:
+def offer(space: MutationSpace, odds: Odds, pluses: int, moved: float, closed: bool) -> RandomizerOffer:
     """The offer of one number of pluses, at the best u for entries of which a share moves.
 
         uK = √(1 + moved (η + K w) / ((1 - moved) η)), as far as u <= 1
@@ -236,7 +236,7 @@ def offer(space: MutationSpace, odds: Odds, pluses: int, moved: float, closed: b
     steady, changed = max(1 - moved, 1e-9) * shape.nonzero, moved * (shape.nonzero + K * shape.moved)
     u = min(1.0, sqrt(1 + changed / steady) / K)
     spoken = Fraction(1) if u == 1 else Fraction(max(1, round(u * FINEST)), FINEST)
-    return Offer(
+    return RandomizerOffer(
         make=partial(SignedSubset, space, odds, pluses, spoken),
         variances=_Shape.of(space, pluses, False).variances(float(spoken), K),
         conserved=shape.variances(float(spoken), K),

@@ -137,7 +137,7 @@ def _tracks(survey: Survey) -> Iterator[dict[str, Any]]:
 
 
 def _ledger(survey: Survey) -> Iterator[str]:
-    """What taking part can cost, and what that rests on, in sentences."""
+    """The cost of taking part, and what that rests on, in sentences."""
     epsilon = survey.epsilon
     yield f"Whoever takes part loses at most ε = {_plain(epsilon)}, over the whole survey and whatever they answer."
     if epsilon <= _TELLING:

@@ -1,10 +1,12 @@
-"""What the demo prints as tables."""
+"""Everything that the demo prints: tables and sentences."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 
 import numpy as np
 from changeling_client import SurveyHandle
+from changeling_protocol import Group, Survey
 from changeling_simulations import Experiment, epsilon_text
 from changeling_statistics import Floats
 from rich.table import Table
@@ -82,7 +84,7 @@ def comparison_table(sampled: Mapping[str, Sequence[Experiment]]) -> Table:
 
 
 def ledger_table(handles: Sequence[SurveyHandle]) -> Table:
-    """What the clients' own ledgers say, equal ones together."""
+    """The clients' own ledgers, equal ones together."""
     known = [ledger for handle in handles if (ledger := handle.ledger()) is not None]
     rows = Counter((ledger.epsilon, ledger.answered_period, ledger.waiting, ledger.dropped) for ledger in known)
     table = Table(title="The clients' ledgers")
@@ -91,3 +93,72 @@ def ledger_table(handles: Sequence[SurveyHandle]) -> Table:
     for (epsilon, *figures), clients in rows.items():
         table.add_row(f"{clients:,}", epsilon_text(epsilon), *(f"{figure:,}" for figure in figures))
     return table
+
+
+def introduction(people: int, epsilon: Decimal) -> str:
+    """Who takes part, and what is promised to them."""
+    return (
+        f"{people} young people in Northern Ireland, July 1993 to June 1999: at school, in training, at work, or not. "
+        "Each has a client and a store of its own. Every step is the product's: planned and signed survey, sealed "
+        "uploads over HTTP, log, fold, estimates.\n"
+        f"[bold]ε = {epsilon} for the whole survey[/]: whatever somebody did in six years, all that their device ever "
+        f"sends is at most e^{epsilon} times likelier than if they had done anything else.\n"
+    )
+
+
+def plan_in_words(survey: Survey, seconds: float) -> str:
+    """What the planner chose for the survey: which share of the devices reports what, groups of one shape together."""
+    shapes: dict[str, list[int]] = defaultdict(list)
+    for group in survey.plan.groups:
+        shapes[_reports(group)].append(group.share)
+    lines = [
+        f"  {sum(shares) / survey.plan.total_share:4.0%}  {reports}" + f" ({len(shares)} groups)" * (len(shares) > 1)
+        for reports, shares in sorted(shapes.items(), key=lambda shape: -sum(shape[1]))
+    ]
+    return "\n".join(
+        [f"The planner took {seconds:.0f} s. A device draws once what it reports, and that is:", *lines, ""]
+    )
+
+
+def coverage(published: Experiment) -> str:
+    """How far the estimates are off, and how often the bands hold the truth."""
+    inside = np.abs(published.estimates - published.truth) <= 2 * published.standard_errors
+    return (
+        f"[bold]Standard error {100 * _mean_error(published):.1f} points[/] on average; the estimates are off by "
+        f"{100 * published.rms_error:.1f}. The bands hold the truth in {inside.sum()} of {inside.size} figures. "
+        "That is some 95 in 100 with many entries; with so few, less often for answers that hardly anybody gives.\n"
+    )
+
+
+def beside_the_paper(paper: Experiment) -> str:
+    """What differs between the two plans, and that no devices are asked any more."""
+    return (
+        f"The paper gives each of an entry's {paper.reports_an_entry:.0f} reports a slice of ε. Above, all that an "
+        "entry says is drawn together, on one budget. Both are sampled here without devices: of the same histories, "
+        "and of a billion drawn from them.\n"
+    )
+
+
+def without_protection(people: int, epsilon: Decimal) -> str:
+    """What it would take without joint responses and a planner."""
+    return (
+        f"To say as much of {people} entries, the paper's plan would need a total ε of about {epsilon}, which protects "
+        "nobody."
+    )
+
+
+def _mean_error(published: Experiment) -> float:
+    """The root mean square of the standard errors, as a fraction of the entries."""
+    return float(np.sqrt(np.nanmean(published.standard_errors**2))) / published.entries
+
+
+def _reports(group: Group) -> str:
+    """The reports of an entry of a group, in words."""
+    states = sum(track.reports for track in group.tracks if not track.reports_changes)
+    parts = [f"its state at {states} of the quarters' ends"] if states else []
+    for track in group.tracks:
+        if track.reports_changes:
+            span = "a quarter" if track.width == 1 else f"{track.width} quarters"
+            drawn = "" if track.reported is None else f", drawn from {track.count}"
+            parts.append(f"its changes over {track.reports} spans of {span}{drawn}")
+    return " and ".join(parts) + (", all on one budget" if group.joint else "")

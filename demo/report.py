@@ -84,7 +84,7 @@ def comparison_table(sampled: Mapping[str, Sequence[Experiment]]) -> Table:
 
 
 def ledger_table(handles: Sequence[SurveyHandle]) -> Table:
-    """What the clients' own ledgers say, equal ones together."""
+    """The clients' own ledgers, equal ones together."""
     known = [ledger for handle in handles if (ledger := handle.ledger()) is not None]
     rows = Counter((ledger.epsilon, ledger.answered_period, ledger.waiting, ledger.dropped) for ledger in known)
     table = Table(title="The clients' ledgers")
@@ -153,7 +153,7 @@ def _mean_error(published: Experiment) -> float:
 
 
 def _reports(group: Group) -> str:
-    """What an entry of a group reports."""
+    """The reports of an entry of a group, in words."""
     states = sum(track.reports for track in group.tracks if not track.reports_changes)
     parts = [f"its state at {states} of the quarters' ends"] if states else []
     for track in group.tracks:

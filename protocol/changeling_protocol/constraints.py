@@ -131,7 +131,7 @@ class Hybrid:
         return any(constraint.admits(mutations, elapsed) for constraint in self.classes)
 
     def most_nodes(self, bounds: Sequence[int]) -> int:
-        """That of the class that reaches most."""
+        """The most of any class."""
         return max(constraint.most_nodes(bounds) for constraint in self.classes)
 
     def as_fields(self) -> Fields:

@@ -24,7 +24,7 @@ def plan_cost(plan: ReleasePlan, calendar: Calendar, constraint: Constraint, clo
 
 
 def group_cost(group: Group, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:
-    """What a group costs: at most the sum over its tracks, as one pair of changelogs need not be the worst on all.
+    """The cost of a group: at most the sum over its tracks, as one pair of changelogs need not be the worst on all.
 
     A joint group costs the logarithm of its odds. Raises ValueError if it has fewer slots on a track than an entry
     may have reports that tell something.
@@ -39,7 +39,7 @@ def group_cost(group: Group, calendar: Calendar, constraint: Constraint, closed:
 
 
 def track_cost(track: Track, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:
-    """What one track costs.
+    """The cost of one track.
 
     On a track of states two changelogs may differ at every node that is reported. In a closed cohort the first node of
     a track that begins with the calendar holds everybody's insertion, which costs L_ii once; the other mutations lie
@@ -71,14 +71,14 @@ def most_telling(track: Track, calendar: Calendar, constraint: Constraint, close
 
 
 def _most_later(constraint: Constraint, most: int) -> int:
-    """Of `most` nodes with a mutation, how many a closed cohort's entry may have after its insertion."""
+    """How many of `most` nodes with a mutation a closed cohort's entry may have after its insertion."""
     return min(constraint.k - 1, most) if isinstance(constraint, AtMost | AtMostWithin) else most
 
 
 def lives_cost(
     plan: ReleasePlan, calendar: Calendar, constraint: Constraint, closed: bool = False, *, lives: int
 ) -> Decimal:
-    """What a plan costs an entry that lives several lives, as when a backup of its store is put back and goes on.
+    """The cost of a plan for an entry that lives several lives, as when a backup of its store is put back and goes on.
 
     lives: how many there are, at least 1, the first included. A later one may begin wherever a backup was made, and
     goes on from there under the constraint.

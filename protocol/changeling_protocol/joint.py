@@ -67,7 +67,7 @@ class Joint:
 
     @property
     def heaviest(self) -> int:
-        """What all slots weigh together."""
+        """The weight of all slots together."""
         return sum(weight * slots for weight, slots in zip(self.weights, self.slots, strict=True))
 
     def as_fields(self) -> Fields:
@@ -81,7 +81,7 @@ class Joint:
 
     @classmethod
     def from_fields(cls, fields: Fields) -> "Joint":
-        """What `as_fields` wrote. Raises ValueError for anything else."""
+        """The parameters that `as_fields` wrote. Raises ValueError for anything else."""
         match fields:
             case {
                 "odds": [int(a), int(b)],

@@ -231,7 +231,7 @@ def draw_nodes(track: Track, coins: Coins) -> list[NodeNumber]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Slots:
-    """What a joint group's entry remembers of its reports, as long as any slot is left; printing it shows nothing.
+    """The memory that a joint group's entry has of its reports, as long as any slot is left; printing it shows nothing.
 
     used: how many slots of each of the group's tracks are used.
     score: the weights of those that agreed added up, up to the threshold.

@@ -38,10 +38,10 @@ class SignedObject:
 
     __slots__ = ()
     kind: ClassVar[str]
-    """What the object is, inside the signed bytes."""
+    """The name of this kind of object, inside the signed bytes."""
 
     def as_fields(self) -> Fields:
-        """What is signed, but for the kind and the protocol version."""
+        """The signed fields, but for the kind and the protocol version."""
         raise NotImplementedError
 
     @classmethod
@@ -116,7 +116,7 @@ def _parts(encoded: bytes) -> tuple[bytes, bytes]:
 
 
 def payload_bytes(kind: str, fields: Fields) -> bytes:
-    """What is signed: the fields with their kind and the protocol version, canonical."""
+    """The bytes that are signed: the fields with their kind and the protocol version, canonical."""
     return encode({**fields, "kind": kind, "version": VERSION})
 
 

@@ -198,7 +198,7 @@ class Survey(SignedObject):
 
     @cached_property
     def cost(self) -> Decimal:
-        """What the plan can cost an entry at most, recomputed from its odds."""
+        """The most that the plan can cost an entry, recomputed from its odds."""
         return plan_cost(self.plan, self.calendar, self.constraint, self.closed)
 
     @cached_property
@@ -227,7 +227,7 @@ class Survey(SignedObject):
         return SurveyId(sha256(self.payload).digest()[:ID_BYTES])
 
     def as_fields(self) -> Fields:
-        """What is signed, but for the kind and the protocol version."""
+        """The signed fields, but for the kind and the protocol version."""
         return {
             "question": self.question,
             "answers": list(self.answers),

@@ -36,7 +36,7 @@ MOST_SPANNED_PERIODS = 64
 
 
 class Standing(IntEnum):
-    """What an entry says at a closing about those before it, so that those who come are told from those who return.
+    """An entry's word at a closing about those before it, so that those who come are told from those who return.
 
     It depends on when the entry enrolled and on what it sent, never on an answer.
     """

@@ -260,7 +260,7 @@ ADVICE: Mapping[ErrorCode, str] = {
     ErrorCode.FAILED: "Tell who runs the server, with the header X-Request-Id; the server's log says why.",
     ErrorCode.OVERLOADED: "Wait for as long as the header Retry-After says, then send it again.",
 }
-"""What to do, by code."""
+"""Advice for people, by code."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,7 +106,7 @@ class FieldEntries:
         return FieldEntries(self.history[some], self.enrolled[some], self.left[some])
 
     def states(self, population: Population, period: int) -> NDArray[np.intp]:
-        """What each reports to hold as a period closes: NULL until it has enrolled."""
+        """The state that each reports to hold as a period closes: NULL until it has enrolled."""
         held = population.frozen[:, period][self.history].astype(np.intp)
         states: NDArray[np.intp] = np.where(self.enrolled < period, held, 0)
         return states

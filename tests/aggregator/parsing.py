@@ -3,7 +3,7 @@
 A process of its own: python -m tests.aggregator.parsing RUNS SEED. A body is the number of a reader and what it reads:
 an upload request, the plaintext of an upload, a signed survey, key, early end, or a list that the server sends. Nothing
 but the errors that are declared may come of it; and the uploads, folded a thousand at a time, must come to what
-tests/aggregator/reference_fold.py finds row by row. Prints a JSON object; an end by a defect is code 77.
+`changeling_aggregator.testing.Reference` finds row by row. Prints a JSON object; an end by a defect is code 77.
 """
 
 import json
@@ -46,11 +46,10 @@ with atheris.instrument_imports(include=["changeling_protocol", "changeling_aggr
 
 import msgpack
 import numpy as np
+from changeling_aggregator.testing import PLANS, Reference, honest, hostile
 from changeling_statistics import counterpart_of
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from tests.aggregator.reference_fold import reference
-from tests.aggregator.test_hostile_clients import PLANS, honest, hostile
 from tests.protocol.examples import AUTHORITY, survey
 
 AT_ONCE = 1000
@@ -151,7 +150,9 @@ class Fuzzing:
         surveys = {asked.id: asked}
         opened = open_requests([each.body for each in requests], surveys, {KEY.id: PRIVATE})
         counted = count(requests, opened, surveys, lambda *_: (), {})
-        expected = reference(asked, plaintexts, arrival)
+        expected = Reference(asked)
+        for plaintext in plaintexts:
+            expected.add(plaintext, arrival)
         found = {
             (track, node, stratum): (tally.reports, tally.slots.tolist())
             for (_, track, node, stratum), tally in counted.tallies.items()

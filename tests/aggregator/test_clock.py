@@ -5,9 +5,8 @@ import time
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.server import GuardedClock, ServerSettings, Service
+from changeling_aggregator.server import GuardedClock, ServerSettings, Service, troubles_of
 from changeling_aggregator.server.clock import MOST_PAUSE, MOST_STEP, SETTLING_SECONDS, Doubt
-from changeling_aggregator.server.health import troubles_of
 from changeling_aggregator.store import KeptTime, Store
 from changeling_aggregator.testing import sql
 from changeling_protocol import Calendar, UnixSeconds

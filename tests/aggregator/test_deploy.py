@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from changeling_aggregator.server import ROUTES, MovableClock, ServerSettings, Service
-from changeling_aggregator.server.metrics import registry_of
+from changeling_aggregator.server import ROUTES, MovableClock, ServerSettings, Service, registry_of
 from changeling_aggregator.store import Store
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Refusal

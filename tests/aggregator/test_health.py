@@ -5,8 +5,7 @@ import resource
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.server import MovableClock, ServerSettings, Service, fold_loop
-from changeling_aggregator.server.health import covered_until, troubles_of
+from changeling_aggregator.server import MovableClock, ServerSettings, Service, covered_until, fold_loop, troubles_of
 from changeling_aggregator.store import AtRest, Store, embedded
 from changeling_protocol import Calendar, SealingKey
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_aggregator.server import MovableClock, ServerSettings, Service
-from changeling_aggregator.server.metrics import telling
+from changeling_aggregator.server import MovableClock, ServerSettings, Service, telling
 from changeling_aggregator.store import Store
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families

@@ -155,6 +155,7 @@ def test_without_noise_a_release_is_the_truth_and_draws_a_block_ahead():
         assert len(state.ahead) == min(2 - period % 3, 6 - period)
 
 
+@pytest.mark.heavy
 def test_the_measured_errors_are_those_stated():
     """Over 4,000 columns at once, each a stream of its own: within 6 standard errors of Laplace noise."""
     wide = histogram_query([str(i) for i in range(4000)], [str(i) for i in range(4000)], fixed=True)

@@ -7,7 +7,7 @@ from time import monotonic
 
 import httpx
 import pytest
-from changeling_aggregator.server.limits import BURST_SECONDS
+from changeling_aggregator.server import BURST_SECONDS
 
 from ..aggregator.devices import body
 from ..aggregator.hostile import HOSTILE_HEADS, connected, push, resident, slow_body

@@ -179,7 +179,7 @@ def _plugins(view: "View") -> Iterator[Finding]:
 
 
 def _keys(registry: "Registry", view: "View", now: UnixSeconds) -> Iterator[Finding]:
-    from ..server.health import covered_until, troubles_of_keys
+    from ..server import covered_until, troubles_of_keys
     from ..store import KeyState
 
     troubles = [*troubles_of_keys(registry, now)]
@@ -213,7 +213,7 @@ def _surveys(registry: "Registry", now: UnixSeconds) -> Iterator[Finding]:
 
 
 def _clock(view: "View", now: UnixSeconds) -> Finding:
-    from ..server.clock import MOST_STEP
+    from ..server import MOST_STEP
 
     kept, remedy = view.kept_time(), "set it right, or `changeling clock confirm`"
     shown = format_instant(UnixSeconds(kept.told // 1000))

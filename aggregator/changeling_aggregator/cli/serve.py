@@ -160,8 +160,8 @@ def serve(
         listen,
         make_app,
         make_server,
+        telling,
     )
-    from ..server.metrics import telling
     from ..store import Store
 
     del settings  # read by SettingsCommand

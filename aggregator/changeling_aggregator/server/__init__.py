@@ -1,20 +1,25 @@
 """The aggregation server over HTTP."""
 
 from .app import ROUTES, Front, listen, make_app, make_server
-from .clock import Clock, GuardedClock, MovableClock, real_time
+from .clock import MOST_STEP, Clock, Doubt, GuardedClock, MovableClock, real_time
 from .fold_loop import FoldLoop
 from .front_door import FrontDoor
-from .limits import Bodies, Rates, network_of
+from .health import Severity, covered_until, troubles_of, troubles_of_keys
+from .limits import BURST_SECONDS, Bodies, Rates, network_of
+from .metrics import registry_of, telling
 from .operations import show_alive
 from .requests import id_in_path, read_body
 from .responses import HANDLERS, packed
 from .service import ServerSettings, Service
 
 __all__ = [
+    "BURST_SECONDS",
     "HANDLERS",
+    "MOST_STEP",
     "ROUTES",
     "Bodies",
     "Clock",
+    "Doubt",
     "FoldLoop",
     "Front",
     "FrontDoor",
@@ -23,6 +28,8 @@ __all__ = [
     "Rates",
     "ServerSettings",
     "Service",
+    "Severity",
+    "covered_until",
     "id_in_path",
     "listen",
     "make_app",
@@ -31,5 +38,9 @@ __all__ = [
     "packed",
     "read_body",
     "real_time",
+    "registry_of",
     "show_alive",
+    "telling",
+    "troubles_of",
+    "troubles_of_keys",
 ]

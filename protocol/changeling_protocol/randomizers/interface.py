@@ -247,7 +247,7 @@ class Randomizer(Hashable, Protocol):
 
     @property
     def losses(self) -> Losses:
-        """What one report can tell. Raises ValueError where that is infinite."""
+        """The loss of one report. Raises ValueError where that is infinite."""
         ...
 
     def weight(self, symbol: int, true: int) -> int:
@@ -273,7 +273,7 @@ class Randomizer(Hashable, Protocol):
         ...
 
     def said(self, symbol: int, states: Sequence[str]) -> str:
-        """What a symbol says in words, to the person whose report it is; no two symbols say the same.
+        """The meaning of a symbol in words, to the person whose report it is; no two symbols say the same.
 
         states: the names of the states from NULL on.
         """
@@ -347,7 +347,7 @@ class Agreeing(ABC):
 
     @abstractmethod
     def said(self, symbol: int, states: Sequence[str]) -> str:
-        """What a symbol says in words, to the person whose report it is."""
+        """The meaning of a symbol in words, to the person whose report it is."""
 
     @classmethod
     @abstractmethod

@@ -160,7 +160,7 @@ class Device:
         self._heard = False
 
     def answer(self, span: Node) -> tuple[list[Closing], list[Report]]:
-        """What it answers at the closings of a span, all of them; spans come in order, and each once."""
+        """The answers at the closings of a span, all of them; spans come in order, and each once."""
         answered: list[Closing] = []
         reports: list[Report] = []
         for period in closings(self._survey.plan, span.start, span.end):
@@ -246,13 +246,13 @@ def _no_such_symbol(survey: Survey, key: SealingKey, device: Device, span: Node,
 
 
 TOLD: tuple[Make, ...] = (_noise, _unknown_survey, _unknown_key, _too_large)
-"""What is refused from outside, so that no log holds it."""
+"""Envelopes that are refused from outside, so that no log holds it."""
 COUNTED: tuple[Make, ...] = (_altered, _no_upload, _unknown_stratum, _no_such_symbol)
-"""What is refused once it is open."""
+"""Envelopes that are refused once they are open."""
 
 
 def _told(adding: Adding, reason: Refusal) -> None:
-    """Of a refusal that is told, and counted for the survey too."""
+    """Count a refusal that is told, and counted for the survey too."""
     adding.truth.told[reason.value] += 1
     adding.refuse(reason)
 
@@ -299,7 +299,7 @@ def make_block(survey: Survey, key: SealingKey, wishes: Wishes, number: int) -> 
 
 
 class _Making:
-    """What a block has so far."""
+    """A block that is being made."""
 
     def __init__(
         self,

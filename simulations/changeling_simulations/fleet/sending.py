@@ -36,7 +36,7 @@ class SendingFailed(OSError):
 
 @dataclass(slots=True)
 class Sent:
-    """What became of requests.
+    """The fate of requests.
 
     requests: how many were taken. told: envelopes that the server refused in its answers, by reason.
     turned_away: how often it asked to come again later. unsure: how often a request was sent again as its answer was

@@ -41,7 +41,7 @@ AttendanceKey: TypeAlias = tuple[int, int, StratumNumber]
 
 @dataclass(slots=True, eq=False)
 class Truth:
-    """What a server must have counted once it has folded everything, if nobody else sent it anything.
+    """The counts that a server must have once it has folded everything, if nobody else sent it anything.
 
     survey: its id, in hex. envelopes: how many are sent. told: of these, how many it refuses in its answer, by reason.
     refused: what it counts as refused of the survey, by reason: envelopes, closings or reports.
@@ -80,7 +80,7 @@ class Truth:
 
     @classmethod
     def read(cls, path: Path) -> "Truth":
-        """What `write` wrote. Raises OSError, or MalformedBytes, which names the file."""
+        """The truth that `write` wrote. Raises OSError, or MalformedBytes, which names the file."""
         try:
             content: dict[str, Any] = json.loads(path.read_bytes())
             return cls(

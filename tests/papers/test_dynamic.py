@@ -268,6 +268,7 @@ def random_stream(random, m, items):
     return intervals
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("change", ["deletion", "insertion", "entry"])
 def test_every_stream_costs_at_most_its_budget_charge_by_charge(change):
     """200 random streams, and scripts that restart nodes at random: two streams that differ by one update, or by one

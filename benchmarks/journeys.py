@@ -9,6 +9,7 @@ A file is passed where one of its functions is called; what runs as a module is 
 
 import ast
 import asyncio
+import inspect
 import io
 import sys
 import tempfile
@@ -45,8 +46,8 @@ class Walk:
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         """Takes what `sys.setprofile` tells."""
         name, path = frame.f_code.co_name, frame.f_code.co_filename
-        if not self._on or event != "call" or name.startswith("<"):
-            return
+        if not self._on or event != "call" or name.startswith("<") or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+            return  # what is not optimized is the body of a class or of a module, which an import runs
         if path.startswith(WINGS) and NOT_ON_THE_WAY not in path:
             names = self.files.setdefault(str(Path(path).relative_to(ROOT)), [])
             if name not in names:

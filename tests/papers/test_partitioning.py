@@ -73,7 +73,6 @@ def transcripts(vector, queries):
 
 
 @pytest.mark.heavy
-@pytest.mark.heavy
 def test_no_transcript_of_the_sparse_vector_tells_neighbours_apart_beyond_epsilon_enumerated():
     """All pairs of two queries that each move by at most 1, and four far above the threshold before one far below it,
     which the theorem's bound is made for: every log ratio within ε, that of the latter above 0.9·ε.

@@ -5,10 +5,11 @@ told apart from it where a two-sided binomial test rejects at a family-wise 0.00
 Runs go through a seeded stand-in of the same laws; one part goes through OpenDP's own samplers, unseeded.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from itertools import chain
+from typing import Any, TypeAlias
 
 import numpy as np
 from changeling_central import (
@@ -76,6 +77,10 @@ def measure() -> dict[str, float]:
     return figures
 
 
+Seen: TypeAlias = tuple[str, int, Interval, Any]
+"""A kind of release, a period, the interval stated there, and the errors of all columns."""
+
+
 def tested() -> Iterator[Tested]:
     for law in Law:
         yield from releases(law, SeededNoise(SEED), f"{law}")
@@ -102,28 +107,45 @@ def releases(law: Law, noise: Noise, label: str, only: tuple[str, ...] = ("dcr",
     tree = hierarchy(wide, CALENDAR, TWICE, EPSILON, DELTAS[law], shape=(3, 3), law=law)
     windows = Windows(0, 4, 3, 4)
     direct = sliding_windows(wide, windows, TWICE, EPSILON, DELTAS[law], law)
+    runs: dict[str, Callable[[], Iterator[Seen]]] = {
+        "hdcr": lambda: chain(
+            of_levels(wide, law, changes, levels, noise),
+            (
+                (f"hdcr_{kind}", t, at, values - levels[t - 1])
+                for t, kind, at, values in hierarchical(tree, changes, noise)
+            ),
+        ),
+        "dcr": lambda: of_sums(dcr, changes, levels, noise),
+        "swcr": lambda: of_windows(direct, changes, levels, noise),
+    }
     for _ in range(RUNS // WIDE):
-        for kind, t, interval, errors in of_levels(wide, law, changes, levels, noise) if "hdcr" in only else ():
-            seen(f"{label}_{kind}", t, interval, errors)
-        if "dcr" in only:
-            state, total = dcr.start(), np.zeros(WIDE, np.int64)
-            for t, change in enumerate(changes, 1):
-                state, (node,) = dcr.step(state, change, noise)
-                total += node.values
-                if t in TIMES:
-                    seen(f"{label}_dcr", t, sum_interval(dcr.noise, t, LEVEL), total - levels[t - 1])
-        if "hdcr" in only:
-            for t, kind, interval, values in hierarchical(tree, changes, noise):
-                seen(f"{label}_hdcr_{kind}", t, interval, values - levels[t - 1])
-        if "swcr" in only:
-            window = direct.start()
-            for t, change in enumerate(changes, 1):
-                window, closed = direct.step(window, change, noise)
-                if closed is not None:
-                    true = levels[t - 1] - (levels[t - 5] if t > 4 else 0)
-                    seen(f"{label}_swcr", t, sum_interval(direct.noise, 1, LEVEL), closed.values - true)
+        for name in only:
+            for kind, t, interval, errors in runs[name]():
+                seen(f"{label}_{kind}", t, interval, errors)
     for (kind, t), interval in stated.items():
         yield Tested(kind, held[kind, t], interval.level)
+
+
+def of_sums(dcr: Any, changes: list[Counts], levels: Any, noise: Noise) -> Iterator[Seen]:
+    """Sums of the nodes of one layer."""
+    state, total = dcr.start(), np.zeros(WIDE, np.int64)
+    for t, change in enumerate(changes, 1):
+        state, (node,) = dcr.step(state, change, noise)
+        total += node.values
+        if t in TIMES:
+            yield "dcr", t, sum_interval(dcr.noise, t, LEVEL), total - levels[t - 1]
+
+
+def of_windows(
+    direct: Any, changes: list[Counts], levels: Any, noise: Noise
+) -> Iterator[tuple[str, int, Interval, Any]]:
+    """Windows that are released directly."""
+    window = direct.start()
+    for t, change in enumerate(changes, 1):
+        window, closed = direct.step(window, change, noise)
+        if closed is not None:
+            true = levels[t - 1] - (levels[t - 5] if t > 4 else 0)
+            yield "swcr", t, sum_interval(direct.noise, 1, LEVEL), closed.values - true
 
 
 def of_levels(

@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 from changeling_client import outbox
-from changeling_client.outbox import Answer
+from changeling_client.outbox import ClosingAnswer
 from changeling_protocol import (
     Coins,
     Group,
@@ -15,7 +15,7 @@ from changeling_protocol import (
     Odds,
     ReleasePlan,
     Report,
-    Slots,
+    SlotState,
     SystemCoins,
     encode_upload,
     respond,
@@ -33,7 +33,7 @@ _SILENT = -1
 def two_symbols() -> AbstractContextManager[None]:
     """Keeps true inputs in the outbox and draws their symbols as it sends: a retry has the id, and another symbol."""
 
-    def keeping(_: Group, __: int, true: int, slots: Slots | None, ___: Coins) -> tuple[int, Slots | None]:
+    def keeping(_: Group, __: int, true: int, slots: SlotState | None, ___: Coins) -> tuple[int, SlotState | None]:
         return true, slots
 
     def drawing(plan: ReleasePlan, group: int, span: Node, answered: Any, reports: list[Report]) -> bytes:
@@ -48,10 +48,12 @@ def only_on_change() -> AbstractContextManager[None]:
     """Reports nothing where nothing changed."""
     put = outbox.put
 
-    def answering(group: Group, place: int, true: int, slots: Slots | None, coins: Coins) -> tuple[int, Slots | None]:
+    def answering(
+        group: Group, place: int, true: int, slots: SlotState | None, coins: Coins
+    ) -> tuple[int, SlotState | None]:
         return respond(group, place, true, slots, coins) if true else (_SILENT, slots)
 
-    def putting(db: Any, wrapping: Any, survey: Any, entry: Any, answers: Sequence[Answer]) -> None:
+    def putting(db: Any, wrapping: Any, survey: Any, entry: Any, answers: Sequence[ClosingAnswer]) -> None:
         put(
             db,
             wrapping,
@@ -70,7 +72,9 @@ def _spoken(report: Report) -> bool:
 def odds_off() -> AbstractContextManager[None]:
     """Tells the truth with odds that are a fifth too high."""
 
-    def telling(group: Group, place: int, true: int, slots: Slots | None, coins: Coins) -> tuple[int, Slots | None]:
+    def telling(
+        group: Group, place: int, true: int, slots: SlotState | None, coins: Coins
+    ) -> tuple[int, SlotState | None]:
         return respond(_eager(group), place, true, slots, coins)
 
     return _patched({_RESPOND: telling})
@@ -83,7 +87,7 @@ def unconstrained() -> AbstractContextManager[None]:
 
 def slots_reset() -> AbstractContextManager[None]:
     """Forgets after each report of a joint group what the reports before it did."""
-    return _patched({_AFTER: lambda _, group, *__: Slots.unused(group)})
+    return _patched({_AFTER: lambda _, group, *__: SlotState.unused(group)})
 
 
 BROKEN: Mapping[str | None, Callable[[], AbstractContextManager[None]]] = {

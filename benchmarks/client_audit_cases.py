@@ -20,7 +20,7 @@ from changeling_protocol import (
     Odds,
     ReleasePlan,
     SignedSubset,
-    Slots,
+    SlotState,
     StateSpace,
     Survey,
     Track,
@@ -112,11 +112,11 @@ def law(group: Group, states: States) -> Law:
     Read off `respond`: each integer that it might draw is tried.
     """
     (track,) = group.tracks
-    chances: dict[tuple[tuple[int, ...], Slots | None], Fraction] = {((), Slots.unused(group)): Fraction(1)}
+    chances: dict[tuple[tuple[int, ...], SlotState | None], Fraction] = {((), SlotState.unused(group)): Fraction(1)}
     for number in track.node_numbers():
         node = track.node(number)
         true = track.randomizer.space.index(states[node.start], states[node.end])
-        after: dict[tuple[tuple[int, ...], Slots | None], Fraction] = {}
+        after: dict[tuple[tuple[int, ...], SlotState | None], Fraction] = {}
         for (sent, slots), chance in chances.items():
             for (symbol, left), likely in _outcomes(group, true, slots).items():
                 key = (*sent, symbol), left
@@ -129,7 +129,7 @@ def law(group: Group, states: States) -> Law:
 
 
 @cache
-def _outcomes(group: Group, true: int, slots: Slots | None) -> dict[tuple[int, Slots | None], Fraction]:
+def _outcomes(group: Group, true: int, slots: SlotState | None) -> dict[tuple[int, SlotState | None], Fraction]:
     totals: list[int] = []
 
     class Listed:

@@ -92,7 +92,7 @@ def live(folder: Path, url: str, steps: Steps, connect: Callable[[Path], Any] = 
         patch.object(witness, "_write_through", steps.around("witness", witness._write_through)),
         patch.object(answering, "respond", steps.around("draw", respond)),
         patch.object(outbox, "put", steps.around("queue", outbox.put)),
-        patch.object(store.Store, "erase_past", steps.around("erase", store.Store.erase_past)),
+        patch.object(store.ClientStore, "erase_past", steps.around("erase", store.ClientStore.erase_past)),
         Client(
             server=url,
             authority=PINNED,

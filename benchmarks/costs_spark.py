@@ -23,7 +23,7 @@ from changeling_aggregator.testing import append_segment
 from changeling_protocol import UnixMilliseconds, UnixSeconds
 from changeling_simulations.fleet.sealing import Load
 from changeling_spark.folding import SparkFold
-from changeling_spark.session import Cluster
+from changeling_spark.session import ClusterSettings
 
 from tests.spark.cluster import SparkCluster, cluster, seconds_of_all
 
@@ -99,7 +99,10 @@ def _logged(folder: Path, load: Load, uploads: int) -> Path:
 def _engine(running: SparkCluster, folder: Path, logged: Path) -> Iterator[tuple[SparkFold, float]]:
     """A session that has folded once, and what that took."""
     used = seconds_of_all(os.getpid())
-    with _copied(logged) as store, closing(SparkFold(store, Cluster(running.master), str(folder / "shared"))) as engine:
+    with (
+        _copied(logged) as store,
+        closing(SparkFold(store, ClusterSettings(running.master), str(folder / "shared"))) as engine,
+    ):
         engine.await_start()
         engine.fold(UnixSeconds(time.time()), closing=False)
         yield engine, seconds_of_all(os.getpid()) - used

@@ -14,7 +14,7 @@ from time import process_time
 from changeling_client import entries, outbox
 from changeling_client.answering import answer_due
 from changeling_client.server import close_ms
-from changeling_client.store import Store
+from changeling_client.store import ClientStore
 from changeling_client.testing import FakeServer, ManualClock, make_client
 from changeling_protocol import (
     AtMost,
@@ -154,7 +154,7 @@ class DerivedCoins:
 
 
 @contextmanager
-def _enrolled(survey: Survey, count: int) -> Iterator[Store]:
+def _enrolled(survey: Survey, count: int) -> Iterator[ClientStore]:
     """A store whose entries joined the survey as it began, each with an answer."""
     with tempfile.TemporaryDirectory() as folder:
         server = FakeServer(ManualClock(survey.calendar.start))

@@ -20,7 +20,7 @@ import numpy as np
 from changeling_aggregator.store import Store
 from changeling_protocol import Node
 from changeling_reader import ServerClient
-from changeling_simulations.capacity import Cost, UnitCosts
+from changeling_simulations.capacity import UnitCost, UnitCosts
 from changeling_simulations.fleet.devices import Wishes
 from changeling_simulations.fleet.sealing import Load, sealed
 from changeling_simulations.fleet.sending import send
@@ -88,21 +88,21 @@ def made(folder: Path, uploads: int) -> Load:
 def modelled(runs: Mapping[Size, Sequence[Measured]]) -> UnitCosts:
     """The costs that fit the medians of runs, by their sizes."""
     uploads = [size.uploads for size in runs]
-    costs: dict[str, Cost] = {}
+    costs: dict[str, UnitCost] = {}
     for field in fields(UnitCosts):
         medians = [median(each[field.name] for each in some) for some in runs.values()]
         costs[field.name] = fitted(uploads, medians, [times_of(field.name, size) for size in runs])
     return UnitCosts(**costs)
 
 
-def fitted(uploads: Sequence[float], measured: Sequence[float], times: Sequence[float]) -> Cost:
+def fitted(uploads: Sequence[float], measured: Sequence[float], times: Sequence[float]) -> UnitCost:
     """The cost that fits runs best, by their relative errors; no part of it is below zero.
 
     uploads, measured, times: of each run: its uploads, their cost, which is above zero, and how often a fold started.
     """
     n, y = np.asarray(uploads, float), np.asarray(measured, float)
     (start, each), _ = nnls(np.stack([np.asarray(times, float), n], axis=1) / y[:, None], np.ones(len(n)))
-    return Cost(float(start), float(each))
+    return UnitCost(float(start), float(each))
 
 
 def times_of(name: str, size: Size) -> float:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.ids import SeenIds
-from changeling_aggregator.opening import Kind, Opened, Sheaf, upload_number
+from changeling_aggregator.opening import ColumnLayout, Opened, Sheaf, upload_number
 from changeling_aggregator.store import Store
 from changeling_protocol import CLOSING_BYTES, Survey, SurveyId, UnixSeconds
 
@@ -90,7 +90,7 @@ class _Opening:
         columns[:, : 2 * PERIODS] ^= self._generator.integers(0, 2**64, 2 * PERIODS, np.uint64)
         numbers = [upload_number(request, 0) for request in range(uploads)]
         sheaf = Sheaf(numbers, [columns.tobytes()], [[self._symbols[: uploads * PERIODS]]])
-        return Opened(uploads, {Kind(survey, 0, 0, PERIODS): sheaf})
+        return Opened(uploads, {ColumnLayout(survey, 0, 0, PERIODS): sheaf})
 
     def _draw(self, uploads: int) -> None:
         ids = self._generator.integers(0, 2**64, (uploads, PERIODS * 2), np.uint64).view(np.uint8)

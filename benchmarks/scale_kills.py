@@ -24,7 +24,7 @@ from changeling_aggregator.testing import AFTER, counted_rows, prepared
 from changeling_protocol import UnixSeconds
 from changeling_spark.errors import SparkTrouble
 from changeling_spark.folding import SparkFold
-from changeling_spark.session import Cluster
+from changeling_spark.session import ClusterSettings
 
 from tests.spark.cluster import SparkCluster, cluster
 
@@ -102,7 +102,10 @@ def _drivers_killed(running: SparkCluster, whole: Path, folder: Path) -> tuple[i
 def _workers_killed(running: SparkCluster, whole: Path, folder: Path) -> Iterator[Found]:
     """What a fold comes to; then, by turns, where a worker is killed in mid-fold, with its executor. Another takes its
     place after."""
-    with closing(Store.open(whole)) as empty, closing(SparkFold(empty, Cluster(running.master), str(folder))) as engine:
+    with (
+        closing(Store.open(whole)) as empty,
+        closing(SparkFold(empty, ClusterSettings(running.master), str(folder))) as engine,
+    ):
         engine.await_start()
         for at in range(WORKERS + 1):
             with _copied(whole, folder) as (path, _), closing(Store.open(path)) as store:

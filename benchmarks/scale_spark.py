@@ -22,7 +22,7 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.testing import counted_rows
 from changeling_protocol import UnixSeconds
 from changeling_spark.folding import SparkFold
-from changeling_spark.session import Cluster
+from changeling_spark.session import ClusterSettings
 
 from tests.spark.cluster import SparkCluster, cluster, seconds_of_all
 
@@ -154,7 +154,7 @@ def _session(place: Path, workers: int) -> Iterator[Warm]:
         shared.mkdir()
         logs = [log_in_segments(_new(Path(folder) / str(number)), PERIODS) for number in range(SMALL)]
         used = seconds_of_all(os.getpid())
-        with closing(SparkFold(logs[0], Cluster(running.master, EXECUTOR_MEMORY), str(shared))) as engine:
+        with closing(SparkFold(logs[0], ClusterSettings(running.master, EXECUTOR_MEMORY), str(shared))) as engine:
             engine.await_start()
             _folded(logs[0], engine, PERIODS)
             first = seconds_of_all(os.getpid()) - used

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 from changeling_aggregator.fold import SeenIds, add_ids, fold
-from changeling_aggregator.opening import Kind, Opened, OpeningProcesses, Sheaf, open_requests, upload_number
+from changeling_aggregator.opening import ColumnLayout, Opened, OpeningProcesses, Sheaf, open_requests, upload_number
 from changeling_protocol import HEAD_BYTES, Node, Survey, UnixSeconds, UploadColumns, seal
 from changeling_protocol.wire import encode_upload_request
 from cryptography.hazmat.primitives import hpke
@@ -160,15 +160,15 @@ def _opened(survey: Survey, seed: int) -> Opened:
     closings = np.concatenate([ids, standings, strata], axis=1).tobytes()
     symbols = generator.integers(1, 6, (UPLOADS, PERIODS), np.uint8).tobytes()
     numbers = [upload_number(request, 0) for request in range(UPLOADS)]
-    return Opened(UPLOADS, {Kind(survey.id, 0, 0, PERIODS): Sheaf(numbers, [closings], [[symbols]])})
+    return Opened(UPLOADS, {ColumnLayout(survey.id, 0, 0, PERIODS): Sheaf(numbers, [closings], [[symbols]])})
 
 
 def _scattered(survey: Survey, seed: int) -> Opened:
     generator = np.random.default_rng(200 + seed)
-    sheaves: dict[Kind, Sheaf] = {}
+    sheaves: dict[ColumnLayout, Sheaf] = {}
     for request, end in enumerate(generator.integers(1, MANY_PERIODS + 1, UPLOADS).tolist()):
         columns = UploadColumns(0, Node(end - 1, end), generator.bytes(16) + b"\1\0\0", (b"\1",))
-        sheaves.setdefault(Kind(survey.id, 0, end - 1, end), Sheaf()).add(upload_number(request, 0), columns)
+        sheaves.setdefault(ColumnLayout(survey.id, 0, end - 1, end), Sheaf()).add(upload_number(request, 0), columns)
     return Opened(UPLOADS, {kind: sheaf.joined() for kind, sheaf in sheaves.items()})
 
 

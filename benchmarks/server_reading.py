@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from changeling_aggregator.server import ServerSettings, Service, make_app
-from changeling_aggregator.store import Looked, Lot, LotKey, Store
+from changeling_aggregator.store import Lot, LotKey, SnapshotProgress, Store
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -152,7 +152,7 @@ class _Served:
         with self._store.transaction() as writing:
             held = [] if self._revision == 1 else list(lots)
             writing.put_snapshots(self.survey.id, self._revision, lots, held)
-            writing.put_looked(self.survey.id, Looked(self._revision, periods - 1, periods, 0))
+            writing.put_looked(self.survey.id, SnapshotProgress(self._revision, periods - 1, periods, 0))
 
     def _all_lots(self, randomizer: SignedSubset) -> dict[LotKey, Lot]:
         counterpart = counterpart_of(randomizer)

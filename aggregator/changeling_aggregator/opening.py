@@ -44,7 +44,7 @@ from changeling_protocol.wire import MOST_ENVELOPES_TAKEN, envelopes_in
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 
-class Kind(NamedTuple):
+class ColumnLayout(NamedTuple):
     """What uploads have in common that have columns of the same lengths. The span is (start, end]."""
 
     survey: SurveyId
@@ -97,7 +97,7 @@ class Opened:
     """
 
     envelopes: int = 0
-    sheaves: dict[Kind, Sheaf] = field(default_factory=dict)
+    sheaves: dict[ColumnLayout, Sheaf] = field(default_factory=dict)
     refused: RefusalCounts = field(default_factory=Counter)
     rubbish: list[int] = field(default_factory=list)
 
@@ -135,7 +135,7 @@ class Opener:
 
     def __init__(self, surveys: Mapping[SurveyId, Survey], keys: Mapping[bytes, X25519PrivateKey]) -> None:
         self._surveys, self._keys = surveys, keys
-        self._lengths: dict[Kind, tuple[int, ...] | None] = {}
+        self._lengths: dict[ColumnLayout, tuple[int, ...] | None] = {}
 
     def open(self, requests: Iterable[tuple[int, bytes]]) -> Opened:
         """The uploads in these requests, each of which comes with its number.
@@ -174,7 +174,7 @@ class Opener:
 
     def _add(self, opened: Opened, survey: SurveyId, number: int, columns: UploadColumns) -> bool:
         """Add an upload; False where its columns are not those that the plan asks for."""
-        kind = Kind(survey, columns.group, columns.span.start, columns.span.end)
+        kind = ColumnLayout(survey, columns.group, columns.span.start, columns.span.end)
         if kind not in self._lengths:
             self._lengths[kind] = self._lengths_of(kind)
         if self._lengths[kind] != (len(columns.closings), *map(len, columns.symbols)):
@@ -185,7 +185,7 @@ class Opener:
         sheaf.add(number, columns)
         return True
 
-    def _lengths_of(self, kind: Kind) -> tuple[int, ...] | None:
+    def _lengths_of(self, kind: ColumnLayout) -> tuple[int, ...] | None:
         """How long the columns of such uploads must be; None where the group is none of the plan's."""
         plan = self._surveys[kind.survey].plan
         if not 0 <= kind.group < len(plan.groups):

@@ -11,13 +11,13 @@ package is offered to `changeling release` by `register`, and proves itself with
 from .afterwards import COLOURS
 from .ahead import AheadTree, drawn_ahead
 from .api import Frame, Released, ReleaseOptions, release, release_with
-from .budget import ENTRY, Cost, check_output, check_periods, pure_of, total_cost, total_of, whole
+from .budget import ENTRY, ReleaseCost, check_output, check_periods, pure_of, total_cost, total_of, whole
 from .composition import Composition, Loss
 from .errors import BadState, BudgetExhausted, CentralError, ConstraintBroken, TimeReversed, UnusableChangelog
-from .files import Row, held, read_about, read_rows, replaced
+from .files import PublishedRow, held, read_about, read_rows, replaced
 from .guard import first_breach, frozen
 from .intervals import Interval, ahead_interval, online_interval, square_root_interval, sum_interval
-from .ledger import Account, Charge, ledger_beside, read_ledger
+from .ledger import Charge, ReleaseAccount, ledger_beside, read_ledger
 from .linear_query import LinearQuery, clipped_sum, counting, histogram_query
 from .mechanism import Guarantee, Mechanism, State, check_counts, read_state, written_state
 from .nodes import (
@@ -48,8 +48,18 @@ from .noise import (
     implied_delta,
     total,
 )
-from .offers import Asked, Made, MechanismChoice, Offer, Option, PeriodChange, ReleaseMechanism, all_offers, register
-from .queries import Comparison, Mask, Predicate, Value, answer_query, best_weight, comparisons, evaluated, parsed
+from .offers import (
+    Asked,
+    Made,
+    MechanismChoice,
+    MechanismOption,
+    Offer,
+    PeriodChange,
+    ReleaseMechanism,
+    all_offers,
+    register,
+)
+from .queries import ColumnTest, Mask, Predicate, Value, answer_query, best_weight, comparisons, evaluated, parsed
 from .release_mechanisms import compared
 from .sensitivity import square_root_coefficients
 from .shape import Blocks, Shape
@@ -61,7 +71,6 @@ __all__ = [
     "COLOURS",
     "ENTRY",
     "NEIGHBOURS",
-    "Account",
     "AheadTree",
     "Asked",
     "BadState",
@@ -70,10 +79,9 @@ __all__ = [
     "BudgetExhausted",
     "CentralError",
     "Charge",
-    "Comparison",
+    "ColumnTest",
     "Composition",
     "ConstraintBroken",
-    "Cost",
     "Frame",
     "Guarantee",
     "Hdcr",
@@ -86,19 +94,21 @@ __all__ = [
     "Mask",
     "Mechanism",
     "MechanismChoice",
+    "MechanismOption",
     "NodeNoise",
     "NodeRelease",
     "Noise",
     "Offer",
     "OpenDPNoise",
-    "Option",
     "PeriodChange",
     "PooledNoise",
     "Predicate",
+    "PublishedRow",
+    "ReleaseAccount",
+    "ReleaseCost",
     "ReleaseMechanism",
     "ReleaseOptions",
     "Released",
-    "Row",
     "Shape",
     "SquareRoot",
     "State",

@@ -18,7 +18,7 @@ from changeling_protocol import Calendar, Node
 from .files import Output, over_window, read_rows, written_rows
 from .nodes import NodeRelease, retrospective
 from .offers import ReleaseMechanism
-from .queries import Shown
+from .queries import ShownNumber
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
 """Of pictures, told apart by the colour-blind too (Okabe, Ito 2008)."""
@@ -102,19 +102,19 @@ def save_afterwards(
 
 def _from_levels(
     published: Path, window: int, head: Output, levels: ReleaseMechanism[object]
-) -> dict[int, list[Shown]]:
+) -> dict[int, list[ShownNumber]]:
     """The changes over windows that end with each period, as the levels tell them, with their exact errors."""
     at = {(row.period, row.name): row.estimate for row in read_rows(published)}
-    rows: dict[int, list[Shown]] = defaultdict(list)
+    rows: dict[int, list[ShownNumber]] = defaultdict(list)
     for (period, name), value in at.items():
         variance = levels.window_variance(period, window) if period >= window else None
         if variance is not None:
             change = value - at.get((period - window, name), 0.0)
-            rows[period].append(Shown(f"{name}{over_window(window)}", change, sqrt(variance) * head.unit))
+            rows[period].append(ShownNumber(f"{name}{over_window(window)}", change, sqrt(variance) * head.unit))
     return rows
 
 
-def _from_nodes(published: Path, window: int | None) -> dict[int, list[Shown]]:
+def _from_nodes(published: Path, window: int | None) -> dict[int, list[ShownNumber]]:
     """The best estimates of all levels and windows, from all nodes that were published."""
     nodes: dict[str, list[NodeRelease]] = defaultdict(list)
     for row in read_rows(published):
@@ -123,12 +123,12 @@ def _from_nodes(published: Path, window: int | None) -> dict[int, list[Shown]]:
             nodes[said["name"]].append(NodeRelease(node, np.array([row.estimate]), row.standard_error**2))
     if not nodes:
         raise ValueError(f"{published} holds no nodes: release with --nodes")
-    rows: dict[int, list[Shown]] = defaultdict(list)
+    rows: dict[int, list[ShownNumber]] = defaultdict(list)
     for name, each in nodes.items():
         last = max(release.node.end for release in each)
         for width in (None,) if window is None or window > last else (None, window):
             values, variances = retrospective(each, last, width)
             label = f"{name}, afterwards" + ("" if width is None else over_window(width))
             for period in range(width or 1, last + 1):
-                rows[period].append(Shown(label, values[period, 0], sqrt(variances[period])))
+                rows[period].append(ShownNumber(label, values[period, 0], sqrt(variances[period])))
     return rows

@@ -37,9 +37,9 @@ from changeling_statistics import (
 from .afterwards import check_windows, save_afterwards
 from .budget import Budget, Number, Spending, Unit, check_output, check_periods, spending, total_of, whole
 from .errors import UnusableChangelog
-from .files import Output, Row, read_rows
+from .files import Output, PublishedRow, read_rows
 from .guard import beyond, frozen
-from .ledger import Account, Charge, Ledger, ledger_beside, read_ledger
+from .ledger import Charge, ReleaseAccount, ReleaseLedger, ledger_beside, read_ledger
 from .linear_query import LinearQuery
 from .mechanism import Guarantee
 from .noise import Law, OpenDPNoise, PooledNoise
@@ -177,9 +177,9 @@ class Released:
     notes: tuple[str, ...]
     asides: tuple[str, ...]
     about: About
-    ledger: Ledger | None
+    ledger: ReleaseLedger | None
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[PublishedRow]:
         """All that was published by then, a row for each period and column."""
         every = read_rows(self.output) if self.output.exists() else []
         return [row for row in every if row.period <= self.last]
@@ -482,7 +482,7 @@ def _mechanism(
     return made
 
 
-def _account(source: Source, wish: _Wish) -> Account | None:
+def _account(source: Source, wish: _Wish) -> ReleaseAccount | None:
     """What the release is charged to: the ledger that is named, else the one beside the file."""
     options = wish.options
     path = ledger_beside(source) if options.ledger is None else Path(options.ledger)
@@ -492,7 +492,7 @@ def _account(source: Source, wish: _Wish) -> Account | None:
         return None
     check_output(path)
     charge = Charge.of(str(wish.output), options.query, wish.spending.cost)
-    return Account(path, wish.spending.unit, charge, options.changelog_id, total_of(options.budget))
+    return ReleaseAccount(path, wish.spending.unit, charge, options.changelog_id, total_of(options.budget))
 
 
 def _follow(job: Release, last: int, on_period: Callable[[int, int], None]) -> tuple[int, bool]:

@@ -157,7 +157,7 @@ MOST_DENOMINATOR = 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class ReleaseCost:
     """What one release costs, or what all may: epsilon and delta, or rho where that is not None."""
 
     epsilon: Fraction
@@ -184,10 +184,10 @@ class Cost:
 class Total:
     """What several releases cost together. way: how they were added up."""
 
-    cost: Cost
+    cost: ReleaseCost
     way: str
 
-    def fits(self, budget: Cost) -> bool:
+    def fits(self, budget: ReleaseCost) -> bool:
         """Whether the budget, which is of the same kind, holds it."""
         if budget.rho is not None:
             return (self.cost.rho or 0) <= budget.rho
@@ -204,7 +204,7 @@ def implied_by(rho: Fraction) -> tuple[Fraction, Fraction]:
     return Fraction(concentrated_epsilon(float_above(rho), float(AT))), AT
 
 
-def refuse_beyond(budget: Cost, before: Sequence[Cost], cost: Cost) -> None:
+def refuse_beyond(budget: ReleaseCost, before: Sequence[ReleaseCost], cost: ReleaseCost) -> None:
     """BudgetExhausted where one release more is beyond the budget. before: what the others cost.
 
     ValueError where a cost is not of the budget's kind.
@@ -227,7 +227,7 @@ def refuse_beyond(budget: Cost, before: Sequence[Cost], cost: Cost) -> None:
     )
 
 
-def total_cost(budget: Cost | None, costs: Sequence[Cost]) -> Total | None:
+def total_cost(budget: ReleaseCost | None, costs: Sequence[ReleaseCost]) -> Total | None:
     """What these cost together, by the least of the ways that the budget lets one take; basic sums without one.
 
     The basic sum of costs in epsilon is told where it fits and is hardly more, as people can check it. None where no
@@ -235,10 +235,10 @@ def total_cost(budget: Cost | None, costs: Sequence[Cost]) -> Total | None:
     """
     if budget is not None and budget.rho is not None:
         worth = sum((each.worth for each in costs), Fraction(0))
-        return Total(Cost(Fraction(0), Fraction(0), worth), "concentrated")
+        return Total(ReleaseCost(Fraction(0), Fraction(0), worth), "concentrated")
     concentrated = any(each.rho is not None for each in costs)
     epsilon, delta = sum((c.epsilon for c in costs), Fraction(0)), sum((c.delta for c in costs), Fraction(0))
-    basic = Total(Cost(epsilon, delta), "basic")
+    basic = Total(ReleaseCost(epsilon, delta), "basic")
     if budget is None or not budget.delta:
         if concentrated and budget is not None:
             raise ValueError("a budget of epsilon alone holds nothing at rho: give it a delta, or take one in rho")
@@ -249,7 +249,7 @@ def total_cost(budget: Cost | None, costs: Sequence[Cost]) -> Total | None:
     if not ways:
         return None
     way = min(ways, key=lambda name: ways[name])
-    return Total(Cost(Fraction(ways[way]), budget.delta), way)
+    return Total(ReleaseCost(Fraction(ways[way]), budget.delta), way)
 
 
 def number(exact: Fraction) -> str:
@@ -263,7 +263,7 @@ def number(exact: Fraction) -> str:
         return f"{Decimal(exact.numerator) / Decimal(exact.denominator):f}"
 
 
-def _composed(costs: Sequence[Cost]) -> Composition:
+def _composed(costs: Sequence[ReleaseCost]) -> Composition:
     """Of floats that are no less than the costs."""
     losses = [Loss(float_above(each.epsilon), float_above(each.delta)) for each in costs if each.rho is None]
     return Composition(Composition.of(*losses).counts, sum((each.rho or Fraction(0) for each in costs), Fraction(0)))
@@ -277,7 +277,7 @@ class Spending:
     """
 
     unit: Unit
-    cost: Cost
+    cost: ReleaseCost
     epsilon: Fraction
     delta: Fraction
     rho: Fraction | None = None
@@ -302,7 +302,7 @@ def spending(unit: Unit, epsilon: Number | None, delta: Number, rho: Number | No
     if (epsilon is None) == (rho is None) or (rho is not None and exact(delta)):
         raise ValueError("say what the release may cost: --epsilon, with a --delta or without, or --rho")
     if rho is None:
-        cost = Cost(exact(epsilon or 0), exact(delta))
+        cost = ReleaseCost(exact(epsilon or 0), exact(delta))
         check_budget(cost.epsilon, cost.delta)
         each = unit.of_an_entry(cost.epsilon, cost.delta)
         check_budget(*each)
@@ -311,16 +311,16 @@ def spending(unit: Unit, epsilon: Number | None, delta: Number, rho: Number | No
     of_entry = unit.rho_of_an_entry(of_unit)
     pure = pure_epsilon(of_entry)
     check_budget(pure, Fraction(0))
-    return Spending(unit, Cost(Fraction(0), Fraction(0), of_unit), pure, Fraction(0), of_entry)
+    return Spending(unit, ReleaseCost(Fraction(0), Fraction(0), of_unit), pure, Fraction(0), of_entry)
 
 
-def pure_of(epsilon: str | None, rho: str | None) -> tuple[Cost, Fraction]:
+def pure_of(epsilon: str | None, rho: str | None) -> tuple[ReleaseCost, Fraction]:
     """What is charged, and the pure epsilon that it pays for, of what has no delta. Errors: as of `spending`."""
     of_entry = spending(Unit(), epsilon, 0, rho)
     return of_entry.cost, of_entry.epsilon
 
 
-def total_of(total: Budget | None) -> Cost | None:
+def total_of(total: Budget | None) -> ReleaseCost | None:
     """The budget of all releases. ValueError for what is none."""
     if total is None:
         return None
@@ -329,11 +329,11 @@ def total_of(total: Budget | None) -> Cost | None:
         rho = exact(text.removeprefix("rho="))
         if rho <= 0:
             raise ValueError(f"a budget of all releases has rho > 0, got {total!r}")
-        return Cost(Fraction(0), Fraction(0), rho)
+        return ReleaseCost(Fraction(0), Fraction(0), rho)
     if text:
         epsilon, _, delta = text.partition(",")
         total = epsilon, delta or 0
     epsilon_, delta_ = map(exact, total if isinstance(total, tuple) else (total, 0))
     if epsilon_ <= 0 or not 0 <= delta_ < 1:
         raise ValueError(f"a budget of all releases has epsilon > 0 and 0 <= delta < 1, got {total}")
-    return Cost(epsilon_, delta_)
+    return ReleaseCost(epsilon_, delta_)

@@ -24,7 +24,7 @@ from changeling_statistics import format_instant
 
 from .errors import BadState
 from .nodes import Level
-from .queries import Mean, Shown
+from .queries import Mean, ShownNumber
 
 if TYPE_CHECKING:
     from _hashlib import HASH
@@ -109,7 +109,7 @@ def held(path: Path, wait: float = 0.0) -> Iterator[None]:
 COLUMNS = ("period", "time", "name", "estimate", "standard_error")
 
 
-class Row(NamedTuple):
+class PublishedRow(NamedTuple):
     """What was published of one column at the end of one period.
 
     period: from 1 on. time: its end, ISO 8601. name: of the column. estimate: neither rounded nor clipped.
@@ -159,19 +159,20 @@ class Output:
         """
         return written_rows(self.path.suffix, period, time, [*self._levels(level), *self._nodes(level)])
 
-    def _levels(self, level: Level) -> list[Shown]:
+    def _levels(self, level: Level) -> list[ShownNumber]:
         if not level.values.size:
             return []
         if self.mean is not None:
             return self.mean.shown(level)
         error = sqrt(level.variance) * self.unit
         return [
-            Shown(name, value * self.unit, error) for name, value in zip(self.names, level.values.tolist(), strict=True)
+            ShownNumber(name, value * self.unit, error)
+            for name, value in zip(self.names, level.values.tolist(), strict=True)
         ]
 
-    def _nodes(self, level: Level) -> list[Shown]:
+    def _nodes(self, level: Level) -> list[ShownNumber]:
         return [
-            Shown(node_name(name, each.node.width), value * self.unit, sqrt(each.variance) * self.unit)
+            ShownNumber(node_name(name, each.node.width), value * self.unit, sqrt(each.variance) * self.unit)
             for each in (level.nodes if self.nodes else ())
             for name, value in zip(self.names, each.values.tolist(), strict=True)
         ]
@@ -221,7 +222,7 @@ class Output:
         return at + len(rows)
 
 
-def written_rows(suffix: str, period: int, time: float, shown: Sequence[Shown]) -> bytes:
+def written_rows(suffix: str, period: int, time: float, shown: Sequence[ShownNumber]) -> bytes:
     """The rows of one period, in a file with this suffix. time: the end of the period, Unix seconds."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -254,7 +255,7 @@ def read_about(path: Path) -> dict[str, str]:
         return {key: value for key, _, value in heads}
 
 
-def read_rows(path: Path) -> list[Row]:
+def read_rows(path: Path) -> list[PublishedRow]:
     """What was published in a .csv or .jsonl file, in its order."""
     with path.open(encoding="utf-8", newline="") as file:
         if path.suffix == ".csv":
@@ -262,7 +263,7 @@ def read_rows(path: Path) -> list[Row]:
         else:
             rows = [row for line in file if "release" not in (row := json.loads(line))]
     return [
-        Row(
+        PublishedRow(
             int(row["period"]),
             row["time"],
             row["name"],

@@ -27,7 +27,7 @@ from hashlib import sha256
 from pathlib import Path
 from secrets import token_hex
 
-from .budget import Cost, Unit, number, refuse_beyond, total_cost
+from .budget import ReleaseCost, Unit, number, refuse_beyond, total_cost
 from .errors import BadState, BudgetExhausted
 from .files import held, replaced
 from .statement import Mark, begun
@@ -109,19 +109,21 @@ class Charge:
     drawn: Drawn = field(default_factory=Drawn)
 
     @classmethod
-    def of(cls, output: str, query: str, cost: Cost) -> "Charge":
+    def of(cls, output: str, query: str, cost: ReleaseCost) -> "Charge":
         """Of a release that is to come, whose id is still to be given."""
         rho = None if cost.rho is None else str(cost.rho)
         return cls("", output, query, str(cost.epsilon), str(cost.delta), rho)
 
     @property
-    def cost(self) -> Cost:
+    def cost(self) -> ReleaseCost:
         """What it costs."""
-        return Cost(Fraction(self.epsilon), Fraction(self.delta), None if self.rho is None else Fraction(self.rho))
+        return ReleaseCost(
+            Fraction(self.epsilon), Fraction(self.delta), None if self.rho is None else Fraction(self.rho)
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Ledger:
+class ReleaseLedger:
     """changelog: whose it is. unit: of whom the costs speak. charges: of all releases so far.
 
     epsilon, delta: the budget of them all, as fractions; rho: that, where it is in rho. None where none was set.
@@ -146,18 +148,18 @@ class Ledger:
         return sum((Fraction(charge.rho or 0) for charge in self.charges), Fraction(0))
 
     @property
-    def budget(self) -> Cost | None:
+    def budget(self) -> ReleaseCost | None:
         """Of all releases together; None where none was set."""
         if self.rho is not None:
-            return Cost(Fraction(0), Fraction(0), Fraction(self.rho))
-        return None if self.epsilon is None else Cost(Fraction(self.epsilon), Fraction(self.delta or 0))
+            return ReleaseCost(Fraction(0), Fraction(0), Fraction(self.rho))
+        return None if self.epsilon is None else ReleaseCost(Fraction(self.epsilon), Fraction(self.delta or 0))
 
     @property
-    def costs(self) -> list[Cost]:
+    def costs(self) -> list[ReleaseCost]:
         """Of each release."""
         return [charge.cost for charge in self.charges]
 
-    def charged(self, charge: Charge) -> "Ledger":
+    def charged(self, charge: Charge) -> "ReleaseLedger":
         """With one more release, or as it is where that is in it.
 
         Raises BudgetExhausted where it is too much, and ValueError for a cost below 0, which would give some back, and
@@ -176,7 +178,7 @@ class Ledger:
         """How far the release with this id has drawn; None where it is not charged."""
         return next((charge.drawn for charge in self.charges if charge.release == release), None)
 
-    def with_drawn(self, release: str, drawn: Drawn) -> "Ledger":
+    def with_drawn(self, release: str, drawn: Drawn) -> "ReleaseLedger":
         """With the release as far as it now has drawn."""
         return replace(
             self, charges=tuple(replace(c, drawn=drawn) if c.release == release else c for c in self.charges)
@@ -198,14 +200,14 @@ class Ledger:
 
     def _sums(self) -> str:
         epsilon, delta = self.spent
-        parts = [Cost(epsilon, delta).said()] * bool(epsilon or not self.spent_rho)
+        parts = [ReleaseCost(epsilon, delta).said()] * bool(epsilon or not self.spent_rho)
         return " and ".join([*parts, *[f"rho {number(self.spent_rho)}"] * bool(self.spent_rho)])
 
 
 OTHERS = "as it holds what other releases have cost"
 
 
-def read_ledger(path: Path) -> Ledger | None:
+def read_ledger(path: Path) -> ReleaseLedger | None:
     """The ledger in this file, None where there is none. Raises BadState for one that is not whole."""
     try:
         written = path.read_bytes()
@@ -223,12 +225,12 @@ def read_ledger(path: Path) -> Ledger | None:
     return ledger
 
 
-def _of_fields(fields: Mapping[str, object]) -> Ledger:
+def _of_fields(fields: Mapping[str, object]) -> ReleaseLedger:
     listed = fields["charges"]
     if not isinstance(listed, list):
         raise TypeError
     charges = tuple(Charge(**{**charge, "drawn": Drawn(**charge["drawn"])}) for charge in listed)
-    ledger = Ledger(**{**fields, "charges": charges})  # type: ignore[arg-type]
+    ledger = ReleaseLedger(**{**fields, "charges": charges})  # type: ignore[arg-type]
     texts = [ledger.changelog, ledger.unit]
     for charge in charges:
         parts = {**asdict(charge), **asdict(charge.drawn)}
@@ -243,13 +245,13 @@ def _of_fields(fields: Mapping[str, object]) -> Ledger:
     return ledger
 
 
-def _text(ledger: Ledger) -> bytes:
+def _text(ledger: ReleaseLedger) -> bytes:
     fields = asdict(ledger)
     digest = sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
     return (json.dumps({"version": VERSION, "ledger": fields, "sha256": digest}, indent=2) + "\n").encode()
 
 
-def write_ledger(path: Path, ledger: Ledger) -> None:
+def write_ledger(path: Path, ledger: ReleaseLedger) -> None:
     """Put the ledger into this file, in one piece and on the disk, unless it is there already."""
     if read_ledger(path) != ledger:
         replaced(path, _text(ledger))
@@ -260,7 +262,7 @@ WAIT = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ReleaseAccount:
     """A release that is to be charged to the ledger at `path`.
 
     unit: what the release protects. charge: what it costs; its release id is still to come. changelog: the id that the
@@ -271,7 +273,7 @@ class Account:
     unit: Unit
     charge: Charge
     changelog: str | None = None
-    budget: Cost | None = None
+    budget: ReleaseCost | None = None
 
     def __post_init__(self) -> None:
         if self.path.is_symlink():  # it would be replaced by a second ledger
@@ -292,7 +294,7 @@ class Account:
 
     def settled(
         self, release: str, known: str, mark: Mark | None = None, published: bool = False, charged: bool = False
-    ) -> Ledger:
+    ) -> ReleaseLedger:
         """Charge the release, durably, unless it is.
 
         mark: what its state knows, None for what is drawn at once. published: the output holds rows of the state's
@@ -337,7 +339,7 @@ class Account:
         except BadState as error:
             raise BadState(f"{self.charge.output}, {self.path.name}: {error}") from error
 
-    def _charged(self, ledger: Ledger, release: str) -> Ledger:
+    def _charged(self, ledger: ReleaseLedger, release: str) -> ReleaseLedger:
         for charge in ledger.charges:
             if charge.release == release and _goes_on_elsewhere(charge, Path(self.charge.output)):
                 raise BadState(
@@ -349,12 +351,12 @@ class Account:
         except BudgetExhausted as error:
             raise BudgetExhausted(f"{self.path}: {error}") from error
 
-    def _ledger(self, known: str) -> Ledger:
+    def _ledger(self, known: str) -> ReleaseLedger:
         ledger = read_ledger(self.path)
         if ledger is None and known:
             raise BadState(f"{self.path}, which this release is charged to, is gone: put it back, {OTHERS}")
         if ledger is None:
-            ledger = Ledger(self.changelog or token_hex(8), self.unit.name)
+            ledger = ReleaseLedger(self.changelog or token_hex(8), self.unit.name)
         for wanted in (known, self.changelog):
             if wanted and wanted != ledger.changelog:
                 raise BadState(
@@ -368,7 +370,7 @@ class Account:
             )
         return self._with_budget(ledger)
 
-    def _with_budget(self, ledger: Ledger) -> Ledger:
+    def _with_budget(self, ledger: ReleaseLedger) -> ReleaseLedger:
         if (wanted := self.budget) is None:
             return ledger
         if (there := ledger.budget) is not None:

@@ -129,7 +129,7 @@ def root_mean_square(variance: Callable[[int], float | None], query: LinearQuery
     return sqrt(sum(known) / len(known)) * float(query.unit) if known else None
 
 
-class Option(StrEnum):
+class MechanismOption(StrEnum):
     """What may be chosen of a mechanism, by the names of the command's options."""
 
     LAW = "law"
@@ -181,7 +181,7 @@ class Offer(Generic[State]):
     name: str
     summary: str
     make: Callable[[Asked], ReleaseMechanism[State]]
-    options: frozenset[Option] = frozenset()
+    options: frozenset[MechanismOption] = frozenset()
     good_for: str = ""
 
 
@@ -227,9 +227,11 @@ def _load_plugins() -> None:
 
 
 _INSTEAD = {
-    Option.WINDOW: "; swcr releases windows directly, and --afterwards reads them off hdcr's --nodes or square-root",
-    Option.BRANCHING: "; hdcr has",
-    Option.LAYERS: "; hdcr has",
+    MechanismOption.WINDOW: (
+        "; swcr releases windows directly, and --afterwards reads them off hdcr's --nodes or square-root"
+    ),
+    MechanismOption.BRANCHING: "; hdcr has",
+    MechanismOption.LAYERS: "; hdcr has",
 }
 """What to take in place of a mechanism that lets something not be chosen."""
 
@@ -256,12 +258,12 @@ class MechanismChoice:
         if self.law is not None and self.law not in tuple(Law):
             raise ValueError(f"the noise is laplace or gaussian, got {self.law!r}")
         options = offered(self.name).options
-        if self.adaptive and Option.ADAPTIVE not in options:
+        if self.adaptive and MechanismOption.ADAPTIVE not in options:
             raise ValueError(f"--adaptive: {self.name} promises nothing where people react to what is published")
         for option, value in (
-            (Option.BRANCHING, self.branching),
-            (Option.LAYERS, self.layers),
-            (Option.WINDOW, self.window),
+            (MechanismOption.BRANCHING, self.branching),
+            (MechanismOption.LAYERS, self.layers),
+            (MechanismOption.WINDOW, self.window),
         ):
             if value is not None and option not in options:
                 raise ValueError(f"--{option}: {self.name} has none{_INSTEAD.get(option, '')}")
@@ -305,9 +307,9 @@ class MechanismChoice:
         """What is asked of the offer; arguments as of `made`. ValueError for a delta or a law that it does not take."""
         options = offered(self.name).options
         gaussian = self.law == Law.GAUSSIAN
-        if (delta and Option.DELTA not in options) or (gaussian and Option.LAW not in options):
+        if (delta and MechanismOption.DELTA not in options) or (gaussian and MechanismOption.LAW not in options):
             raise ValueError(f"{self.name} is released at a pure epsilon, with laplace noise")
-        if rho is not None and gaussian and Option.RHO not in options:
+        if rho is not None and gaussian and MechanismOption.RHO not in options:
             raise ValueError(f"at rho {self.name} is released with laplace noise: for gaussian take square-root")
         law = None if self.law is None else Law(self.law)
         wished = self.branching, self.layers, self.adaptive

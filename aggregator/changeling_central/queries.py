@@ -53,7 +53,7 @@ _MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ColumnTest:
     """A test of one column.
 
     constants: what it is compared with. holds: whether a value passes. ordered: it asks for less or greater.
@@ -84,7 +84,7 @@ class Joined:
     operands: tuple["Predicate", ...]
 
 
-Predicate = Comparison | Not | Joined
+Predicate = ColumnTest | Not | Joined
 
 
 def parsed(text: str, columns: Sequence[str]) -> Predicate:
@@ -101,10 +101,10 @@ def parsed(text: str, columns: Sequence[str]) -> Predicate:
     return _predicate(tree, text, columns)
 
 
-def comparisons(predicate: Predicate) -> Iterator[Comparison]:
+def comparisons(predicate: Predicate) -> Iterator[ColumnTest]:
     """Every comparison that stands in it."""
     match predicate:
-        case Comparison():
+        case ColumnTest():
             yield predicate
         case Not(operand):
             yield from comparisons(operand)
@@ -113,10 +113,10 @@ def comparisons(predicate: Predicate) -> Iterator[Comparison]:
                 yield from comparisons(operand)
 
 
-def evaluated(predicate: Predicate, where: Callable[[Comparison], Mask]) -> Mask:
+def evaluated(predicate: Predicate, where: Callable[[ColumnTest], Mask]) -> Mask:
     """Where the predicate holds. where: says the same of one comparison; the masks' shapes broadcast."""
     match predicate:
-        case Comparison():
+        case ColumnTest():
             return where(predicate)
         case Not(operand):
             return ~evaluated(operand, where)
@@ -134,13 +134,13 @@ def _predicate(node: ast.expr, text: str, columns: Sequence[str]) -> Predicate:
         case ast.UnaryOp(ast.Not(), operand):
             return Not(_predicate(operand, text, columns))
         case ast.Name(name):
-            return Comparison(_column(name, text, columns), (True,), lambda value: value is True)
+            return ColumnTest(_column(name, text, columns), (True,), lambda value: value is True)
         case ast.Compare(
             ast.Name(name), [ast.In() | ast.NotIn() as op], [ast.Tuple() | ast.List() | ast.Set() as side]
         ):
             names = tuple(_constant(element, text) for element in side.elts)
             wanted = isinstance(op, ast.In)
-            return Comparison(_column(name, text, columns), names, lambda value: (value in names) is wanted)
+            return ColumnTest(_column(name, text, columns), names, lambda value: (value in names) is wanted)
         case ast.Compare(_, [ast.In() | ast.NotIn()], [ast.Constant(value)]):
             raise ValueError(f"not a query: {text!r}: one constant in parentheses needs a comma: ({value!r},)")
         case ast.Compare(left, ops, rights):
@@ -150,7 +150,7 @@ def _predicate(node: ast.expr, text: str, columns: Sequence[str]) -> Predicate:
     raise ValueError(f"not a query: {text!r}: {ast.unparse(node)!r} is no comparison of a column with constants")
 
 
-def _ordered(left: ast.expr, op: ast.cmpop, right: ast.expr, text: str, columns: Sequence[str]) -> Comparison:
+def _ordered(left: ast.expr, op: ast.cmpop, right: ast.expr, text: str, columns: Sequence[str]) -> ColumnTest:
     kind = type(op)
     if kind in _ORDERS and isinstance(right, ast.Name) and not isinstance(left, ast.Name):
         left, right, kind = right, left, _MIRRORED[kind]
@@ -161,7 +161,7 @@ def _ordered(left: ast.expr, op: ast.cmpop, right: ast.expr, text: str, columns:
         )
     constant, compare = _constant(right, text), _ORDERS[kind]
     ordered = kind not in (ast.Eq, ast.NotEq)
-    return Comparison(_column(left.id, text, columns), (constant,), lambda value: compare(value, constant), ordered)
+    return ColumnTest(_column(left.id, text, columns), (constant,), lambda value: compare(value, constant), ordered)
 
 
 def _column(name: str, text: str, columns: Sequence[str]) -> str:
@@ -187,7 +187,7 @@ SURE = 3.0
 """Standard errors of the count that it must exceed 0 by, before a sum is divided by it."""
 
 
-class Shown(NamedTuple):
+class ShownNumber(NamedTuple):
     """A number that is published of a release. name: of it. value: its estimate. error: standard; nan if unknown."""
 
     name: str
@@ -249,7 +249,7 @@ class Mean:
         v = round((min(max(Fraction(value), self.low), self.high) - self.middle) / self.unit)
         return (v, self.of_one) if self.weight is not None else (self.half + v, self.half - v)
 
-    def shown(self, level: Level) -> list[Shown]:
+    def shown(self, level: Level) -> list[ShownNumber]:
         """The count, the sum, and the mean where the count is surely above 0.
 
         level: of `mean_query`'s columns. Standard errors of count and sum are exact; that of the mean is to first
@@ -262,15 +262,15 @@ class Mean:
         count, of_count = weighted / self.of_one, sigma / self.of_one
         above = unit * total
         rows = [
-            Shown(f"count of {self.column}", count, of_count),
-            Shown(
+            ShownNumber(f"count of {self.column}", count, of_count),
+            ShownNumber(
                 f"sum of {self.column}", above + middle * count, sqrt((unit * sigma) ** 2 + (middle * of_count) ** 2)
             ),
         ]
         if count > SURE * of_count:
             slope = above / count
             error = sqrt((unit * sigma) ** 2 + (slope * of_count) ** 2) / count
-            rows.append(Shown(f"mean of {self.column}", middle + slope, error))
+            rows.append(ShownNumber(f"mean of {self.column}", middle + slope, error))
         return rows
 
 
@@ -435,7 +435,7 @@ def _shown(listed: str, column: str, declared: Sequence[str] | None) -> Sequence
     """The columns of a histogram: those listed, else those declared."""
     if listed != column:
         match parsed(listed, (column,)):
-            case Comparison() as names:
+            case ColumnTest() as names:
                 return _checked(names, listed, declared)
         raise ValueError(f"not a query: {listed!r}: a histogram is over `each {column} in ('A', 'B')`")
     if declared is None:
@@ -446,7 +446,7 @@ def _shown(listed: str, column: str, declared: Sequence[str] | None) -> Sequence
     return declared
 
 
-def _checked(comparison: Comparison, text: str, declared: Sequence[str] | None) -> list[str]:
+def _checked(comparison: ColumnTest, text: str, declared: Sequence[str] | None) -> list[str]:
     """The names it compares with. ValueError for a comparison that cannot be meant."""
     if comparison.ordered:
         raise ValueError(f"not a query: {text!r}: answers are equal or not, none is greater; name them, or use a sum")

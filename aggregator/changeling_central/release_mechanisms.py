@@ -40,7 +40,7 @@ from .nodes import (
     sliding_windows,
 )
 from .noise import Law, NodeNoise, Noise
-from .offers import Asked, Made, Offer, Option, PeriodChange, ReleaseMechanism, register, root_mean_square
+from .offers import Asked, Made, MechanismOption, Offer, PeriodChange, ReleaseMechanism, register, root_mean_square
 from .square_root import (
     SquareRoot,
     SquareRootState,
@@ -173,10 +173,21 @@ def _is_asked_for(begun: Made, law: Law, branching: int | None, layers: int | No
     return False
 
 
-SHAPED = frozenset({Option.LAW, Option.DELTA, Option.ADAPTIVE, Option.BRANCHING, Option.LAYERS})
+SHAPED = frozenset(
+    {
+        MechanismOption.LAW,
+        MechanismOption.DELTA,
+        MechanismOption.ADAPTIVE,
+        MechanismOption.BRANCHING,
+        MechanismOption.LAYERS,
+    }
+)
 HDCR = Offer("hdcr", "A hierarchy whose nodes draw their noise as they close; the best one if left out.", _hdcr, SHAPED)
 DCR = Offer(
-    "dcr", "One noisy change a period: short calendars.", _dcr, frozenset({Option.LAW, Option.DELTA, Option.ADAPTIVE})
+    "dcr",
+    "One noisy change a period: short calendars.",
+    _dcr,
+    frozenset({MechanismOption.LAW, MechanismOption.DELTA, MechanismOption.ADAPTIVE}),
 )
 
 
@@ -328,13 +339,13 @@ AHEAD = Offer(
     "ahead",
     "Noise drawn ahead: at a pure epsilon the most accurate, where nobody reacts to what is published.",
     _ahead,
-    frozenset({Option.DELTA}),
+    frozenset({MechanismOption.DELTA}),
 )
 SQUARE_ROOT = Offer(
     "square-root",
     "Gaussian noise most of which cancels: with a delta or at rho, and also where people react to what is published.",
     _square_root,
-    frozenset({Option.DELTA, Option.RHO, Option.LAW, Option.ADAPTIVE}),
+    frozenset({MechanismOption.DELTA, MechanismOption.RHO, MechanismOption.LAW, MechanismOption.ADAPTIVE}),
 )
 
 
@@ -407,7 +418,7 @@ SWCR = Offer(
     "swcr",
     "The change over a sliding window, released directly: --window.",
     _swcr,
-    frozenset({Option.LAW, Option.DELTA, Option.ADAPTIVE, Option.WINDOW}),
+    frozenset({MechanismOption.LAW, MechanismOption.DELTA, MechanismOption.ADAPTIVE, MechanismOption.WINDOW}),
 )
 
 
@@ -495,7 +506,7 @@ BEST = Offer(
     "best",
     "The one of the least predicted error; it says which, and what the others would have given.",
     _best,
-    frozenset({Option.LAW, Option.DELTA, Option.RHO, Option.ADAPTIVE}),
+    frozenset({MechanismOption.LAW, MechanismOption.DELTA, MechanismOption.RHO, MechanismOption.ADAPTIVE}),
 )
 
 

@@ -21,7 +21,7 @@ from changeling_statistics import MICROSECONDS, Changelog, Mutations
 from .errors import BadState, TimeReversed
 from .files import Output, held
 from .guard import Breach, first_beyond, first_breach
-from .ledger import Account
+from .ledger import ReleaseAccount
 from .nodes import Level
 from .noise import Noise
 from .offers import PeriodChange, ReleaseMechanism
@@ -46,7 +46,7 @@ class Release:
     mechanism: ReleaseMechanism[object]
     output: Output
     calendar_from_data: bool = False
-    account: Account | None = None
+    account: ReleaseAccount | None = None
     overwrite: bool = False
 
     def __post_init__(self) -> None:

@@ -35,8 +35,8 @@ __all__ = [
     "MechanismContract",
     "NoNoise",
     "Output",
+    "RecordedNoise",
     "Release",
-    "Scales",
     "SeededNoise",
     "Statement",
     "registered",
@@ -91,7 +91,7 @@ class Forbidden:
     gaussian = laplace
 
 
-class Scales(NoNoise):
+class RecordedNoise(NoNoise):
     """Remembers the laws and scales that were asked for."""
 
     def __init__(self) -> None:

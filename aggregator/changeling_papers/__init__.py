@@ -10,7 +10,7 @@ which finds it by its entry point where the extra `papers` is installed.
 """
 
 from .counters import BinaryMechanism, InfiniteMechanism, PanPrivateCounter, binary_mechanism, cum, overwrite, read_over
-from .dynamic import Born, FullyDynamic, IntervalTree, Protects, Segment, Update, fully_dynamic
+from .dynamic import Born, FullyDynamic, IntervalTree, Protects, StreamSegment, Update, fully_dynamic
 from .grouped import Grouped, OnlineCounting, clustered, grouped
 from .offers import register
 from .partitioning import PartitionedRelease, Partitioning, SparseVector, insertion_minus_deletion, sparse_release
@@ -25,14 +25,13 @@ from .regions import (
     region_of_randomizer,
     save_region_plot,
 )
-from .sigma import Answer, Assumed, Benchmark, Evolving, SigmaCounting, under_replacement
+from .sigma import Assumed, Benchmark, Evolving, NoisyCount, SigmaCounting, under_replacement
 from .state_diagram import StateDiagram, state_diagram
 from .static import BasicCounting, LinearQueries, Metered, MultiplicativeWeights, Odometer
 from .streaming import StreamBound, StreamingMechanism, stream_bound
 
 __all__ = [
     "Algebra",
-    "Answer",
     "Assumed",
     "Atoms",
     "BasicCounting",
@@ -50,6 +49,7 @@ __all__ = [
     "LinearQueries",
     "Metered",
     "MultiplicativeWeights",
+    "NoisyCount",
     "Odometer",
     "OnlineCounting",
     "PanPrivateCounter",
@@ -58,11 +58,11 @@ __all__ = [
     "PrivacyRegion",
     "Protects",
     "Query",
-    "Segment",
     "SigmaCounting",
     "SparseVector",
     "StateDiagram",
     "StreamBound",
+    "StreamSegment",
     "StreamingMechanism",
     "Table",
     "Update",

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from changeling_central import (
     ENTRY,
-    Account,
     BadState,
     Charge,
     Noise,
+    ReleaseAccount,
     Value,
     check_output,
     check_periods,
@@ -147,7 +147,7 @@ def ask(
         raise ValueError(f"there is no ledger beside {table}")
     if path.resolve() == output.resolve():
         raise ValueError(f"{output} is the ledger, which answers would be written over: choose another output")
-    account = Account(path, ENTRY, Charge.of(str(output), "; ".join(query), cost), None, total_of(total))
+    account = ReleaseAccount(path, ENTRY, Charge.of(str(output), "; ".join(query), cost), None, total_of(total))
     known = account.opened(None, "")
     from changeling_central import OpenDPNoise  # OpenDP loads slowly, so only now
 

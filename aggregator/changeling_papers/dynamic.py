@@ -147,7 +147,7 @@ class Born(NamedTuple):
     segment: int
 
 
-class Segment(NamedTuple):
+class StreamSegment(NamedTuple):
     """The changes of one segment, in the end: an item that comes and goes within it is not mentioned."""
 
     inserted: Sequence[int] = ()
@@ -167,7 +167,7 @@ class TreeState(Generic[Data]):
 
 
 @dataclass(frozen=True, slots=True)
-class IntervalTree(Mechanism[TreeState[Data], Segment, Data], Generic[Data]):
+class IntervalTree(Mechanism[TreeState[Data], StreamSegment, Data], Generic[Data]):
     """The tree at (epsilon, delta) for ever, given the segments. Neighbours: one item inserted or deleted once more.
 
     Node v_j is built as segment j ends. It holds what was inserted after its nearest left ancestor, j - lowbit(j), and
@@ -201,7 +201,7 @@ class IntervalTree(Mechanism[TreeState[Data], Segment, Data], Generic[Data]):
         """An empty database, before the first segment."""
         return TreeState(0, (), ())
 
-    def step(self, state: TreeState[Data], value: Segment, noise: Noise) -> tuple[TreeState[Data], Data]:
+    def step(self, state: TreeState[Data], value: StreamSegment, noise: Noise) -> tuple[TreeState[Data], Data]:
         """value: what one more segment does. Returns the answers on what is there, in multiples of 1/grain.
 
         Raises ValueError for the deletion of an item of a segment to come, before anything is drawn.
@@ -378,7 +378,7 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
 
     def _settled(
         self, state: DynamicState[Data], pending: Mapping[Key, int | None]
-    ) -> tuple[dict[Key, Born | None], Segment]:
+    ) -> tuple[dict[Key, Born | None], StreamSegment]:
         """The database after the open segment, and what the segment does to it.
 
         An entry in `pending` that was there has been deleted, whatever came then. Entries that are protected as a whole
@@ -391,7 +391,7 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
                 held[entry] = Born(item, segment)
             elif self.protects is Protects.ENTRY:
                 held[entry] = None
-        return held, Segment([item for item in pending.values() if item is not None], deleted)
+        return held, StreamSegment([item for item in pending.values() if item is not None], deleted)
 
     def check(self, state: DynamicState[Data]) -> None:
         """Raises BadState for parts that have seen different segments, and for items or segments that there are not."""

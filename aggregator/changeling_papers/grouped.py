@@ -25,7 +25,7 @@ from changeling_central import (
 from changeling_statistics import Counts, Floats
 
 from .queries import MOST_CELLS, Algebra, Atoms, Classes, Domain, Query, Table, firsts_of, shared_classes
-from .sigma import ADDED_OR_REMOVED, Answer, Benchmark, BenchmarkState, SigmaCounting, SigmaState
+from .sigma import ADDED_OR_REMOVED, Benchmark, BenchmarkState, NoisyCount, SigmaCounting, SigmaState
 from .static import Odometer
 
 SMALL = 2**16
@@ -33,7 +33,7 @@ SMALL = 2**16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Cluster:
+class QueryCluster:
     """Queries that share an algebra.
 
     queries: distinct. atoms: how many each query is made of, added up over the queries.
@@ -44,7 +44,7 @@ class Cluster:
     atoms: int
 
     @classmethod
-    def of(cls, queries: Sequence[Query]) -> "Cluster":
+    def of(cls, queries: Sequence[Query]) -> "QueryCluster":
         """The cluster of these queries."""
         algebra = Algebra.of(queries)
         held = (algebra.members(query) for query in queries)
@@ -56,7 +56,7 @@ class Cluster:
         return float(self.atoms ** (1 / 3))
 
 
-def clustered(queries: Sequence[Query]) -> list[Cluster]:
+def clustered(queries: Sequence[Query]) -> list[QueryCluster]:
     """Clusters of the columns that queries constrain, from the queries alone; queries that mean the same are one.
 
     A cluster g of budget ε_g answers its queries with variance 2/ε_g² for each piece of each, A_g pieces in all. With
@@ -81,9 +81,9 @@ def clustered(queries: Sequence[Query]) -> list[Cluster]:
         too_fine = split[np.isin(columns, pattern)].sum() > np.log(MOST_CELLS)
         groups.extend([query] for query in group) if too_fine else groups.append(group)
     _join(groups, columns, classes, split)
-    clusters = [Cluster.of(group) for group in groups if group]
+    clusters = [QueryCluster.of(group) for group in groups if group]
     if split.sum() <= np.log(SMALL):
-        whole = Cluster.of(distinct)
+        whole = QueryCluster.of(distinct)
         if whole.root < sum(cluster.root for cluster in clusters):
             return [whole]
     return clusters
@@ -207,7 +207,7 @@ class Grouped(Mechanism[GroupedState, Table, tuple[Counts, ...]]):
                 best, least = (at, atoms), len(atoms) * variance
         return best
 
-    def answer(self, state: GroupedState, query: Query) -> Answer | None:
+    def answer(self, state: GroupedState, query: Query) -> NoisyCount | None:
         """The answer of the algebra with the least variance, which costs nothing; None where no algebra holds it."""
         place = self.place(query)
         return None if place is None else self.algebras[place[0]].summed(state.each[place[0]], place[1])
@@ -250,7 +250,7 @@ class OnlineState:
 
 
 @dataclass(frozen=True, slots=True)
-class OnlineCounting(Mechanism[OnlineState, tuple[Table, Query], Answer]):
+class OnlineCounting(Mechanism[OnlineState, tuple[Table, Query], NoisyCount]):
     """Answers to queries as they arrive; the odometer refuses what the budget does not cover.
 
     Grouping, and grouping anew from the history, spends what it is given; a query in no algebra spends `each`; one that
@@ -295,7 +295,7 @@ class OnlineCounting(Mechanism[OnlineState, tuple[Table, Query], Answer]):
         drawn, _ = mechanism.step(mechanism.start(), table, noise)
         return replace(state, odometer=odometer, groupings=(*state.groupings, Grouping(queries, epsilon, drawn)))
 
-    def step(self, state: OnlineState, value: tuple[Table, Query], noise: Noise) -> tuple[OnlineState, Answer]:
+    def step(self, state: OnlineState, value: tuple[Table, Query], noise: Noise) -> tuple[OnlineState, NoisyCount]:
         """value: the table, and the query of it that is answered.
 
         Raises BudgetExhausted where the query is in no algebra and `each` is not left, and ValueError for a query of
@@ -307,7 +307,7 @@ class OnlineCounting(Mechanism[OnlineState, tuple[Table, Query], Answer]):
         free = [_grouped_texts(self.domain, g.queries, g.epsilon).answer(g.state, query) for g in state.groupings]
         known = [answer for answer in free if answer is not None]
         if paid is not None:
-            known.append(Answer(paid, paid, 1, benchmark.noise))
+            known.append(NoisyCount(paid, paid, 1, benchmark.noise))
         if known:
             after = replace(state, asked={**state.asked, query.key: (text, paid)})
             return after, min(known, key=lambda answer: answer.standard_error)

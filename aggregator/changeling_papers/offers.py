@@ -23,9 +23,9 @@ from changeling_central import (
     LinearQuery,
     Made,
     Mechanism,
+    MechanismOption,
     Noise,
     Offer,
-    Option,
     PeriodChange,
     ReleaseMechanism,
     State,
@@ -218,7 +218,7 @@ _DYNAMIC = Counter(
     _updates,
 )
 
-REACTING = frozenset({Option.ADAPTIVE})
+REACTING = frozenset({MechanismOption.ADAPTIVE})
 COUNTER = Offer("counter", "The binary counter, over a calendar of known length.", _COUNTER.release, REACTING)
 INFINITE = Offer(
     "infinite",

@@ -19,7 +19,7 @@ from math import prod
 from unicodedata import normalize
 
 import numpy as np
-from changeling_central import Comparison, Frame, Mask, Predicate, Value, comparisons, evaluated, parsed
+from changeling_central import ColumnTest, Frame, Mask, Predicate, Value, comparisons, evaluated, parsed
 from changeling_statistics import Counts
 from numpy.typing import NDArray
 
@@ -182,7 +182,7 @@ class Query:
             raise ValueError(f"{text!r} tells more than {MOST_CELLS:,} combinations of values apart")
         firsts = {column: firsts_of(each) for column, each in classes.items()}
 
-        def where(comparison: Comparison) -> Mask:
+        def where(comparison: ColumnTest) -> Mask:
             column = domain.index(comparison.column)
             shape = [1] * len(columns)
             shape[columns.index(column)] = -1
@@ -244,7 +244,7 @@ def bits_of(columns: Iterable[int]) -> int:
     return sum(1 << column for column in columns)
 
 
-def _check(comparison: Comparison, domain: Domain, text: str) -> None:
+def _check(comparison: ColumnTest, domain: Domain, text: str) -> None:
     values = domain.values[domain.index(comparison.column)]
     kind = type(values[0])
     for constant in comparison.constants:

@@ -48,7 +48,7 @@ REPLACED = "tables that differ in one row replaced"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class NoisyCount:
     """The number of rows that satisfy a query, with noise.
 
     value: never out of order among nested queries, where the mechanism promises that. estimate: without bias, before
@@ -88,7 +88,7 @@ class BenchmarkState:
 
 
 @dataclass(frozen=True, slots=True)
-class Benchmark(Mechanism[BenchmarkState, tuple[Table, Query], Answer]):
+class Benchmark(Mechanism[BenchmarkState, tuple[Table, Query], NoisyCount]):
     """Answers to one query a step. epsilon: the budget of all answers. each: what one of them costs (ValueError)."""
 
     epsilon: Fraction
@@ -112,7 +112,9 @@ class Benchmark(Mechanism[BenchmarkState, tuple[Table, Query], Answer]):
         """Nothing is spent."""
         return BenchmarkState()
 
-    def step(self, state: BenchmarkState, value: tuple[Table, Query], noise: Noise) -> tuple[BenchmarkState, Answer]:
+    def step(
+        self, state: BenchmarkState, value: tuple[Table, Query], noise: Noise
+    ) -> tuple[BenchmarkState, NoisyCount]:
         """value: a table, and the query of it that is answered.
 
         Raises BudgetExhausted before the answer that would cost more than is left.
@@ -121,7 +123,7 @@ class Benchmark(Mechanism[BenchmarkState, tuple[Table, Query], Answer]):
         table, query = value
         true, law = query.count(table), self.noise
         noisy = true + int(law.draw(noise, 1)[0])
-        return BenchmarkState(odometer.spent_epsilon), Answer(noisy, noisy, 1, law)
+        return BenchmarkState(odometer.spent_epsilon), NoisyCount(noisy, noisy, 1, law)
 
     def check(self, state: BenchmarkState) -> None:
         """Raises BadState where less than nothing is spent."""
@@ -206,7 +208,7 @@ class SigmaCounting(Mechanism[SigmaState, Table, Counts]):
         noisy = true + self.noise.draw(noise, self.algebra.atoms)
         return replace(state, noisy=noisy), noisy.copy()
 
-    def answer(self, state: SigmaState, query: Query) -> Answer | None:
+    def answer(self, state: SigmaState, query: Query) -> NoisyCount | None:
         """The answer to a query of the algebra, which costs nothing more; None for any other query.
 
         ValueError before the noise is drawn.
@@ -214,12 +216,12 @@ class SigmaCounting(Mechanism[SigmaState, Table, Counts]):
         atoms = self.algebra.members(query)
         return None if atoms is None else self.summed(state, atoms)
 
-    def summed(self, state: SigmaState, atoms: Atoms) -> Answer:
+    def summed(self, state: SigmaState, atoms: Atoms) -> NoisyCount:
         """The answer to the union of these atoms. ValueError before the noise is drawn."""
         if state.noisy is None:
             raise ValueError("there is nothing to answer from yet: draw first (`step`)")
         held = state.noisy[atoms]
-        return Answer(int(np.maximum(held, 0).sum()), int(held.sum()), len(atoms), self.noise)
+        return NoisyCount(int(np.maximum(held, 0).sum()), int(held.sum()), len(atoms), self.noise)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from changeling_aggregator.segments import checked_place
 from changeling_aggregator.store import Store
 
 from .errors import KeysWithheld, SparkTrouble
-from .session import Cluster, missing
+from .session import ClusterSettings, missing
 
-__all__ = ["Cluster", "KeysWithheld", "SparkEngine", "SparkTrouble", "engine"]
+__all__ = ["ClusterSettings", "KeysWithheld", "SparkEngine", "SparkTrouble", "engine"]
 
 
 class SparkEngine:
@@ -33,7 +33,7 @@ class SparkEngine:
         place = checked_place(options.shared)
         if "://" not in place:
             Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
-        return SparkFold(store, Cluster(options.master, options.executor_memory), place, options.checkpoint)
+        return SparkFold(store, ClusterSettings(options.master, options.executor_memory), place, options.checkpoint)
 
 
 engine = SparkEngine()

@@ -10,7 +10,7 @@ from changeling_protocol import UnixSeconds
 
 from .errors import SparkTrouble
 from .runs import SparkExecutors, fold_once, fold_through
-from .session import Cluster, end_java, is_stopped, see_alive, session
+from .session import ClusterSettings, end_java, is_stopped, see_alive, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,7 @@ class SparkFold:
     of a query, which then does each fold as a batch; None to do each as a job of its own.
     """
 
-    def __init__(self, store: Store, cluster: Cluster, place: str, checkpoint: str | None = None) -> None:
+    def __init__(self, store: Store, cluster: ClusterSettings, place: str, checkpoint: str | None = None) -> None:
         self._store, self._cluster, self._place, self._checkpoint = store, cluster, place, checkpoint
         self._stack = ExitStack()
         self._spark: SparkSession | None = None

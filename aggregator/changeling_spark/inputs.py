@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from changeling_aggregator.fold import merged_ids
 from changeling_aggregator.segments import Place, place_at
-from changeling_aggregator.segments.parquet import Row, check_rows, decoded, encoded, rows_after, write_ids
+from changeling_aggregator.segments.parquet import SegmentRow, check_rows, decoded, encoded, rows_after, write_ids
 from changeling_aggregator.store import ID_BYTES, ClosingKey, IdFile, LoggedRequest, LogRange, View
 from changeling_protocol import SurveyId, UnixMilliseconds
 
@@ -113,7 +113,7 @@ def pieces_of(view: View, ranges: Iterable[LogRange], place: Place, run: str) ->
         for some in batches_of(view.requests_in(span), SEGMENT_REQUESTS, SEGMENT_BYTES):
             first, last = some[0].position, some[-1].position
             name = f"{run}-log-{span.stream}-{first}.parquet"
-            content = encoded(span.stream, [Row(each.position, each.arrival, each.body) for each in some])
+            content = encoded(span.stream, [SegmentRow(each.position, each.arrival, each.body) for each in some])
             place.put(name, content)
             pieces.append(Piece(place.name, name, span.stream, first - 1, last, len(content)))
     return pieces

@@ -95,7 +95,7 @@ MOST_WAIT_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferedBatch:
     """A batch to be done.
 
     run: a name that no other offer has. until: the cursors after it, by stream. tasks: the pieces that each task reads.
@@ -117,12 +117,12 @@ class Offers:
         self._listening.bind(self.path)
         self._listening.listen()
         self._changed = Condition()
-        self._offer: Offer | None = None
+        self._offer: OfferedBatch | None = None
         self._taken = self._closed = False
         self._thread = Thread(target=self._serve, name="offers", daemon=True)
         self._thread.start()
 
-    def make(self, offer: Offer) -> None:
+    def make(self, offer: OfferedBatch) -> None:
         """Offer this from now on."""
         with self._changed:
             self._offer, self._taken = offer, False

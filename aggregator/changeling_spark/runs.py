@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from changeling_aggregator.errors import AggregatorError, Overtaken
-from changeling_aggregator.fold import Counted, FoldReport, latest_right
+from changeling_aggregator.fold import BatchCounts, FoldReport, latest_right
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import IdFile, Store, Turn
 from changeling_protocol import UnixSeconds
@@ -22,7 +22,7 @@ from .inputs import NumberedRun, Piece, ids_of_runs, moves_of, pieces_of, tasks_
 from .keys import KeyService
 from .session import trouble_of
 from .shuffle import Partitioner
-from .tasks import Findings, Run, count_blocks, open_pieces, open_streamed
+from .tasks import Findings, SparkRun, count_blocks, open_pieces, open_streamed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,7 +41,7 @@ class Executors(ABC):
     bind: str
 
     @abstractmethod
-    def __call__(self, run: Run, tasks: Sequence[Sequence[Piece | IdFile]]) -> Iterable[bytes]:
+    def __call__(self, run: SparkRun, tasks: Sequence[Sequence[Piece | IdFile]]) -> Iterable[bytes]:
         """The packed findings of all buckets, once `open_pieces` and `count_blocks` have run everywhere."""
 
 
@@ -53,7 +53,7 @@ class SparkExecutors(Executors):
         self.host = spark.conf.get("spark.driver.host") or "127.0.0.1"
         self.bind = spark.conf.get("spark.driver.bindAddress", self.host) or self.host
 
-    def __call__(self, run: Run, tasks: Sequence[Sequence[Piece | IdFile]]) -> Iterable[bytes]:
+    def __call__(self, run: SparkRun, tasks: Sequence[Sequence[Piece | IdFile]]) -> Iterable[bytes]:
         """Raises SparkTrouble, or FoldOver."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -65,14 +65,14 @@ class SparkExecutors(Executors):
             raise trouble_of(self._spark, "the fold on Spark", error) from None
         return [bytes(row.findings) for row in rows]
 
-    def _opened(self, run: Run, tasks: Sequence[Sequence[Piece | IdFile]]) -> "DataFrame":
+    def _opened(self, run: SparkRun, tasks: Sequence[Sequence[Piece | IdFile]]) -> "DataFrame":
         if self._batch is None:
             return self._given(run, tasks)
         streamed = self._batch.mapInArrow(partial(open_streamed, run), _BLOCKS)
         files = [task for task in tasks if isinstance(task[0], IdFile)]
         return streamed.union(self._given(run, files)) if files else streamed
 
-    def _given(self, run: Run, tasks: Sequence[Sequence[Piece | IdFile]]) -> "DataFrame":
+    def _given(self, run: SparkRun, tasks: Sequence[Sequence[Piece | IdFile]]) -> "DataFrame":
         numbers = self._spark.range(0, len(tasks), 1, len(tasks))
         return numbers.mapInArrow(partial(open_pieces, run, tasks), _BLOCKS)
 
@@ -136,7 +136,7 @@ def _counted(store: Store, turn: Turn, executors: Executors, place: str, name: s
     found = Findings()
     service = KeyService(keys, executors.host, executors.bind)
     try:
-        run = Run(name, signed, ends, sealed, partitioner, service.source, place)
+        run = SparkRun(name, signed, ends, sealed, partitioner, service.source, place)
         for findings in executors(run, tasks):
             found.add(Findings.unpacked(findings))
     finally:
@@ -154,7 +154,7 @@ def _counted(store: Store, turn: Turn, executors: Executors, place: str, name: s
 def _hand_over(
     turn: Turn,
     pieces: list[Piece],
-    counted: Counted,
+    counted: BatchCounts,
     found: Findings,
     files: list[IdFile],
     exported: Mapping[IdFile, list[NumberedRun]],

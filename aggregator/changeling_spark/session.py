@@ -29,7 +29,7 @@ NEEDS_JAVA = "the fold on Spark needs Java 17: install a Java runtime, or set JA
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterSettings:
     """Which cluster folds. master: Spark's URL of it. executor_memory: of each executor's Java process, as Spark writes
     it, such as 1g. host: the address by which executors reach the driver; None for what Spark finds out.
     """
@@ -52,7 +52,7 @@ def missing() -> str | None:
 
 
 @contextmanager
-def session(cluster: Cluster) -> "Iterator[SparkSession]":
+def session(cluster: ClusterSettings) -> "Iterator[SparkSession]":
     """A session on the cluster for as long as the context lasts. Raises SparkTrouble."""
     lacking = missing()
     if lacking is not None:
@@ -127,7 +127,7 @@ def first_line(error: BaseException) -> str:
     return next(ours, lines[0] if lines else type(error).__name__)[:300]
 
 
-def _settings(cluster: Cluster) -> dict[str, bool | float | int | str | None]:
+def _settings(cluster: ClusterSettings) -> dict[str, bool | float | int | str | None]:
     settings: dict[str, bool | float | int | str | None] = {
         "spark.executor.memory": cluster.executor_memory,
         "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",

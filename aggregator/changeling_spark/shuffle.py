@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 import polars as pl
 from changeling_aggregator.fold import UploadRows
-from changeling_aggregator.opening import Kind, Opened, Sheaf, upload_number
+from changeling_aggregator.opening import ColumnLayout, Opened, Sheaf, upload_number
 from changeling_aggregator.store import LoggedRequest
 from changeling_protocol import Group, Survey, SurveyId, Track, UnixMilliseconds, symbol_bytes
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
@@ -72,7 +72,7 @@ class Partitioner:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ClosingBlock:
     """Closings of one group that are counted in one bucket.
 
     closings: records of CLOSING. symbols: by the tracks of the group, big-endian, as uploads have them.
@@ -98,7 +98,7 @@ def blocks_of(
     fresh: pl.DataFrame,
     requests: Sequence[LoggedRequest],
     partitioner: Partitioner,
-) -> Iterator[Block]:
+) -> Iterator[ClosingBlock]:
     """The closings that may count, cut into blocks.
 
     fresh: rows of `rows.closings`. requests: those that the uploads came in, by their numbers.
@@ -125,7 +125,7 @@ def blocks_of(
         ]
         for each, begin, end in cut_by(bucket[order]):
             cut = [written[ends[begin] : ends[end]].tobytes() for written, ends in symbols]
-            yield Block(each, survey.id, group, records[begin:end].tobytes(), cut)
+            yield ClosingBlock(each, survey.id, group, records[begin:end].tobytes(), cut)
 
 
 def _symbols(
@@ -147,12 +147,12 @@ def _node_ends(track: Track, period: NDArray[np.int64]) -> NDArray[np.bool_]:
     return ends
 
 
-def uploads_of(survey: Survey, blocks: Iterable[Block]) -> tuple[list[LoggedRequest], Opened]:
+def uploads_of(survey: Survey, blocks: Iterable[ClosingBlock]) -> tuple[list[LoggedRequest], Opened]:
     """The closings of these blocks, each as an upload of its own, in the log's order.
 
     blocks: of this survey. Returns the requests that they came in, without what was in them, and what was.
     """
-    by_group: dict[int, list[Block]] = {}
+    by_group: dict[int, list[ClosingBlock]] = {}
     for block in blocks:
         by_group.setdefault(block.group, []).append(block)
     groups = [(group, *_joined(survey.plan.groups[group], some)) for group, some in sorted(by_group.items())]
@@ -172,12 +172,12 @@ def uploads_of(survey: Survey, blocks: Iterable[Block]) -> tuple[list[LoggedRequ
                 [each[at:end].tobytes() if _node_ends(track, closings["period"][at : at + 1])[0] else b""]
                 for track, each in zip(survey.plan.groups[group].tracks, symbols, strict=True)
             ]
-            kind = Kind(survey.id, group, last - 1, last)
+            kind = ColumnLayout(survey.id, group, last - 1, last)
             opened.sheaves[kind] = Sheaf(number[at:end].tolist(), [rows[at:end].tobytes()], written)
     return requests, opened
 
 
-def _joined(group: Group, blocks: Sequence[Block]) -> tuple[NDArray[np.void], list[NDArray[np.uint8]]]:
+def _joined(group: Group, blocks: Sequence[ClosingBlock]) -> tuple[NDArray[np.void], list[NDArray[np.uint8]]]:
     """The records of a group's blocks, and for each track the bytes of every closing's symbol; zeros for none."""
     records = np.frombuffer(b"".join(block.closings for block in blocks), CLOSING)
     symbols = []

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 
 from .errors import SparkTrouble
 from .inputs import Piece, moves_of, tasks_of
-from .offers import NAME, SOCKET, LogSource, Offer, Offers
+from .offers import NAME, SOCKET, LogSource, OfferedBatch, Offers
 from .runs import Executors, SparkExecutors
 from .session import first_line, trouble_of
 
@@ -56,7 +56,7 @@ class Stream:
         self._ended.clear()
         self._outcome, self._count = None, count
         until = {stream: position for stream, (_, position) in moves_of(pieces).items()}
-        self._offers.make(Offer(run, until, tasks_of(pieces)))
+        self._offers.make(OfferedBatch(run, until, tasks_of(pieces)))
         trouble: AggregatorError = SparkTrouble("the fold on Spark has ended")
         try:
             self._start()

@@ -14,8 +14,8 @@ from itertools import islice
 
 import numpy as np
 import pyarrow as pa
-from changeling_aggregator.fold import OF_A_SURVEY, Counted, UploadRows, count, fresh_closings, ids_in, merged_ids
-from changeling_aggregator.opening import Kind, Opener, Sheaf
+from changeling_aggregator.fold import OF_A_SURVEY, BatchCounts, UploadRows, count, fresh_closings, ids_in, merged_ids
+from changeling_aggregator.opening import ColumnLayout, Opener, Sheaf
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.segments.parquet import read_ids, write_ids
 from changeling_aggregator.store import ClosingKey, IdFile, LoggedRequest, readable
@@ -35,7 +35,7 @@ from changeling_statistics import Attendance, NodeTally
 
 from .inputs import BATCH_BYTES, BATCH_REQUESTS, Piece, batches_of
 from .keys import KeySource, keys_from
-from .shuffle import ID, Block, Partitioner, blocks_of, cut_by, uploads_of
+from .shuffle import ID, ClosingBlock, Partitioner, blocks_of, cut_by, uploads_of
 
 BLOCKS = pa.schema(
     [
@@ -56,7 +56,7 @@ _log = logging.getLogger("changeling")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SparkRun:
     """What the tasks of a run have in common; holds no key.
 
     name: names its files. signed: the surveys, as published. ends: the last period that counts, of those that were
@@ -81,7 +81,7 @@ class Findings:
     closings and reports that were refused, which is nothing where their survey could not be counted.
     """
 
-    counted: Counted = field(default_factory=lambda: Counted(Counter()))
+    counted: BatchCounts = field(default_factory=lambda: BatchCounts(Counter()))
     uploads: Counter[SurveyId] = field(default_factory=Counter)
     failed: set[SurveyId] = field(default_factory=set)
     files: list[IdFile] = field(default_factory=list)
@@ -104,7 +104,7 @@ class Findings:
         self.failed |= other.failed
         self.files += other.files
 
-    def whole(self) -> Counted:
+    def whole(self) -> BatchCounts:
         """What all comes to, once everything is added: without surveys that could not be counted somewhere."""
         counted = self.counted
         for survey in self.failed:
@@ -136,7 +136,7 @@ class Findings:
     def unpacked(cls, packed: bytes) -> "Findings":
         """The findings in such bytes. Raises MalformedBytes."""
         envelopes, rubbish, refused, judged, tallies, attendance, needed, uploads, failed, files = decode(packed)
-        counted = Counted(
+        counted = BatchCounts(
             Counter({(survey, Refusal(reason)): count for survey, reason, count in refused}),
             {
                 (survey, TrackNumber(track), NodeNumber(node), StratumNumber(stratum)): NodeTally(
@@ -157,7 +157,7 @@ class Findings:
 
 
 def open_pieces(
-    run: Run, tasks: Sequence[Sequence[Piece | IdFile]], numbers: Iterator[pa.RecordBatch]
+    run: SparkRun, tasks: Sequence[Sequence[Piece | IdFile]], numbers: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The blocks in what these tasks read. numbers: of the tasks, among `tasks`, in a column."""
     for number in (each for batch in numbers for each in batch.column(0).to_pylist()):
@@ -167,14 +167,14 @@ def open_pieces(
                 yield from _rows(_seen(run, file))
 
 
-def open_streamed(run: Run, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def open_streamed(run: SparkRun, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The blocks in the pieces of a task of a query. rows: a piece each, as `offers.PIECES` says."""
     columns = [[column.to_pylist() for column in batch.columns] for batch in rows]
     pieces = [Piece(*row) for batch in columns for row in zip(*batch, strict=True)]
     yield from _opened(run, pieces, pieces[0].until if pieces else 0)
 
 
-def _opened(run: Run, pieces: Sequence[Piece], number: int) -> Iterator[pa.RecordBatch]:
+def _opened(run: SparkRun, pieces: Sequence[Piece], number: int) -> Iterator[pa.RecordBatch]:
     """The blocks in a task's pieces. number: decides which bucket is told what else opening has found, as refusals."""
     if not pieces:
         return
@@ -183,19 +183,21 @@ def _opened(run: Run, pieces: Sequence[Piece], number: int) -> Iterator[pa.Recor
     read = (request for piece in pieces for request in piece.read())
     for requests in batches_of(read, BATCH_REQUESTS, BATCH_BYTES):
         yield from _rows(_blocks(run, surveys, opener, requests, findings))
-    yield from _rows(iter([Block(number % run.partitioner.buckets, SurveyId(b""), _FINDINGS, findings.packed(), [])]))
+    yield from _rows(
+        iter([ClosingBlock(number % run.partitioner.buckets, SurveyId(b""), _FINDINGS, findings.packed(), [])])
+    )
 
 
 def _blocks(
-    run: Run, surveys: Mapping[SurveyId, Survey], opener: Opener, requests: list[LoggedRequest], findings: Findings
-) -> Iterator[Block]:
+    run: SparkRun, surveys: Mapping[SurveyId, Survey], opener: Opener, requests: list[LoggedRequest], findings: Findings
+) -> Iterator[ClosingBlock]:
     """The blocks in a batch of requests; what else there is to say of these is added to the findings."""
     opened = opener.open(enumerate(each.body for each in requests))
     counted = findings.counted
     counted.envelopes += opened.envelopes
     counted.refused.update(opened.refused)
     counted.rubbish += [(requests[number].stream, requests[number].position) for number in opened.rubbish]
-    by_survey: dict[SurveyId, dict[Kind, Sheaf]] = {}
+    by_survey: dict[SurveyId, dict[ColumnLayout, Sheaf]] = {}
     for kind, sheaf in opened.sheaves.items():
         by_survey.setdefault(kind.survey, {})[kind] = sheaf
         findings.uploads[kind.survey] += len(sheaf.numbers)
@@ -204,7 +206,7 @@ def _blocks(
         survey = surveys[id_]
         try:
             rows = UploadRows(survey.plan, sheaves, arrivals)
-            of_survey = Counted(Counter())
+            of_survey = BatchCounts(Counter())
             last = run.ends.get(id_, survey.calendar.periods)
             fresh = fresh_closings(of_survey, survey, last, rows, lambda _: ())
             if unanswered := _unanswered(survey, rows):
@@ -223,7 +225,7 @@ def _unanswered(survey: Survey, rows: UploadRows) -> int:
     return sum(int((~rows.answered[rows.reports(group, place).closing]).sum()) for group, place in places)
 
 
-def _seen(run: Run, file: IdFile) -> Iterator[Block]:
+def _seen(run: SparkRun, file: IdFile) -> Iterator[ClosingBlock]:
     """A file's ids of closings that are not sealed, by bucket."""
     for period, packed in read_ids(place_at(file.place), file.name, run.sealed.get(file.survey, 0)):
         ids = ids_in(packed)
@@ -232,23 +234,23 @@ def _seen(run: Run, file: IdFile) -> Iterator[Block]:
         records = np.empty(len(ids), _SEEN_ID)
         records["id"]["high"], records["id"]["low"], records["period"] = ids[order, 0], ids[order, 1], period
         for each, begin, end in cut_by(bucket[order]):
-            yield Block(each, file.survey, _SEEN, records[begin:end].tobytes(), [])
+            yield ClosingBlock(each, file.survey, _SEEN, records[begin:end].tobytes(), [])
 
 
-def _rows(blocks: Iterator[Block]) -> Iterator[pa.RecordBatch]:
+def _rows(blocks: Iterator[ClosingBlock]) -> Iterator[pa.RecordBatch]:
     while some := [*islice(blocks, _ROWS_AT_ONCE)]:
         rows = ((each.bucket, each.survey, each.group, each.closings, list(each.symbols)) for each in some)
         columns = zip(zip(*rows, strict=True), BLOCKS, strict=True)
         yield pa.RecordBatch.from_arrays([pa.array(column, kind.type) for column, kind in columns], schema=BLOCKS)
 
 
-def count_blocks(run: Run, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def count_blocks(run: SparkRun, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What the blocks of a bucket add, in rows of FINDINGS; the ids that are counted by then are written to files."""
-    blocks: dict[SurveyId, list[Block]] = {}
+    blocks: dict[SurveyId, list[ClosingBlock]] = {}
     seen: dict[SurveyId, dict[int, list[bytes]]] = {}
     whole = Findings()
     for row in (row for batch in batches for row in zip(*(each.to_pylist() for each in batch.columns), strict=True)):
-        block = Block(*row)
+        block = ClosingBlock(*row)
         if block.group == _FINDINGS:
             whole.add(Findings.unpacked(block.closings))
         elif block.group == _SEEN:
@@ -280,7 +282,7 @@ def _remember(seen: dict[int, list[bytes]], packed: bytes) -> None:
 
 
 def _counted(
-    run: Run, id_: SurveyId, blocks: list[Block], before: Mapping[int, bytes]
+    run: SparkRun, id_: SurveyId, blocks: list[ClosingBlock], before: Mapping[int, bytes]
 ) -> tuple[Findings, Mapping[ClosingKey, bytes]]:
     """What the blocks of one survey add, and the ids that are counted with them."""
     surveys = readable({id_: run.signed[id_]})

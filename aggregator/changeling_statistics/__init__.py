@@ -63,7 +63,7 @@ from .planning.plans import Comparison, Planned, compare_plans, hierarchical_pla
 from .planning.prediction import POINT, Option, Prediction, predict
 from .planning.wish import MOST_PLANNED_PERIODS, Objective, Wish, steady_changes
 from .publishing import Cell, ClosingCell, NodeCell, StratifiedTallies, batches_to_show, select
-from .randomizers.counted import Counted
+from .randomizers.counted import CountedCounterpart
 from .randomizers.counterpart import (
     Blanket,
     Counterpart,
@@ -115,7 +115,7 @@ __all__ = [
     "Columns",
     "Comparison",
     "Corner",
-    "Counted",
+    "CountedCounterpart",
     "Counterpart",
     "Counts",
     "DecodedNodes",

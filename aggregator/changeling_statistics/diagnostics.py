@@ -16,7 +16,7 @@ from changeling_protocol import Randomizer
 
 from .estimate import Counts, Floats
 from .estimation.releases import Releases, UsedNode
-from .randomizers.counted import Counted
+from .randomizers.counted import CountedCounterpart
 from .randomizers.registry import counterpart_of
 
 FALSE_ALARMS = 1e-3
@@ -124,7 +124,7 @@ def _tails(counts: Counts, reports: Counts, least: Floats, most: Floats) -> Floa
 def _rates(randomizer: Randomizer) -> tuple[Floats, Floats] | None:
     """The least and the most that each symbol's probability can be, shape (symbols,); None where tallies are sums."""
     counterpart = counterpart_of(randomizer)
-    if not isinstance(counterpart, Counted) or randomizer.symbols > MOST_SYMBOLS:
+    if not isinstance(counterpart, CountedCounterpart) or randomizer.symbols > MOST_SYMBOLS:
         return None
     if counterpart.slots != randomizer.symbols:
         return None

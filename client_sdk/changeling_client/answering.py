@@ -18,7 +18,7 @@ from changeling_protocol import (
     Coins,
     EntryNumber,
     Report,
-    Slots,
+    SlotState,
     Standing,
     Survey,
     UnixMilliseconds,
@@ -31,10 +31,10 @@ from changeling_protocol import (
 from . import entries, outbox, witness
 from .entries import Drawn, Drop, Entry, Status
 from .errors import ClientError
-from .outbox import Answer
+from .outbox import ClosingAnswer
 from .recording import at_close, bring_back, judged, pruned
 from .server import Server, close_ms, keep_time, known_time
-from .store import Store
+from .store import ClientStore
 from .witness import Witness
 
 MOST_AT_ONCE = 512
@@ -51,7 +51,7 @@ class Answered:
 
     entry: Entry
     drawn: Drawn
-    answers: tuple[Answer, ...]
+    answers: tuple[ClosingAnswer, ...]
     more: bool
 
 
@@ -65,7 +65,7 @@ def answer_due(
     may_drop: whether closings past grace may be dropped now; if not, the first of them and all after it wait.
     """
     before = entry
-    answers: list[Answer] = []
+    answers: list[ClosingAnswer] = []
     for period in unanswered(survey, entry, now_ms):
         if past_grace(survey, period, now_ms):
             if not may_drop:
@@ -136,7 +136,9 @@ def hangs_on_time(survey: Survey, entry: Entry, waiting: Sequence[int], now_ms: 
     return len(due) > 1 or any(past_grace(survey, period, now_ms) for period in (*waiting[:1], *due[:1]))
 
 
-def _answer(survey: Survey, entry: Entry, drawn: Drawn, period: int, coins: Coins) -> tuple[Answer, Slots | None]:
+def _answer(
+    survey: Survey, entry: Entry, drawn: Drawn, period: int, coins: Coins
+) -> tuple[ClosingAnswer, SlotState | None]:
     """The entry's answer to a closing, with its reports on the nodes that end there, and the slots that it has then."""
     new = at_close(entry.states, period)
     group, slots, reports = survey.plan.groups[entry.group], entry.slots, []
@@ -148,7 +150,7 @@ def _answer(survey: Survey, entry: Entry, drawn: Drawn, period: int, coins: Coin
         symbol, slots = respond(group, place, track.randomizer.space.index(old, new), slots, coins)
         reports.append(Report(index, number, symbol))
     closing = Closing(period, draw_closing_id(coins), entry.standing, entry.stratum)
-    return Answer(closing, tuple(reports)), slots
+    return ClosingAnswer(closing, tuple(reports)), slots
 
 
 class Answerer:
@@ -157,7 +159,7 @@ class Answerer:
     witness: sees how far the store is; None if nothing does. coins: where the chances of what is drawn come from.
     """
 
-    def __init__(self, store: Store, witness: Witness | None, coins: Coins) -> None:
+    def __init__(self, store: ClientStore, witness: Witness | None, coins: Coins) -> None:
         self._store, self._witness, self._coins = store, witness, coins
         self.dropped = 0
         """How many closings were dropped."""

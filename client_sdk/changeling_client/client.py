@@ -48,9 +48,9 @@ class Client:
 
     def __init__(self, **options: Unpack[ClientOptions]) -> None:
         from .device import Device, Reporter
-        from .settings import Settings
+        from .settings import ClientSettings
 
-        self._device = Device(Settings.of(options), options.get("consent", True))
+        self._device = Device(ClientSettings.of(options), options.get("consent", True))
         self._reporter = Reporter(self._device)
         if options.get("background", True):
             self._reporter.start()

@@ -23,8 +23,8 @@ from .ledger import Account, account
 from .outbox import Sender
 from .recording import Recorded, Recorder, state_of
 from .server import Server, Servers, known_time, ms_of
-from .settings import Settings
-from .store import Store, survive
+from .settings import ClientSettings
+from .store import ClientStore, survive
 from .transport import Deadline
 
 LONGEST_WAIT_SECONDS = 900.0
@@ -64,9 +64,9 @@ class Flush:
 
     def __init__(
         self,
-        store: Store,
+        store: ClientStore,
         servers: Servers,
-        settings: Settings,
+        settings: ClientSettings,
         sending: AbstractContextManager[object],
         deadline: Deadline,
         coins: Coins,
@@ -146,10 +146,10 @@ class Flush:
 class Device:
     """One store and what is done with it. settings: checked. consent: whether the person takes part."""
 
-    def __init__(self, settings: Settings, consent: bool) -> None:
+    def __init__(self, settings: ClientSettings, consent: bool) -> None:
         self.settings, self.consent = settings, consent
         self.coins: Coins = SystemCoins()
-        self._opened: Store | None = None
+        self._opened: ClientStore | None = None
         self._recorder: Recorder | None = None
         self._servers: Servers | None = None
         self._sending, self._deciding = threading.RLock(), threading.RLock()
@@ -160,7 +160,7 @@ class Device:
             self._wipe()
 
     @property
-    def store(self) -> Store:
+    def store(self) -> ClientStore:
         """The open store. Raises StoreUnusable where there is none, as there is no consent."""
         if self._opened is None:
             raise StoreUnusable("nothing is kept without consent")
@@ -313,7 +313,7 @@ class Device:
             self._sending, self._deciding = threading.RLock(), threading.RLock()
 
     def _open(self) -> None:
-        self._opened = Store(self.settings.file, self.settings.key)
+        self._opened = ClientStore(self.settings.file, self.settings.key)
         self._recorder = Recorder(self._opened, self.settings.strict, self.tell)
         self._servers = Servers(self._opened, self.settings)
         silenced: ClientError | None
@@ -337,7 +337,7 @@ class Device:
         self._servers = None
         file = self.settings.file
         try:
-            store = self._opened or (Store(file, self.settings.key) if file.exists() else None)
+            store = self._opened or (ClientStore(file, self.settings.key) if file.exists() else None)
         except StoreUnusable:
             if not enrolment.is_ours(file):
                 raise
@@ -361,7 +361,7 @@ class Device:
         with self._sending:
             return
 
-    def _tell_witness(self, store: Store | None, told: ClientError | None = None) -> None:
+    def _tell_witness(self, store: ClientStore | None, told: ClientError | None = None) -> None:
         """Lets the witness know that surveys were left, or with None that there is no store any more.
 
         told: what came of asking it before, for the app.

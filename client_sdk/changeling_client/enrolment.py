@@ -17,7 +17,7 @@ from changeling_protocol import (
     Coins,
     EntryNumber,
     ProtocolError,
-    Slots,
+    SlotState,
     Survey,
     SurveyId,
     UnixSeconds,
@@ -43,8 +43,8 @@ from .errors import (
 from .recording import judged, needed_close
 from .schema import APPLICATION
 from .server import Server, Servers, known_time, ms_of
-from .settings import Settings
-from .store import Store
+from .settings import ClientSettings
+from .store import ClientStore
 from .transport import Deadline, Endpoint, is_loopback
 
 MOST_ENTRIES = 65_536
@@ -80,7 +80,7 @@ def verified(id_: bytes, signed: bytes, authority: Sequence[bytes]) -> Survey:
     return survey
 
 
-def ask(db: sqlite3.Connection, store: Store, asked: Known, answers: Sequence[str] | None) -> Known:
+def ask(db: sqlite3.Connection, store: ClientStore, asked: Known, answers: Sequence[str] | None) -> Known:
     """Notes that the app wants to join a survey, and its first answers, checked; the survey need not be known.
 
     Returns the survey as it is known then: as it was, if it was asked for before and not refused.
@@ -107,7 +107,7 @@ class Enroller:
     coins: what each entry draws its group, its nodes and its first delay from.
     """
 
-    def __init__(self, store: Store, settings: Settings, coins: Coins) -> None:
+    def __init__(self, store: ClientStore, settings: ClientSettings, coins: Coins) -> None:
         self._store, self._settings, self._coins = store, settings, coins
 
     def join_asked(self, servers: Servers, deadline: Deadline) -> tuple[list[ClientError], str | None]:
@@ -198,7 +198,7 @@ class Enroller:
                 if track.reported is not None
                 for node in draw_nodes(track, coins)
             )
-            slots, delay = Slots.unused(survey.plan.groups[group]), draw_delay(survey, coins)
+            slots, delay = SlotState.unused(survey.plan.groups[group]), draw_delay(survey, coins)
             drew = entry._replace(group=group, answered=closed, delay_ms=delay, stratum=stratum, slots=slots)
             enrolled, wrong = judged(survey, drew, drawn, now_ms, time_known)
             if survey.closed:
@@ -258,7 +258,7 @@ def leave_all(db: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def looking(opened: Store | None, path: Path, key: bytes | None) -> Iterator[sqlite3.Connection | None]:
+def looking(opened: ClientStore | None, path: Path, key: bytes | None) -> Iterator[sqlite3.Connection | None]:
     """A transaction of a store, to look at what is left of it where it is closed, as there is no consent.
 
     opened: the store, if it is open. path, key: as it is opened else. Gives None if there is none.
@@ -266,7 +266,10 @@ def looking(opened: Store | None, path: Path, key: bytes | None) -> Iterator[sql
     if opened is None and not path.exists():
         yield None
         return
-    with nullcontext(opened) if opened is not None else closing(Store(path, key)) as store, store.transaction() as db:
+    with (
+        nullcontext(opened) if opened is not None else closing(ClientStore(path, key)) as store,
+        store.transaction() as db,
+    ):
         yield db
 
 

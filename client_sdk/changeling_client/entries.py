@@ -19,7 +19,7 @@ from changeling_protocol import (
     EntryNumber,
     NodeNumber,
     ProtocolError,
-    Slots,
+    SlotState,
     Standing,
     StratumNumber,
     Survey,
@@ -237,7 +237,7 @@ class Entry(NamedTuple):
     answered: int = 0
     delay_ms: int = 0
     stratum: StratumNumber = _FIRST_STRATUM
-    slots: Slots | None = None
+    slots: SlotState | None = None
     mutations: int = 0
     first_s: int | None = None
     states: States = ()
@@ -374,7 +374,7 @@ def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
         answered,
         delay_ms,
         stratum,
-        None if used is None else Slots(tuple(used), score),
+        None if used is None else SlotState(tuple(used), score),
         mutations,
         first_s,
         tuple(zip(states[::2], states[1::2], strict=True)) if states else (),

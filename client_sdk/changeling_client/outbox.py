@@ -33,7 +33,7 @@ from . import entries
 from .entries import Drop, Entry
 from .errors import ServerTrouble
 from .server import Server, close_ms
-from .store import Store, Wrapping
+from .store import ClientStore, Wrapping
 from .transport import Deadline
 
 MOST_WAITING = 65_536
@@ -51,7 +51,7 @@ _STALE_KEY = frozenset({Refusal.UNKNOWN_KEY, Refusal.EXPIRED_KEY})
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Answer:
+class ClosingAnswer:
     """An entry's answer at a closing: its reports on the nodes that end there. Printed, it shows nothing."""
 
     closing: Closing
@@ -74,7 +74,9 @@ class Upload:
     plaintext: bytes = field(repr=False)
 
 
-def put(db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, entry: Entry, answers: Sequence[Answer]) -> None:
+def put(
+    db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, entry: Entry, answers: Sequence[ClosingAnswer]
+) -> None:
     """Adds a batch of an entry's answers, rising; at least one."""
     batch, tracks = answers[0].closing.period, survey.plan.tracks
     rows = []
@@ -104,7 +106,7 @@ def waits(db: sqlite3.Connection, survey: SurveyId) -> bool:
 
 def uploads(db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, kept: Sequence[Entry]) -> list[Upload]:
     """Everything that waits of a survey's entries, in their order, a batch at a time. kept: entries, rising."""
-    batches: dict[tuple[int, int], list[Answer]] = {}
+    batches: dict[tuple[int, int], list[ClosingAnswer]] = {}
     by_number: dict[int, Entry] = {entry.number: entry for entry in kept}
     query = (
         "SELECT entry, period, batch, id, standing, stratum, reports FROM closings"
@@ -114,7 +116,7 @@ def uploads(db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, kept: Se
     for number, period, batch, id_, standing, stratum, reports in db.execute(query, among):
         if number in by_number:
             closing = Closing(period, id_, Standing(standing), stratum)
-            answer = Answer(closing, _reports(wrapping, reports, _place(by_number[number], period)))
+            answer = ClosingAnswer(closing, _reports(wrapping, reports, _place(by_number[number], period)))
             batches.setdefault((number, batch), []).append(answer)
     return [_upload(survey, by_number[number], answers) for (number, _), answers in batches.items()]
 
@@ -174,7 +176,7 @@ def size(db: sqlite3.Connection) -> int:
     return int(count)
 
 
-def _upload(survey: Survey, entry: Entry, answers: Sequence[Answer]) -> Upload:
+def _upload(survey: Survey, entry: Entry, answers: Sequence[ClosingAnswer]) -> Upload:
     periods = tuple(answer.closing.period for answer in answers)
     span = Node(periods[0] - 1, periods[-1])
     reports = [report for answer in answers for report in answer.reports]
@@ -213,7 +215,7 @@ class Sender:
     sending: held while anything is sent, so that whoever leaves a survey can tell when nothing of it is under way.
     """
 
-    def __init__(self, store: Store, sending: AbstractContextManager[object]) -> None:
+    def __init__(self, store: ClientStore, sending: AbstractContextManager[object]) -> None:
         self._store, self._sending = store, sending
         self.sent = 0
         """How many closings were acknowledged."""

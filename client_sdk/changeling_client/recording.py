@@ -18,7 +18,7 @@ from . import entries
 from .entries import Drawn, Drop, Entry, Known, Pending, States, Status, why_not
 from .errors import ClientError
 from .server import close_ms, known_time
-from .store import Store
+from .store import ClientStore
 
 NULL = 0
 """The state of an entry that has no answer."""
@@ -198,7 +198,7 @@ def _open_ms(survey: Survey, entry: Entry, at_ms: UnixMilliseconds) -> UnixMilli
 class Recorder:
     """Records into one store. strict: whether a wrong answer raises. tell: told what cannot be raised."""
 
-    def __init__(self, store: Store, strict: bool, tell: Callable[[ClientError], None]) -> None:
+    def __init__(self, store: ClientStore, strict: bool, tell: Callable[[ClientError], None]) -> None:
         self._store, self._strict, self._tell = store, strict, tell
         self._joined: dict[SurveyId, tuple[Survey, str]] = {}
 

@@ -42,8 +42,8 @@ from .errors import ServerTrouble
 from .transport import Deadline, Endpoint, Exchanges, Response
 
 if TYPE_CHECKING:
-    from .settings import Settings
-    from .store import Store
+    from .settings import ClientSettings
+    from .store import ClientStore
 
 _Wanted = TypeVar("_Wanted")
 MOST_SILENCE_MS = 86_400_000
@@ -58,7 +58,7 @@ _BACKOFF = "failed_ms, silence_ms, pause_ms, failures"
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class HeardTime:
     """The time that a server told.
 
     server_ms: its time, rounded down to whole seconds. asked_ms: the device's when it asked. Both Unix milliseconds.
@@ -97,7 +97,7 @@ class KnownTime:
         """The knowledge once the present is seen as well. Whoever asks for it must not do so because of an answer."""
         return replace(self, seen_ms=self.stamp(now_ms))
 
-    def hearing(self, heard: Heard, now_ms: UnixMilliseconds) -> KnownTime:
+    def hearing(self, heard: HeardTime, now_ms: UnixMilliseconds) -> KnownTime:
         """The knowledge once a server has told its time: times beyond both clocks are forgotten.
 
         Otherwise the store's time would stand still until they come. Only the lead that is certain counts, so that
@@ -189,10 +189,10 @@ class Server:
     """
 
     def __init__(
-        self, store: Store, endpoint: Endpoint, authority: Sequence[bytes], clock: Callable[[], float]
+        self, store: ClientStore, endpoint: Endpoint, authority: Sequence[bytes], clock: Callable[[], float]
     ) -> None:
         self.url = endpoint.url
-        self.heard: Heard | None = None
+        self.heard: HeardTime | None = None
         """The time that an answer told last, also if the exchange failed otherwise."""
         self.backoff = NEVER_FAILED
         self.unknown: set[SurveyId] = set()
@@ -317,7 +317,7 @@ class Server:
         if date_ms is None or answer.headers.get("age", "0").strip("0") != "":
             return None
         asked_ms = min(asked_ms, self.now_ms())  # the clock may have been set back meanwhile
-        self.heard = Heard(date_ms, asked_ms)
+        self.heard = HeardTime(date_ms, asked_ms)
         return date_ms
 
     def _forget_keys(self, db: sqlite3.Connection) -> None:
@@ -335,7 +335,7 @@ class Server:
 class Servers:
     """The servers that a store's answers go to: the app's own, and the relays that its surveys declare."""
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: ClientStore, settings: ClientSettings) -> None:
         self._store, self._settings = store, settings
         self._servers: dict[str, Server] = {}
         self._closed = False

@@ -45,7 +45,7 @@ class ClientOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class ClientSettings:
     """The settings of a client, checked.
 
     file: the store. key: what the store encrypts answers under; None for none.
@@ -71,7 +71,7 @@ class Settings:
     clock: Callable[[], float]
 
     @classmethod
-    def of(cls, options: ClientOptions) -> "Settings":
+    def of(cls, options: ClientOptions) -> "ClientSettings":
         """Checks a client's arguments, and fills in the defaults.
 
         Raises ValueError for a bad one, TypeError for one that is missing or that there is not.

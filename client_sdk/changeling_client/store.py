@@ -45,7 +45,7 @@ _CHECK = b"changeling store"
 _abandoned: list[sqlite3.Connection] = []
 
 
-class Store:
+class ClientStore:
     """An open store, made with its folder if there is no file.
 
     key: 32 bytes under which what it keeps of answers is encrypted; None for none.

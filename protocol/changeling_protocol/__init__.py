@@ -21,7 +21,7 @@ from .cost import group_cost, lives_cost, most_telling, node_cost, plan_cost, tr
 from .errors import BadSignature, CannotOpen, ChangelingError, MalformedBytes, ProtocolError, UnderstatedEpsilon
 from .joint import MOST_SCORE, Joint, Kernel, agreeing
 from .odds import MICRO, MOST_EPSILON, Odds, from_micro, log_ratio, micro, per_week, rounded_up, upwards
-from .plan import Group, NodeNumber, ReleasePlan, Slots, Track, TrackNumber, draw_nodes, respond
+from .plan import Group, NodeNumber, ReleasePlan, SlotState, Track, TrackNumber, draw_nodes, respond
 from .randomizers import (
     BALANCED,
     MOST_BITS,
@@ -153,7 +153,7 @@ __all__ = [
     "SealingKey",
     "SignVectors",
     "SignedSubset",
-    "Slots",
+    "SlotState",
     "Space",
     "Standing",
     "StateSpace",

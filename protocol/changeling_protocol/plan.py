@@ -230,7 +230,7 @@ def draw_nodes(track: Track, coins: Coins) -> list[NodeNumber]:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Slots:
+class SlotState:
     """The memory that a joint group's entry has of its reports, as long as any slot is left; printing it shows nothing.
 
     used: how many slots of each of the group's tracks are used.
@@ -241,11 +241,11 @@ class Slots:
     score: int
 
     @classmethod
-    def unused(cls, group: Group) -> "Slots | None":
+    def unused(cls, group: Group) -> "SlotState | None":
         """All slots of a group; None if the group is not joint."""
         return None if group.joint is None else cls((0,) * len(group.tracks), 0)
 
-    def after(self, group: Group, place: int, agreed: bool) -> "Slots | None":
+    def after(self, group: Group, place: int, agreed: bool) -> "SlotState | None":
         """The slots after one more of the track at that place is used; None if it was the last of the group."""
         used = tuple(slots + (at == place) for at, slots in enumerate(self.used))
         if group.joint is None or used == group.joint.slots:
@@ -253,7 +253,7 @@ class Slots:
         return replace(self, used=used, score=group.kernel.scored(place, self.score, agreed))
 
 
-def respond(group: Group, place: int, true: int, slots: Slots | None, coins: Coins) -> tuple[int, Slots | None]:
+def respond(group: Group, place: int, true: int, slots: SlotState | None, coins: Coins) -> tuple[int, SlotState | None]:
     """Draws the symbol for a node, and tells which slots are left after it.
 
     place: the track's place in the group. true: the input of its randomizer.

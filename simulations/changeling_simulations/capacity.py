@@ -27,7 +27,7 @@ BUSY = 0.6
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class UnitCost:
     """start·times + each·n, for n uploads at so many times: in processor seconds, or in bytes.
 
     A fold takes something however little there is to count, and each upload the same again.
@@ -53,15 +53,15 @@ class UnitCosts:
     stored: files of log and ids, in bytes. server_memory, fold_memory: the most memory of each process, in bytes.
     """
 
-    accept: Cost
-    opening: Cost
-    counting: Cost
-    stored: Cost
-    server_memory: Cost
-    fold_memory: Cost
+    accept: UnitCost
+    opening: UnitCost
+    counting: UnitCost
+    stored: UnitCost
+    server_memory: UnitCost
+    fold_memory: UnitCost
 
 
-class Design(StrEnum):
+class ServerDesign(StrEnum):
     """How a server's work is divided; each divides more than the one before, and takes more to run."""
 
     STORE = "store"
@@ -72,11 +72,11 @@ class Design(StrEnum):
     """The same, and a Spark cluster folds, whose ids lie in the object store as well."""
 
 
-_FOLD = (Cost(0.02, 85e-6), Cost(0.03, 4.5e-6))
-_MEMORY = (Cost(132e6, 0.5), Cost(127e6, 60.0))
-STORE = UnitCosts(Cost(0.01, 110e-6), *_FOLD, Cost(540e3, 176.0), *_MEMORY)
+_FOLD = (UnitCost(0.02, 85e-6), UnitCost(0.03, 4.5e-6))
+_MEMORY = (UnitCost(132e6, 0.5), UnitCost(127e6, 60.0))
+STORE = UnitCosts(UnitCost(0.01, 110e-6), *_FOLD, UnitCost(540e3, 176.0), *_MEMORY)
 """SQLite, rounded, between what an idle machine and a busy one took."""
-SEGMENTS = UnitCosts(Cost(0.01, 105e-6), *_FOLD, Cost(540e3, 170.0), *_MEMORY)
+SEGMENTS = UnitCosts(UnitCost(0.01, 105e-6), *_FOLD, UnitCost(540e3, 170.0), *_MEMORY)
 """Segments in a folder, as much above what was measured as STORE; in a bucket each object adds what OBJECT says."""
 OBJECT = {"written": 2.0e-3, "read": 2.3e-3}
 """Processor seconds of an object of a bucket's log: the server's, and the fold's, which writes each 16 anew as one."""
@@ -180,7 +180,7 @@ class Sizing:
     something, the worst first.
     """
 
-    design: Design
+    design: ServerDesign
     mean: float
     peak: float
     stored: float
@@ -193,7 +193,7 @@ class Sizing:
     limits: dict[str, float]
 
 
-def sized(demand: Demand, design: Design | None = None, machine: Machine = Machine()) -> Sizing:
+def sized(demand: Demand, design: ServerDesign | None = None, machine: Machine = Machine()) -> Sizing:
     """The machines that a demand takes, and their price; in the first design that has room, if none is given.
 
     Accepting must keep up with the busiest hour; opening and counting, with the day's mean: they catch up at night, and
@@ -201,12 +201,14 @@ def sized(demand: Demand, design: Design | None = None, machine: Machine = Machi
     """
     limits = _limits(demand, machine)
     over = {name for name, times in limits.items() if times > 1}
-    first = Design.STORE if not over else Design.SEGMENTS if over <= {ACCEPTING, DISK} else Design.SPARK
+    first = (
+        ServerDesign.STORE if not over else ServerDesign.SEGMENTS if over <= {ACCEPTING, DISK} else ServerDesign.SPARK
+    )
     chosen = design or first
     cores, answered = _cores(demand, chosen), demand.envelopes * demand.closings
     puts, shuffled = _objects(demand, chosen) / DAY_SECONDS * 16 / 15, 0.0  # each sixteen become one, and so on
     memory = max(1, ceil(cores["accept"])) * STORE.server_memory.start
-    if chosen is Design.SPARK:
+    if chosen is ServerDesign.SPARK:
         read = answered / RUNS
         shuffled = SPARK["shuffled"] * read + SPARK["shuffled_id"] * demand.ids
         puts += RUNS * (1 + (demand.ids + read) / BUCKET_IDS) * demand.surveys / DAY_SECONDS
@@ -221,22 +223,22 @@ def sized(demand: Demand, design: Design | None = None, machine: Machine = Machi
     return Sizing(chosen, mean, BUSIEST_HOUR * mean, stored, shuffled, puts, memory, cores, machines, month, limits)
 
 
-def _units(design: Design) -> UnitCosts:
-    return STORE if design is Design.STORE else SEGMENTS
+def _units(design: ServerDesign) -> UnitCosts:
+    return STORE if design is ServerDesign.STORE else SEGMENTS
 
 
-def _stored(demand: Demand, design: Design) -> float:
+def _stored(demand: Demand, design: ServerDesign) -> float:
     """The bytes of log, ids and tallies, with what a store adds to each envelope."""
     added = max(_units(design).stored.each - ENVELOPE_BYTES - ID_BYTES, 0.0)
     log = demand.envelopes * demand.kept_days * (demand.envelope_bytes + added)
     return log + ID_BYTES * demand.ids + demand.tally_bytes
 
 
-def _cores(demand: Demand, design: Design) -> dict[str, float]:
+def _cores(demand: Demand, design: ServerDesign) -> dict[str, float]:
     """The processors of each stage on the way of an envelope, and of answers to devices and readers."""
     units, answered, objects = _units(design), demand.envelopes * demand.closings, _objects(demand, design)
     accept = demand.envelopes * units.accept.each + objects * OBJECT["written"]
-    if design is Design.SPARK:
+    if design is ServerDesign.SPARK:
         opening = demand.envelopes * SPARK["envelope"] + objects * OBJECT["read"]
         further = SPARK["closing"] * (answered - demand.envelopes)
         counting = further + RUNS * (SPARK["run"] + SPARK["id"] * demand.ids)
@@ -251,9 +253,9 @@ def _cores(demand: Demand, design: Design) -> dict[str, float]:
     return {"accept": accept * peak, "open": opening * mean, "count": counting * mean, "answer": answer * peak}
 
 
-def _objects(demand: Demand, design: Design) -> float:
+def _objects(demand: Demand, design: ServerDesign) -> float:
     """How many objects servers write in a day: COMMITS a second each, or one for UPLOADS_AN_OBJECT if that is more."""
-    if design is Design.STORE:
+    if design is ServerDesign.STORE:
         return 0.0
     servers = max(1, ceil(demand.envelopes * SEGMENTS.accept.each * BUSIEST_HOUR / DAY_SECONDS / BUSY))
     return min(max(servers * COMMITS * DAY_SECONDS, demand.envelopes / UPLOADS_AN_OBJECT), demand.envelopes)
@@ -261,13 +263,13 @@ def _objects(demand: Demand, design: Design) -> float:
 
 def _limits(demand: Demand, machine: Machine) -> dict[str, float]:
     """How many times over what one server with one store has is asked for, the worst first."""
-    cores = _cores(demand, Design.STORE)
+    cores = _cores(demand, ServerDesign.STORE)
     limits = {
         ACCEPTING: cores["accept"],
         OPENING: cores["open"] / machine.cores,
         COUNTING: cores["count"],
         IDS: REMEMBERED_ID_BYTES * demand.envelopes * demand.closings / MOST_REMEMBERED_BYTES,
-        DISK: _stored(demand, Design.STORE) / machine.disk,
+        DISK: _stored(demand, ServerDesign.STORE) / machine.disk,
     }
     return dict(sorted(limits.items(), key=lambda limit: -limit[1]))
 
@@ -290,7 +292,7 @@ def capacity(
         ),
     ] = None,
     design: Annotated[
-        Design | None,
+        ServerDesign | None,
         typer.Option(
             help="Log and ids in one store; the log in segments; or besides, the fold on Spark.",
             show_default="the first that has room",

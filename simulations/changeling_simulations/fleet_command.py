@@ -22,7 +22,7 @@ from . import options
 from .fleet.devices import Wishes, open_periods, overdue_periods
 from .fleet.sealing import Load, sealed
 from .fleet.sending import Sent, send
-from .fleet.truth import Row, Truth, compared, told
+from .fleet.truth import Truth, TruthRow, compared, told
 
 DEVICES = 1000
 TOKEN_VARIABLE = "CHANGELING_TOKEN"  # noqa: S105
@@ -164,7 +164,7 @@ def _sent(load: Load, client: ServerClient, rate: float, envelopes: int, connect
     return send(requests, client.url, _token(), connections=connections, seconds_of_one=seconds_of_one)
 
 
-def _compared(client: ServerClient, survey: Survey, truth: Truth) -> list[Row]:
+def _compared(client: ServerClient, survey: Survey, truth: Truth) -> list[TruthRow]:
     if _token() is not None:
         client.fold()
     id_ = survey.id.hex()
@@ -181,7 +181,7 @@ def _print_sent(console: Console, load: Load, sent: Sent) -> None:
     )
 
 
-def _print_rows(console: Console, rows: Iterable[Row], unsure: int = 0) -> int:
+def _print_rows(console: Console, rows: Iterable[TruthRow], unsure: int = 0) -> int:
     """Prints them; returns the exit code."""
     table = Table(title="What the fleet must come to, and what the server says", title_justify="left")
     table.add_column("")

@@ -5,7 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
-from changeling_aggregator.store import Looked, Lot, LotKey, Store
+from changeling_aggregator.store import Lot, LotKey, SnapshotProgress, Store
 from changeling_protocol import MICRO, AtMost, Breakdown, Calendar, ExpectedChanges, Node, StratumNumber, Survey
 from changeling_simulations import Field, Population, sample_field, synthetic_changelog
 from changeling_statistics import Wish, optimal_plan
@@ -55,6 +55,6 @@ def fleet_store(path: Path, now: float) -> Survey:
         for survey, public in ((opened, True), (replace(opened, question="What did you do before?"), False)):
             writing.add_survey(survey.id, survey.signed_by(AUTHORITY), public=public)
             writing.put_snapshots(survey.id, 1, shown, [])
-            writing.put_looked(survey.id, Looked(1, FINAL, SHOWN, 0))
+            writing.put_looked(survey.id, SnapshotProgress(1, FINAL, SHOWN, 0))
     store.close()
     return opened

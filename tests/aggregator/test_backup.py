@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_aggregator.errors import StoreError
-from changeling_aggregator.store import ID_BYTES, Looked, Store, back_up, opened_backup, restore
+from changeling_aggregator.store import ID_BYTES, SnapshotProgress, Store, back_up, opened_backup, restore
 from changeling_aggregator.testing import sql
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Refusal, Survey, SurveyId
@@ -155,10 +155,10 @@ def test_what_a_restored_store_shows_has_revisions_that_nobody_has_seen(new_plac
     survey = SurveyId(b"s" * ID_BYTES)
     with store.transaction() as writing:
         writing.add_survey(survey, b"signed")
-        writing.put_looked(survey, Looked(revision=7))
+        writing.put_looked(survey, SnapshotProgress(revision=7))
     back_up(store, path, NOW)
     with store.transaction() as writing:
-        writing.put_looked(survey, Looked(revision=10**6))
+        writing.put_looked(survey, SnapshotProgress(revision=10**6))
     seen = {10**6}
     for _ in range(2):
         target = new_place().open()

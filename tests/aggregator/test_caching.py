@@ -127,7 +127,7 @@ class TwoKeys:
         self.begins, self.changes, self.ends = START, START + 100, START + 200
         with store.transaction() as writing:
             for dates in ((self.begins, self.changes), (self.changes, self.ends)):
-                publish_new_key(writing, store, *dates)
+                publish_new_key(writing, *dates)
         self.now = float(START)
         self.service = Service(store, ServerSettings(PINNED, lambda: self.now))
 

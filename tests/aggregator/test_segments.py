@@ -10,7 +10,7 @@ from changeling_aggregator.errors import Overtaken, SegmentLost, Unwritable
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.check import check
 from changeling_aggregator.ingest.writers import SegmentWriter, writer_for
-from changeling_aggregator.segments import Folder, Row, checked_place, place_at
+from changeling_aggregator.segments import Folder, SegmentRow, checked_place, place_at
 from changeling_aggregator.segments.parquet import decoded, encoded, rows_after
 from changeling_aggregator.store import Store, Turn
 from changeling_aggregator.store.transactions import TOGETHER
@@ -74,7 +74,7 @@ def turn_of(store: Store) -> Iterator[Turn]:
 
 def test_a_segment_holds_what_it_was_given_and_tells_when_it_is_damaged() -> None:
     """Each row; and of any byte that is changed in a body the checksum tells."""
-    rows = [Row(position, 1000 + position, bytes([position]) * 500) for position in range(3, 40)]
+    rows = [SegmentRow(position, 1000 + position, bytes([position]) * 500) for position in range(3, 40)]
     content = encoded(7, rows)
     table = decoded(content)
     assert [*rows_after(table, 0, (0, 2**62))] == rows

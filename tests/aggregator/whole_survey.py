@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from changeling_aggregator.store import Looked, Lot, LotKey, Store
+from changeling_aggregator.store import Lot, LotKey, SnapshotProgress, Store
 from changeling_protocol import (
     Calendar,
     Group,
@@ -39,6 +39,6 @@ def whole_survey_store(path: Path, question: str, answers: tuple[str, ...], cale
     with store.transaction() as writing:
         writing.add_survey(asked.id, asked.signed_by(AUTHORITY), public=True)
         writing.put_snapshots(asked.id, 1, lots, [])
-        writing.put_looked(asked.id, Looked(1, calendar.periods, calendar.periods, 0))
+        writing.put_looked(asked.id, SnapshotProgress(1, calendar.periods, calendar.periods, 0))
     store.close()
     return asked

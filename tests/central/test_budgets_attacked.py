@@ -17,8 +17,8 @@ from changeling_central import (
     BudgetExhausted,
     Charge,
     Composition,
-    Cost,
     Loss,
+    ReleaseCost,
     answer_query,
     counting,
     read_ledger,
@@ -27,7 +27,7 @@ from changeling_central import (
     total_cost,
 )
 from changeling_central.budget import Unit
-from changeling_central.ledger import Ledger
+from changeling_central.ledger import ReleaseLedger
 from changeling_central.testing import Forbidden
 from changeling_protocol import AtMost, Calendar
 from scipy.special import log_ndtr
@@ -61,7 +61,7 @@ def test_a_delta_that_is_none_is_refused_by_mechanisms_that_need_none_too(log, m
     assert not log.with_name("log.csv.ledger").exists()
     for cost in (("1", "-1/9"), ("-1", "0")):
         with pytest.raises(ValueError, match="not negative"):
-            Ledger("x", "entry").charged(Charge("a", "o", "q", *cost))
+            ReleaseLedger("x", "entry").charged(Charge("a", "o", "q", *cost))
 
 
 def test_a_ledger_that_is_a_link_stays_one_ledger(log):
@@ -188,14 +188,17 @@ def test_a_basic_sum_is_never_rounded_below_what_it_adds_up():
     """Where one delta is all of the budget's, nothing is less than the sum of the epsilons: no float of it may be."""
     random, delta = Random(1), Fraction(1, 2**20)
     for _ in range(40):
-        costs = [Cost(Fraction(random.randrange(1, 1000)), delta), Cost(Fraction(random.randrange(1, 10**6), 10**9))]
+        costs = [
+            ReleaseCost(Fraction(random.randrange(1, 1000)), delta),
+            ReleaseCost(Fraction(random.randrange(1, 10**6), 10**9)),
+        ]
         exact = costs[0].epsilon + costs[1].epsilon
         rounded = Fraction(float(costs[0].epsilon) + float(costs[1].epsilon))
         for allowed in (rounded, exact):
-            added = total_cost(Cost(allowed, delta), costs)
+            added = total_cost(ReleaseCost(allowed, delta), costs)
             assert added is not None
             assert added.cost.epsilon >= exact
-            assert added.fits(Cost(allowed, delta)) == (exact <= allowed)
+            assert added.fits(ReleaseCost(allowed, delta)) == (exact <= allowed)
         below = [Loss(float(cost.epsilon), float(cost.delta)) for cost in costs]
         assert Composition.of(*below).basic().epsilon >= sum(Fraction(loss.epsilon) for loss in below)
 
@@ -223,8 +226,11 @@ def optimum(costs, epsilon):
 
 
 KINDS = [
-    *(Cost(Fraction(e), Fraction(d)) for e, d in (("0.1", 0), ("1/3", "1e-7"), (1, 0), ("1/2", "1e-6"), (2, "1e-3"))),
-    *(Cost(Fraction(0), Fraction(0), Fraction(rho)) for rho in ("1/20", "1/2")),
+    *(
+        ReleaseCost(Fraction(e), Fraction(d))
+        for e, d in (("0.1", 0), ("1/3", "1e-7"), (1, 0), ("1/2", "1e-6"), (2, "1e-3"))
+    ),
+    *(ReleaseCost(Fraction(0), Fraction(0), Fraction(rho)) for rho in ("1/20", "1/2")),
 ]
 
 
@@ -232,7 +238,7 @@ KINDS = [
 def test_what_a_ledger_adds_up_is_between_the_optimum_and_the_basic_sum(size):
     """Every one, two and three of seven kinds of release, pure, with a delta and at rho, under three deltas."""
     for costs, delta in product(combinations_with_replacement(KINDS, size), ("1e-6", "1e-5", "1e-2")):
-        added = total_cost(Cost(Fraction(1000), Fraction(delta)), costs)
+        added = total_cost(ReleaseCost(Fraction(1000), Fraction(delta)), costs)
         if added is None:
             continue
         assert optimum(costs, float(added.cost.epsilon)) <= float(added.cost.delta) * (1 + 1e-9) + 1e-15

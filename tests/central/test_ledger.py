@@ -5,8 +5,8 @@ from fractions import Fraction
 
 import polars as pl
 import pytest
-from changeling_central import BadState, BudgetExhausted, Charge, Cost, read_ledger, release
-from changeling_central.ledger import Ledger
+from changeling_central import BadState, BudgetExhausted, Charge, ReleaseCost, read_ledger, release
+from changeling_central.ledger import ReleaseLedger
 from changeling_central.testing import Forbidden
 from changeling_commands.__main__ import main as run
 
@@ -68,7 +68,7 @@ def test_a_budget_is_set_once_and_lowered_at_most(log):
     one(log, budget=(3, 1e-6))
     with pytest.raises(ValueError, match="never raised"):
         one(log, "two.csv", budget=4)
-    assert one(log, budget=2).ledger.budget == Cost(Fraction(2))
+    assert one(log, budget=2).ledger.budget == ReleaseCost(Fraction(2))
     with pytest.raises(BudgetExhausted, match="more than the budget"):
         one(log, budget="1/2")
     for bad in (0, -1, (1, 1)):
@@ -183,6 +183,6 @@ def test_a_ledger_reads_as_json_and_holds_what_a_person_can_check(log):
         "release": "", "output": str(log.parent / "one.csv"), "query": "any answer", "epsilon": "1", "delta": "0",
         "rho": None, "drawn": {},
     }  # fmt: skip
-    empty = Ledger("x", "entry")
+    empty = ReleaseLedger("x", "entry")
     assert empty.spent == (0, 0)
     assert empty.charged(Charge("a", "o", "q", "1/3", "0")).spent == (Fraction(1, 3), 0)

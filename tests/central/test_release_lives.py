@@ -15,7 +15,7 @@ from itertools import combinations, count
 from pathlib import Path
 
 import pytest
-from changeling_central import ENTRY, Account, BadState, Charge, Cost, read_ledger, read_rows
+from changeling_central import ENTRY, BadState, Charge, ReleaseAccount, ReleaseCost, read_ledger, read_rows
 from changeling_central.testing import Forbidden, Output, SeededNoise, run
 
 from .test_release import release_in
@@ -33,7 +33,7 @@ class Killed(BaseException):
 def charged_in(folder, name="out.csv"):
     release = release_in(folder, name=name, periods=PERIODS)
     charge = Charge("", str(release.output.path), release.statement.text, "1", "0")
-    return replace(release, account=Account(folder / "ledger", ENTRY, charge, budget=Cost(Fraction(9))))
+    return replace(release, account=ReleaseAccount(folder / "ledger", ENTRY, charge, budget=ReleaseCost(Fraction(9))))
 
 
 def go_on(folder, until=None, noise=None, **more):

@@ -13,9 +13,9 @@ from changeling_central import (
     BudgetExhausted,
     Charge,
     Composition,
-    Cost,
     Loss,
     MechanismChoice,
+    ReleaseCost,
     counting,
     implied_delta,
     read_ledger,
@@ -24,7 +24,7 @@ from changeling_central import (
     total_of,
 )
 from changeling_central.budget import Unit, number, refuse_beyond, spending
-from changeling_central.ledger import Ledger
+from changeling_central.ledger import ReleaseLedger
 from changeling_central.noise import concentrated_epsilon, pure_epsilon
 from changeling_central.testing import Forbidden, Release, Statement
 from changeling_commands.__main__ import main as run
@@ -48,7 +48,7 @@ def log_(tmp_path):
 
 
 def at_rho(rho):
-    return Cost(NONE, NONE, Fraction(rho))
+    return ReleaseCost(NONE, NONE, Fraction(rho))
 
 
 @pytest.mark.parametrize("rho", ["1/2", "1/10", "3/7", "1e-9", "500", "0.02"])
@@ -113,7 +113,7 @@ def test_a_gaussian_at_rho_never_costs_more_than_its_sum_says():
 
 def test_a_budget_with_a_delta_holds_as_many_releases_as_the_least_sum_allows():
     """40 of epsilon 0.1 in 3, where basic composition ends at 30; what is refused says by which way."""
-    ledger = Ledger("tea", "entry", "3", "1/1000000")
+    ledger = ReleaseLedger("tea", "entry", "3", "1/1000000")
     each, k = Composition.of(Loss(0.1)), 0
     with suppress(BudgetExhausted):
         for k in count():
@@ -124,17 +124,17 @@ def test_a_budget_with_a_delta_holds_as_many_releases_as_the_least_sum_allows():
     assert k > 40
     assert "by exact composition (they add up to epsilon 4" in ledger.said()
     with pytest.raises(BudgetExhausted, match="left are 0"):
-        refuse_beyond(Cost(Fraction(3)), [Cost(Fraction(3))], Cost(Fraction(1)))
+        refuse_beyond(ReleaseCost(Fraction(3)), [ReleaseCost(Fraction(3))], ReleaseCost(Fraction(1)))
 
 
 def test_deltas_beyond_the_budgets_are_refused_by_every_way():
     """Also where something at rho needs a part of it."""
-    budget = Cost(Fraction(9), SMALL)
-    refuse_beyond(budget, [], Cost(Fraction(1), SMALL))
+    budget = ReleaseCost(Fraction(9), SMALL)
+    refuse_beyond(budget, [], ReleaseCost(Fraction(1), SMALL))
     for before, cost in (
-        ([Cost(Fraction(1), SMALL)], Cost(Fraction(1), SMALL)),
-        ([Cost(Fraction(1), SMALL)], at_rho("1/100")),
-        ([at_rho("1/100")], Cost(Fraction(1), SMALL)),
+        ([ReleaseCost(Fraction(1), SMALL)], ReleaseCost(Fraction(1), SMALL)),
+        ([ReleaseCost(Fraction(1), SMALL)], at_rho("1/100")),
+        ([at_rho("1/100")], ReleaseCost(Fraction(1), SMALL)),
     ):
         with pytest.raises(BudgetExhausted):
             refuse_beyond(budget, before, cost)
@@ -143,17 +143,17 @@ def test_deltas_beyond_the_budgets_are_refused_by_every_way():
 def test_rhos_add_up_and_a_pure_epsilon_is_worth_half_its_square():
     """Exactly, to the last that fits; a cost with a delta has no worth, and epsilon alone holds no rho."""
     budget = at_rho(1)
-    refuse_beyond(budget, [at_rho("1/2")], Cost(Fraction(1)))
-    assert total_cost(budget, [at_rho("1/2"), Cost(Fraction(1))]).cost.rho == 1
+    refuse_beyond(budget, [at_rho("1/2")], ReleaseCost(Fraction(1)))
+    assert total_cost(budget, [at_rho("1/2"), ReleaseCost(Fraction(1))]).cost.rho == 1
     with pytest.raises(BudgetExhausted, match=r"costs rho 0\.5; left is 0\.4"):
-        refuse_beyond(budget, [at_rho("6/10")], Cost(Fraction(1)))
+        refuse_beyond(budget, [at_rho("6/10")], ReleaseCost(Fraction(1)))
     with pytest.raises(ValueError, match="holds no release with a delta"):
-        refuse_beyond(budget, [], Cost(Fraction(1), SMALL))
+        refuse_beyond(budget, [], ReleaseCost(Fraction(1), SMALL))
     with pytest.raises(ValueError, match="holds nothing at rho"):
-        refuse_beyond(Cost(Fraction(9)), [], at_rho("1/2"))
-    refuse_beyond(Cost(Fraction(9), SMALL), [Cost(Fraction(1))], at_rho("1/2"))
+        refuse_beyond(ReleaseCost(Fraction(9)), [], at_rho("1/2"))
+    refuse_beyond(ReleaseCost(Fraction(9), SMALL), [ReleaseCost(Fraction(1))], at_rho("1/2"))
     with pytest.raises(BudgetExhausted, match="this release costs rho 4; with it all would cost epsilon"):
-        refuse_beyond(Cost(Fraction(9), SMALL), [Cost(Fraction(1))], at_rho(4))
+        refuse_beyond(ReleaseCost(Fraction(9), SMALL), [ReleaseCost(Fraction(1))], at_rho(4))
 
 
 @pytest.mark.parametrize("text", ["rho=0", "rho=-1", "rho=x", "0", "rho"])

@@ -19,8 +19,8 @@ from changeling_client.answering import Answerer
 from changeling_client.client import SurveyHandle
 from changeling_client.entries import Known
 from changeling_client.recording import Recorder
-from changeling_client.server import Heard, Server
-from changeling_client.settings import Settings
+from changeling_client.server import HeardTime, Server
+from changeling_client.settings import ClientSettings
 from changeling_client.store import Wrapping
 from changeling_client.transport import Endpoint
 from changeling_protocol import StratumNumber, Survey, respond, stratum_values
@@ -126,9 +126,9 @@ class MemoryStore:
         self.db.execute("COMMIT")
 
 
-def settings_at(now: float) -> Settings:
+def settings_at(now: float) -> ClientSettings:
     """Those of a device whose clock shows this, and that bounds no epsilon."""
-    return Settings(None, None, Endpoint(_URL), (), 10**9, None, False, False, None, lambda: now)
+    return ClientSettings(None, None, Endpoint(_URL), (), 10**9, None, False, False, None, lambda: now)
 
 
 def enrol(store: MemoryStore, survey: Survey, now: float, answers: list[str] | None, coins: Any) -> None:
@@ -147,7 +147,7 @@ def answer(store: MemoryStore, moment: Moment, coins: Any) -> Hashable:
     with store.transaction() as db:
         server.begin(db)
         if moment.hears is not None:
-            server.heard = Heard(moment.hears * 1000, server.now_ms())
+            server.heard = HeardTime(moment.hears * 1000, server.now_ms())
             server.keep(db)
     answerer.answer(server, may_drop=moment.may_drop)
     with store.transaction() as db:

@@ -71,11 +71,12 @@ def lived(tmp_path, key=None):
 
 
 def assert_nothing_left(tmp_path, pieces):
+    """No piece of any kind is found; one of a few bytes may stand in any file by chance."""
     content = on_disk(tmp_path)
-    assert all(pieces)
-    for piece in (each for kind in pieces for each in kind):
-        assert len(piece) > 8
-        assert piece not in content
+    for kind in pieces:
+        telling = [piece for piece in kind if len(piece) > 8]
+        assert telling
+        assert not any(piece in content for piece in telling)
     for word in (b"an answer to a survey", b"What do you drink?"):
         assert word not in content
 

@@ -22,7 +22,7 @@ from changeling_protocol import (
     Odds,
     ReleasePlan,
     SignedSubset,
-    Slots,
+    SlotState,
     StateSpace,
     Survey,
     Track,
@@ -235,7 +235,7 @@ def assert_the_store_is_of_one_mind(directory, known):
             if randomizer.tells(true):
                 slots[place] += 1
                 reached += JOINT.weights[place] * randomizer.agrees(told[place, number], true)
-        assert entry.slots == Slots(tuple(slots), min(JOINT.threshold, reached))
+        assert entry.slots == SlotState(tuple(slots), min(JOINT.threshold, reached))
     return {entry.answered for entry in kept}
 
 

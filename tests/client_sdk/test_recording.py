@@ -18,7 +18,7 @@ from changeling_protocol import (
     MutationSpace,
     Odds,
     ReleasePlan,
-    Slots,
+    SlotState,
     StateSpace,
     TimeBounded,
     Track,
@@ -283,5 +283,5 @@ def test_nothing_that_is_printed_or_logged_holds_an_answer_or_a_report(tmp_path,
     assert len(ids) == 8
     for text in printed:
         assert not [word for id_ in ids for word in ("coffee", repr(id_), id_.hex()) if word in text]
-    for kept in (entry, Slots((1, 2), 3), *waiting.pending):
+    for kept in (entry, SlotState((1, 2), 3), *waiting.pending):
         assert not any(digit in repr(kept).split("0x")[0] for digit in "0123456789")

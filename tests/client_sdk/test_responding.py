@@ -13,7 +13,7 @@ from changeling_protocol import (
     MutationSpace,
     Odds,
     SignedSubset,
-    Slots,
+    SlotState,
     StateSpace,
     SubsetSelection,
     Track,
@@ -62,7 +62,7 @@ def every_transcript(group):
 def test_the_device_has_exactly_the_law_of_the_definition(group):
     """Over all inputs and transcripts: from every integer that may be drawn, against every pattern of agreements."""
     for asked in every_history(group):
-        law = [chance(group, asked, sent, Slots.unused(group)) for sent in every_transcript(group)]
+        law = [chance(group, asked, sent, SlotState.unused(group)) for sent in every_transcript(group)]
         assert law == [defined_chance(group, asked, sent) for sent in every_transcript(group)]
         assert sum(law) == 1
 
@@ -72,7 +72,7 @@ def test_no_behaviour_costs_more_than_the_groups_odds(group):
     """Over all inputs, also where more tell than there are slots, the largest ratio is the odds, and it is reached."""
     worst = Fraction(0)
     for sent in every_transcript(group):
-        likely = [chance(group, asked, sent, Slots.unused(group)) for asked in every_history(group)]
+        likely = [chance(group, asked, sent, SlotState.unused(group)) for asked in every_history(group)]
         worst = max(worst, max(likely) / min(likely))
     assert worst == Fraction(group.joint.odds.favoured, group.joint.odds.other)
     assert 0 <= group.joint.odds.epsilon - log_from_below(worst) < Decimal("1e-40")
@@ -85,7 +85,8 @@ def test_one_report_by_itself_has_the_law_of_the_ordinary_randomizer(group):
         randomizer = track.randomizer
         for true in range(randomizer.space.size):
             law = [
-                chance(group, [(place, true)], [symbol], Slots.unused(group)) for symbol in range(randomizer.symbols)
+                chance(group, [(place, true)], [symbol], SlotState.unused(group))
+                for symbol in range(randomizer.symbols)
             ]
             weights = [
                 Fraction(randomizer.weight(symbol, true), randomizer.total(true))
@@ -97,7 +98,7 @@ def test_one_report_by_itself_has_the_law_of_the_ordinary_randomizer(group):
 @named
 def test_once_the_last_slot_is_used_nothing_is_kept_and_all_are_answered_from_the_base(group):
     """A telling input then has the law of one that tells nothing."""
-    slots = Slots.unused(group)
+    slots = SlotState.unused(group)
     telling = [next(u for u in range(1, 9) if track.randomizer.tells(u)) for track in group.tracks]
     order = [place for place, count in enumerate(group.joint.slots) for _ in range(count)]
     for place in order:
@@ -117,19 +118,19 @@ def test_once_the_last_slot_is_used_nothing_is_kept_and_all_are_answered_from_th
 def test_a_track_without_slots_is_answered_from_the_base_while_others_have_some():
     """Its count stays as long as the group has any slot left, as the others' odds depend on it."""
     group = GROUPS["weighed"]
-    slots = Slots((0, 1), 1)
+    slots = SlotState((0, 1), 1)
     assert chance(group, [(1, 1)], [0], slots) == Fraction(1, 2)
     _, after = respond(group, 1, 1, slots, ListedCoins([0]))
     assert after == slots
-    assert chance(group, [(0, 0)], [0], slots) != chance(group, [(0, 0)], [0], Slots((0, 1), 0))
+    assert chance(group, [(0, 0)], [0], slots) != chance(group, [(0, 0)], [0], SlotState((0, 1), 0))
     _, after = respond(group, 0, 0, slots, ListedCoins([0]))
-    assert after == Slots((1, 1), 3)
+    assert after == SlotState((1, 1), 3)
 
 
 def test_a_report_drawn_by_itself_has_no_slots():
     """And its coins are one integer below its randomizer's total."""
     group = Group((Track(1, KaryResponse(STATES, ANY), 0, 3),))
-    assert Slots.unused(group) is None
+    assert SlotState.unused(group) is None
     coins = ListedCoins([2])
     assert respond(group, 0, 0, None, coins) == (1, None)
     assert coins.asked == [3]

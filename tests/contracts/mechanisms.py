@@ -36,9 +36,9 @@ from changeling_papers import (
     Partitioning,
     Protects,
     Query,
-    Segment,
     SigmaCounting,
     SparseVector,
+    StreamSegment,
     Update,
     binary_mechanism,
     cum,
@@ -162,7 +162,12 @@ UPDATES = [
     [Update(n, n % 3) for n in range(10, 40)],
     [Update("b", None), Update("c", None)],
 ]
-SEGMENTS = [Segment([0, 1, 1]), Segment([2], [Born(1, 1)]), Segment(), Segment([0, 0], [Born(0, 1), Born(2, 2)])]
+SEGMENTS = [
+    StreamSegment([0, 1, 1]),
+    StreamSegment([2], [Born(1, 1)]),
+    StreamSegment(),
+    StreamSegment([0, 0], [Born(0, 1), Born(2, 2)]),
+]
 CAME_AND_WENT = [(np.array([2, 0, 1]), np.array([0, 0, 0])), (np.array([0, 9, 0]), np.array([1, 0, 1]))] * 3
 DYNAMIC = LinearQueries(TABLE)
 
@@ -195,7 +200,7 @@ OF_WHAT_COMES_AND_GOES = [
         IntervalTree(DYNAMIC, ONE),
         SEGMENTS,
         ends=False,
-        bad=[Segment([], [Born(0, 1)])],
+        bad=[StreamSegment([], [Born(0, 1)])],
         numbers=nothing,
     ),
 ]

@@ -18,7 +18,7 @@ from changeling_protocol import Coins, Fields, KaryResponse, Losses, Odds, Space
 from changeling_reader import ServerClient
 from changeling_simulations import Population, sample_tallies
 from changeling_statistics import (
-    Counted,
+    CountedCounterpart,
     Estimate,
     Floats,
     Likelihoods,
@@ -106,7 +106,7 @@ class HadamardResponse:
 
 
 @dataclass(frozen=True)
-class HadamardCounterpart(Counted[HadamardResponse]):
+class HadamardCounterpart(CountedCounterpart[HadamardResponse]):
     """ŝ_v = c·Σ ±1, whether a report has the sign of v; c = (a + b)/(a - b). One report's covariance is c² I - e e'."""
 
     answers_alike = True

@@ -18,7 +18,7 @@ from changeling_papers import (
     PartitionedRelease,
     Partitioning,
     Protects,
-    Segment,
+    StreamSegment,
     Update,
     fully_dynamic,
     insertion_minus_deletion,
@@ -198,7 +198,7 @@ EPSILON, DELTA = Fraction(3), Fraction(1, 1000)
 def segments_of(intervals, m):
     """Items 0.. that live in [start, end) of segments 1..m, as segments."""
     return [
-        Segment(
+        StreamSegment(
             [x for x, (start, end) in enumerate(intervals) if start == j < end],
             [Born(x, start) for x, (start, end) in enumerate(intervals) if start < end == j],
         )
@@ -312,7 +312,7 @@ def test_the_budgets_are_those_of_the_paper():
     assert Fraction("0.607927101854026") < BASEL < Fraction("0.607927101854026628")
     assert BASEL * sum(Fraction(1, r * r) for r in range(1, 400)) < 1
     script = Script(0)
-    grown(scripted_tree(script), [Segment([0])], NoNoise())
+    grown(scripted_tree(script), [StreamSegment([0])], NoNoise())
     assert [name for name, *_ in script.calls] == ["counting", "queries"]
 
 
@@ -367,7 +367,7 @@ def test_the_bound_on_the_number_of_deletions_holds():
 def test_a_tree_beyond_its_budget_draws_nothing():
     """The odometer is asked before a segment's first draw; a state that claims too many rounds is beyond any budget."""
     tree = IntervalTree(BasicCounting(), EPSILON)
-    state, _ = tree.step(tree.start(), Segment([0, 0]), NoNoise())
+    state, _ = tree.step(tree.start(), StreamSegment([0, 0]), NoNoise())
     spent = tree.odometer(state)
     assert spent.spent_epsilon == EPSILON * BASEL**2
     dearer = IntervalTree(BasicCounting(), EPSILON)
@@ -379,9 +379,9 @@ def test_a_tree_beyond_its_budget_draws_nothing():
             return DeletingNode(node.static, node.epsilon * 3, node.delta, node.failure, node.counting)
 
     with pytest.raises(BudgetExhausted):
-        Dear(BasicCounting(), EPSILON).step(TreeState(0, (), ()), Segment([0]), Forbidden())
+        Dear(BasicCounting(), EPSILON).step(TreeState(0, (), ()), StreamSegment([0]), Forbidden())
     with pytest.raises(ValueError, match="later segment"):
-        tree.step(state, Segment([], [Born(0, 2)]), Forbidden())
+        tree.step(state, StreamSegment([], [Born(0, 2)]), Forbidden())
 
 
 def test_the_least_variance_of_a_dynamic_count_is_that_of_its_runs():
@@ -391,7 +391,7 @@ def test_the_least_variance_of_a_dynamic_count_is_that_of_its_runs():
     for seed in range(600):
         state, noise = tree.start(), SeededNoise(seed)
         for _ in range(3):
-            state, answer = tree.step(state, Segment([0] * 10**4), noise)
+            state, answer = tree.step(state, StreamSegment([0] * 10**4), noise)
         finals.append(answer - 3 * 10**4)
     assert np.var(finals) == pytest.approx(least_variance(mechanism, 3), rel=0.4)
     assert abs(np.mean(finals)) < 4 * np.std(finals) / 600**0.5

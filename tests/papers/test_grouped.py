@@ -8,7 +8,7 @@ import pytest
 from changeling_central import BadState, BudgetExhausted, OpenDPNoise
 from changeling_central.testing import Forbidden, NoNoise
 from changeling_papers import Domain, OnlineCounting, Query, clustered, grouped
-from changeling_papers.grouped import Cluster
+from changeling_papers.grouped import QueryCluster
 
 from tests.central.saved_fields import fields_of, resumed
 
@@ -54,7 +54,7 @@ def test_clusters_are_never_worse_than_the_benchmark_or_one_algebra(n):
     asked = list({query.key: query for query in made_up(n)}.values())
     found = sum(cluster.root for cluster in clustered(asked))
     assert found <= len(asked) + 1e-9
-    assert found <= Cluster.of(asked).root + 1e-9
+    assert found <= QueryCluster.of(asked).root + 1e-9
 
 
 def test_shares_add_up_to_the_budget_and_are_the_best_ones():

@@ -6,7 +6,7 @@ from math import sqrt
 import numpy as np
 import pytest
 from changeling_central import Law, concentrated_budget
-from changeling_central.testing import NoNoise, Scales, SeededNoise
+from changeling_central.testing import NoNoise, RecordedNoise, SeededNoise
 from changeling_papers import BasicCounting, LinearQueries, MultiplicativeWeights
 from changeling_papers.static import PricedWeights
 
@@ -18,14 +18,14 @@ TABLE = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1]])
 
 def test_a_count_gets_laplace_noise_of_one_over_epsilon():
     """Sensitivity 1; delta is not used by Laplace noise."""
-    scales = Scales()
+    scales = RecordedNoise()
     assert BasicCounting().under(Fraction(1, 2), DELTA).release(7, scales) == 7
     assert scales.asked == [("laplace", 2.0, 1)]
 
 
 def test_linear_queries_get_noise_for_what_one_item_does_to_all_of_them():
     """The worst item of this table is in three queries: L1 length 3, L2 length √3."""
-    scales, data = Scales(), np.array([1, 2, 3, 4])
+    scales, data = RecordedNoise(), np.array([1, 2, 3, 4])
     for law in Law:
         answers = LinearQueries(TABLE, law=law).under(EPSILON, DELTA).release(data, scales)
         assert answers.tolist() == [3, 5, 10]
@@ -36,7 +36,7 @@ def test_linear_queries_get_noise_for_what_one_item_does_to_all_of_them():
 
 def test_queries_between_0_and_1_are_answered_in_multiples_of_the_grain():
     """f = 1/4 and 3/4 of two items: answers and noise count quarters."""
-    scales = Scales()
+    scales = RecordedNoise()
     answers = LinearQueries(np.array([[1, 3]]), grain=4).under(EPSILON, Fraction(0)).release(np.array([2, 2]), scales)
     assert answers.tolist() == [8]
     assert scales.asked == [("laplace", 3.0, 1)]
@@ -104,7 +104,7 @@ def test_the_budgets_of_the_rounds_of_multiplicative_weights_add_up_to_the_price
 
 def test_multiplicative_weights_draw_what_their_scales_say():
     """One size; then per round one score a query, and one measurement; nothing else."""
-    scales = Scales()
+    scales = RecordedNoise()
     weights = MultiplicativeWeights(TABLE, most_rounds=4).under(Fraction(8), Fraction(0))
     weights.release(np.array([400, 0, 0, 0]), scales)
     of = weights.scales(4)
@@ -166,7 +166,7 @@ def test_multiplicative_weights_learn_a_skewed_dataset():
 def test_a_dataset_too_small_to_fit_spends_the_rounds_on_its_size():
     """Two measurements, of a quarter of the budget and of the rest, weighted by their precision."""
     for delta in (Fraction(0), DELTA):
-        scales, weights = Scales(), MultiplicativeWeights(TABLE).under(Fraction(1, 100), delta)
+        scales, weights = RecordedNoise(), MultiplicativeWeights(TABLE).under(Fraction(1, 100), delta)
         assert weights.release(np.array([1, 1, 1, 1]), scales).tolist() == [2, 2, 4]
         (_, first, _), (_, rest, _) = scales.asked
         spent = 1 / first + 1 / rest if delta == 0 else 1 / (2 * first**2) + 1 / (2 * rest**2)

@@ -3,7 +3,7 @@
 import asyncio
 
 import httpx
-from changeling_aggregator.relay.spool import SHARE, Shares
+from changeling_aggregator.relay.spool import SHARE, NetworkShares
 
 from ..aggregator.devices import body
 from .hand import Hand, asked, sealed
@@ -13,7 +13,7 @@ NETWORK, OTHER = "192.0.2.0/24", "198.51.100.0/24"
 
 def test_a_network_has_its_share_of_all_rounds_that_wait() -> None:
     """Whatever it puts in and when; what left with its round makes room again, and so does what was not put in."""
-    shares = Shares(10 * SHARE)
+    shares = NetworkShares(10 * SHARE)
     assert shares.take(NETWORK, 6, 1)
     assert not shares.take(NETWORK, 5, 2)
     assert shares.take(NETWORK, 4, 2)
@@ -32,7 +32,7 @@ def test_a_network_has_its_share_of_all_rounds_that_wait() -> None:
 
 def test_the_smallest_room_has_a_place_for_every_network() -> None:
     """A share is at least one envelope."""
-    shares = Shares(1)
+    shares = NetworkShares(1)
     assert shares.take(NETWORK, 1, 1)
     assert shares.take(OTHER, 1, 1)
     assert not shares.take(OTHER, 1, 1)

@@ -5,7 +5,7 @@ import json
 import pytest
 from changeling_protocol import Calendar
 from changeling_simulations.__main__ import main
-from changeling_simulations.capacity import Design, Machine, demanded, sized
+from changeling_simulations.capacity import Machine, ServerDesign, demanded, sized
 from changeling_statistics import write_survey
 
 from tests.command_line import invoked
@@ -31,7 +31,7 @@ def test_a_demand_follows_from_the_survey_and_how_often_apps_run():
 
 def test_a_size_grows_with_devices_and_names_what_breaks_first():
     """Ten times the devices, ten times the cores to accept, or less where folds take something anyway; tallies stay."""
-    small, large, larger = (sized(demanded(DAILY, devices), Design.STORE) for devices in (10**6, 10**7, 10**8))
+    small, large, larger = (sized(demanded(DAILY, devices), ServerDesign.STORE) for devices in (10**6, 10**7, 10**8))
     assert large.cores["accept"] == pytest.approx(10 * small.cores["accept"])
     assert all(1 < large.cores[stage] / small.cores[stage] < 10.01 for stage in small.cores)
     assert larger.cores["count"] > 10 * large.cores["count"]  # ids that are not remembered are read again
@@ -45,17 +45,21 @@ def test_the_design_is_the_first_that_has_room():
     """One store while nothing is over; segments where only a disk or accepting is; Spark for all else."""
     disk = Machine(disk=1)
     designs = [sized(demanded(DAILY, 10**6), machine=each).design for each in (Machine(), disk)]
-    assert [*designs, sized(demanded(DAILY, 10**9)).design] == [Design.STORE, Design.SEGMENTS, Design.SPARK]
+    assert [*designs, sized(demanded(DAILY, 10**9)).design] == [
+        ServerDesign.STORE,
+        ServerDesign.SEGMENTS,
+        ServerDesign.SPARK,
+    ]
 
 
 def test_objects_are_paid_for_and_spark_reads_all_ids_that_are_kept():
     """A store costs no PUTs. A longer grace costs processors on Spark, and none of them in one store."""
-    for design in Design:
+    for design in ServerDesign:
         paid, free = (sized(demanded(DAILY, 10**6), design, Machine(put=price)) for price in (1.0, 0.0))
         assert paid.month - free.month == pytest.approx(paid.puts * DAY * 30.4)
-        assert (paid.puts == 0) == (design is Design.STORE)
+        assert (paid.puts == 0) == (design is ServerDesign.STORE)
     short, long = (demanded(survey(calendar=Calendar(0, DAY, 60), grace=days * DAY), 10**8) for days in (2, 14))
-    for design, same in ((Design.SPARK, False), (Design.STORE, True)):
+    for design, same in ((ServerDesign.SPARK, False), (ServerDesign.STORE, True)):
         counting = [sized(each, design).cores["count"] for each in (short, long)]
         assert (counting[0] == counting[1]) == same
         assert sized(long, design).stored > sized(short, design).stored

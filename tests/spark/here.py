@@ -11,7 +11,7 @@ from changeling_aggregator.store import IdFile, Store
 from changeling_aggregator.testing import AFTER, counted_rows, sql
 from changeling_spark.inputs import Piece
 from changeling_spark.runs import Executors, fold_once
-from changeling_spark.tasks import BLOCKS, Run, count_blocks, open_pieces
+from changeling_spark.tasks import BLOCKS, SparkRun, count_blocks, open_pieces
 
 
 class Here(Executors):
@@ -24,7 +24,7 @@ class Here(Executors):
         self.buckets: list[int] = []
         """How many closings and ids, in bytes, each bucket of the last run had."""
 
-    def __call__(self, run: Run, tasks: Sequence[Sequence[Piece | IdFile]]) -> Iterable[bytes]:
+    def __call__(self, run: SparkRun, tasks: Sequence[Sequence[Piece | IdFile]]) -> Iterable[bytes]:
         numbers = pa.RecordBatch.from_arrays([pa.array(range(len(tasks)))], names=["id"])
         blocks = pa.Table.from_batches(open_pieces(run, tasks, iter([numbers])), BLOCKS)
         sizes = pa.compute.binary_length(blocks["closings"]).to_numpy()

@@ -13,7 +13,7 @@ from changeling_aggregator.testing import AFTER
 from changeling_spark import runs
 from changeling_spark.errors import SparkTrouble
 from changeling_spark.folding import SparkFold
-from changeling_spark.session import Cluster
+from changeling_spark.session import ClusterSettings
 
 from ..processes import offspring
 
@@ -30,7 +30,7 @@ def main(store: str, master: str, shared: str, checkpoint: str, where: str) -> N
 
     runs._hand_over = dying
     opened = Store.open(store)
-    engine = SparkFold(opened, Cluster(master), shared, checkpoint)
+    engine = SparkFold(opened, ClusterSettings(master), shared, checkpoint)
     for _ in range(4):  # as `--follow` does where Spark fails
         with suppress(SparkTrouble):
             engine.await_start()

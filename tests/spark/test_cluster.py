@@ -13,7 +13,7 @@ import pytest
 from changeling_aggregator.fold import FoldReport
 from changeling_aggregator.testing import AFTER
 from changeling_spark.folding import SparkFold
-from changeling_spark.session import Cluster
+from changeling_spark.session import ClusterSettings
 
 from .cluster import SparkCluster
 from .conftest import Pair
@@ -35,7 +35,7 @@ def test_a_cluster_folds_as_this_machine_does_and_keeps_no_secret(pair: Pair, sp
     """Byte by byte. Neither a private key, in any form, nor an id lies in what Spark wrote, nor is a key in any log."""
     with pair.store.view() as view:
         keys = [key.private_bytes_raw() for key in view.private_keys().values()]
-    with closing(SparkFold(pair.store, Cluster(spark_cluster.master), pair.place)) as engine:
+    with closing(SparkFold(pair.store, ClusterSettings(spark_cluster.master), pair.place)) as engine:
         engine.await_start()
         assert engine.fold(AFTER, closing=False).requests == 60
         assert contents(pair.store) == pair.expected
@@ -57,7 +57,7 @@ def test_a_worker_killed_in_mid_fold_changes_nothing_of_what_it_comes_to(
 ) -> None:
     """SIGKILL to it and its executor, as soon as that one's Python runs; the other does what is left."""
     reports: list[FoldReport] = []
-    with closing(SparkFold(pair.store, Cluster(spark_cluster.master), pair.place)) as engine:
+    with closing(SparkFold(pair.store, ClusterSettings(spark_cluster.master), pair.place)) as engine:
         engine.await_start()
         folding = threading.Thread(target=lambda: reports.append(engine.fold(AFTER, closing=False)))
         folding.start()

@@ -14,7 +14,7 @@ from changeling_spark import session
 from changeling_spark.errors import SparkTrouble
 from changeling_spark.folding import SparkFold
 from changeling_spark.keys import KeyService
-from changeling_spark.session import Cluster
+from changeling_spark.session import ClusterSettings
 
 from ..processes import offspring
 from .cluster import WHY_NOT, SparkCluster
@@ -92,7 +92,7 @@ def test_while_a_cluster_folds_no_secret_is_where_others_read(
         keys = [key.private_bytes_raw() for key in view.private_keys().values()]
     watch = Watch([spark_cluster.folder])
     try:
-        with closing(SparkFold(pair.store, Cluster(spark_cluster.master), pair.place)) as engine:
+        with closing(SparkFold(pair.store, ClusterSettings(spark_cluster.master), pair.place)) as engine:
             engine.await_start()
             assert engine.fold(AFTER, closing=False).requests == 60
             assert contents(pair.store) == pair.expected
@@ -116,7 +116,7 @@ def test_in_a_session_with_other_settings_nothing_is_folded() -> None:
     plain = {"spark.ui.enabled": "false", "spark.io.encryption.enabled": "false"}  # a Java process keeps what it had
     theirs = SparkSession.builder.master("local[1]").config(map=plain).getOrCreate()
     try:
-        with pytest.raises(SparkTrouble, match="does not encrypt"), session.session(Cluster("local[1]")):
+        with pytest.raises(SparkTrouble, match="does not encrypt"), session.session(ClusterSettings("local[1]")):
             pass
         assert theirs.range(3).count() == 3
     finally:

@@ -10,7 +10,7 @@ from changeling_aggregator.testing import AFTER, prepared
 from changeling_commands.__main__ import main as run
 from changeling_spark import session
 from changeling_spark.errors import SparkTrouble
-from changeling_spark.session import Cluster
+from changeling_spark.session import ClusterSettings
 
 from .here import OnSpark, contents
 
@@ -77,7 +77,7 @@ def test_the_doctor_names_a_missing_java(
 def test_a_session_without_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is started."""
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    with pytest.raises(SparkTrouble, match="Java 17"), session.session(Cluster("spark://127.0.0.1:1")):
+    with pytest.raises(SparkTrouble, match="Java 17"), session.session(ClusterSettings("spark://127.0.0.1:1")):
         pass
 
 

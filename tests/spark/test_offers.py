@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from changeling_spark import offers
 from changeling_spark.inputs import Piece
-from changeling_spark.offers import LogReader, Offer, Offers
+from changeling_spark.offers import LogReader, OfferedBatch, Offers
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 PIECES = [[Piece("/a", "1.parquet", 1, 0, 9, 100, 5, 7)], [Piece("/a", "2.parquet", 2, 3, 4, 50)]]
@@ -29,7 +29,7 @@ def latest(reader: LogReader) -> dict[str, object]:
 def test_an_offer_is_read_piece_by_piece(made: Offers) -> None:
     """Its offset has the cursors after it; each of its tasks is a partition, of which a row is a piece."""
     reader = LogReader(made.path)
-    made.make(Offer("now", {1: 9, 2: 4}, PIECES))
+    made.make(OfferedBatch("now", {1: 9, 2: 4}, PIECES))
     assert not made.taken
     end = latest(reader)
     assert made.taken
@@ -42,7 +42,7 @@ def test_without_an_offer_nothing_is_new(made: Offers) -> None:
     """Nor after one was withdrawn, or once all is closed: then nobody waits."""
     reader = LogReader(made.path)
     assert latest(reader) == START
-    made.make(Offer("now", {1: 9}, PIECES))
+    made.make(OfferedBatch("now", {1: 9}, PIECES))
     made.withdraw()
     assert latest(reader) == START
     assert not made.taken
@@ -51,7 +51,7 @@ def test_without_an_offer_nothing_is_new(made: Offers) -> None:
 def test_a_batch_of_an_earlier_life_is_empty(made: Offers) -> None:
     """Though something is offered: Spark does it again before it asks for the offer, and nothing counts by it."""
     reader = LogReader(made.path)
-    made.make(Offer("now", {1: 9}, PIECES))
+    made.make(OfferedBatch("now", {1: 9}, PIECES))
     assert reader.partitions(reader.initialOffset(), START) == []
     assert not made.taken
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from changeling_aggregator.errors import Overtaken, SegmentLost, Unwritable
 from changeling_aggregator.fold import FoldEngine, fold
-from changeling_aggregator.segments import Folder, PlacedFile, Row
+from changeling_aggregator.segments import Folder, PlacedFile, SegmentRow
 from changeling_aggregator.segments.parquet import encoded
 from changeling_aggregator.store import Store, Transaction, Turn
 from changeling_aggregator.testing import AFTER, FoldEngineContract, fold_out_of_turn, prepared
@@ -434,12 +434,12 @@ def test_a_segment_that_is_not_what_the_store_says_is_no_fold(
 ) -> None:
     """Nothing is skipped in silence, nor counted twice; of a sound one a piece has just its positions."""
     folder = Folder(tmp_path / "segments", make=True)
-    content = encoded(stream, [Row(position, 1000 + position, b"?") for position in rows or range(1, 10)])
+    content = encoded(stream, [SegmentRow(position, 1000 + position, b"?") for position in rows or range(1, 10)])
     if rows is not None:
         folder.put("1-3.parquet", content)
     with pytest.raises((ValueError, SegmentLost), match=says):
         list(Piece(folder.name, "1-3.parquet", 1, 3, 6, len(content)).read())
-    folder.put("sound.parquet", encoded(1, [Row(position, 1000 + position, b"?") for position in range(1, 10)]))
+    folder.put("sound.parquet", encoded(1, [SegmentRow(position, 1000 + position, b"?") for position in range(1, 10)]))
     sound = Piece(folder.name, "sound.parquet", 1, 3, 6, len(content), 1005, 1005)
     assert [(each.position, each.arrival) for each in sound.read()] == [(4, 1005), (5, 1005), (6, 1005)]
     with suppress(SegmentLost):

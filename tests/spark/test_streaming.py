@@ -16,7 +16,7 @@ import pytest
 from changeling_aggregator.testing import AFTER
 from changeling_spark.errors import SparkTrouble
 from changeling_spark.folding import SparkFold
-from changeling_spark.session import Cluster
+from changeling_spark.session import ClusterSettings
 
 from ..processes import offspring
 from .cluster import SparkCluster, command_of
@@ -90,7 +90,7 @@ def test_batches_come_to_what_the_embedded_fold_does_whatever_becomes_of_the_che
         assert engine._stream is not None
         engine._stream._stop()
 
-    with closing(SparkFold(pair.store, Cluster(spark_cluster.master), pair.place, str(checkpoint))) as engine:
+    with closing(SparkFold(pair.store, ClusterSettings(spark_cluster.master), pair.place, str(checkpoint))) as engine:
         step(0)
         shutil.copytree(checkpoint, kept)
         step(10)
@@ -157,7 +157,7 @@ def test_an_executor_killed_in_mid_batch_changes_nothing_of_what_it_comes_to(
     """SIGKILL to a worker and its executor, as soon as that one's Python runs; the other does what is left."""
     counted: list[int] = []
     checkpoint = str(tmp_path / "checkpoint")
-    with closing(SparkFold(pair.store, Cluster(spark_cluster.master), pair.place, checkpoint)) as engine:
+    with closing(SparkFold(pair.store, ClusterSettings(spark_cluster.master), pair.place, checkpoint)) as engine:
         engine.await_start()
         folding = threading.Thread(target=lambda: counted.append(folded(engine)))
         folding.start()

@@ -12,7 +12,7 @@ are the embedded fold's own.
 from .check import Difference, check
 from .closing import MOST_RETENTION_SECONDS, latest_right
 from .columns import UploadRows
-from .counting import OF_A_SURVEY, Counted, count, fresh_closings
+from .counting import OF_A_SURVEY, BatchCounts, count, fresh_closings
 from .engine import EngineOptions, EnginePlugin, FoldEngine, FoldProcess, engine_plugin
 from .folding import FoldReport, fold, in_turn
 from .ids import SeenIds, add_ids, ids_in, merged_ids
@@ -20,7 +20,7 @@ from .ids import SeenIds, add_ids, ids_in, merged_ids
 __all__ = [
     "MOST_RETENTION_SECONDS",
     "OF_A_SURVEY",
-    "Counted",
+    "BatchCounts",
     "Difference",
     "EngineOptions",
     "EnginePlugin",

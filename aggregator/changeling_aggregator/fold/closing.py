@@ -19,7 +19,7 @@ from changeling_protocol import Survey, SurveyId, UnixMilliseconds, UnixSeconds
 from changeling_statistics import batches_to_show
 
 from ..errors import SegmentLost, Unwritable
-from ..store import ClosingKey, Looked, Lot, LotKey, Store, Transaction, Turn, View
+from ..store import ClosingKey, Lot, LotKey, SnapshotProgress, Store, Transaction, Turn, View
 
 MOST_RETENTION_SECONDS = 90 * 86_400
 """No survey keeps expired keys and folded envelopes longer than that, whatever its grace."""
@@ -151,15 +151,15 @@ def take_snapshots(store: Store, now: UnixSeconds) -> None:
             _show(writing, survey, before, after, known or _fresh(writing, survey, before, after))
 
 
-def _to_look_at(view: View, now: UnixSeconds) -> Iterator[tuple[Survey, Looked, Looked]]:
+def _to_look_at(view: View, now: UnixSeconds) -> Iterator[tuple[Survey, SnapshotProgress, SnapshotProgress]]:
     """The surveys of which anything was folded, closed or sealed since they were looked at; how far before, and now."""
     known, counted = view.looked_at(), view.folded()
     for id_, survey in view.surveys().items():
-        before = known.get(id_, Looked())
+        before = known.get(id_, SnapshotProgress())
         due = min(survey.calendar.closed(UnixSeconds(now - survey.skew - survey.spread)), _last(view, survey))
         due = max(due, before.due)  # what was shown stays so, whatever the clock does
         final = max(before.final, min(view.sealed_period(id_), due))
-        after = Looked(before.revision, final, due, counted)
+        after = SnapshotProgress(before.revision, final, due, counted)
         if after != before and due > before.final:
             yield survey, before, after
 
@@ -171,7 +171,7 @@ class _Fresh(NamedTuple):
     shown: Collection[LotKey]
 
 
-def _fresh(view: View, survey: Survey, before: Looked, after: Looked) -> _Fresh:
+def _fresh(view: View, survey: Survey, before: SnapshotProgress, after: SnapshotProgress) -> _Fresh:
     counted = _by_closing(view.counted_lots(survey.id, survey.plan, before.final, after.due))
     shown = _by_closing(view.shown_lots(survey.id, after=before.final, until=after.due))
     fresh: dict[LotKey, Lot] = {}
@@ -186,7 +186,9 @@ def _fresh(view: View, survey: Survey, before: Looked, after: Looked) -> _Fresh:
     return _Fresh(fresh, [key for lots in shown.values() for key in lots])
 
 
-def _show(writing: Transaction, survey: Survey, before: Looked, after: Looked, fresh: _Fresh) -> None:
+def _show(
+    writing: Transaction, survey: Survey, before: SnapshotProgress, after: SnapshotProgress, fresh: _Fresh
+) -> None:
     if fresh.lots or after.final > before.final:
         after = replace(after, revision=before.revision + 1)
     writing.put_snapshots(survey.id, after.revision, fresh.lots, fresh.shown)

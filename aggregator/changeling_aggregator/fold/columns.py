@@ -23,7 +23,7 @@ from changeling_protocol import (
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
 from numpy.typing import NDArray
 
-from ..opening import Kind, Sheaf
+from ..opening import ColumnLayout, Sheaf
 from .ids import Ids, ids_in
 
 Integers = NDArray[np.int64]
@@ -46,7 +46,7 @@ class ReportRows:
 class _Block:
     """A sheaf among the rows. first: the row of its first closing. closings: the periods that each upload spans."""
 
-    kind: Kind
+    kind: ColumnLayout
     sheaf: Sheaf
     first: int
     closings: Integers
@@ -68,7 +68,7 @@ class UploadRows:
     ids: of the closings, by row.
     """
 
-    def __init__(self, plan: ReleasePlan, sheaves: Mapping[Kind, Sheaf], arrivals: Integers) -> None:
+    def __init__(self, plan: ReleasePlan, sheaves: Mapping[ColumnLayout, Sheaf], arrivals: Integers) -> None:
         self._plan = plan
         periods = _closing_periods(plan)
         self._blocks: list[_Block] = []

@@ -29,7 +29,7 @@ from changeling_protocol import (
 from changeling_statistics import Attendance, Counterpart, NodeTally, counterpart_of
 from numpy.typing import NDArray
 
-from ..opening import Kind, Opened, Sheaf, request_number
+from ..opening import ColumnLayout, Opened, Sheaf, request_number
 from ..store import AttendanceKey, ClosingKey, LoggedRequest, TallyKey, Transaction
 from .columns import UploadRows, among
 from .ids import are_in, first_of_each, ids_in
@@ -86,7 +86,7 @@ _NOT_COUNTED, _UNANSWERED = -1, -2
 
 
 @dataclass(slots=True)
-class Counted:
+class BatchCounts:
     """What a batch adds to what is counted.
 
     envelopes: how many there were. rubbish: the requests, by stream and position, that no fold can ever count.
@@ -106,7 +106,7 @@ class Counted:
     envelopes: int = 0
     rubbish: list[tuple[int, int]] = field(default_factory=list)
 
-    def add(self, other: "Counted") -> None:
+    def add(self, other: "BatchCounts") -> None:
         """Add what a survey adds that is not in here yet."""
         self.refused.update(other.refused)
         self.tallies |= other.tallies
@@ -135,7 +135,7 @@ def count(
     surveys: Mapping[SurveyId, Survey],
     seen: Seen,
     ends: Mapping[SurveyId, EarlyEnd],
-) -> Counted:
+) -> BatchCounts:
     """What these requests add.
 
     requests: in the log's order, after all whose ids are in `seen`. opened: what is in them. surveys: by id. ends: of
@@ -143,8 +143,8 @@ def count(
     a store that fails.
     """
     rubbish = [(requests[number].stream, requests[number].position) for number in opened.rubbish]
-    counted = Counted(opened.refused, envelopes=opened.envelopes, rubbish=rubbish)
-    by_survey: dict[SurveyId, dict[Kind, Sheaf]] = {}
+    counted = BatchCounts(opened.refused, envelopes=opened.envelopes, rubbish=rubbish)
+    by_survey: dict[SurveyId, dict[ColumnLayout, Sheaf]] = {}
     for kind, sheaf in opened.sheaves.items():
         by_survey.setdefault(kind.survey, {})[kind] = sheaf
     for id_, sheaves in by_survey.items():
@@ -159,9 +159,9 @@ def count(
 
 
 def _count_survey(
-    survey: Survey, last: int, sheaves: Mapping[Kind, Sheaf], requests: Sequence[LoggedRequest], seen: Seen
-) -> Counted:
-    counted = Counted(Counter())
+    survey: Survey, last: int, sheaves: Mapping[ColumnLayout, Sheaf], requests: Sequence[LoggedRequest], seen: Seen
+) -> BatchCounts:
+    counted = BatchCounts(Counter())
     rows = UploadRows(survey.plan, sheaves, np.array([each.arrival for each in requests], np.int64))
     fresh = fresh_closings(counted, survey, last, rows, seen)
     for upload, until in _early_uploads(fresh, survey):
@@ -180,7 +180,7 @@ def _early_uploads(closings: pl.DataFrame, survey: Survey) -> list[tuple[int, Un
     return early.group_by("upload").agg(sealed.max().alias("until")).rows()
 
 
-def fresh_closings(counted: Counted, survey: Survey, last: int, rows: UploadRows, seen: Seen) -> pl.DataFrame:
+def fresh_closings(counted: BatchCounts, survey: Survey, last: int, rows: UploadRows, seen: Seen) -> pl.DataFrame:
     """The closings that count; the others are counted as refused."""
     answered = rows.closings["standing"] > 0
     closings = _judged(_filtered(rows.closings, answered), survey, last)
@@ -232,7 +232,7 @@ def _times(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64
     return found, times[found]
 
 
-def _count_attendance(counted: Counted, survey: SurveyId, closings: pl.DataFrame) -> None:
+def _count_attendance(counted: BatchCounts, survey: SurveyId, closings: pl.DataFrame) -> None:
     names = ("group", "period", "stratum", "standing")
     columns = [closings[name].to_numpy() for name in names]
     sizes = [int(column.max(initial=0)) + 1 for column in columns]
@@ -243,7 +243,7 @@ def _count_attendance(counted: Counted, survey: SurveyId, closings: pl.DataFrame
         counted.attendance[key] = counted.attendance.get(key, Attendance(0, 0, 0)) + Attendance(int(heard), new, missed)
 
 
-def _count_reports(counted: Counted, survey: Survey, rows: UploadRows, closings: pl.DataFrame) -> None:
+def _count_reports(counted: BatchCounts, survey: Survey, rows: UploadRows, closings: pl.DataFrame) -> None:
     """Adds the reports that belong to these closings to the tallies; symbols that cannot be are counted as refused."""
     strata = np.where(rows.answered, _NOT_COUNTED, _UNANSWERED).astype(np.int64)
     strata[closings["row"].to_numpy()] = closings["stratum"].to_numpy()

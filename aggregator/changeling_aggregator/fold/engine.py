@@ -198,6 +198,7 @@ def _serve(pipe: "Connection[object, object]") -> None:
             except Exception as error:
                 answer = error
             pipe.send(answer)
+    os._exit(0)  # those that open end with this process; an orderly exit would wait for them, perhaps for ever
 
 
 def _over(pipe: "Connection[object, object]", end: float) -> bool:

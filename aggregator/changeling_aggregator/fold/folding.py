@@ -28,7 +28,7 @@ from .closing import (
     set_arrivals_right,
     take_snapshots,
 )
-from .counting import Counted, count
+from .counting import BatchCounts, count
 from .ids import Added, SeenIds, add_ids, merged_ids
 
 BATCH_REQUESTS = 5000
@@ -52,7 +52,7 @@ class FoldReport:
     stood_by: bool = False
 
     @classmethod
-    def of(cls, requests: int, counted: Counted) -> "FoldReport":
+    def of(cls, requests: int, counted: BatchCounts) -> "FoldReport":
         """The report on what was counted in so many requests."""
         refused: Counter[Refusal] = Counter()
         for (_, reason), times in counted.refused.items():
@@ -205,7 +205,7 @@ def _written(writing: Future[Written], seen: SeenIds, ids: Mapping[ClosingKey, b
     return report
 
 
-def _write(turn: Turn | Store, batch: Batch, counted: Counted) -> Written:
+def _write(turn: Turn | Store, batch: Batch, counted: BatchCounts) -> Written:
     """Returns in which runs the ids of each closing are, too."""
     with turn.transaction() as writing:
         counted.write(writing, cursors_after(batch.requests))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store import CHUNK_BYTES, ID_BYTES, ClosingKey, Run, RunName, Transaction, View
+from ..store import CHUNK_BYTES, ID_BYTES, ClosingKey, IdRun, RunName, Transaction, View
 
 Ids = NDArray[np.uint64]
 """Of shape (n, 2), big-endian."""
@@ -138,8 +138,8 @@ class _Closing:
 class Added:
     """The run that holds the ids that were added to a closing, and those whose place it took, with all they held."""
 
-    run: Run
-    merged: Sequence[Run] = ()
+    run: IdRun
+    merged: Sequence[IdRun] = ()
 
 
 class SeenIds:
@@ -207,7 +207,7 @@ def add_ids(writing: Transaction, added: Mapping[ClosingKey, bytes]) -> dict[Clo
     """
     runs = writing.runs(added)
     left = max(_LEAST_REWRITTEN_BYTES, _MOST_REWRITTEN * sum(map(len, added.values())))
-    merging: dict[ClosingKey, list[Run]] = {}
+    merging: dict[ClosingKey, list[IdRun]] = {}
     for key, kept in sorted(runs.items(), key=lambda item: -len(item[1])):
         if left > 0:
             merging[key] = kept[runs_kept([run.size for run in kept], len(added[key])) :]
@@ -221,7 +221,8 @@ def add_ids(writing: Transaction, added: Mapping[ClosingKey, bytes]) -> dict[Clo
     }
     writing.put_runs((key, number, ids) for (key, number), ids in whole.items())
     return {
-        key: Added(Run(number, ids[:ID_BYTES], len(ids)), merging.get(key, ())) for (key, number), ids in whole.items()
+        key: Added(IdRun(number, ids[:ID_BYTES], len(ids)), merging.get(key, ()))
+        for (key, number), ids in whole.items()
     }
 
 

@@ -44,7 +44,7 @@ Done: TypeAlias = Callable[[Exception | None], None]
 """Is told that a commit is on disk, or what kept it from there."""
 
 
-class Waiting(NamedTuple):
+class WaitingUpload(NamedTuple):
     """An upload. done: to be called from the event loop."""
 
     body: bytes
@@ -52,10 +52,10 @@ class Waiting(NamedTuple):
     done: Done
 
 
-class Batch(NamedTuple):
+class Commit(NamedTuple):
     """The work of one commit. Both are empty where a commit is only tried, to see whether it succeeds again."""
 
-    uploads: list[Waiting]
+    uploads: list[WaitingUpload]
     refused: RefusalCounts
 
 
@@ -65,7 +65,7 @@ class Gathering:
     def __init__(self, pace: Pace) -> None:
         self._pace = pace
         self._changed = Condition()
-        self._waiting: list[Waiting] = []
+        self._waiting: list[WaitingUpload] = []
         self._bytes = 0
         self._refused: RefusalCounts = Counter()
         self._in_hand = 0
@@ -77,7 +77,7 @@ class Gathering:
         """Tell whether an upload of any size might be turned away."""
         return self._bytes > MOST_WAITING_BYTES - MOST_BODY_BYTES
 
-    def add(self, upload: Waiting) -> None:
+    def add(self, upload: WaitingUpload) -> None:
         """Raises Overloaded where too much waits already, or nothing more is taken."""
         with self._changed:
             if self._closing or self._bytes + len(upload.body) > MOST_WAITING_BYTES:
@@ -99,7 +99,7 @@ class Gathering:
             self._closing = True
             self._changed.notify_all()
 
-    def take(self) -> Batch | None:
+    def take(self) -> Commit | None:
         """The next commit, once it is due; None where no other will come. To be ended by `finish`."""
         with self._changed:
             while (pause := self._pause()) is None or pause > 0:
@@ -109,9 +109,9 @@ class Gathering:
             refused, self._refused = self._refused, Counter()
             self._in_hand += 1
             self._begun = monotonic()
-            return Batch(self._cut(), refused)
+            return Commit(self._cut(), refused)
 
-    def finish(self, batch: Batch, *, failed: bool, troubled: bool) -> None:
+    def finish(self, batch: Commit, *, failed: bool, troubled: bool) -> None:
         """A commit has ended.
 
         failed: whether nothing of it was kept; its refusals are then counted with the next one, and its uploads are the
@@ -137,7 +137,7 @@ class Gathering:
             return max(0.0, REFUSALS_WAIT_SECONDS - since)
         return max(0.0, RETRY_SECONDS - since) if self._troubled else None
 
-    def _cut(self) -> list[Waiting]:
+    def _cut(self) -> list[WaitingUpload]:
         """The uploads of one commit."""
         count, size = len(self._waiting), self._bytes
         if size > MOST_COMMIT_BYTES:
@@ -220,7 +220,7 @@ class Committer:
         """As `append`, but calls `done` from the event loop when it is on disk, or was kept from there."""
         if self._full:
             raise Overloaded(self._full)
-        self._gathering.add(Waiting(body, loop, done))
+        self._gathering.add(WaitingUpload(body, loop, done))
 
     def count_refused(self, refused: Mapping[tuple[SurveyId, Refusal], int]) -> None:
         """Count refusals along with the next commit, or a little later."""
@@ -248,7 +248,7 @@ class Committer:
             return "this server keeps no more uploads until some of them are due to go: come again later"
         return None
 
-    def _commit(self, batch: Batch) -> None:
+    def _commit(self, batch: Commit) -> None:
         if monotonic() >= self._looked + LOOK_SECONDS or not self._store.in_place():
             # SQLite itself writes on into a file that has no name any more.
             if trouble := self._store.trouble() or self._writer.trouble():
@@ -264,7 +264,7 @@ class Committer:
         self.commits.observe(perf_counter() - began)
 
 
-def _acknowledge(batch: Sequence[Waiting], error: Exception | None) -> None:
+def _acknowledge(batch: Sequence[WaitingUpload], error: Exception | None) -> None:
     """Wakes each event loop once, whatever number of uploads wait in it."""
     for loop in {waiting.loop for waiting in batch}:
         with suppress(RuntimeError):  # a loop that has ended, with whoever waited in it

@@ -14,7 +14,7 @@ from changeling_protocol import HEAD_BYTES, ID_BYTES, RefusalCounts, SurveyId, U
 from changeling_protocol.wire import common_head, decode_upload_request, encode_upload_request
 
 from ..errors import Unwritable
-from ..segments import Folder, Place, Row, place_at
+from ..segments import Folder, Place, SegmentRow, place_at
 from ..store import Segment, Store, Transaction, segment_name, written_segment
 
 
@@ -174,7 +174,7 @@ class SegmentWriter(LogWriter):
             with self._store.view() as view:
                 lane.length = view.length_of(lane.stream)
         parts = (part for body in bodies for _, part in by_survey(body))
-        rows = [Row(position, now, part) for position, part in enumerate(parts, lane.length + 1)]
+        rows = [SegmentRow(position, now, part) for position, part in enumerate(parts, lane.length + 1)]
         name = segment_name(lane.prefix, rows[0].position)
         segment = written_segment(self._place, name, lane.stream, rows, now)
         lane.length = None

@@ -19,7 +19,7 @@ from starlette.concurrency import run_in_threadpool
 
 from ..errors import UpstreamTrouble
 from .copies import Copy
-from .spool import Waiting
+from .spool import WaitingEnvelope
 from .upstream import Upstream
 
 _FRAME_BYTES = 32
@@ -163,9 +163,9 @@ class Forwarding:
         return float(min(trouble.silence, MOST_SILENCE_SECONDS) + drawn)
 
 
-def _by_key(waiting: Sequence[Waiting], now: int) -> list[list[Waiting]]:
+def _by_key(waiting: Sequence[WaitingEnvelope], now: int) -> list[list[WaitingEnvelope]]:
     """Group by key all that came in an earlier round, or in one that a clock set back has yet to reach."""
-    groups: dict[bytes, list[Waiting]] = defaultdict(list)
+    groups: dict[bytes, list[WaitingEnvelope]] = defaultdict(list)
     for each in waiting:
         if each.round != now:
             groups[each.key].append(each)

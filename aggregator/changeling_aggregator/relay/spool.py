@@ -37,7 +37,7 @@ class _Round:
         return blake2b(network.encode(), key=self.key, digest_size=16).digest()
 
 
-class Shares:
+class NetworkShares:
     """The shares of all networks in one spool. Threads may share it.
 
     slots: how many envelopes the spool holds. nameless: how many were there at the start, of networks that nobody knows
@@ -90,7 +90,7 @@ _DIGEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingEnvelope:
     """An envelope that waits. slot: its place. round: the one it came in. key: the id of the key it is sealed to."""
 
     slot: int
@@ -119,12 +119,12 @@ class Spool:
             raise OSError(error.errno, f"no room of {room} bytes: {error.strerror}", str(path)) from error
         self._lock = Lock()
         self._free: list[int] = []
-        self._waiting: dict[int, Waiting] = {}
+        self._waiting: dict[int, WaitingEnvelope] = {}
         slots = os.fstat(self._file).st_size // self._slot_bytes
         for slot in range(slots):
             self._find(slot)
         self._nameless = set(self._waiting)
-        self.shares = Shares(slots, len(self._nameless))
+        self.shares = NetworkShares(slots, len(self._nameless))
         self.flush()
 
     def close(self) -> None:
@@ -156,9 +156,9 @@ class Spool:
         """Count what was written and flushed among what waits."""
         with self._lock:
             for slot, envelope in zip(slots, envelopes, strict=True):
-                self._waiting[slot] = Waiting(slot, round_, head_of(envelope).key)
+                self._waiting[slot] = WaitingEnvelope(slot, round_, head_of(envelope).key)
 
-    def waiting(self) -> list[Waiting]:
+    def waiting(self) -> list[WaitingEnvelope]:
         """All that waits, in the order of slots."""
         with self._lock:
             return [self._waiting[slot] for slot in sorted(self._waiting)]
@@ -203,7 +203,7 @@ class Spool:
         if 0 < length <= self._slot_bytes - _HEAD.size:
             envelope = os.pread(self._file, length, begin + _HEAD.size)
             if _record(envelope, round_)[: _HEAD.size] == head:
-                self._waiting[slot] = Waiting(slot, round_, head_of(envelope).key)
+                self._waiting[slot] = WaitingEnvelope(slot, round_, head_of(envelope).key)
                 return
         if any(record := os.pread(self._file, self._slot_bytes, begin)):
             os.pwrite(self._file, bytes(len(record)), begin)

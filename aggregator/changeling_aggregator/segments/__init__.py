@@ -39,7 +39,7 @@ class PlacedFile(NamedTuple):
     size: int
 
 
-class Row(NamedTuple):
+class SegmentRow(NamedTuple):
     """A request in a segment. position: its number in its stream. arrival: Unix milliseconds."""
 
     position: int

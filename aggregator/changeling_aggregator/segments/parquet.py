@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from changeling_protocol import UnixMilliseconds
 
 from . import Place
-from . import Row as Row
+from . import SegmentRow as SegmentRow
 
 SCHEMA = pa.schema(
     [
@@ -35,7 +35,7 @@ _ID_SCHEMA = pa.schema(
 _IDS_AT_ONCE = 2**17
 
 
-def encoded(stream: int, rows: Sequence[Row]) -> bytes:
+def encoded(stream: int, rows: Sequence[SegmentRow]) -> bytes:
     """The file's bytes."""
     columns = [
         pa.array([stream] * len(rows), pa.int32()),
@@ -74,13 +74,15 @@ def check_rows(table: pa.Table, stream: int, first: int, last: int) -> None:
         raise ValueError(f"it holds others than positions {first} to {last} of stream {stream}")
 
 
-def rows_after(table: pa.Table, position: int, arrivals: tuple[UnixMilliseconds, UnixMilliseconds]) -> Iterator[Row]:
+def rows_after(
+    table: pa.Table, position: int, arrivals: tuple[UnixMilliseconds, UnixMilliseconds]
+) -> Iterator[SegmentRow]:
     """The table's rows after a position, in order. arrivals: the earliest and the latest; others count as these."""
     first = int((table["position"].to_numpy() <= position).sum())
     for at in range(first, len(table), _ROWS_AT_ONCE):
         part = table.slice(at, _ROWS_AT_ONCE)
         arrived = part["arrival"].to_numpy().clip(*arrivals).tolist()
-        yield from map(Row, part["position"].to_pylist(), arrived, part["body"].to_pylist())
+        yield from map(SegmentRow, part["position"].to_pylist(), arrived, part["body"].to_pylist())
 
 
 def write_ids(place: Place, name: str, ids: Mapping[int, bytes]) -> int:

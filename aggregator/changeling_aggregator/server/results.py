@@ -67,7 +67,7 @@ class PublishedNode(MissingNode):
     sealed: bool
 
 
-class SuspectNode(MissingNode):
+class UnlikelyNode(MissingNode):
     """A node whose tally honest devices hardly send."""
 
     p_value: float
@@ -81,7 +81,7 @@ class Diagnostics(Body):
     false_alarm_rate: float
     tested_nodes: Count
     untested_nodes: Count
-    suspects: list[SuspectNode]
+    suspects: list[UnlikelyNode]
 
 
 class ResultAnswer(Body, kw_only=True):

@@ -30,7 +30,7 @@ from changeling_statistics import (
 
 from ..errors import Overloaded
 from ..ingest import PublishedSurvey
-from ..store import Looked, Lot, LotKey, Store
+from ..store import Lot, LotKey, SnapshotProgress, Store
 from .questions import ResultMethod
 
 MOST_SURVEYS = 32
@@ -48,7 +48,7 @@ class ShownSurvey:
     """The part of a survey that is shown, at one revision."""
 
     survey: Survey
-    looked: Looked
+    looked: SnapshotProgress
     lots: Mapping[LotKey, Lot]
     _unions: OrderedDict[tuple[StratumNumber, ...] | None, Tallies] = field(default_factory=OrderedDict)
     _solutions: OrderedDict[object, Solution] = field(default_factory=OrderedDict)
@@ -140,7 +140,9 @@ class Showing:
             if known is not None and known.revision == looked.revision:
                 return known
             before = (
-                known if known is not None and known.revision < looked.revision else ShownSurvey(survey, Looked(), {})
+                known
+                if known is not None and known.revision < looked.revision
+                else ShownSurvey(survey, SnapshotProgress(), {})
             )
             lots = view.shown_lots(survey.id, since=before.revision)
         shown = ShownSurvey(survey, looked, {**before.lots, **lots})

@@ -28,12 +28,12 @@ from sqlalchemy.exc import TimeoutError as NoConnection
 
 from .at_rest import IN_CLEAR, STORE_KEY_BYTES, AtRest
 from .backups import Backup, back_up, opened_backup, restore
-from .counted import AttendanceKey, ClosingKey, Looked, Lot, LotKey, TallyKey
+from .counted import AttendanceKey, ClosingKey, Lot, LotKey, SnapshotProgress, TallyKey
 from .embedded import LEAST_FREE_BYTES
 from .files import IdFile, Segment, segment_name, written_segment
 from .log import LoggedRequest, LogRange, cursors_after, positions_after
 from .registry import KeptTime, Token, TokenScope, hash_of, new_token, readable
-from .runs import CHUNK_BYTES, ID_BYTES, Run, RunName
+from .runs import CHUNK_BYTES, ID_BYTES, IdRun, RunName
 from .schema import VERSION
 from .sealing_keys import KeyLife, KeyState, PublishedKey
 from .store import Store, files_of, upgrade, version_at
@@ -58,18 +58,18 @@ __all__ = [
     "Backup",
     "ClosingKey",
     "IdFile",
+    "IdRun",
     "KeptTime",
     "KeyLife",
     "KeyState",
     "LogRange",
     "LoggedRequest",
-    "Looked",
     "Lot",
     "LotKey",
     "PublishedKey",
-    "Run",
     "RunName",
     "Segment",
+    "SnapshotProgress",
     "Store",
     "TallyKey",
     "Token",

@@ -62,7 +62,7 @@ class Lot:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class SnapshotProgress:
     """How far a survey has been looked at for snapshots.
 
     revision: how often what is shown has changed. final: the period up to which all closings are shown for good.
@@ -108,15 +108,15 @@ class ReadCounts(Bound):
         query = select(surveys.c.sealed).where(surveys.c.id == survey)
         return self._connection.execute(query).scalar_one_or_none() or 0
 
-    def looked_at(self) -> dict[SurveyId, Looked]:
+    def looked_at(self) -> dict[SurveyId, SnapshotProgress]:
         """How far each survey has been looked at for snapshots."""
         query = select(surveys.c.id, surveys.c.revision, surveys.c.final, surveys.c.due, surveys.c.folded)
-        return {id_: Looked(*looked) for id_, *looked in self._connection.execute(query)}
+        return {id_: SnapshotProgress(*looked) for id_, *looked in self._connection.execute(query)}
 
-    def looked_at_survey(self, survey: SurveyId) -> Looked:
+    def looked_at_survey(self, survey: SurveyId) -> SnapshotProgress:
         """How far a survey has been looked at for snapshots."""
         row = self._connection.execute(_LOOKED, {"of": survey}).first()
-        return Looked(*row) if row else Looked()
+        return SnapshotProgress(*row) if row else SnapshotProgress()
 
     def counted_lots(self, survey: SurveyId, plan: ReleasePlan, after: int, until: int) -> dict[LotKey, Lot]:
         """All that is counted of the closings of the periods in (after, until]. Nothing of it may be shown as it is."""
@@ -182,7 +182,7 @@ class WriteCounts(ReadCounts):
         rising = update(surveys).where(surveys.c.id == survey, surveys.c.sealed < period)
         self._connection.execute(rising.values(sealed=period))
 
-    def put_looked(self, survey: SurveyId, looked: Looked) -> None:
+    def put_looked(self, survey: SurveyId, looked: SnapshotProgress) -> None:
         """Remember how far a survey has been looked at for snapshots."""
         row = {"revision": looked.revision, "final": looked.final, "due": looked.due, "folded": looked.folded}
         self._connection.execute(update(surveys).where(surveys.c.id == survey).values(row))

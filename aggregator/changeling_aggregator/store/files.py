@@ -14,7 +14,7 @@ from changeling_protocol import SurveyId, UnixMilliseconds
 from sqlalchemy import ColumnElement, Select, Update, bindparam, delete, func, insert, select, update
 
 from ..errors import Overtaken, SegmentLost
-from ..segments import Place, Row, place_at
+from ..segments import Place, SegmentRow, place_at
 from .database import Bound
 from .schema import cursors, files, streams
 
@@ -179,7 +179,9 @@ def segment_name(prefix: str, first: int) -> str:
     return f"{prefix}-{first:016d}-{token_hex(8)}{SEGMENT_ENDS}"
 
 
-def written_segment(place: Place, name: str, stream: int, rows: Sequence[Row], arrival: UnixMilliseconds) -> Segment:
+def written_segment(
+    place: Place, name: str, stream: int, rows: Sequence[SegmentRow], arrival: UnixMilliseconds
+) -> Segment:
     """Write requests of a stream to a file of their own; durable when this returns. Raises Unwritable.
 
     name: from `segment_name`. rows: in order of position. arrival: when all of them count as arrived.
@@ -191,7 +193,7 @@ def written_segment(place: Place, name: str, stream: int, rows: Sequence[Row], a
     return Segment(stream, rows[0].position, rows[-1].position, arrival, arrival, place.name, name, len(content))
 
 
-def rows_of(segment: Segment, after: int = 0) -> Iterator[Row]:
+def rows_of(segment: Segment, after: int = 0) -> Iterator[SegmentRow]:
     """All of a segment's rows after a position, in order, with the arrivals that count. Raises SegmentLost."""
     from ..segments.parquet import rows_after
 

@@ -22,7 +22,7 @@ _CHUNKS_AT_ONCE = 64
 _NAMED_AT_ONCE = 500
 
 
-class Run(NamedTuple):
+class IdRun(NamedTuple):
     """A run of a closing. number: a later one's is higher. first: the first id.
 
     size: in bytes; of one with several chunks as if its last chunk were whole, too, so that no chunk is read for this.
@@ -60,11 +60,11 @@ _ONLY_BYTES = case(
 class ReadRuns(Bound):
     """Reads runs of ids."""
 
-    def runs(self, keys: Iterable[ClosingKey]) -> dict[ClosingKey, list[Run]]:
+    def runs(self, keys: Iterable[ClosingKey]) -> dict[ClosingKey, list[IdRun]]:
         """The runs of these closings, by their numbers; a closing without runs is left out."""
-        found: dict[ClosingKey, list[Run]] = {}
+        found: dict[ClosingKey, list[IdRun]] = {}
         for key, number, first, chunks, only in self._counted_runs(keys, _ONLY_BYTES):
-            found.setdefault(key, []).append(Run(number, first, only or chunks * CHUNK_BYTES))
+            found.setdefault(key, []).append(IdRun(number, first, only or chunks * CHUNK_BYTES))
         return {key: sorted(some) for key, some in found.items()}
 
     def runs_of_survey(self, survey: SurveyId) -> list[tuple[int, int]]:

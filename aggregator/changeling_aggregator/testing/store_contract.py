@@ -32,13 +32,13 @@ from ..store import (
     CHUNK_BYTES,
     AtRest,
     IdFile,
+    IdRun,
     KeptTime,
     KeyState,
     LoggedRequest,
-    Looked,
     Lot,
-    Run,
     RunName,
+    SnapshotProgress,
     Store,
     TokenScope,
     Transaction,
@@ -479,8 +479,8 @@ class StoreContract:
             writing.put_runs([(CLOSING, 0, b"".join(ids)), (CLOSING, 1, b"\xff" * 16), ((OTHER, 1), 0, ids[0])])
         with store.view() as view:
             assert view.runs([CLOSING, (SURVEY, 2), (OTHER, 1)]) == {
-                CLOSING: [Run(0, ids[0], 3 * CHUNK_BYTES), Run(1, b"\xff" * 16, 16)],
-                (OTHER, 1): [Run(0, ids[0], 16)],
+                CLOSING: [IdRun(0, ids[0], 3 * CHUNK_BYTES), IdRun(1, b"\xff" * 16, 16)],
+                (OTHER, 1): [IdRun(0, ids[0], 16)],
             }
             assert view.chunks([CLOSING, (SURVEY, 2), (OTHER, 1)]) == {
                 CLOSING: {RunName(0, ids[0]): 3, RunName(1, b"\xff" * 16): 1},
@@ -493,7 +493,7 @@ class StoreContract:
         with store.transaction() as writing:
             writing.put_runs([(CLOSING, 2, ids[0])])
             writing.drop_runs([(CLOSING, 0), (CLOSING, 1)])
-            assert writing.runs([CLOSING]) == {CLOSING: [Run(2, ids[0], 16)]}
+            assert writing.runs([CLOSING]) == {CLOSING: [IdRun(2, ids[0], 16)]}
 
     def test_what_is_sealed_stays_sealed_and_its_ids_go(self, store: Store, beside: Store) -> None:
         """Sealing an earlier closing changes nothing, and tallies stay; other surveys have seals of their own."""
@@ -742,9 +742,9 @@ class StoreContract:
             }
             assert writing.counted_lots(SURVEY, plan, 2, 3).keys() == {(3, 0, 1)}
             writing.put_snapshots(SURVEY, 1, {**counted, (3, 0, 1): Lot()}, [])
-            writing.put_looked(SURVEY, Looked(1, 0, 3, 9))
+            writing.put_looked(SURVEY, SnapshotProgress(1, 0, 3, 9))
             writing.put_snapshots(SURVEY, 2, {(3, 0, 1): Lot(Attendance(4))}, [(3, 0, 1)])
-            writing.put_looked(SURVEY, Looked(2, 2, 3, 9))
+            writing.put_looked(SURVEY, SnapshotProgress(2, 2, 3, 9))
         with beside.view() as view:
             shown = view.shown_lots(SURVEY)
             assert shown.keys() == {(2, 0, 0), (3, 0, 1)}
@@ -754,8 +754,8 @@ class StoreContract:
                 (3, 0, 1): 4
             }
             assert view.shown_lots(SURVEY, after=2, until=2) == {}
-            assert view.looked_at() == {SURVEY: Looked(2, 2, 3, 9), OTHER: Looked()}
-            assert view.looked_at_survey(SURVEY) == Looked(2, 2, 3, 9)
+            assert view.looked_at() == {SURVEY: SnapshotProgress(2, 2, 3, 9), OTHER: SnapshotProgress()}
+            assert view.looked_at_survey(SURVEY) == SnapshotProgress(2, 2, 3, 9)
 
     def test_files_of_ids_take_each_others_place_at_once(self, store: Store, beside: Store) -> None:
         """All or none; who would replace files that another has replaced meanwhile is overtaken, and keeps nothing."""

@@ -9,7 +9,7 @@ from typing import Any
 from changeling_protocol import SurveyId, UnixMilliseconds
 from sqlalchemy import text
 
-from ..segments import Folder, Row, place_at
+from ..segments import Folder, SegmentRow, place_at
 from ..store import Store, segment_name, written_segment
 
 COUNTED = ("tallies", "attendance", "refusals")
@@ -40,7 +40,7 @@ def append_segment(store: Store, stream: int, bodies: Sequence[bytes], now: Unix
     ((place, prefix),) = sql(store, "SELECT place, prefix FROM streams WHERE id = :stream", stream=stream)
     with store.transaction() as writing:
         arrival, first = writing.advance_arrival(stream, now), writing.length_of(stream) + 1
-        rows = [Row(position, arrival, body) for position, body in enumerate(bodies, first)]
+        rows = [SegmentRow(position, arrival, body) for position, body in enumerate(bodies, first)]
         segment = written_segment(place_at(place), segment_name(prefix, first), stream, rows, arrival)
         assert writing.add_segment(segment)
 

@@ -41,7 +41,7 @@ class SymbolValues:
 
 
 @dataclass(frozen=True)
-class Counted(Counterpart[R_co]):
+class CountedCounterpart(Counterpart[R_co]):
     """A counterpart whose tallies say how often each symbol was sent."""
 
     @property
@@ -147,7 +147,7 @@ _AT_ONCE = 2**16
 
 
 @dataclass(frozen=True)
-class WithContents(Counted[R_co]):
+class WithContents(CountedCounterpart[R_co]):
     """A counterpart whose symbols say something of every state.
 
     most_counted: with more symbols than that, tallies keep sums of what the symbols say.

@@ -8,7 +8,7 @@ from changeling_protocol import CustomResponse
 from numpy.typing import NDArray
 
 from ..estimate import Estimate, Floats, NodeTally
-from .counted import Counted
+from .counted import CountedCounterpart
 from .counterpart import R_co, change_map
 from .registry import register_counterpart
 
@@ -16,7 +16,7 @@ _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
-class Listed(Counted[R_co]):
+class Listed(CountedCounterpart[R_co]):
     """The decoder A = M_δv (P'D⁻¹P)⁺P'D⁻¹, D the diagonal of the mean of P's columns.
 
     Of all unbiased decoders it has the least variance if all inputs are equally frequent. It is dense, and takes

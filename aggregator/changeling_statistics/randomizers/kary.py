@@ -12,7 +12,7 @@ import numpy as np
 from changeling_protocol import KaryChange, KaryResponse, Losses, MutationSpace, Space
 
 from ..estimate import Counts, Estimate, Floats, NodeTally
-from .counted import Counted
+from .counted import CountedCounterpart
 from .counterpart import (
     Blanket,
     ChangeMap,
@@ -30,7 +30,7 @@ UNIT_LOSSES = Losses(mutations=Decimal(1), appears=Decimal(1), vanishes=Decimal(
 
 
 @dataclass(frozen=True)
-class KaryCounterpart(Counted[KaryResponse]):
+class KaryCounterpart(CountedCounterpart[KaryResponse]):
     """The counterpart of k-RR: column o of the decoder A is (M_o - q·U) / (p - q), where U = M_δv 1."""
 
     answers_alike = True
@@ -136,7 +136,7 @@ MOST_PLANNED_SYMBOLS = 200
 
 
 @dataclass(frozen=True)
-class KaryChangeCounterpart(Counted[KaryChange]):
+class KaryChangeCounterpart(CountedCounterpart[KaryChange]):
     """A change is told with probability `gap`; every other report is uniform, and cancels out in M_δv O."""
 
     answers_alike = True

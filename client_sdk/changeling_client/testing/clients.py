@@ -13,7 +13,7 @@ from changeling_protocol import (
 from .. import entries
 from ..client import Client
 from ..entries import Drawn, Entry
-from ..store import Store
+from ..store import ClientStore
 from ..witness import Callbacks
 from .server import FakeServer
 
@@ -88,7 +88,7 @@ def _write(file: Path, seen: bytes) -> None:
     file.write_bytes(seen)
 
 
-def _hurry(store: Store) -> None:
+def _hurry(store: ClientStore) -> None:
     with store._lock:
         store._connected().execute("PRAGMA synchronous = OFF")
     erase_all = store.erase_past

@@ -21,7 +21,7 @@ from changeling_protocol import (
     Refusal,
     Report,
     SealingKey,
-    Slots,
+    SlotState,
     Standing,
     StratumNumber,
     Survey,
@@ -142,7 +142,7 @@ class SeededCoins:
         return self._generator.randrange(n)
 
 
-class Device:
+class SimulatedDevice:
     """An entry of a survey that holds these answers.
 
     states: 0 for none, else the answer's number, at the ends of periods 0..T. coins: draw everything.
@@ -155,7 +155,7 @@ class Device:
         self._nodes = [
             None if track.reported is None else {*draw_nodes(track, coins)} for track in self._of_group.tracks
         ]
-        self._slots = Slots.unused(self._of_group)
+        self._slots = SlotState.unused(self._of_group)
         self._stratum = StratumNumber(coins.below(survey.strata))
         self._heard = False
 
@@ -184,53 +184,53 @@ class Device:
         return reports
 
 
-Make = Callable[[Survey, SealingKey, Device, Node, Adding], bytes]
+Make = Callable[[Survey, SealingKey, SimulatedDevice, Node, Adding], bytes]
 """Makes an envelope about a span of one period with a closing, and adds what it must come to."""
 
 
-def _noise(_: Survey, __: SealingKey, ___: Device, ____: Node, adding: Adding) -> bytes:
+def _noise(_: Survey, __: SealingKey, ___: SimulatedDevice, ____: Node, adding: Adding) -> bytes:
     adding.truth.told[Refusal.MALFORMED.value] += 1
     return b"\0" + os.urandom(199)  # of no protocol version
 
 
-def _unknown_survey(survey: Survey, key: SealingKey, device: Device, span: Node, adding: Adding) -> bytes:
+def _unknown_survey(survey: Survey, key: SealingKey, device: SimulatedDevice, span: Node, adding: Adding) -> bytes:
     adding.truth.told[Refusal.UNKNOWN_SURVEY.value] += 1
     envelope = _good(survey, key, device, span)
     return envelope[:1] + SurveyId(os.urandom(ID_BYTES)) + envelope[1 + ID_BYTES :]
 
 
-def _unknown_key(survey: Survey, key: SealingKey, device: Device, span: Node, adding: Adding) -> bytes:
+def _unknown_key(survey: Survey, key: SealingKey, device: SimulatedDevice, span: Node, adding: Adding) -> bytes:
     _told(adding, Refusal.UNKNOWN_KEY)
     envelope = _good(survey, key, device, span)
     return envelope[: 1 + ID_BYTES] + os.urandom(ID_BYTES) + envelope[HEAD_BYTES:]
 
 
-def _too_large(survey: Survey, key: SealingKey, device: Device, span: Node, adding: Adding) -> bytes:
+def _too_large(survey: Survey, key: SealingKey, device: SimulatedDevice, span: Node, adding: Adding) -> bytes:
     _told(adding, Refusal.TOO_LARGE)
     tracks = survey.plan.tracks
     row = CLOSING_BYTES + sum(symbol_bytes(track.randomizer) + 5 for track in tracks) + 64
     return _good(survey, key, device, span) + bytes(row * (MOST_SPANNED_PERIODS + 2))
 
 
-def _altered(survey: Survey, key: SealingKey, device: Device, span: Node, adding: Adding) -> bytes:
+def _altered(survey: Survey, key: SealingKey, device: SimulatedDevice, span: Node, adding: Adding) -> bytes:
     adding.refuse(Refusal.UNOPENABLE)
     envelope = _good(survey, key, device, span)
     return envelope[:-1] + bytes([envelope[-1] ^ 1])
 
 
-def _no_upload(survey: Survey, key: SealingKey, _: Device, __: Node, adding: Adding) -> bytes:
+def _no_upload(survey: Survey, key: SealingKey, _: SimulatedDevice, __: Node, adding: Adding) -> bytes:
     adding.refuse(Refusal.MALFORMED)
     return seal(b"no upload of this plan" + os.urandom(64), survey.id, key)
 
 
-def _unknown_stratum(survey: Survey, key: SealingKey, device: Device, span: Node, adding: Adding) -> bytes:
+def _unknown_stratum(survey: Survey, key: SealingKey, device: SimulatedDevice, span: Node, adding: Adding) -> bytes:
     closings, reports = device.answer(span)
     adding.refuse(Refusal.UNKNOWN_STRATUM, len(closings))
     wrong = [replace(each, stratum=StratumNumber(survey.strata)) for each in closings]
     return _sealed(survey, key, device.group, span, wrong, reports)
 
 
-def _no_such_symbol(survey: Survey, key: SealingKey, device: Device, span: Node, adding: Adding) -> bytes:
+def _no_such_symbol(survey: Survey, key: SealingKey, device: SimulatedDevice, span: Node, adding: Adding) -> bytes:
     """The closing counts, and its other reports; where it has no report that can be wrong, all of it does."""
     closings, reports = device.answer(span)
     for place, report in enumerate(reports):
@@ -257,7 +257,7 @@ def _told(adding: Adding, reason: Refusal) -> None:
     adding.refuse(reason)
 
 
-def _good(survey: Survey, key: SealingKey, device: Device, span: Node) -> bytes:
+def _good(survey: Survey, key: SealingKey, device: SimulatedDevice, span: Node) -> bytes:
     return _sealed(survey, key, device.group, span, *device.answer(span))
 
 
@@ -275,7 +275,7 @@ RETRY_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class EnvelopeBlock:
     """Envelopes of some devices. due: Unix seconds, of each; they are in no order of time."""
 
     due: Times
@@ -283,7 +283,7 @@ class Block:
     truth: Truth
 
 
-def make_block(survey: Survey, key: SealingKey, wishes: Wishes, number: int) -> Block:
+def make_block(survey: Survey, key: SealingKey, wishes: Wishes, number: int) -> EnvelopeBlock:
     """The block with this number, from 0 on, of BLOCK_DEVICES devices, or of what is left for the last one."""
     count = min(BLOCK_DEVICES, wishes.devices - number * BLOCK_DEVICES)
     generator = np.random.default_rng([wishes.seed, number])
@@ -295,7 +295,7 @@ def make_block(survey: Survey, key: SealingKey, wishes: Wishes, number: int) -> 
             make()
     making.repeat(made)
     making.adding.truth.envelopes = len(making.envelopes)
-    return Block(np.array(making.due), making.envelopes, making.adding.done())
+    return EnvelopeBlock(np.array(making.due), making.envelopes, making.adding.done())
 
 
 class _Making:
@@ -356,7 +356,7 @@ class _Making:
             for closing in self._answered[place]:
                 self.adding.refuse(Refusal.LATE if self._is_late(closing) else Refusal.DUPLICATE)
 
-    def _put(self, device: Device, span: Node, due: float) -> None:
+    def _put(self, device: SimulatedDevice, span: Node, due: float) -> None:
         answered, reports = device.answer(span)
         plaintext = encode_upload(self._survey.plan, device.group, span, answered, reports)
         self.envelopes.append(seal(plaintext, self._survey.id, self._key))
@@ -385,14 +385,14 @@ class _Making:
         period = periods[int(self._generator.integers(len(periods)))]
         return Node(period - 1, period)
 
-    def _other(self) -> Device:
+    def _other(self) -> SimulatedDevice:
         """A device that is none of the block's, with the answers of one."""
         self._others += 1
         return self._device(f"other {self._others}", self._others % len(self._states))
 
-    def _device(self, name: str, states: int) -> Device:
+    def _device(self, name: str, states: int) -> SimulatedDevice:
         coins = SeededCoins(f"{self._wishes.seed} {self._number} {name}")
-        return Device(self._survey, self._states[states].tolist(), coins)
+        return SimulatedDevice(self._survey, self._states[states].tolist(), coins)
 
 
 def spans(heard: Node, online: NDArray[np.bool_]) -> Iterator[Node]:

@@ -142,7 +142,7 @@ _CLOSE = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TruthRow:
     """A figure that is expected, and what is there."""
 
     what: str
@@ -151,7 +151,9 @@ class Row:
     agrees: bool
 
 
-def compared(truth: Truth, survey: Survey, status: Mapping[str, Any], shown: Mapping[str, Any] | None) -> list[Row]:
+def compared(
+    truth: Truth, survey: Survey, status: Mapping[str, Any], shown: Mapping[str, Any] | None
+) -> list[TruthRow]:
     """Row by row: reports on nodes, entries heard, refusals, and histograms.
 
     status: what the server says of the survey; with the refusals where an operator asked. shown: its series, or None.
@@ -165,11 +167,13 @@ def compared(truth: Truth, survey: Survey, status: Mapping[str, Any], shown: Map
     return rows
 
 
-def told(expected: Mapping[str, int], found: Mapping[str, int], where: str) -> list[Row]:
+def told(expected: Mapping[str, int], found: Mapping[str, int], where: str) -> list[TruthRow]:
     """Refusals by reason. where: begins what each row is about."""
     reasons = sorted(expected.keys() | found.keys())
     counts = [(reason, expected.get(reason, 0), found.get(reason, 0)) for reason in reasons]
-    return [Row(f"{where}: {reason}", there, here, there == here) for reason, there, here in counts if there or here]
+    return [
+        TruthRow(f"{where}: {reason}", there, here, there == here) for reason, there, here in counts if there or here
+    ]
 
 
 def _everybody(truth: Truth) -> Tallies:
@@ -182,7 +186,7 @@ def _everybody(truth: Truth) -> Tallies:
     return Tallies(nodes, closings)
 
 
-def _of_nodes(tallies: Tallies, survey: Survey, status: Mapping[str, Any]) -> Iterator[Row]:
+def _of_nodes(tallies: Tallies, survey: Survey, status: Mapping[str, Any]) -> Iterator[TruthRow]:
     expected: dict[tuple[int, int], int] = {}
     for (track, number), tally in tallies.items():
         if tally.reports >= survey.minimum:
@@ -191,7 +195,7 @@ def _of_nodes(tallies: Tallies, survey: Survey, status: Mapping[str, Any]) -> It
     yield _row("reports on nodes", expected, found, survey, status["final_periods"])
 
 
-def _of_closings(tallies: Tallies, survey: Survey, status: Mapping[str, Any]) -> Iterator[Row]:
+def _of_closings(tallies: Tallies, survey: Survey, status: Mapping[str, Any]) -> Iterator[TruthRow]:
     expected: Counter[tuple[int, int]] = Counter()
     for (_, period), here in tallies.attendance.items():
         expected[0, period] += here.heard
@@ -205,7 +209,7 @@ def _row(
     found: Mapping[tuple[int, int], int],
     survey: Survey,
     final: int,
-) -> Row:
+) -> TruthRow:
     """Of all that is shown, and all that has to be as it is sealed.
 
     expected, found: counts by keys, whose second number is the period of a closing. final: the last sealed period.
@@ -217,10 +221,10 @@ def _row(
         most = 0 if key[1] <= final else (survey.minimum - 1) * survey.strata * len(survey.plan.groups)
         wrong |= not 0 <= missing <= most
     wanted, counted = (sum(counts.get(key, 0) for key in there) for counts in (expected, found))
-    return Row(f"{what}, {len(there)} shown", wanted, counted, agrees=not wrong)
+    return TruthRow(f"{what}, {len(there)} shown", wanted, counted, agrees=not wrong)
 
 
-def _of_histograms(tallies: Tallies, survey: Survey, status: Mapping[str, Any], shown: Mapping[str, Any]) -> Row:
+def _of_histograms(tallies: Tallies, survey: Survey, status: Mapping[str, Any], shown: Mapping[str, Any]) -> TruthRow:
     """The largest difference of a value from that of the same estimate, made here from what is expected."""
     ends = {(each["track"], each["end"]) for each in status["nodes"]}
     tracks = survey.plan.tracks
@@ -240,4 +244,4 @@ def _of_histograms(tallies: Tallies, survey: Survey, status: Mapping[str, Any], 
         there = np.array(found.get(period, []), float)
         difference = np.abs(here - there).max() if len(there) == len(here) else np.inf
         most, largest = max(most, float(difference)), max(largest, float(np.abs(here).max()))
-    return Row(f"histograms, {len(found)} shown: largest difference", 0.0, most, most <= _CLOSE * largest)
+    return TruthRow(f"histograms, {len(found)} shown: largest difference", 0.0, most, most <= _CLOSE * largest)

@@ -8,7 +8,7 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from changeling_protocol import Group, ReleasePlan, Slots, agreeing, respond
+from changeling_protocol import Group, ReleasePlan, SlotState, agreeing, respond
 from changeling_protocol.plan import plan_as_fields
 
 from ...coins import ListedCoins
@@ -38,15 +38,15 @@ def _reports(group: Group) -> Iterator[dict[str, Any]]:
         randomizer = agreeing(group.tracks[place].randomizer)
         most = min(joint.threshold, sum(weight * slots for weight, slots in zip(joint.weights, used, strict=True)))
         for score, true in product(sorted({0, max(most - 1, 0), most}), (0, randomizer.space.size - 1)):
-            slots = None if used == joint.slots else Slots(used, score)
+            slots = None if used == joint.slots else SlotState(used, score)
             yield _report(group, place, true, slots)
 
 
-def _report(group: Group, place: int, true: int, slots: Slots | None) -> dict[str, Any]:
+def _report(group: Group, place: int, true: int, slots: SlotState | None) -> dict[str, Any]:
     below = _below(group, place, true, slots)
 
     @cache
-    def drawing(drawn: int) -> tuple[int, Slots | None]:
+    def drawing(drawn: int) -> tuple[int, SlotState | None]:
         return respond(group, place, true, slots, ListedCoins([drawn]))
 
     chosen = drawn_near_every_edge(below, lambda drawn: drawing(drawn)[0], 3)
@@ -59,12 +59,12 @@ def _report(group: Group, place: int, true: int, slots: Slots | None) -> dict[st
     }
 
 
-def _below(group: Group, place: int, true: int, slots: Slots | None) -> int:
+def _below(group: Group, place: int, true: int, slots: SlotState | None) -> int:
     coins = ListedCoins([0])
     respond(group, place, true, slots, coins)
     (below,) = coins.asked
     return below
 
 
-def _slots(slots: Slots | None) -> dict[str, Any] | None:
+def _slots(slots: SlotState | None) -> dict[str, Any] | None:
     return None if slots is None else {"used": slots.used, "score": slots.score}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.server import GuardedClock, ServerSettings, Service, troubles_of
-from changeling_aggregator.server.clock import MOST_PAUSE, MOST_STEP, SETTLING_SECONDS, Doubt
+from changeling_aggregator.server.clock import LONGEST_PAUSE, MOST_PAUSE, MOST_STEP, SETTLING_SECONDS, Doubt
 from changeling_aggregator.store import KeptTime, Store
 from changeling_aggregator.testing import sql
 from changeling_protocol import Calendar, UnixSeconds
@@ -89,7 +89,7 @@ def test_an_operator_who_says_the_same_time_is_believed(machine: Machine) -> Non
     assert (clock.doubt, clock()) == (None, machine.wall)
 
 
-@pytest.mark.parametrize("pause", [0.0, MOST_PAUSE, MOST_PAUSE + 1, 8 * DAY])
+@pytest.mark.parametrize("pause", [0.0, MOST_PAUSE, MOST_PAUSE + 1, LONGEST_PAUSE])
 def test_after_a_pause_the_clock_is_believed_within_minutes(machine: Machine, pause: float) -> None:
     """At once after two hours or less; the time is that of the machine all the while, and kept."""
     machine.run(pause)
@@ -99,6 +99,19 @@ def test_after_a_pause_the_clock_is_believed_within_minutes(machine: Machine, pa
     assert clock.doubt is (Doubt.STARTED if pause > MOST_PAUSE else None)
     machine.run(SETTLING_SECONDS)
     assert (clock.doubt, clock()) == (None, machine.wall)
+
+
+def test_after_more_than_a_week_only_an_operator_is_believed(machine: Machine) -> None:
+    """A clock that is wrong from the start on, and stays so, looks just the same; restarts change nothing."""
+    machine.run(LONGEST_PAUSE + 1)
+    for _ in range(3):
+        clock = machine.boot(KEPT)
+        assert (clock(), clock.doubt, clock.kept()) == (machine.wall, Doubt.LONG_PAUSE, None)
+        machine.run(40 * DAY)
+        assert (clock(), clock.doubt, clock.kept()) == (machine.wall, Doubt.LONG_PAUSE, None)
+    clock.confirm(UnixSeconds(machine.wall))
+    assert clock.doubt is None
+    assert clock.kept() == KeptTime(int(machine.wall * 1000), False)
 
 
 def test_a_clock_that_was_wrong_at_the_start_is_watched_anew_when_it_is_set_right(machine: Machine) -> None:
@@ -199,12 +212,12 @@ def test_a_pause_stops_no_counting_and_seals_within_minutes(store: Store, machin
 
 
 def test_a_fold_by_itself_counts_after_any_pause_and_says_what_it_leaves(tmp_path: Path, cli: Cli) -> None:
-    """`changeling fold` on a store that nobody used for weeks: all is counted, and the next fold seals."""
+    """`changeling fold` on a store that nobody used for days: all is counted, and the next fold seals."""
     now = int(time.time())
     log = Log.of(Store.open(tmp_path / "server.db"), survey(calendar=Calendar(now - 100, 60, 8)))
     log.append_reports(now, [report(1)])
     with log.store.transaction() as writing:
-        writing.keep_time(KeptTime(1000, False))
+        writing.keep_time(KeptTime(int(1000 * (now - 6 * DAY)), False))
     log.store.close()
     said = cli("fold", "--store", str(tmp_path / "server.db"))
     assert "1 reports" in said

@@ -6,6 +6,7 @@ or an operator confirms the time; uploads are taken and counted all the while.
 """
 
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +25,8 @@ MOST_STEP = 60.0
 """Seconds. A clock that moves by more against the steady one has been set."""
 MOST_PAUSE = 7200.0
 """Seconds. A store that was in use so lately vouches for the time; after longer the clock is watched for a while."""
+LONGEST_PAUSE = 7 * 86_400.0
+"""Seconds. After longer only an operator's word counts: a clock that is wrong from the start on looks just the same."""
 SETTLING_SECONDS = 600.0
 """How long it is watched: time daemons set a clock right within minutes of the start."""
 ANCHOR_SECONDS = 3600.0
@@ -76,6 +79,10 @@ class Doubt(StrEnum):
     STARTED = (
         "the store was not in use for hours, or the clock is ahead: it is believed ten minutes after the start, if "
         "nothing contradicts it, or when it is confirmed with `changeling clock confirm`"
+    )
+    LONG_PAUSE = (
+        "the store was not in use for more than a week, or the clock is ahead: set it right, or confirm it with "
+        "`changeling clock confirm`"
     )
     SET = "the clock was set to another time: set it right, or confirm it with `changeling clock confirm`"
     DATABASE = "the database's clock shows another time than this server's: set the wrong one right"
@@ -131,7 +138,7 @@ class GuardedClock:
         elif self._contradicted:
             doubt = Doubt.DATABASE
         elif self._steady() < self._sure_at:
-            doubt = Doubt.STARTED
+            doubt = Doubt.STARTED if self._sure_at < math.inf else Doubt.LONG_PAUSE
         if doubt is not self._logged:
             if doubt is None:
                 _log.warning("the clock is believed again, and what is due is sealed")
@@ -147,7 +154,8 @@ class GuardedClock:
     def kept(self) -> KeptTime | None:
         """The time that the store should remember; None where it should leave what it has."""
         now = self()
-        return None if self._contradicted else KeptTime(UnixMilliseconds(int(now * 1000)), self._away)
+        unknown = self._contradicted or self._sure_at == math.inf
+        return None if unknown else KeptTime(UnixMilliseconds(int(now * 1000)), self._away)
 
     def confirm(self, time: UnixSeconds) -> None:
         """Believe the machine's clock, on the word of an operator who says what time it is.
@@ -168,7 +176,9 @@ class GuardedClock:
         pause = wall - self._known if self._known else 0.0
         impossible = pause < -MOST_STEP or (jumped and pause > MOST_PAUSE)
         self._offset, self._anchored = (self._known if impossible else wall) - steady, steady
-        self._sure_at = steady + (SETTLING_SECONDS if pause > MOST_PAUSE and not impossible else 0.0)
+        self._sure_at = steady
+        if pause > MOST_PAUSE and not impossible:
+            self._sure_at += SETTLING_SECONDS if pause <= LONGEST_PAUSE else math.inf
 
 
 def _shown(time: float) -> str:

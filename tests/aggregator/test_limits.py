@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pytest
-from changeling_aggregator.errors import Overloaded, TurnedDown
+from changeling_aggregator.errors import TurnedDown
 from changeling_aggregator.server import Bodies, Rates, limits, network_of
 from changeling_aggregator.server.requests import read_from
 from changeling_protocol.wire import HTTP_STATUS
@@ -119,7 +119,7 @@ def test_the_bodies_on_their_way_are_bounded_together(monkeypatch: pytest.Monkey
     monkeypatch.setattr(limits, "MOST_BODIES_BYTES", 250)
     bodies = Bodies()
     bodies.size = 200
-    with pytest.raises(Overloaded):
+    with pytest.raises(TurnedDown):
         read(coming(b"x" * 30, b"x" * 30), bodies)
     assert bodies.size == 200
     assert read(coming(b"x" * 30, b"x" * 20), bodies) == b"x" * 50

@@ -14,6 +14,7 @@ from ..errors import Overloaded, TurnedDown
 from ..ingest import PublishedSurvey, Registry
 from ..store import Token, TokenScope, hash_of
 from . import limits
+from .responses import RETRY_AFTER_SECONDS
 from .service import Admission, Service
 
 LOOPBACK_COOKIE = "changeling"
@@ -46,9 +47,10 @@ async def read_body(request: Request, most: int) -> bytes:
 
 
 async def read_from(receive: Receive, stated: bytes, bodies: limits.Bodies, most: int) -> bytes:
-    """A body, refused with 413 as soon as it is seen to be longer than `most` bytes, or 408 if it takes too long.
+    """A body: refused with 413 as soon as it is seen to be longer than `most` bytes, with 408 if it takes too long, and
+    with 503 where all bodies on their way leave no room.
 
-    stated: the header `content-length`, or nothing. Raises Overloaded where bodies on their way leave no room.
+    stated: the header `content-length`, or nothing.
     """
     if stated.isdigit() and int(stated) > most:
         raise _too_large(most)
@@ -67,7 +69,7 @@ async def read_from(receive: Receive, stated: bytes, bodies: limits.Bodies, most
                 size += len(piece)
                 bodies.size += len(piece)
                 if bodies.size > limits.MOST_BODIES_BYTES:
-                    raise Overloaded("more bodies are on their way than are kept in memory: come again later")
+                    raise _too_many()
     except TimeoutError as error:
         sentence = f"a body here arrives within {limits.BODY_SECONDS:g} seconds"
         raise TurnedDown(ErrorCode.TOO_SLOW, sentence, {"connection": "close"}) from error
@@ -78,6 +80,12 @@ async def read_from(receive: Receive, stated: bytes, bodies: limits.Bodies, most
 
 def _too_large(most: int) -> TurnedDown:
     return TurnedDown(ErrorCode.TOO_LARGE, f"a body here has at most {most} bytes", {"connection": "close"})
+
+
+def _too_many() -> TurnedDown:
+    """The connection ends, as the rest of the body is not read."""
+    headers = {"connection": "close", "retry-after": str(RETRY_AFTER_SECONDS)}
+    return TurnedDown(ErrorCode.OVERLOADED, "more bodies are on their way than are kept in memory", headers)
 
 
 @contextmanager

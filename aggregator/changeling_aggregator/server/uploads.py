@@ -40,9 +40,9 @@ class Envelopes(Body):
 
 
 class RefusedEnvelopes(Body):
-    """The places of the envelopes that were refused, and why; all others are on disk."""
+    """For each envelope that was refused its place and the reason; all others are on disk."""
 
-    refused: list[tuple[Count, str]]
+    refused: list[list[Count | str]]
 
 
 @described(

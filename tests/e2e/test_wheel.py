@@ -20,7 +20,7 @@ MOST_BYTES, MOST_OF_THE_SDK = 1_100_000, 135_000
 ON_REQUEST = {"testing", "async_client", "explanation", "reports"}
 """Modules of the SDK that an app loads only if it asks for what they do."""
 OF_A_SERVER = {"starlette", "uvicorn", "uvloop", "httptools", "sqlalchemy"}
-OF_A_CURATOR = {"opendp", "dp-accounting", "matplotlib", "msgspec", "filelock"}
+OF_A_CURATOR = {"opendp", "dp-accounting", "matplotlib"}
 
 
 def run(*command, **options):

@@ -42,7 +42,7 @@ class Pair:
         shutil.copy(self.path, folder / "theirs.db")
         theirs = Store.open(folder / "theirs.db")
         self._log.append_to([partial(theirs.append, stream) for stream in range(1, 4)])
-        fold(theirs, AFTER, closing=False)
+        self.envelopes = fold(theirs, AFTER, closing=False).envelopes
         self.expected = contents(theirs)
         theirs.close()
         self.store = Store.open(self.path)

@@ -32,7 +32,7 @@ class UnitCost:
 
     A fold takes something however little there is to count, and each upload the same again.
 
-    >>> Cost(1.0, 0.5).of(4, times=3)
+    >>> UnitCost(1.0, 0.5).of(4, times=3)
     5.0
     """
 

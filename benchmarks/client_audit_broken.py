@@ -25,7 +25,7 @@ _RESPOND = "changeling_client.answering.respond"
 _PUT = "changeling_client.outbox.put"
 _ENCODE = "changeling_client.outbox.encode_upload"
 _ADMITS = "changeling_protocol.constraints.AtMost.admits"
-_AFTER = "changeling_protocol.plan.Slots.after"
+_AFTER = "changeling_protocol.plan.SlotState.after"
 _SILENT = -1
 """Stands for a report that is not made."""
 

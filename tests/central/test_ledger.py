@@ -135,7 +135,7 @@ def test_a_release_killed_before_it_was_charged_is_charged_when_it_goes_on(log, 
     def killed(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("changeling_central.ledger.Account.settled", killed)
+    monkeypatch.setattr("changeling_central.ledger.ReleaseAccount.settled", killed)
     forbid(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         one(log)

@@ -144,10 +144,14 @@ class _AppTransport:
         import httpcore
         import httpx
 
-        url, extensions = bytes(request.url).decode(), request.extensions
+        url = request.url.scheme + b"://" + dict(request.headers)[b"Host"] + request.url.target
         content = b"".join(request.stream) or None  # type: ignore[arg-type]
         sent = httpx.Request(
-            request.method.decode(), url, headers=request.headers, content=content, extensions=extensions
+            request.method.decode(),
+            url.decode(),
+            headers=request.headers,
+            content=content,
+            extensions=request.extensions,
         )
         answer = self._transport.handle_request(sent)
         return httpcore.Response(answer.status_code, headers=answer.headers.raw, content=answer.stream)
@@ -227,10 +231,13 @@ class Exchanges:
         self._closed = False
         self._begin()
 
-    def ask(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> Response:
+    def ask(
+        self, method: str, path: str, body: bytes | None, deadline: Deadline, before: Callable[[], None]
+    ) -> Response:
         """Sends a request, and returns the answer, whatever its status.
 
-        path: behind the server's base URL. body: an upload, in MessagePack, or None.
+        path: behind the server's base URL. body: an upload, in MessagePack, or None. before: called when nothing stands
+        in the way of the request any more; if it raises, none is sent.
         Raises ServerTrouble if there is no answer by the deadline, or none that can be used.
         """
         self._begin_if_forked()
@@ -240,6 +247,9 @@ class Exchanges:
         try:
             if deadline.left() == 0:
                 raise ServerTrouble("no time was left to ask the server", is_failure=False)
+            if self._call is not None and not self._call.is_through():
+                raise ServerTrouble("an earlier exchange with the server still hangs", is_failure=False)
+            before()
             call = self._begun(method, path, body, deadline)
             try:
                 return call.wait()
@@ -276,8 +286,6 @@ class Exchanges:
             self._begin()
 
     def _begun(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> _Call:
-        if self._call is not None and not self._call.is_through():
-            raise ServerTrouble("an earlier exchange with the server still hangs", is_failure=False)
         call = _Call(
             lambda call: self._send(call, method, path, body, deadline.left()), self._endpoint.origin, deadline
         )

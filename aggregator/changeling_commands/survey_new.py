@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_aggregator.cli.tables import HOPELESS, console, expectation_table, is_hopeless
+from changeling_aggregator.cli.survey import HOPELESS, console, expectation_table, is_hopeless
 from changeling_statistics import parse_duration, write_survey
 
 from .allowing import ChangesSpreadOption, FromOption, best_rung, habits_of, say_freezing

@@ -21,7 +21,6 @@ from changeling_protocol import (
     Refusal,
     Report,
     SealingKey,
-    SlotState,
     Standing,
     StratumNumber,
     Survey,
@@ -31,6 +30,7 @@ from changeling_protocol import (
     draw_closing_id,
     draw_nodes,
     encode_upload,
+    first_memory,
     respond,
     seal,
     symbol_bytes,
@@ -155,7 +155,7 @@ class SimulatedDevice:
         self._nodes = [
             None if track.reported is None else {*draw_nodes(track, coins)} for track in self._of_group.tracks
         ]
-        self._slots = SlotState.unused(self._of_group)
+        self._slots = first_memory(self._of_group)
         self._stratum = StratumNumber(coins.below(survey.strata))
         self._heard = False
 

@@ -18,6 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 from changeling_aggregator.store import Store
+from changeling_aggregator.testing.killing import prepared_log
+from changeling_aggregator.testing.serving import TOKEN, RunningServer
 from changeling_protocol import Node
 from changeling_reader import ServerClient
 from changeling_simulations.capacity import UnitCost, UnitCosts
@@ -26,10 +28,7 @@ from changeling_simulations.fleet.sealing import Load, sealed
 from changeling_simulations.fleet.sending import send
 from scipy.optimize import nnls
 
-from tests.aggregator.serving import TOKEN, ServerProcess
 from tests.processes import children
-
-from .server_world import prepared
 
 
 class Size(NamedTuple):
@@ -78,7 +77,7 @@ def measure() -> dict[str, float | None]:
 
 def made(folder: Path, uploads: int) -> Load:
     """A store in the folder, with a survey and a key, and so many sealed uploads for it."""
-    log = prepared(folder)
+    log = prepared_log(folder)
     (folder / "envelopes").mkdir()
     load = sealed(log.survey, log.key, Wishes(uploads, Node(7, 8), None), folder / "envelopes")
     log.store.close()
@@ -122,7 +121,7 @@ def steps(
         shutil.copy(folder / "server.db", place)
         options = () if segments is None else ("--segments", segments(place))
         seconds, objects = dict.fromkeys(SECONDS, 0.0), 0
-        with ServerProcess(Path(place), *options, log=Path(place) / "log") as server:
+        with RunningServer(Path(place), *options, log=Path(place) / "log") as server:
             store, requests = Store.open(server.store_path), load.requests()
             _sent(server, store, requests, WARMING)
             _rest(server.process.pid)
@@ -145,7 +144,7 @@ def _rest(server: int) -> None:
         before, now = now, of_processes(server)["opening"]
 
 
-def _sent(server: ServerProcess, store: Store, requests: Iterator[tuple[float, bytes]], uploads: int) -> int:
+def _sent(server: RunningServer, store: Store, requests: Iterator[tuple[float, bytes]], uploads: int) -> int:
     """Sends uploads while it has the turn to fold, then has them folded, however long that takes.
 
     Returns in how many segments they came to lie, if they do.

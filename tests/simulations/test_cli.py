@@ -58,6 +58,22 @@ def test_the_bundled_changelog_runs_by_name_and_writes_its_files(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.heavy
+def test_the_designers_first_command_prints_what_its_page_says():
+    """The changes that it allows, its error and the paper's."""
+    page = (Path(__file__).parents[2] / "docs/designer.md").read_text()
+    (command,) = re.findall(r"^\$ changeling-sim run (school-to-work --entries .*) --plot", page, re.MULTILINE)
+    printed = " ".join(invoke(*command.split()).output.split())
+    quoted = re.search(
+        r"^at most (\d+): rms error ([\d.]+) points, noise ([\d.]+).*\n.*noise of ([\d.]+)", page, re.MULTILINE
+    )
+    assert quoted is not None
+    allowed, error, noise, papers = quoted.groups()
+    assert f"│ {allowed} │ 0." in printed
+    for line in (f"rms error {error} points", f"noise {noise} points", f"a noise of {papers} points"):
+        assert line in printed
+
+
 def test_the_same_seed_repeats_a_run_and_another_does_not():
     """Figure by figure."""
     run = [invoke(str(SCHOOL), "--period", "52w", "--at-most", "4", "--seed", seed).output for seed in ("1", "1", "2")]

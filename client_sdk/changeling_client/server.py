@@ -42,7 +42,7 @@ from changeling_protocol.wire import (
 
 from .backoff import NEVER_FAILED, Backoff, Budget
 from .errors import ServerTrouble
-from .transport import Deadline, Endpoint, Exchanges, Response
+from .transport import Deadline, Endpoint, Exchanges, Response, is_loopback
 
 if TYPE_CHECKING:
     from .settings import ClientSettings
@@ -151,6 +151,8 @@ class Server:
         """Surveys that the server did not know, of which the app has been told: once is enough."""
         self.most_body_bytes = MOST_BODY_BYTES
         """The most bytes of an upload request that the server, or a proxy before it, was seen to take."""
+        self.in_development = False
+        """Whether its answers are nobody's, so that no budget binds who tries it again and again."""
         self._resting = False
         self._lent = 0
         """How many requests were answered since `begin`, and nothing has come of them yet."""
@@ -287,7 +289,8 @@ class Server:
     def wait_ms(self, now_ms: UnixMilliseconds) -> int:
         """For how many milliseconds nobody should ask unbidden, as far as this process knows."""
         with self._store.transaction() as db:
-            return max(self.backoff.wait_ms(now_ms), self._budget(db).wait_ms(now_ms))
+            budget_ms = 0 if self.in_development else self._budget(db).wait_ms(now_ms)
+            return max(self.backoff.wait_ms(now_ms), budget_ms)
 
     def interrupt(self) -> None:
         """Ends the exchange that is under way in another thread, if there is one. Returns at once."""
@@ -332,7 +335,7 @@ class Server:
         """Pays for a request, on disk before it is made: a process that is killed by what follows has paid as well."""
         with self._store.transaction() as db:
             budget = self._budget(db)
-            if budget.wait_ms(now_ms, left):
+            if budget.wait_ms(now_ms, left) and not self.in_development:
                 raise ServerTrouble("the server was asked in vain too often, and is left alone", is_failure=False)
             self._keep_budget(db, budget.paying(now_ms))
 
@@ -384,7 +387,9 @@ class Servers:
             own = self._settings.endpoint
             token = own.upload_token if url == own.url else None  # what a relay forwards is under its own
             endpoint = replace(own, url=url, upload_token=token)
-            self._servers[url] = Server(self._store, endpoint, self._settings.authority, self._settings.clock)
+            server = Server(self._store, endpoint, self._settings.authority, self._settings.clock)
+            server.in_development = self._settings.development and is_loopback(url)
+            self._servers[url] = server
         if url not in self._begun:
             self._begun.add(url)
             self._servers[url].rest(self._unbidden)

@@ -128,7 +128,6 @@ class ReleaseOptions:
     law: Annotated[str | None, Help(HOW, "The noise: laplace or gaussian; chosen if left out.")] = None
     branching: Annotated[int | None, Help(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None
     layers: Annotated[int | None, Help(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None
-    adaptive: Annotated[bool, Help(PROMISE, "Holds where people react to what is published, too; more noise.")] = False
     window: Annotated[str | None, Help(HOW, "Of swcr, or of --afterwards: 24h.")] = None
     person: Annotated[
         str | None, Help(PROMISE, "The column that says whose an entry is: the promise is made to persons.")
@@ -310,7 +309,7 @@ def _choice(options: ReleaseOptions, window: int | None) -> MechanismChoice:
     direct = window if options.afterwards is None or options.mechanism == "swcr" else None
     shape = _whole("branching", options.branching), _whole("layers", options.layers)
     name = options.mechanism or ("hdcr" if options.nodes else None)
-    choice = MechanismChoice(name, options.law, *shape, options.adaptive, direct)
+    choice = MechanismChoice(name, options.law, *shape, direct)
     if options.nodes and choice.name not in ("hdcr", "dcr"):
         raise ValueError(f"--nodes: {choice.name} has no nodes that are published; hdcr and dcr have, --mechanism")
     if options.afterwards is not None and not options.nodes and window is None:
@@ -469,7 +468,7 @@ def _mechanism(
     offer = offered(wish.choice.name)
     made = offer.make(asked)
     if offer.good_for:
-        usual = MechanismChoice(adaptive=wish.options.adaptive).asked(
+        usual = MechanismChoice().asked(
             statement.query, statement.calendar, statement.constraint, *wish.spending.each, None, statement.rho
         )
         best = compared(usual)[0]

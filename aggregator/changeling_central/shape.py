@@ -268,7 +268,7 @@ def laplace_variance(scale: Floats) -> Floats:
     return variance
 
 
-FACTORS = (4, 6, 8, 10, 12, 16, 18, 20, 24, 32)
+FACTORS = (4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 32)
 MOST_TOPS = 40
 """Blocks of the highest layer: more than that are better put together."""
 MOST_AHEAD = 2**16
@@ -276,7 +276,7 @@ MOST_AHEAD = 2**16
 SHORT = 3000
 """Of calendars up to so many periods every mixture of factors is tried, of longer ones equal factors."""
 EQUAL = range(3, 33)
-FITTED = 4
+FITTED = 3
 SEARCH = {"gtol": 1e-3, "maxiter": 15}
 
 

@@ -1,8 +1,8 @@
 """Noise drawn ahead: the best estimate from all blocks, what an entry loses, and that rounding tells nothing."""
 
 from fractions import Fraction
-from itertools import combinations, product
-from math import sqrt
+from itertools import combinations, pairwise, product
+from math import log, sqrt
 
 import numpy as np
 import pytest
@@ -209,13 +209,44 @@ def test_intervals_hold_what_they_state():
         level_weights(Blocks(9000, (1, 8192)), SHAPES[1].weights(1.0), 1)
 
 
-def test_who_may_react_is_said():
-    """A tree of several layers promises nothing to streams that react; one layer draws nothing ahead, and does."""
-    calendar = Calendar(0, 1, 7)
-    assert (
-        "depend on what was published" in drawn_ahead(COUNT, calendar, AtMost(1), ONE, SHAPES[1]).guarantee.neighbours
-    )
-    assert "depend" not in drawn_ahead(COUNT, calendar, AtMost(1), ONE, SHAPES[0]).guarantee.neighbours
+@pytest.mark.parametrize("share", [-1.0, 0.0, 1.0])
+def test_who_reacts_to_what_is_published_learns_no_more(share):
+    """Everything that can be published of three periods, enumerated, where the entry and all others decide by it.
+
+    Noise is followed to 9 units, of a scale below 1: what is beyond changes no ratio here by more than a thousandth.
+    """
+    calendar, epsilon = Calendar(0, 1, 3), Fraction(3)
+    shape = Shape(Blocks(3, (1, 3)), ((share, 0.0, 0.0),))
+    mechanism = drawn_ahead(COUNT, calendar, AtMost(2), epsilon, shape)
+    scales = np.concatenate(shape.scales(mechanism.rate))
+    z = np.indices((19,) * len(scales)).reshape(len(scales), -1) - 9
+    law = np.exp(-np.abs(z) / scales[:, None])
+    chances = np.prod(law / np.exp(-np.abs(np.arange(-9, 10)) / scales[:, None]).sum(1, keepdims=True), axis=0)
+    ends = np.cumsum((0, *shape.blocks.counts))
+    noise = levels_of(shape, mechanism.rate, [z[a:b] for a, b in pairwise(ends)])  # whole: the lattice is of units
+    worlds = []
+    for entry in (0, 1):
+        level, there, gone = (np.zeros(len(chances), np.int64) for _ in range(3))
+        seen, published = level, level
+        for period in range(3):
+            comes = entry * (1 - there) * (1 - gone) * (published >= 0)
+            goes = there * (published < 0)
+            there, gone = there + comes - goes, gone + goes
+            level = level + comes - goes + (published < 1)
+            published = level + noise[period]
+            seen = seen * 1000 + published
+        worlds.append(dict(zip(*(each.tolist() for each in summed(seen, chances)), strict=True)))
+    ratios = [
+        abs(log(chance / worlds[1][o])) for o, chance in worlds[0].items() if min(chance, worlds[1].get(o, 0)) > 1e-4
+    ]
+    assert len(ratios) > 50
+    assert float(epsilon) * 0.5 < max(ratios) <= float(epsilon) * 1.001
+
+
+def summed(keys, weights):
+    """Each different key, and the sum of its weights."""
+    found, which = np.unique(keys, return_inverse=True)
+    return found, np.bincount(which, weights)
 
 
 @pytest.mark.parametrize(

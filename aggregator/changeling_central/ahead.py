@@ -169,9 +169,6 @@ def _weights(shape: Shape, rate: float) -> Weights:
     return shape.weights(rate)
 
 
-MOST_WEIGHED, UNIT = 2**12, 40
-
-
 def drawn_changes(
     blocks: Blocks, weights: Weights, scales: Layers, top: int, bits: int, width: int, noise: Noise
 ) -> Counts:
@@ -215,31 +212,6 @@ def estimated_changes(blocks: Blocks, weights: Weights, top: int, measured: list
         earlier[eldest] = 0
         best = known[layer] + shares - earlier
     return best
-
-
-def level_weights(blocks: Blocks, weights: Weights, period: int) -> Layers:
-    """With which weight each block's measurement is in the level at the end of this period, a number for each block.
-
-    ValueError for a highest layer whose blocks have more than 2^12 periods.
-    """
-    if blocks.widths[-1] > MOST_WEIGHED and blocks.periods > MOST_WEIGHED:
-        raise ValueError(f"weights are told of blocks of at most {MOST_WEIGHED} periods, got {blocks.widths[-1]}")
-    found = tuple(np.zeros(count) for count in blocks.counts)
-    for top in range(-(-period // blocks.widths[-1])):
-        parts = [_within(blocks, layer, top) for layer in range(len(blocks.widths))]
-        size = sum(end - first for first, end in parts)
-        measured, at = [], 0
-        for first, end in parts:
-            unit = np.zeros((end - first, size), np.int64)
-            unit[:, at : at + end - first] = np.eye(end - first, dtype=np.int64) << UNIT
-            measured.append(unit)
-            at += end - first
-        level = estimated_changes(blocks, weights, top, measured)[: period - parts[0][0]].sum(0)
-        at = 0
-        for layer, (first, end) in enumerate(parts):
-            found[layer][first:end] = np.ldexp(level[at : at + end - first].astype(np.float64), -UNIT)
-            at += end - first
-    return found
 
 
 def _within(blocks: Blocks, layer: int, top: int) -> tuple[int, int]:

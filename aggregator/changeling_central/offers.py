@@ -95,6 +95,11 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
         """
         return None
 
+    @property
+    def law(self) -> Law:
+        """The law whose tails the noise of its levels has."""
+        return Law.LAPLACE
+
     @abstractmethod
     def made_with(self) -> Made:
         """What it is, noise included: a state of one mechanism is never used with another."""
@@ -145,9 +150,10 @@ class Asked:
     """What a mechanism is to release, and what an entry may lose by it.
 
     query: what is counted. calendar: the periods. constraint: what entries keep to. epsilon, delta: the budget of the
-    whole release. law: of the noise. branching, layers: of a hierarchy. None has these chosen. begun: what a release that has begun was made with,
-    None for a new one. window: in periods, None where there is none. rho: the budget in concentrated privacy, of which
-    epsilon is then the pure one that is worth as much; None where the budget is (epsilon, delta).
+    whole release. law: of the noise. branching, layers: of a hierarchy. None has these chosen. begun: what a release
+    that has begun was made with, None for a new one. window: in periods, None where there is none. rho: the budget in
+    concentrated privacy, of which epsilon is then the pure one that is worth as much; None where the budget is
+    (epsilon, delta).
     """
 
     query: LinearQuery
@@ -235,7 +241,8 @@ _INSTEAD = {
 @dataclass(frozen=True, slots=True)
 class MechanismChoice:
     """mechanism: the name of an offer. law: of the noise. branching, layers: of a hierarchy. None has these chosen; a
-    branching or layers alone choose hdcr, which has them. window: in periods, of changes over windows; alone it chooses swcr.
+    branching or layers alone choose hdcr, which has them. window: in periods, of changes over windows; alone it
+    chooses swcr.
 
     ValueError for a name that is not offered, and for what the mechanism does not let choose.
     """

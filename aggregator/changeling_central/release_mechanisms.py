@@ -84,6 +84,11 @@ class HierarchyRelease(ReleaseMechanism[HierarchyState]):
         return self.mechanism.guarantee
 
     @property
+    def law(self) -> Law:
+        """That of the nodes."""
+        return self.mechanism.noise.law
+
+    @property
     def estimates(self) -> BestEstimates:
         """The estimates at the end of every period, from the nodes closed by then."""
         m = self.mechanism
@@ -272,6 +277,11 @@ class SquareRootRelease(LevelRelease[SquareRootState]):
         epsilon, delta = implied_by(self.rho)
         return replace(stated, epsilon=epsilon, delta=delta, rho=self.rho)
 
+    @property
+    def law(self) -> Law:
+        """Gaussian."""
+        return Law.GAUSSIAN
+
     @classmethod
     def as_begun(cls, asked: Asked, begun: Made) -> "SquareRootRelease":
         """The release with the band and the noise that it has begun with. BadState for what is no such mechanism."""
@@ -349,6 +359,11 @@ class WindowRelease(ReleaseMechanism[SwcrState]):
     def guarantee(self) -> Guarantee:
         """That of the windows."""
         return self.mechanism.guarantee
+
+    @property
+    def law(self) -> Law:
+        """That of the windows."""
+        return self.mechanism.noise.law
 
     @property
     def shows(self) -> str:
@@ -440,8 +455,8 @@ def compared(asked: Asked) -> tuple[Predicted, ...]:
         except ValueError as error:
             reasons.append(f"{name}: {error}")
             continue
-        error = root_mean_square(made.variance, asked.query, asked.calendar.periods) or 0.0
-        found.append(Predicted(name, error, made))
+        predicted = root_mean_square(made.variance, asked.query, asked.calendar.periods)
+        found.append(Predicted(name, predicted or 0.0, made))
     if not found:
         raise ValueError("; ".join(reasons) or "Gaussian noise needs a delta above 0, --delta, or --rho")
     return tuple(sorted(found, key=lambda one: one.error))

@@ -183,7 +183,7 @@ def test_mutations_at_one_midnight_have_a_calendar(log):
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "label"), [("partitioning", "estimate"), ("dcr", "estimate ± 2 standard errors")]
+    ("mechanism", "label"), [("partitioning", "estimate"), ("dcr", "estimate, and its 95% interval")]
 )
 def test_a_picture_has_bands_only_where_errors_are_known(log, monkeypatch, mechanism, label):
     """And its axis says which."""
@@ -193,7 +193,7 @@ def test_a_picture_has_bands_only_where_errors_are_known(log, monkeypatch, mecha
     monkeypatch.setattr(Axes, "fill_between", lambda axes, *a, **k: (bands.append(a), band(axes, *a, **k))[1])
     monkeypatch.setattr(Axes, "set_ylabel", lambda axes, text: (labels.append(text), named(axes, text))[1])
     assert release(log, "--at-most", 2, *DATES, "--mechanism", mechanism, "--plot", log.parent / "p.svg") == 0
-    assert (len(bands), labels) == (int("±" in label), [label])
+    assert (len(bands), labels) == (int("interval" in label), [label])
 
 
 def test_the_help_has_a_line_for_each_option(capsys, monkeypatch):

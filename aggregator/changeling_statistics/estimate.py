@@ -1,6 +1,6 @@
 """The values that everything here is about: tallies, which is all that a server keeps, and estimates, never clipped."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -12,6 +12,48 @@ Floats: TypeAlias = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class VarianceCurve:
+    """The variance that an estimate has if θ is true: max{floor, level + linear θ + bent θ (1 - θ/entries)}.
+
+    level, linear, bent, floor: shape (..., z), for θ in entries.
+    entries: how many entries there are, shape (..., z).
+    """
+
+    level: Floats
+    linear: Floats
+    bent: Floats
+    floor: Floats
+    entries: Floats
+
+    @classmethod
+    def constant(cls, variances: Floats) -> "VarianceCurve":
+        """The same variance whatever is true; one below zero counts as none."""
+        none = np.zeros_like(variances)
+        return cls(none, none, none, np.maximum(variances, 0.0), none + 1.0)
+
+    def at(self, values: Floats) -> Floats:
+        """The variance if these values are true, shape (..., z)."""
+        above = self.level + self.linear * values + self.bent * values * (1 - values / self.entries)
+        return np.maximum(self.floor, above)
+
+    def ends(self, values: Floats, critical: float) -> Floats:
+        """The least and the largest θ that is so near the estimate as its own variance allows, shape (..., z, 2).
+
+        values: the estimates, shape (..., z).
+        critical: how many standard errors away it may be: (values - θ)² <= critical² V(θ).
+        """
+        square, entries = critical**2, np.where(self.entries > 0, self.entries, 1.0)
+        # of the parabola a θ² - 2 b θ + c <= 0
+        a = np.maximum(1 + square * self.bent / entries, 1e-9)
+        b = values + square * (self.linear + self.bent) / 2
+        c = values**2 - square * self.level
+        inside = b * b - a * c
+        reach, half = np.sqrt(np.maximum(inside, 0.0)), critical * np.sqrt(self.floor)
+        low, high = (np.where(inside >= 0, (b + side * reach) / a, values) for side in (-1, 1))
+        return np.stack([np.minimum(low, values - half), np.maximum(high, values + half)], axis=-1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
     """A histogram, or the change of one, as it is estimated.
 
@@ -19,11 +61,17 @@ class Estimate:
     covariance: shape (z, z), in entries squared. It is itself estimated, without bias unless `upper_bound` is set.
     upper_bound: whether the covariance is on average too large, because the tallies do not tell all of it
     (docs/mathematics.md, "Decoding a node").
+    law: works out the variances at every value that may be true, for intervals; None if only the covariance is known.
     """
 
     values: Floats
     covariance: Floats
     upper_bound: bool = False
+    law: Callable[[], VarianceCurve] | None = None
+
+    def curve(self) -> VarianceCurve:
+        """The variances at every value that may be true."""
+        return self.law() if self.law is not None else VarianceCurve.constant(np.diag(self.covariance))
 
     @property
     def standard_errors(self) -> Floats:
@@ -38,7 +86,11 @@ class Estimate:
     def __add__(self, other: "Estimate") -> "Estimate":
         """The sum of two independent estimates; its covariance is an upper bound if one of theirs is."""
         upper_bound = self.upper_bound or other.upper_bound
-        return Estimate(self.values + other.values, self.covariance + other.covariance, upper_bound)
+
+        def law() -> VarianceCurve:
+            return VarianceCurve.constant(sum(each.curve().at(each.values) for each in (self, other)))
+
+        return Estimate(self.values + other.values, self.covariance + other.covariance, upper_bound, law)
 
 
 Counts: TypeAlias = NDArray[np.int64]

@@ -37,7 +37,7 @@ SUITES = {
         "central_coverage",
     ),
     "sigma": ("central_sigma_largest",),
-    "field": ("field.stopped", "coverage.field", "field.silence", "field.strata", "field.bridge"),
+    "field": ("field.stopped", "coverage.field", "coverage.intervals", "field.silence", "field.strata", "field.bridge"),
     "client": (
         "client_kills",
         "client_blocking",

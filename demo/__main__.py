@@ -60,7 +60,7 @@ def main() -> None:
 
     console.rule(f"1. {population.entries} real clients and a real server, ε = {EPSILON}")
     console.print(introduction(population.entries, EPSILON))
-    survey = _planned(calendar, changelog.answers, population.entries)
+    survey = planned(calendar, changelog.answers, population.entries)
     console.print(plan_in_words(survey, time.monotonic() - began))
     with TemporaryDirectory(prefix="changeling-demo-") as folder:
         published = _through_real_clients(console, changelog, population, survey, Path(folder))
@@ -83,7 +83,7 @@ def main() -> None:
     console.print(f"\nPlots in {OUTPUT}: clients, planned, paper. {time.monotonic() - began:.0f} seconds.")
 
 
-def _planned(calendar: Calendar, answers: Sequence[str], devices: int) -> Survey:
+def planned(calendar: Calendar, answers: Sequence[str], devices: int) -> Survey:
     """The survey with the best plan for so many devices."""
     wish = Wish(len(answers), calendar, CONSTRAINT, EPSILON, devices=devices, closed=True, expected=EXPECTED)
     survey = wish.survey(optimal_plan(wish).plan, tuple(answers), QUESTION)

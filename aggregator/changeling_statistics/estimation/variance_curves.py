@@ -21,6 +21,7 @@ from functools import lru_cache
 
 import numpy as np
 from changeling_protocol import MICRO, Randomizer
+from numpy.typing import NDArray
 
 from ..estimate import Floats, VarianceCurve, conserves, without_sum
 from ..randomizers.registry import counterpart_of
@@ -28,12 +29,14 @@ from .entries import persistence
 from .forms import SamplingDesign, forms, scatter
 from .network import Indices
 from .releases import Releases
-from .solution import Solution
+from .sampling import Sampling
 
 ALLOWED = 1.5
 """So many times the changes that a designer expects are allowed for, where no node counts changes."""
 LEAST_CHURN, MOST_CHURN = 0.25, 4.0
 """Changes as they are counted, as multiples of those expected, are taken to lie between these."""
+MOST_LISTED = 4096
+"""The most symbols that are looked at where all answers are treated alike; each has the largest value somewhere."""
 STEADY = 25.0
 """An answer's own figure counts half where the estimate is so many times its variance, squared: √25 standard errors."""
 
@@ -43,6 +46,7 @@ class Weighed:
     """k estimates of v_plus - v_minus, with what the tallies themselves say of their variances.
 
     rows: the weight of each node, shape (k, E). plus, minus, until: the two times, and how much is known, shape (k,).
+    entries: how many entries each is about, shape (k,).
     values: shape (k, z). responses: what the randomizers add to the variances, and silence that strikes afresh,
     shape (k, z). common: what reports of one entry have in common adds, shape (k, z).
     bounded: whether that is an upper bound, shape (k,).
@@ -53,39 +57,45 @@ class Weighed:
     plus: Indices
     minus: Indices
     until: Indices
+    entries: Floats
     values: Floats
     responses: Floats
     common: Floats
-    bounded: Floats
+    bounded: NDArray[np.bool_]
     of_heard: bool = False
 
 
-def variance_curves(solution: Solution, weighed: Weighed) -> VarianceCurve:
-    """The variances of k estimates of one solution, as they hang on what is true; all of shape (k, z)."""
-    known, until = solution.releases, weighed.until
-    network, enrolment = known.network, known.enrolment
-    scale, n = enrolment.scales[until][:, None], enrolment.enrolled[until][:, None]
-    least, more = _of_reports(known)
+def variance_curves(known: Releases, weighed: Weighed, sampling: Sampling | None, *, everybody: bool) -> VarianceCurve:
+    """The variances of k estimates on one release graph, as they hang on what is true; all of shape (k, z).
+
+    sampling: what reports of one entry have in common; None if nothing.
+    everybody: whether everybody reports everything, so that it does not hang on the weights of nodes.
+    """
+    until, network, enrolment = weighed.until, known.network, known.enrolment
+    n = np.maximum(weighed.entries, 1.0)[:, None]
+    scale = n / np.maximum(enrolment.stands_for[until], 1.0)[:, None]
+    least, more, largest = _of_reports(known)
     phi, squares = _kept(known, until), weighed.rows**2
     told = known.expansion[:, None]
-    floor = squares @ (told**2 * _reports(known)[:, None] * least)
+    of_coins = told**2 * _reports(known)[:, None] * least
+    floor = squares @ of_coins
+    cubes, of_steps = squares * np.abs(weighed.rows), of_coins * told * largest
+    up, down = (cubes @ each / np.maximum(floor, 1e-300) for each in (of_steps, _later(known)[:, None] * of_steps))
     touched = _touched(known, phi)
     linear = (squares * touched) @ (told * more) / scale
     flat, bent = np.zeros_like(n), np.zeros_like(n)
-    if solution.needs_sampling(until, of_heard=weighed.of_heard):
-        if solution.everybody_reports:
-            per_entry = np.where(weighed.minus > 0, 2 * (1 - phi ** (weighed.plus - weighed.minus)), 1.0)
-            m = enrolment.stands_for[until]
-            missed = (enrolment.recent if weighed.of_heard else enrolment.lasting)[until]
-            bent = (per_entry * missed * m / np.maximum(m - 1.0, 1.0))[:, None] * scale
-        else:
-            design = solution.sampling.design(until, of_heard=weighed.of_heard)
-            each, flats = _of_an_entry(design, weighed.rows, network.periods, phi, touched)
-            flat, bent = flats[:, None], each[:, None] / scale
+    if everybody:
+        per_entry = np.where(weighed.minus > 0, 2 * (1 - phi ** (weighed.plus - weighed.minus)), 1.0)
+        m = enrolment.stands_for[until]
+        bent = (per_entry * enrolment.lasting[until] * m / np.maximum(m - 1.0, 1.0))[:, None] * scale
+    elif sampling is not None:
+        design = sampling.design(until, of_heard=weighed.of_heard)
+        each, flats = _of_an_entry(design, weighed.rows, network.periods, phi, touched)
+        flat, bent = flats[:, None], each[:, None] / scale
     histograms = (weighed.minus == 0)[:, None]
     held = weighed.values
-    if not histograms.all():
-        V = solution.sampling.known_histograms
+    if sampling is not None and not histograms.all():
+        V = sampling.known_histograms
         held = np.where(histograms, held, scale * (V[weighed.plus] + V[weighed.minus]) / 2)
     held = np.clip(held, 0.0, n)
     law = flat + bent * held * (1 - held / n)
@@ -97,6 +107,8 @@ def variance_curves(solution: Solution, weighed: Weighed) -> VarianceCurve:
         bent=np.where(histograms, bent, 0.0) + np.zeros_like(level),
         floor=floor,
         entries=n + np.zeros_like(level),
+        up=up,
+        down=down,
     )
 
 
@@ -133,10 +145,11 @@ def _kept(known: Releases, until: Indices) -> Floats:
     moved = 1 - (1 - min(rate, 1.0)) ** (network.end - network.start)
     expected = np.where(told, known.enrolment.stands_for[network.end] * moved, 0.0)
     closed = np.searchsorted(network.end, until, side="right")
-    sums = [np.concatenate([[0.0], np.cumsum(each)])[closed] for each in (np.where(told, counted, 0.0), expected)]
-    churn = np.full(len(until), ALLOWED)
-    np.divide(*sums, out=churn, where=sums[1] > 0)
-    churn = np.where(sums[1] > 0, np.clip(churn, LEAST_CHURN, MOST_CHURN), ALLOWED)
+    seen, awaited = (
+        np.concatenate([[0.0], np.cumsum(each)])[closed] for each in (np.where(told, counted, 0.0), expected)
+    )
+    ratio = np.clip(seen / np.where(awaited > 0, awaited, 1.0), LEAST_CHURN, MOST_CHURN)
+    churn = np.where(awaited > 0, ratio, ALLOWED)
     lost = 1 - persistence(len(survey.answers), survey.expected)
     return np.maximum(0.0, 1 - churn * lost)
 
@@ -150,11 +163,11 @@ def _touched(known: Releases, phi: Floats) -> Floats:
     return np.where(_later(known), 2 * (1 - phi[:, None] ** width), 1.0)
 
 
-def _later(known: Releases) -> Floats:
+def _later(known: Releases) -> NDArray[np.bool_]:
     """True for the edges of change nodes that start after time 0, shape (E,)."""
     tracks = known.survey.plan.tracks
     changes = np.array([track.reports_changes for track in tracks], np.bool_)[known.track]
-    later: Floats = changes & (known.network.start > 0)
+    later: NDArray[np.bool_] = changes & (known.network.start > 0)
     return later
 
 
@@ -162,16 +175,17 @@ def _reports(known: Releases) -> Floats:
     return np.array([tally.reports for tally in known.tallies], np.float64)
 
 
-def _of_reports(known: Releases) -> tuple[Floats, Floats]:
-    """`report_variances` of every edge, shape (E, z) each."""
-    z = len(known.survey.answers)
-    least, more = np.empty((len(known), z)), np.empty((len(known), z))
+def _of_reports(known: Releases) -> Floats:
+    """`report_variances` and `largest_values` of every edge, shape (3, E, z)."""
+    of_reports = np.empty((3, len(known), len(known.survey.answers)))
     for randomizer, edges in known.by_randomizer:
+        later = known.network.start[edges] > 0
         for conserved in (False, True):
-            alike = conserves(known.survey.closed, randomizer.space.reports_changes, 1)
-            at = edges[((known.network.start[edges] > 0) & alike) == conserved]
-            least[at], more[at] = report_variances(randomizer, conserved)
-    return least, more
+            at = edges[conserves(known.survey.closed, randomizer.space.reports_changes, 1) & later == conserved]
+            of_reports[:, at] = np.array([*report_variances(randomizer, conserved), largest_values(randomizer)])[
+                :, None
+            ]
+    return of_reports
 
 
 @lru_cache(maxsize=256)
@@ -201,3 +215,18 @@ def report_variances(randomizer: Randomizer, conserved: bool) -> tuple[Floats, F
     count = np.maximum(tells.sum(0), 1), np.maximum((~tells).sum(0), 1)
     more_of_each = (variances * tells).sum(0) / count[0] - (variances * ~tells).sum(0) / count[1]
     return variances.min(0), more_of_each
+
+
+@lru_cache(maxsize=256)
+def largest_values(randomizer: Randomizer) -> tuple[float, ...]:
+    """The largest value, for each answer, that a single report decodes to, and in a closed cohort without its mean."""
+    counterpart, symbols = counterpart_of(randomizer), randomizer.symbols
+    listed = np.unique(np.linspace(0, symbols - 1, min(symbols, MOST_LISTED)).astype(np.uint64))
+    values = np.array(
+        [counterpart.estimate(counterpart.tally(listed[at : at + 1])).values for at in range(len(listed))]
+    )
+    values = np.maximum(np.abs(values), np.abs(values - values.mean(1, keepdims=True)))
+    largest: Floats = values.max(0)
+    if symbols > len(listed):
+        largest = np.full_like(largest, largest.max())
+    return tuple(largest.tolist())

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 from changeling_aggregator.store import LoggedRequest, Store, Transaction
 from changeling_protocol import Closing, Node, Report, SealingKey, Standing, Survey, encode, encode_upload, seal
+from changeling_statistics import Tallies
 
 from ..protocol.examples import AUTHORITY
-from .refolding import present, shown, whole_log
 
 FOREVER = 2**40
 
@@ -111,9 +111,19 @@ class Log:
     def kept(self) -> list[LoggedRequest]:
         """All requests that are not deleted, in the log's order."""
         with self.store.view() as view:
-            return whole_log(view)
+            return sorted(view.kept_requests())
 
     def sealed(self) -> int:
         """The last period that is sealed."""
         with self.store.view() as view:
             return view.sealed_period(self.survey.id)
+
+
+def shown(tallies: Tallies) -> dict[tuple[int, int], tuple[int, list[int]]]:
+    """By track and node: how many reports, and the slots."""
+    return {key: (tally.reports, tally.slots.tolist()) for key, tally in tallies.items()}
+
+
+def present(tallies: Tallies) -> dict[tuple[int, int], tuple[int, int, int]]:
+    """By group and period: how many were heard, were new, and were missed before."""
+    return {key: (here.heard, here.new, here.missed) for key, here in tallies.attendance.items()}

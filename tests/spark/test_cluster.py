@@ -156,9 +156,9 @@ def test_a_driver_killed_in_mid_fold_has_changed_nothing_and_folds_again(
     command = [sys.executable, "-m", "changeling_commands", "fold", "--store", str(pair.path), "--engine", "spark"]
     command += ["--master", spark_cluster.master, "--shared", pair.place]
     before = contents(pair.store)
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as killed:
         until(lambda: killed.poll() is not None or any(map(spark_cluster.python_runs, range(2))))
-        assert killed.poll() is None
+        assert killed.poll() is None, killed.stderr and killed.stderr.read()
         spark_cluster.kill_tree(killed.pid)
     assert contents(pair.store) == before
     said = []

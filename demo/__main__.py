@@ -130,6 +130,7 @@ def _published(deployment: Deployment, population: Population) -> Experiment:
         frozen=population.frozen_histogram()[1:].astype(np.float64),
         estimates=np.array([at["values"] for at in series]),
         variances=np.array([np.diag(at["covariance"]) for at in series]),
+        intervals=np.array([at["intervals"] for at in series]),
     )
 
 

@@ -30,7 +30,7 @@ _Survey = Annotated[str, typer.Argument(help="The survey's id, or its file.")]
 _Server = Annotated[str, typer.Option(help="The server's URL.")]
 _Stratum = Annotated[list[str] | None, typer.Option(help="NAME:VALUE of a breakdown; once or more.")]
 _Method = Annotated[MethodOption, typer.Option(help="What closed by then; all; or all, smoothed, which is biased.")]
-_Confidence = Annotated[float, typer.Option(help="The level of the intervals.")]
+_Confidence = Annotated[float, typer.Option(help="The level of the intervals, as 0.8, 0.95 or 0.99.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="As the server gives it.")]
 _AsCsv = Annotated[bool, typer.Option("--csv", help="A row per time and answer.")]
 _At = Annotated[str | None, typer.Option(help="At the last period's end until then: ISO 8601.")]
@@ -262,9 +262,7 @@ def _cells(answer: Answer, at: Answer) -> list[str]:
         missing = at["missing"]
         why = f"needs ({missing['start']}, {missing['end']}]" if missing else "no node leads there"
         return [why, *[""] * (len(answer["answers"]) - 1), "", ""]
-    cells = [
-        f"{value:,.1f} ± {shown_error(error)}" for value, error in zip(at["values"], at["standard_errors"], strict=True)
-    ]
+    cells = [f"{value:,.1f} ({_ends(ends)})" for value, ends in zip(at["values"], at["intervals"], strict=True)]
     return [*cells, f"{sum(at['values']):,.1f}", f"{at['heard']:,} ({at['response_rate']:.0%})"]
 
 

@@ -5,16 +5,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_aggregator.cli.tables import HOPELESS, console, expectation_table, is_hopeless
+from changeling_aggregator.cli.tables import console, expectation_table
 from changeling_statistics import parse_duration, write_survey
 
 from .wishes import (
     AnswersOption,
+    AnywayOption,
     AtMostOption,
     ClosedOption,
     DevicesOption,
     EpsilonOption,
     ExpectedOption,
+    FirstShareOption,
     GraceOption,
     Handling,
     MinimumOption,
@@ -26,6 +28,8 @@ from .wishes import (
     WithinOption,
     calendar_of,
     names_of,
+    planning_bar,
+    refuse_hopeless,
     wish_of,
 )
 
@@ -44,12 +48,14 @@ def new(
     within: WithinOption = None,
     closed: ClosedOption = False,
     expected_changes: ExpectedOption = None,
+    first_share: FirstShareOption = 1.0,
     points: Annotated[float, typer.Option(help="Say how many devices it takes for this standard error.")] = 1.0,
     skew: SkewOption = "5m",  # type: ignore[assignment]
     spread: SpreadOption = "1h",  # type: ignore[assignment]
     grace: GraceOption = "7d",  # type: ignore[assignment]
     minimum: MinimumOption = 100,
     relay: RelayOption = "",
+    anyway: AnywayOption = False,
 ) -> None:
     """Write a survey as readable JSON, with the plan that shows most, and print what it will show and cost.
 
@@ -69,19 +75,20 @@ def new(
         calendar_of(start, period, length),
         changes=(at_most, within),
         expected=expected_changes,
+        first_share=first_share,
         epsilon=epsilon,
         devices=devices,
         closed=closed,
         minimum=minimum,
     )
-    planned = optimal_plan(wish)
+    with planning_bar() as progress:
+        planned = optimal_plan(wish, progress)
     survey = Handling(question, skew, spread, grace, relay).applied(wish.survey(planned.plan, names, question), names)
     option = replace(planned.option, survey=survey)
-    write_survey(output, survey)
     typer.echo(f"The plan: {plan_in_words(planned)}.")
     console().print(expectation_table(option, points))
-    if is_hopeless(option):
-        typer.echo(f"warning: an error of {100 * HOPELESS:.0f} points or more shows nothing; ask more devices, or less")
-    elif option.least_reports(wish.devices) < minimum:
+    refuse_hopeless(option, anyway)
+    if option.least_reports(wish.devices) < minimum:
         typer.echo("warning: some of its nodes will have fewer reports than are shown: choose a smaller --minimum")
+    write_survey(output, survey)
     typer.echo(f"wrote {output}; not signed yet")

@@ -99,6 +99,11 @@ class ShareProblem:
             curvature += 2.0 * np.einsum("sgt,sht->gh", forces.reshape(solved.shape), solved, optimize=True)
         return curvature
 
+    @property
+    def least(self) -> Floats:
+        """The least share of each group with which its nodes are published, shape (groups,)."""
+        return np.array([candidate.least for candidate in self.candidates])
+
     def restricted(self, chosen: NDArray[np.intp]) -> "ShareProblem":
         """The problem of only some of the candidates, chosen by number."""
         return ShareProblem([self.candidates[i] for i in chosen], self.own, self.retrospective, self.times)
@@ -380,6 +385,37 @@ def _normed(f: NDArray[np.generic]) -> Floats:
     return normed
 
 
+def publishable_shares(
+    problem: ShareProblem, shares: GroupShares, weights: Floats, objective: Objective, gap: float
+) -> GroupShares:
+    """Good shares of which none is too small for the nodes of its group to be published, but for those that are 0.
+
+    One after the other the group is left out that is farthest from being published, as long as the others tell the
+    histograms of all periods; then, if need be, all devices are in the group that is best by itself. No other shares of
+    so many candidates are tried. Raises ValueError if no group does by itself.
+    """
+    least, f = problem.least, shares.f
+    while (short := np.flatnonzero((f > 0) & (f < least * (1 - 1e-9)))).size:
+        out = short[np.argmin(f[short] / least[short])]
+        kept = np.flatnonzero((f > 0) & (np.arange(len(f)) != out))
+        rest = problem.restricted(kept)
+        if not len(kept) or not np.isfinite(rest.at(f[kept], weights).value):
+            return _alone(problem, shares, weights, objective)
+        found = optimal_shares(rest, weights, objective, gap, _normed(f[kept]))
+        f = _scattered(_normed(found.f), kept, len(f))
+        shares = GroupShares(f, found.error, shares.bound)
+    return shares
+
+
+def _alone(problem: ShareProblem, shares: GroupShares, weights: Floats, objective: Objective) -> GroupShares:
+    """All devices in one group, the best."""
+    n = len(problem.candidates)
+    errors = [_error(problem.restricted(np.array([g])).at(np.ones(1), weights), objective) for g in range(n)]
+    if not np.isfinite(min(errors)):
+        raise ValueError("no node would have reports enough to be published: ask more devices, for fewer periods or less")
+    return GroupShares(_scattered(np.ones(1), np.array([int(np.argmin(errors))]), n), min(errors), shares.bound)
+
+
 def rounded_shares(
     problem: ShareProblem, shares: GroupShares, weights: Floats, objective: Objective
 ) -> NDArray[np.int64]:
@@ -400,15 +436,28 @@ def rounded_shares(
             refined = _newton(few, refined, counted, ALLOWED - 1)
         integers = np.zeros(len(shares.f), np.int64)
         integers[kept] = np.maximum(1, np.round(refined * TOTAL).astype(np.int64))
+        if not _published(integers, problem.least).all():
+            continue
         if _reached(problem, integers, weights, objective) <= ALLOWED * shares.error:
             return _lowest_terms(integers)
-    return _lowest_terms(np.maximum(shares.f > 0, np.round(shares.f * TOTAL)).astype(np.int64))
+    integers = np.maximum(shares.f > 0, np.round(shares.f * TOTAL)).astype(np.int64)
+    while not (published := _published(integers, problem.least)).all():  # rounded down, or as others are rounded up
+        integers = np.where(published, integers, integers + 1)
+    return _lowest_terms(integers)
+
+
+def _published(integers: NDArray[np.int64], least: Floats) -> NDArray[np.bool_]:
+    """Which groups have shares large enough for their nodes to be published, or 0."""
+    return (integers == 0) | (integers >= least * integers.sum())
 
 
 def _reached(problem: ShareProblem, integers: NDArray[np.int64], weights: Floats, objective: Objective) -> float:
     chosen = np.flatnonzero(integers)
-    few = problem.restricted(chosen).at(integers[chosen] / integers.sum(), weights)
-    return few.error if objective == "mean" else float(few.variances.max())
+    return _error(problem.restricted(chosen).at(integers[chosen] / integers.sum(), weights), objective)
+
+
+def _error(evaluation: Evaluation, objective: Objective) -> float:
+    return evaluation.error if objective == "mean" else float(evaluation.variances.max())
 
 
 def _lowest_terms(integers: NDArray[np.int64]) -> NDArray[np.int64]:

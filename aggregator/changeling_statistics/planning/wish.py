@@ -161,6 +161,11 @@ class Span:
     last: int
     reported: int | None = None
 
+    @classmethod
+    def of(cls, track: Track) -> "Span":
+        """The nodes of a track."""
+        return cls(track.width, track.first, track.last, track.reported)
+
     @property
     def count(self) -> int:
         """How many nodes there are."""

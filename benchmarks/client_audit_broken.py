@@ -11,13 +11,14 @@ from changeling_client.outbox import ClosingAnswer
 from changeling_protocol import (
     Coins,
     Group,
+    Memory,
     Node,
     Odds,
     ReleasePlan,
     Report,
-    SlotState,
     SystemCoins,
     encode_upload,
+    first_memory,
     respond,
 )
 
@@ -33,7 +34,7 @@ _SILENT = -1
 def two_symbols() -> AbstractContextManager[None]:
     """Keeps true inputs in the outbox and draws their symbols as it sends: a retry has the id, and another symbol."""
 
-    def keeping(_: Group, __: int, true: int, slots: SlotState | None, ___: Coins) -> tuple[int, SlotState | None]:
+    def keeping(_: Group, __: int, true: int, slots: Memory | None, ___: Coins) -> tuple[int, Memory | None]:
         return true, slots
 
     def drawing(plan: ReleasePlan, group: int, span: Node, answered: Any, reports: list[Report]) -> bytes:
@@ -48,9 +49,7 @@ def only_on_change() -> AbstractContextManager[None]:
     """Reports nothing where nothing changed."""
     put = outbox.put
 
-    def answering(
-        group: Group, place: int, true: int, slots: SlotState | None, coins: Coins
-    ) -> tuple[int, SlotState | None]:
+    def answering(group: Group, place: int, true: int, slots: Memory | None, coins: Coins) -> tuple[int, Memory | None]:
         return respond(group, place, true, slots, coins) if true else (_SILENT, slots)
 
     def putting(db: Any, wrapping: Any, survey: Any, entry: Any, answers: Sequence[ClosingAnswer]) -> None:
@@ -72,9 +71,7 @@ def _spoken(report: Report) -> bool:
 def odds_off() -> AbstractContextManager[None]:
     """Tells the truth with odds that are a fifth too high."""
 
-    def telling(
-        group: Group, place: int, true: int, slots: SlotState | None, coins: Coins
-    ) -> tuple[int, SlotState | None]:
+    def telling(group: Group, place: int, true: int, slots: Memory | None, coins: Coins) -> tuple[int, Memory | None]:
         return respond(_eager(group), place, true, slots, coins)
 
     return _patched({_RESPOND: telling})
@@ -87,7 +84,7 @@ def unconstrained() -> AbstractContextManager[None]:
 
 def slots_reset() -> AbstractContextManager[None]:
     """Forgets after each report of a joint group what the reports before it did."""
-    return _patched({_AFTER: lambda _, group, *__: SlotState.unused(group)})
+    return _patched({_AFTER: lambda _, group, *__: first_memory(group)})
 
 
 BROKEN: Mapping[str | None, Callable[[], AbstractContextManager[None]]] = {

@@ -16,14 +16,15 @@ from changeling_protocol import (
     Joint,
     KaryChange,
     KaryResponse,
+    Memory,
     MutationSpace,
     Odds,
     ReleasePlan,
     SignedSubset,
-    SlotState,
     StateSpace,
     Survey,
     Track,
+    first_memory,
     respond,
 )
 
@@ -112,11 +113,11 @@ def law(group: Group, states: States) -> Law:
     Read off `respond`: each integer that it might draw is tried.
     """
     (track,) = group.tracks
-    chances: dict[tuple[tuple[int, ...], SlotState | None], Fraction] = {((), SlotState.unused(group)): Fraction(1)}
+    chances: dict[tuple[tuple[int, ...], Memory | None], Fraction] = {((), first_memory(group)): Fraction(1)}
     for number in track.node_numbers():
         node = track.node(number)
         true = track.randomizer.space.index(states[node.start], states[node.end])
-        after: dict[tuple[tuple[int, ...], SlotState | None], Fraction] = {}
+        after: dict[tuple[tuple[int, ...], Memory | None], Fraction] = {}
         for (sent, slots), chance in chances.items():
             for (symbol, left), likely in _outcomes(group, true, slots).items():
                 key = (*sent, symbol), left
@@ -129,7 +130,7 @@ def law(group: Group, states: States) -> Law:
 
 
 @cache
-def _outcomes(group: Group, true: int, slots: SlotState | None) -> dict[tuple[int, SlotState | None], Fraction]:
+def _outcomes(group: Group, true: int, slots: Memory | None) -> dict[tuple[int, Memory | None], Fraction]:
     totals: list[int] = []
 
     class Listed:

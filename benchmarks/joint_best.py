@@ -149,7 +149,7 @@ Drawn: TypeAlias = tuple[tuple[int, ...], ...]
 
 def _joint_rows(group: Group, histories: Histories, drawn: Drawn) -> Floats:
     """Pr(o | h): the base, and the density of what agrees, by the kernel that tests hold to its definition."""
-    assert group.joint is not None  # noqa: S101
+    assert isinstance(group.joint, Joint)  # noqa: S101
     inputs = [_drawn_inputs(group, states, drawn) for states in histories]
     chances, scores = np.ones(1), np.zeros((len(histories), 1), dtype=np.intp)
     for place, track in enumerate(group.tracks):

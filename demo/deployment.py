@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from changeling_aggregator.cli.files import read_public_key
+from changeling_aggregator.cli.access import read_public_key
 from changeling_protocol import Survey
 from changeling_protocol.wire import CLOCK, FOLD, JSON, SERIES, survey_path
 from changeling_reader import ServerClient

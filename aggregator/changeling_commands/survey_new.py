@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_aggregator.cli.tables import console, expectation_table
+from changeling_aggregator.cli.survey import console, expectation_table
 from changeling_statistics import parse_duration, write_survey
 
+from .allowing import ChangesSpreadOption, FromOption, best_rung, habits_of, say_freezing
 from .wishes import (
     AnswersOption,
     AnywayOption,
@@ -49,6 +50,8 @@ def new(
     closed: ClosedOption = False,
     expected_changes: ExpectedOption = None,
     first_share: FirstShareOption = 1.0,
+    changes_spread: ChangesSpreadOption = None,
+    pilot: FromOption = None,
     points: Annotated[float, typer.Option(help="Say how many devices it takes for this standard error.")] = 1.0,
     skew: SkewOption = "5m",  # type: ignore[assignment]
     spread: SpreadOption = "1h",  # type: ignore[assignment]
@@ -70,10 +73,12 @@ def new(
         raise ValueError(f"a standard error to reach is above 0 points, got {points}")
     names = names_of(answers)
     length = period * periods if periods is not None else parse_duration(horizon or "")
+    calendar = calendar_of(start, period, length)
+    said = at_most is not None or within is not None
     wish = wish_of(
         len(names),
-        calendar_of(start, period, length),
-        changes=(at_most, within),
+        calendar,
+        changes=(at_most, within) if said else (calendar.periods, None),
         expected=expected_changes,
         first_share=first_share,
         epsilon=epsilon,
@@ -81,12 +86,27 @@ def new(
         closed=closed,
         minimum=minimum,
     )
-    with planning_bar() as progress:
-        planned = optimal_plan(wish, progress)
+    habits = habits_of(
+        names,
+        calendar,
+        pilot=pilot,
+        changes=(expected_changes, changes_spread),
+        first_share=first_share,
+        closed=closed,
+        named=not answers.strip().isdecimal(),
+    )
+    if said:
+        wish = wish if habits is None else replace(wish, expected=habits.expected(wish.constraint))
+        with planning_bar() as progress:
+            planned = optimal_plan(wish, progress)
+    else:
+        best = best_rung(console(), wish, habits)
+        wish, planned = best.wish, best.planned
     survey = Handling(question, skew, spread, grace, relay).applied(wish.survey(planned.plan, names, question), names)
     option = replace(planned.option, survey=survey)
     typer.echo(f"The plan: {plan_in_words(planned)}.")
     console().print(expectation_table(option, points))
+    say_freezing(console(), wish, planned, habits)
     refuse_hopeless(option, anyway)
     if option.least_reports(wish.devices) < minimum:
         typer.echo("warning: some of its nodes will have fewer reports than are shown: choose a smaller --minimum")

@@ -4,19 +4,7 @@ So the help of all commands is there whichever extra is installed, and says whic
 """
 
 import typer
-from changeling_aggregator.cli import (
-    backup,
-    doctor,
-    fold,
-    keys,
-    relay,
-    remote,
-    results,
-    segments,
-    serve,
-    store,
-    survey,
-)
+from changeling_aggregator.cli import access, doctor, keys, results, serve, store, survey
 from changeling_aggregator.cli.settings import SettingsCommand
 from changeling_central import command as release
 from changeling_papers import commands as papers
@@ -45,14 +33,16 @@ groups = {
     "survey": survey.app,
     "keys": keys.app,
     "token": keys.tokens,
-    "clock": remote.app,
+    "clock": access.app,
+    "store": store.app,
+    "segments": store.segments,
 }
-for name, group in {**groups, "clock": remote.app, "store": store.app, "segments": segments.app}.items():
+for name, group in groups.items():
     app.add_typer(group, name=name, rich_help_panel=SERVER, epilog=OF_SERVER)
 shown = (results.histogram, results.series, results.change, results.status)
-kept = (backup.backup, backup.restore, doctor.doctor)
+kept = (store.backup, store.restore, doctor.doctor)
 configured = {serve.serve: SettingsCommand, doctor.doctor: doctor.DoctorCommand}
-for command in (serve.serve, fold.fold, relay.relay, *shown, *kept, dev):
+for command in (serve.serve, serve.fold, serve.relay, *shown, *kept, dev):
     app.command(cls=configured.get(command), rich_help_panel=SERVER, epilog=OF_SERVER)(command)
 app.command(rich_help_panel=CURATOR, epilog=f"{release.MECHANISMS}\n\n{OF_CENTRAL}")(release.release)
 app.command(rich_help_panel=CURATOR, epilog=OF_PAPERS)(papers.count)

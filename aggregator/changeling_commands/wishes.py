@@ -94,7 +94,8 @@ ExpectedOption: TypeAlias = Annotated[
     ),
 ]
 FirstShareOption: TypeAlias = Annotated[
-    float, typer.Option(metavar="SHARE", help="The share of the entries that is expected to answer in the first period.")
+    float,
+    typer.Option(metavar="SHARE", help="The share of the entries that is expected to answer in the first period."),
 ]
 AnywayOption: TypeAlias = Annotated[
     bool, typer.Option("--anyway", help="Write the survey even if its figures are expected to show nothing.")
@@ -205,7 +206,9 @@ def wish_of(
     if per_year is not None:
         expected = per_year * calendar.periods * calendar.period / YEAR
     if rest.get("closed") and first_share != 1:
-        raise ValueError("in a closed cohort everybody answers in the first period: leave out --first-share or --closed")
+        raise ValueError(
+            "in a closed cohort everybody answers in the first period: leave out --first-share or --closed"
+        )
     constraint = constraint_of(*changes)
     steady = steady_changes(calendar, constraint, expected, first_share)
     return Wish(answers=answers, calendar=calendar, constraint=constraint, expected=steady, **rest)  # type: ignore[arg-type]

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from .client import ServerAnswered, ServerClient
 
 if TYPE_CHECKING:
-    from .estimates import Estimates
-    from .reader import Reader
+    from .reader import Estimates, Reader
 
 __all__ = ["Estimates", "Reader", "ServerAnswered", "ServerClient"]
 
@@ -25,7 +24,7 @@ __all__ = ["Estimates", "Reader", "ServerAnswered", "ServerClient"]
 def __getattr__(name: str) -> object:
     """The names that need numpy are imported where they are asked for: commands do without."""
     if name in ("Estimates", "Reader"):
-        from . import estimates, reader
+        from . import reader
 
-        return {"Estimates": estimates.Estimates, "Reader": reader.Reader}[name]
+        return getattr(reader, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,14 +1,170 @@
-"""Asking a server for what it shows, as arrays and data frames."""
+"""Asking a server for what it shows, and its estimates: arrays, a tidy data frame, and a plot."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import httpx
+import numpy as np
 from changeling_protocol.wire import CHANGE, HISTOGRAM, SERIES, WINDOWS, survey_path
+from numpy.typing import NDArray
 
 from .client import Parameter, ServerClient
-from .estimates import Estimates
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Estimates:
+    """k estimates of one survey: histograms at ends of periods, or changes over windows of them.
+
+    survey, question, answers: whose; z answers.
+    epsilon: what the survey can cost an entry at most.
+    method: online, retrospective or smoothed. biased: whether that is biased.
+    confidence: the level of intervals; None if none were asked for.
+    start, end: the periods that each is of, shape (k,); start is 0 for a histogram.
+    times: when the last of these periods ended, UTC, shape (k,); NaT for changes.
+    values: unbiased unless smoothed, never clipped, shape (k, z), in entries; nan for a period that has no estimate.
+    standard_errors: shape (k, z); nan too where a variance, itself estimated, came out below zero.
+    intervals: of each figure by itself; simultaneous: of all of them together; lower and upper ends, shape (k, z, 2).
+    bounds: what holds whatever those are like who were not heard, shape (k, z, 2).
+    covariance: shape (k, z, z), in entries squared; None unless asked for.
+    enrolled, heard: how many entries each is about, and how many of them were heard, shape (k,); 0 without an estimate.
+    false_entries: how many invented entries could move a share by one percentage point, shape (k,).
+    provisional: whether late reports may still change it, shape (k,).
+    upper_bound: whether the standard errors are upper bounds, shape (k,).
+    diagnostics: whether the tallies are possible at all. nodes: the published nodes behind the estimates.
+    """
+
+    survey: str
+    question: str
+    answers: tuple[str, ...]
+    epsilon: float
+    method: str
+    biased: bool
+    confidence: float | None
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    times: NDArray[np.datetime64]
+    values: Floats
+    standard_errors: Floats
+    intervals: Floats
+    simultaneous: Floats
+    bounds: Floats
+    covariance: Floats | None
+    enrolled: NDArray[np.int64]
+    heard: NDArray[np.int64]
+    false_entries: NDArray[np.int64]
+    provisional: NDArray[np.bool_]
+    upper_bound: NDArray[np.bool_]
+    diagnostics: Mapping[str, Any]
+    nodes: Sequence[Mapping[str, Any]]
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> "Estimates":
+        """The estimates in a server's answer."""
+        rows: Sequence[Mapping[str, Any]] = answer.get("series", [answer])
+        z = len(answer["answers"])
+
+        def figures(name: str, *shape: int) -> Floats:
+            lost = np.full(shape, np.nan).tolist()
+            found = [lost if row.get(name) is None else row[name] for row in rows]
+            return np.array(found, np.float64).reshape(len(rows), *shape)
+
+        def whole(name: str) -> NDArray[np.int64]:
+            return np.array([row.get(name, 0) for row in rows], np.int64)
+
+        ended = [row["time"].removesuffix("Z") if "time" in row else "NaT" for row in rows]
+        covered = any("covariance" in row for row in rows)
+        return cls(
+            **{name: answer[name] for name in ("survey", "question", "epsilon", "method", "biased", "confidence")},
+            answers=tuple(answer["answers"]),
+            start=whole("after"),
+            end=np.array([row["until"] if "until" in row else row["period"] for row in rows], np.int64),
+            times=np.array(ended, "datetime64[s]"),
+            values=figures("values", z),
+            standard_errors=figures("standard_errors", z),
+            intervals=figures("intervals", z, 2),
+            simultaneous=figures("simultaneous", z, 2),
+            bounds=figures("bounds", z, 2),
+            covariance=figures("covariance", z, z) if covered else None,
+            enrolled=whole("enrolled"),
+            heard=whole("heard"),
+            false_entries=whole("false_entries"),
+            provisional=whole("provisional").astype(np.bool_),
+            upper_bound=whole("upper_bound").astype(np.bool_),
+            diagnostics=answer["diagnostics"],
+            nodes=answer["nodes"],
+        )
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.end)
+
+    @property
+    def shares(self) -> Floats:
+        """The values as shares of the entries that are enrolled, shape (k, z)."""
+        enrolled = np.where(self.enrolled > 0, self.enrolled, np.nan)
+        shares: Floats = self.values / enrolled[:, None]
+        return shares
+
+    @property
+    def response_rate(self) -> Floats:
+        """The share of those enrolled who were heard, shape (k,)."""
+        rate: Floats = self.heard / np.where(self.enrolled > 0, self.enrolled, np.nan)
+        return rate
+
+    def frame(self) -> "pd.DataFrame":
+        """A row for each estimate and answer."""
+        import pandas as pd  # late: it loads slowly
+
+        k, z = self.values.shape
+        columns = {
+            **{name: np.repeat(getattr(self, name), z) for name in ("start", "end", "times")},
+            "answer": pd.Categorical(np.tile(np.array(self.answers, object), k), categories=list(self.answers)),
+            **{"value": self.values.ravel(), "standard_error": self.standard_errors.ravel()},
+            "share": self.shares.ravel(),
+            **{
+                f"{name}_{side}": getattr(self, name)[..., at].ravel()
+                for name in ("intervals", "simultaneous", "bounds")
+                for at, side in enumerate(("low", "high"))
+            },
+            **{
+                name: np.repeat(getattr(self, name), z)
+                for name in ("enrolled", "heard", "false_entries", "provisional", "upper_bound")
+            },
+        }
+        return pd.DataFrame(columns)
+
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """Lines with their bands, which all hold together; with a single estimate, points with their intervals.
+
+        axes: of matplotlib; by default new ones, which are returned. What is provisional has open markers.
+        """
+        from matplotlib import pyplot  # late: it loads slowly
+
+        drawn = axes if axes is not None else pyplot.subplots(layout="constrained")[1]
+        together = self.simultaneous if self.confidence is not None else np.stack([self.values] * 2, axis=-1)
+        if len(self) == 1:
+            off = np.abs(together[0] - self.values[0][:, None]).T
+            drawn.errorbar(self.answers, self.values[0], yerr=off, fmt="o", capsize=4)
+        else:
+            when = self.end if np.isnat(self.times).any() else self.times
+            for at, answer in enumerate(self.answers):
+                (line,) = drawn.plot(when, self.values[:, at], label=answer)
+                drawn.fill_between(when, *together[:, at].T, color=line.get_color(), alpha=0.2, linewidth=0)
+                open_ = self.provisional
+                drawn.plot(when[open_], self.values[open_, at], "o", mfc="none", color=line.get_color())
+            drawn.legend()
+        drawn.set_title(self.question)
+        drawn.set_ylabel("entries")
+        return drawn
+
 
 Method = Literal["online", "retrospective", "smoothed"]
 Strata = Mapping[str, Sequence[str]]

@@ -1,30 +1,37 @@
 """The contract that every randomizer keeps, by enumeration: one that somebody adds proves itself with it.
 
-The device's half, its counterpart and the sampler of simulations are tried together. Needs pytest; nothing that runs
-imports it.
+The device's half, its counterpart and the sampler of simulations are tried together. Beside it stands the exact law of
+what the device of a joint group sends, read off the device's own code. Needs pytest; nothing that runs imports it.
 """
 
 import random
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from itertools import product
 from math import lcm
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import pytest
 from changeling_protocol import (
+    Calendar,
+    Constraint,
+    Group,
+    Memory,
     NodeNumber,
     Odds,
     Randomizer,
     Report,
     Space,
     TrackNumber,
+    first_memory,
     randomizer_as_fields,
     randomizer_from_fields,
     registered,
+    respond,
     symbol_bytes,
     symbol_column,
 )
@@ -41,11 +48,15 @@ __all__ = [
     "RandomizerContract",
     "covariance_around",
     "expected_covariance",
+    "lived_histories",
     "matrices",
     "name",
     "one_report",
     "possible",
+    "questions",
+    "transcripts",
     "worst_fraction",
+    "worst_of_laws",
 ]
 
 FALSE_ALARM = 1e-6
@@ -426,3 +437,86 @@ def _log_from_below(ratio: Fraction) -> Decimal:
     """ln of a ratio, less 1e-60: what a charge that is rounded up must never be below."""
     with localcontext(prec=90):
         return Decimal(ratio.numerator).ln() - Decimal(ratio.denominator).ln() - Decimal("1e-60")
+
+
+Question: TypeAlias = tuple[int, int]
+"""What a closing asks an entry of a joint group: the track's place in the group, and the true input."""
+Law: TypeAlias = Mapping[tuple[int, ...], tuple[Fraction, Memory | None]]
+"""The probability of each transcript, and what the entry remembers after it."""
+
+
+def lived_histories(
+    answers: int, calendar: Calendar, constraint: Constraint, closed: bool = False
+) -> list[tuple[int, ...]]:
+    """The states at the ends of periods 0 to T of every entry that the constraint admits, by its own word.
+
+    A mutation may lie anywhere in its period. Mutations are nearest to each other if the first lies at the end of its
+    period, and all others at the start of theirs.
+    closed: whether everybody has an answer from the first period on.
+    """
+    histories = []
+    for states in product(range(int(closed), answers + 1), repeat=calendar.periods):
+        periods = [i for i, (old, new) in enumerate(zip((0, *states), states, strict=False), 1) if old != new]
+        times = [calendar.time(i) if i == periods[0] else calendar.time(i - 1) + 1 for i in periods]
+        if all(constraint.admits(made, time - times[0]) for made, time in enumerate(times)):
+            histories.append((0, *states))
+    return histories
+
+
+def questions(group: Group, states: Sequence[int], after: int = 0) -> list[Question]:
+    """What an entry with these states is asked at the closings after a period, in order."""
+    return [
+        (place, track.randomizer.space.index(states[track.node(number).start], states[period]))
+        for period in range(after + 1, len(states))
+        for place, track in enumerate(group.tracks)
+        if (number := track.ending_at(period)) is not None
+    ]
+
+
+def transcripts(group: Group, asked: Sequence[Question], memory: Memory | None = None) -> Law:
+    """The exact law of what a device sends, of all integers that it might draw.
+
+    memory: what it remembers to begin with; None for a new entry's.
+    """
+    law: dict[tuple[int, ...], tuple[Fraction, Memory | None]] = {
+        (): (Fraction(1), first_memory(group) if memory is None else memory)
+    }
+    for place, true in asked:
+        law = {
+            (*sent, symbol): (chance * likely, left)
+            for sent, (chance, kept) in law.items()
+            for symbol, (likely, left) in _outcomes(group, place, true, kept).items()
+        }
+    return law
+
+
+@cache
+def _outcomes(group: Group, place: int, true: int, memory: Memory | None) -> dict[int, tuple[Fraction, Memory | None]]:
+    trying = _TriedCoins()
+    drawn = [respond(group, place, true, memory, trying)]
+    drawn += [respond(group, place, true, memory, trying) for trying.drawn in range(1, trying.total)]
+    left = dict(drawn)
+    counted = Counter(symbol for symbol, _ in drawn)
+    return {symbol: (Fraction(count, trying.total), left[symbol]) for symbol, count in counted.items()}
+
+
+class _TriedCoins:
+    """Gives the integer that is tried, and notes how many there are."""
+
+    drawn, total = 0, 0
+
+    def below(self, n: int) -> int:
+        """The integer that is tried."""
+        self.total = n
+        return self.drawn
+
+
+def worst_of_laws(laws: Iterable[Mapping[tuple[int, ...], Fraction]]) -> Fraction:
+    """The largest ratio of the probabilities of a transcript under any two of these laws, which all have the same."""
+    most: dict[tuple[int, ...], Fraction] = {}
+    least: dict[tuple[int, ...], Fraction] = {}
+    for law in laws:
+        for sent, chance in law.items():
+            most[sent] = max(chance, most.get(sent, chance))
+            least[sent] = min(chance, least.get(sent, chance))
+    return max(most[sent] / least[sent] for sent in most)

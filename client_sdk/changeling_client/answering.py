@@ -17,8 +17,8 @@ from changeling_protocol import (
     Closing,
     Coins,
     EntryNumber,
+    Memory,
     Report,
-    SlotState,
     Standing,
     Survey,
     UnixMilliseconds,
@@ -26,6 +26,7 @@ from changeling_protocol import (
     closings,
     draw_closing_id,
     respond,
+    unsent,
 )
 
 from . import entries, outbox, witness
@@ -70,7 +71,9 @@ def answer_due(
         if past_grace(survey, period, now_ms):
             if not may_drop:
                 break
-            entry = entry.dropping(entry.standing)._replace(answered=period, delay_ms=draw_delay(survey, coins))
+            slots = _drawn_unsent(survey, entry, period, coins)
+            entry = entry.dropping(entry.standing)
+            entry = entry._replace(slots=slots, answered=period, delay_ms=draw_delay(survey, coins))
         elif now_ms > due_ms(survey, entry, period):
             if answers and period >= answers[0].closing.period + MOST_SPANNED_PERIODS:
                 return Answered(entry, drawn, tuple(answers), more=True)
@@ -138,10 +141,10 @@ def hangs_on_time(survey: Survey, entry: Entry, waiting: Sequence[int], now_ms: 
 
 def _answer(
     survey: Survey, entry: Entry, drawn: Drawn, period: int, coins: Coins
-) -> tuple[ClosingAnswer, SlotState | None]:
-    """The entry's answer to a closing, with its reports on the nodes that end there, and the slots that it has then."""
+) -> tuple[ClosingAnswer, Memory | None]:
+    """The entry's answer to a closing, with its reports on the nodes that end there, and what it remembers then."""
     new = at_close(entry.states, period)
-    group, slots, reports = survey.plan.groups[entry.group], entry.slots, []
+    group, slots, reports = survey.plan.groups[entry.group], _drawn_unsent(survey, entry, period - 1, coins), []
     for place, (index, track) in enumerate(survey.plan.numbered(entry.group)):
         number = track.ending_at(period)
         if number is None or (track.reported is not None and (index, number) not in drawn):
@@ -151,6 +154,18 @@ def _answer(
         reports.append(Report(index, number, symbol))
     closing = Closing(period, draw_closing_id(coins), entry.standing, entry.stratum)
     return ClosingAnswer(closing, tuple(reports)), slots
+
+
+def _drawn_unsent(survey: Survey, entry: Entry, until: int, coins: Coins) -> Memory | None:
+    """The entry's memory once the reports are drawn that its history group owes up to a period, which nobody is sent.
+
+    They are of closings that are dropped as too late, or that lie before the entry's enrolment.
+    """
+    group, memory = survey.plan.groups[entry.group], entry.slots
+    for place, period in unsent(group, entry.slots, until):
+        true = group.tracks[place].randomizer.space.index(0, at_close(entry.states, period))
+        _, memory = respond(group, place, true, memory, coins)
+    return memory
 
 
 class Answerer:

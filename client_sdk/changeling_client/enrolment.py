@@ -17,11 +17,11 @@ from changeling_protocol import (
     Coins,
     EntryNumber,
     ProtocolError,
-    SlotState,
     Survey,
     SurveyId,
     UnixSeconds,
     draw_nodes,
+    first_memory,
     micro,
     stratum_of,
     upwards,
@@ -198,7 +198,7 @@ class Enroller:
                 if track.reported is not None
                 for node in draw_nodes(track, coins)
             )
-            slots, delay = SlotState.unused(survey.plan.groups[group]), draw_delay(survey, coins)
+            slots, delay = first_memory(survey.plan.groups[group]), draw_delay(survey, coins)
             drew = entry._replace(group=group, answered=closed, delay_ms=delay, stratum=stratum, slots=slots)
             enrolled, wrong = judged(survey, drew, drawn, now_ms, time_known)
             if survey.closed:

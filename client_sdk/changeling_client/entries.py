@@ -17,6 +17,8 @@ import msgpack
 from changeling_protocol import (
     ID_BYTES,
     EntryNumber,
+    HistoryState,
+    Memory,
     NodeNumber,
     ProtocolError,
     SlotState,
@@ -220,7 +222,7 @@ class Entry(NamedTuple):
     answered: every node that ends by this period is answered or dropped.
     delay_ms: how long it waits before it answers the next closing, once the clock's skew has passed, in milliseconds.
     stratum: its stratum, which is public.
-    slots: what it remembers of a joint group; None if no slot is left, or the group is not joint.
+    slots: what it remembers of a joint group; None if no report depends on it, or the group is not joint.
     mutations: how many it has made, as its constraint counts them.
     first_s: when the first was, in whole Unix seconds, rounded down; None if there was none, or the constraint does
     not ask for it.
@@ -237,7 +239,7 @@ class Entry(NamedTuple):
     answered: int = 0
     delay_ms: int = 0
     stratum: StratumNumber = _FIRST_STRATUM
-    slots: SlotState | None = None
+    slots: Memory | None = None
     mutations: int = 0
     first_s: int | None = None
     states: States = ()
@@ -350,7 +352,7 @@ def _place(survey: SurveyId, number: int) -> bytes:
 
 
 def _row(wrapping: Wrapping, entry: Entry) -> tuple[Any, ...]:
-    used, score = (None, 0) if entry.slots is None else (bytes(entry.slots.used), entry.slots.score)
+    used, score = _numbers(entry.slots)
     states = [number for pair in entry.states for number in pair]
     pending = [(each.at_ms, each.answer) for each in entry.pending]
     public = entry.answered, entry.delay_ms, entry.standing, entry.stratum, entry.stratum_changes, entry.dropped
@@ -374,7 +376,7 @@ def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
         answered,
         delay_ms,
         stratum,
-        None if used is None else SlotState(tuple(used), score),
+        _memory(used, score),
         mutations,
         first_s,
         tuple(zip(states[::2], states[1::2], strict=True)) if states else (),
@@ -383,6 +385,24 @@ def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
         Standing(standing),
         stratum_changes,
     )
+
+
+def _numbers(memory: Memory | None) -> tuple[bytes | list[int] | None, int]:
+    """The memory of a joint group as two fields: slots as bytes and the score, or the numbers of a history."""
+    match memory:
+        case None:
+            return None, 0
+        case SlotState(used, score):
+            return bytes(used), score
+        case HistoryState(drawn, last, first, changed, true):
+            return [drawn, last, first, changed], int(true)
+
+
+def _memory(used: bytes | list[int] | None, score: int) -> Memory | None:
+    if isinstance(used, list):
+        drawn, last, first, changed = used
+        return HistoryState(drawn, last, first, changed, score == 1)
+    return None if used is None else SlotState(tuple(used), score)
 
 
 def _first_in(filled_up: bytes) -> Any:

@@ -17,16 +17,30 @@ from .calendar import (
     parse_instant,
 )
 from .constraints import MOST_MUTATIONS, AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded, most_span
-from .cost import group_cost, lives_cost, most_telling, node_cost, plan_cost, track_cost
+from .cost import group_cost, history_limits, lives_cost, most_telling, node_cost, plan_cost, track_cost
 from .errors import BadSignature, CannotOpen, ChangelingError, MalformedBytes, ProtocolError, UnderstatedEpsilon
+from .histories import MOST_TIMES, History, HistoryKernel, HistoryState, Limits, PossibleHistories
 from .joint import MOST_SCORE, Joint, Kernel, agreeing
 from .odds import MICRO, MOST_EPSILON, Odds, from_micro, log_ratio, micro, per_week, rounded_up, upwards
-from .plan import Group, NodeNumber, ReleasePlan, SlotState, Track, TrackNumber, draw_nodes, respond
+from .plan import (
+    Group,
+    Memory,
+    NodeNumber,
+    ReleasePlan,
+    SlotState,
+    Track,
+    TrackNumber,
+    draw_nodes,
+    first_memory,
+    respond,
+    unsent,
+)
 from .randomizers import (
     BALANCED,
     MOST_BITS,
     SYMBOL_LIMIT,
     Agreeing,
+    BasedResponse,
     Coins,
     CustomResponse,
     KaryChange,
@@ -111,6 +125,7 @@ __all__ = [
     "MOST_PERIODS",
     "MOST_SCORE",
     "MOST_SPANNED_PERIODS",
+    "MOST_TIMES",
     "SEAL_BYTES",
     "STANDING_BYTES",
     "SYMBOL_LIMIT",
@@ -119,6 +134,7 @@ __all__ = [
     "AtMost",
     "AtMostWithin",
     "BadSignature",
+    "BasedResponse",
     "Breakdown",
     "Calendar",
     "CannotOpen",
@@ -133,17 +149,23 @@ __all__ = [
     "ExpectedChanges",
     "Fields",
     "Group",
+    "History",
+    "HistoryKernel",
+    "HistoryState",
     "Hybrid",
     "Joint",
     "KaryChange",
     "KaryResponse",
     "Kernel",
+    "Limits",
     "Losses",
     "MalformedBytes",
+    "Memory",
     "MutationSpace",
     "Node",
     "NodeNumber",
     "Odds",
+    "PossibleHistories",
     "ProtocolError",
     "Randomizer",
     "Refusal",
@@ -185,9 +207,11 @@ __all__ = [
     "draw_nodes",
     "encode",
     "encode_upload",
+    "first_memory",
     "from_micro",
     "group_cost",
     "head_of",
+    "history_limits",
     "hpke_seal",
     "hpke_unseal",
     "key_id",
@@ -215,6 +239,7 @@ __all__ = [
     "symbol_bytes",
     "symbol_column",
     "track_cost",
+    "unsent",
     "upload_bytes",
     "upwards",
 ]

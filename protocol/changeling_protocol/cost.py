@@ -9,6 +9,8 @@ from decimal import Decimal
 
 from .calendar import Calendar
 from .constraints import AtMost, AtMostWithin, Constraint
+from .histories import History, Limits
+from .joint import Joint
 from .odds import upwards
 from .plan import Group, ReleasePlan, Track
 from .randomizers import Losses
@@ -27,8 +29,11 @@ def group_cost(group: Group, calendar: Calendar, constraint: Constraint, closed:
     """The cost of a group: at most the sum over its tracks, as one pair of changelogs need not be the worst on all.
 
     A joint group costs the logarithm of its odds. Raises ValueError if it has fewer slots on a track than an entry
-    may have reports that tell something.
+    may have reports that tell something, and for a history group that counts with other changes than the constraint.
     """
+    if isinstance(group.joint, History):
+        check_limits(group, calendar, constraint, closed)
+        return group.joint.odds.epsilon
     if group.joint is not None:
         for track, slots in zip(group.tracks, group.joint.slots, strict=True):
             if slots < (needed := most_telling(track, calendar, constraint, closed)):
@@ -36,6 +41,20 @@ def group_cost(group: Group, calendar: Calendar, constraint: Constraint, closed:
         return group.joint.odds.epsilon
     with upwards():
         return sum((track_cost(track, calendar, constraint, closed) for track in group.tracks), Decimal(0))
+
+
+def check_limits(group: Group, calendar: Calendar, constraint: Constraint, closed: bool) -> None:
+    """Raises ValueError for a history group whose possible histories are not those that the constraint allows."""
+    possible, limits = group.histories.possible, history_limits(group.whole, calendar, constraint, closed)
+    if closed == possible.null:
+        raise ValueError("histories are without NULL in a closed cohort, and have it in an open one")
+    if limits != possible.limits:
+        raise ValueError(f"the histories of this survey have the limits {limits}, the group has {possible.limits}")
+
+
+def history_limits(track: Track, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Limits:
+    """The limits that a constraint sets to a history group with the times of this track."""
+    return Limits.of(constraint, calendar, closed, width=track.width, first=track.first, times=track.count)
 
 
 def track_cost(track: Track, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:
@@ -82,13 +101,15 @@ def lives_cost(
 
     lives: how many there are, at least 1, the first included. A later one may begin wherever a backup was made, and
     goes on from there under the constraint.
-    Each further life costs as much again where every report is drawn by itself. Of a joint group it costs twice that:
-    the agreements before the backup are shared, and what follows in each life has a density from 1 to a/b divided by
-    its own mean, which lies there too. docs/joint.md, "A backup put back".
+    Each further life costs as much again where every report is drawn by itself, and of a history group. Of a group with
+    slots it costs twice that: the agreements before the backup are shared, and what follows in each life has a density
+    from 1 to a/b divided by its own mean, which lies there too. docs/joint.md and docs/histories.md, "A backup put
+    back".
     """
     with upwards():
         return max(
-            group_cost(group, calendar, constraint, closed) * (lives if group.joint is None else 2 * lives - 1)
+            group_cost(group, calendar, constraint, closed)
+            * (2 * lives - 1 if isinstance(group.joint, Joint) else lives)
             for group in plan.groups
         )
 

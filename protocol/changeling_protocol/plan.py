@@ -7,14 +7,15 @@ hierarchy is one group of nested change tracks; a panel is a group with a state 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
-from typing import Any, NewType
+from typing import Any, NewType, TypeAlias
 
 from .calendar import Calendar, Node, cadence
+from .histories import History, HistoryKernel, HistoryState, PossibleHistories
 from .joint import MOST_BITS, MOST_STEPS, Joint, Kernel, agreeing
 from .odds import Odds
-from .randomizers import Coins, Randomizer, randomizer_as_fields, randomizer_from_fields
+from .randomizers import Coins, KaryResponse, Randomizer, randomizer_as_fields, randomizer_from_fields
 from .signing import Fields
 
 TrackNumber = NewType("TrackNumber", int)
@@ -105,13 +106,15 @@ class Group:
     """Tracks that the same entries report.
 
     share: a positive integer; an entry draws the group with probability share / (sum of all groups' shares).
-    joint: how the reports of all tracks hang together; None if each is drawn by itself, with a budget of its own.
-    In a joint group each track's randomizer has the odds of one of its reports by itself, which `jointly` works out.
+    joint: how the reports of all tracks hang together: as slots that agree, or as a history; None if each is drawn by
+    itself, with a budget of its own.
+    In a joint group each track's randomizer has the law of one of its reports by itself, which `jointly` works out. A
+    history group has one track of states. Where NULL is among them each of its times is a track, as their laws differ.
     """
 
     tracks: tuple[Track, ...]
     share: int = 1
-    joint: Joint | None = None
+    joint: Joint | History | None = None
 
     def __post_init__(self) -> None:
         if not self.tracks:
@@ -121,23 +124,36 @@ class Group:
         drawn = sum(track.reported or 0 for track in self.tracks)
         if drawn > MOST_DRAWN_NODES:
             raise ValueError(f"an entry draws at most {MOST_DRAWN_NODES} nodes, got {drawn}")
-        if self.joint is not None and self.tracks != _at_marginal_odds(self.tracks, self.joint):
+        if self.joint is not None and self.tracks != _marginals(self.tracks, self.joint):
             raise ValueError("the randomizers of a joint group have the odds that follow from it: see Group.jointly")
 
     @classmethod
-    def jointly(cls, tracks: Sequence[Track], joint: Joint, share: int = 1) -> "Group":
+    def jointly(cls, tracks: Sequence[Track], joint: Joint | History, share: int = 1) -> "Group":
         """A joint group of these tracks, whatever odds their randomizers have.
 
+        tracks: of a history group one track of states, all of whose nodes are reported.
         Raises ValueError for a randomizer without a joint form, or one whose slots could never matter.
         """
-        return cls(_at_marginal_odds(tracks, joint), share, joint)
+        return cls(_marginals(tracks, joint), share, joint)
 
     @cached_property
     def kernel(self) -> Kernel:
-        """The distribution of its agreements. Raises ValueError if the group is not joint."""
-        if self.joint is None:
-            raise ValueError("each report of this group is drawn by itself")
+        """The distribution of its agreements. Raises ValueError for a group without slots."""
+        if not isinstance(self.joint, Joint):
+            raise ValueError("each report of this group is drawn by itself, or as a history: there are no slots")
         return _kernel(self.tracks, self.joint)
+
+    @cached_property
+    def histories(self) -> HistoryKernel:
+        """The distribution of its histories. Raises ValueError if it is no history group."""
+        if not isinstance(self.joint, History):
+            raise ValueError("this is no history group")
+        return _history_kernel(self.whole, self.joint)
+
+    @property
+    def whole(self) -> Track:
+        """The track of a history group, with all of its times."""
+        return replace(self.tracks[0], last=self.tracks[-1].last)
 
 
 def _kernel(tracks: Sequence[Track], joint: Joint) -> Kernel:
@@ -150,7 +166,10 @@ def _kernel(tracks: Sequence[Track], joint: Joint) -> Kernel:
     return Kernel(joint, agreements)
 
 
-def _at_marginal_odds(tracks: Sequence[Track], joint: Joint) -> tuple[Track, ...]:
+def _marginals(tracks: Sequence[Track], joint: Joint | History) -> tuple[Track, ...]:
+    """The tracks, each with the law of one of its reports by itself."""
+    if isinstance(joint, History):
+        return _of_history(tracks, joint)
     kernel = _kernel(tracks, joint)
     marginals = [kernel.marginal(place) for place in range(len(tracks))]
     if (
@@ -160,6 +179,25 @@ def _at_marginal_odds(tracks: Sequence[Track], joint: Joint) -> tuple[Track, ...
     return tuple(
         replace(track, randomizer=agreeing(track.randomizer).at_odds(odds))
         for track, odds in zip(tracks, marginals, strict=True)
+    )
+
+
+@lru_cache(maxsize=256)
+def _history_kernel(track: Track, history: History) -> HistoryKernel:
+    if track.reports_changes or track.reported is not None:
+        raise ValueError("a history group reports the states at all times of its track")
+    space = track.randomizer.space
+    return HistoryKernel(history.odds, PossibleHistories(space.size, track.count, space.null, history.limits))
+
+
+def _of_history(tracks: Sequence[Track], history: History) -> tuple[Track, ...]:
+    whole = replace(tracks[0], last=tracks[-1].last)
+    kernel, answers = _history_kernel(whole, history), whole.randomizer.space.answers
+    if not kernel.possible.null:
+        return (replace(whole, randomizer=kernel.marginal(answers, 1)),)
+    return tuple(
+        Track(whole.width, kernel.marginal(answers, time), node.start, node.end)
+        for time, node in enumerate(whole.nodes(), 1)
     )
 
 
@@ -240,37 +278,67 @@ class SlotState:
     used: tuple[int, ...]
     score: int
 
-    @classmethod
-    def unused(cls, group: Group) -> "SlotState | None":
-        """All slots of a group; None if the group is not joint."""
-        return None if group.joint is None else cls((0,) * len(group.tracks), 0)
-
     def after(self, group: Group, place: int, agreed: bool) -> "SlotState | None":
         """The slots after one more of the track at that place is used; None if it was the last of the group."""
         used = tuple(slots + (at == place) for at, slots in enumerate(self.used))
-        if group.joint is None or used == group.joint.slots:
+        if used == group.kernel.joint.slots:
             return None
         return replace(self, used=used, score=group.kernel.scored(place, self.score, agreed))
 
 
-def respond(group: Group, place: int, true: int, slots: SlotState | None, coins: Coins) -> tuple[int, SlotState | None]:
-    """Draws the symbol for a node, and tells which slots are left after it.
+Memory: TypeAlias = SlotState | HistoryState
+"""What an entry of a joint group remembers of its reports, as long as another one depends on them."""
+
+
+def first_memory(group: Group) -> Memory | None:
+    """The memory that an entry of a group begins with; None if the group is not joint."""
+    match group.joint:
+        case None:
+            return None
+        case Joint():
+            return SlotState((0,) * len(group.tracks), 0)
+        case History():
+            return HistoryState()
+
+
+def respond(group: Group, place: int, true: int, memory: Memory | None, coins: Coins) -> tuple[int, Memory | None]:
+    """Draws the symbol for a node, and tells what the entry remembers after it.
 
     place: the track's place in the group. true: the input of its randomizer.
-    slots: those left of a joint group's; None if nothing is, or the group is not joint.
+    memory: what it remembers; None if nothing, or the group is not joint.
 
     In a joint group an input that tells nothing, or finds no slot left, is answered from the base, which says nothing.
-    So the group costs no more than its odds, however often an answer changes.
+    So the group costs no more than its odds, however often an answer changes. A history group reports time by time, in
+    order: what is not sent, as nobody would count it, is drawn all the same (`unsent`).
+    Raises ValueError if all times of a history group were reported.
     """
     randomizer = group.tracks[place].randomizer
+    if isinstance(group.joint, History):
+        if not isinstance(memory, HistoryState):
+            raise ValueError("all times of this history group were reported")
+        symbol = group.histories.symbol_at(coins.below(group.histories.total(true, memory)), true, memory)
+        after = group.histories.after(memory, true, symbol)
+        return symbol, after if after.drawn < group.histories.possible.times else None
     if group.joint is None:
         return randomizer.respond(true, coins), None
     joint = agreeing(randomizer)
+    slots = memory if isinstance(memory, SlotState) else None
     if slots is None or slots.used[place] == group.joint.slots[place] or not joint.tells(true):
         return joint.favoured_symbol_at(coins.below(joint.favoured_total(true, _EVEN)), true, _EVEN), slots
     odds = group.kernel.conditional_odds(place, slots.used, slots.score)
     symbol = joint.favoured_symbol_at(coins.below(joint.favoured_total(true, odds)), true, odds)
     return symbol, slots.after(group, place, joint.agrees(symbol, true))
+
+
+def unsent(group: Group, memory: Memory | None, until: int) -> Iterator[tuple[int, int]]:
+    """The times of a history group that end by the period `until` and were not drawn: (place of the track, period).
+
+    They lie before an entry's enrolment, or were dropped as too late. Before it answers a later time a device draws
+    their reports, with the states that the entry had, and keeps them to itself.
+    """
+    if isinstance(memory, HistoryState):
+        times = [(place, node.end) for place, track in enumerate(group.tracks) for node in track.nodes()]
+        yield from (time for time in times[memory.drawn :] if time[1] <= until)
 
 
 def plan_as_fields(plan: ReleasePlan) -> list[Fields]:
@@ -283,29 +351,48 @@ def plan_from_fields(groups: list[Any], answers: int) -> ReleasePlan:
 
     What joint groups take is looked at before any of them is worked out.
     """
-    joint = (group["joint"] for group in groups if isinstance(group, dict) and isinstance(group.get("joint"), dict))
-    steps = sum(Joint.from_fields(fields).steps for fields in joint)
+    read = [_group_from_fields(group, answers) for group in groups]
+    steps = sum(
+        joint.steps if isinstance(joint, Joint) else _history_kernel(tracks[0], joint).possible.steps
+        for tracks, joint, _ in read
+        if joint is not None
+    )
     if steps > MOST_STEPS:
         raise ValueError(f"the joint groups of a plan take at most {MOST_STEPS} steps together, got {steps}")
-    return ReleasePlan(tuple(_group_from_fields(group, answers) for group in groups))
+    return ReleasePlan(
+        tuple(
+            Group(tuple(tracks), share) if joint is None else Group.jointly(tracks, joint, share)
+            for tracks, joint, share in read
+        )
+    )
 
 
 def _group_as_fields(group: Group) -> Fields:
-    tracks = [_track_as_fields(track) for track in group.tracks]
+    if isinstance(group.joint, History):
+        space = group.whole.randomizer.space
+        whole = replace(group.whole, randomizer=KaryResponse(space, Odds(*_ANY_ODDS)))
+        tracks, kind = [_track_as_fields(whole)], "history"
+    else:
+        tracks, kind = [_track_as_fields(track) for track in group.tracks], "joint"
     if group.joint is None:
         return {"share": group.share, "tracks": tracks}
     for track in tracks:
         del track["randomizer"]["odds"]  # they follow from the group
-    return {"share": group.share, "tracks": tracks, "joint": group.joint.as_fields()}
+    return {"share": group.share, "tracks": tracks, kind: group.joint.as_fields()}
 
 
-def _group_from_fields(fields: Fields, answers: int) -> Group:
+def _group_from_fields(fields: Fields, answers: int) -> tuple[list[Track], Joint | History | None, int]:
+    """The tracks of a group, what makes it joint, and its share."""
     match fields:
         case {"share": int(share), "tracks": [*tracks], "joint": dict(joint), **rest} if not rest:
-            return Group.jointly([_joint_track(track, answers) for track in tracks], Joint.from_fields(joint), share)
+            return [_joint_track(track, answers) for track in tracks], Joint.from_fields(joint), share
+        case {"share": int(share), "tracks": [track], "history": dict(history), **rest} if not rest:
+            whole = _joint_track(track, answers)
+            if isinstance(whole.randomizer, KaryResponse):
+                return [whole], History.from_fields(history), share
         case {"share": int(share), "tracks": [*tracks], **rest} if not rest:
-            return Group(tuple(_track_from_fields(track, answers) for track in tracks), share)
-    raise ValueError("a group is a share and tracks, and what makes it joint")
+            return [_track_from_fields(track, answers) for track in tracks], None, share
+    raise ValueError("a group is a share and tracks, and what makes it joint: slots, or one track's history by k-RR")
 
 
 def _joint_track(fields: Fields, answers: int) -> Track:

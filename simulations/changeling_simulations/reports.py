@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import isfinite
 
 import numpy as np
-from changeling_protocol import Joint, Track
+from changeling_protocol import History, HistoryKernel, Joint, Track
 from changeling_statistics import (
     PRICE,
     Comparison,
@@ -238,11 +238,14 @@ def _groups(option: Option) -> Table:
     plan, period = option.plan, option.survey.calendar.period
     for group in plan.groups[:MOST_GROUPS]:
         lines, through = [], []
-        for track in group.tracks:
+        history = isinstance(group.joint, History)
+        for track in (group.whole,) if history else group.tracks:
             lines.append(_in_words(track, period))
-            through.append(f"{track.randomizer.kind}, {float(track.randomizer.losses.mutations):.3g}")
+            through.append(
+                "" if history else f"{track.randomizer.kind}, {float(track.randomizer.losses.mutations):.3g}"
+            )
         if group.joint is not None:
-            lines.append(_agreeing(group.joint))
+            lines.append(_agreeing(group.joint) if isinstance(group.joint, Joint) else _history(group.histories))
             through.append(f"together {float(group.joint.odds.epsilon):.3g}")
         table.add_row(
             f"{100 * group.share / plan.total_share:.1f}%", "\n".join(lines), "\n".join(through), end_section=True
@@ -280,6 +283,16 @@ def _agreeing(joint: Joint) -> str:
     """
     odds = joint.odds.favoured / joint.odds.other
     return f"jointly: patterns that agree in {joint.threshold} of {joint.heaviest} are favoured {odds:,.3g}:1"
+
+
+def _history(kernel: HistoryKernel) -> str:
+    """How likely an entry of a history group tells all of its history, as a designer reads it.
+
+    >>> from changeling_protocol import Limits, Odds, PossibleHistories
+    >>> _history(HistoryKernel(Odds(9, 1), PossibleHistories(2, 3, null=False, limits=Limits(1, 2))))
+    'as one history: all true with 57%, else any of 6'
+    """
+    return f"as one history: all true with {float(kernel.told):.0%}, else any of {kernel.possible.count:,}"
 
 
 def _in_points(error: float) -> str:

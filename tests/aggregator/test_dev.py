@@ -13,7 +13,7 @@ from threading import Thread
 
 import pytest
 from changeling_aggregator.cli import dev as development
-from changeling_aggregator.cli.files import read_public_key
+from changeling_aggregator.cli.access import read_public_key
 from changeling_commands.__main__ import main
 from changeling_protocol import BadSignature, Survey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -13,7 +13,7 @@ from changeling_aggregator.errors import FoldDied
 from changeling_aggregator.fold import FoldProcess, fold
 from changeling_aggregator.ingest import Registry
 from changeling_aggregator.opening import OpeningProcesses, open_requests
-from changeling_aggregator.server.fold_loop import REST_SECONDS, FoldLoop
+from changeling_aggregator.server.service import REST_SECONDS, FoldLoop
 from changeling_aggregator.store import Store, TokenScope
 from changeling_protocol import Calendar, UnixSeconds
 
@@ -136,7 +136,7 @@ def test_a_token_is_revoked_though_the_fold_fails(log: Log, monkeypatch: pytest.
     def fail(*_: object, **__: object) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("changeling_aggregator.server.fold_loop.fold", fail)
+    monkeypatch.setattr("changeling_aggregator.server.service.fold", fail)
     with pytest.raises(OSError, match="disk"):
         FoldLoop(log.store, registry, lambda: END).fold_now()
     assert not registry.tokens

@@ -5,7 +5,16 @@ import resource
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.server import MovableClock, ServerSettings, Service, covered_until, fold_loop, troubles_of
+from changeling_aggregator.server import (
+    MovableClock,
+    ServerSettings,
+    Service,
+    covered_until,
+    troubles_of,
+)
+from changeling_aggregator.server import (
+    service as service_room,
+)
 from changeling_aggregator.store import AtRest, Store, embedded
 from changeling_protocol import Calendar, SealingKey
 
@@ -18,8 +27,8 @@ NOW, DAY = 1_800_000_000, 86_400
 
 def test_a_fold_that_fails_again_and_again_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """503 after the third failure in a row; ok again with the first that succeeds. Its age is that of the last."""
-    monkeypatch.setattr(fold_loop, "EVERY_SECONDS", 0.05)
-    folding = fold_loop.fold
+    monkeypatch.setattr("changeling_aggregator.server.service.EVERY_SECONDS", 0.05)
+    folding = service_room.fold
 
     def broken(*_: object, closing: bool) -> None:  # noqa: ARG001
         raise OSError("no space left")
@@ -27,14 +36,14 @@ def test_a_fold_that_fails_again_and_again_is_told(store: Store, monkeypatch: py
     service = Service(store, ServerSettings(PINNED, lambda: 1_800_000_000.0))
     with in_process(service) as get:
         assert get("/readyz").json()["status"] == "ok"
-        monkeypatch.setattr(fold_loop, "fold", broken)
+        monkeypatch.setattr("changeling_aggregator.server.service.fold", broken)
         assert eventually(lambda: get("/readyz").status_code, 503)
         told = get("/readyz").json()
         assert told["status"] == "bad"
         assert told["troubles"][0] == {"name": "fold", "severity": "bad", "detail": "the fold fails: the log says why"}
         assert told["fold_failures"] >= 3
         assert told["fold_age"] > 0
-        monkeypatch.setattr(fold_loop, "fold", folding)
+        monkeypatch.setattr("changeling_aggregator.server.service.fold", folding)
         assert eventually(lambda: get("/readyz").json()["status"], "ok")
 
 

@@ -12,7 +12,8 @@ from typing import Any
 import httpx
 import pytest
 from changeling_aggregator.errors import TurnedDown
-from changeling_aggregator.server import Bodies, Rates, limits, network_of
+from changeling_aggregator.server import Bodies, Rates, network_of
+from changeling_aggregator.server import front_door as limits
 from changeling_aggregator.server.requests import read_from
 from changeling_protocol.wire import HTTP_STATUS
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_aggregator.server import page, sessions
-from changeling_aggregator.server.sessions import LIFE_SECONDS, Sessions
+from changeling_aggregator.server import page
+from changeling_aggregator.server import service as sessions
+from changeling_aggregator.server.service import LIFE_SECONDS, Sessions
 from changeling_aggregator.store import TokenScope, hash_of
 from changeling_protocol import Survey
 

@@ -12,7 +12,7 @@ from itertools import product
 from math import prod
 from typing import TypeAlias
 
-from changeling_protocol import Calendar, Constraint, Group, SlotState, respond
+from changeling_protocol import Calendar, Constraint, Group, Memory, first_memory, respond
 
 from tests.coins import ListedCoins
 from tests.enumeration import States, changelogs
@@ -32,7 +32,7 @@ def questions(group: Group, states: States) -> list[Question]:
 
 
 @cache
-def answers(group: Group, question: Question, slots: SlotState | None) -> dict[int, tuple[Fraction, SlotState | None]]:
+def answers(group: Group, question: Question, slots: Memory | None) -> dict[int, tuple[Fraction, Memory | None]]:
     """Each symbol that the device may send, with its probability and the slots that are left after it."""
     place, true = question
     asked = ListedCoins([0])
@@ -44,7 +44,7 @@ def answers(group: Group, question: Question, slots: SlotState | None) -> dict[i
     return {symbol: (Fraction(count, total), left[symbol]) for symbol, count in counted.items()}
 
 
-def chance(group: Group, asked: Sequence[Question], sent: Sequence[int], slots: SlotState | None) -> Fraction:
+def chance(group: Group, asked: Sequence[Question], sent: Sequence[int], slots: Memory | None) -> Fraction:
     """The probability that the device sends these symbols, from these slots on."""
     whole = Fraction(1)
     for question, symbol in zip(asked, sent, strict=True):
@@ -53,9 +53,9 @@ def chance(group: Group, asked: Sequence[Question], sent: Sequence[int], slots: 
     return whole
 
 
-def slots_after(group: Group, asked: Sequence[Question], sent: Sequence[int]) -> SlotState | None:
+def slots_after(group: Group, asked: Sequence[Question], sent: Sequence[int]) -> Memory | None:
     """The slots that are left when these symbols were sent."""
-    slots = SlotState.unused(group)
+    slots = first_memory(group)
     for question, symbol in zip(asked, sent, strict=True):
         _, slots = answers(group, question, slots)[symbol]
     return slots
@@ -136,7 +136,7 @@ def _transcripts(
     """Every transcript of a first life and those that began with a backup of it, with its probability."""
     asked = questions(group, first)
     for sent in product(*(range(group.tracks[place].randomizer.symbols) for place, _ in asked)):
-        known = [(sent, chance(group, asked, sent, SlotState.unused(group)))]
+        known = [(sent, chance(group, asked, sent, first_memory(group)))]
         for at, states in later:
             before = len(questions(group, first[: at + 1]))
             slots = slots_after(group, asked[:before], sent[:before])

@@ -17,6 +17,7 @@ from changeling_protocol import (
     StateSpace,
     SubsetSelection,
     Track,
+    first_memory,
     respond,
 )
 
@@ -62,7 +63,7 @@ def every_transcript(group):
 def test_the_device_has_exactly_the_law_of_the_definition(group):
     """Over all inputs and transcripts: from every integer that may be drawn, against every pattern of agreements."""
     for asked in every_history(group):
-        law = [chance(group, asked, sent, SlotState.unused(group)) for sent in every_transcript(group)]
+        law = [chance(group, asked, sent, first_memory(group)) for sent in every_transcript(group)]
         assert law == [defined_chance(group, asked, sent) for sent in every_transcript(group)]
         assert sum(law) == 1
 
@@ -72,7 +73,7 @@ def test_no_behaviour_costs_more_than_the_groups_odds(group):
     """Over all inputs, also where more tell than there are slots, the largest ratio is the odds, and it is reached."""
     worst = Fraction(0)
     for sent in every_transcript(group):
-        likely = [chance(group, asked, sent, SlotState.unused(group)) for asked in every_history(group)]
+        likely = [chance(group, asked, sent, first_memory(group)) for asked in every_history(group)]
         worst = max(worst, max(likely) / min(likely))
     assert worst == Fraction(group.joint.odds.favoured, group.joint.odds.other)
     assert 0 <= group.joint.odds.epsilon - log_from_below(worst) < Decimal("1e-40")
@@ -85,8 +86,7 @@ def test_one_report_by_itself_has_the_law_of_the_ordinary_randomizer(group):
         randomizer = track.randomizer
         for true in range(randomizer.space.size):
             law = [
-                chance(group, [(place, true)], [symbol], SlotState.unused(group))
-                for symbol in range(randomizer.symbols)
+                chance(group, [(place, true)], [symbol], first_memory(group)) for symbol in range(randomizer.symbols)
             ]
             weights = [
                 Fraction(randomizer.weight(symbol, true), randomizer.total(true))
@@ -98,7 +98,7 @@ def test_one_report_by_itself_has_the_law_of_the_ordinary_randomizer(group):
 @named
 def test_once_the_last_slot_is_used_nothing_is_kept_and_all_are_answered_from_the_base(group):
     """A telling input then has the law of one that tells nothing."""
-    slots = SlotState.unused(group)
+    slots = first_memory(group)
     telling = [next(u for u in range(1, 9) if track.randomizer.tells(u)) for track in group.tracks]
     order = [place for place, count in enumerate(group.joint.slots) for _ in range(count)]
     for place in order:
@@ -130,7 +130,7 @@ def test_a_track_without_slots_is_answered_from_the_base_while_others_have_some(
 def test_a_report_drawn_by_itself_has_no_slots():
     """And its coins are one integer below its randomizer's total."""
     group = Group((Track(1, KaryResponse(STATES, ANY), 0, 3),))
-    assert SlotState.unused(group) is None
+    assert first_memory(group) is None
     coins = ListedCoins([2])
     assert respond(group, 0, 0, None, coins) == (1, None)
     assert coins.asked == [3]

@@ -16,9 +16,9 @@ from changeling_protocol import (
     Odds,
     ReleasePlan,
     SignedSubset,
-    SlotState,
     StateSpace,
     Track,
+    first_memory,
     lives_cost,
     micro,
     plan_cost,
@@ -175,7 +175,7 @@ def test_a_restored_backup_answers_again_under_new_ids_and_from_fresh_coins(tmp_
 
 def slots_of(group, states, sent):
     """What is kept of a group's slots after the first reports of an entry."""
-    slots = SlotState.unused(group)
+    slots = first_memory(group)
     if slots is None:
         return None
     for (place, true), symbol in zip(questions(group, states), sent, strict=False):

@@ -8,7 +8,8 @@ from contextlib import suppress
 
 import pytest
 from changeling_aggregator.errors import UpstreamTrouble
-from changeling_aggregator.relay import Upstream, upstream
+from changeling_aggregator.relay import Upstream
+from changeling_aggregator.relay import forwarding as upstream
 
 
 @pytest.mark.parametrize("url", ["http://server.example", "server.example", "ftp://x", "https://a/?b", "https://"])

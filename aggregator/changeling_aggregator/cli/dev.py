@@ -31,10 +31,9 @@ from changeling_protocol import (
 from changeling_protocol.wire import HISTOGRAM, ErrorCode, survey_path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from .files import read_private_key, write_private_key, write_public_key
-from .remote import asking
+from .access import asking, read_private_key, write_private_key, write_public_key
 from .serve import interrupt
-from .tables import shown_error
+from .survey import shown_error
 
 if TYPE_CHECKING:
     from ..store import Store

@@ -19,7 +19,7 @@ from changeling_protocol import UnixSeconds, __version__
 from changeling_protocol.wire import READY
 from changeling_statistics import format_instant
 
-from .files import read_store_key
+from .access import read_store_key
 from .settings import SettingsCommand
 from .store import STORE_HELP
 

@@ -17,17 +17,19 @@ from changeling_statistics import format_instant, parse_instant
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.table import Table
 
-from .files import (
+from .access import (
+    TokenFile,
+    put,
     read_private_key,
     read_public_key,
     read_signed_key,
     read_store_key,
+    token_in,
     write_private_key,
     write_public_key,
 )
-from .remote import TokenFile, put, token_in
 from .store import STORE_HELP
-from .tables import console
+from .survey import console
 
 authority = typer.Typer(help="Make the key pair that signs surveys and sealing keys.", no_args_is_help=True)
 

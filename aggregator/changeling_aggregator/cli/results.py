@@ -11,8 +11,8 @@ from changeling_protocol.wire import CHANGE, HISTOGRAM, SERIES, WINDOWS, survey_
 from changeling_statistics import format_instant, parse_instant, read_survey
 from rich.table import Table
 
-from .remote import TokenFile, asking, token_in
-from .tables import console, shown_error
+from .access import TokenFile, asking, token_in
+from .survey import console, shown_error
 
 Answer = Mapping[str, Any]
 Query = list[tuple[str, str]]

@@ -1,19 +1,22 @@
-"""`changeling serve`: the aggregation server, until it is told to stop."""
+"""`changeling serve`, `fold` and `relay`: the programs that run until they are told to stop."""
 
 import gc
 import signal
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from changeling_protocol import UnixSeconds, authority_key
+from changeling_protocol import ID_BYTES, SurveyId, UnixSeconds, authority_key
 from changeling_protocol.wire import is_loopback
+from changeling_statistics import parse_duration
 
-from .files import forget_store_key, read_public_key, read_store_key
-from .segments import SEGMENTS_HELP
-from .store import STORE_HELP
+from .access import TokenFile, forget_store_key, read_public_key, read_store_key, token_in
+from .store import SEGMENTS_HELP, STORE_HELP
+
+if TYPE_CHECKING:
+    from ..store import Store
 
 
 def checked_authority(files: list[Path]) -> list[Path]:
@@ -206,3 +209,164 @@ def serve(
 def interrupt(_: int, __: FrameType | None) -> None:
     """Let a signal end this process as Ctrl-C does."""
     raise KeyboardInterrupt
+
+
+def fold(
+    store: Annotated[str, typer.Option(help=f"What holds everything. {STORE_HELP}")],
+    store_key_file: Annotated[
+        Path | None, typer.Option(help="File with the key that encrypts sealing keys; else $CHANGELING_STORE_KEY.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Go on until interrupted.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Fold the kept log again, and print what differs.")] = False,
+    engine: Annotated[
+        str, typer.Option(help="What folds: embedded, processes of this machine; or spark, an Apache Spark cluster.")
+    ] = "embedded",
+    master: Annotated[str | None, typer.Option(help="URL of the Spark cluster's master, as spark://HOST:7077.")] = None,
+    shared: Annotated[
+        str | None,
+        typer.Option(help="For Spark: a folder, or an object store's URL, that this machine and all executors reach."),
+    ] = None,
+    checkpoint: Annotated[
+        str | None,
+        typer.Option(help="For Spark with --follow: the folder or URL where its query has its checkpoint."),
+    ] = None,
+    executor_memory: Annotated[str, typer.Option(help="For Spark: the memory of each executor's Java process.")] = "1g",
+) -> None:
+    """Count what is uploaded and not counted yet, beside a server or without one.
+
+    Of several processes on a store one folds, the others stand by. With --check nothing is changed: the log is folded
+    into a store that is thrown away; if a node that is not sealed differs, it prints how, and ends with 1.
+    """
+    from ..fold import EngineOptions, FoldEngine, FoldProcess, engine_plugin
+    from ..ingest import Registry
+    from ..logs import log_in_json
+    from ..server import FoldLoop, GuardedClock
+    from ..store import Store
+
+    if follow and check:
+        raise ValueError("--check is done once: leave out --follow")
+    on_cluster = engine != "embedded"
+    if on_cluster and check:
+        raise ValueError("--check folds on this machine: leave out --engine")
+    plugin = engine_plugin(engine) if on_cluster else None
+    if on_cluster != (master is not None) or on_cluster != (shared is not None):
+        raise ValueError("--engine spark comes with --master and --shared, and they with it")
+    if (checkpoint is not None) != (on_cluster and follow):
+        raise ValueError("--engine spark with --follow comes with --checkpoint, and that with them")
+    signal.signal(signal.SIGTERM, interrupt)
+    at_rest = read_store_key(store_key_file)
+    forget_store_key()
+    with closing(Store.open(store, at_rest)) as opened:
+        with opened.view() as view:
+            view.private_keys()  # raises now where the store key is another
+            kept, database = view.kept_time(), view.database_time()
+        if check:
+            _check(opened)
+            return
+        process: FoldEngine
+        if plugin is not None and master is not None and shared is not None:
+            process = plugin.start(opened, EngineOptions(master, shared, checkpoint, executor_memory))
+        else:
+            process = FoldProcess(store, at_rest)
+        clock = GuardedClock(kept, database)
+        loop = FoldLoop(opened, Registry(opened), clock, process)
+        try:
+            if not follow:
+                done = loop.fold_now()
+                refused = ", ".join(f"{count} {reason.value}" for reason, count in sorted(done.refused.items()))
+                typer.echo(f"{done.envelopes} envelopes, {done.reports} reports; refused: {refused or 'none'}")
+                if clock.doubt is not None:
+                    typer.echo(f"closings that are due are not sealed: {clock.doubt.value}")
+                return
+            log_in_json()
+            loop.start()
+            typer.echo(f"changeling folds {store}")
+            with suppress(KeyboardInterrupt):
+                loop.wait()
+            typer.echo("changeling has stopped folding")
+        finally:
+            loop.close()
+
+
+def _check(store: "Store") -> None:
+    """Fold the kept log again, and print what differs; ends with 1 if anything does."""
+    from ..fold import check
+    from ..opening import OpeningProcesses
+
+    differences = check(store, OpeningProcesses())
+    for each in differences:
+        typer.echo(f"survey {each.survey.hex()}, {each.what}: {each.stored} stored, {each.again} folded again")
+    if differences:
+        raise typer.Exit(1)
+    typer.echo("folding the kept log again comes to the same")
+
+
+_MEBIBYTE = 2**20
+
+
+def relay(
+    upstream: Annotated[str, typer.Option(help="The server's URL; HTTPS, or on loopback.")],
+    authority: Annotated[
+        list[Path], typer.Option(help="Public key whose surveys and keys are served; again for the next one.")
+    ],
+    spool: Annotated[Path, typer.Option(help="The folder for what waits, and for copies; made if missing.")],
+    url: Annotated[
+        str | None, typer.Option(help="This relay's URL as surveys declare it: all that do are relayed.")
+    ] = None,
+    survey: Annotated[
+        list[str] | None, typer.Option(help="Instead of --url: the id of a survey to relay; again for more.")
+    ] = None,
+    batch: Annotated[int, typer.Option(min=1, help="How many envelopes of a survey go together.")] = 1000,
+    wait: Annotated[str, typer.Option(help="How long a round is; batches go between rounds.")] = "10m",
+    most_wait: Annotated[str, typer.Option(help="After so long fewer than a batch go.")] = "6h",
+    room: Annotated[int, typer.Option(min=1, help="MiB on disk for each survey's envelopes.")] = 256,
+    host: Annotated[str, typer.Option(help="Address to listen on. Beyond loopback, put TLS in front.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8081,
+    token_file: TokenFile = None,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(help="Address or network of a proxy that is believed whom it speaks for; again for more."),
+    ] = None,
+    rate: Annotated[
+        int, typer.Option(min=0, help="Requests a second from one network, on average; 0 for any number.")
+    ] = 50,
+) -> None:
+    """Run a relay: sealed uploads are kept, shuffled and forwarded in batches, without the addresses they came from.
+
+    It serves the server's surveys, one of its sealing keys, and the time. Whoever runs it must not be who runs the
+    server. It prints its URL and runs until interrupted; what waits then stays in its folder. A server that asks
+    uploads for a token is shown the relay's own.
+    """
+    from ..relay import Batching, Relay, RelaySettings, Upstream, make_app
+    from ..server import Front, listen, make_server
+
+    if (not url) == (not survey):
+        raise ValueError("name either this relay's --url, or each --survey that it relays")
+    front = Front(proxy or ())
+    settings = RelaySettings(
+        [read_public_key(file) for file in authority],
+        Batching(batch, parse_duration(wait), parse_duration(most_wait)),
+        None if not survey else frozenset(_survey_id(each) for each in survey),
+        url or "",
+        room * _MEBIBYTE,
+        rate,
+    )
+    relaying = Relay(spool, Upstream(upstream, token_in(token_file)), settings)
+    listening, here = listen(host, port)
+    server = make_server(make_app(relaying), front)
+    signal.signal(signal.SIGTERM, interrupt)
+    typer.echo(f"changeling relays to {upstream} and listens on {here}")
+    try:
+        server.run(sockets=[listening])
+    except KeyboardInterrupt:  # raised once more by uvicorn, after it has drained
+        typer.echo("the relay has stopped; what waits is kept")
+
+
+def _survey_id(text: str) -> SurveyId:
+    try:
+        id_ = bytes.fromhex(text)
+    except ValueError:
+        id_ = b""
+    if len(id_) != ID_BYTES:
+        raise ValueError(f"a survey's id is {2 * ID_BYTES} hexadecimal digits, got {text!r}")
+    return SurveyId(id_)

@@ -1,8 +1,6 @@
 """The relay: it stands between devices and a server, so that the server cannot tell devices apart."""
 
-from .app import make_app
-from .forwarding import Batching
-from .relay import Relay, RelaySettings
-from .upstream import Upstream
+from .forwarding import Batching, Upstream
+from .relay import Relay, RelaySettings, make_app
 
 __all__ = ["Batching", "Relay", "RelaySettings", "Upstream", "make_app"]

@@ -1,4 +1,4 @@
-"""A relay: it keeps envelopes that come, serves copies of surveys and keys, and forwards. Knows no HTTP of devices.
+"""A relay: it keeps envelopes that come, serves copies of surveys and keys, and forwards; at the end, its HTTP.
 
 Envelopes are checked from outside, kept in a spool, and acknowledged when they are on disk. The answer depends on the
 envelope, the relay's clock and its copies, the same for all devices; never on what the server said of others, nor on
@@ -9,18 +9,47 @@ to the disk.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import monotonic
 
 from changeling_protocol import VERSION, Coins, MalformedBytes, Refusal, SurveyId, SystemCoins, UnixSeconds, head_of
+from changeling_protocol.wire import (
+    ALIVE,
+    KEYS,
+    MOST_BODY_BYTES,
+    READY,
+    UPLOADS,
+    ErrorCode,
+    decode_upload_request,
+    encode_acknowledgement,
+    survey_path,
+)
+from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
 
-from ..errors import Overloaded, UpstreamTrouble
-from ..server import Bodies, Clock, real_time
+from ..errors import Overloaded, TurnedDown, UpstreamTrouble
+from ..server import (
+    HANDLERS,
+    Bodies,
+    Clock,
+    FrontDoor,
+    Rates,
+    id_in_path,
+    network_of,
+    packed,
+    read_body,
+    real_time,
+    show_alive,
+)
 from .copies import Copies, Copy
-from .forwarding import Batching, Forwarding
-from .upstream import Upstream
+from .forwarding import Batching, Forwarding, Upstream
 
 MOST_PENDING_BYTES = 64 * 2**20
 """The most bytes of envelopes that wait for the disk."""
@@ -291,3 +320,71 @@ class Relay:
 def _tell(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("a task of the relay has died", exc_info=error)
+
+
+async def upload(request: Request) -> Response:
+    """POST envelopes; answers when those that are not refused are on the relay's disk."""
+    relay = _ready(request)
+    try:
+        envelopes = decode_upload_request(await read_body(request, MOST_BODY_BYTES))
+    except MalformedBytes as error:
+        raise TurnedDown(ErrorCode.MALFORMED, f"the body is no upload: {error}") from error
+    network = None if request.client is None else network_of(request.client.host)
+    return packed(encode_acknowledgement(await relay.intake.take(envelopes, network)))
+
+
+async def list_keys(request: Request) -> Response:
+    """GET the one sealing key that this relay serves, or none."""
+    relay = _ready(request)
+    return packed(relay.copies.key_list_at(relay.clock()))
+
+
+async def fetch_survey(request: Request) -> Response:
+    """GET a relayed survey's signed bytes."""
+    copy = _ready(request).copies.surveys.get(id_in_path(request))
+    if copy is None:
+        raise TurnedDown(ErrorCode.NOT_FOUND, "no survey with this id is relayed here")
+    return packed(copy.signed)
+
+
+async def show_ready(request: Request) -> Response:
+    """GET: 200 and how it stands, or 503 and what is wrong; nothing of what waits, which would tell who came when."""
+    relay = _relay_of(request)
+    return JSONResponse({"status": relay.trouble or relay.notice}, 503 if relay.trouble else 200)
+
+
+def make_app(relay: Relay) -> ASGIApp:
+    """The application on a relay, which starts and closes with it."""
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        relay.start()
+        try:
+            yield
+        finally:
+            await relay.close()
+
+    routes = [
+        Route(UPLOADS, upload, methods=["POST"]),
+        Route(KEYS, list_keys, methods=["GET"]),
+        Route(survey_path("{survey}"), fetch_survey, methods=["GET"]),
+        Route(ALIVE, show_alive, methods=["GET"]),
+        Route(READY, show_ready, methods=["GET"]),
+    ]
+    app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=HANDLERS)
+    app.router.redirect_slashes = False
+    app.state.service = relay  # read_body finds on it the bodies that are on their way
+    most = relay.settings.requests_a_second
+    return FrontDoor(app, relay.clock, Rates(most, monotonic) if most else None)
+
+
+def _relay_of(request: Request) -> Relay:
+    relay: Relay = request.app.state.service
+    return relay
+
+
+def _ready(request: Request) -> Relay:
+    relay = _relay_of(request)
+    if not relay.is_ready:
+        raise Overloaded("this relay has no surveys and keys to serve: come again later")
+    return relay

@@ -2,15 +2,12 @@
 
 from .app import ROUTES, Front, listen, make_app, make_server
 from .clock import MOST_STEP, Clock, Doubt, GuardedClock, MovableClock, real_time
-from .fold_loop import FoldLoop
-from .front_door import FrontDoor
-from .health import Severity, covered_until, troubles_of, troubles_of_keys
-from .limits import BURST_SECONDS, Bodies, Rates, network_of
+from .front_door import BURST_SECONDS, Bodies, FrontDoor, Rates, network_of
 from .metrics import registry_of, telling
-from .operations import show_alive
+from .operations import Severity, covered_until, show_alive, troubles_of, troubles_of_keys
 from .requests import id_in_path, read_body
 from .responses import HANDLERS, packed
-from .service import ServerSettings, Service
+from .service import FoldLoop, ServerSettings, Service
 
 __all__ = [
     "BURST_SECONDS",

@@ -38,9 +38,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from . import openapi, operations, page, publishing, results
 from .front_door import FrontDoor
+from .requests import Uploads
 from .responses import HANDLERS
 from .service import Service
-from .uploads import Uploads
 
 DRAIN_SECONDS = 10
 MOST_CONNECTIONS = 4096

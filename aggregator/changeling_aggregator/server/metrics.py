@@ -14,7 +14,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ..store import STORE_FAILURES, View
-from .health import Severity, covered_until, troubles_of
+from .operations import Severity, covered_until, troubles_of
 from .responses import turned_down_so_far
 from .service import Service
 

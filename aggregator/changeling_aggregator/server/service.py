@@ -1,28 +1,237 @@
-"""One serving process: its store, its threads and what it remembers. Knows no HTTP."""
+"""One serving process: its store and threads, the fold in the background, and who is signed in. Knows no HTTP.
+
+The fold runs about every second, and on demand, one at a time. A session is begun by showing a token: a browser keeps a
+random number that says nothing by itself; here its hash is kept, beside that of the token. So a session can do what its
+token may, ends when that is revoked, and with the process.
+"""
 
 import logging
+import secrets
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from threading import Event, Thread
+from hashlib import sha256
+from threading import Event, Lock, Thread
 from time import monotonic
 from typing import TypeAlias
 
-from ..fold import FoldProcess
+from changeling_protocol import SurveyId, UnixSeconds
+
+from ..errors import FoldOver
+from ..fold import FoldEngine, FoldProcess, FoldReport, fold
 from ..ingest import MOST_STORE_BYTES, Committer, Registry
 from ..store import Store
 from .clock import Clock, GuardedClock, MovableClock
-from .fold_loop import FoldLoop
-from .front_door import Traffic
-from .limits import Bodies, Rates
-from .sessions import Sessions
+from .front_door import Bodies, Rates, Traffic
 from .shown import Estimating, Showing
+
+LIFE_SECONDS = 8 * 3600
+MOST_SESSIONS = 1000
+"""With more the oldest end."""
+ID_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """token: the hash of the token that was shown. ends: when it is over, by the clock of `Sessions`."""
+
+    token: bytes
+    ends: float
+
+
+class Sessions:
+    """The sessions of one process. clock: seconds of a clock that nobody sets."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        self._lock = Lock()
+
+    def begin(self, token: bytes) -> str:
+        """Begin a session; what the browser keeps of it. token: the hash of the token that was shown."""
+        id_ = secrets.token_urlsafe(ID_BYTES)
+        with self._lock:
+            self._sessions[_hash_of(id_)] = Session(token, self._clock() + LIFE_SECONDS)
+            if len(self._sessions) > MOST_SESSIONS:
+                self._sessions.popitem(last=False)
+        return id_
+
+    def token_of(self, id_: str) -> bytes | None:
+        """The hash of the token that a session was begun with; None where there is no such session, or no longer."""
+        with self._lock:
+            session = self._sessions.get(_hash_of(id_))
+            if session is not None and session.ends <= self._clock():
+                session = None
+                del self._sessions[_hash_of(id_)]
+        return None if session is None else session.token
+
+    def end(self, id_: str) -> None:
+        """End a session, if it has not ended."""
+        with self._lock:
+            self._sessions.pop(_hash_of(id_), None)
+
+
+def _hash_of(id_: str) -> bytes:
+    return sha256(id_.encode(errors="surrogateescape")).digest()
+
+
+EVERY_SECONDS = 1.0
+REST_SECONDS = 5.0
+"""So long a fold that found the log's end need not be repeated while nothing is appended: it is for sealing, then."""
+MOST_STANDING_BY_SECONDS = 10.0
+"""So long who asks for a fold waits for another process on the store that is folding."""
+KEEP_TIME_SECONDS = 60.0
+"""So often the store is told the time, and the clock compared with the database's."""
+_log = logging.getLogger("changeling")
+
+
+class FoldLoop:
+    """Has the log of a store folded, and looks whether other processes published something on it.
+
+    process: folds; where there is none the loop's own thread does. folds: False where another process is to fold: this
+    one then looks whether it does.
+    uncounted: the surveys some of whose uploads could not be counted since the start.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        clock: Clock,
+        process: FoldEngine | None = None,
+        *,
+        folds: bool = True,
+    ) -> None:
+        self._store, self._registry, self._clock, self._process = store, registry, clock, process
+        self._guarded = clock if isinstance(clock, GuardedClock) else None
+        self.folds = folds
+        self._one_at_a_time = Lock()
+        self._stop = Event()
+        self._thread = Thread(target=self._run, name="fold", daemon=True)
+        self.last_fold: UnixSeconds | None = None
+        """When this process last folded to the log's end, or saw that another had, in Unix seconds."""
+        self.failures = 0
+        """How often in a row folding has failed since."""
+        self._folded = monotonic()
+        self._looked: UnixSeconds | None = None
+        self._kept_time: float | None = None
+        self.uncounted: set[SurveyId] = set()
+        self._over: FoldOver | None = None
+
+    def start(self) -> None:
+        """Begin to fold about every second."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Finish the batch in hand, then end: what is left is folded another time."""
+        self._stop.set()
+        if self._process is not None:
+            self._process.close()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def wait(self) -> None:
+        """Wait until it ends by itself, which it never does with success. Raises FoldOver."""
+        self._thread.join()
+        if self._over is not None:
+            raise self._over
+
+    @property
+    def running(self) -> bool:
+        """True while its thread lives."""
+        return self._thread.is_alive()
+
+    @property
+    def age(self) -> float:
+        """Seconds since it last folded to the log's end, saw that another had, or was made, whatever the clock says."""
+        return monotonic() - self._folded
+
+    def fold_now(self) -> FoldReport:
+        """Fold to the log's end, waiting for a fold in hand, also of another process. Raises what the store raises."""
+        total, end = FoldReport(), monotonic() + MOST_STANDING_BY_SECONDS
+        while not self._stop.is_set():
+            total += self._fold_some()
+            if not total.behind and not (total.stood_by and monotonic() < end):
+                break
+            self._stop.wait(0.0 if total.behind else 0.05)
+        return total
+
+    def _may_rest(self) -> bool:
+        """True if nothing waits, and what time alone makes due was looked at lately; then that is all of this fold."""
+        now = self._clock()
+        doubt = self._guarded.doubt if self._guarded else None
+        if doubt or self.failures or self._looked is None or not 0 <= now - self._looked < REST_SECONDS:
+            return False
+        with self._store.view() as view:
+            if view.unfolded():
+                return False
+        self._registry.refresh()
+        self.last_fold, self._folded = now, monotonic()
+        return True
+
+    def _fold_some(self) -> FoldReport:
+        """Fold for a while, or to the log's end; then see what is new, and remember the time."""
+        with self._one_at_a_time:
+            try:
+                self._keep_time()
+                if self._process is not None:
+                    self._process.await_start()
+                now = self._clock()
+                try:
+                    report = self._fold(now, closing=self._guarded is None or self._guarded.doubt is None)
+                finally:
+                    self._registry.refresh()  # keys may have been destroyed; tokens are revoked, whatever has failed
+            except BaseException:
+                self.failures += 1
+                raise
+            self.uncounted |= report.uncounted.keys()
+            if report.envelopes:
+                refused = {reason.value: count for reason, count in sorted(report.refused.items())}
+                folded = {"envelopes": report.envelopes, "reports": report.reports, "refused": refused}
+                _log.info("folded", extra=folded)
+            self.failures = 0
+            if not report.behind and (self.folds or not report.stood_by):
+                self.last_fold, self._folded = now, monotonic()
+                self._looked = now
+            return report
+
+    def _keep_time(self) -> None:
+        """Compare the clock with the database's, and have the store remember the time: every minute."""
+        if self._guarded is None or (self._kept_time and monotonic() - self._kept_time < KEEP_TIME_SECONDS):
+            return
+        with self._store.transaction() as writing:
+            if (database := writing.database_time()) is not None:
+                self._guarded.compare(database)
+            if (kept := self._guarded.kept()) is not None:
+                writing.keep_time(kept)
+        self._kept_time = monotonic()
+
+    def _fold(self, now: UnixSeconds, *, closing: bool) -> FoldReport:
+        if not self.folds:
+            with self._store.view() as view:
+                return FoldReport(stood_by=view.unfolded() > 0)
+        if self._process is not None:
+            return self._process.fold(now, closing=closing)
+        return fold(self._store, now, closing=closing, stop=self._stop.is_set)
+
+    def _run(self) -> None:
+        while not self._stop.wait(EVERY_SECONDS):
+            try:
+                while not self._may_rest() and self._fold_some().behind and not self._stop.is_set():
+                    pass
+            except FoldOver as error:
+                self._over = error
+                return
+            except Exception:  # a full disk today is no reason not to try again
+                if not self._stop.is_set():  # else its process was ended
+                    _log.exception("the fold failed and will be tried again")
+
 
 Admission: TypeAlias = Callable[[Mapping[str, str], bytes], Awaitable[str | None]]
 """An operator's own rule for uploads, such as the attestation of an app, or a blind token: it is given a request's
 headers, in lower case, and its body, and returns None, or a sentence that says why it is not admitted. It is given no
 address, nor a header in which a proxy tells one, and must keep nothing of what it sees."""
 WRITE_BACK_SECONDS = 1.0
-_log = logging.getLogger("changeling")
 
 
 @dataclass(frozen=True, slots=True)

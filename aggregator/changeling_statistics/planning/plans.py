@@ -46,8 +46,8 @@ MOST_TIMES, FIRST_TIMES = 48, 8
 ROUGH, FINE = 0.02, 0.006
 """The gaps at which the search ends, at first and at last."""
 MOST_SEARCHED, LOOKED_AT = 400, 150
-"""Over more periods than the first, the first look is at about as many as the second, each several of the calendar's."""
-MOST_STRETCHED, FEWER_TIMES = 10, 28
+"""Over more periods than the first, the first look is at about as many as the second, each some of the calendar's."""
+MOST_STRETCHED, FEWER_TIMES = 10, 20
 """Of so many groups at most the last look at a long calendar is at more forms, and at so many times."""
 FIRST_LOOK = 250
 """About how many groups a first look is at; only a bar of progress knows."""
@@ -94,6 +94,8 @@ def optimal_plan(wish: Wish, progress: Progress | None = None) -> Planned:
     Raises ValueError if the budget is too small to report anything, or if there are fewer devices than it takes for
     nodes to be published.
     """
+    import scipy.linalg  # noqa: F401  # late, as it loads slowly; now, as only what is loaded is limited
+
     with threadpool_limits(ONE_THREAD):
         return _optimal_plan(wish, progress or (lambda _: None))
 
@@ -255,7 +257,8 @@ def _panel(wish: Wish, reports: int) -> ReleasePlan | None:
 
 
 def _best(wish: Wish, name: str, plans: Iterable[DetailedPlan]) -> Option | None:
-    options = [Option.of(wish, name, plan, detail) for detail, plan in plans if plan is not None]
+    made = (Option.of(wish, name, plan, detail) for detail, plan in plans if plan is not None)
+    options = [option for option in made if np.isfinite(option.error(wish))]
     return min(options, key=lambda option: option.error(wish), default=None)
 
 
@@ -287,7 +290,8 @@ class Comparison:
 
     wish: what they are for.
     planned: the optimal plan, and how sure it is that it is.
-    options: the plans by NAMES; those that the budget or the horizon has no room for are left out.
+    options: the plans by NAMES; those that the budget or the horizon has no room for are left out, and those of which
+    some period would have no node with reports enough to be published.
     """
 
     wish: Wish

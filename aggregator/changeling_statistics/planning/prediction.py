@@ -129,7 +129,7 @@ def predict(
         Var v̂_t = (1/n) {Σ_g K_g V_g K_g' / f_g - E x(t)²}
 
     with the weights K of the estimator, and V_g the covariance of what one entry of the population says in group g.
-    Tracks whose nodes are expected to have fewer reports than the survey's minimum are never published, and count not.
+    Tracks whose nodes are expected to have fewer reports than the survey's minimum, if that is above 1, count not.
 
     devices: n, how many answer, at least 1.
     retrospective: whether histograms are estimated from everything; if not, each as its period closes.
@@ -181,7 +181,7 @@ class PlannedEdges:
     def __init__(self, survey: Survey, lost: int | None = None, devices: int | None = None) -> None:
         planned, plan = plan_nodes(survey.plan), survey.plan
         kept = planned.end != (-1 if lost is None else lost)
-        if devices is not None:
+        if devices is not None and survey.minimum > 1:
             enough = np.array(expected_reports(plan, devices)) >= survey.minimum * (1 - 1e-9)
             kept &= enough[planned.track]
         self._survey, self.start, self.end = survey, planned.start[kept], planned.end[kept]
@@ -198,6 +198,8 @@ class PlannedEdges:
         """
         survey, periods = self._survey, self._survey.calendar.periods
         K, reached = np.zeros((periods, len(self.end))), np.zeros(periods, np.bool_)
+        if not len(self.end):
+            return K, reached
         network = Network(periods, self.start, self.end, np.ones(len(self.end)))  # best weights know no resistances
         best = best_weights(survey, network, self.group, self.track, 1.0)
         if best is None:

@@ -25,7 +25,6 @@ from ..estimation.weights import MANY, inverses
 from .candidates import Candidate
 from .wish import Objective
 
-
 _Solver: TypeAlias = Callable[[Floats], Floats]
 """Takes B, whose rows are times, and gives L⁻¹B."""
 
@@ -412,7 +411,7 @@ def _alone(problem: ShareProblem, shares: GroupShares, weights: Floats, objectiv
     n = len(problem.candidates)
     errors = [_error(problem.restricted(np.array([g])).at(np.ones(1), weights), objective) for g in range(n)]
     if not np.isfinite(min(errors)):
-        raise ValueError("no node would have reports enough to be published: ask more devices, for fewer periods or less")
+        raise ValueError("no node would have reports enough to be published: ask more devices, or for fewer periods")
     return GroupShares(_scattered(np.ones(1), np.array([int(np.argmin(errors))]), n), min(errors), shares.bound)
 
 
@@ -448,7 +447,8 @@ def rounded_shares(
 
 def _published(integers: NDArray[np.int64], least: Floats) -> NDArray[np.bool_]:
     """Which groups have shares large enough for their nodes to be published, or 0."""
-    return (integers == 0) | (integers >= least * integers.sum())
+    published: NDArray[np.bool_] = (integers == 0) | (integers >= least * integers.sum())
+    return published
 
 
 def _reached(problem: ShareProblem, integers: NDArray[np.int64], weights: Floats, objective: Objective) -> float:

@@ -17,7 +17,7 @@ from .interface import (
     registered,
     symbol_bytes,
 )
-from .kary import KaryChange, KaryResponse
+from .kary import BasedResponse, KaryChange, KaryResponse
 from .other import MOST_BITS, CustomResponse, UnaryEncoding
 from .subsets import BALANCED, SignedSubset, SignVectors, SubsetSelection, arrangements
 
@@ -26,6 +26,7 @@ __all__ = [
     "MOST_BITS",
     "SYMBOL_LIMIT",
     "Agreeing",
+    "BasedResponse",
     "Coins",
     "CustomResponse",
     "KaryChange",

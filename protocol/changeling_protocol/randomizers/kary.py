@@ -3,7 +3,8 @@
 The optimal rule of its alphabet at loss ln(a/b) (Kairouz, Oh, Viswanath 2014; Pan 2023, eq. 34). And k-RR of changes
 that is silent about those who did not change: they send a uniform symbol. There a mutation costs ln(a/b) in all, where
 under plain k-RR it costs twice its loss. The price is that "no change" is not told: it is what is left
-(docs/mathematics.md, "Joint responses").
+(docs/mathematics.md, "Joint responses"). And the law of one report of a history, beside whose truth states are not all
+as likely.
 """
 
 from collections.abc import Sequence
@@ -16,9 +17,11 @@ from ..odds import Odds, log_ratio
 from ..signing import Fields
 from .interface import (
     Agreeing,
+    Coins,
     Losses,
     MutationSpace,
     Space,
+    StateSpace,
     check_input,
     check_telling,
     input_in_words,
@@ -141,4 +144,79 @@ class KaryChange(Kary):
         match space, fields:
             case MutationSpace(), {"odds": [int(a), int(b)], **rest} if not rest:
                 return cls(space, Odds(a, b))
+        return None
+
+
+@register
+@dataclass(frozen=True, slots=True)
+class BasedResponse:
+    """The state itself with weight `truth`, and beside it any state, NULL with weight `null` and answers with `answer`.
+
+        Pr(o | v) = (base(o) + truth·[o = v]) / (null + z·answer + truth)
+
+    It is the law of one report of a history group in which NULL is a state: what an entry sends instead of the truth
+    is NULL more often early than late. k-RR of states is the one with null = answer.
+
+    space: the states, NULL among them. truth, null, answer: positive integers.
+    Raises ValueError for parameters out of range.
+    """
+
+    kind: ClassVar[str] = "based-states"
+    space: StateSpace
+    truth: int
+    null: int
+    answer: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.space, StateSpace) or not self.space.null:
+            raise ValueError("this reports states, NULL among them; without NULL there is k-RR")
+        if min(self.truth, self.null, self.answer) < 1:
+            raise ValueError(f"weights are positive, got {self.truth}, {self.null} and {self.answer}")
+
+    @property
+    def symbols(self) -> int:
+        """z + 1, one for each state."""
+        return self.space.size
+
+    @property
+    def losses(self) -> Losses:
+        """The logarithm of 1 + truth over the lesser of the other weights."""
+        rarest = min(self.null, self.answer)
+        epsilon = log_ratio(self.truth + rarest, rarest)
+        return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=epsilon)
+
+    def weight(self, symbol: int, true: int) -> int:
+        """That of the symbol itself, and `truth` more for the truth."""
+        return (self.answer if symbol else self.null) + (self.truth if symbol == true else 0)
+
+    def total(self, true: int = 0) -> int:  # noqa: ARG002
+        """The sum of the weights, the same for all states."""
+        return self.truth + self.null + self.space.answers * self.answer
+
+    def respond(self, true: int, coins: Coins) -> int:
+        """Draws the symbol to report for a state. Raises ValueError outside the space."""
+        return self.symbol_at(coins.below(self.total()), true)
+
+    def symbol_at(self, drawn: int, true: int) -> int:
+        """The truth below `truth`, then the states in order."""
+        check_input(self.space, true)
+        rest = drawn - self.truth
+        if rest < 0:
+            return true
+        return 0 if rest < self.null else 1 + (rest - self.null) // self.answer
+
+    def said(self, symbol: int, states: Sequence[str]) -> str:
+        """The state that the symbol stands for."""
+        return input_in_words(self.space, symbol, states)
+
+    def as_fields(self) -> Fields:
+        """The three weights."""
+        return {"truth": self.truth, "null": self.null, "answer": self.answer}
+
+    @classmethod
+    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
+        """The randomizer of these weights; None for other fields, or a space of changes."""
+        match space, fields:
+            case StateSpace(), {"truth": int(truth), "null": int(null), "answer": int(answer), **rest} if not rest:
+                return cls(space, truth, null, answer)
         return None

@@ -28,7 +28,7 @@ from ...ingest import PublishedSurvey
 from ...store import TokenScope, hash_of
 from ..requests import needs_secure, read_body, service_of, session_cookie, signed_in, survey_in_path
 from ..responses import UNKEPT, is_kept, json, tag_of
-from ..sessions import LIFE_SECONDS
+from ..service import LIFE_SECONDS
 
 _STATIC = Path(__file__).with_name("static")
 INDEX = "index.html"

@@ -1,0 +1,271 @@
+"""History groups: which histories are possible, the law of what a device draws, what it costs, and its signed form."""
+
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import pytest
+from changeling_protocol import (
+    AtMost,
+    AtMostWithin,
+    Calendar,
+    Group,
+    History,
+    HistoryState,
+    Hybrid,
+    KaryChange,
+    KaryResponse,
+    Limits,
+    MutationSpace,
+    Odds,
+    PossibleHistories,
+    ReleasePlan,
+    StateSpace,
+    Survey,
+    TimeBounded,
+    Track,
+    UnderstatedEpsilon,
+    first_memory,
+    group_cost,
+    history_limits,
+    lives_cost,
+    plan_cost,
+    respond,
+    unsent,
+)
+from changeling_statistics.testing import lived_histories, questions, transcripts, worst_of_laws
+
+from tests.coins import ListedCoins, SeededCoins
+from tests.enumeration import changelogs, log_from_below
+
+from .examples import survey
+
+CONSTRAINTS = (
+    AtMost(1),
+    AtMost(2),
+    AtMost(3),
+    TimeBounded(5),
+    TimeBounded(11),
+    TimeBounded(20),
+    AtMostWithin(2, 15),
+    AtMostWithin(3, 20),
+    Hybrid((AtMost(2), TimeBounded(15))),
+    Hybrid((AtMost(3), TimeBounded(10))),
+    Hybrid((AtMost(1), AtMost(2))),
+)
+SMALL = [
+    (z, T, width, first, constraint, closed)
+    for z, T, width, first in ((1, 4, 1, 0), (2, 3, 1, 0), (2, 4, 2, 0), (2, 4, 1, 1), (3, 3, 1, 0), (2, 4, 1, 0))
+    for constraint, closed in product(CONSTRAINTS, (False, True))
+    if z > 1 or not closed
+]
+ODDS = Odds(7, 2)
+
+
+def history_group(answers, calendar, constraint, closed, *, width=1, first=0, odds=ODDS, share=1):
+    """A group that reports the state at every `width`-th period after `first`."""
+    track = Track(width, KaryResponse(StateSpace(answers, null=not closed), Odds(2, 1)), first, calendar.periods)
+    return Group.jointly([track], History(odds, history_limits(track, calendar, constraint, closed)), share)
+
+
+def small(z, T, width, first, constraint, closed):
+    """A small group, and the states of every entry that the constraint allows."""
+    calendar = Calendar(0, 10, T)
+    group = history_group(z, calendar, constraint, closed, width=width, first=first)
+    return group, calendar, list(changelogs(z, calendar, constraint, closed))
+
+
+@pytest.mark.parametrize("case", SMALL, ids=str)
+def test_possible_histories_are_counted_exactly(case):
+    """Those that begin with each prefix, and those that hold each state at each time, are as many as can be listed."""
+    group, _, every = small(*case)
+    possible, histories = group.histories.possible, {tuple(true for _, true in questions(group, s)) for s in every}
+    assert possible.count == len(histories)
+    for begun in {history[:length] for history in histories for length in range(possible.times)}:
+        state = HistoryState()
+        for symbol in begun:
+            state = possible.after(state, symbol, true=True)
+        stays, changes = possible.going_on(state)
+        for symbol in range(possible.states):
+            listed = sum(history[: len(begun) + 1] == (*begun, symbol) for history in histories)
+            assert listed == (stays if symbol == state.last else changes)
+    for time in range(possible.times):
+        held = [sum(history[time] == symbol for history in histories) for symbol in range(possible.states)]
+        assert held == [possible.held(time + 1)[symbol > 0] for symbol in range(possible.states)]
+
+
+@pytest.mark.parametrize("case", SMALL, ids=str)
+def test_reports_drawn_one_by_one_have_the_law_of_one_response_over_all(case):
+    """Every transcript has its defined chance, from every history: a for the truth, b for every other possible one. And
+    each report by itself has the law of its track's randomizer, by which it is decoded."""
+    group, _, every = small(*case)
+    histories = {tuple(true for _, true in asked): asked for asked in (questions(group, states) for states in every)}
+    total = ODDS.favoured + (len(histories) - 1) * ODDS.other
+    for truth, asked in histories.items():
+        law = {sent: chance for sent, (chance, _) in transcripts(group, asked).items()}
+        assert law == {sent: Fraction(ODDS.favoured if sent == truth else ODDS.other, total) for sent in histories}
+        for at, (place, true) in enumerate(asked):
+            randomizer = group.tracks[place].randomizer
+            for symbol in range(randomizer.symbols):
+                alone = sum(chance for sent, chance in law.items() if sent[at] == symbol)
+                assert alone == Fraction(randomizer.weight(symbol, true), randomizer.total(true))
+
+
+@pytest.mark.parametrize("case", SMALL, ids=str)
+def test_no_two_changelogs_are_told_apart_beyond_the_odds_of_a_history_group(case):
+    """Over every pair of changelogs and every transcript; attained wherever there are two histories."""
+    group, calendar, every = small(*case)
+    laws = ({sent: chance for sent, (chance, _) in transcripts(group, questions(group, s)).items()} for s in every)
+    worst = worst_of_laws(laws)
+    stated = plan_cost(ReleasePlan((group,)), calendar, case[4], case[5])
+    assert log_from_below(worst) <= stated == ODDS.epsilon
+    assert worst == (Fraction(7, 2) if group.histories.possible.count > 1 else 1)
+
+
+LIVED = [
+    pytest.param(case, marks=pytest.mark.heavy if case[0] > 1 and not case[5] else ())
+    for case in SMALL
+    if case[0] * case[1] <= 6
+]
+
+
+@pytest.mark.parametrize("case", LIVED)
+def test_two_lives_of_a_store_cost_twice_the_odds_of_a_history_group(case):
+    """A copy of the store, made after any closing and put back later: all that both lives send, each keeping to the
+    constraint. The bound is attained by a copy made before the first report."""
+    group, calendar, every = small(*case)
+    worst = Fraction(1)
+    for copied in range(calendar.periods):
+        laws = []
+        for one, other in product(every, every):
+            if one[: copied + 1] == other[: copied + 1]:
+                shared = questions(group, one)[: len(questions(group, one)) - len(questions(group, one, copied))]
+                laws.append(two_lives(group, shared, questions(group, one, copied), questions(group, other, copied)))
+        worst = max(worst, worst_of_laws(laws))
+    stated = lives_cost(ReleasePlan((group,)), calendar, case[4], case[5], lives=2)
+    assert log_from_below(worst) <= stated
+    assert worst == Fraction(7, 2) ** 2
+
+
+def two_lives(group, shared, first, again):
+    """The law of all that is sent in two lives that share their first reports."""
+    law = {}
+    for begun, (chance, memory) in transcripts(group, shared).items():
+        if not first:
+            law[begun] = chance
+            continue
+        for sent, (likely, _) in transcripts(group, first, memory).items():
+            for more, (again_likely, _) in transcripts(group, again, memory).items():
+                law[*begun, *sent, *more] = chance * likely * again_likely
+    return law
+
+
+def test_what_is_not_sent_is_drawn_all_the_same():
+    """An entry that enrols late, or drops a closing, draws what it owes and keeps it to itself: what it sends has the
+    law of the whole with the rest summed over, so that one decoder reads all reports of a time."""
+    calendar = Calendar(0, 10, 3)
+    group = history_group(2, calendar, AtMost(2), closed=False)
+    late, memory = (0, 0, 1, 2), first_memory(group)
+    owed = list(unsent(group, memory, 1))
+    assert owed == [(0, 1)]
+    ((_, memory),) = [respond(group, place, late[period], memory, SeededCoins(1)) for place, period in owed]
+    assert list(unsent(group, memory, 2)) == [(1, 2)]
+    _, memory = respond(group, 1, 1, memory, SeededCoins(1))
+    _, memory = respond(group, 2, 2, memory, SeededCoins(1))
+    assert memory is None
+    assert list(unsent(group, None, 3)) == []
+
+
+def test_a_truth_that_cannot_be_costs_no_more_either():
+    """If a device held a history that is forbidden, every transcript would keep its chance, b to a."""
+    group, _, every = small(2, 3, 1, 0, AtMost(1), True)
+    allowed = [{sent: chance for sent, (chance, _) in transcripts(group, questions(group, s)).items()} for s in every]
+    forbidden = transcripts(group, questions(group, (0, 1, 2, 1)))
+    worst = worst_of_laws([*allowed, {sent: chance for sent, (chance, _) in forbidden.items()}])
+    assert worst == Fraction(7, 2)
+
+
+def test_counts_are_exact_over_1024_times():
+    """In closed and open cohorts the prefixes of every constraint add up to the whole, in integers of any size."""
+    calendar = Calendar(0, 10, 1024)
+    for constraint, closed in product(
+        (AtMost(4), TimeBounded(900), Hybrid((AtMost(5), TimeBounded(60)))), (False, True)
+    ):
+        track = Track(1, KaryResponse(StateSpace(4, null=not closed), Odds(2, 1)), 0, 1024)
+        limits = history_limits(track, calendar, constraint, closed)
+        possible = PossibleHistories(track.randomizer.space.size, 1024, not closed, limits)
+        state, coins = HistoryState(), SeededCoins(7)
+        whole = possible.count
+        for _ in range(1024):
+            stays, changes = possible.going_on(state)
+            assert stays + (possible.states - 1) * changes == whole
+            change = bool(changes) and coins.below(100) == 0
+            state = possible.after(state, (state.last + change) % possible.states, true=True)
+            whole = changes if change or (closed and state.drawn == 1) else stays
+        assert whole == 1
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_history_group_is_signed_and_read_again(closed):
+    """The signed bytes hold one track, its limits and the odds; what is read from them is the same plan, and costs its
+    odds. One whose limits are not those of the constraint is refused."""
+    calendar = Calendar(0, 60, 6)
+    group = history_group(3, calendar, AtMost(3), closed, width=2)
+    plan = ReleasePlan(
+        (replace(group, share=3), Group((Track(1, KaryResponse(StateSpace(3, not closed), ODDS), 0, 1),)))
+    )
+    made = survey(plan, calendar=calendar, constraint=AtMost(3), closed=closed)
+    read = Survey.from_payload(made.payload)
+    assert read == made
+    assert read.plan.groups[0].joint == History(ODDS, Limits(2, 2))
+    assert len(read.plan.groups[0].tracks) == (1 if closed else 3)
+    assert group_cost(group, calendar, AtMost(3), closed) == ODDS.epsilon
+    with pytest.raises(ValueError, match="the histories of this survey have the limits"):
+        replace(made, constraint=AtMost(2))
+    with pytest.raises(UnderstatedEpsilon):
+        replace(made, epsilon_micro=made.epsilon_micro - 1)
+
+
+@pytest.mark.parametrize(
+    ("tracks", "history", "said"),
+    [
+        (
+            [Track(1, KaryChange(MutationSpace(2), ODDS), 0, 3)],
+            History(ODDS, Limits(1, 2)),
+            "reports the states at all",
+        ),
+        (
+            [Track(1, KaryResponse(StateSpace(2), ODDS), 0, 3, 2)],
+            History(ODDS, Limits(1, 2)),
+            "reports the states at all",
+        ),
+        ([Track(1, KaryResponse(StateSpace(2), ODDS), 0, 3)], History(ODDS, Limits(1, 3)), "at most 2 changes"),
+        ([Track(1, KaryResponse(StateSpace(2), ODDS), 0, 1025)], History(ODDS, Limits(1, 3)), "1 to 1024 times"),
+        ([Track(1, KaryResponse(StateSpace(1, null=False), ODDS), 0, 3)], History(ODDS, Limits(1, 2)), "single state"),
+    ],
+)
+def test_what_cannot_be_a_history_group_is_refused(tracks, history, said):
+    """Changes, random nodes, more changes than reports, too many times, nothing to report."""
+    with pytest.raises(ValueError, match=said):
+        Group.jointly(tracks, history)
+
+
+def test_odds_and_numbers_that_say_nothing_are_refused():
+    """Odds of 1:1, negative limits, other fields; and a report after the last time."""
+    with pytest.raises(ValueError, match="say nothing"):
+        History(Odds(1, 1), Limits(0, 0))
+    with pytest.raises(ValueError, match="0 or more"):
+        Limits(-1, 0)
+    with pytest.raises(ValueError, match="a history group is its odds"):
+        History.from_fields({"odds": [2, 1], "changes": 1, "span": True, "either": 0})
+    group = history_group(2, Calendar(0, 10, 2), AtMost(2), closed=True)
+    with pytest.raises(ValueError, match="all times"):
+        respond(group, 0, 0, None, ListedCoins([0]))
+
+
+def test_the_two_ways_to_list_what_a_constraint_admits_agree():
+    """By which periods hold mutations, and by what the constraint itself says of each mutation."""
+    calendar = Calendar(0, 10, 4)
+    for constraint, closed in product(CONSTRAINTS, (False, True)):
+        listed = set(changelogs(2, calendar, constraint, closed))
+        assert set(lived_histories(2, calendar, constraint, closed)) == listed

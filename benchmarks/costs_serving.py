@@ -12,12 +12,12 @@ from pathlib import Path
 import httpx
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import AtRest, Store
+from changeling_aggregator.testing.serving import TOKEN, RunningServer
 from changeling_protocol.wire import CHANGE, KEYS, survey_path
 from changeling_reader import ServerClient
 from changeling_simulations.fleet import Load, send
 
 from tests.aggregator.buckets import new_bucket, object_store
-from tests.aggregator.serving import TOKEN, ServerProcess
 
 from .scale_capacity import SECONDS, WARMING, Measured, Size, made, modelled, processor_seconds, steps, times_of
 
@@ -71,7 +71,7 @@ def _asked(folder: Path, load: Load) -> dict[str, float]:
     with store.view() as view:
         (survey,) = view.signed_surveys()
     store.close()
-    with ServerProcess(folder) as server:
+    with RunningServer(folder) as server:
         send(load.requests(64), server.url)
         with ServerClient(server.url, token=TOKEN, timeout=600) as asked:
             asked.fold()

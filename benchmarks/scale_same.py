@@ -9,9 +9,9 @@ from pathlib import Path
 from changeling_aggregator.fold import check, fold
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import AFTER, counted_rows, prepared, reference_of
+from changeling_aggregator.testing.postgres import PostgreSQL
 
 from tests.aggregator.buckets import new_bucket, object_store
-from tests.postgres import PostgreSQL
 
 SEED, BATCH = 14, 23
 

@@ -123,6 +123,18 @@ def serve(
     segments: Annotated[
         str | None, typer.Option(help=f"Where uploads lie. {SEGMENTS_HELP}", callback=checked_segments)
     ] = None,
+    most_store: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="GiB of the store with which no more is taken; else nine tenths of the free disk, 64 elsewhere."
+        ),
+    ] = None,
+    most_waiting: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Requests waiting to be counted with which no more is taken; else one for each KiB of that."
+        ),
+    ] = None,
     fold: Annotated[
         bool, typer.Option("--fold/--no-fold", help="Whether to count uploads here, or leave it to `changeling fold`.")
     ] = True,
@@ -188,6 +200,8 @@ def serve(
             uploads_need_token=uploads_need_token,
             admission=admitting,
             requests_a_second=rate,
+            most_store_bytes=None if most_store is None else int(most_store * 2**30),
+            most_unfolded=most_waiting,
             folds=fold,
             segments=segments,
         )

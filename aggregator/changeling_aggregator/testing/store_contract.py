@@ -608,6 +608,8 @@ class StoreContract:
                 writing.add_early_end(EarlyEnd(SURVEY, 4), b"signed otherwise")
         with store.view() as view:
             assert view.early_ends() == {SURVEY: EarlyEnd(SURVEY, 3), OTHER: EarlyEnd(OTHER, 4)}
+            assert view.signed_early_end(SURVEY) == b"signed"
+            assert view.signed_early_end(SurveyId(b"another survey..")) is None
 
     def test_of_many_who_publish_one_survey_one_is_the_first(self, open_store: Opener, store: Store) -> None:
         """Each in a transaction that goes on after it was told so."""

@@ -8,7 +8,7 @@ import typer
 from changeling_aggregator.cli.survey import HOPELESS, console, expectation_table, is_hopeless
 from changeling_statistics import parse_duration, write_survey
 
-from .allowing import ChangesSpreadOption, FromOption, best_rung, habits_of, say_freezing
+from .allowing import ChangesSpreadOption, FromOption, say_freezing, settled
 from .wishes import (
     AnswersOption,
     AtMostOption,
@@ -27,7 +27,6 @@ from .wishes import (
     WithinOption,
     calendar_of,
     names_of,
-    wish_of,
 )
 
 
@@ -68,38 +67,25 @@ def new(
     names = names_of(answers)
     length = period * periods if periods is not None else parse_duration(horizon or "")
     calendar = calendar_of(start, period, length)
-    said = at_most is not None or within is not None
-    wish = wish_of(
-        len(names),
+    asked = settled(
+        console(),
+        answers,
         calendar,
-        changes=(at_most, within) if said else (calendar.periods, None),
-        expected=expected_changes,
+        changes=(at_most, within),
+        expected=(expected_changes, changes_spread),
+        pilot=pilot,
         epsilon=epsilon,
         devices=devices,
         closed=closed,
         minimum=minimum,
     )
-    habits = habits_of(
-        names,
-        calendar,
-        pilot=pilot,
-        changes=expected_changes,
-        spread=changes_spread,
-        closed=closed,
-        named=not answers.strip().isdecimal(),
-    )
-    if said:
-        wish = wish if habits is None else replace(wish, expected=habits.expected(wish.constraint))
-        planned = optimal_plan(wish)
-    else:
-        best = best_rung(console(), wish, habits)
-        wish, planned = best.wish, best.planned
+    wish, planned = asked.wish, asked.planned or optimal_plan(asked.wish)
     survey = Handling(question, skew, spread, grace, relay).applied(wish.survey(planned.plan, names, question), names)
     option = replace(planned.option, survey=survey)
     write_survey(output, survey)
     typer.echo(f"The plan: {plan_in_words(planned)}.")
     console().print(expectation_table(option, points))
-    say_freezing(console(), wish, planned, habits)
+    say_freezing(console(), wish, planned, asked.habits)
     if is_hopeless(option):
         typer.echo(f"warning: an error of {100 * HOPELESS:.0f} points or more shows nothing; ask more devices, or less")
     elif option.least_reports(wish.devices) < minimum:

@@ -57,7 +57,7 @@ def settled(
     calendar: "Calendar",
     *,
     changes: tuple[int | None, int | None],
-    expected: tuple[float | None, float | None],
+    expected: tuple[float | None, float | None, float],
     pilot: Path | None,
     per_year: float | None = None,
     **rest: object,
@@ -65,16 +65,18 @@ def settled(
     """The wish that the options make; where they say no constraint, the ladder of what to allow is printed.
 
     answers: as written. changes: the most of an entry, and the seconds that they lie within, or None.
-    expected: changes of an entry over the calendar, and their spread over entries; or, as a rate, per_year.
-    pilot: a changelog. rest: further fields of `Wish`.
+    expected: changes of an entry over the calendar, their spread over entries, and the share of entries that answer in
+    the first period. per_year: the changes as a rate. pilot: a changelog. rest: further fields of `Wish`.
     Raises ValueError for options that do not go together, and for a pilot of other answers.
     """
     names, said = names_of(answers), changes != (None, None)
     allowed = changes if said else (calendar.periods, None)
-    wish = wish_of(len(names), calendar, changes=allowed, expected=expected[0], per_year=per_year, **rest)
+    wish = wish_of(
+        len(names), calendar, changes=allowed, expected=expected[0], first_share=expected[2], per_year=per_year, **rest
+    )
     mean = expected[0] if per_year is None else per_year * calendar.periods * calendar.period / YEAR
     numbered = answers.strip().isdecimal()
-    habits = _habits(names, wish, pilot=pilot, expected=(mean, expected[1]), numbered=numbered)
+    habits = _habits(names, wish, pilot, (mean, *expected[1:]), numbered=numbered)
     if not said:
         best = best_rung(console, wish, habits)
         return Settled(best.wish, habits, best.planned)
@@ -85,23 +87,28 @@ def settled(
 def _habits(
     names: tuple[str, ...],
     wish: "Wish",
-    *,
     pilot: Path | None,
-    expected: tuple[float | None, float | None],
+    expected: tuple[float | None, float | None, float],
+    *,
     numbered: bool,
 ) -> "Habits | None":
-    """What the options tell of how entries will change. numbered: whether answers were given by their number alone."""
+    """What the options tell of how entries will change.
+
+    expected: changes, their spread, and the share that answers at first. numbered: whether answers are only counted.
+    """
     from changeling_statistics import SteadyChanges, pilot_of, read_csv
 
-    mean, spread = expected
+    mean, spread, first_share = expected
     if pilot is None:
         if mean is not None:
-            return SteadyChanges(len(names), wish.calendar, mean, spread)
+            return SteadyChanges(len(names), wish.calendar, mean, spread, first_share)
         if spread is not None:
             raise ValueError("--changes-spread is that of --expected-changes: say how many those are, too")
         return None
-    if expected != (None, None):
-        raise ValueError("--from tells how often answers change: leave out --expected-changes and --changes-spread")
+    if expected != (None, None, 1.0):
+        raise ValueError(
+            "--from tells how often answers change: leave out --expected-changes, --changes-spread and --first-share"
+        )
     changelog = read_csv(pilot, None if numbered else names)
     if len(changelog.answers) > len(names):
         raise ValueError(f"{pilot} holds {len(changelog.answers)} answers, the survey only {len(names)}")

@@ -8,11 +8,13 @@ import typer
 from changeling_commands.allowing import ChangesSpreadOption, FromOption, say_freezing, settled
 from changeling_commands.wishes import (
     AnswersOption,
+    AnywayOption,
     AtMostOption,
     ClosedOption,
     DevicesOption,
     EpsilonOption,
     ExpectedOption,
+    FirstShareOption,
     GraceOption,
     Handling,
     HorizonOption,
@@ -25,6 +27,8 @@ from changeling_commands.wishes import (
     WithinOption,
     calendar_of,
     names_of,
+    planning_bar,
+    refuse_hopeless,
 )
 from changeling_protocol import Survey
 from changeling_statistics import Comparison, Option, compare_plans, write_survey
@@ -49,6 +53,7 @@ def plan(
     within: WithinOption = None,
     closed: ClosedOption = False,
     expected_changes: ExpectedOption = None,
+    first_share: FirstShareOption = 1.0,
     changes_per_year: Annotated[float | None, typer.Option(metavar="X", help="The same as a rate.")] = None,
     changes_spread: ChangesSpreadOption = None,
     pilot: FromOption = None,
@@ -70,6 +75,7 @@ def plan(
     grace: GraceOption = "7d",  # type: ignore[assignment]
     minimum: MinimumOption = 100,
     relay: RelayOption = "",
+    anyway: AnywayOption = False,
 ) -> None:
     """Find the best release plan for a budget, and show it beside the plans that others would make."""
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
@@ -81,7 +87,7 @@ def plan(
         answers,
         calendar_of(start, period, horizon),
         changes=(at_most, within),
-        expected=(expected_changes, changes_spread),
+        expected=(expected_changes, changes_spread, first_share),
         per_year=changes_per_year,
         pilot=pilot,
         epsilon=epsilon,
@@ -93,7 +99,8 @@ def plan(
         minimum=minimum,
     )
     wish = asked.wish
-    comparison = compare_plans(wish)
+    with planning_bar() as progress:
+        comparison = compare_plans(wish, progress)
     chosen = comparison.choose(choose)
     survey = Handling(question, skew, spread, grace, relay).applied(chosen.survey, names)
     print_comparison(console, comparison, delta, survey.relay)
@@ -103,12 +110,16 @@ def plan(
         save_plan_plot(comparison, chosen, plot)
         console.print(f"wrote {escape(str(plot))}")
     if output is not None:
+        refuse_hopeless(chosen, anyway)
         write_survey(output, survey)
         console.print(f"wrote {escape(str(output))}, the plan {escape(chosen.title)}; not signed yet")
 
 
 def _warn(console: Console, comparison: Comparison, chosen: Option, survey: Survey) -> None:
-    """Prints a warning if nodes of the chosen plan are expected to have too few reports to be published."""
+    """Prints a warning if the chosen plan will show nothing, or nodes have too few reports to be published."""
+    if chosen.hopeless:
+        console.print(f"[yellow]warning:[/] {chosen.hopeless}", highlight=False)
+        return
     least = chosen.least_reports(comparison.wish.devices)
     if least < survey.minimum:
         console.print(

@@ -225,14 +225,22 @@ class PossibleHistories:
         """
         d, m, limits = self.states, self.times, self.limits
         if not self.null:
-            return d * self._after(m - 1, 0, 0, *self._overlaps(1, start, end))
+            return d * self.answered(1, *self._overlaps(1, start, end))
         if limits.span == m - 1 and not limits.either:  # the first answer is a change as any other
             return _signed(d, m, limits.changes + 1, end - start)
         total = 1  # NULL for ever
         for first in range(1, m + 1):
-            ways = self._after(m - first, 0, 0, *self._overlaps(first, start, end))
+            ways = self.answered(first, *self._overlaps(first, start, end))
             total += -ways if start < first <= end else (d - 1) * ways
         return total
+
+    def answered(self, first: int, inside: int = 0, within: int = 0) -> int:
+        """How many ways there are to go on once the first answer was given in a report, from 1 on.
+
+        inside: the changes on so many of the reports after it count r^c, as in `alternating`; `within` of these reports
+        are in the span.
+        """
+        return self._after(self.times - first, 0, 0, inside, within)
 
     def _overlaps(self, first: int, start: int, end: int) -> tuple[int, int]:
         """How many of (start, end] come after the report of the first answer, and how many of these within the span."""

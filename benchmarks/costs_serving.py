@@ -14,9 +14,7 @@ from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import AtRest, Store
 from changeling_protocol.wire import CHANGE, KEYS, survey_path
 from changeling_reader import ServerClient
-from changeling_simulations.capacity import UnitCost
-from changeling_simulations.fleet.sealing import Load
-from changeling_simulations.fleet.sending import send
+from changeling_simulations.fleet import Load, send
 
 from tests.aggregator.buckets import new_bucket, object_store
 from tests.aggregator.serving import TOKEN, ServerProcess
@@ -41,7 +39,7 @@ def measure() -> dict[str, float | None]:
         figures |= _asked(folder, load)
     model = modelled(in_folder)
     for stage in SECONDS:
-        cost: UnitCost = getattr(model, stage)
+        cost = model[stage]
         more = in_bucket[stage] - cost.of(IN_A_BUCKET.uploads, times_of(stage, IN_A_BUCKET))
         figures |= {f"folder_{stage}_us": 1e6 * cost.each, f"folder_{stage}_of_a_fold_us": 1e6 * cost.start}
         figures[f"object_{stage}_us"] = 1e6 * more / in_bucket["objects"]

@@ -21,7 +21,7 @@ from changeling_aggregator.segments.parquet import write_ids
 from changeling_aggregator.store import IdFile, Store
 from changeling_aggregator.testing import append_segment
 from changeling_protocol import UnixMilliseconds, UnixSeconds
-from changeling_simulations.fleet.sealing import Load
+from changeling_simulations.fleet import Load
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import ClusterSettings
 

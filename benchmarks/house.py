@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 from . import journeys
 
 ROOT = Path(__file__).parents[1]
-TOYS = ("randomizer", "mechanism")
+TOYS = ("randomizer", "mechanism", "store")
 """Each is added in one file of tests, `tests/contracts/test_a_toy_NAME.py`, that registers itself."""
 ROUTE = ROOT / "docs/patches/new_route.patch"
 SECOND_DOORS = ("testing", "wire", "store", "ingest", "fold", "segments", "server", "relay", "cli")

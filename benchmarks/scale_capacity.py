@@ -1,16 +1,14 @@
 """Measure 5 of scale: what the capacity model says of a run ten times larger than those that it was fitted on.
 
-Real servers on SQLite, each with a store of its own, are sent a fleet's uploads, one to a request, as fast as they are
-answered, and fold them, some at a time. Processor seconds are those of the processes: the server's, the fold's, and of
-those that open envelopes. The model is fitted to medians of runs of three sizes. Their steps take turns with those of
-the large run, so that whatever else the machine does meets both alike.
+Real servers on SQLite are sent a fleet's uploads, one to a request, and fold them, some at a time; processor seconds
+are those of the server, of the fold, and of those that open envelopes. The steps of the small runs, to whose medians
+the model is fitted, take turns with those of the large run, so that whatever else the machine does meets both alike.
 """
 
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields
 from itertools import islice, zip_longest
 from pathlib import Path
 from statistics import median
@@ -20,14 +18,11 @@ import numpy as np
 from changeling_aggregator.store import Store
 from changeling_protocol import Node
 from changeling_reader import ServerClient
-from changeling_simulations.capacity import UnitCost, UnitCosts
-from changeling_simulations.fleet.devices import Wishes
-from changeling_simulations.fleet.sealing import Load, sealed
-from changeling_simulations.fleet.sending import send
+from changeling_simulations.capacity import COSTS, UnitCost
+from changeling_simulations.fleet import Load, Wishes, sealed, send
 from scipy.optimize import nnls
 
 from tests.aggregator.serving import TOKEN, ServerProcess
-from tests.processes import children
 
 from .server_world import prepared
 
@@ -40,17 +35,12 @@ class Size(NamedTuple):
 
 
 SMALL = (Size(4_000, 4_000), Size(8_000, 1_000), Size(12_000, 4_000))
-LARGE = Size(120_000, 4_000)
-ROUNDS = 3
+LARGE, ROUNDS = Size(120_000, 4_000), 3
 WARMING = 2_000
 """So many uploads are sent and folded before anything is measured: processes start, and modules are loaded, once."""
-_ALL_THREADS_RUN = 2
-"""Which of a process's clocks Linux gives under such a number; clock_getcpuclockid(3) makes it so."""
-
 SECONDS = ("accept", "opening", "counting")
-
 Measured = dict[str, float]
-"""By the names of UnitCosts; and how many `objects` the log was written in, where it lies in segments."""
+"""By the names of COSTS; and how many `objects` the log was written in, where it lies in segments."""
 
 
 def measure() -> dict[str, float | None]:
@@ -63,14 +53,13 @@ def measure() -> dict[str, float | None]:
         for _ in zip_longest(steps(folder, load, LARGE, large), small_runs):
             pass
     model = modelled(small)
-    figures: dict[str, float | None] = {"5_bytes_of_a_request": float(median(load.size))}
-    for name, cost in asdict(model).items():
-        figures |= {f"5_{name}_{part}": coefficient for part, coefficient in cost.items()}
-    found = {name: large[0][name] for name in asdict(model)}
-    predicted = {name: getattr(model, name).of(LARGE.uploads, times_of(name, LARGE)) for name in found}
+    figures: dict[str, float | None] = {"5_bytes_of_a_request": float(median(map(len, load.envelopes)))}
+    for name, cost in model.items():
+        figures |= {f"5_{name}_start": cost.start, f"5_{name}_each": cost.each}
+    predicted = {name: cost.of(LARGE.uploads, times_of(name, LARGE)) for name, cost in model.items()}
     groups = {"cpu": SECONDS, "bytes": ("stored",), "memory": ("server_memory", "fold_memory")}
-    for group, names in {**groups, **{name: (name,) for name in found}}.items():
-        of_model, of_run = (sum(each[name] for name in names) for each in (predicted, found))
+    for group, names in {**groups, **{name: (name,) for name in model}}.items():
+        of_model, of_run = (sum(each[name] for name in names) for each in (predicted, large[0]))
         figures |= {f"5_{group}_predicted": of_model, f"5_{group}_measured": of_run}
         figures[f"5_{group}_error"] = of_model / of_run - 1
     return figures
@@ -79,30 +68,20 @@ def measure() -> dict[str, float | None]:
 def made(folder: Path, uploads: int) -> Load:
     """A store in the folder, with a survey and a key, and so many sealed uploads for it."""
     log = prepared(folder)
-    (folder / "envelopes").mkdir()
-    load = sealed(log.survey, log.key, Wishes(uploads, Node(7, 8), None), folder / "envelopes")
+    load = sealed(log.survey, log.key, Wishes(uploads, Node(7, 8), None))
     log.store.close()
     return load
 
 
-def modelled(runs: Mapping[Size, Sequence[Measured]]) -> UnitCosts:
-    """The costs that fit the medians of runs, by their sizes."""
-    uploads = [size.uploads for size in runs]
-    costs: dict[str, UnitCost] = {}
-    for field in fields(UnitCosts):
-        medians = [median(each[field.name] for each in some) for some in runs.values()]
-        costs[field.name] = fitted(uploads, medians, [times_of(field.name, size) for size in runs])
-    return UnitCosts(**costs)
-
-
-def fitted(uploads: Sequence[float], measured: Sequence[float], times: Sequence[float]) -> UnitCost:
-    """The cost that fits runs best, by their relative errors; no part of it is below zero.
-
-    uploads, measured, times: of each run: its uploads, their cost, which is above zero, and how often a fold started.
-    """
-    n, y = np.asarray(uploads, float), np.asarray(measured, float)
-    (start, each), _ = nnls(np.stack([np.asarray(times, float), n], axis=1) / y[:, None], np.ones(len(n)))
-    return UnitCost(float(start), float(each))
+def modelled(runs: Mapping[Size, Sequence[Measured]]) -> dict[str, UnitCost]:
+    """The costs that fit the medians of runs best, by their relative errors; no part of one is below zero."""
+    costs = {}
+    for name in COSTS:
+        y = np.array([median(each[name] for each in some) for some in runs.values()])
+        terms = np.array([[times_of(name, size), size.uploads] for size in runs], float)
+        (start, each), _ = nnls(terms / y[:, None], np.ones(len(y)))
+        costs[name] = UnitCost(float(start), float(each))
+    return costs
 
 
 def times_of(name: str, size: Size) -> float:
@@ -125,7 +104,10 @@ def steps(
         with ServerProcess(Path(place), *options, log=Path(place) / "log") as server:
             store, requests = Store.open(server.store_path), load.requests()
             _sent(server, store, requests, WARMING)
-            _rest(server.process.pid)
+            opening = -1.0
+            while (now := of_processes(server.process.pid)["opening"]) - opening > 0.01:
+                opening = now  # those that open load what they need, and the fold goes on without them until then
+                time.sleep(1)
             for _ in range(size.uploads // size.folded):
                 before = of_processes(server.process.pid)
                 objects += _sent(server, store, requests, size.folded)
@@ -137,19 +119,8 @@ def steps(
     into.append({**after, **seconds, "stored": float(stored), "objects": float(objects)})
 
 
-def _rest(server: int) -> None:
-    """Waits until those that open have loaded what they need: the fold goes on without them until then."""
-    before, now = -1.0, of_processes(server)["opening"]
-    while now - before > 0.01:
-        time.sleep(1)
-        before, now = now, of_processes(server)["opening"]
-
-
 def _sent(server: ServerProcess, store: Store, requests: Iterator[tuple[float, bytes]], uploads: int) -> int:
-    """Sends uploads while it has the turn to fold, then has them folded, however long that takes.
-
-    Returns in how many segments they came to lie, if they do.
-    """
+    """Sends uploads while it has the turn to fold, then has them folded; returns how many segments they lie in."""
     with store.turn_to_fold():
         sent = send(islice(requests, uploads), str(server.url))
         with store.view() as view:
@@ -163,31 +134,27 @@ def _sent(server: ServerProcess, store: Store, requests: Iterator[tuple[float, b
 
 def of_processes(server: int) -> Measured:
     """What the processes of a server have taken so far: its own, its child that folds, and those that open."""
-    (fold,) = [child for child in children(server) if "spawn_main" in command(child)]
-    openers = [child for child in children(fold) if "spawn_main" in command(child)]
+    (fold,) = _spawned(server)
     return {
         "accept": processor_seconds(server),
-        "opening": sum(map(processor_seconds, openers)),
+        "opening": sum(map(processor_seconds, _spawned(fold))),
         "counting": processor_seconds(fold),
-        "server_memory": most_bytes(server),
-        "fold_memory": most_bytes(fold),
+        "server_memory": _most_bytes(server),
+        "fold_memory": _most_bytes(fold),
     }
 
 
-def command(process: int) -> str:
-    """Its command line."""
-    return Path(f"/proc/{process}/cmdline").read_text()
+def _spawned(process: int) -> list[int]:
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    return [child for child in children if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()]
 
 
 def processor_seconds(process: int) -> float:
-    """Of all its threads, those that have ended as well, by the process's own clock: to the microsecond.
-
-    What /proc tells is whole hundredths of a second, of which the smaller runs have a few.
-    """
-    return time.clock_gettime(~process << 3 | _ALL_THREADS_RUN)
+    """Of all threads of a process, by its own clock (clock_getcpuclockid(3)): to the microsecond."""
+    return time.clock_gettime(~process << 3 | 2)
 
 
-def most_bytes(process: int) -> float:
-    """The most that it ever resided in."""
+def _most_bytes(process: int) -> float:
     lines = Path(f"/proc/{process}/status").read_text().splitlines()
     return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))

@@ -8,6 +8,7 @@ import typer
 from changeling_aggregator.cli.survey import HOPELESS, console, expectation_table, is_hopeless
 from changeling_statistics import parse_duration, write_survey
 
+from .allowing import ChangesSpreadOption, FromOption, best_rung, habits_of, say_freezing
 from .wishes import (
     AnswersOption,
     AtMostOption,
@@ -44,6 +45,8 @@ def new(
     within: WithinOption = None,
     closed: ClosedOption = False,
     expected_changes: ExpectedOption = None,
+    changes_spread: ChangesSpreadOption = None,
+    pilot: FromOption = None,
     points: Annotated[float, typer.Option(help="Say how many devices it takes for this standard error.")] = 1.0,
     skew: SkewOption = "5m",  # type: ignore[assignment]
     spread: SpreadOption = "1h",  # type: ignore[assignment]
@@ -64,22 +67,39 @@ def new(
         raise ValueError(f"a standard error to reach is above 0 points, got {points}")
     names = names_of(answers)
     length = period * periods if periods is not None else parse_duration(horizon or "")
+    calendar = calendar_of(start, period, length)
+    said = at_most is not None or within is not None
     wish = wish_of(
         len(names),
-        calendar_of(start, period, length),
-        changes=(at_most, within),
+        calendar,
+        changes=(at_most, within) if said else (calendar.periods, None),
         expected=expected_changes,
         epsilon=epsilon,
         devices=devices,
         closed=closed,
         minimum=minimum,
     )
-    planned = optimal_plan(wish)
+    habits = habits_of(
+        names,
+        calendar,
+        pilot=pilot,
+        changes=expected_changes,
+        spread=changes_spread,
+        closed=closed,
+        named=not answers.strip().isdecimal(),
+    )
+    if said:
+        wish = wish if habits is None else replace(wish, expected=habits.expected(wish.constraint))
+        planned = optimal_plan(wish)
+    else:
+        best = best_rung(console(), wish, habits)
+        wish, planned = best.wish, best.planned
     survey = Handling(question, skew, spread, grace, relay).applied(wish.survey(planned.plan, names, question), names)
     option = replace(planned.option, survey=survey)
     write_survey(output, survey)
     typer.echo(f"The plan: {plan_in_words(planned)}.")
     console().print(expectation_table(option, points))
+    say_freezing(console(), wish, planned, habits)
     if is_hopeless(option):
         typer.echo(f"warning: an error of {100 * HOPELESS:.0f} points or more shows nothing; ask more devices, or less")
     elif option.least_reports(wish.devices) < minimum:

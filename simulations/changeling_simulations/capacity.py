@@ -19,12 +19,6 @@ from rich.table import Table
 
 from . import options
 
-DAY_SECONDS, MONTH_DAYS, GIGABYTE = 86_400, 30.4, 1e9
-BUSIEST_HOUR = 1.6
-"""Times the day's mean."""
-BUSY = 0.6
-"""The share of a machine's processors that may be used at the busiest hour."""
-
 
 @dataclass(frozen=True, slots=True)
 class UnitCost:
@@ -44,64 +38,55 @@ class UnitCost:
         return self.start * times + self.each * uploads
 
 
-@dataclass(frozen=True, slots=True)
-class UnitCosts:
-    """The costs of one server's stages, for uploads that each are a request and answer one closing with one report.
+COSTS = {
+    "accept": UnitCost(0.01, 110e-6),
+    "opening": UnitCost(0.02, 85e-6),
+    "counting": UnitCost(0.03, 4.5e-6),
+    "stored": UnitCost(540e3, 176.0),
+    "server_memory": UnitCost(132e6, 0.5),
+    "fold_memory": UnitCost(127e6, 60.0),
+}
+"""The costs of one server's stages, for uploads that each are a request and answer one closing with one report.
 
-    accept: checking, appending and acknowledging, in the server's process. opening: HPKE and columns, in processes of
-    the fold. counting: checks, duplicates and tallies, in the fold's own process. All in processor seconds.
-    stored: files of log and ids, in bytes. server_memory, fold_memory: the most memory of each process, in bytes.
-    """
-
-    accept: UnitCost
-    opening: UnitCost
-    counting: UnitCost
-    stored: UnitCost
-    server_memory: UnitCost
-    fold_memory: UnitCost
-
-
-class ServerDesign(StrEnum):
-    """How a server's work is divided; each divides more than the one before, and takes more to run."""
-
-    STORE = "store"
-    """One database has log, ids and tallies; one server accepts, and one machine folds."""
-    SEGMENTS = "segments"
-    """The log lies in an object store: several servers accept, and no disk limits it. One machine folds."""
-    SPARK = "spark"
-    """The same, and a Spark cluster folds, whose ids lie in the object store as well."""
-
-
-_FOLD = (UnitCost(0.02, 85e-6), UnitCost(0.03, 4.5e-6))
-_MEMORY = (UnitCost(132e6, 0.5), UnitCost(127e6, 60.0))
-STORE = UnitCosts(UnitCost(0.01, 110e-6), *_FOLD, UnitCost(540e3, 176.0), *_MEMORY)
-"""SQLite, rounded, between what an idle machine and a busy one took."""
-SEGMENTS = UnitCosts(UnitCost(0.01, 105e-6), *_FOLD, UnitCost(540e3, 170.0), *_MEMORY)
-"""Segments in a folder, as much above what was measured as STORE; in a bucket each object adds what OBJECT says."""
+accept: checking, appending and acknowledging, in the server's process. opening: HPKE and columns, in processes of the
+fold. counting: checks, duplicates and tallies, in the fold's own process. All in processor seconds, of SQLite, between
+what an idle machine and a busy one took; segments in a folder take as much. stored: files of log and ids, in bytes.
+server_memory, fold_memory: the most memory of each process, in bytes."""
 OBJECT = {"written": 2.0e-3, "read": 2.3e-3}
 """Processor seconds of an object of a bucket's log: the server's, and the fold's, which writes each 16 anew as one."""
 SPARK = {"run": 1.5, "envelope": 115e-6, "closing": 3.3e-6, "id": 1.4e-6, "shuffled": 27.0, "shuffled_id": 18.0}
 """A run of the fold on Spark: processor seconds of a run, an envelope, a closing beyond an envelope's first, and an id
 that was counted before; and bytes on workers' disks of a closing and of such an id."""
-SPARK_CORE_BYTES = 1.6e9
 KEY_SECONDS, RESULT_SECONDS = 390e-6, 1.3e-3
 """An answer to a device that asks for the sealing key; to a reader, of a result that was asked for before."""
 
-ENVELOPE_BYTES, ID_BYTES, CELL_BYTES, _REQUEST_BYTES = 112.0, 16, 8, 3
+DAY_SECONDS, MONTH_DAYS, GIGABYTE = 86_400, 30.4, 1e9
+BUSIEST_HOUR, BUSY = 1.6, 0.6
+"""Arrivals of the busiest hour, times the day's mean; the share of processors that may be used then."""
+ENVELOPE_BYTES, ID_BYTES, CELL_BYTES, REQUEST_BYTES = 112.0, 16, 8, 3
 REMEMBERED_ID_BYTES, MOST_REMEMBERED_BYTES = 12, 384 * 2**20
 """A fold holds one half of each id in memory, and no more than so many bytes of them; the rest it reads again."""
 REREAD_SECONDS = 7 * 80e-6
 """Processor seconds of an id that is not remembered: a piece of 64 kB of each of the seven longest runs of ids."""
-FOLDS, RUNS = 24.0 * 3600, 24.0
-"""A day's folds of a server, about one a second; a day's runs on Spark, so that results are an hour old at most."""
+FOLDS, RUNS, READS = 24.0 * 3600, 24.0, 10.0
+"""A day's folds of a server; a day's runs on Spark; how many results a second reach the servers, past all caches."""
 COMMITS, UPLOADS_AN_OBJECT, BUCKET_IDS = 20.0, 32, 500_000
 """Objects a second of a server before an object store, or one for so many uploads; ids in a file of a run on Spark."""
-KEY_DAYS, READS = 30.0, 10.0
-"""For how long devices seal to one key; how many results a second reach the servers, past all caches."""
-
+SPARK_CORE_BYTES = 1.6e9
 ACCEPTING, DISK = "one process to accept", "one disk"
-OPENING, COUNTING = "one machine to open", "one process to count"
-IDS = "a day's ids in the memory of one fold"
+
+
+class ServerDesign(StrEnum):
+    """How a server's work is divided; each divides more than the one before, and takes more to run.
+
+    STORE: one database has log, ids and tallies; one server accepts, and one machine folds.
+    SEGMENTS: the log lies in an object store: several servers accept, and no disk limits it. One machine folds.
+    SPARK: the same, and a Spark cluster folds, whose ids lie in the object store as well.
+    """
+
+    STORE = "store"
+    SEGMENTS = "segments"
+    SPARK = "spark"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +107,7 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """A day of some surveys that are alike, each answered by all devices.
+    """A day of a survey.
 
     envelopes: sent in a day, by all devices. envelope_bytes: of one, sealed. closings: that one answers, on average.
     ids: kept at once, one for each entry and open closing. kept_days: how long an envelope stays in the log.
@@ -136,13 +121,10 @@ class Demand:
     ids: float
     kept_days: float
     tally_bytes: float
-    surveys: int = 1
 
 
-def demanded(
-    survey: Survey, devices: int, *, surveys: int = 1, uploads_a_day: float = 1.0, retention: int | None = None
-) -> Demand:
-    """The day of so many surveys, all like this one, with so many devices.
+def demanded(survey: Survey, devices: int, *, uploads_a_day: float = 1.0, retention: int | None = None) -> Demand:
+    """The day of a survey with so many devices.
 
     uploads_a_day: how often a device's app runs, if there is anything to report; what closed since goes in one upload.
     retention: how long an envelope stays in the log, in seconds; by default for the survey's grace, as a server does.
@@ -160,13 +142,12 @@ def demanded(
     cells = sum(track.count * counterpart_of(track.randomizer).slots for track in survey.plan.tracks) * survey.strata
     return Demand(
         devices,
-        devices * uploads * surveys,
-        plain + HEAD_BYTES + SEAL_BYTES + _REQUEST_BYTES,
+        devices * uploads,
+        plain + HEAD_BYTES + SEAL_BYTES + REQUEST_BYTES,
         ends / days / uploads,
-        devices * surveys * min(survey.grace / DAY_SECONDS * ends / days + 1, ends),
+        devices * min(survey.grace / DAY_SECONDS * ends / days + 1, ends),
         (survey.grace if retention is None else retention) / DAY_SECONDS,
-        CELL_BYTES * cells * surveys,
-        surveys,
+        CELL_BYTES * cells,
     )
 
 
@@ -199,45 +180,52 @@ def sized(demand: Demand, design: ServerDesign | None = None, machine: Machine =
     Accepting must keep up with the busiest hour; opening and counting, with the day's mean: they catch up at night, and
     are given a third more, so that they do.
     """
-    limits = _limits(demand, machine)
-    over = {name for name, times in limits.items() if times > 1}
-    first = (
-        ServerDesign.STORE if not over else ServerDesign.SEGMENTS if over <= {ACCEPTING, DISK} else ServerDesign.SPARK
-    )
-    chosen = design or first
-    cores, answered = _cores(demand, chosen), demand.envelopes * demand.closings
-    puts, shuffled = _objects(demand, chosen) / DAY_SECONDS * 16 / 15, 0.0  # each sixteen become one, and so on
-    memory = max(1, ceil(cores["accept"])) * STORE.server_memory.start
-    if chosen is ServerDesign.SPARK:
+    answered = demand.envelopes * demand.closings
+    log = demand.envelopes * demand.kept_days
+    stored = log * (demand.envelope_bytes + COSTS["stored"].each - ENVELOPE_BYTES - ID_BYTES) + ID_BYTES * demand.ids
+    stored += demand.tally_bytes
+    alone = _cores(demand, ServerDesign.STORE, 0.0)
+    limits = {
+        ACCEPTING: alone["accept"],
+        "one machine to open": alone["open"] / machine.cores,
+        "one process to count": alone["count"],
+        "a day's ids in the memory of one fold": REMEMBERED_ID_BYTES * answered / MOST_REMEMBERED_BYTES,
+        DISK: stored / machine.disk,
+    }
+    if design is None:
+        over = {name for name, times in limits.items() if times > 1}
+        divided = ServerDesign.SEGMENTS if over <= {ACCEPTING, DISK} else ServerDesign.SPARK
+        design = divided if over else ServerDesign.STORE
+    objects = 0.0
+    if design is not ServerDesign.STORE:
+        at_most = max(max(1, ceil(alone["accept"])) * COMMITS * DAY_SECONDS, demand.envelopes / UPLOADS_AN_OBJECT)
+        objects = min(at_most, demand.envelopes)
+    cores = _cores(demand, design, objects)
+    puts, shuffled = objects / DAY_SECONDS * 16 / 15, 0.0  # each sixteen become one, and so on
+    memory = max(1, ceil(cores["accept"])) * COSTS["server_memory"].start
+    if design is ServerDesign.SPARK:
         read = answered / RUNS
         shuffled = SPARK["shuffled"] * read + SPARK["shuffled_id"] * demand.ids
-        puts += RUNS * (1 + (demand.ids + read) / BUCKET_IDS) * demand.surveys / DAY_SECONDS
+        puts += RUNS * (1 + (demand.ids + read) / BUCKET_IDS) / DAY_SECONDS
         memory += SPARK_CORE_BYTES * (1 + ceil(cores["open"] + cores["count"]))
     else:
-        memory += STORE.fold_memory.start + min(REMEMBERED_ID_BYTES * answered, MOST_REMEMBERED_BYTES)
-    stored, mean = _stored(demand, chosen), demand.envelopes / DAY_SECONDS
+        memory += COSTS["fold_memory"].start + min(REMEMBERED_ID_BYTES * answered, MOST_REMEMBERED_BYTES)
     machines = max(1, ceil(sum(cores.values()) / machine.cores), ceil(memory / machine.memory))
-    hours = machines * machine.cores * 24 * MONTH_DAYS
-    written = puts * DAY_SECONDS * MONTH_DAYS
-    month = hours * machine.core_hour + stored / GIGABYTE * machine.stored + written * machine.put
-    return Sizing(chosen, mean, BUSIEST_HOUR * mean, stored, shuffled, puts, memory, cores, machines, month, limits)
+    daily = machines * machine.cores * 24 * machine.core_hour + puts * DAY_SECONDS * machine.put
+    month = MONTH_DAYS * daily + stored / GIGABYTE * machine.stored
+    mean, worst_first = demand.envelopes / DAY_SECONDS, dict(sorted(limits.items(), key=lambda limit: -limit[1]))
+    return Sizing(
+        design, mean, BUSIEST_HOUR * mean, stored, shuffled, puts, memory, cores, machines, month, worst_first
+    )
 
 
-def _units(design: ServerDesign) -> UnitCosts:
-    return STORE if design is ServerDesign.STORE else SEGMENTS
+def _cores(demand: Demand, design: ServerDesign, objects: float) -> dict[str, float]:
+    """The processors of each stage on the way of an envelope, and of answers to devices and readers.
 
-
-def _stored(demand: Demand, design: ServerDesign) -> float:
-    """The bytes of log, ids and tallies, with what a store adds to each envelope."""
-    added = max(_units(design).stored.each - ENVELOPE_BYTES - ID_BYTES, 0.0)
-    log = demand.envelopes * demand.kept_days * (demand.envelope_bytes + added)
-    return log + ID_BYTES * demand.ids + demand.tally_bytes
-
-
-def _cores(demand: Demand, design: ServerDesign) -> dict[str, float]:
-    """The processors of each stage on the way of an envelope, and of answers to devices and readers."""
-    units, answered, objects = _units(design), demand.envelopes * demand.closings, _objects(demand, design)
-    accept = demand.envelopes * units.accept.each + objects * OBJECT["written"]
+    objects: how many servers write in a day.
+    """
+    answered = demand.envelopes * demand.closings
+    accept = demand.envelopes * COSTS["accept"].each + objects * OBJECT["written"]
     if design is ServerDesign.SPARK:
         opening = demand.envelopes * SPARK["envelope"] + objects * OBJECT["read"]
         further = SPARK["closing"] * (answered - demand.envelopes)
@@ -245,58 +233,27 @@ def _cores(demand: Demand, design: ServerDesign) -> dict[str, float]:
     else:
         folds = min(FOLDS, demand.envelopes)
         forgotten = max(0.0, 1 - MOST_REMEMBERED_BYTES / (REMEMBERED_ID_BYTES * answered))
-        opening = units.opening.of(demand.envelopes, folds)
-        counting = units.counting.of(answered, folds) + answered * forgotten * REREAD_SECONDS + objects * OBJECT["read"]
-    keys = demand.devices / demand.surveys * KEY_SECONDS  # on the day on which a key begins all devices ask for it
+        opening = COSTS["opening"].of(demand.envelopes, folds)
+        counting = COSTS["counting"].of(answered, folds) + answered * forgotten * REREAD_SECONDS
+        counting += objects * OBJECT["read"]
+    keys = demand.devices * KEY_SECONDS  # on the day on which a key begins all devices ask for it
     answer = keys + READS * DAY_SECONDS * RESULT_SECONDS
     peak, mean = BUSIEST_HOUR / DAY_SECONDS / BUSY, 4 / 3 / DAY_SECONDS
     return {"accept": accept * peak, "open": opening * mean, "count": counting * mean, "answer": answer * peak}
 
 
-def _objects(demand: Demand, design: ServerDesign) -> float:
-    """How many objects servers write in a day: COMMITS a second each, or one for UPLOADS_AN_OBJECT if that is more."""
-    if design is ServerDesign.STORE:
-        return 0.0
-    servers = max(1, ceil(demand.envelopes * SEGMENTS.accept.each * BUSIEST_HOUR / DAY_SECONDS / BUSY))
-    return min(max(servers * COMMITS * DAY_SECONDS, demand.envelopes / UPLOADS_AN_OBJECT), demand.envelopes)
-
-
-def _limits(demand: Demand, machine: Machine) -> dict[str, float]:
-    """How many times over what one server with one store has is asked for, the worst first."""
-    cores = _cores(demand, ServerDesign.STORE)
-    limits = {
-        ACCEPTING: cores["accept"],
-        OPENING: cores["open"] / machine.cores,
-        COUNTING: cores["count"],
-        IDS: REMEMBERED_ID_BYTES * demand.envelopes * demand.closings / MOST_REMEMBERED_BYTES,
-        DISK: _stored(demand, ServerDesign.STORE) / machine.disk,
-    }
-    return dict(sorted(limits.items(), key=lambda limit: -limit[1]))
-
-
 def capacity(
     survey_file: Annotated[Path, typer.Argument(metavar="SURVEY", help="The survey, signed or not.")],
     devices: Annotated[
-        list[str] | None,
-        typer.Option(metavar="N", help="How many, as 1e8; may be repeated.", show_default="1e7 1e8 1e9"),
+        list[str] | None, typer.Option(metavar="N", help="How many; may be repeated.", show_default="1e7 1e8 1e9")
     ] = None,
-    surveys: Annotated[int, typer.Option(min=1, help="So many surveys like it, each answered by all devices.")] = 1,
     uploads_a_day: Annotated[float, typer.Option(min=0.01, help="How often a device's app runs.")] = 1.0,
     retention: Annotated[
-        int | None,
-        typer.Option(
-            parser=options.duration,
-            metavar="DURATION",
-            help="How long the log keeps an envelope.",
-            show_default="the survey's grace",
-        ),
+        str | None,
+        typer.Option(metavar="DURATION", help="How long the log keeps an envelope.", show_default="the survey's grace"),
     ] = None,
     design: Annotated[
-        ServerDesign | None,
-        typer.Option(
-            help="Log and ids in one store; the log in segments; or besides, the fold on Spark.",
-            show_default="the first that has room",
-        ),
+        ServerDesign | None, typer.Option(help="How the work is divided.", show_default="the first that has room")
     ] = None,
     cores: Annotated[int, typer.Option(min=1, help="Of a machine.")] = 16,
     memory: Annotated[float, typer.Option(min=1, help="Of a machine, in gigabytes.")] = 64,
@@ -311,9 +268,10 @@ def capacity(
     """
     survey = read_survey(survey_file)
     machine = Machine(cores, memory * GIGABYTE, core_hour=core_hour, stored=stored, put=put)
+    kept = None if retention is None else options.duration(retention)
     made = []
-    for count in [options.count(text) for text in devices or ("1e7", "1e8", "1e9")]:
-        demand = demanded(survey, count, surveys=surveys, uploads_a_day=uploads_a_day, retention=retention)
+    for count in map(options.count, devices or ("1e7", "1e8", "1e9")):
+        demand = demanded(survey, count, uploads_a_day=uploads_a_day, retention=kept)
         made.append((demand, sized(demand, design, machine)))
     if as_json:
         sizes = [{"demand": asdict(demand), "sizing": asdict(sizing)} for demand, sizing in made]
@@ -334,25 +292,24 @@ def capacity(
 
 def rows_of(made: list[tuple[Demand, Sizing]]) -> list[tuple[str, ...]]:
     """The rows of the table that is printed: a name, and a cell for each size."""
-    rows = []
-    for demand, sizing in made:
-        rows.append(
-            {
-                "devices": f"{demand.devices:,}",
-                "envelopes a second, mean": f"{sizing.mean:,.0f}",
-                "at the busiest hour": f"{sizing.peak:,.0f}",
-                "bytes of an envelope": f"{demand.envelope_bytes:,.0f}",
-                "ids kept": f"{demand.ids:,.3g}",
-                "log and ids, GB": f"{sizing.stored / GIGABYTE:,.0f}",
-                "tallies, MB": f"{demand.tally_bytes / 1e6:,.2f}",
-                "design": str(sizing.design),
-                "memory, GB": f"{sizing.memory / GIGABYTE:,.1f}",
-                "objects written a second": f"{sizing.puts:,.0f}",
-                "shuffled by a run, GB": f"{sizing.shuffled / GIGABYTE:,.0f}",
-                **{f"cores to {stage}": f"{cores:,.2f}" for stage, cores in sizing.cores.items()},
-                "machines": f"{sizing.machines:,}",
-                "money a month": f"{sizing.month:,.0f}",
-                **{f"of {name}": f"{times:,.2f}" for name, times in sizing.limits.items()},
-            }
-        )
+    rows = [
+        {
+            "devices": f"{demand.devices:,}",
+            "envelopes a second, mean": f"{sizing.mean:,.0f}",
+            "at the busiest hour": f"{sizing.peak:,.0f}",
+            "bytes of an envelope": f"{demand.envelope_bytes:,.0f}",
+            "ids kept": f"{demand.ids:,.3g}",
+            "log and ids, GB": f"{sizing.stored / GIGABYTE:,.0f}",
+            "tallies, MB": f"{demand.tally_bytes / 1e6:,.2f}",
+            "design": str(sizing.design),
+            "memory, GB": f"{sizing.memory / GIGABYTE:,.1f}",
+            "objects written a second": f"{sizing.puts:,.0f}",
+            "shuffled by a run, GB": f"{sizing.shuffled / GIGABYTE:,.0f}",
+            **{f"cores to {stage}": f"{cores:,.2f}" for stage, cores in sizing.cores.items()},
+            "machines": f"{sizing.machines:,}",
+            "money a month": f"{sizing.month:,.0f}",
+            **{f"of {name}": f"{times:,.2f}" for name, times in sizing.limits.items()},
+        }
+        for demand, sizing in made
+    ]
     return [(name, *(row[name] for row in rows)) for name in rows[0]]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 from changeling_protocol import DURATION_UNITS, Calendar
-from changeling_statistics import MICROSECONDS, Changelog, format_instant
+from changeling_statistics import MICROSECONDS, Changelog, format_instant, periods_told
 from numpy.typing import NDArray
 
 SWING = 0.8
@@ -194,7 +194,7 @@ def aligned(changelog: Changelog, calendar: Calendar) -> Changelog:
 def check_dates(changelog: Changelog, calendar: Calendar) -> None:
     """Raises ValueError for a changelog that tells nothing of more than a tenth of a calendar's periods."""
     first, last = changelog.time.min() / MICROSECONDS, changelog.time.max() / MICROSECONDS
-    told = min(calendar.period_of(last), calendar.periods) - max(calendar.period_of(first), 1) + 1
+    told = periods_told(changelog, calendar)
     if told >= COVERED * calendar.periods:
         return
     if last - first < COVERED * calendar.period * (calendar.periods - 1):

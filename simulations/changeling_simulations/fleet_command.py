@@ -1,9 +1,7 @@
 """`changeling-sim fleet` and `fleet-check`: load for the user's own server, and whether it counted all of it."""
 
 import os
-import tempfile
 from collections.abc import Iterable
-from contextlib import nullcontext
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any
@@ -19,13 +17,7 @@ from rich.progress import Progress
 from rich.table import Table
 
 from . import options
-from .fleet.devices import Wishes, open_periods, overdue_periods
-from .fleet.sealing import Load, sealed
-from .fleet.sending import Sent, send
-from .fleet.truth import Truth, TruthRow, compared, told
-
-DEVICES = 1000
-TOKEN_VARIABLE = "CHANGELING_TOKEN"  # noqa: S105
+from .fleet import Load, Sent, Truth, TruthRow, Wishes, compared, open_periods, overdue_periods, sealed, send, told
 
 
 def _share(told: str) -> Any:
@@ -64,7 +56,7 @@ def fleet(
     """
     survey = read_survey(survey_file)
     console = Console()
-    with tempfile.TemporaryDirectory(prefix="changeling-fleet-") as folder, _client(server) as asked:
+    with _client(server) as asked:
         admit(asked, survey, i_run_it=i_run_this_server)
         sealing_key, now = asked.sealing_key()
         if sealing_key is None:
@@ -79,7 +71,7 @@ def fleet(
             garbage=garbage,
             seed=seed,
         )
-        load = _sealed(survey, sealing_key, wishes, Path(folder))
+        load = _sealed(survey, sealing_key, wishes)
         sent = _sent(load, asked, rate, envelopes, connections)
         if truth is not None:
             load.truth.write(truth)
@@ -142,16 +134,14 @@ def _client(server: str) -> ServerClient:
 
 
 def _token() -> str | None:
-    return os.environ.get(TOKEN_VARIABLE, "").strip() or None
+    return os.environ.get("CHANGELING_TOKEN", "").strip() or None
 
 
-def _sealed(survey: Survey, key: SealingKey, wishes: Wishes, folder: Path) -> Load:
+def _sealed(survey: Survey, key: SealingKey, wishes: Wishes) -> Load:
     terminal = Console(stderr=True)
-    with Progress(console=terminal, transient=True) if terminal.is_terminal else nullcontext() as progress:
-        if progress is None:
-            return sealed(survey, key, wishes, folder)
+    with Progress(console=terminal, transient=True, disable=not terminal.is_terminal) as progress:
         task = progress.add_task("sealing", total=wishes.devices)
-        return sealed(survey, key, wishes, folder, lambda done: progress.update(task, completed=done))
+        return sealed(survey, key, wishes, lambda done: progress.update(task, completed=done))
 
 
 def _sent(load: Load, client: ServerClient, rate: float, envelopes: int, connections: int) -> Sent:

@@ -1,11 +1,14 @@
 """`changeling-sim plan`: from a wish to a table of plans, a picture and a survey file."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from changeling_commands.allowing import ChangesSpreadOption, FromOption, best_rung, habits_of, say_freezing
 from changeling_commands.wishes import (
+    YEAR,
     AnswersOption,
     AtMostOption,
     ClosedOption,
@@ -50,6 +53,8 @@ def plan(
     closed: ClosedOption = False,
     expected_changes: ExpectedOption = None,
     changes_per_year: Annotated[float | None, typer.Option(metavar="X", help="The same as a rate.")] = None,
+    changes_spread: ChangesSpreadOption = None,
+    pilot: FromOption = None,
     retrospective: Annotated[
         bool, typer.Option("--retrospective", help="Histograms are wanted when all is over, from everything.")
     ] = False,
@@ -74,10 +79,12 @@ def plan(
     names = names_of(answers)
     if objective not in ("mean", "worst"):
         raise ValueError(f"the objective is mean or worst, got {objective!r}")
+    calendar = calendar_of(start, period, horizon)
+    said = at_most is not None or within is not None
     wish = wish_of(
         len(names),
-        calendar_of(start, period, horizon),
-        changes=(at_most, within),
+        calendar,
+        changes=(at_most, within) if said else (calendar.periods, None),
         expected=expected_changes,
         per_year=changes_per_year,
         epsilon=epsilon,
@@ -88,10 +95,25 @@ def plan(
         bridge=bridge,
         minimum=minimum,
     )
+    yearly = None if changes_per_year is None else changes_per_year * horizon / YEAR
+    habits = habits_of(
+        names,
+        calendar,
+        pilot=pilot,
+        changes=expected_changes if yearly is None else yearly,
+        spread=changes_spread,
+        closed=closed,
+        named=not answers.strip().isdecimal(),
+    )
+    if not said:
+        wish = best_rung(console, wish, habits).wish
+    elif habits is not None:
+        wish = replace(wish, expected=habits.expected(wish.constraint))
     comparison = compare_plans(wish)
     chosen = comparison.choose(choose)
     survey = Handling(question, skew, spread, grace, relay).applied(chosen.survey, names)
     print_comparison(console, comparison, delta, survey.relay)
+    say_freezing(console, wish, comparison.planned, habits)
     _warn(console, comparison, chosen, survey)
     if plot is not None:
         save_plan_plot(comparison, chosen, plot)

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 from changeling_protocol import MICRO, Calendar, Constraint, ExpectedChanges, Node, Survey, Track
-from changeling_statistics import MICROSECONDS, Changelog, Counts, hierarchical_plan
+from changeling_statistics import Changelog, Counts, admitted, hierarchical_plan
 from numpy.typing import NDArray
 
 States: TypeAlias = NDArray[np.uint16]
@@ -102,19 +102,6 @@ class Population:
     def _count(self, states: States) -> Counts:
         d = len(self.answers) + 1
         return np.array([weighted_counts(column, self.weights, d)[1:] for column in states.T])
-
-
-def admitted(changelog: Changelog, constraint: Constraint) -> NDArray[np.bool_]:
-    """Which mutations the devices take up, shape (mutations,). An entry is frozen by the first that is refused."""
-    kept = np.zeros(len(changelog), np.bool_)
-    entry, first, mutations, frozen = -1, 0, 0, False
-    for row, (mutating, time) in enumerate(zip(changelog.entry.tolist(), changelog.time.tolist(), strict=True)):
-        if mutating != entry:
-            entry, first, mutations, frozen = mutating, time, 0, False
-        frozen = frozen or not constraint.admits(mutations, (time - first) / MICROSECONDS)
-        mutations += 1
-        kept[row] = not frozen
-    return kept
 
 
 def inputs_of(track: Track, old: NDArray[np.integer], new: NDArray[np.integer]) -> NDArray[np.intp]:

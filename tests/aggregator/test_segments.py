@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,10 @@ from changeling_aggregator.segments import Folder, SegmentRow, checked_place, pl
 from changeling_aggregator.segments.parquet import decoded, encoded, rows_after
 from changeling_aggregator.store import Store, Turn
 from changeling_aggregator.store.transactions import TOGETHER
-from changeling_aggregator.testing import SegmentedStore, counted_rows
+from changeling_aggregator.testing import SegmentedStore, counted_rows, sql
 from changeling_protocol import Calendar, Refusal
 
-from ..protocol.examples import survey
+from ..protocol.examples import AUTHORITY, survey
 from .buckets import new_bucket, object_store
 from .clocks import END, GRACE, START, closes
 from .devices import Log, body, envelope, report
@@ -312,6 +313,41 @@ def test_a_segment_that_is_lost_is_named(log: Log, folder: Folder) -> None:
     with pytest.raises(SegmentLost, match=file.name):
         fold(log.store, END, closing=False)
     assert log.tallies() == {}
+
+
+@pytest.mark.parametrize("line", [1, 2, 3])
+def test_a_line_that_the_catalogue_lost_is_told(log: Log, line: int) -> None:
+    """Of the first segment, of one between, of the last: nothing after it is counted, on one machine or on Spark."""
+    for symbol in (3, 4, 5):
+        log.append(END, an_upload(log, symbol))
+    sql(log.store, "DELETE FROM files WHERE first = :line", line=line)
+    with pytest.raises(SegmentLost, match=f"position {line} "):
+        fold(log.store, END, 1, closing=False)
+    assert sum(reports for reports, _ in log.tallies().values()) <= line - 1
+    with log.store.view() as view, pytest.raises(SegmentLost, match=f"position {line} "):
+        view.unread_ranges(2**62)
+
+
+def test_a_segment_is_kept_for_the_grace_of_the_surveys_in_it(log: Log, folder: Folder) -> None:
+    """Not for that of another with a longer one; one that several are in, as where small ones became one, for the
+    longest."""
+    wide = replace(log.survey, question="Wide?", grace=5 * GRACE)
+    with log.store.transaction() as writing:
+        writing.add_survey(wide.id, wide.signed_by(AUTHORITY))
+    for asked in (log.survey, wide):
+        log.append(END, envelope(asked, log.key, [report(8)]))
+    log.append(END, *(envelope(asked, log.key, [report(8)]) for asked in (log.survey, wide)), stream=log.stream)
+    fold(log.store, END + GRACE)
+    assert len(segments_in(folder)) == 3
+    fold(log.store, END + GRACE + 1)
+    assert len(segments_in(folder)) == 2
+    for number in range(TOGETHER):
+        log.append(END + GRACE + 2, envelope((log.survey, wide)[number % 2], log.key, [report(8)]), stream=log.stream)
+    fold(log.store, END + 2 * GRACE + 3, closing=False)
+    fold(log.store, END + 5 * GRACE)
+    assert len(log.kept()) >= TOGETHER
+    fold(log.store, END + 6 * GRACE + 3)
+    assert log.kept() == [] == segments_in(folder)
 
 
 @pytest.mark.parametrize(("onto", "from_"), [(0, 1), (1, 0)])

@@ -39,6 +39,7 @@ def test_an_addition_touches_little():
     touched = json.loads(said.stdout)
     assert touched["2_toy_randomizer_touches"] == 0
     assert touched["2_toy_mechanism_touches"] == 0
+    assert touched["2_toy_store_touches"] == 0
     assert touched["2_new_route_touches"] <= 2
 
 

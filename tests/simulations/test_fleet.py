@@ -86,11 +86,11 @@ def test_a_seed_repeats_a_fleet_and_another_is_another(store):
     assert tallied[0] == tallied[1] != tallied[2]
 
 
-def test_processes_make_the_blocks_of_a_fleet_and_they_come_in_order(store, tmp_path):
+def test_processes_make_the_blocks_of_a_fleet_and_they_come_in_order(store):
     """By when they are due; all envelopes once, singly and many in a request; the truth is that of both blocks."""
     log = Log.of(store, survey())
     wishes = Wishes(1100, Node(0, 1), None)
-    load = sealed(log.survey, log.key, wishes, tmp_path, processes=2)
+    load = sealed(log.survey, log.key, wishes, processes=2)
     singly, by_ten = [*load.requests()], [*load.requests(10)]
     assert len(load) == len(singly) == load.truth.envelopes == 1100
     assert [due for due, _ in singly] == sorted(load.due.tolist())

@@ -10,7 +10,7 @@ import pytest
 from changeling_protocol import Calendar
 from changeling_reader import ServerClient
 from changeling_simulations.__main__ import main
-from changeling_simulations.fleet.truth import Truth
+from changeling_simulations.fleet import Truth
 from changeling_simulations.fleet_command import admit
 from changeling_statistics import write_survey
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from changeling_protocol import Refusal
 from changeling_protocol.wire import ErrorAnswer, ErrorCode, encode_acknowledgement
-from changeling_simulations.fleet.sending import SendingFailed, send
+from changeling_simulations.fleet import SendingFailed, send
 
 TAKEN = encode_acknowledgement({})
 Answer = Callable[[int, bytes], bytes | None]

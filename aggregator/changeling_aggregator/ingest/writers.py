@@ -173,10 +173,10 @@ class SegmentWriter(LogWriter):
         if lane.length is None:
             with self._store.view() as view:
                 lane.length = view.length_of(lane.stream)
-        parts = (part for body in bodies for _, part in by_survey(body))
-        rows = [SegmentRow(position, now, part) for position, part in enumerate(parts, lane.length + 1)]
+        parts = [part for body in bodies for part in by_survey(body)]
+        rows = [SegmentRow(position, now, part) for position, (_, part) in enumerate(parts, lane.length + 1)]
         name = segment_name(lane.prefix, rows[0].position)
-        segment = written_segment(self._place, name, lane.stream, rows, now)
+        segment = written_segment(self._place, name, lane.stream, rows, now, [survey for survey, _ in parts])
         lane.length = None
         self._keep(_Pending(lane.stream, segment, refused, now))
         lane.length = segment.last

@@ -29,6 +29,7 @@ from sqlalchemy.exc import TimeoutError as NoConnection
 from .at_rest import IN_CLEAR, STORE_KEY_BYTES, AtRest
 from .backups import Backup, back_up, opened_backup, restore
 from .counted import AttendanceKey, ClosingKey, Lot, LotKey, SnapshotProgress, TallyKey
+from .database import Database, Transactions, in_use
 from .embedded import LEAST_FREE_BYTES
 from .files import IdFile, Segment, segment_name, written_segment
 from .log import LoggedRequest, LogRange, cursors_after, positions_after
@@ -36,7 +37,7 @@ from .registry import KeptTime, Token, TokenScope, hash_of, new_token, readable
 from .runs import CHUNK_BYTES, ID_BYTES, IdRun, RunName
 from .schema import VERSION
 from .sealing_keys import KeyLife, KeyState, PublishedKey
-from .store import Store, files_of, upgrade, version_at
+from .store import Store, files_of, register_database, upgrade, version_at
 from .transactions import Transaction, Turn, View
 
 NO_ANSWER = (DBAPIError, NoConnection, sqlite3.Error)
@@ -57,6 +58,7 @@ __all__ = [
     "AttendanceKey",
     "Backup",
     "ClosingKey",
+    "Database",
     "IdFile",
     "IdRun",
     "KeptTime",
@@ -75,16 +77,19 @@ __all__ = [
     "Token",
     "TokenScope",
     "Transaction",
+    "Transactions",
     "Turn",
     "View",
     "back_up",
     "cursors_after",
     "files_of",
     "hash_of",
+    "in_use",
     "new_token",
     "opened_backup",
     "positions_after",
     "readable",
+    "register_database",
     "restore",
     "segment_name",
     "upgrade",

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SEGMENT_ENDS = ".parquet"
+SURVEY_BYTES = 16
 RUN_ENDS = "-"
 """Ends the name of a run of a fold beyond this machine, with which the names of all its files begin."""
 _AT_ONCE = 500
@@ -44,7 +45,7 @@ class Segment(NamedTuple):
     """A file with the requests of one stream from position `first` to `last`.
 
     earliest, latest: Unix milliseconds; an arrival in the file counts as no earlier and no later. place, name: where
-    it is. size: bytes.
+    it is. size: bytes. surveys: the ids of the surveys that its requests are of, end to end; none where nobody knows.
     """
 
     stream: int
@@ -55,6 +56,12 @@ class Segment(NamedTuple):
     place: str
     name: str
     size: int
+    surveys: bytes = b""
+
+    @property
+    def survey_ids(self) -> list[SurveyId]:
+        """The surveys that its requests are of; none where nobody knows."""
+        return [SurveyId(self.surveys[at : at + SURVEY_BYTES]) for at in range(0, len(self.surveys), SURVEY_BYTES)]
 
 
 class IdFile(NamedTuple):
@@ -95,7 +102,7 @@ class ReadFiles(Bound):
 
     def id_files(self) -> list[IdFile]:
         """All files with ids that were counted beyond this machine."""
-        query = _of_kind(FileKind.IDS, files.c.place, files.c.name, files.c.survey, files.c.size)
+        query = _of_kind(FileKind.IDS, files.c.place, files.c.name, files.c.surveys, files.c.size)
         return [IdFile(*row) for row in self._connection.execute(query.order_by(files.c.name))]
 
     def garbage(self, kind: FileKind = FileKind.GARBAGE) -> list[tuple[str, str]]:
@@ -139,7 +146,7 @@ class WriteFiles(ReadFiles):
 
         new: its file is garbage until then.
         """
-        nothing = dict.fromkeys(("stream", "first", "last", "earliest", "latest", "size"))
+        nothing = dict.fromkeys(("stream", "first", "last", "earliest", "latest", "size", "surveys"))
         for each in old:
             self._connection.execute(_of_file(each).values(kind=FileKind.GARBAGE, **nothing))
         if new is not None:
@@ -167,7 +174,10 @@ class WriteFiles(ReadFiles):
             gone += self._connection.execute(delete(files).where(files.c.kind == FileKind.IDS, names)).rowcount
         if gone != len(before):
             raise Overtaken("another folder has put other files of ids in the place of these")
-        if rows := [{**each._asdict(), "kind": FileKind.IDS} for each in after]:
+        if rows := [
+            {"place": each.place, "name": each.name, "kind": FileKind.IDS, "surveys": each.survey, "size": each.size}
+            for each in after
+        ]:
             self._connection.execute(insert(files), rows)
 
 
@@ -180,17 +190,24 @@ def segment_name(prefix: str, first: int) -> str:
 
 
 def written_segment(
-    place: Place, name: str, stream: int, rows: Sequence[SegmentRow], arrival: UnixMilliseconds
+    place: Place,
+    name: str,
+    stream: int,
+    rows: Sequence[SegmentRow],
+    arrival: UnixMilliseconds,
+    surveys: Iterable[SurveyId],
 ) -> Segment:
     """Write requests of a stream to a file of their own; durable when this returns. Raises Unwritable.
 
-    name: from `segment_name`. rows: in order of position. arrival: when all of them count as arrived.
+    name: from `segment_name`. rows: in order of position. arrival: when all of them count as arrived. surveys: those
+    that the requests are of; none where nobody knows.
     """
     from ..segments.parquet import encoded  # its libraries are not installed everywhere
 
     content = encoded(stream, rows)
     place.put(name, content)
-    return Segment(stream, rows[0].position, rows[-1].position, arrival, arrival, place.name, name, len(content))
+    span = stream, rows[0].position, rows[-1].position, arrival, arrival
+    return Segment(*span, place.name, name, len(content), b"".join(sorted({*surveys})))
 
 
 def rows_of(segment: Segment, after: int = 0) -> Iterator[SegmentRow]:

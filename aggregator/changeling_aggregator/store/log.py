@@ -29,6 +29,7 @@ _ADVANCE = (
     " RETURNING arrival"
 )
 """Does as `WriteLog.advance_arrival`."""
+_LOST = "the catalogue has no segment with position {} of stream {}"
 _INSERT = "INSERT INTO log (stream, position, arrival, envelope) VALUES "
 _MOST_ROWS = 64
 
@@ -99,18 +100,20 @@ class ReadLog(ReadFiles):
         """
         ranges: list[LogRange] = []
         for stream, after, length in self._behind():
-            in_files = self._segments(files.c.stream == stream, files.c.last > after)
-            if not in_files:
+            if not self._lies_in_files(stream):
                 ranges.append(LogRange(stream, after, self._last_until(until, stream, after, length)))
-            for segment in in_files:
-                if after != max(segment.first - 1, after):
-                    raise SegmentLost(f"no segment has position {after + 1} of stream {stream}")
+                continue
+            for segment in self._segments(files.c.stream == stream, files.c.last > after):
+                if segment.first > after + 1:
+                    raise SegmentLost(_LOST.format(after + 1, stream))
                 last = segment.last
                 if segment.latest > until:
                     rows = takewhile(lambda row: row.arrival <= until, rows_of(segment, after))
                     last = max((row.position for row in rows), default=after)
                 ranges.append(LogRange(stream, after, last, segment))
                 after = segment.last
+            if after < length:
+                raise SegmentLost(_LOST.format(after + 1, stream))
         return [each for each in ranges if each.until > each.after]
 
     def requests_in(self, span: LogRange) -> Iterator[LoggedRequest]:
@@ -171,7 +174,7 @@ class ReadLog(ReadFiles):
         early = select(log.c.needed_until).where(log.c.needed_until < now).limit(1)
         return (
             any(True for _ in self._rows_over(now, graces, otherwise, 1))
-            or bool(self._segments_over(now, otherwise))
+            or bool(self._segments_over(now, graces, otherwise))
             or self._connection.execute(early).first() is not None
         )
 
@@ -198,7 +201,10 @@ class ReadLog(ReadFiles):
             position = rows[-1].position
 
     def _requests_after(self, stream: int, position: int, at_once: int = _CHUNK) -> Iterator[LoggedRequest]:
-        """The stream's requests after a position that the fold has counted, in order; read so many at once."""
+        """The stream's requests after a position that the fold has counted, in order; read so many at once.
+
+        Raises SegmentLost where one of them is in no segment.
+        """
         for logged in self._rows_after(stream, position, at_once):
             yield logged
             position = logged.position
@@ -212,6 +218,12 @@ class ReadLog(ReadFiles):
                 raise SegmentLost(
                     f"segment {segment.name} of {segment.place} lacks position {position + 1} of its stream"
                 )
+        if position < self.length_of(stream):
+            raise SegmentLost(_LOST.format(position + 1, stream))
+
+    def _lies_in_files(self, stream: int) -> bool:
+        place = select(streams.c.place).where(streams.c.id == stream)
+        return self._connection.execute(place).scalar_one() is not None
 
     def _in_segments(self, stream: int) -> Iterator[LoggedRequest]:
         for segment in self._segments(files.c.stream == stream):
@@ -243,8 +255,15 @@ class ReadLog(ReadFiles):
             if (until := min(until, last)) > deleted:
                 yield stream, deleted, until
 
-    def _segments_over(self, now: UnixMilliseconds, grace: int) -> list[Segment]:
-        return self._segments(files.c.last <= cursors.c.position, files.c.latest < now - grace)
+    def _segments_over(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], otherwise: int) -> list[Segment]:
+        """The folded segments in which each request's time is over: those of the survey with the longest grace, too."""
+        least = min([otherwise, *graces.values()])
+        old = self._segments(files.c.last <= cursors.c.position, files.c.latest < now - least)
+        return [
+            each
+            for each in old
+            if each.latest < now - max((graces.get(id_, otherwise) for id_ in each.survey_ids), default=otherwise)
+        ]
 
 
 class WriteLog(ReadLog, WriteFiles, WriteCounts):
@@ -363,7 +382,9 @@ class WriteLog(ReadLog, WriteFiles, WriteCounts):
         """Delete folded requests that no open closing needs: a survey's grace after they arrived, or once the last
         early closing in them is sealed. Where there are many, some are left for the next time.
 
-        now: Unix milliseconds. graces: of surveys, in milliseconds. otherwise: for other surveys, and for segments.
+        A segment goes as a whole, by the longest grace of the surveys in it.
+
+        now: Unix milliseconds. graces: of surveys, in milliseconds. otherwise: for other surveys.
         """
         for stream, after, until in list(self._rows_over(now, graces, otherwise, _MOST_DELETED)):
             of_range = log.c.stream == stream, log.c.position > after, log.c.position <= until
@@ -372,7 +393,7 @@ class WriteLog(ReadLog, WriteFiles, WriteCounts):
         early = select(log.c.stream.label("of"), log.c.position.label("at")).where(log.c.needed_until < now)
         if rows := [dict(row) for row in self._connection.execute(early.limit(_MOST_DELETED)).mappings()]:
             self._connection.execute(delete(log).where(_NAMED), rows)
-        self.replace_segments(self._segments_over(now, otherwise), None)
+        self.replace_segments(self._segments_over(now, graces, otherwise), None)
 
     def _keep(self, needed_until: Mapping[tuple[int, int], UnixMilliseconds]) -> None:
         """Keep requests until a time, those in segments as rows: so no file is kept for one of them."""

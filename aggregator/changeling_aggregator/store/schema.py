@@ -134,12 +134,13 @@ files = Table(
     Column("last", BigInteger),
     Column("earliest", BigInteger),
     Column("latest", BigInteger),
-    Column("survey", LargeBinary(16)),
+    Column("surveys", LargeBinary),
 )
 """Files beside the database, by their kind (`files.FileKind`). A segment has the positions `first` to `last` of a
 stream, which no other has; an arrival in it counts as no earlier and no later than `earliest` and `latest`; size:
-bytes. A file of ids has those that were counted for a survey's closings and stand in no run; size: how many. What is to
-be deleted has none of this."""
+bytes; surveys: the ids of those that its requests are of, end to end, none where that is not known. A file of ids has
+those that were counted for one survey's closings and stand in no run; size: how many. What is to be deleted has none of
+this."""
 Index("files_of_streams", files.c.stream, files.c.first, unique=True)
 
 tallies = Table(

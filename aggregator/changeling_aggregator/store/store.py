@@ -5,7 +5,7 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -161,21 +161,37 @@ class Store:
             yield connection
 
 
+def _postgresql(url: str, alone: bool) -> Database:
+    try:
+        from .postgresql import PostgreSQLDatabase
+    except ModuleNotFoundError as error:
+        raise StoreError('a store on PostgreSQL needs its driver: pip install "changeling[postgres]"') from error
+    return PostgreSQLDatabase(url, alone)
+
+
+_databases: dict[str, Callable[[str, bool], Database]] = {"postgresql": _postgresql}
+
+
+def register_database(scheme: str, opened: Callable[[str, bool], Database]) -> None:
+    """Have stores at URLs of this scheme opened by this function from now on.
+
+    opened: takes the URL, and whether nobody else may have the store open meanwhile. Raises what `Store.open` raises.
+    """
+    _databases[scheme] = opened
+
+
 def database_at(place: Path | str, alone: bool = False) -> Database:
-    """The database at a file's path, or at a URL of PostgreSQL. alone: whether nobody else may have it open meanwhile.
+    """The database at a file's path, or at a URL of a registered kind. alone: whether nobody else may have it open.
 
     Raises ValueError for another URL, StoreError where the driver is not installed or others have it open, or OSError.
     """
     url = _SCHEME.match(place) if isinstance(place, str) else None
     if isinstance(place, Path) or url is None:
         return EmbeddedDatabase(Path(place), alone)
-    if url[1] != "postgresql":
-        raise ValueError(f"a store is a file, or a database at postgresql://…, not at {url[1]}://…")
-    try:
-        from .postgresql import PostgreSQLDatabase
-    except ModuleNotFoundError as error:
-        raise StoreError('a store on PostgreSQL needs its driver: pip install "changeling[postgres]"') from error
-    return PostgreSQLDatabase(place, alone)
+    if url[1] not in _databases:
+        known = ", ".join(f"{scheme}://…" for scheme in sorted(_databases))
+        raise ValueError(f"a store is a file, or a database at {known}, not at {url[1]}://…")
+    return _databases[url[1]](place, alone)
 
 
 def version_at(place: Path | str) -> int | None:

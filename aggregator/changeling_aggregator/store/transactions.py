@@ -142,7 +142,8 @@ class Turn:
         name = segment_name(old[0].name.partition("-")[0], old[0].first)
         with self.transaction() as writing:
             writing.mark_garbage(old[0].place, name)
-        new = written_segment(place_at(old[0].place), name, old[0].stream, rows, old[0].earliest)
+        surveys = {survey for each in old for survey in each.survey_ids} if all(each.surveys for each in old) else ()
+        new = written_segment(place_at(old[0].place), name, old[0].stream, rows, old[0].earliest, surveys)
         with self.transaction() as writing:
             writing.replace_segments(old, new._replace(latest=max(each.latest for each in old)))
 

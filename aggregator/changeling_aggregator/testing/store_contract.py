@@ -537,6 +537,26 @@ class StoreContract:
         assert delete(1005) == [b"\3"]
         assert fold_next(store) == [b"\3"]
 
+    def test_many_requests_are_deleted_a_bounded_number_at_a_time(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Whoever appends waits for a transaction; what is left is due at once, and goes with the next ones."""
+        monkeypatch.setattr("changeling_aggregator.store.log._MOST_DELETED", 3)
+        stream, early = store.open_stream(SURVEY), store.open_stream(OTHER)
+        put(store, stream, *(bytes([number]) for number in range(7)))
+        put(store, early, *(bytes([number]) for number in range(4)))
+        kept = {(early, position): 10 for position in range(1, 5)}
+        with store.transaction() as writing:
+            writing.add({stream: (0, 7), early: (0, 4)}, needed_until=kept)
+        left, due = [], True
+        while due:
+            with store.transaction() as writing:
+                writing.apply_retention(100, {}, 10)
+            left.append(len(logged(store)))
+            with store.view() as view:
+                due = view.retention_due(100, {}, 10)
+        assert left == [5, 1, 0]
+
     # What is published
 
     def test_a_survey_stays_as_it_was_published_first(self, store: Store, beside: Store) -> None:

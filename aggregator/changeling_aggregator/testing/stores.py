@@ -6,7 +6,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from changeling_protocol import SurveyId, UnixMilliseconds
+from changeling_protocol import MalformedBytes, SurveyId, UnixMilliseconds, head_of
+from changeling_protocol.wire import decode_upload_request
 from sqlalchemy import text
 
 from ..segments import Folder, SegmentRow, place_at
@@ -41,8 +42,17 @@ def append_segment(store: Store, stream: int, bodies: Sequence[bytes], now: Unix
     with store.transaction() as writing:
         arrival, first = writing.advance_arrival(stream, now), writing.length_of(stream) + 1
         rows = [SegmentRow(position, arrival, body) for position, body in enumerate(bodies, first)]
-        segment = written_segment(place_at(place), segment_name(prefix, first), stream, rows, arrival)
+        name = segment_name(prefix, first)
+        segment = written_segment(place_at(place), name, stream, rows, arrival, _surveys_in(bodies))
         assert writing.add_segment(segment)
+
+
+def _surveys_in(bodies: Sequence[bytes]) -> set[SurveyId]:
+    """The surveys that these requests are of; none where one of them is no upload."""
+    try:
+        return {head_of(envelope).survey for body in bodies for envelope in decode_upload_request(body)}
+    except MalformedBytes:
+        return set()
 
 
 class SegmentedStore(Store):

@@ -3,3 +3,24 @@
 `devices` makes a block of devices and their envelopes, `truth` adds up what is expected and compares it with what a
 server shows. `sealing` makes all envelopes before the first is sent, in processes of its own; `sending` sends them.
 """
+
+from .devices import Wishes, make_block, open_periods, overdue_periods
+from .sealing import Load, sealed
+from .sending import SendingFailed, Sent, send
+from .truth import Truth, TruthRow, compared, told
+
+__all__ = [
+    "Load",
+    "SendingFailed",
+    "Sent",
+    "Truth",
+    "TruthRow",
+    "Wishes",
+    "compared",
+    "make_block",
+    "open_periods",
+    "overdue_periods",
+    "sealed",
+    "send",
+    "told",
+]

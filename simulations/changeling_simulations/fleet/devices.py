@@ -184,89 +184,6 @@ class SimulatedDevice:
         return reports
 
 
-Make = Callable[[Survey, SealingKey, SimulatedDevice, Node, Adding], bytes]
-"""Makes an envelope about a span of one period with a closing, and adds what it must come to."""
-
-
-def _noise(_: Survey, __: SealingKey, ___: SimulatedDevice, ____: Node, adding: Adding) -> bytes:
-    adding.truth.told[Refusal.MALFORMED.value] += 1
-    return b"\0" + os.urandom(199)  # of no protocol version
-
-
-def _unknown_survey(survey: Survey, key: SealingKey, device: SimulatedDevice, span: Node, adding: Adding) -> bytes:
-    adding.truth.told[Refusal.UNKNOWN_SURVEY.value] += 1
-    envelope = _good(survey, key, device, span)
-    return envelope[:1] + SurveyId(os.urandom(ID_BYTES)) + envelope[1 + ID_BYTES :]
-
-
-def _unknown_key(survey: Survey, key: SealingKey, device: SimulatedDevice, span: Node, adding: Adding) -> bytes:
-    _told(adding, Refusal.UNKNOWN_KEY)
-    envelope = _good(survey, key, device, span)
-    return envelope[: 1 + ID_BYTES] + os.urandom(ID_BYTES) + envelope[HEAD_BYTES:]
-
-
-def _too_large(survey: Survey, key: SealingKey, device: SimulatedDevice, span: Node, adding: Adding) -> bytes:
-    _told(adding, Refusal.TOO_LARGE)
-    tracks = survey.plan.tracks
-    row = CLOSING_BYTES + sum(symbol_bytes(track.randomizer) + 5 for track in tracks) + 64
-    return _good(survey, key, device, span) + bytes(row * (MOST_SPANNED_PERIODS + 2))
-
-
-def _altered(survey: Survey, key: SealingKey, device: SimulatedDevice, span: Node, adding: Adding) -> bytes:
-    adding.refuse(Refusal.UNOPENABLE)
-    envelope = _good(survey, key, device, span)
-    return envelope[:-1] + bytes([envelope[-1] ^ 1])
-
-
-def _no_upload(survey: Survey, key: SealingKey, _: SimulatedDevice, __: Node, adding: Adding) -> bytes:
-    adding.refuse(Refusal.MALFORMED)
-    return seal(b"no upload of this plan" + os.urandom(64), survey.id, key)
-
-
-def _unknown_stratum(survey: Survey, key: SealingKey, device: SimulatedDevice, span: Node, adding: Adding) -> bytes:
-    closings, reports = device.answer(span)
-    adding.refuse(Refusal.UNKNOWN_STRATUM, len(closings))
-    wrong = [replace(each, stratum=StratumNumber(survey.strata)) for each in closings]
-    return _sealed(survey, key, device.group, span, wrong, reports)
-
-
-def _no_such_symbol(survey: Survey, key: SealingKey, device: SimulatedDevice, span: Node, adding: Adding) -> bytes:
-    """The closing counts, and its other reports; where it has no report that can be wrong, all of it does."""
-    closings, reports = device.answer(span)
-    for place, report in enumerate(reports):
-        randomizer = survey.plan.tracks[report.track].randomizer
-        if randomizer.symbols + 1 < 256 ** symbol_bytes(randomizer):
-            adding.refuse(Refusal.SYMBOL_OUT_OF_RANGE)
-            adding.accept(device.group, closings, reports[:place] + reports[place + 1 :])
-            reports[place] = replace(report, symbol=randomizer.symbols)
-            break
-    else:
-        adding.accept(device.group, closings, reports)
-    return _sealed(survey, key, device.group, span, closings, reports)
-
-
-TOLD: tuple[Make, ...] = (_noise, _unknown_survey, _unknown_key, _too_large)
-"""Envelopes that are refused from outside, so that no log holds it."""
-COUNTED: tuple[Make, ...] = (_altered, _no_upload, _unknown_stratum, _no_such_symbol)
-"""Envelopes that are refused once they are open."""
-
-
-def _told(adding: Adding, reason: Refusal) -> None:
-    """Count a refusal that is told, and counted for the survey too."""
-    adding.truth.told[reason.value] += 1
-    adding.refuse(reason)
-
-
-def _good(survey: Survey, key: SealingKey, device: SimulatedDevice, span: Node) -> bytes:
-    return _sealed(survey, key, device.group, span, *device.answer(span))
-
-
-def _sealed(
-    survey: Survey, key: SealingKey, group: int, span: Node, closings: list[Closing], reports: list[Report]
-) -> bytes:
-    return seal(encode_upload(survey.plan, group, span, closings, reports), survey.id, key)
-
-
 BLOCK_DEVICES = 1000
 MOST_CHANGES = 2.0
 """An entry's changes of mind, on average; fewer where the calendar is short."""
@@ -285,13 +202,11 @@ class EnvelopeBlock:
 
 def make_block(survey: Survey, key: SealingKey, wishes: Wishes, number: int) -> EnvelopeBlock:
     """The block with this number, from 0 on, of BLOCK_DEVICES devices, or of what is left for the last one."""
-    count = min(BLOCK_DEVICES, wishes.devices - number * BLOCK_DEVICES)
-    generator = np.random.default_rng([wishes.seed, number])
-    making = _Making(survey, key, wishes, number, _states(survey, count, generator), generator)
+    making = _Making(survey, key, wishes, number)
     making.report()
     made = len(making.envelopes)
     for share, make in ((wishes.late, making.be_late), (wishes.garbage, making.send_garbage)):
-        for _ in range(int(generator.binomial(made, share))):
+        for _ in range(int(making.generator.binomial(made, share))):
             make()
     making.repeat(made)
     making.adding.truth.envelopes = len(making.envelopes)
@@ -299,19 +214,12 @@ def make_block(survey: Survey, key: SealingKey, wishes: Wishes, number: int) -> 
 
 
 class _Making:
-    """A block that is being made."""
+    """A block that is being made: envelopes, when each is due, and what they must come to."""
 
-    def __init__(
-        self,
-        survey: Survey,
-        key: SealingKey,
-        wishes: Wishes,
-        number: int,
-        states: States,
-        generator: np.random.Generator,
-    ) -> None:
+    def __init__(self, survey: Survey, key: SealingKey, wishes: Wishes, number: int) -> None:
         self._survey, self._key, self._wishes, self._number = survey, key, wishes, number
-        self._states, self._generator = states, generator
+        self.generator = np.random.default_rng([wishes.seed, number])
+        self._states = _states(survey, min(BLOCK_DEVICES, wishes.devices - number * BLOCK_DEVICES), self.generator)
         self._others = 0
         self.adding = Adding(survey)
         self.due: list[float] = []
@@ -322,7 +230,7 @@ class _Making:
     def report(self) -> None:
         """Each device answers what it is heard at, on time or after it was offline."""
         heard = self._wishes.heard
-        online = self._generator.random((len(self._states), heard.width)) >= self._wishes.offline
+        online = self.generator.random((len(self._states), heard.width)) >= self._wishes.offline
         moments = self._moments(heard, len(self._states))
         for device in range(len(self._states)):
             answering = self._device(f"{device}", device)
@@ -336,36 +244,95 @@ class _Making:
         assert overdue is not None  # noqa: S101  # as Wishes says
         span = self._closing_in(overdue)
         over, period = self._survey.calendar.time(span.end) + self._survey.grace, self._survey.calendar.period
-        self._put(self._other(), span, over + 1 + (period - 1) * float(self._generator.random()))
+        self._put(self._other(), span, over + 1 + (period - 1) * float(self.generator.random()))
 
     def send_garbage(self) -> None:
         """One envelope that is refused, or has a report that is."""
         kinds = COUNTED + TOLD
-        make = kinds[int(self._generator.integers(len(kinds)))]
+        make = kinds[int(self.generator.integers(len(kinds)))]
         span = self._closing_in(self._wishes.heard)
-        self.envelopes.append(make(self._survey, self._key, self._other(), span, self.adding))
+        self.envelopes.append(make(self, self._other(), span))
         self.due.append(float(self._moments(span, 1)[0, 0]))
 
     def repeat(self, made: int) -> None:
         """Send some of the devices' envelopes again, as they are."""
-        again = np.flatnonzero(self._generator.random(made) < self._wishes.duplicates)
+        again = np.flatnonzero(self.generator.random(made) < self._wishes.duplicates)
         for place in again.tolist():
-            due = self.due[place] + float(self._generator.exponential(RETRY_SECONDS))
             self.envelopes.append(self.envelopes[place])
-            self.due.append(due)
+            self.due.append(self.due[place] + float(self.generator.exponential(RETRY_SECONDS)))
             for closing in self._answered[place]:
                 self.adding.refuse(Refusal.LATE if self._is_late(closing) else Refusal.DUPLICATE)
 
+    def noise(self, device: SimulatedDevice, span: Node) -> bytes:
+        """An envelope of no protocol version."""
+        del device, span
+        self.adding.tell(Refusal.MALFORMED)
+        return b"\0" + os.urandom(199)
+
+    def unknown_survey(self, device: SimulatedDevice, span: Node) -> bytes:
+        """An envelope of another survey."""
+        self.adding.tell(Refusal.UNKNOWN_SURVEY)
+        envelope = self._sealed(device, span, *device.answer(span))
+        return envelope[:1] + SurveyId(os.urandom(ID_BYTES)) + envelope[1 + ID_BYTES :]
+
+    def unknown_key(self, device: SimulatedDevice, span: Node) -> bytes:
+        """An envelope sealed to another key."""
+        self.adding.tell(Refusal.UNKNOWN_KEY, counted=True)
+        envelope = self._sealed(device, span, *device.answer(span))
+        return envelope[: 1 + ID_BYTES] + os.urandom(ID_BYTES) + envelope[HEAD_BYTES:]
+
+    def too_large(self, device: SimulatedDevice, span: Node) -> bytes:
+        """An envelope longer than any upload of the survey."""
+        self.adding.tell(Refusal.TOO_LARGE, counted=True)
+        row = CLOSING_BYTES + sum(symbol_bytes(track.randomizer) + 5 for track in self._survey.plan.tracks) + 64
+        return self._sealed(device, span, *device.answer(span)) + bytes(row * (MOST_SPANNED_PERIODS + 2))
+
+    def altered(self, device: SimulatedDevice, span: Node) -> bytes:
+        """An envelope one of whose bits has turned over."""
+        self.adding.refuse(Refusal.UNOPENABLE)
+        envelope = self._sealed(device, span, *device.answer(span))
+        return envelope[:-1] + bytes([envelope[-1] ^ 1])
+
+    def no_upload(self, device: SimulatedDevice, span: Node) -> bytes:
+        """An envelope that holds no upload of the plan."""
+        del device, span
+        self.adding.refuse(Refusal.MALFORMED)
+        return seal(b"no upload of this plan" + os.urandom(64), self._survey.id, self._key)
+
+    def unknown_stratum(self, device: SimulatedDevice, span: Node) -> bytes:
+        """Closings of a stratum that the survey has not."""
+        answered, reports = device.answer(span)
+        self.adding.refuse(Refusal.UNKNOWN_STRATUM, len(answered))
+        wrong = [replace(each, stratum=StratumNumber(self._survey.strata)) for each in answered]
+        return self._sealed(device, span, wrong, reports)
+
+    def no_such_symbol(self, device: SimulatedDevice, span: Node) -> bytes:
+        """The closing counts, and its other reports; where it has no report that can be wrong, all of it does."""
+        answered, reports = device.answer(span)
+        for place, report in enumerate(reports):
+            randomizer = self._survey.plan.tracks[report.track].randomizer
+            if randomizer.symbols + 1 < 256 ** symbol_bytes(randomizer):
+                self.adding.refuse(Refusal.SYMBOL_OUT_OF_RANGE)
+                self.adding.accept(device.group, answered, reports[:place] + reports[place + 1 :])
+                reports[place] = replace(report, symbol=randomizer.symbols)
+                break
+        else:
+            self.adding.accept(device.group, answered, reports)
+        return self._sealed(device, span, answered, reports)
+
     def _put(self, device: SimulatedDevice, span: Node, due: float) -> None:
         answered, reports = device.answer(span)
-        plaintext = encode_upload(self._survey.plan, device.group, span, answered, reports)
-        self.envelopes.append(seal(plaintext, self._survey.id, self._key))
+        self.envelopes.append(self._sealed(device, span, answered, reports))
         self.due.append(due)
         self._answered.append(answered)
         good = [each for each in answered if not self._is_late(each)]
         self.adding.accept(device.group, good, reports)
         if late := len(answered) - len(good):
             self.adding.refuse(Refusal.LATE, late)
+
+    def _sealed(self, device: SimulatedDevice, span: Node, answered: list[Closing], reports: list[Report]) -> bytes:
+        plaintext = encode_upload(self._survey.plan, device.group, span, answered, reports)
+        return seal(plaintext, self._survey.id, self._key)
 
     def _is_late(self, closing: Closing) -> bool:
         """Whether a server refuses a closing as late, by its own clock."""
@@ -375,14 +342,13 @@ class _Making:
         """When devices that are online after each period of a span send, shape (count, periods)."""
         survey = self._survey
         closes = np.array([survey.calendar.time(period) for period in range(span.start + 1, span.end + 1)], float)
-        waiting = survey.skew + survey.spread * self._generator.random((count, span.width))
+        waiting = survey.skew + survey.spread * self.generator.random((count, span.width))
         within = float(min(survey.calendar.period, survey.grace - survey.skew - survey.spread))
-        return arrivals(closes + waiting, within, self._generator)
+        return arrivals(closes + waiting, within, self.generator)
 
     def _closing_in(self, span: Node) -> Node:
         """A period of the span with a closing."""
-        periods = closings(self._survey.plan, span.start, span.end)
-        period = periods[int(self._generator.integers(len(periods)))]
+        period = int(self.generator.choice(closings(self._survey.plan, span.start, span.end)))
         return Node(period - 1, period)
 
     def _other(self) -> SimulatedDevice:
@@ -393,6 +359,14 @@ class _Making:
     def _device(self, name: str, states: int) -> SimulatedDevice:
         coins = SeededCoins(f"{self._wishes.seed} {self._number} {name}")
         return SimulatedDevice(self._survey, self._states[states].tolist(), coins)
+
+
+Make = Callable[[_Making, SimulatedDevice, Node], bytes]
+"""Makes an envelope of a device about a span of one period with a closing, and adds what it must come to."""
+TOLD: tuple[Make, ...] = (_Making.noise, _Making.unknown_survey, _Making.unknown_key, _Making.too_large)
+"""Envelopes that are refused from outside, so that no log holds them."""
+COUNTED: tuple[Make, ...] = (_Making.altered, _Making.no_upload, _Making.unknown_stratum, _Making.no_such_symbol)
+"""Envelopes that are refused once they are open."""
 
 
 def spans(heard: Node, online: NDArray[np.bool_]) -> Iterator[Node]:

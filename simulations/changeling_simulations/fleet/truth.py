@@ -128,6 +128,12 @@ class Adding:
         """Count a refusal that the survey's status shows."""
         self.truth.refused[reason.value] += times
 
+    def tell(self, reason: Refusal, *, counted: bool = False) -> None:
+        """Count an envelope that is refused in the answer to it; and, where that is so, for the survey too."""
+        self.truth.told[reason.value] += 1
+        if counted:
+            self.refuse(reason)
+
     def done(self) -> Truth:
         """All of it; nothing is added after."""
         tracks = self._survey.plan.tracks

@@ -23,7 +23,6 @@ from changeling_protocol import (
     StateSpace,
     SubsetSelection,
     Track,
-    history_limits,
     most_telling,
 )
 from changeling_statistics import (
@@ -68,9 +67,9 @@ def jointly(*tracks, k=5, odds=Odds(12, 1), threshold=1, weights=None, share=1, 
     return Group.jointly(tracks, joint, share)
 
 
-def history(width=1, first=0, k=5, *, closed=False, share=1):
-    track = Track(width, KaryResponse(StateSpace(Z, null=not closed), ANY), first, T)
-    return Group.jointly([track], History(Odds(40, 1), history_limits(track, calendar(T), AtMost(k), closed)), share)
+def history(every=1, k=5, *, closed=False, share=1):
+    told = History.of(Odds(40, 1), range(1, T + 1, every), AtMost(k), calendar(T), closed)
+    return Group.of_history(told, Z, share)
 
 
 def asked(*groups, k=5, closed=False, answers=Z):

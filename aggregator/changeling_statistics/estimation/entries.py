@@ -247,8 +247,8 @@ def entry_covariance(edges: GroupEdges, report_variances: Floats, moments: Momen
 
 def between_times(edges: GroupEdges, figures: Floats) -> Floats:
     """Figures between the times 1..m of a history group, as they are between its edges, shape (E, E)."""
-    whole = edges.group.whole
-    at = (edges.end - whole.first) // whole.width - 1
+    periods = np.array([node.end for track in edges.group.tracks for node in track.nodes()], np.intp)
+    at = np.searchsorted(periods, edges.end)
     return figures[np.ix_(at, at)]
 
 

@@ -87,8 +87,8 @@ def test_tallies_of_two_times_together_are_those_of_the_enumerated_law(case):
 
 
 def test_a_population_that_grows_is_decoded_without_bias():
-    """Entries enrol late, and some reports arrive late. They draw reports of times before, and keep these: one decoder is right for
-    all who are heard. The mean of 300 surveys is within five standard errors, 8 figures: a false alarm of 1e-5.
+    """Entries enrol late, and some reports arrive late. What they would have said before is drawn and kept, so that one
+    decoder is right for all. The mean of 300 surveys is within five standard errors, 8 figures: a false alarm of 1e-5.
     """
     calendar = Calendar(0, 86_400, 4)
     plan = ReleasePlan((group(AtMost(2), False, calendar=calendar),))

@@ -9,11 +9,10 @@ from math import log, nextafter, sqrt
 
 import numpy as np
 from changeling_central.testing import SeededNoise
-from changeling_papers import BasicCounting, cum, stream_bound
+from changeling_papers import BasicCounting, cum, stream_bound, unbeatable
+from changeling_papers.testing import both_reported, noisy_count, transcript_region
 from changeling_protocol import KaryResponse, Odds, StateSpace
 from changeling_statistics import KaryCounterpart, NodeTally
-
-from .small_streams import both_reported, noisy_count, transcript_region
 
 BIAS, EPSILON, SEED, RUNS = Fraction(1, 2), Fraction(1), 4, 20_000
 ODDS = Odds(3, 1)  # (1 + BIAS) : (1 - BIAS)
@@ -67,19 +66,6 @@ def lower_bound() -> dict[str, float]:
         figures[f"1_counter_lower_bound_n{n}"] = least
         figures[f"1_cum_max_error_over_lower_bound_n{n}"] = median / least
     return figures
-
-
-def unbeatable(n: int, epsilon: Fraction) -> float:
-    """The largest a such that no ε-private counter errs by less than a at every one of n steps with probability 1/2.
-
-    Blocks of 2a = B ones in one of ⌊n/B⌋ places: which one is read off the counter, and any two streams differ at
-    2B steps, so (⌊n/B⌋ - 1) e^(-2Bε) <= 1 for a counter that good; the first B to allow that is the last. About
-    ln(n) / 4ε. Lecture notes, section 2; their ln(n)/4 - 1 follows for all n in use, but not for huge ones.
-    """
-    block = 1
-    while n // block > 2 and 2 * block * epsilon < log(n // block - 1):
-        block += 1
-    return (block - 1) / 2
 
 
 def streaming() -> dict[str, float]:

@@ -13,11 +13,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from tests.aggregator.serving import ServerProcess
-from tests.aggregator.small_bucket import SmallBucket, small_bucket
+from changeling_aggregator.testing.bucket import SmallBucket, small_bucket
+from changeling_aggregator.testing.killing import prepared_log
+from changeling_aggregator.testing.serving import RunningServer
 
 from .server_appending import loaded_with_cpu
-from .server_world import Running, bodies, empty_server, kept_bodies, port_of, prepared
+from .server_world import Running, bodies, empty_server, kept_bodies
 
 ROUNDS = 3
 BODIES = 2000
@@ -38,8 +39,8 @@ def _beside(place: str, empty: Running, bucket: SmallBucket | None = None) -> di
     """bucket: where that is the place, of which the objects are counted, and the processor time that it takes."""
     with ExitStack() as opened:
         folder, file, store = _prepared(opened)
-        server = opened.enter_context(ServerProcess(folder, "--segments", place, store=store))
-        ours = Running(port_of(server), server.process.pid)
+        server = opened.enter_context(RunningServer(folder, "--segments", place, store=store))
+        ours = Running(server.port, server.process.pid)
         rounds = []
         for _ in range(ROUNDS):
             idle, before, began = loaded_with_cpu(empty, file), _taken(bucket), time.perf_counter()
@@ -75,9 +76,9 @@ def _two() -> dict[str, float]:
         options = ("--segments", str(folder / "segments"))
         empty = [opened.enter_context(empty_server()) for _ in range(2)]
         serving = [
-            opened.enter_context(ServerProcess(each, *options, store=store)) for each in (folder, folder / "other")
+            opened.enter_context(RunningServer(each, *options, store=store)) for each in (folder, folder / "other")
         ]
-        ours = [Running(port_of(each), each.process.pid) for each in serving]
+        ours = [Running(each.port, each.process.pid) for each in serving]
         rounds = [(_both(empty, file), _both(ours, file)) for _ in range(ROUNDS)]
     of_empty, of_ours = (_over_one(each) for each in zip(*rounds, strict=True))
     return {"empty_cpu_over_one": of_empty, "cpu_over_one": of_ours}
@@ -103,7 +104,7 @@ def _both(pair: Sequence[Running], file: Path) -> tuple[float, float, float, flo
 def _prepared(opened: ExitStack) -> tuple[Path, Path, str]:
     """A folder for a server, a file of requests, and a store with the survey that they answer."""
     folder = Path(opened.enter_context(tempfile.TemporaryDirectory()))
-    log = prepared(folder)
+    log = prepared_log(folder)
     file = kept_bodies(folder / "bodies", bodies(log.survey, log.key, BODIES, 1))
     log.store.close()
     return folder, file, str(log.store.place)

@@ -16,15 +16,13 @@ from typing import NamedTuple
 
 import numpy as np
 from changeling_aggregator.store import Store
+from changeling_aggregator.testing.killing import prepared_log
+from changeling_aggregator.testing.serving import TOKEN, RunningServer
 from changeling_protocol import Node
 from changeling_reader import ServerClient
 from changeling_simulations.capacity import COSTS, UnitCost
 from changeling_simulations.fleet import Load, Wishes, sealed, send
 from scipy.optimize import nnls
-
-from tests.aggregator.serving import TOKEN, ServerProcess
-
-from .server_world import prepared
 
 
 class Size(NamedTuple):
@@ -67,7 +65,7 @@ def measure() -> dict[str, float | None]:
 
 def made(folder: Path, uploads: int) -> Load:
     """A store in the folder, with a survey and a key, and so many sealed uploads for it."""
-    log = prepared(folder)
+    log = prepared_log(folder)
     load = sealed(log.survey, log.key, Wishes(uploads, Node(7, 8), None))
     log.store.close()
     return load
@@ -101,7 +99,7 @@ def steps(
         shutil.copy(folder / "server.db", place)
         options = () if segments is None else ("--segments", segments(place))
         seconds, objects = dict.fromkeys(SECONDS, 0.0), 0
-        with ServerProcess(Path(place), *options, log=Path(place) / "log") as server:
+        with RunningServer(Path(place), *options, log=Path(place) / "log") as server:
             store, requests = Store.open(server.store_path), load.requests()
             _sent(server, store, requests, WARMING)
             opening = -1.0
@@ -119,7 +117,7 @@ def steps(
     into.append({**after, **seconds, "stored": float(stored), "objects": float(objects)})
 
 
-def _sent(server: ServerProcess, store: Store, requests: Iterator[tuple[float, bytes]], uploads: int) -> int:
+def _sent(server: RunningServer, store: Store, requests: Iterator[tuple[float, bytes]], uploads: int) -> int:
     """Sends uploads while it has the turn to fold, then has them folded; returns how many segments they lie in."""
     with store.turn_to_fold():
         sent = send(islice(requests, uploads), str(server.url))

@@ -19,10 +19,9 @@ from changeling_aggregator.segments import Folder
 from changeling_aggregator.segments.parquet import SegmentRow, encoded
 from changeling_aggregator.store import Segment, Store
 from changeling_aggregator.testing import sql
+from changeling_aggregator.testing.killing import prepared_log
 from changeling_protocol import SealingKey, Survey, UnixMilliseconds, seal
 from changeling_protocol.wire import encode_upload_request
-
-from .server_world import prepared
 
 PERIODS = 64
 UPLOADS_A_SEGMENT = 15_625
@@ -65,7 +64,7 @@ def _folder() -> "TemporaryDirectory[str]":
 
 def log_in_segments(folder: Path, reports: int) -> Store:
     """A store in the folder, the segments beside it; about so many reports, each closing with an id of its own."""
-    log = prepared(folder, PERIODS)
+    log = prepared_log(folder, PERIODS)
     place = Folder(folder / "segments", make=True)
     uploads = max(1, reports // PERIODS)
     arrival = UnixMilliseconds(1000 * log.survey.calendar.time(PERIODS) + 1000)

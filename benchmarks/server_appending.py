@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 
+from changeling_aggregator.testing.killing import prepared_log
+from changeling_aggregator.testing.serving import RunningServer
 from changeling_protocol.wire import survey_path
 
-from tests.aggregator.serving import ServerProcess
-
-from .server_world import Running, bodies, empty_server, folded, kept_bodies, loaded, port_of, prepared, stores
+from .server_world import Running, bodies, empty_server, folded, kept_bodies, loaded, stores
 
 ROUNDS, ROUNDS_WITH_MILLIONS = 5, 3
 SECONDS = 2.0
@@ -33,15 +33,15 @@ def measure() -> dict[str, float | None]:
 def appended(folder: str, place_in: Callable[[Path], str], empty: Running) -> dict[str, float]:
     """The figures of one store."""
     place = place_in(Path(folder))
-    log = prepared(Path(folder), place=place)
+    log = prepared_log(Path(folder), place=place)
     files = {
         name: kept_bodies(Path(folder) / name, bodies(log.survey, log.key, count, size))
         for name, (size, count) in SIZES.items()
     }
     log.store.close()
     figures: dict[str, float] = {}
-    with ServerProcess(Path(folder), store=place) as server:
-        ours = Running(port_of(server), server.process.pid)
+    with RunningServer(Path(folder), store=place) as server:
+        ours = Running(server.port, server.process.pid)
         figures |= _beside(empty, ours, "single", files["single"])
         folded(server, survey_path(log.survey.id.hex()))
         figures |= _at_half_load(empty, ours, files["single"], figures, "half_load", ROUNDS)

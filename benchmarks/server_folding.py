@@ -19,14 +19,14 @@ from typing import Any
 import numpy as np
 from changeling_aggregator.fold import SeenIds, add_ids, fold
 from changeling_aggregator.opening import ColumnLayout, Opened, OpeningProcesses, Sheaf, open_requests, upload_number
+from changeling_aggregator.testing.killing import prepared_log
+from changeling_aggregator.testing.serving import SurveyLog
 from changeling_protocol import HEAD_BYTES, Node, Survey, UnixSeconds, UploadColumns, seal
 from changeling_protocol.wire import encode_upload_request
 from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from tests.aggregator.devices import Log
-
-from .server_world import plaintext, prepared
+from .server_world import plaintext
 
 SEEN = 10**7
 PERIODS = 64
@@ -50,7 +50,7 @@ def opening() -> dict[str, float | None]:
     Bare HPKE is the library's own. The ratio in processor seconds, of opening alone, is what a loaded machine can tell.
     """
     with tempfile.TemporaryDirectory() as place:
-        log = prepared(Path(place))
+        log = prepared_log(Path(place))
         span = Node(7, 8)
         sealed = [seal(plaintext(log.survey, span), log.survey.id, log.key) for _ in range(OPENED)]
         requests = [encode_upload_request([each]) for each in sealed]
@@ -106,7 +106,7 @@ def _processor_seconds(work: Callable[..., object], *arguments: object) -> float
 def counting() -> dict[str, float | None]:
     """Reports a second after opening, SEEN ids seen before, and the most memory of the process, in MiB."""
     with tempfile.TemporaryDirectory() as place:
-        log = prepared(Path(place), PERIODS)
+        log = prepared_log(Path(place), PERIODS)
         _see(log)
         before = _most_mebibytes()
         seen = SeenIds()
@@ -124,7 +124,7 @@ def counting() -> dict[str, float | None]:
 def many_closings() -> dict[str, float | None]:
     """The same for uploads of one closing each, any of MANY_PERIODS."""
     with tempfile.TemporaryDirectory() as place:
-        log = prepared(Path(place), MANY_PERIODS)
+        log = prepared_log(Path(place), MANY_PERIODS)
         wall, processor = _counted(log, (_scattered(log.survey, batch) for batch in range(BATCHES)), SeenIds())
         log.store.close()
     return {
@@ -133,7 +133,7 @@ def many_closings() -> dict[str, float | None]:
     }
 
 
-def _counted(log: Log, batches: Iterable[Opened], seen: SeenIds) -> tuple[float, float]:
+def _counted(log: SurveyLog, batches: Iterable[Opened], seen: SeenIds) -> tuple[float, float]:
     """Folds batches that are open already; returns seconds, and processor seconds."""
     batches = [*batches]
     for _ in batches:
@@ -144,7 +144,7 @@ def _counted(log: Log, batches: Iterable[Opened], seen: SeenIds) -> tuple[float,
     return time.perf_counter() - begin, time.process_time() - used
 
 
-def _see(log: Log) -> None:
+def _see(log: SurveyLog) -> None:
     generator = np.random.default_rng(1)
     for period in range(1, PERIODS + 1):
         ids = np.sort(generator.integers(0, 2**63, (SEEN // PERIODS, 2), np.uint64), axis=0).astype(">u8")

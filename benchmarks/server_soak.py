@@ -16,13 +16,12 @@ from threading import Event, Thread
 import httpx
 from changeling_aggregator.fold import check
 from changeling_aggregator.opening import OpeningProcesses
+from changeling_aggregator.testing.killing import prepared_log
+from changeling_aggregator.testing.serving import ADMIN, RunningServer, SurveyLog
 from changeling_protocol import Node, seal
 from changeling_protocol.wire import HISTOGRAM, KEYS, READY, STATUS, encode_upload_request, survey_path
 
-from tests.aggregator.devices import Log
-from tests.aggregator.serving import ADMIN, ServerProcess
-
-from .server_world import folded, kept_bodies, loaded, plaintext, port_of, prepared
+from .server_world import folded, kept_bodies, loaded, plaintext
 
 MINUTES = 10
 MINUTE_SECONDS = 60.0
@@ -37,15 +36,15 @@ MIB = 2**20
 
 def measure() -> dict[str, float | None]:
     with tempfile.TemporaryDirectory() as place:
-        log = prepared(Path(place))
+        log = prepared_log(Path(place))
         files = [kept_bodies(Path(place) / f"bodies-{minute}", _bodies(log)) for minute in range(MINUTES)]
-        with ServerProcess(Path(place)) as server:
+        with RunningServer(Path(place)) as server:
             path = survey_path(log.survey.id.hex())
             most = _kept_up_with(server, files[0], path)
             open_files = _open_files(server.process.pid)
             minutes, seen = [], _Seen(server, path)
             for file in files:
-                minutes.append(loaded(port_of(server), file, MINUTE_SECONDS, most * SHARE) | seen.since())
+                minutes.append(loaded(server.port, file, MINUTE_SECONDS, most * SHARE) | seen.since())
             seen.stop()
             behind = folded(server, path)
             lost = _open_files(server.process.pid) - open_files
@@ -67,7 +66,7 @@ def measure() -> dict[str, float | None]:
 class _Seen:
     """What is seen of a server under load: memory and waiting requests each second; and what readers get."""
 
-    def __init__(self, server: ServerProcess, path: str) -> None:
+    def __init__(self, server: RunningServer, path: str) -> None:
         self._server, self._path = server, path
         self.asked = self.failed = 0
         self._memory: list[float] = []
@@ -97,18 +96,18 @@ class _Seen:
                 self._waiting.append(answer.json()["unfolded_requests"])
 
 
-def _bodies(log: Log) -> list[bytes]:
+def _bodies(log: SurveyLog) -> list[bytes]:
     periods = log.survey.calendar.periods
     span = Node(periods - 1, periods)
     return [encode_upload_request([seal(plaintext(log.survey, span), log.survey.id, log.key)]) for _ in range(UPLOADS)]
 
 
-def _kept_up_with(server: ServerProcess, file: Path, path: str) -> float:
+def _kept_up_with(server: RunningServer, file: Path, path: str) -> float:
     """Requests a second, from the first to when all are folded."""
-    loaded(port_of(server), file, 2.0)
+    loaded(server.port, file, 2.0)
     folded(server, path)
     began = time.monotonic()
-    requests = loaded(port_of(server), file, PROBE_SECONDS)["requests"]
+    requests = loaded(server.port, file, PROBE_SECONDS)["requests"]
     folded(server, path)
     return requests / (time.monotonic() - began)
 
@@ -122,7 +121,7 @@ def _compared(minutes: list[dict[str, float]]) -> dict[str, float | None]:
     return figures | {"7_most_unfolded": max(each["waiting"] for each in minutes)}
 
 
-def _counted(log: Log, minutes: list[dict[str, float]]) -> dict[str, float | None]:
+def _counted(log: SurveyLog, minutes: list[dict[str, float]]) -> dict[str, float | None]:
     """Every upload has one closing and one report, however often it was sent."""
     sent = sum(min(UPLOADS, each["requests"]) for each in minutes)
     with log.store.view() as view:

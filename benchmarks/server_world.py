@@ -1,4 +1,4 @@
-"""A server on loopback as operators run it, a survey to answer, and what devices would send."""
+"""A server on loopback as operators run it, what devices would send, and how much of it the server takes."""
 
 import json
 import os
@@ -10,46 +10,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from changeling_aggregator.store import Store
+from changeling_aggregator.testing.postgres import PostgreSQL
+from changeling_aggregator.testing.serving import ADMIN, RunningServer
 from changeling_protocol import (
-    AtMost,
-    Calendar,
     Closing,
-    Group,
-    KaryResponse,
-    MutationSpace,
     Node,
     NodeNumber,
-    Odds,
-    ReleasePlan,
     Report,
     SealingKey,
     Standing,
     StratumNumber,
     Survey,
-    Track,
     TrackNumber,
     encode_upload,
     seal,
 )
 from changeling_protocol.wire import STATUS, encode_upload_request
 
-from tests.aggregator.devices import Log
-from tests.aggregator.serving import ADMIN, ServerProcess
-from tests.postgres import PostgreSQL
-from tests.protocol.examples import survey
-
 from .server_load import write_bodies
-
-PERIOD_SECONDS = 3600
-
-
-def hourly_survey(periods: int, now: float) -> Survey:
-    """A track of changes among three answers; its last period closed a minute before `now`, in Unix seconds."""
-    plan = ReleasePlan((Group((Track(1, KaryResponse(MutationSpace(3), Odds(9, 2)), 0, periods),)),))
-    calendar = Calendar(int(now) - 60 - periods * PERIOD_SECONDS, PERIOD_SECONDS, periods)
-    made: Survey = survey(plan, calendar=calendar, constraint=AtMost(3), grace=90 * 86_400)
-    return made
 
 
 def plaintext(asked: Survey, span: Node) -> bytes:
@@ -80,11 +58,6 @@ def stores() -> Iterator[Mapping[str, Callable[[Path], str]]]:
         yield {"sqlite": lambda folder: str(folder / "server.db"), "postgresql": lambda _: postgresql.new()}
 
 
-def prepared(folder: Path, periods: int = 8, place: str | None = None) -> Log:
-    """A store with a survey and a key, for a server to open. place: of the store, where it is not in the folder."""
-    return Log.of(Store.open(place or folder / "server.db"), hourly_survey(periods, time.time()))
-
-
 class Running(NamedTuple):
     """A server that takes load: where it listens, and the number of its process."""
 
@@ -110,11 +83,6 @@ def empty_server() -> Iterator[Running]:
         process.communicate(timeout=20)
 
 
-def port_of(server: ServerProcess) -> int:
-    """Where it listens."""
-    return int(str(server.url).rpartition(":")[2])
-
-
 def loaded(port: int, file: Path, seconds: float, rate: float = 0, connections: int = 64) -> dict[str, float]:
     """What benchmarks.server_load found."""
     arguments = [str(each) for each in (port, file, seconds, connections, rate)]
@@ -131,7 +99,7 @@ def kept_bodies(path: Path, made: Sequence[bytes]) -> Path:
     return path
 
 
-def folded(server: ServerProcess, path: str) -> float:
+def folded(server: RunningServer, path: str) -> float:
     """Waits until all is folded; returns for how many seconds."""
     began = time.monotonic()
     while server.http.get(path + STATUS, headers=ADMIN).raise_for_status().json()["unfolded_requests"]:

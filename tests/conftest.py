@@ -9,9 +9,8 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
+from changeling_aggregator.testing.postgres import PostgreSQL
 from hypothesis import HealthCheck, settings
-
-from .postgres import PostgreSQL
 
 settings.register_profile("changeling", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("changeling")

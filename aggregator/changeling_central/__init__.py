@@ -16,7 +16,6 @@ from .composition import Composition, Loss
 from .errors import BadState, BudgetExhausted, CentralError, ConstraintBroken, TimeReversed, UnusableChangelog
 from .files import PublishedRow, held, read_about, read_rows, replaced
 from .guard import first_breach, frozen
-from .intervals import Interval, ahead_interval, online_interval, square_root_interval, sum_interval
 from .ledger import Charge, ReleaseAccount, ledger_beside, read_ledger
 from .linear_query import LinearQuery, clipped_sum, counting, histogram_query
 from .mechanism import Guarantee, Mechanism, State, check_counts, read_state, written_state
@@ -46,6 +45,7 @@ from .noise import (
     concentrated_budget,
     gaussian_scale,
     implied_delta,
+    interval,
     total,
 )
 from .offers import (
@@ -85,7 +85,6 @@ __all__ = [
     "Frame",
     "Guarantee",
     "Hdcr",
-    "Interval",
     "Law",
     "Level",
     "LinearQuery",
@@ -117,7 +116,6 @@ __all__ = [
     "UnusableChangelog",
     "Value",
     "Windows",
-    "ahead_interval",
     "all_offers",
     "answer_query",
     "best_hierarchy",
@@ -141,9 +139,9 @@ __all__ = [
     "hierarchy",
     "histogram_query",
     "implied_delta",
+    "interval",
     "layer_bounds",
     "ledger_beside",
-    "online_interval",
     "parsed",
     "pure_of",
     "read_about",
@@ -160,8 +158,6 @@ __all__ = [
     "square_root",
     "square_root_coefficients",
     "square_root_concentrated",
-    "square_root_interval",
-    "sum_interval",
     "total",
     "total_cost",
     "total_of",

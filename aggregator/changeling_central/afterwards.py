@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from changeling_protocol import Calendar, Node
 
-from .files import Output, over_window, read_rows, written_rows
+from .files import Output, PublishedRow, over_window, read_rows
 from .nodes import NodeRelease, retrospective
 from .offers import ReleaseMechanism
 from .queries import ShownNumber
@@ -35,32 +35,32 @@ def save_release_plot(published: Path, path: Path, title: str) -> None:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ValueError("a plot needs matplotlib: pip install 'changeling[central]'") from error
-    lines: dict[str, list[tuple[datetime, float, float | None]]] = defaultdict(list)
-    for _, time, name, estimate, error_ in read_rows(published):
-        lines[name].append((datetime.fromisoformat(time).replace(tzinfo=None), estimate, error_))
+    lines: dict[str, list[PublishedRow]] = defaultdict(list)
+    for row in read_rows(published):
+        lines[row.name].append(row)
     if not lines:
         raise ValueError(f"{published} holds no releases to draw")
     levels = [name for name in lines if name.rpartition(", change over")[0] not in lines]  # nodes are no levels
-    largest = sorted(levels, key=lambda name: -max(value for _, value, _ in lines[name]))[:MOST_LINES]
+    largest = sorted(levels, key=lambda name: -max(row.estimate for row in lines[name]))[:MOST_LINES]
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.subplots()
     banded = False
     for number, name in enumerate(largest):
         colour = COLOURS[number % len(COLOURS)]
-        known = [(time, value, 2 * error) for time, value, error in lines[name] if error is not None]
-        if known:
+        rows = lines[name]
+        times = date2num([datetime.fromisoformat(row.time).replace(tzinfo=None) for row in rows])  # type: ignore[no-untyped-call]
+        if known := [(time, row.low, row.high) for time, row in zip(times, rows, strict=True) if row.low is not None]:
             banded = True
-            at = date2num([time for time, _, _ in known])  # type: ignore[no-untyped-call]
-            low, high = [value - error for _, value, error in known], [value + error for _, value, error in known]
+            at, low, high = zip(*known, strict=True)
             axes.fill_between(at, low, high, color=colour, alpha=0.15, lw=0)
-        times, values, _ = zip(*lines[name], strict=True)
-        axes.plot(times, values, color=colour, lw=1.2, ls="-" if number < len(COLOURS) else "--", label=name)
+        values, line = [row.estimate for row in rows], "-" if number < len(COLOURS) else "--"
+        axes.plot(times, values, color=colour, lw=1.2, ls=line, label=name)
     locator = AutoDateLocator(minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     axes.grid(alpha=0.25, lw=0.5)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.set_ylabel("estimate ± 2 standard errors" if banded else "estimate")
+    axes.set_ylabel("estimate, and its 95% interval" if banded else "estimate")
     axes.set_title(title, fontsize=11, loc="left")
     axes.legend(frameon=False, fontsize=8, ncols=2)
     figure.savefig(path, dpi=150)
@@ -94,10 +94,7 @@ def save_afterwards(
     ValueError where there are no nodes.
     """
     rows = _from_nodes(published, window) if levels is None else _from_levels(published, window or 0, head, levels)
-    suffix = head.path.suffix
-    head.path.write_bytes(
-        head.header() + b"".join(written_rows(suffix, n, calendar.time(n), rows[n]) for n in sorted(rows))
-    )
+    head.path.write_bytes(head.header() + b"".join(head.shown(n, calendar.time(n), rows[n]) for n in sorted(rows)))
 
 
 def _from_levels(
@@ -110,7 +107,9 @@ def _from_levels(
         variance = levels.window_variance(period, window) if period >= window else None
         if variance is not None:
             change = value - at.get((period - window, name), 0.0)
-            rows[period].append(ShownNumber(f"{name}{over_window(window)}", change, sqrt(variance) * head.unit))
+            rows[period].append(
+                ShownNumber(f"{name}{over_window(window)}", change, sqrt(variance) * head.unit, head.unit)
+            )
     return rows
 
 

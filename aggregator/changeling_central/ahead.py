@@ -1,15 +1,14 @@
 """A tree of noise drawn ahead: levels with the accuracy of "when all is over", published as each period ends.
 
-Guarantee: epsilon for all periods together, of a stream that does not react to what was published. The curator knows
+Guarantee: epsilon for all periods together. The curator knows
 the true changes x. Each block of a tree over the calendar is measured as G x + z, z discrete Laplace noise, and what is
 published is read off that: A x + A G⁺ z, G⁺ the best estimate from all blocks, those included that close later. z owes
 nothing to the data, so it is drawn before its time. An entry that keeps to the constraint moves so many blocks of each
 layer, at their rates. Neighbours: as for DCR.
 
-Whether people may react: with Gaussian noise such a release is as private for changes that depend on what was
-published (Denisov, McMahan, Rush, Smith, Thakurta 2022, theorem 2.1), since a normal law looks the same from all sides.
-For Laplace noise nobody has proved it. Who needs it takes `changes.hdcr`, which draws a block's noise when the block
-closes, or a delta and `matrix.square_root`. A tree of one layer draws nothing ahead, and is safe.
+It holds where people react to what is published, too. Fix what is published, o: whoever reacts to it then feeds one of
+two fixed streams, which are neighbours, and the chance of o is that of a fixed stream's, so the ratio is at most
+e^epsilon at every o, although the noise was drawn before (docs/mathematics.md, "Noise drawn ahead").
 
 Nothing is lost to floating point. Estimates are made in whole parts of 2^-bits units, and only what the true changes
 cancel out of is rounded, so whoever saw G x + z could compute what is published, to the last bit. The state holds the
@@ -34,7 +33,6 @@ from .noise import Noise
 from .shape import Blocks, Curve, Layers, Shape, Weights, best_shape
 
 SOURCE = "Li, Hay, Rastogi, Miklau, McGregor 2010; Hay, Rastogi, Miklau, Suciu 2010"
-UNREACTING = f"{NEIGHBOURS}, and do not depend on what was published"
 BITS = 20
 """A unit is cut into so many halves at most; fewer where noise is large."""
 TAILS = 64
@@ -71,7 +69,7 @@ class AheadTree(Mechanism[AheadState, Counts, Level]):
     @property
     def guarantee(self) -> Guarantee:
         """Epsilon for all periods together."""
-        return Guarantee(self.epsilon, Fraction(0), NEIGHBOURS if len(self.widths) == 1 else UNREACTING, SOURCE)
+        return Guarantee(self.epsilon, Fraction(0), NEIGHBOURS, SOURCE)
 
     @property
     def shape(self) -> Shape:
@@ -130,7 +128,7 @@ class AheadTree(Mechanism[AheadState, Counts, Level]):
 def drawn_ahead(
     query: LinearQuery, calendar: Calendar, constraint: Constraint, epsilon: Fraction, shape: Shape | None = None
 ) -> AheadTree:
-    """The tree that costs an entry which keeps to the constraint at most epsilon, if people do not react to it.
+    """The tree that costs an entry which keeps to the constraint at most epsilon.
 
     calendar: a level is published at the end of each period. shape: of the tree, the best one if left out.
     ValueError for an epsilon that is none, a query that counts nothing, a shape of another calendar, and noise that
@@ -169,9 +167,6 @@ def _shape(periods: int, widths: tuple[int, ...], curves: tuple[Curve, ...]) -> 
 @lru_cache(maxsize=16)
 def _weights(shape: Shape, rate: float) -> Weights:
     return shape.weights(rate)
-
-
-MOST_WEIGHED, UNIT = 2**12, 40
 
 
 def drawn_changes(
@@ -217,31 +212,6 @@ def estimated_changes(blocks: Blocks, weights: Weights, top: int, measured: list
         earlier[eldest] = 0
         best = known[layer] + shares - earlier
     return best
-
-
-def level_weights(blocks: Blocks, weights: Weights, period: int) -> Layers:
-    """With which weight each block's measurement is in the level at the end of this period, a number for each block.
-
-    ValueError for a highest layer whose blocks have more than 2^12 periods.
-    """
-    if blocks.widths[-1] > MOST_WEIGHED and blocks.periods > MOST_WEIGHED:
-        raise ValueError(f"weights are told of blocks of at most {MOST_WEIGHED} periods, got {blocks.widths[-1]}")
-    found = tuple(np.zeros(count) for count in blocks.counts)
-    for top in range(-(-period // blocks.widths[-1])):
-        parts = [_within(blocks, layer, top) for layer in range(len(blocks.widths))]
-        size = sum(end - first for first, end in parts)
-        measured, at = [], 0
-        for first, end in parts:
-            unit = np.zeros((end - first, size), np.int64)
-            unit[:, at : at + end - first] = np.eye(end - first, dtype=np.int64) << UNIT
-            measured.append(unit)
-            at += end - first
-        level = estimated_changes(blocks, weights, top, measured)[: period - parts[0][0]].sum(0)
-        at = 0
-        for layer, (first, end) in enumerate(parts):
-            found[layer][first:end] = np.ldexp(level[at : at + end - first].astype(np.float64), -UNIT)
-            at += end - first
-    return found
 
 
 def _within(blocks: Blocks, layer: int, top: int) -> tuple[int, int]:

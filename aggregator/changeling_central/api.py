@@ -8,7 +8,7 @@ release, never into what is published.
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from importlib.util import find_spec
 from math import ceil, isnan
@@ -16,14 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Concatenate, NamedTuple, ParamSpec, Protocol
 
 import numpy as np
-from changeling_protocol import Calendar, Constraint, UnixSeconds
+from changeling_protocol import AtMost, Calendar, Constraint, UnixSeconds
 from changeling_statistics import (
     ANSWER,
     MICROSECONDS,
     BadChangelog,
     Changelog,
     Columns,
-    Counts,
     constraint_of,
     format_duration,
     format_instant,
@@ -38,13 +37,13 @@ from .afterwards import check_windows, save_afterwards
 from .budget import Budget, Number, Spending, Unit, check_output, check_periods, spending, total_of, whole
 from .errors import UnusableChangelog
 from .files import Output, PublishedRow, read_rows
-from .guard import beyond, frozen
+from .guard import Listener, beyond, frozen, frozen_in_words, said_of_freezing
 from .ledger import Charge, ReleaseAccount, ReleaseLedger, ledger_beside, read_ledger
 from .linear_query import LinearQuery
 from .mechanism import Guarantee
 from .noise import Law, OpenDPNoise, PooledNoise
-from .offers import MechanismChoice, ReleaseMechanism, offered, root_mean_square
-from .queries import Mean, answer_query, best_weight, column_of, mean_of, names_in, numbers_of
+from .offers import Asked, MechanismChoice, ReleaseMechanism, offered, root_mean_square
+from .queries import Mean, answer_query, best_weight, column_of, mean_of
 from .release_mechanisms import BEST, compared, in_words
 from .run import Release, run
 from .statement import About, Begun, Statement, about_release, begun, state_beside
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
     from polars import DataFrame
 
 DAY = 86_400
-MOST_NAMED = 5
 TOGETHER = 128
 """Periods saved and published at a time: a flush of the disk takes as long as drawing for many."""
 NEEDED = ("opendp", "dp_accounting", "msgspec", "filelock")
@@ -128,7 +126,7 @@ class ReleaseOptions:
     law: Annotated[str | None, Help(HOW, "The noise: laplace or gaussian; chosen if left out.")] = None
     branching: Annotated[int | None, Help(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None
     layers: Annotated[int | None, Help(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None
-    adaptive: Annotated[bool, Help(PROMISE, "Holds where people react to what is published, too; more noise.")] = False
+    plan: Annotated[bool, Help(HOW, "Say what would be released or refused. Nothing is drawn or charged.")] = False
     window: Annotated[str | None, Help(HOW, "Of swcr, or of --afterwards: 24h.")] = None
     person: Annotated[
         str | None, Help(PROMISE, "The column that says whose an entry is: the promise is made to persons.")
@@ -189,7 +187,7 @@ class Released:
         import polars as pl
 
         schema = {"period": pl.Int64, "time": pl.String, "name": pl.String}
-        numbers = {"estimate": pl.Float64, "standard_error": pl.Float64}
+        numbers = dict.fromkeys(("estimate", "standard_error", "low", "high"), pl.Float64)
         frame = pl.DataFrame(self.rows(), schema={**schema, **numbers}, orient="row")
         return frame.with_columns(pl.col("time").str.to_datetime(time_zone="UTC"))
 
@@ -233,11 +231,14 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
     )
     if before is not None:
         before.refuse_others(statement.terms())
-    listener = _Listener(options.on_note)
-    listener.hear_of_data(wish, log, statement, dates, before)
+    listener = Listener(options.on_note)
+    if before is None:
+        dates.said(listener)
+    listener.hear_of_data(options.query, wish.answers, log, query)
+    listener.hear_of_rows_outside(log, dates.calendar)
     kept = _held_to_promise(log, statement) if options.freeze else log
     if options.freeze:
-        listener.aside(_said_of_freezing(log, kept, query, dates.calendar))
+        listener.aside(said_of_freezing(log, kept, query, dates.calendar))
     mechanism = _mechanism(wish, statement, before, listener)
     if options.afterwards is not None and not options.nodes:
         check_windows(wish.choice.name, mechanism, mean is None, wish.window or 0)
@@ -245,17 +246,21 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
     error = root_mean_square(mechanism.variance, query, dates.calendar.periods) if mean is None else None
     about = about_release(statement, dates.from_data, guarantee, mechanism, error)
     names = tuple(name + mechanism.shows for name in query.names)
-    output = Output(wish.output, names, float(query.unit), about, mean, options.nodes)
+    output = Output(wish.output, names, float(query.unit), about, mean, options.nodes, mechanism.law)
     account = _account(changelog, wish)
     last = _last_period(dates.calendar, options.through)
     job = Release(kept, statement, mechanism, output, dates.from_data, account, options.overwrite)
-    published, unknown = _follow(job, last, options.on_period)
-    if unknown:
-        listener.note("no standard error of this mechanism is known, so that column is empty")
-    if len(log) and int(log.time.max()) > dates.calendar.time(dates.calendar.periods) * MICROSECONDS:
-        listener.aside("the changelog goes on after the calendar's end: what lies beyond is not part of this release")
-    if options.afterwards is not None and last:
-        head = Output(Path(options.afterwards), names, float(query.unit), about)
+    published = 0
+    if options.plan:
+        _say_plan(job, last, before, log, wish, listener)
+    elif last or before is not None:
+        published, unknown = _follow(job, last, options.on_period)
+        if unknown:
+            listener.note("no standard error of this mechanism is known, so that column is empty")
+    else:
+        listener.note(f"the first period ends at {format_instant(dates.calendar.time(1))}: nothing is charged yet")
+    if options.afterwards is not None and last and not options.plan:
+        head = Output(Path(options.afterwards), names, float(query.unit), about, law=mechanism.law)
         save_afterwards(wish.output, dates.calendar, wish.window, head, None if options.nodes else mechanism)
     return Released(
         wish.output,
@@ -310,7 +315,7 @@ def _choice(options: ReleaseOptions, window: int | None) -> MechanismChoice:
     direct = window if options.afterwards is None or options.mechanism == "swcr" else None
     shape = _whole("branching", options.branching), _whole("layers", options.layers)
     name = options.mechanism or ("hdcr" if options.nodes else None)
-    choice = MechanismChoice(name, options.law, *shape, options.adaptive, direct)
+    choice = MechanismChoice(name, options.law, *shape, direct)
     if options.nodes and choice.name not in ("hdcr", "dcr"):
         raise ValueError(f"--nodes: {choice.name} has no nodes that are published; hdcr and dcr have, --mechanism")
     if options.afterwards is not None and not options.nodes and window is None:
@@ -396,6 +401,18 @@ class Dates:
     from_data: bool
     left: int
 
+    def said(self, listener: Listener) -> None:
+        """Have it said where an end was read from the data, and what is no whole period."""
+        if self.from_data:
+            listener.note(
+                "the calendar is read from the data, whole days around its first and last mutation; where one entry "
+                "could be seen in that, give --start and --until"
+            )
+        if self.left:
+            listener.note(
+                f"the last {format_duration(self.left)} before --until are no whole period, and are not released"
+            )
+
 
 def calendar_for(log: Changelog, period: int, start: str | None, until: str | None, begun: Begun | None) -> Dates:
     """The calendar of a release of this changelog.
@@ -452,14 +469,9 @@ def _held_to_promise(log: Changelog, statement: Statement) -> Changelog:
 # Mechanism, account, and the run
 
 
-def _mechanism(
-    wish: _Wish, statement: Statement, before: Begun | None, listener: "_Listener"
-) -> ReleaseMechanism[object]:
+def _mechanism(wish: _Wish, statement: Statement, before: Begun | None, listener: Listener) -> ReleaseMechanism[object]:
     """The mechanism that is asked for, or with which the release has begun; the listener hears why."""
-    begun_with = None if before is None else before.saved.terms.mechanism
-    asked = wish.choice.asked(
-        statement.query, statement.calendar, statement.constraint, *wish.spending.each, begun_with, statement.rho
-    )
+    asked = _asked(wish.choice, statement, before)
     if before is not None:
         return offered(wish.choice.name).make(asked)
     if wish.choice.name == BEST.name:
@@ -469,10 +481,7 @@ def _mechanism(
     offer = offered(wish.choice.name)
     made = offer.make(asked)
     if offer.good_for:
-        usual = MechanismChoice(adaptive=wish.options.adaptive).asked(
-            statement.query, statement.calendar, statement.constraint, *wish.spending.each, None, statement.rho
-        )
-        best = compared(usual)[0]
+        best = compared(_asked(MechanismChoice(), statement, None))[0]
         expected = root_mean_square(made.expected_variance, statement.query, statement.calendar.periods)
         own = "nobody can say how far it errs" if expected is None else f"expect it to err by about {expected:.4g}"
         listener.note(
@@ -480,6 +489,12 @@ def _mechanism(
             "root mean square over the calendar)"
         )
     return made
+
+
+def _asked(choice: MechanismChoice, statement: Statement, before: Begun | None) -> Asked:
+    begun_with = None if before is None else before.saved.terms.mechanism
+    s = statement
+    return choice.asked(s.query, s.calendar, s.constraint, *s.budget, begun_with, s.rho)
 
 
 def _account(source: Source, wish: _Wish) -> ReleaseAccount | None:
@@ -507,116 +522,40 @@ def _follow(job: Release, last: int, on_period: Callable[[int, int], None]) -> t
     return published, unknown
 
 
-# What the curator hears
+SHOWN_CONSTRAINTS = (1, 2, 3, 4, 6, 8, 12)
+"""Numbers of mutations whose cost in noise and in freezing a plan shows, as far as entries mutate so often."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Listener:
-    """Collects what is said, and passes it on as it arises. Asides tell of the data: they are for the curator alone."""
+def _say_plan(job: Release, last: int, before: Begun | None, log: Changelog, wish: _Wish, listener: Listener) -> None:
+    """Say what the release would do: its periods, its noise, other constraints, and all that would be refused.
 
-    tell: Callable[[str], None]
-    notes: list[str] = field(default_factory=list)
-    asides: list[str] = field(default_factory=list)
-
-    def note(self, sentence: str) -> None:
-        """Say something that every reader of the release may know."""
-        self.notes.append(sentence)
-        self.tell(sentence)
-
-    def aside(self, sentence: str) -> None:
-        """Say something of the data."""
-        self.asides.append(sentence)
-        self.tell(f"not private, for the curator alone: {sentence}")
-
-    def hear_of_data(
-        self, wish: _Wish, log: Changelog, statement: Statement, dates: Dates, before: Begun | None
-    ) -> None:
-        """Say what is to be known of calendar and answers before anything is drawn."""
-        if before is None and dates.from_data:
-            self.note(
-                "the calendar is read from the data, whole days around its first and last mutation; where one entry "
-                "could be seen in that, give --start and --until"
-            )
-        if dates.left:
-            self.note(
-                f"the last {format_duration(dates.left)} before --until are no whole period, and are not released"
-            )
-        for sentence in (
-            *_said_of_names(wish, log, statement.query),
-            *_said_of_numbers(wish.options.query, log),
-        ):
-            self.aside(sentence)
-
-
-def _said_of_freezing(log: Changelog, kept: Changelog, query: LinearQuery, calendar: Calendar) -> str:
-    """How many entries were frozen, how many mutations that left out, and how far off the worst column ever is.
-
-    log: as it was read. kept: what is released.
+    log: as it was read. Nothing is drawn, written or charged.
     """
-    if len(kept) == len(log):
-        return "--freeze froze no entry"
-    entries, counts = np.unique(log.entry, return_counts=True)
-    left = np.bincount(kept.entry, minlength=len(log.entries))[entries]
-    touched = int(np.count_nonzero(left < counts))
-    off = _true_levels(kept, query, calendar) - _true_levels(log, query, calendar)
-    worst = np.unravel_index(np.argmax(np.abs(off)), off.shape)
-    far = float(off[worst] * query.unit)
-    when = format_instant(calendar.time(int(worst[0]) + 1))
-    return (
-        f"--freeze froze {_counted(touched, 'entry', 'entries')} of {len(entries):,} and left out "
-        f"{_counted(len(log) - len(kept), 'mutation', 'mutations')} of {len(log):,}: what is counted is off by up to "
-        f"{far:+,.6g} ({query.names[int(worst[1])]}, at {when}), whatever its standard error"
-    )
+    statement, calendar = job.statement, job.statement.calendar
+    done = 0 if before is None else before.saved.period
+    listener.note(f"a plan: {last - done} of {calendar.periods} periods would be published now; nothing is charged")
+    error = root_mean_square(job.mechanism.expected_variance, statement.query, calendar.periods)
+    if error is not None:
+        listener.note(f"expect every level to err by {error:.4g} (standard error, root mean square)")
+    for sentence in _other_constraints(statement, log, wish):
+        listener.aside(sentence)
+    for refused in job.refused(before, last):
+        listener.aside(f"would be refused: {refused}")
 
 
-def _true_levels(log: Changelog, query: LinearQuery, calendar: Calendar) -> Counts:
-    """The query at the ends of the periods, without noise, shape (periods, w), in units."""
-    mutations = log.mutations()
-    period = mutations.period_of(calendar.start, calendar.period)
-    inside = period <= calendar.periods
-    changes = np.zeros((calendar.periods, query.width), np.int64)
-    moved = query.cells[mutations.new[inside]] - query.cells[mutations.old[inside]]
-    np.add.at(changes, period[inside] - 1, moved)
-    levels: Counts = np.cumsum(changes, axis=0)
-    return levels
-
-
-def _said_of_names(wish: _Wish, log: Changelog, query: LinearQuery) -> Iterator[str]:
-    """Names that no row holds, and values that nobody declared, a sentence each."""
-    declared, held = wish.answers, set(log.answers)
-    wanted = [*names_in(wish.options.query), *(declared or [])]
-    if missing := [name for name in dict.fromkeys(wanted) if name not in held]:
-        yield f"no row holds {_list(missing)}"
-    if declared is None:
+def _other_constraints(statement: Statement, log: Changelog, wish: _Wish) -> Iterator[str]:
+    """How far levels err with other numbers of mutations, and whom those would freeze, a sentence each."""
+    if not isinstance(statement.constraint, AtMost) or not len(log):
         return
-    states = [state for state, name in enumerate(log.answers, 1) if name not in declared]
-    if states:
-        unknown = [log.answers[state - 1] for state in states]
-        rows = int(np.isin(log.state, states).sum())
-        where = "counted as other" if "other" in query.names and "other" not in declared else "counted nowhere"
-        if query.width == 1 and bool(query.cells[states].all()):
-            where = "counted, as the query counts them all"
-        yield (
-            f"{_counted(rows, 'row holds', 'rows hold')} one of {_counted(len(unknown), 'answer', 'answers')} that "
-            f"nobody declared, {_list(unknown)}: {where}"
-        )
-
-
-def _said_of_numbers(query: str, log: Changelog) -> Iterator[str]:
-    """Of a sum or a mean: answers that are no numbers, and those that are clipped, a sentence each."""
-    if (numbers := numbers_of(query, log.answers)) is None:
-        return
-    no_numbers = [state for state, name in enumerate(log.answers, 1) if name not in numbers.values]
-    clipped = [state for state, name in enumerate(log.answers, 1) if numbers.is_clipped(name)]
-    for states, said in ((no_numbers, "hold what is no finite number, and add nothing"), (clipped, "are clipped")):
-        if rows := int(np.isin(log.state, states).sum()):
-            yield f"{rows:,} of {int((log.state > 0).sum()):,} values {said}"
-
-
-def _counted(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
-
-
-def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
-    return ", ".join(map(repr, names[:MOST_NAMED])) + more
+    most = int(np.unique(log.entry, return_counts=True)[1].max())
+    for k in sorted({*SHOWN_CONSTRAINTS, statement.constraint.k}):
+        if k > max(most, statement.constraint.k):
+            return
+        other = replace(statement, constraint=AtMost(k))
+        try:
+            best = compared(_asked(MechanismChoice(law=wish.options.law), other, None))[0]
+        except ValueError:
+            continue
+        kept = _held_to_promise(log, other)
+        frozen_ = frozen_in_words(log, kept, "leave")
+        yield f"--at-most {k}: {best.name} errs by {best.error:.4g}; --freeze would freeze {frozen_}"

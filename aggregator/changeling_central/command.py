@@ -48,7 +48,9 @@ def release(changelog: Path, plot: Path | None = None, **given: object) -> None:
         )
         released = release_with(changelog, options)
     _conclude(options, released)
-    if plot is not None and released.last:  # before the first period has ended there is nothing to draw
+    if (
+        plot is not None and released.last and not options.plan
+    ):  # before the first period has ended there is nothing to draw
         price = f"ρ = {options.rho}" if options.epsilon is None else f"ε = {str(options.epsilon).strip()}"
         title = f"{options.query}, every {format_duration(released.calendar.period)}, {price}"
         save_release_plot(released.output, plot, title)
@@ -98,6 +100,9 @@ def _conclude(options: ReleaseOptions, released: Released) -> None:
     calendar, last = released.calendar, released.last
     end = format_instant(calendar.time(last)) + ", the calendar's end" * (last == calendar.periods)
     delta = f", delta {str(options.delta).strip()}" * (exact(options.delta) > 0)
+    if options.plan:
+        _say("that is a plan: nothing was drawn, written or charged")
+        return
     cost = f"rho {options.rho}" if options.epsilon is None else f"epsilon {str(options.epsilon).strip()}{delta}"
     given = ", given the calendar, which was read from the data and is not protected" * released.calendar_from_data
     whom = "an entry" if options.person is None else "a person"

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from itertools import dropwhile, takewhile
-from math import sqrt
+from math import ceil, floor, inf, log10, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -24,6 +24,7 @@ from changeling_statistics import format_instant
 
 from .errors import BadState
 from .nodes import Level
+from .noise import Law, interval
 from .queries import Mean, ShownNumber
 
 if TYPE_CHECKING:
@@ -106,14 +107,15 @@ def held(path: Path, wait: float = 0.0) -> Iterator[None]:
         yield
 
 
-COLUMNS = ("period", "time", "name", "estimate", "standard_error")
+COLUMNS = ("period", "time", "name", "estimate", "standard_error", "low", "high")
 
 
 class PublishedRow(NamedTuple):
     """What was published of one column at the end of one period.
 
-    period: from 1 on. time: its end, ISO 8601. name: of the column. estimate: neither rounded nor clipped.
-    standard_error: None where none is known.
+    period: from 1 on. time: its end, ISO 8601. name: of the column. estimate: not clipped; of no more digits than its
+    noise allows, the second of its standard error being the last. standard_error: None where none is known. low, high:
+    the ends of its 95% interval (`interval`), rounded outwards; None where no error is known.
     """
 
     period: int
@@ -121,6 +123,8 @@ class PublishedRow(NamedTuple):
     name: str
     estimate: float
     standard_error: float | None
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +132,7 @@ class Output:
     """A file, .csv or .jsonl. names: of the query's columns. unit: what one of the query's units is worth.
 
     about: what is said of the release at its head. mean: what is shown in place of the columns, None for these. nodes:
-    whether the nodes that a level came with are written behind it.
+    whether the nodes that a level came with are written behind it. law: of the noise.
     """
 
     path: Path
@@ -137,6 +141,7 @@ class Output:
     about: tuple[tuple[str, str], ...] = ()
     mean: Mean | None = None
     nodes: bool = False
+    law: Law = Law.LAPLACE
 
     def __post_init__(self) -> None:
         if self.path.suffix not in (".csv", ".jsonl"):
@@ -157,7 +162,22 @@ class Output:
 
         time: the end of the period, Unix seconds.
         """
-        return written_rows(self.path.suffix, period, time, [*self._levels(level), *self._nodes(level)])
+        return self.shown(period, time, [*self._levels(level), *self._nodes(level)])
+
+    def shown(self, period: int, time: float, numbers: Sequence[ShownNumber]) -> bytes:
+        """The file's rows of these numbers. Arguments as of `rows`."""
+        text = io.StringIO()
+        for row in (_rounded(period, time, each, self.law) for each in numbers):
+            if self.path.suffix == ".csv":
+                # a reader that takes # for the beginning of a comment does not do so within quotes
+                fields = ["" if field is None else field for field in row]
+                if "#" in row.name:
+                    csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC).writerow(fields)
+                else:
+                    csv.writer(text, lineterminator="\n").writerow(fields)
+            else:
+                text.write(json.dumps(row._asdict(), ensure_ascii=False) + "\n")
+        return text.getvalue().encode()
 
     def _levels(self, level: Level) -> list[ShownNumber]:
         if not level.values.size:
@@ -166,13 +186,13 @@ class Output:
             return self.mean.shown(level)
         error = sqrt(level.variance) * self.unit
         return [
-            ShownNumber(name, value * self.unit, error)
+            ShownNumber(name, value * self.unit, error, self.unit)
             for name, value in zip(self.names, level.values.tolist(), strict=True)
         ]
 
     def _nodes(self, level: Level) -> list[ShownNumber]:
         return [
-            ShownNumber(node_name(name, each.node.width), value * self.unit, sqrt(each.variance) * self.unit)
+            ShownNumber(node_name(name, each.node.width), value * self.unit, sqrt(each.variance) * self.unit, self.unit)
             for each in (level.nodes if self.nodes else ())
             for name, value in zip(self.names, each.values.tolist(), strict=True)
         ]
@@ -222,17 +242,17 @@ class Output:
         return at + len(rows)
 
 
-def written_rows(suffix: str, period: int, time: float, shown: Sequence[ShownNumber]) -> bytes:
-    """The rows of one period, in a file with this suffix. time: the end of the period, Unix seconds."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    for name, value, error in shown:
-        row = (period, format_instant(time), name, float(value), float(error) if error == error else None)
-        if suffix == ".csv":
-            writer.writerow(["" if field is None else field for field in row])
-        else:
-            text.write(json.dumps(dict(zip(COLUMNS, row, strict=True)), ensure_ascii=False) + "\n")
-    return text.getvalue().encode()
+def _rounded(period: int, time: float, shown: ShownNumber, law: Law) -> PublishedRow:
+    """The number as it is published, with its interval. time: the end of the period, Unix seconds."""
+    name, value, error, step = shown
+    when = format_instant(time)
+    if not 0 < error < inf:
+        return PublishedRow(period, when, name, float(value), 0.0 if error == 0 else None, None, None)
+    digits = min(1 - floor(log10(error)), 15)
+    low, high = interval(value, error, law, step)
+    last = 10.0**digits
+    ends = round(floor(low * last) / last, digits), round(ceil(high * last) / last, digits)
+    return PublishedRow(period, when, name, round(float(value), digits), float(f"{error:.6g}"), *ends)
 
 
 def node_name(name: str, periods: int) -> str:
@@ -268,7 +288,7 @@ def read_rows(path: Path) -> list[PublishedRow]:
             row["time"],
             row["name"],
             float(row["estimate"]),
-            None if row["standard_error"] in ("", None) else float(row["standard_error"]),
+            *(None if row[column] in ("", None) else float(row[column]) for column in COLUMNS[4:]),
         )
         for row in rows
     ]

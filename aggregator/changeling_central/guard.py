@@ -1,21 +1,26 @@
-"""The guard: which mutations keep to the constraint that the guarantee counts with, and the first that does not.
+"""The data against what was promised of them: which mutations keep to the constraint, and what the curator is told.
 
 A guarantee speaks of entries that keep to the constraint. The guard stops a release before the first period that holds
 a mutation beyond it, and names its row. That a release stopped is itself no private fact: where entries may break
-the constraint and that must not show, freeze them (`frozen`), as the devices of the local model do.
+the constraint and that must not show, freeze them (`frozen`), as the devices of the local model do. What is told of
+the data is not private: it goes to whoever runs the release, never into what is published.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 import numpy as np
-from changeling_protocol import AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded
-from changeling_statistics import MICROSECONDS, Changelog, constraint_in_words
+from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint, Hybrid, TimeBounded
+from changeling_statistics import MICROSECONDS, Changelog, Counts, constraint_in_words, format_instant
 from numpy.typing import NDArray
 
 from .errors import ConstraintBroken
+from .linear_query import LinearQuery
+from .queries import names_in, numbers_of
 
 Mask = NDArray[np.bool_]
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,3 +136,119 @@ def first_beyond(changelog: Changelog, most: int, column: str) -> Breach | None:
     where = f"{changelog.unit} {row}" if row else f"entry {changelog.entries[changelog.entry[at]]!a}"
     entries = "entry" if most == 1 else "entries"
     return Breach(int(changelog.time[at]), where, f"its {column} has more than {most} {entries}")
+
+
+# What the curator is told
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """Collects what is said, and passes it on as it arises. Asides tell of the data: they are for the curator alone."""
+
+    tell: Callable[[str], None]
+    notes: list[str] = field(default_factory=list)
+    asides: list[str] = field(default_factory=list)
+
+    def note(self, sentence: str) -> None:
+        """Say something that every reader of the release may know."""
+        self.notes.append(sentence)
+        self.tell(sentence)
+
+    def aside(self, sentence: str) -> None:
+        """Say something of the data."""
+        self.asides.append(sentence)
+        self.tell(f"not private, for the curator alone: {sentence}")
+
+    def hear_of_data(self, text: str, declared: Sequence[str] | None, log: Changelog, query: LinearQuery) -> None:
+        """Say what is to be known of the answers before anything is drawn. text: the query, in words."""
+        for sentence in (*_said_of_names(text, declared, log, query), *_said_of_numbers(text, log)):
+            self.aside(sentence)
+
+    def hear_of_rows_outside(self, log: Changelog, calendar: Calendar) -> None:
+        """Say how many rows lie before the calendar's start, and whether some lie beyond its end."""
+        if before := int(np.count_nonzero(log.time < calendar.start * MICROSECONDS)):
+            rows = _counted(before, "row lies", "rows lie")
+            self.aside(f"{rows} before the calendar's start, {format_instant(calendar.start)}: in the first period")
+        if len(log) and int(log.time.max()) > calendar.time(calendar.periods) * MICROSECONDS:
+            self.aside("the changelog goes on after the calendar's end: what lies beyond is not part of this release")
+
+
+def said_of_freezing(log: Changelog, kept: Changelog, query: LinearQuery, calendar: Calendar) -> str:
+    """How many entries were frozen, how many mutations that left out, and how far off the worst column ever is.
+
+    log: as it was read. kept: what is released.
+    """
+    if len(kept) == len(log):
+        return "--freeze froze no entry"
+    off = _true_levels(kept, query, calendar) - _true_levels(log, query, calendar)
+    worst = np.unravel_index(np.argmax(np.abs(off)), off.shape)
+    far = float(off[worst] * query.unit)
+    when = format_instant(calendar.time(int(worst[0]) + 1))
+    return (
+        f"--freeze froze {frozen_in_words(log, kept)}: what is counted is off by up to {far:+,.6g} "
+        f"({query.names[int(worst[1])]}, at {when}), whatever its standard error"
+    )
+
+
+def frozen_in_words(log: Changelog, kept: Changelog, leave: str = "left") -> str:
+    """How many entries lost a mutation, and how many mutations they lost. Arguments as of `said_of_freezing`."""
+    entries, counts = np.unique(log.entry, return_counts=True)
+    there = np.bincount(kept.entry, minlength=len(log.entries))[entries]
+    touched = int(np.count_nonzero(there < counts))
+    return (
+        f"{_counted(touched, 'entry', 'entries')} of {len(entries):,} and {leave} out "
+        f"{_counted(len(log) - len(kept), 'mutation', 'mutations')} of {len(log):,}"
+    )
+
+
+def _true_levels(log: Changelog, query: LinearQuery, calendar: Calendar) -> Counts:
+    """The query at the ends of the periods, without noise, shape (periods, w), in units."""
+    mutations = log.mutations()
+    period = mutations.period_of(calendar.start, calendar.period)
+    inside = period <= calendar.periods
+    changes = np.zeros((calendar.periods, query.width), np.int64)
+    moved = query.cells[mutations.new[inside]] - query.cells[mutations.old[inside]]
+    np.add.at(changes, period[inside] - 1, moved)
+    levels: Counts = np.cumsum(changes, axis=0)
+    return levels
+
+
+def _said_of_names(text: str, declared: Sequence[str] | None, log: Changelog, query: LinearQuery) -> Iterator[str]:
+    """Names that no row holds, and values that nobody declared, a sentence each."""
+    held = set(log.answers)
+    wanted = [*names_in(text), *(declared or [])]
+    if missing := [name for name in dict.fromkeys(wanted) if name not in held]:
+        yield f"no row holds {_list(missing)}"
+    if declared is None:
+        return
+    states = [state for state, name in enumerate(log.answers, 1) if name not in declared]
+    if states:
+        unknown = [log.answers[state - 1] for state in states]
+        rows = int(np.isin(log.state, states).sum())
+        where = "counted as other" if "other" in query.names and "other" not in declared else "counted nowhere"
+        if query.width == 1 and bool(query.cells[states].all()):
+            where = "counted, as the query counts them all"
+        yield (
+            f"{_counted(rows, 'row holds', 'rows hold')} one of {_counted(len(unknown), 'answer', 'answers')} that "
+            f"nobody declared, {_list(unknown)}: {where}"
+        )
+
+
+def _said_of_numbers(query: str, log: Changelog) -> Iterator[str]:
+    """Of a sum or a mean: answers that are no numbers, and those that are clipped, a sentence each."""
+    if (numbers := numbers_of(query, log.answers)) is None:
+        return
+    no_numbers = [state for state, name in enumerate(log.answers, 1) if name not in numbers.values]
+    clipped = [state for state, name in enumerate(log.answers, 1) if numbers.is_clipped(name)]
+    for states, said in ((no_numbers, "hold what is no finite number, and add nothing"), (clipped, "are clipped")):
+        if rows := int(np.isin(log.state, states).sum()):
+            yield f"{rows:,} of {int((log.state > 0).sum()):,} values {said}"
+
+
+def _counted(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(map(repr, names[:MOST_NAMED])) + more

@@ -30,7 +30,7 @@ from secrets import token_hex
 from .budget import ReleaseCost, Unit, number, refuse_beyond, total_cost
 from .errors import BadState, BudgetExhausted
 from .files import held, replaced
-from .statement import Mark, begun
+from .statement import Mark, SavedRelease, begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +291,10 @@ class ReleaseAccount:
             self._charged(ledger, release or "")
             write_ledger(self.path, ledger)
             return ledger.changelog
+
+    def checked(self, saved: SavedRelease | None) -> None:
+        """Raise what `opened` would, and write nothing. saved: the release's state, None before it has begun."""
+        self._charged(self._ledger("" if saved is None else saved.changelog), "" if saved is None else saved.charge)
 
     def settled(
         self, release: str, known: str, mark: Mark | None = None, published: bool = False, charged: bool = False

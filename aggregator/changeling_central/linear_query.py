@@ -128,6 +128,16 @@ class LinearQuery:
             return extent_of(self.corners, self.fixed)
         return extent_of_sizes(self.appearing, self.moving)
 
+    @property
+    def ends(self) -> tuple[Corner, ...]:
+        """The corners of all that one entry may count for; () for a histogram, or where they are not known."""
+        if self.fixed:
+            return (0,), (self.extent.appears[0],)  # as far as sums of sizes go
+        if self.width > 1:
+            return self.corners
+        most, range_ = max(*self.appearing, 0), max(*self.moving, 0)
+        return (most,), (min(0, most - range_),)
+
     def shifts(self, nodes: int) -> JointShifts:
         """How many draws of one cadence an entry shifts by how much, if at most `nodes` of its nodes hold a mutation.
 

@@ -213,6 +213,23 @@ class NodeNoise:
         return min(shown, implied_delta(_squares(shifts) / (2 * self.scale**2), epsilon))
 
 
+REACHING = {Law.LAPLACE: 2.2, Law.GAUSSIAN: 1.96}
+"""Standard errors that a 95% interval reaches to either side: Laplace noise has the wider tails."""
+
+
+def interval(estimate: float, error: float, law: Law = Law.LAPLACE, step: float = 1.0) -> tuple[float, float]:
+    """The ends of an interval that holds the truth 95 times of 100 or more, by the noise alone.
+
+    estimate: a sum of independent draws with known weights, added to the truth. error: its standard error. law: of
+    the draws. step: what one unit of the noise is worth, of which half is added as noise is whole.
+
+    >>> interval(100.0, 10.0)
+    (77.5, 122.5)
+    """
+    reach = REACHING[law] * error + step / 2
+    return estimate - reach, estimate + reach
+
+
 def calibrated(shifts: Shifts, epsilon: Fraction, delta: Fraction = Fraction(0), law: Law = Law.LAPLACE) -> NodeNoise:
     """The least noise of this law under which the shifts cost at most (epsilon, delta).
 

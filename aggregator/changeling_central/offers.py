@@ -95,6 +95,11 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
         """
         return None
 
+    @property
+    def law(self) -> Law:
+        """The law whose tails the noise of its levels has."""
+        return Law.LAPLACE
+
     @abstractmethod
     def made_with(self) -> Made:
         """What it is, noise included: a state of one mechanism is never used with another."""
@@ -135,7 +140,6 @@ class MechanismOption(StrEnum):
     LAW = "law"
     DELTA = "delta"
     RHO = "rho"
-    ADAPTIVE = "adaptive"
     BRANCHING = "branching"
     LAYERS = "layers"
     WINDOW = "window"
@@ -146,10 +150,10 @@ class Asked:
     """What a mechanism is to release, and what an entry may lose by it.
 
     query: what is counted. calendar: the periods. constraint: what entries keep to. epsilon, delta: the budget of the
-    whole release. law: of the noise. branching, layers: of a hierarchy. None has these chosen. adaptive: whether the
-    guarantee must hold where people react to what is published. begun: what a release that has begun was made with,
-    None for a new one. window: in periods, None where there is none. rho: the budget in concentrated privacy, of which
-    epsilon is then the pure one that is worth as much; None where the budget is (epsilon, delta).
+    whole release. law: of the noise. branching, layers: of a hierarchy. None has these chosen. begun: what a release
+    that has begun was made with, None for a new one. window: in periods, None where there is none. rho: the budget in
+    concentrated privacy, of which epsilon is then the pure one that is worth as much; None where the budget is
+    (epsilon, delta).
     """
 
     query: LinearQuery
@@ -160,7 +164,6 @@ class Asked:
     law: Law | None = None
     branching: int | None = None
     layers: int | None = None
-    adaptive: bool = False
     begun: Made | None = None
     window: int | None = None
     rho: Fraction | None = None
@@ -173,8 +176,7 @@ class Offer(Generic[State]):
     name: what a person writes behind --mechanism. summary: one line of help. make: the mechanism that costs an entry at
     most the budget; ValueError where it does not take the query, the calendar or the constraint. options: what may be
     chosen of it; without LAW and DELTA it is released at a pure epsilon, with Laplace noise, and without RHO, where the
-    budget is in rho, at the pure epsilon that is worth it. With ADAPTIVE its
-    guarantee holds, or can be made to hold, where people react to what is published. good_for: what to take it for,
+    budget is in rho, at the pure epsilon that is worth it. good_for: what to take it for,
     said before anything is drawn with how far it is expected to err; "" for what is good for most.
     """
 
@@ -239,10 +241,8 @@ _INSTEAD = {
 @dataclass(frozen=True, slots=True)
 class MechanismChoice:
     """mechanism: the name of an offer. law: of the noise. branching, layers: of a hierarchy. None has these chosen; a
-    branching or layers alone choose hdcr, which has them. adaptive: the guarantee must hold where people react to what
-    is published.
-
-    window: in periods, of changes over windows; alone it chooses swcr.
+    branching or layers alone choose hdcr, which has them. window: in periods, of changes over windows; alone it
+    chooses swcr.
 
     ValueError for a name that is not offered, and for what the mechanism does not let choose.
     """
@@ -251,15 +251,12 @@ class MechanismChoice:
     law: str | None = None
     branching: int | None = None
     layers: int | None = None
-    adaptive: bool = False
     window: int | None = None
 
     def __post_init__(self) -> None:
         if self.law is not None and self.law not in tuple(Law):
             raise ValueError(f"the noise is laplace or gaussian, got {self.law!r}")
         options = offered(self.name).options
-        if self.adaptive and MechanismOption.ADAPTIVE not in options:
-            raise ValueError(f"--adaptive: {self.name} promises nothing where people react to what is published")
         for option, value in (
             (MechanismOption.BRANCHING, self.branching),
             (MechanismOption.LAYERS, self.layers),
@@ -312,5 +309,5 @@ class MechanismChoice:
         if rho is not None and gaussian and MechanismOption.RHO not in options:
             raise ValueError(f"at rho {self.name} is released with laplace noise: for gaussian take square-root")
         law = None if self.law is None else Law(self.law)
-        wished = self.branching, self.layers, self.adaptive
-        return Asked(query, calendar, constraint, epsilon, delta, law, *wished, begun, self.window, rho)
+        shape = self.branching, self.layers
+        return Asked(query, calendar, constraint, epsilon, delta, law, *shape, begun, self.window, rho)

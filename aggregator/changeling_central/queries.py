@@ -188,11 +188,15 @@ SURE = 3.0
 
 
 class ShownNumber(NamedTuple):
-    """A number that is published of a release. name: of it. value: its estimate. error: standard; nan if unknown."""
+    """A number that is published of a release. name: of it. value: its estimate. error: standard; nan if unknown.
+
+    step: what one unit of its noise is worth; 0 where it is no sum of draws, but a ratio of such.
+    """
 
     name: str
     value: float
     error: float
+    step: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

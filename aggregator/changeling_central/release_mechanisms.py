@@ -84,6 +84,11 @@ class HierarchyRelease(ReleaseMechanism[HierarchyState]):
         return self.mechanism.guarantee
 
     @property
+    def law(self) -> Law:
+        """That of the nodes."""
+        return self.mechanism.noise.law
+
+    @property
     def estimates(self) -> BestEstimates:
         """The estimates at the end of every period, from the nodes closed by then."""
         m = self.mechanism
@@ -156,15 +161,6 @@ def _new(asked: Asked, shape: tuple[int, int]) -> HierarchyRelease:
     return HierarchyRelease(hierarchy(asked.query, asked.calendar, asked.constraint, *budget, shape, law))
 
 
-def at_pure_epsilon(asked: Asked) -> HierarchyRelease:
-    """The best hierarchy with Laplace noise at epsilon alone, stated at the delta that was asked for.
-
-    With a delta the noise of every shape takes a second to account for, and the square root is better.
-    """
-    pure = _hdcr(replace(asked, delta=Fraction(0)))
-    return HierarchyRelease(replace(pure.mechanism, delta=asked.delta))
-
-
 def _is_asked_for(begun: Made, law: Law, branching: int | None, layers: int | None) -> bool:
     """Whether what a release has begun with is of this law, and of this shape as far as one is given."""
     match begun:
@@ -177,7 +173,6 @@ SHAPED = frozenset(
     {
         MechanismOption.LAW,
         MechanismOption.DELTA,
-        MechanismOption.ADAPTIVE,
         MechanismOption.BRANCHING,
         MechanismOption.LAYERS,
     }
@@ -187,7 +182,7 @@ DCR = Offer(
     "dcr",
     "One noisy change a period: short calendars.",
     _dcr,
-    frozenset({MechanismOption.LAW, MechanismOption.DELTA, MechanismOption.ADAPTIVE}),
+    frozenset({MechanismOption.LAW, MechanismOption.DELTA}),
 )
 
 
@@ -282,6 +277,11 @@ class SquareRootRelease(LevelRelease[SquareRootState]):
         epsilon, delta = implied_by(self.rho)
         return replace(stated, epsilon=epsilon, delta=delta, rho=self.rho)
 
+    @property
+    def law(self) -> Law:
+        """Gaussian."""
+        return Law.GAUSSIAN
+
     @classmethod
     def as_begun(cls, asked: Asked, begun: Made) -> "SquareRootRelease":
         """The release with the band and the noise that it has begun with. BadState for what is no such mechanism."""
@@ -337,15 +337,15 @@ def _square_root(asked: Asked) -> SquareRootRelease:
 
 AHEAD = Offer(
     "ahead",
-    "Noise drawn ahead: at a pure epsilon the most accurate, where nobody reacts to what is published.",
+    "Noise drawn ahead: at a pure epsilon the most accurate.",
     _ahead,
     frozenset({MechanismOption.DELTA}),
 )
 SQUARE_ROOT = Offer(
     "square-root",
-    "Gaussian noise most of which cancels: with a delta or at rho, and also where people react to what is published.",
+    "Gaussian noise most of which cancels: with a delta or at rho.",
     _square_root,
-    frozenset({MechanismOption.DELTA, MechanismOption.RHO, MechanismOption.LAW, MechanismOption.ADAPTIVE}),
+    frozenset({MechanismOption.DELTA, MechanismOption.RHO, MechanismOption.LAW}),
 )
 
 
@@ -359,6 +359,11 @@ class WindowRelease(ReleaseMechanism[SwcrState]):
     def guarantee(self) -> Guarantee:
         """That of the windows."""
         return self.mechanism.guarantee
+
+    @property
+    def law(self) -> Law:
+        """That of the windows."""
+        return self.mechanism.noise.law
 
     @property
     def shows(self) -> str:
@@ -418,7 +423,7 @@ SWCR = Offer(
     "swcr",
     "The change over a sliding window, released directly: --window.",
     _swcr,
-    frozenset({MechanismOption.LAW, MechanismOption.DELTA, MechanismOption.ADAPTIVE, MechanismOption.WINDOW}),
+    frozenset({MechanismOption.LAW, MechanismOption.DELTA, MechanismOption.WINDOW}),
 )
 
 
@@ -439,7 +444,7 @@ def compared(asked: Asked) -> tuple[Predicted, ...]:
     new = replace(asked, law=None, begun=None)
     candidates: dict[str, Callable[[Asked], object]] = {}
     if asked.law is not Law.GAUSSIAN:
-        candidates |= {AHEAD.name: AHEAD.make, HDCR.name: at_pure_epsilon}
+        candidates[AHEAD.name] = AHEAD.make
     if (asked.delta or asked.rho is not None) and asked.law is not Law.LAPLACE:
         candidates[SQUARE_ROOT.name] = SQUARE_ROOT.make
     reasons: list[str] = []
@@ -450,8 +455,8 @@ def compared(asked: Asked) -> tuple[Predicted, ...]:
         except ValueError as error:
             reasons.append(f"{name}: {error}")
             continue
-        if not (asked.adaptive and draws_ahead(made)):
-            found.append(Predicted(name, _error(asked, made), made))
+        predicted = root_mean_square(made.variance, asked.query, asked.calendar.periods)
+        found.append(Predicted(name, predicted or 0.0, made))
     if not found:
         raise ValueError("; ".join(reasons) or "Gaussian noise needs a delta above 0, --delta, or --rho")
     return tuple(sorted(found, key=lambda one: one.error))
@@ -464,21 +469,7 @@ def in_words(asked: Asked, predicted: tuple[Predicted, ...]) -> str:
     beside = f"; instead would err {', '.join(every)}" if every else ""
     alone = not isinstance(chosen.made, SquareRootRelease) and (asked.delta or asked.rho is not None)
     pure = f" It promises epsilon {float(asked.epsilon):.6g} alone." * bool(alone)
-    reacting = (
-        " It holds for changes that do not depend on what was published; where people react to that: --adaptive."
-        if draws_ahead(chosen.made)
-        else ""
-    )
-    return f"chosen: {chosen.name}, whose levels err by {chosen.error:.3g} (root mean square){beside}.{pure}{reacting}"
-
-
-def draws_ahead(made: ReleaseMechanism[object]) -> bool:
-    """Whether its guarantee is for streams that do not react. A tree of one layer draws nothing ahead."""
-    return isinstance(made, AheadRelease) and len(made.mechanism.widths) > 1
-
-
-def _error(asked: Asked, made: ReleaseMechanism[object]) -> float:
-    return root_mean_square(made.variance, asked.query, asked.calendar.periods) or 0.0
+    return f"chosen: {chosen.name}, whose levels err by {chosen.error:.3g} (root mean square){beside}.{pure}"
 
 
 def _best(asked: Asked) -> ReleaseMechanism[object]:
@@ -496,17 +487,14 @@ def _as_begun(asked: Asked, begun: Made) -> ReleaseMechanism[object]:
     kind = str(begun["kind"])
     if kind not in kinds:
         raise BadState(f"the release was begun with --mechanism {kind}")
-    made = cast("ReleaseMechanism[object]", kinds[kind](asked, begun))
-    if asked.adaptive and draws_ahead(made):
-        raise BadState("the release was begun with a promise that does not hold where people react: without --adaptive")
-    return made
+    return cast("ReleaseMechanism[object]", kinds[kind](asked, begun))
 
 
 BEST = Offer(
     "best",
     "The one of the least predicted error; it says which, and what the others would have given.",
     _best,
-    frozenset({MechanismOption.LAW, MechanismOption.DELTA, MechanismOption.RHO, MechanismOption.ADAPTIVE}),
+    frozenset({MechanismOption.LAW, MechanismOption.DELTA, MechanismOption.RHO}),
 )
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from changeling_statistics import MICROSECONDS, Changelog, Mutations
 
-from .errors import BadState, TimeReversed
+from .errors import BadState, CentralError, TimeReversed
 from .files import Output, held
 from .guard import Breach, first_beyond, first_breach
 from .ledger import ReleaseAccount
@@ -84,6 +84,22 @@ class Release:
             found.append(first_beyond(self.changelog, unit.most, unit.column))
         return min((each for each in found if each is not None), key=lambda each: each.time, default=None)
 
+    def refused(self, before: Begun | None, until: int) -> Iterator[str]:
+        """All that would stop it, in words, as far as that is known before it runs.
+
+        before: what it has begun with, None for a new one. until: the last period that is to be published.
+        """
+        breach, output = self.breach(), self.output.path
+        if breach is not None and breach.time <= _end(self, until):
+            yield str(breach.error())
+        if before is None and output.exists() and not self.overwrite:
+            yield f"{output} exists without its state {self.state.name}"
+        if self.account is not None:
+            try:
+                self.account.checked(before.saved if before is not None else None)
+            except (CentralError, ValueError) as error:
+                yield str(error)
+
 
 def run(
     release: Release,
@@ -96,14 +112,16 @@ def run(
 
     reached: called at every step by name, for tests that kill the process there. together: how many periods are drawn
     before they are saved and published; each is yielded when it is published.
-    Raises ConstraintBroken before the period of an entry's breach, TimeReversed where the changelog differs in what is
-    already released, BadState for a state of another release or an older one, an output that was changed, or another
-    process at work.
+    Raises ConstraintBroken at once where a release that is to begin holds a breach, else before its period;
+    TimeReversed where the changelog differs in what is already released; BadState for a state of another release or an
+    older one, an output that was changed, or another process at work.
     """
     if together < 1:
         raise ValueError(f"at least one period is published at a time, got {together}")
     with held(release.state):
         breach = release.breach()
+        if breach is not None and breach.time <= _end(release, until) and begun(release.state) is None:
+            raise breach.error()  # before anything is charged
         flush = _Flush(release, reached, *_resumed(release))
         flush.repair()
         reached("repaired")

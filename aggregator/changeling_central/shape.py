@@ -8,13 +8,14 @@ place among its siblings: the level at the end of a middle one is known from bot
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import product
 from math import log
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint
 from changeling_statistics import Floats, Indices
 
-from .linear_query import MOST_NUMBERS, LinearQuery, Reach, reaches
+from .linear_query import MOST_NUMBERS, Corner, LinearQuery, Reach, reaches
 
 Layers = tuple[Floats, ...]
 """A number for every block of every layer, the layer of single periods first."""
@@ -118,6 +119,8 @@ Curve = tuple[float, float, float]
 """a, b, c: a block at place u of [-1, 1] among its siblings keeps 1 / (1 + e^-(a + b u + c u²)) of what is left."""
 
 
+MOST_FOLLOWED = 6
+"""Mutations of an entry whose loss is followed through all blocks."""
 MOST_LOOKED_AT = 2**24
 """Periods of windows that are sorted, all windows together."""
 
@@ -150,11 +153,38 @@ class Shape:
     def loss(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> float:
         """What an entry loses at most where the rates along a path add up to 1, rounded up.
 
-        Exact, unless an entry mutates often, and in a long window: then a bound.
+        Exact of up to two mutations, and of up to MOST_FOLLOWED that lie anywhere in the calendar; else a bound.
+        docs/mathematics.md, "Noise drawn ahead".
         """
-        appears, moves = query.extent.appears[0], query.extent.moves[0]
-        most = max(reached_at_most(self.apart, reach) for reach in reaches(constraint, calendar))
-        return ABOVE * (appears + moves * most)
+        return ABOVE * max(self._loss_of(query, reach) for reach in reaches(constraint, calendar))
+
+    def _loss_of(self, query: LinearQuery, reach: Reach) -> float:
+        apart = reached_at_most(self.apart, reach)
+        bound = query.extent.appears[0] + query.extent.moves[0] * apart  # as if no two mutations ever cancelled
+        if reach.periods == 1 or not (ends := query.ends):
+            return bound
+        if reach.periods == 2:
+            pairs = product(ends, repeat=2)
+            return max(_size(g) + apart * max(0, _size(f) + _distance(f, g) - _size(g)) for f, g in pairs)
+        if reach.periods > MOST_FOLLOWED or self.blocks.periods > SHORT:
+            return bound
+        return min(bound, self._followed(ends, reach.periods))
+
+    def _followed(self, ends: tuple[Corner, ...], mutations: int) -> float:
+        """What an entry loses at most that goes between these ends, with so many mutations anywhere in the calendar.
+
+        lost[m, i, j, b]: in the blocks within block b, entered at the end i and left at j, with at most m mutations.
+        """
+        nobody = (0,) * len(ends[0])
+        states = [nobody, *(end for end in ends if end != nobody)]
+        between = np.array([[_distance(f, g) for g in states] for f in states], np.float64)[:, :, None]
+        still = np.where(np.eye(len(states), dtype=bool), 0.0, -np.inf)[:, :, None]
+        lost = np.tile(between * self.rates[0], (mutations + 1, 1, 1, 1))
+        lost[0] = still
+        for layer, rates in enumerate(self.rates[1:], 1):
+            lost = _together(lost, self.blocks.widths[layer] // self.blocks.widths[layer - 1], still)
+            lost += rates * between
+        return float(_together(lost, self.blocks.counts[-1], still)[mutations, 0].max())
 
     @cached_property
     def apart(self) -> Floats:
@@ -177,6 +207,35 @@ class Shape:
     def weights(self, rate: float) -> Weights:
         """The best weights of the blocks' measurements at this rate."""
         return weights(self.blocks, tuple(laplace_variance(scale) for scale in self.scales(rate)))
+
+
+def _together(lost: Floats, step: int, still: Floats) -> Floats:
+    """The losses of every `step` neighbouring blocks, one after the other: the shares of the mutations that lose most.
+
+    still: the losses of a block without mutations, which the last ones are filled up with.
+    """
+    *way, count = lost.shape
+    groups, full = -(-count // step), 1 << (step - 1).bit_length()
+    filled = np.broadcast_to(still, (*way, groups * step)).copy()
+    filled[..., :count] = lost
+    each = np.broadcast_to(still[..., None], (*way, groups, full)).copy()
+    each[..., :step] = filled.reshape(*way, groups, step)
+    while each.shape[-1] > 1:
+        first, second = each[..., ::2], each[..., 1::2]
+        each = np.full_like(first, -np.inf)
+        for m, between in product(range(way[0]), range(way[1])):
+            one, other = first[m, :, between], second[: way[0] - m, between]
+            np.maximum(each[m:], one[None, :, None] + other[:, None], out=each[m:])
+    found: Floats = each[..., 0]
+    return found
+
+
+def _size(end: Corner) -> int:
+    return sum(map(abs, end))
+
+
+def _distance(one: Corner, other: Corner) -> int:
+    return sum(abs(f - g) for f, g in zip(one, other, strict=True))
 
 
 def reached_at_most(apart: Floats, reach: Reach) -> float:
@@ -209,7 +268,7 @@ def laplace_variance(scale: Floats) -> Floats:
     return variance
 
 
-FACTORS = (4, 6, 8, 10, 12, 16, 18, 20, 24, 32)
+FACTORS = (4, 6, 8, 10, 12, 14, 16, 18, 20, 24, 32)
 MOST_TOPS = 40
 """Blocks of the highest layer: more than that are better put together."""
 MOST_AHEAD = 2**16
@@ -233,11 +292,9 @@ def best_shape(query: LinearQuery, calendar: Calendar, constraint: Constraint, e
     def figure(shape: Shape) -> float:
         return mean_variance(shape, epsilon / shape.loss(query, calendar, constraint))
 
-    candidates = map(_even, _candidates(calendar.periods, query.width))
-    even = sorted((figure(shape), shape.blocks.widths) for shape in candidates)
-    tried = FITTED if calendar.periods <= SHORT else 1
-    fitted = [_fitted(widths, calendar.periods, figure) for _, widths in even[:tried]]
-    return min(fitted, key=figure)
+    starts = [shape for blocks in _candidates(calendar.periods, query.width) for shape in _starts(blocks)]
+    tried = sorted(starts, key=figure)[: FITTED if calendar.periods <= SHORT else 1]
+    return min((_fitted(shape, figure) for shape in tried), key=figure)
 
 
 def _candidates(periods: int, columns: int) -> Iterator[Blocks]:
@@ -247,8 +304,11 @@ def _candidates(periods: int, columns: int) -> Iterator[Blocks]:
     else:
         every = (widths for c in EQUAL for widths in _grown((1,), (c,), most))
     for widths in every:
-        if len(widths) == 1 or -(-periods // widths[-1]) <= MOST_TOPS:
+        tops = -(-periods // widths[-1])
+        if len(widths) == 1 or tops <= MOST_TOPS:
             yield Blocks(periods, widths)
+            if tops > 1 and periods <= most:
+                yield Blocks(periods, (*widths, tops * widths[-1]))
 
 
 def _grown(widths: tuple[int, ...], factors: Sequence[int], most: int) -> Iterator[tuple[int, ...]]:
@@ -259,20 +319,33 @@ def _grown(widths: tuple[int, ...], factors: Sequence[int], most: int) -> Iterat
             yield from _grown((*widths, widths[-1] * factor), factors, most)
 
 
-def _even(blocks: Blocks) -> Shape:
-    """Every layer keeps the same."""
-    return Shape(blocks, tuple((-log(layer), 0.0, 0.0) for layer in range(1, len(blocks.widths))))
+HALF = (0.0, 0.0, 0.0)
+"""The curve of blocks that keep half of what is left."""
 
 
-def _fitted(widths: tuple[int, ...], periods: int, figure: Callable[[Shape], float]) -> Shape:
+def _starts(blocks: Blocks) -> Iterator[Shape]:
+    """Every layer keeps the same; or a block of all periods half, as then to come and go costs as much as to come."""
+    even: list[Curve] = [(-log(layer), 0.0, 0.0) for layer in range(1, len(blocks.widths))]
+    yield Shape(blocks, tuple(even))
+    if blocks.counts[-1] == 1 and len(even) > 1:
+        yield Shape(blocks, (*even[:-1], HALF))
+
+
+def _fitted(start: Shape, figure: Callable[[Shape], float]) -> Shape:
+    """The best shape that a search finds from this one, with a highest curve of HALF as it is at first.
+
+    What an entry loses has an edge there, and a search does not go along an edge.
+    """
     from scipy.optimize import minimize  # loads slowly
 
-    start = _even(Blocks(periods, widths))
-    if len(widths) == 1:
-        return start
+    best, layers = start, len(start.curves)
 
-    def shape_of(flat: Floats) -> Shape:
-        return Shape(start.blocks, tuple((float(a), float(b), float(c)) for a, b, c in flat.reshape(-1, 3)))
+    def shape_of(flat: Floats, kept: tuple[Curve, ...]) -> Shape:
+        return Shape(start.blocks, (*((float(a), float(b), float(c)) for a, b, c in flat.reshape(-1, 3)), *kept))
 
-    found = minimize(lambda flat: log(figure(shape_of(flat))), np.ravel(start.curves), method="BFGS", options=SEARCH)
-    return min(start, shape_of(found.x), key=figure)
+    for free in (layers - 1, layers) if start.curves[-1:] == (HALF,) else (layers,):
+        if free:
+            first, kept = np.ravel(best.curves[:free]), best.curves[free:]
+            found = minimize(lambda x, kept=kept: log(figure(shape_of(x, kept))), first, method="BFGS", options=SEARCH)
+            best = min(best, shape_of(found.x, kept), key=figure)
+    return best

@@ -114,6 +114,7 @@ def about_release(
         ("constraint", constraint + beyond),
         ("mechanism", mechanism.noise_in_words or described(mechanism.made_with())),
         ("standard error", stated if error is None else f"{error:.6g}, root mean square over the periods"),
+        ("low, high", "hold the truth 95 times of 100 or more, by the noise alone"),
     )
 
 

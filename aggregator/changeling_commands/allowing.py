@@ -42,26 +42,30 @@ def habits_of(
     calendar: "Calendar",
     *,
     pilot: Path | None,
-    changes: float | None,
-    spread: float | None,
+    changes: tuple[float | None, float | None],
+    first_share: float,
     closed: bool,
     named: bool,
 ) -> "Habits | None":
     """What the options tell of how entries will change; None if that is nothing.
 
-    pilot: a changelog. changes, spread: of an entry over the calendar. named: whether the answers were given by name.
+    pilot: a changelog. changes: of an entry over the calendar, mean and spread. first_share: of the entries, who
+    answer in the first period. named: whether the answers were given by name.
     Raises ValueError for options that do not go together, and for a pilot of other answers.
     """
     from changeling_statistics import SteadyChanges, pilot_of, read_csv
 
+    mean, spread = changes
     if pilot is None:
-        if changes is not None:
-            return SteadyChanges(len(names), calendar, changes, spread)
+        if mean is not None:
+            return SteadyChanges(len(names), calendar, mean, spread, first_share)
         if spread is not None:
             raise ValueError("--changes-spread is that of --expected-changes: say how many those are, too")
         return None
-    if changes is not None or spread is not None:
-        raise ValueError("--from tells how often answers change: leave out --expected-changes and --changes-spread")
+    if mean is not None or spread is not None or first_share != 1:
+        raise ValueError(
+            "--from tells how often answers change: leave out --expected-changes, --changes-spread and --first-share"
+        )
     changelog = read_csv(pilot, names if named else None)
     if len(changelog.answers) > len(names):
         raise ValueError(f"{pilot} holds {len(changelog.answers)} answers, the survey only {len(names)}")

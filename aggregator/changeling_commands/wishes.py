@@ -4,10 +4,12 @@ The types are for a command's parameters. A wish says how many are asked what, f
 makes a survey of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -22,9 +24,11 @@ from changeling_statistics import (
     parse_epsilon,
     parse_instant,
 )
+from rich.console import Console
+from rich.progress import Progress
 
 if TYPE_CHECKING:
-    from changeling_statistics import Wish
+    from changeling_statistics import Option, Wish
 
 YEAR = 31_557_600
 """A mean year in seconds."""
@@ -89,6 +93,13 @@ ExpectedOption: TypeAlias = Annotated[
         metavar="X", help="Changes of an entry over the horizon, expected.", show_default="half of those allowed"
     ),
 ]
+FirstShareOption: TypeAlias = Annotated[
+    float,
+    typer.Option(metavar="SHARE", help="The share of the entries that is expected to answer in the first period."),
+]
+AnywayOption: TypeAlias = Annotated[
+    bool, typer.Option("--anyway", help="Write the survey even if its figures are expected to show nothing.")
+]
 SkewOption: TypeAlias = Annotated[int, typer.Option(parser=_duration, help="How far a device's clock may be off.")]
 SpreadOption: TypeAlias = Annotated[
     int, typer.Option(parser=_duration, help="Answers are spread over so long after a period's close.")
@@ -148,19 +159,45 @@ def calendar_of(start: int | None, period: int, horizon: int) -> Calendar:
     return Calendar(start, period, periods)
 
 
+SHOWN_AFTER = 2.0
+"""Seconds after which work that goes on is shown as a bar."""
+
+
+@contextmanager
+def planning_bar() -> Iterator[Callable[[float], None]]:
+    """Shows how far the planner is, from 0 to 1, where it takes longer; on standard error, if that is a terminal."""
+    console, began = Console(stderr=True), monotonic()
+    with Progress(console=console, transient=True, disable=not console.is_terminal, auto_refresh=False) as bar:
+        task = bar.add_task("planning", total=1.0, visible=False)
+
+        def show(done: float) -> None:
+            bar.update(task, completed=done, visible=monotonic() - began > SHOWN_AFTER)
+            bar.refresh()
+
+        yield show
+
+
+def refuse_hopeless(option: "Option", anyway: bool) -> None:
+    """Raises ValueError for a plan whose figures are expected to show nothing, unless that is wanted anyway."""
+    if option.hopeless and not anyway:
+        raise ValueError(f"{option.hopeless}: ask more devices, or less, or write it all the same with --anyway")
+
+
 def wish_of(
     answers: int,
     calendar: Calendar,
     *,
     changes: tuple[int | None, int | None],
     expected: float | None,
+    first_share: float = 1.0,
     per_year: float | None = None,
     **rest: object,
 ) -> "Wish":
     """The wish that the options make.
 
     changes: the most of an entry, and the seconds that they lie within. expected: those of an entry over the calendar,
-    or, as a rate, per_year. rest: further fields of `Wish`. Raises ValueError for what goes not together.
+    or, as a rate, per_year. first_share: of the entries, who answer in the first period; in a closed cohort all do.
+    rest: further fields of `Wish`. Raises ValueError for what goes not together.
     """
     from changeling_statistics import Wish, steady_changes
 
@@ -168,6 +205,10 @@ def wish_of(
         raise ValueError("choose --expected-changes or --changes-per-year, not both")
     if per_year is not None:
         expected = per_year * calendar.periods * calendar.period / YEAR
+    if rest.get("closed") and first_share != 1:
+        raise ValueError(
+            "in a closed cohort everybody answers in the first period: leave out --first-share or --closed"
+        )
     constraint = constraint_of(*changes)
-    steady = steady_changes(calendar, constraint, expected)
+    steady = steady_changes(calendar, constraint, expected, first_share)
     return Wish(answers=answers, calendar=calendar, constraint=constraint, expected=steady, **rest)  # type: ignore[arg-type]

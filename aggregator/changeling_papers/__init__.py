@@ -9,7 +9,16 @@ Each is a `changeling_central.Mechanism` and keeps its contract. `register` offe
 which finds it by its entry point where the extra `papers` is installed.
 """
 
-from .counters import BinaryMechanism, InfiniteMechanism, PanPrivateCounter, binary_mechanism, cum, overwrite, read_over
+from .counters import (
+    BinaryMechanism,
+    InfiniteMechanism,
+    PanPrivateCounter,
+    binary_mechanism,
+    cum,
+    overwrite,
+    read_over,
+    unbeatable,
+)
 from .dynamic import Born, FullyDynamic, IntervalTree, Protects, StreamSegment, Update, fully_dynamic
 from .grouped import Grouped, OnlineCounting, clustered, grouped
 from .offers import register
@@ -83,5 +92,6 @@ __all__ = [
     "sparse_release",
     "state_diagram",
     "stream_bound",
+    "unbeatable",
     "under_replacement",
 ]

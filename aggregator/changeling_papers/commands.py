@@ -13,7 +13,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
-from math import sqrt
+from math import ceil, floor, sqrt
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Annotated
@@ -107,7 +107,7 @@ def counted(
         yield state.time, estimate
 
 
-COLUMNS = ("query", "value", "estimate", "standard_error")
+COLUMNS = ("query", "value", "estimate", "standard_error", "low", "high")
 _SPAN = re.compile(r"(-?\d+)\.\.(-?\d+)")
 
 
@@ -227,7 +227,10 @@ def answered(counting: Grouped, queries: Sequence[Query], table: Table, noise: N
     state, _ = counting.step(counting.start(), table, noise)
     for query in queries:
         if (answer := counting.answer(state, query)) is not None:  # it is None for no query that was clustered
-            writer.writerow((query.text, answer.value, answer.estimate, f"{answer.standard_error:.17g}"))
+            low, high = answer.interval
+            writer.writerow(
+                (query.text, answer.value, answer.estimate, f"{answer.standard_error:.6g}", floor(low), ceil(high))
+            )
     return text.getvalue().encode()
 
 

@@ -14,6 +14,7 @@ import os
 from dataclasses import dataclass, field
 from fractions import Fraction
 from hashlib import sha256
+from math import log
 from pathlib import Path
 from typing import Generic, NamedTuple
 
@@ -159,6 +160,19 @@ def cum(n: int, epsilon: Fraction) -> BinaryMechanism[int]:
     A step brings a whole number of items. Lecture notes, section 2.
     """
     return binary_mechanism(BasicCounting(), n, epsilon)
+
+
+def unbeatable(n: int, epsilon: Fraction) -> float:
+    """The largest a such that no ε-private counter errs by less than a at every one of n steps with probability 1/2.
+
+    Blocks of 2a = B ones in one of ⌊n/B⌋ places: which one is read off the counter, and any two streams differ at
+    2B steps, so (⌊n/B⌋ - 1) e^(-2Bε) <= 1 for a counter that good; the first B to allow that is the last. About
+    ln(n) / 4ε. Lecture notes, section 2; their ln(n)/4 - 1 follows for all n in use, but not for huge ones.
+    """
+    block = 1
+    while n // block > 2 and 2 * block * epsilon < log(n // block - 1):
+        block += 1
+    return (block - 1) / 2
 
 
 @dataclass(frozen=True, slots=True)

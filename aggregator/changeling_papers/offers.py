@@ -23,7 +23,6 @@ from changeling_central import (
     LinearQuery,
     Made,
     Mechanism,
-    MechanismOption,
     Noise,
     Offer,
     PeriodChange,
@@ -218,13 +217,11 @@ _DYNAMIC = Counter(
     _updates,
 )
 
-REACTING = frozenset({MechanismOption.ADAPTIVE})
-COUNTER = Offer("counter", "The binary counter, over a calendar of known length.", _COUNTER.release, REACTING)
+COUNTER = Offer("counter", "The binary counter, over a calendar of known length.", _COUNTER.release)
 INFINITE = Offer(
     "infinite",
     "A counter that does not need to know when the calendar ends.",
     _INFINITE.release,
-    REACTING,
     good_for="a count that nobody can say the end of",
 )
 PARTITIONING = Offer(

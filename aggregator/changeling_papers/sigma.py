@@ -29,13 +29,12 @@ from changeling_central import (
     BadState,
     BudgetExhausted,
     Guarantee,
-    Interval,
     Mechanism,
     NodeNoise,
     Noise,
     calibrated,
     check_counts,
-    sum_interval,
+    interval,
 )
 from changeling_protocol import log_ratio
 from changeling_statistics import Counts
@@ -65,9 +64,10 @@ class NoisyCount:
         """The standard error of the estimate, in rows."""
         return sqrt(self.atoms * self.noise.variance)
 
-    def interval(self, level: float = 0.95) -> Interval:
-        """The interval around the estimate; exactly 0 for a query that no row satisfies. level: the coverage wanted."""
-        return Interval(0.0, 1.0) if not self.atoms else sum_interval(self.noise, self.atoms, level)
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The ends of the estimate's 95% interval; exactly 0 for a query that no row satisfies."""
+        return interval(self.estimate, self.standard_error) if self.atoms else (0.0, 0.0)
 
 
 def under_replacement(guarantee: Guarantee) -> Guarantee:

@@ -30,6 +30,7 @@ class Estimates:
     start, end: the periods that each is of, shape (k,); start is 0 for a histogram.
     times: when the last of these periods ended, UTC, shape (k,); NaT for changes.
     values: unbiased unless smoothed, never clipped, shape (k, z), in entries; nan for a period that has no estimate.
+    They are of what devices report: an entry that has used up the changes its survey allows stands still (freezing).
     standard_errors: shape (k, z); nan too where a variance, itself estimated, came out below zero.
     intervals: of each figure by itself; simultaneous: of all of them together; lower and upper ends, shape (k, z, 2).
     bounds: what holds whatever those are like who were not heard, shape (k, z, 2).

@@ -147,7 +147,7 @@ class FieldTallies:
     truth: for the times 0..T how many of all that have enrolled by then are in each state, NULL first, whether they
     are heard or not; shape (T + 1, z + 1). frozen: the same of their frozen histories, which they report on.
     known: at each closing, of frozen histories, how many of those that are heard of by then, or will be late, are in
-    each state, NULL first; shape (z + 1,).
+    each state, NULL first; shape (z + 1,). heard: likewise of those that are heard at that closing itself.
     """
 
     survey: Survey
@@ -156,6 +156,7 @@ class FieldTallies:
     truth: Counts
     frozen: Counts
     known: Mapping[int, Counts]
+    heard: Mapping[int, Counts]
 
     @property
     def tallies(self) -> Tallies:
@@ -186,11 +187,13 @@ def sample_field(population: Population, survey: Survey, field: Field, generator
     nodes: tuple[dict[PlanNode, NodeTally], dict[PlanNode, NodeTally]] = ({}, {})
     attendance: tuple[dict[GroupClosing, Attendance], dict[GroupClosing, Attendance]] = ({}, {})
     known: dict[int, Counts] = {}
+    heard: dict[int, Counts] = {}
     for closing in attended_closings(population, survey, field, entries, generator):
-        for part, heard in enumerate((closing.on_time, closing.late)):
-            attendance[part].update(_attendance(closing, heard, group))
+        for part, arrived in enumerate((closing.on_time, closing.late)):
+            attendance[part].update(_attendance(closing, arrived, group))
         states = entries.states(population, closing.period)
-        known[closing.period] = np.bincount(states[closing.known], minlength=len(survey.answers) + 1)
+        for counted, among in ((known, closing.known), (heard, closing.heard)):
+            counted[closing.period] = np.bincount(states[among], minlength=len(survey.answers) + 1)
         for responding in respondents:
             for node, tallies in responding.close(population, entries, closing, generator):
                 for part, tally in enumerate(tallies):
@@ -200,7 +203,7 @@ def sample_field(population: Population, survey: Survey, field: Field, generator
     truth, frozen = (
         enrolled_histogram(states, len(survey.answers), entries) for states in (population.true, population.frozen)
     )
-    return FieldTallies(survey, on_time, late, truth, frozen, known)
+    return FieldTallies(survey, on_time, late, truth, frozen, known, heard)
 
 
 def _draw_groups(plan: ReleasePlan, entries: int, generator: np.random.Generator) -> NDArray[np.intp]:

@@ -10,11 +10,13 @@ from changeling_commands.allowing import ChangesSpreadOption, FromOption, best_r
 from changeling_commands.wishes import (
     YEAR,
     AnswersOption,
+    AnywayOption,
     AtMostOption,
     ClosedOption,
     DevicesOption,
     EpsilonOption,
     ExpectedOption,
+    FirstShareOption,
     GraceOption,
     Handling,
     HorizonOption,
@@ -27,6 +29,8 @@ from changeling_commands.wishes import (
     WithinOption,
     calendar_of,
     names_of,
+    planning_bar,
+    refuse_hopeless,
     wish_of,
 )
 from changeling_protocol import Survey
@@ -52,6 +56,7 @@ def plan(
     within: WithinOption = None,
     closed: ClosedOption = False,
     expected_changes: ExpectedOption = None,
+    first_share: FirstShareOption = 1.0,
     changes_per_year: Annotated[float | None, typer.Option(metavar="X", help="The same as a rate.")] = None,
     changes_spread: ChangesSpreadOption = None,
     pilot: FromOption = None,
@@ -73,6 +78,7 @@ def plan(
     grace: GraceOption = "7d",  # type: ignore[assignment]
     minimum: MinimumOption = 100,
     relay: RelayOption = "",
+    anyway: AnywayOption = False,
 ) -> None:
     """Find the best release plan for a budget, and show it beside the plans that others would make."""
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
@@ -86,6 +92,7 @@ def plan(
         calendar,
         changes=(at_most, within) if said else (calendar.periods, None),
         expected=expected_changes,
+        first_share=first_share,
         per_year=changes_per_year,
         epsilon=epsilon,
         devices=devices,
@@ -100,8 +107,8 @@ def plan(
         names,
         calendar,
         pilot=pilot,
-        changes=expected_changes if yearly is None else yearly,
-        spread=changes_spread,
+        changes=(expected_changes if yearly is None else yearly, changes_spread),
+        first_share=first_share,
         closed=closed,
         named=not answers.strip().isdecimal(),
     )
@@ -109,7 +116,8 @@ def plan(
         wish = best_rung(console, wish, habits).wish
     elif habits is not None:
         wish = replace(wish, expected=habits.expected(wish.constraint))
-    comparison = compare_plans(wish)
+    with planning_bar() as progress:
+        comparison = compare_plans(wish, progress)
     chosen = comparison.choose(choose)
     survey = Handling(question, skew, spread, grace, relay).applied(chosen.survey, names)
     print_comparison(console, comparison, delta, survey.relay)
@@ -119,12 +127,16 @@ def plan(
         save_plan_plot(comparison, chosen, plot)
         console.print(f"wrote {escape(str(plot))}")
     if output is not None:
+        refuse_hopeless(chosen, anyway)
         write_survey(output, survey)
         console.print(f"wrote {escape(str(output))}, the plan {escape(chosen.title)}; not signed yet")
 
 
 def _warn(console: Console, comparison: Comparison, chosen: Option, survey: Survey) -> None:
-    """Prints a warning if nodes of the chosen plan are expected to have too few reports to be published."""
+    """Prints a warning if the chosen plan will show nothing, or nodes have too few reports to be published."""
+    if chosen.hopeless:
+        console.print(f"[yellow]warning:[/] {chosen.hopeless}", highlight=False)
+        return
     least = chosen.least_reports(comparison.wish.devices)
     if least < survey.minimum:
         console.print(

@@ -11,6 +11,7 @@ from changeling_statistics import (
     Comparison,
     Option,
     Planned,
+    Prediction,
     Wish,
     format_duration,
     gap_after_loss,
@@ -30,6 +31,18 @@ def print_report(console: Console, experiment: Experiment) -> None:
     """Prints the last periods of an experiment as a table, and all of it in a few lines."""
     console.print(_histograms(experiment))
     console.print(_summary(experiment))
+
+
+def print_paper(console: Console, experiment: Experiment, papers: Prediction, layers: int) -> None:
+    """Prints the error that the paper's plan would have for the same epsilon, beside an experiment's own.
+
+    papers: exact for the experiment's population, with everybody heard. layers: of the paper's hierarchy.
+    """
+    plan = "flat release" if layers == 1 else f"hierarchy of {layers} layers"
+    line = f"The paper's {plan}, at the same epsilon: a noise of {_points(papers.mean)}"
+    if experiment.rms_noise > 0:
+        line += f", {(papers.mean / experiment.rms_noise) ** 2:,.3g} times the entries for the same"
+    console.print(f"{line}.", highlight=False)
 
 
 def print_trials(console: Console, trials: Mapping[str, Trials], surveys: int) -> None:

@@ -8,26 +8,27 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import typer
-from changeling_protocol import AtMost, Constraint, Node, Survey, TimeBounded
-from changeling_statistics import Tallies, read_csv, read_survey
+from changeling_commands.allowing import best_rung
+from changeling_protocol import AtMost, Calendar, Node, Survey
+from changeling_statistics import Changelog, Tallies, Wish, constraint_of, pilot_of, read_csv, read_survey, rung
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 
 from . import options
 from .changelogs import aligned, calendar_for, changelog_path, check_dates, synthetic_calendar, synthetic_changelog
-from .experiment import Experiment, Trials, compare, in_the_field, trials_of, tried
+from .experiment import Experiment, Trials, compare, exact_error, in_the_field, trials_of, tried
 from .field import Field
 from .plots import save_plot
 from .population import Population, paper_survey
-from .reports import print_report, print_trials
+from .reports import print_paper, print_report, print_trials
 from .sampler import draw_members, full_attendance, sample_nodes
 
 HISTORIES = 10_000
 """How many histories are made up at most; a larger synthetic population is resampled from them."""
-ANSWERS, AT_MOST, BRANCHING, LAYERS, EPSILON = 4, 4, 2, 1, Decimal(8)
+ANSWERS, BRANCHING, LAYERS, EPSILON = 4, 2, 1, Decimal(8)
 """What a survey is like, if the command line does not say."""
-ALL, FITTED = "all of the changelog, or 10,000", "fitted to the changelog"
+ALL, FITTED, BEST = "all of the changelog, or 10,000", "fitted to the changelog", "so many that the error is least"
 Step = TypeVar("Step")
 
 
@@ -63,20 +64,32 @@ def run(
     ] = None,
     at_most: Annotated[
         int | None,
-        typer.Option(min=1, metavar="K", help="Mutations of an entry, insertion included.", show_default=str(AT_MOST)),
+        typer.Option(min=1, metavar="K", help="Changes of an entry; appearing counts.", show_default=BEST),
     ] = None,
     within: Annotated[
         int | None,
-        typer.Option(parser=options.length, metavar="DURATION", help="Instead: mutations so long after the first."),
+        typer.Option(
+            parser=options.length,
+            metavar="DURATION",
+            help="Changes lie within so long of the first. With --at-most: both hold.",
+        ),
     ] = None,
     branching: Annotated[
         int | None,
-        typer.Option(min=2, metavar="C", help="Layers have nodes of 1, c, c², … periods.", show_default=str(BRANCHING)),
+        typer.Option(
+            min=2,
+            metavar="C",
+            help="The paper's plan: nodes of 1, c, c², … periods.",
+            show_default=str(BRANCHING),
+        ),
     ] = None,
     layers: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="H", help="Layers of the hierarchy; 1 is the flat release.", show_default=str(LAYERS)
+            min=1,
+            metavar="H",
+            help="The paper's plan: layers; 1 is the flat release.",
+            show_default=str(LAYERS),
         ),
     ] = None,
     epsilon: Annotated[
@@ -131,7 +144,9 @@ def run(
         Path | None, typer.Option(metavar="FILE", help="Draw truth and estimates: .png, .pdf, .svg.")
     ] = None,
 ) -> None:
-    """Simulate one survey of a population, and show its estimates beside the truth.
+    """Simulate one survey of a population under the best plan, and show its estimates beside the truth.
+
+    The error that the paper's plan would have stands below.
 
     If something goes wrong in the field, many are simulated, to show what that does to error, bias and coverage.
     """
@@ -150,49 +165,52 @@ def run(
         raise ValueError("name one changelog, such as school-to-work, or say --synthetic")
     if synthetic and align:
         raise ValueError("--align moves a changelog; what is made up has the dates of the calendar")
-    given = None
-    if survey_file is not None:
-        _refuse(
-            answers=answers,
-            period=period,
-            start=start,
-            periods=periods,
-            at_most=at_most,
-            within=within,
-            branching=branching,
-            layers=layers,
-            epsilon=epsilon,
-        )
-        given = read_survey(survey_file)
+    given = _given(
+        survey_file,
+        answers=answers,
+        period=period,
+        start=start,
+        periods=periods,
+        at_most=at_most,
+        within=within,
+        branching=branching,
+        layers=layers,
+        epsilon=epsilon,
+    )
+    span = (period, start, periods)
     if changelog is not None:
-        source = read_csv(changelog_path(changelog), given.answers if given else None)
-        calendar = given.calendar if given else calendar_for(source, period, start, periods)
-        source = aligned(source, calendar) if align else source
-        check_dates(source, calendar)
+        source, calendar = _named(changelog, given, span, align=align)
     else:
-        calendar = given.calendar if given else synthetic_calendar(period, start, periods)
+        calendar = given.calendar if given else synthetic_calendar(*span)
         drawn = min(entries or HISTORIES, HISTORIES)
         kinds = len(given.answers) if given else answers or ANSWERS
         source = synthetic_changelog(kinds, drawn, changes, calendar, generator, gradual=gradual)
         source = replace(source, answers=given.answers) if given else source
-    constraint = given.constraint if given else _constraint(at_most, within)
-    survey = given or paper_survey(
-        source.answers,
-        calendar,
-        constraint,
-        epsilon=epsilon or EPSILON,
-        branching=branching or BRANCHING,
-        layers=layers or LAYERS,
-    )
-    survey = survey if minimum is None else replace(survey, minimum=minimum)
-    population = Population.from_changelog(source, calendar, constraint)
+    survey, papers = given, None
+    if survey is None:
+        said = at_most is not None or within is not None
+        wish = Wish(
+            len(source.answers),
+            calendar,
+            constraint_of(at_most, within) if said else AtMost(calendar.periods),
+            epsilon or EPSILON,
+            entries or len(source.entries),
+            minimum=minimum or 1,
+        )
+        survey = _planned(console, wish, source, choose=not said)
+        shape = {"branching": branching or BRANCHING, "layers": layers or LAYERS}
+        papers = paper_survey(source.answers, calendar, survey.constraint, epsilon=wish.epsilon, **shape)
+    population = Population.from_changelog(source, calendar, survey.constraint)
     if entries not in (None, population.entries):
         population = population.resampled(entries, generator)
-    if fields:
-        experiment = in_the_field(population, survey, list(fields.values())[-1], generator)
-    else:
-        experiment = _watched(population, survey, generator)
+    survey = survey if minimum is None else replace(survey, minimum=minimum)
+    worst = [*fields.values()][-1:]
+    experiment = (
+        in_the_field(population, survey, worst[0], generator) if worst else _watched(population, survey, generator)
+    )
     print_report(console, experiment)
+    if papers is not None:
+        print_paper(console, experiment, exact_error(population, papers), layers or LAYERS)
     if fields:
         print_trials(console, _tried(population, survey, fields, seed), trials_of(population.entries))
     for path, write in ((csv, experiment.write_csv), (plot, lambda path: save_plot(experiment, path))):
@@ -201,19 +219,35 @@ def run(
             console.print(f"wrote {escape(str(path))}")
 
 
-def _constraint(at_most: int | None, within: int | None) -> Constraint:
-    if within is None:
-        return AtMost(AT_MOST if at_most is None else at_most)
-    if at_most is not None:
-        raise ValueError("choose --at-most or --within, not both")
-    return TimeBounded(within)
+def _named(
+    changelog: str, given: Survey | None, span: tuple[int | None, int | None, int | None], *, align: bool
+) -> tuple[Changelog, Calendar]:
+    """A changelog by its name, and the calendar of a given survey, or one that fits it.
+
+    span: a period in seconds, a start in Unix seconds, and how many periods, as far as they are asked for.
+    """
+    source = read_csv(changelog_path(changelog), given.answers if given else None)
+    calendar = given.calendar if given else calendar_for(source, *span)
+    source = aligned(source, calendar) if align else source
+    check_dates(source, calendar)
+    return source, calendar
 
 
-def _refuse(**overridden: object) -> None:
-    """Raises ValueError for an option of what a survey says itself."""
+def _planned(console: Console, wish: Wish, source: Changelog, *, choose: bool) -> Survey:
+    """The best plan for a changelog's habits; choose: whether for the number of changes that they make best."""
+    habits = pilot_of(source, wish.calendar)
+    best = best_rung(console, wish, habits) if choose else rung(wish, habits)
+    return best.wish.survey(best.planned.plan, source.answers, "a simulation")
+
+
+def _given(file: Path | None, **overridden: object) -> Survey | None:
+    """The survey of a file, if there is one. Raises ValueError for an option of what a survey says itself."""
+    if file is None:
+        return None
     for name, value in overridden.items():
         if value is not None:
             raise ValueError(f"--{name.replace('_', '-')} is the survey's own: leave it out, or leave out --survey")
+    return read_survey(file)
 
 
 def _fields(spell: float | None, **switches: float | Node | None) -> dict[str, Field]:

@@ -2,15 +2,14 @@
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from changeling_aggregator.store import LoggedRequest, Store, Transaction
-from changeling_protocol import Closing, Node, Report, SealingKey, Standing, Survey, encode, encode_upload, seal
+from changeling_aggregator.store import LoggedRequest
+from changeling_aggregator.testing.serving import FOREVER, SurveyLog, body, publish_new_key
+from changeling_protocol import Closing, Node, Report, SealingKey, Standing, Survey, encode_upload, seal
+from changeling_statistics import Tallies
 
-from ..protocol.examples import AUTHORITY
-from .refolding import present, shown, whole_log
-
-FOREVER = 2**40
+__all__ = ["FOREVER", "Log", "Said", "body", "envelope", "publish_new_key", "report"]
 
 
 @dataclass(frozen=True)
@@ -47,49 +46,8 @@ def envelope(survey: Survey, key: SealingKey, said: Iterable[Said], span: Node |
     return seal(encode_upload(survey.plan, group, span, closings.values(), reports), survey.id, key)
 
 
-def body(*envelopes: object) -> bytes:
-    """The bytes of an upload request, as any client may send them: more than fit, or none of them bytes."""
-    return encode({"envelopes": list(envelopes)})
-
-
-def publish_new_key(writing: Transaction, begins: int, expires: int) -> SealingKey:
-    """A sealing key of the store, made, signed and published."""
-    key = SealingKey(writing.make_key(), begins, expires)
-    writing.publish_key(key, key.signed_by(AUTHORITY))
-    return key
-
-
-@dataclass(frozen=True)
-class Log:
-    """A store that holds one survey and its key, with a stream to append to."""
-
-    store: Store
-    survey: Survey
-    key: SealingKey
-    stream: int
-    _streams: dict[bytes, int] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, store: Store, survey: Survey, expires: int = FOREVER, begins: int = 0) -> "Log":
-        with store.transaction() as writing:
-            writing.add_survey(survey.id, survey.signed_by(AUTHORITY), public=True)
-            key = publish_new_key(writing, begins, expires)
-        stream = store.open_stream(survey.id)
-        return cls(store, survey, key, stream, {survey.id: stream})
-
-    def append(self, at: float, *envelopes: bytes, stream: int | None = None) -> None:
-        """Append at this Unix time, in seconds: to this stream, or each to the one of its survey."""
-        bodies: dict[int, list[bytes]] = {}
-        for each in envelopes:
-            bodies.setdefault(self._stream_of(each) if stream is None else stream, []).append(body(each))
-        for number, some in sorted(bodies.items()):
-            self.store.append(number, some, int(at * 1000))
-
-    def _stream_of(self, sealed: bytes) -> int:
-        survey = sealed[1:17] if len(sealed) > 48 else self.survey.id
-        if survey not in self._streams:
-            self._streams[survey] = self.store.open_stream(survey)
-        return self._streams[survey]
+class Log(SurveyLog):
+    """A store that holds one survey and its key, with a stream to append to; and what the fold made of it."""
 
     def append_reports(self, at: float, said: Sequence[Said], *, stream: int | None = None) -> None:
         self.append(at, envelope(self.survey, self.key, said), stream=stream)
@@ -111,9 +69,19 @@ class Log:
     def kept(self) -> list[LoggedRequest]:
         """All requests that are not deleted, in the log's order."""
         with self.store.view() as view:
-            return whole_log(view)
+            return sorted(view.kept_requests())
 
     def sealed(self) -> int:
         """The last period that is sealed."""
         with self.store.view() as view:
             return view.sealed_period(self.survey.id)
+
+
+def shown(tallies: Tallies) -> dict[tuple[int, int], tuple[int, list[int]]]:
+    """By track and node: how many reports, and the slots."""
+    return {key: (tally.reports, tally.slots.tolist()) for key, tally in tallies.items()}
+
+
+def present(tallies: Tallies) -> dict[tuple[int, int], tuple[int, int, int]]:
+    """By group and period: how many were heard, were new, and were missed before."""
+    return {key: (here.heard, here.new, here.missed) for key, here in tallies.attendance.items()}

@@ -1,92 +1,33 @@
 """Real server processes on loopback, under a clock that tests move."""
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import httpx
 from changeling_aggregator.server import Service, make_app
-from changeling_aggregator.store import Store, TokenScope, hash_of
-from changeling_protocol import Calendar, SealingKey, Survey, UnixSeconds, decode
+from changeling_aggregator.store import Store
+from changeling_aggregator.testing.serving import ADMIN, AUTHORITY, FOREVER, TOKEN, RunningServer, body
+from changeling_protocol import Calendar, SealingKey, Survey, decode
 
-from ..protocol.examples import AUTHORITY, PINNED, survey
-from .devices import FOREVER, body
+from ..protocol.examples import survey
 
-TOKEN = "the operator's token, for everything"
-ADMIN = {"authorization": f"Bearer {TOKEN}"}
 Cli = Callable[..., str]
 """What runs a command and returns what it printed; the fixture `cli`."""
 _numbers = count()
+__all__ = ["ADMIN", "TOKEN", "Cli", "ServerProcess", "eventually", "in_process", "survey_path"]
 
 
-class ServerProcess:
-    """`changeling serve` on a free port; use as a context. log: a file for what it logs."""
+class ServerProcess(RunningServer):
+    """A server whose keys, surveys and clock tests ask for over HTTP; use as a context."""
 
     _has_key = False
-    _module = "changeling_commands"
-
-    def __init__(self, folder: Path, *options: str, store: str | None = None, log: Path | None = None) -> None:
-        self._log = log
-        self.store_path = store or str(folder / "server.db")
-        self.add_token(TOKEN, *TokenScope)
-        public = folder / "pinned.pub"
-        public.write_text(PINNED[0].hex())
-        self.arguments = ["serve", "--port", "0", "--store", self.store_path, "--authority", str(public), *options]
-
-    def __enter__(self) -> "ServerProcess":
-        with ExitStack() as opened:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", self._module, *self.arguments],
-                stdout=subprocess.PIPE,
-                stderr=None if self._log is None else opened.enter_context(self._log.open("a")),
-                text=True,
-            )
-        assert self.process.stdout
-        if not (said := self.process.stdout.readline()):
-            self._end()
-            why = self._log.read_text() if self._log else "standard error tells why"
-            raise AssertionError(f"the server ended before it listened: {why}")
-        self.url = said.split()[-1]
-        self.http = httpx.Client(base_url=self.url, timeout=100)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.http.close()
-        self.process.terminate()
-        self._end()
-
-    def kill(self) -> None:
-        """SIGKILL, now; its fold may go on for as long as its batch takes."""
-        self.http.close()
-        self.process.kill()
-        self._end()
-
-    def _end(self) -> None:
-        """Waits for it, and kills it where it does not end: then another test would fail by what is left open."""
-        try:
-            self.process.wait(60)
-        finally:
-            self.process.kill()
-            self.process.wait()
-            assert self.process.stdout
-            self.process.stdout.close()
-
-    def add_token(self, text: str, *scopes: TokenScope) -> None:
-        """A token of this text, in the server's store."""
-        store = Store.open(self.store_path)
-        with store.transaction() as writing:
-            if hash_of(text) not in writing.tokens():
-                writing.add_token(text, "tests", scopes, UnixSeconds(0.0))
-        store.close()
 
     @property
     def now(self) -> int:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.store import Store
+from changeling_aggregator.testing.postgres import PostgreSQL
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Calendar
 
-from ..postgres import PostgreSQL
 from ..protocol.examples import survey
 from .devices import Log, report
 from .serving import Cli

@@ -13,12 +13,9 @@ from threading import Thread
 
 import pytest
 from changeling_aggregator.cli import dev as development
-from changeling_aggregator.cli.access import read_public_key
-from changeling_commands.__main__ import main
 from changeling_protocol import BadSignature, Survey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ..command_line import invoked
 from ..protocol.examples import AUTHORITY, survey
 
 SHORT = (
@@ -152,37 +149,6 @@ def test_a_folder_serves_at_one_port(tmp_path: Path) -> None:
         assert dev.told(r'join\("(.+)"\)') == Survey.unverified(signed).id.hex()
     assert second.returncode == 1
     assert second.stderr == f"changeling: cannot listen on 127.0.0.1, port {port}: Address already in use\n"
-
-
-def test_the_first_period_of_a_development_survey_closes_within_ten_seconds() -> None:
-    """Whenever it is started."""
-    for now in (1_800_000_000.0, 1_800_000_009.99, 1_800_000_003.5):
-        calendar = development.development_survey(("yes", "no"), now).calendar
-        assert calendar.start <= now < calendar.time(1) <= now + development.PERIOD_SECONDS
-
-
-def test_a_kept_survey_is_used_while_its_calendar_lasts(tmp_path: Path) -> None:
-    """With the very answers it has, in their order; then there is a new one."""
-    now, answers = 1_800_000_000.0, ("yes", "no")
-    first = development.kept_survey(tmp_path, AUTHORITY, answers, now)
-    last = first.calendar.time(first.calendar.periods)
-    assert development.kept_survey(tmp_path, AUTHORITY, answers, last - 1) == first
-    later = development.kept_survey(tmp_path, AUTHORITY, answers, last)
-    assert later.calendar.start == last
-    assert development.kept_survey(tmp_path, AUTHORITY, ("no", "yes"), last).answers == ("no", "yes")
-
-
-def test_a_folder_holds_the_key_that_apps_pin(tmp_path: Path) -> None:
-    """`changeling survey code` asks for the file; a folder of before, which has none, is given it."""
-    authority = development.kept_authority(tmp_path)
-    pinned = tmp_path / "authority.pub"
-    assert read_public_key(pinned) == authority.public_key().public_bytes_raw()
-    pinned.unlink()
-    development.kept_authority(tmp_path)
-    signed = tmp_path / "survey.signed"
-    development.kept_survey(tmp_path, authority, ("yes", "no"), 1_800_000_000.0)
-    words = ("survey", "code", str(signed), "--authority", str(pinned), "-o", str(tmp_path / "drinks.py"))
-    assert invoked(main, *words).exit_code == 0
 
 
 def test_a_folder_whose_survey_another_authority_signed_is_refused(tmp_path: Path) -> None:

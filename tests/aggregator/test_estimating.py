@@ -13,7 +13,7 @@ from changeling_aggregator.errors import Overloaded
 from changeling_aggregator.server import ServerSettings, Service, results, shown
 from changeling_aggregator.server.shown import Estimating
 from changeling_aggregator.store import Store
-from changeling_protocol import Calendar
+from changeling_protocol import Calendar, SurveyId
 
 from ..protocol.examples import PINNED, survey
 from .devices import Log, report
@@ -50,6 +50,40 @@ def test_few_are_made_at_a_time_and_few_wait(monkeypatch: pytest.MonkeyPatch) ->
         slow.go_on.set()
         assert await asyncio.gather(*waiting) == [b"a", b"b", b"c", b"d", b"e"]
         assert await making.answer("f", slow.make("f")) == b"f"
+        making.close()
+
+    asyncio.run(asked())
+
+
+def test_networks_take_turns_and_the_page_opens_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One asks for much: another waits for two answers of it at most, and the page's own is made next, and kept."""
+    monkeypatch.setattr(shown, "MOST_OF_NETWORK", 5)
+    monkeypatch.setattr(shown, "MOST_WAITING", 7)
+    monkeypatch.setattr(shown, "MOST_KEPT", 1)
+
+    async def asked() -> None:
+        making, slow = Estimating(), Slow()
+        greedy = list[asyncio.Task[bytes]]()
+        for some in (range(2), range(2, 7)):
+            greedy += [asyncio.create_task(making.answer(n, slow.make(f"g{n}"), "192.0.2.0/24")) for n in some]
+            while len(slow.made) < 2:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        with pytest.raises(Overloaded):
+            await making.answer("more", slow.make("more"), "192.0.2.0/24")
+        others = [asyncio.create_task(making.answer(n, slow.make(f"o{n}"), "198.51.100.0/24")) for n in "ab"]
+        await asyncio.sleep(0.1)
+        with pytest.raises(Overloaded):  # all room is taken
+            await making.answer("third", slow.make("third"), "203.0.113.0/24")
+        page = asyncio.create_task(making.answer("page", slow.make("page"), "192.0.2.0/24", SurveyId(bytes(16))))
+        await asyncio.sleep(0.1)
+        slow.go_on.set()
+        await asyncio.gather(*greedy, *others, page)
+        assert set(slow.made[:2]) == {"g0", "g1"}
+        assert set(slow.made[2:4]) == {"page", "oa"}
+        assert slow.made.index("ob") < 7
+        assert making.kept("page") == b"page"
+        assert making.kept(0) is None
         making.close()
 
     asyncio.run(asked())

@@ -1,6 +1,8 @@
 """The fold in processes of its own: killed, told to end, beside others; and what it never shows."""
 
+import asyncio
 import os
+import shutil
 import signal
 import sys
 import time
@@ -9,9 +11,9 @@ from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.errors import FoldDied
+from changeling_aggregator.errors import FoldDied, Overloaded
 from changeling_aggregator.fold import FoldProcess, fold
-from changeling_aggregator.ingest import Registry
+from changeling_aggregator.ingest import Committer, Registry
 from changeling_aggregator.opening import OpeningProcesses, open_requests
 from changeling_aggregator.server.service import REST_SECONDS, FoldLoop
 from changeling_aggregator.store import Store, TokenScope
@@ -247,9 +249,7 @@ def test_rubbish_goes_when_it_is_folded(log: Log) -> None:
     fold(log.store, END)
     assert log.refused() == {"unopenable": 4}
     with log.store.view() as view:
-        from .refolding import whole_log
-
-        assert [each.body for each in whole_log(view)] == [body(sound, altered)]
+        assert [each.body for each in sorted(view.kept_requests())] == [body(sound, altered)]
     log.append_reports(END, [report(1)])
     fold(log.store, END)
     assert log.tallies()[0, 1][0] == 2
@@ -257,15 +257,11 @@ def test_rubbish_goes_when_it_is_folded(log: Log) -> None:
 
 def test_a_full_store_takes_no_uploads_until_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """503 with Retry-After, and health says why; by itself it takes them again."""
-    import asyncio
-
-    from changeling_aggregator.errors import Overloaded
-    from changeling_aggregator.ingest import Committer, committer
+    from changeling_aggregator.ingest import committer
 
     store = Store.open(tmp_path / "server.db")
-    taking = Committer(store, lambda: float(END))
+    taking = Committer(store, lambda: float(END), most_unfolded=2)
     taking.start()
-    monkeypatch.setattr(committer, "MOST_UNFOLDED", 2)
     monkeypatch.setattr(committer, "LOOK_SECONDS", 0.0)
 
     async def append_four() -> list[object]:
@@ -275,12 +271,26 @@ def test_a_full_store_takes_no_uploads_until_there_is_room(tmp_path: Path, monke
     assert heard[:3] == [None, None, None]
     assert isinstance(heard[3], Overloaded)
     assert "wait to be counted" in (taking.trouble or "")
-    monkeypatch.setattr(committer, "MOST_UNFOLDED", 10)
+    taking.most_unfolded = 10
     assert eventually(lambda: taking.trouble, None)
-    monkeypatch.setattr(taking, "_most_store_bytes", 1)
+    taking.most_store_bytes = 1
     assert isinstance(asyncio.run(append_four())[3][0], Overloaded)  # type: ignore[index]
     assert "due to go" in (taking.trouble or "")
     taking.close()
+    store.close()
+
+
+def test_a_store_takes_what_its_disk_has_room_for_unless_it_is_told(tmp_path: Path) -> None:
+    """Nine tenths of what is free, and a request for each KiB of that; a setting counts before the disk."""
+    store = Store.open(tmp_path / "server.db")
+    for segments in (None, str(tmp_path / "segments")):
+        by_itself = Committer(store, lambda: float(END), segments=segments)
+        free = shutil.disk_usage(tmp_path).free
+        assert abs(by_itself.most_store_bytes - 0.9 * free) < 0.01 * free
+        assert by_itself.most_unfolded == by_itself.most_store_bytes // 1024
+        assert abs((by_itself.free_bytes() or 0) - free) < 0.01 * free
+    told = Committer(store, lambda: float(END), 2**40, 10**7)
+    assert (told.most_store_bytes, told.most_unfolded) == (2**40, 10**7)
     store.close()
 
 

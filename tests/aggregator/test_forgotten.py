@@ -9,9 +9,9 @@ import pytest
 from changeling_aggregator.fold import check, fold
 from changeling_aggregator.store import Store, embedded
 from changeling_aggregator.testing import sql
+from changeling_aggregator.testing.postgres import PostgreSQL
 from changeling_protocol import UnixSeconds
 
-from ..postgres import PostgreSQL
 from ..protocol.examples import survey
 from .devices import Log, report
 

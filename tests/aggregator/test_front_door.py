@@ -1,5 +1,6 @@
 """What every request passes first: trusted proxies, TLS, a request id, headers on every answer."""
 
+import socket
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -34,6 +35,30 @@ def test_others_are_not_believed(tmp_path: Path) -> None:
     """Without --proxy a header is no address, and this machine is not limited."""
     with ServerProcess(tmp_path, "--rate", "1") as server:
         assert _statuses(server, "192.0.2.1") == {200}
+
+
+def test_a_proxy_that_nobody_named_is_told_of(tmp_path: Path) -> None:
+    """In the log once an hour, and among the troubles; not where the proxy is named, or nobody speaks for others."""
+    for name, options, told in (("named", ("--proxy", "127.0.0.1"), set()), ("not", (), {"proxy"})):
+        (tmp_path / name).mkdir()
+        with ServerProcess(tmp_path / name, *options) as server:
+            assert server.http.get("/readyz").json()["status"] == "ok"
+            for _ in range(3):
+                server.http.get("/v1/surveys", headers={"x-forwarded-for": "192.0.2.1"})
+            troubles = server.http.get("/readyz").json()["troubles"]
+            assert {each["name"] for each in troubles} & {"proxy"} == told
+
+
+@pytest.mark.parametrize(
+    ("hosts", "status"), [((), b"400"), (("one", "two"), b"400"), (("one", "one"), b"400"), (("one",), b"200")]
+)
+def test_a_request_names_its_host_once(behind_proxy: ServerProcess, hosts: tuple[str, ...], status: bytes) -> None:
+    """Else a cache, a proxy and a server might each take another."""
+    head = "".join(f"Host: {host}\r\n" for host in hosts)
+    url = httpx.URL(behind_proxy.url)
+    with socket.create_connection((url.host, url.port or 80), timeout=100) as connection:
+        connection.sendall(f"GET /v1/surveys HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
+        assert connection.recv(1000).split()[1] == status
 
 
 def test_nobody_is_sent_on_to_the_host_that_a_request_names(behind_proxy: ServerProcess) -> None:

@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from benchmarks.server_kills import at_once, killed, restarted, terminated
-
-from ..postgres import PostgreSQL
-from .small_bucket import small_bucket
+from changeling_aggregator.testing.bucket import small_bucket
+from changeling_aggregator.testing.killing import at_once, killed, restarted, terminated
+from changeling_aggregator.testing.postgres import PostgreSQL
 
 WRONG = ("lost", "counted_twice", "counted_besides", "differences_folded_again")
 

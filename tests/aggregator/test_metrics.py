@@ -95,6 +95,9 @@ def test_figures_and_log_tell_what_happened_and_nothing_of_anybody(tmp_path: Pat
     assert labelled("changeling_fold_failures") == 0
     assert labelled("changeling_store_readable") == 1
     assert labelled("changeling_trouble", name="keys-in-clear") == 0
+    assert 0 < labelled("changeling_store_bytes") < labelled("changeling_store_most_bytes")
+    assert labelled("changeling_unfolded_most") == labelled("changeling_store_most_bytes") // 1024
+    assert labelled("changeling_disk_free_bytes") > 0
     assert labelled("changeling_survey_end_seconds", survey=survey.id.hex()) == survey.calendar.time(8)
     assert labelled("changeling_keys_end_seconds") > NOW
 
@@ -145,6 +148,17 @@ def test_figures_are_told_while_the_store_is_not_there(store: Store) -> None:
     assert readable.samples[0].value == 0
     assert "changeling_trouble" in names
     assert "changeling_unfolded" not in names
+
+
+def test_figures_are_told_under_the_machines_own_names_alone(store: Store) -> None:
+    """So that no page in an operator's browser, whose name leads here, reads them."""
+    service = Service(store, ServerSettings(PINNED, MovableClock(NOW)))
+    with telling(service, "127.0.0.1", 0) as port:
+        for host in ("127.0.0.1", f"localhost:{port}", "[::1]:1", socket.gethostname()):
+            assert httpx.get(f"http://127.0.0.1:{port}/metrics", headers={"host": host}).status_code == 200
+        for host in ("attacker.example", f"attacker.example:{port}", "", "[", "127.0.0.1.attacker.example"):
+            answer = httpx.get(f"http://127.0.0.1:{port}/metrics", headers={"host": host})
+            assert (answer.status_code, b"changeling" in answer.content) == (421, False)
 
 
 def test_an_address_that_is_taken_is_named(store: Store) -> None:

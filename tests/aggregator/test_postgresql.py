@@ -19,12 +19,12 @@ from changeling_aggregator.ingest.writers import RowWriter
 from changeling_aggregator.store import Store, Turn, View
 from changeling_aggregator.store import postgresql as room
 from changeling_aggregator.testing import sql
+from changeling_aggregator.testing.postgres import GUARDED, PASSWORD, PostgreSQL
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Refusal, SealingKey, Survey, decode
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
-from ..postgres import GUARDED, PASSWORD, PostgreSQL
 from .devices import body, envelope, report
 from .serving import ADMIN, ServerProcess, eventually
 from .uploads import upload

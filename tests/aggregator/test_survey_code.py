@@ -175,17 +175,6 @@ def test_a_typo_is_a_type_error_and_the_right_use_is_none(tmp_path):
     assert wrong == {f"typos.py:{number}" for number in range(2, TYPOS.count("\n") + 1)}, done.stdout + done.stderr
 
 
-def test_the_module_passes_ruff_as_it_comes(tmp_path):
-    """Its format and its rules, in their defaults; the rules also where the marks that turn them off are taken out."""
-    file, bare = tmp_path / "drinks.py", tmp_path / "bare.py"
-    file.write_text(module_of(*AWKWARD, breakdowns=BREAKDOWNS))
-    bare.write_text(file.read_text().replace("# ruff: noqa\n", ""))
-    ruff = [sys.executable, "-m", "ruff"]
-    for words in (["format", "--check", file], ["check", file], ["check", bare]):
-        done = subprocess.run([*ruff, words[0], "--isolated", *words[1:]], capture_output=True, text=True, timeout=100)
-        assert done.returncode == 0, done.stdout + done.stderr
-
-
 texts = st.lists(st.text(min_size=1), min_size=1, max_size=6, unique=True)
 
 

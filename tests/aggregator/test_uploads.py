@@ -143,25 +143,6 @@ def test_an_open_node_is_counted_but_not_shown(server: ServerProcess, key: Seali
     assert server.reports(survey) == {(0, 1): 1, (0, 2): 1}
 
 
-def test_a_server_killed_after_acknowledging_loses_nothing(tmp_path: Path) -> None:
-    """SIGKILL right after the answer, twice; what was acknowledged counts once, whatever was sent again."""
-    with ServerProcess(tmp_path, "--movable-clock") as server:
-        server.move_clock(1_800_000_000)
-        key, survey = server.new_key(), server.new_survey()
-        server.move_clock(survey.calendar.time(1) + 16)
-        uploads = [envelope(survey, key, [report(1)]) for _ in range(5)]
-        assert server.upload(*uploads[:3]) == []
-        server.kill()
-    with ServerProcess(tmp_path, "--movable-clock") as server:
-        assert server.now == survey.calendar.time(1) + 16
-        assert server.upload(*uploads[2:]) == []
-        assert server.reports(survey) == {(0, 1): 5}
-        server.kill()
-    with ServerProcess(tmp_path, "--movable-clock") as server:
-        assert server.reports(survey) == {(0, 1): 5}
-        assert server.status(survey)["refused"] == {"duplicate": 1}
-
-
 def test_a_full_disk_acknowledges_nothing_and_asks_to_come_again(tmp_path: Path) -> None:
     """503 with Retry-After while the files cannot grow; afterwards the same upload counts."""
     with ServerProcess(tmp_path, "--movable-clock") as server:

@@ -1,6 +1,5 @@
 """A release: guard, draw, save, publish; resumed without drawing twice; what does not belong together is refused."""
 
-import csv
 import json
 import signal
 import subprocess
@@ -58,14 +57,14 @@ def test_without_noise_a_release_is_the_truth_at_every_period(tmp_path, name):
     finish(release, NoNoise())
     rows = read_rows(release.output.path)
     truth = {1: (1, 1), 2: (1, 2), 3: (1, 1), 4: (0, 1), 5: (0, 1), 6: (1, 1)}
-    assert [(p, n, round(v, 9)) for p, _, n, v, _ in rows] == [
+    assert [(p, n, round(v, 9)) for p, _, n, v, *_ in rows] == [
         (p, n, v) for p, pair in truth.items() for n, v in zip("xy", pair, strict=True)
     ]
-    assert all(error > 0 for *_, error in rows)
+    assert all(row.low < row.estimate < row.high for row in rows)
     assert rows[0][1] == "1970-01-01T00:00:10Z"
     text = release.output.path.read_text()
     if name.endswith("csv"):
-        assert next(csv.reader([text.splitlines()[0]])) == ["period", "time", "name", "estimate", "standard_error"]
+        assert text.splitlines()[0] == "period,time,name,estimate,standard_error,low,high"
     else:
         assert json.loads(text.splitlines()[0])["name"] == "x"
 
@@ -88,7 +87,11 @@ def test_a_breach_stops_the_run_before_its_period_and_draws_nothing_for_it(tmp_p
     rows = [*ROWS[:5], ("a", 33, ""), ("a", 34, "x")]
     release, noise = release_in(tmp_path, rows), CountedNoise()
     with pytest.raises(ConstraintBroken, match="row 6"):
-        finish(release, noise)
+        finish(release, Forbidden())
+    assert not release.state.exists(), "what would stop is told before anything is charged"
+    finish(release, noise, 3)
+    with pytest.raises(ConstraintBroken, match="row 6"):
+        finish(release, Forbidden())
     assert [row[0] for row in read_rows(release.output.path)] == [1, 1, 2, 2, 3, 3]
     assert noise.drawn == 2 * (1 + 2 + 1)
     with pytest.raises(ConstraintBroken):
@@ -262,5 +265,5 @@ def test_real_noise_is_added_to_every_column(tmp_path):
     release = release_in(tmp_path)
     finish(release, OpenDPNoise())
     for name, truth in (("x", [1, 1, 1, 0, 0, 1]), ("y", [1, 2, 1, 1, 1, 1])):
-        found = [value for _, _, column, value, _ in read_rows(release.output.path) if column == name]
+        found = [value for _, _, column, value, *_ in read_rows(release.output.path) if column == name]
         assert np.abs(np.array(found) - truth).max() > 1e-6

@@ -183,7 +183,7 @@ def test_mutations_at_one_midnight_have_a_calendar(log):
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "label"), [("partitioning", "estimate"), ("dcr", "estimate ± 2 standard errors")]
+    ("mechanism", "label"), [("partitioning", "estimate"), ("dcr", "estimate, and its 95% interval")]
 )
 def test_a_picture_has_bands_only_where_errors_are_known(log, monkeypatch, mechanism, label):
     """And its axis says which."""
@@ -193,7 +193,7 @@ def test_a_picture_has_bands_only_where_errors_are_known(log, monkeypatch, mecha
     monkeypatch.setattr(Axes, "fill_between", lambda axes, *a, **k: (bands.append(a), band(axes, *a, **k))[1])
     monkeypatch.setattr(Axes, "set_ylabel", lambda axes, text: (labels.append(text), named(axes, text))[1])
     assert release(log, "--at-most", 2, *DATES, "--mechanism", mechanism, "--plot", log.parent / "p.svg") == 0
-    assert (len(bands), labels) == (int("±" in label), [label])
+    assert (len(bands), labels) == (int("interval" in label), [label])
 
 
 def test_the_help_has_a_line_for_each_option(capsys, monkeypatch):
@@ -210,9 +210,12 @@ def test_the_help_has_a_line_for_each_option(capsys, monkeypatch):
 
 
 def test_an_entry_beyond_the_constraint_stops_the_run_or_is_frozen(log, capsys):
-    """The line is named; frozen, the run goes through."""
+    """The line is named, before anything is charged; until then it can be released; frozen, the run goes through."""
     assert release(log, "--at-most", 1, *DATES) == 1
-    assert "log.csv" not in capsys.readouterr().out
+    assert "line 202" in capsys.readouterr().err
+    assert not (log.parent / "out.csv").exists()
+    assert release(log, "--at-most", 1, *DATES, "--through", "2013-01-01T23:30") == 0
+    assert release(log, "--at-most", 1, *DATES) == 1
     assert [row.period for row in read_rows(log.parent / "out.csv")] == list(range(1, 24))
     assert release(log, "--at-most", 1, *DATES, "--freeze", output="frozen.csv") == 0
     assert len(read_rows(log.parent / "frozen.csv")) == 48

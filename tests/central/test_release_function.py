@@ -39,11 +39,11 @@ def test_every_source_is_released_alike(tmp_path, file, source):
     assert (released.published, released.last, released.calendar.periods) == (24, 24, 24)
     assert (released.guarantee.epsilon, released.guarantee.delta) == (50, 0)
     frame = released.frame()
-    assert frame.columns == ["period", "time", "name", "estimate", "standard_error"]
+    assert frame.columns == ["period", "time", "name", "estimate", "standard_error", "low", "high"]
     assert frame["time"][0] == datetime(2026, 1, 1, 1, tzinfo=UTC)
     assert frame["estimate"][9] == pytest.approx(30, abs=8 * frame["standard_error"][9])
     assert frame.rows() == [(r.period, t, *r[2:]) for r, t in zip(released.rows(), frame["time"], strict=True)]
-    assert [note.split(",")[0] for note in released.notes] == ["chosen: hdcr"]
+    assert [note.split(",")[0] for note in released.notes] == ["chosen: ahead"]
 
 
 def test_called_again_it_goes_on_and_what_is_left_open_is_noted(tmp_path, file):

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.store import IN_CLEAR, AtRest, Store
-
-from ..postgres import PostgreSQL
+from changeling_aggregator.testing.postgres import PostgreSQL
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,10 @@ from math import exp, log1p, sqrt
 
 import numpy as np
 import pytest
-from changeling_papers import BasicCounting
+from changeling_papers import BasicCounting, unbeatable
 from changeling_protocol import KaryResponse, Odds, StateSpace
 from changeling_statistics import NodeTally, counterpart_of, histogram_change, randomizer_curve
 
-from benchmarks.central_bounds import unbeatable
 from tests.enumeration import probability
 
 F = Fraction

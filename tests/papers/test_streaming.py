@@ -5,8 +5,7 @@ from itertools import product
 
 import pytest
 from changeling_papers import FiniteMechanism, StreamingMechanism, stream_bound
-
-from benchmarks.small_streams import both_reported, noisy_count, told, transcript_law, transcript_region
+from changeling_papers.testing import both_reported, noisy_count, told, transcript_law, transcript_region
 
 HALF = (Fraction(1, 2), Fraction(1, 2))
 

@@ -1,11 +1,15 @@
 """When envelopes go, and how many: by the round and by how many wait, and by nothing else."""
 
 from dataclasses import replace
+from itertools import permutations, product
 
 import pytest
-from changeling_aggregator.relay.forwarding import Batching
+from changeling_aggregator.relay import Batching, RelaySettings
+from changeling_aggregator.relay.forwarding import shuffled
+from changeling_protocol import SystemCoins
 from changeling_protocol.wire import MOST_BODY_BYTES, encode_upload_request
 
+from ..coins import ListedCoins
 from ..protocol.examples import survey
 
 BATCHING = Batching(batch=100, wait=10, most_wait=60)
@@ -50,3 +54,15 @@ def test_a_batch_that_cannot_be_is_refused(numbers):
     """No envelope, no round, a round that is longer than the longest wait."""
     with pytest.raises(ValueError, match="at least 1"):
         Batching(*numbers)
+
+
+def test_of_all_draws_each_gives_another_order():
+    """For 5 items all 120 draws, each as likely as the next, give all 120 orders, whatever they came in."""
+    for given in ("abcde", "edcba"):
+        orders = [tuple(shuffled(given, ListedCoins(draws))) for draws in product(*map(range, (5, 4, 3, 2)))]
+        assert sorted(orders) == sorted(permutations("abcde"))
+
+
+def test_the_draws_are_the_operating_systems():
+    """Unless a test brings its own."""
+    assert isinstance(RelaySettings([], Batching(1, 1, 1), None, "", 1).coins, SystemCoins)

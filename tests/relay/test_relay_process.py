@@ -1,7 +1,6 @@
 """Devices, a relay and a server, each a process on loopback."""
 
 import random
-import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -149,36 +148,6 @@ def test_what_was_acknowledged_survives_kills_and_counts_once(tmp_path, server):
         assert eventually(lambda: server.reports(asked).get((0, 1)), sent)
         time.sleep(4)
         assert server.reports(asked)[0, 1] == sent
-
-
-@pytest.mark.heavy
-def test_hostile_senders_take_no_room_of_others_and_no_health(tmp_path, server):
-    """Rubbish, floods of one survey until its room is full, slow bodies: 4xx, 503 with Retry-After or refusals, never a
-    500; another survey's devices, the copies and health are as before; what was taken goes to the server."""
-    port = free_port()
-    url = f"http://127.0.0.1:{port}"
-    flooded, other = (relayed_survey(server, url, f"{name}?") for name in ("Flooded", "Other"))
-    with RelayProcess(
-        tmp_path / "relay", server.url, "--batch", "64", "--wait", "10s", "--most-wait", "10s", port=port
-    ) as relay:
-        statuses = set()
-        for content in (b"", b"\xff" * 1000, bytes(2**20 + 1), body(*[b"x"] * 65), body(1, None, "x"), b"\x81" * 5000):
-            statuses.add(relay.http.post("/v1/uploads", content=content).status_code)
-        assert statuses == {200, 400, 413}
-        with ExitStack() as slow:
-            for _ in range(50):
-                connection = slow.enter_context(socket.create_connection(("127.0.0.1", port)))
-                connection.sendall(b"POST /v1/uploads HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n\r\nx")
-            good = [envelope(flooded, server.key, [report(1)]) for _ in range(32)]
-            answers = [relay.http.post("/v1/uploads", content=body(*good)) for _ in range(400)]
-            full = [answer for answer in answers if answer.status_code == 503]
-            assert full
-            assert {answer.status_code for answer in answers} == {200, 503}
-            assert {answer.headers["retry-after"] for answer in full} == {"5"}
-            assert relay.upload(envelope(other, server.key, [report(1)])) == {}
-            assert relay.health() == {"status": "ok"}
-            assert relay.http.get("/v1/keys").status_code == 200
-        assert eventually(lambda: [server.reports(each).get((0, 1)) for each in (flooded, other)], [32, 1])
 
 
 @pytest.mark.heavy

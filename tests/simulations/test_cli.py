@@ -38,7 +38,9 @@ def test_help_loads_no_server_no_plots_and_no_statistics():
 def test_the_bundled_changelog_runs_by_name_and_writes_its_files(tmp_path):
     """A billion entries of it, with the truth in the table and in the CSV."""
     out, picture = tmp_path / "out.csv", tmp_path / "out.png"
-    result = invoke("school-to-work", "--entries", "1000000000", "--csv", str(out), "--plot", str(picture))
+    result = invoke(
+        "school-to-work", "--period", "52w", "--entries", "1000000000", "--csv", str(out), "--plot", str(picture)
+    )
     assert result.exit_code == 0, result.output
     for part in (
         "1,000,000,000 entries",
@@ -46,29 +48,47 @@ def test_the_bundled_changelog_runs_by_name_and_writes_its_files(tmp_path):
         "at most 8 an entry",
         "rms error",
         "freezing",
-        "25 periods of 13w",
+        "7 periods of 52w",
     ):
         assert part in result.output
     with out.open() as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == 25 * 6
+    assert len(rows) == 7 * 6
     assert sum(int(row["truth"]) for row in rows[-6:]) == 10**9
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.heavy
+def test_the_designers_first_command_prints_what_its_page_says():
+    """The changes that it allows, its error and the paper's."""
+    page = (Path(__file__).parents[2] / "docs/designer.md").read_text()
+    (command,) = re.findall(r"^\$ changeling-sim run (school-to-work --entries .*) --plot", page, re.MULTILINE)
+    printed = " ".join(invoke(*command.split()).output.split())
+    quoted = re.search(
+        r"^at most (\d+): rms error ([\d.]+) points, noise ([\d.]+).*\n.*noise of ([\d.]+)", page, re.MULTILINE
+    )
+    assert quoted is not None
+    allowed, error, noise, papers = quoted.groups()
+    assert f"│ {allowed} │ 0." in printed
+    for line in (f"rms error {error} points", f"noise {noise} points", f"a noise of {papers} points"):
+        assert line in printed
+
+
 def test_the_same_seed_repeats_a_run_and_another_does_not():
     """Figure by figure."""
-    run = [invoke(str(SCHOOL), "--period", "52w", "--seed", seed).output for seed in ("1", "1", "2")]
+    run = [invoke(str(SCHOOL), "--period", "52w", "--at-most", "4", "--seed", seed).output for seed in ("1", "1", "2")]
     assert run[0] == run[1] != run[2]
 
 
 @pytest.mark.parametrize("shape", [[], ["--gradual"]])
 def test_a_made_up_population_runs(shape):
-    """At once or gradually, time-bounded, on a hierarchy."""
-    options = ["--answers", "3", "--changes", "1", "--periods", "16", "--period", "1h", "--within", "12h"]
+    """At once or gradually, time-bounded, under the best plan; the paper's hierarchy stands beside it, and is worse."""
+    options = ["--answers", "3", "--changes", "1", "--periods", "8", "--period", "1h", "--within", "6h"]
     result = invoke("--synthetic", *shape, *options, "--layers", "3", "--epsilon", "20", "--entries", "1000000")
     assert result.exit_code == 0, result.output
-    assert "on nodes of 1h, 2h, 4h" in result.output
+    beside = re.search(r"paper's hierarchy of 3 layers.* ([\d.e+]+) times the entries", " ".join(result.output.split()))
+    assert beside is not None
+    assert float(beside[1]) > 10
 
 
 @pytest.mark.parametrize(
@@ -77,16 +97,18 @@ def test_a_made_up_population_runs(shape):
         ([], "name one changelog"),
         (["school-to-work", "--synthetic"], "name one changelog"),
         (["nowhere"], "no file 'nowhere', and no bundled changelog of that name: there is school-to-work"),
-        (["school-to-work", "--at-most", "2", "--within", "1w"], "not both"),
-        (["school-to-work", "--layers", "9"], "choose fewer layers"),
-        (["school-to-work", "--epsilon", "10000"], "at most 43"),
+        (["school-to-work", "--at-most", "4", "--period", "52w", "--layers", "9"], "choose fewer layers"),
+        (["school-to-work", "--at-most", "4", "--period", "52w", "--epsilon", "10000"], "at most 43"),
         (["school-to-work", "--epsilon", "-1"], "epsilon must be above 0"),
         (["school-to-work", "--epsilon", "much"], "epsilon is a number"),
         (["school-to-work", "--period", "3mo"], "months and years differ in length"),
         (["school-to-work", "--period", "1s"], "choose wider ones"),
         (["school-to-work", "--epsilon", "nan"], "epsilon is a number"),
         (["school-to-work", "--start", "soon"], "a time is like 2026-01-31"),
-        (["school-to-work", "--csv", "no/such/folder.csv"], "No such file or directory"),
+        (
+            ["school-to-work", "--at-most", "4", "--period", "52w", "--csv", "no/such/folder.csv"],
+            "No such file or directory",
+        ),
         (["--synthetic", "--changes", "99"], "changes on average"),
     ],
 )
@@ -106,7 +128,7 @@ def test_a_bad_changelog_is_refused_by_file_and_line(tmp_path):
 
 def test_the_module_runs_as_a_process_and_its_output_is_plain_text_in_a_pipe():
     """No progress bar, no escape codes."""
-    command = [sys.executable, "-m", "changeling_simulations", "run", "school-to-work", "--period", "26w"]
+    command = [sys.executable, "-m", "changeling_simulations", "run", "school-to-work", "--period", "52w"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
     assert "Percent of 712 entries" in done.stdout
     assert "\x1b" not in done.stdout

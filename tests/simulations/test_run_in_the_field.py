@@ -19,7 +19,7 @@ from tests.command_line import invoked
 
 CALENDAR = Calendar(1_767_225_600, 86_400, 8)
 SMALL = ["--synthetic", "--answers", "2", "--changes", "1", "--periods", "4", "--period", "1d", "--entries", "50000"]
-PLAN = ["--layers", "2", "--epsilon", "20"]
+PLAN = ["--at-most", "4", "--epsilon", "20"]
 
 
 def invoke(*arguments: str):

@@ -112,6 +112,11 @@ def cluster(folder: Path, workers: int = 2, cores: int = 1) -> Iterator[SparkClu
         running.close()
 
 
+def until(holds: Callable[[], bool], seconds: float = 300) -> None:
+    """Wait for it. Raises TimeoutError where that takes longer than so many seconds."""
+    _await(holds, "it has not come", seconds)
+
+
 def _await_port(port: int) -> None:
     def open_() -> bool:
         try:
@@ -123,12 +128,12 @@ def _await_port(port: int) -> None:
     _await(open_, "the master does not listen")
 
 
-def _await(holds: Callable[[], bool], otherwise: str) -> None:
-    end = time.monotonic() + START_SECONDS
+def _await(holds: Callable[[], bool], otherwise: str, seconds: float = START_SECONDS) -> None:
+    end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
             raise TimeoutError(otherwise)
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
 def seconds_of(pid: int) -> float:

@@ -1,5 +1,5 @@
 """A driver of a query that kills itself, and its Java process, where it is told: just before or after the store has a
-batch, or never. A program of its own. Arguments: the store, the cluster's URL, the shared place, the checkpoint, where.
+batch. A program of its own. Arguments: the store, the cluster's URL, the shared place, the checkpoint, where.
 """
 
 import os

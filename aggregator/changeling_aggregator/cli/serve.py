@@ -2,6 +2,7 @@
 
 import gc
 import signal
+import time
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from types import FrameType
@@ -16,6 +17,7 @@ from .access import TokenFile, forget_store_key, read_public_key, read_store_key
 from .store import SEGMENTS_HELP, STORE_HELP
 
 if TYPE_CHECKING:
+    from ..server import FoldLoop, GuardedClock
     from ..store import Store
 
 
@@ -123,6 +125,18 @@ def serve(
     segments: Annotated[
         str | None, typer.Option(help=f"Where uploads lie. {SEGMENTS_HELP}", callback=checked_segments)
     ] = None,
+    most_store: Annotated[
+        float | None,
+        typer.Option(
+            min=0, help="GiB of the store with which no more is taken; else nine tenths of the free disk, 64 elsewhere."
+        ),
+    ] = None,
+    most_waiting: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Requests waiting to be counted with which no more is taken; else one for each KiB of that."
+        ),
+    ] = None,
     fold: Annotated[
         bool, typer.Option("--fold/--no-fold", help="Whether to count uploads here, or leave it to `changeling fold`.")
     ] = True,
@@ -188,6 +202,8 @@ def serve(
             uploads_need_token=uploads_need_token,
             admission=admitting,
             requests_a_second=rate,
+            most_store_bytes=None if most_store is None else int(most_store * 2**30),
+            most_unfolded=most_waiting,
             folds=fold,
             segments=segments,
         )
@@ -234,8 +250,11 @@ def fold(
 ) -> None:
     """Count what is uploaded and not counted yet, beside a server or without one.
 
-    Of several processes on a store one folds, the others stand by. With --check nothing is changed: the log is folded
-    into a store that is thrown away; if a node that is not sealed differs, it prints how, and ends with 1.
+    Of several processes on a store one folds, the others stand by. If nothing used the store for hours, the clock is
+    watched for ten minutes before what is due is sealed; to end it meanwhile leaves that to another time.
+
+    With --check nothing is changed: the log is folded into a store that is thrown away; if a node that is not sealed
+    differs, it prints how, and ends with 1.
     """
     from ..fold import EngineOptions, FoldEngine, FoldProcess, engine_plugin
     from ..ingest import Registry
@@ -272,11 +291,7 @@ def fold(
         loop = FoldLoop(opened, Registry(opened), clock, process)
         try:
             if not follow:
-                done = loop.fold_now()
-                refused = ", ".join(f"{count} {reason.value}" for reason, count in sorted(done.refused.items()))
-                typer.echo(f"{done.envelopes} envelopes, {done.reports} reports; refused: {refused or 'none'}")
-                if clock.doubt is not None:
-                    typer.echo(f"closings that are due are not sealed: {clock.doubt.value}")
+                _fold_once(loop, clock)
                 return
             log_in_json()
             loop.start()
@@ -286,6 +301,23 @@ def fold(
             typer.echo("changeling has stopped folding")
         finally:
             loop.close()
+
+
+def _fold_once(loop: "FoldLoop", clock: "GuardedClock") -> None:
+    """Count all, then seal what is due, if need be once the clock was watched; say what was done, and what was left."""
+    from ..server import Doubt
+
+    watched = clock.doubt is Doubt.STARTED
+    done = loop.fold_now()
+    refused = ", ".join(f"{count} {reason.value}" for reason, count in sorted(done.refused.items()))
+    typer.echo(f"{done.envelopes} envelopes, {done.reports} reports; refused: {refused or 'none'}")
+    if watched:
+        typer.echo("closings that are due are sealed once the clock was watched for ten minutes")
+        while clock.doubt is Doubt.STARTED:
+            time.sleep(0.5)
+        loop.fold_now()
+    if clock.doubt is not None:
+        typer.echo(f"closings that are due are not sealed: {clock.doubt.value}")
 
 
 def _check(store: "Store") -> None:

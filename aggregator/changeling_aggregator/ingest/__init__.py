@@ -1,6 +1,6 @@
 """Accepting uploads: checked from outside, appended to the log, acknowledged when on disk."""
 
-from .committer import MOST_STORE_BYTES, Committer
+from .committer import USUAL_STORE_BYTES, Committer
 from .registry import (
     PublishedSurvey,
     Registry,
@@ -11,7 +11,7 @@ from .registry import (
 )
 
 __all__ = [
-    "MOST_STORE_BYTES",
+    "USUAL_STORE_BYTES",
     "Committer",
     "PublishedSurvey",
     "Registry",

@@ -7,14 +7,12 @@ it; how much later is the writer's `Pace`.
 """
 
 import asyncio
-import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from threading import Condition, Thread
 from time import monotonic, perf_counter
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from changeling_protocol import Refusal, RefusalCounts, SurveyId, UnixMilliseconds, UnixSeconds
 from changeling_protocol.wire import MOST_BODY_BYTES
@@ -26,12 +24,14 @@ from .writers import Pace, writer_for
 
 LOOK_SECONDS = 1.0
 """How often, while all is well, it looks whether disk and log are full; whether the file is in its place, each time."""
-MOST_STORE_BYTES = 64 * 2**30
-MOST_UNFOLDED = 10**6
-"""The most requests that wait in the log for the fold."""
+USUAL_STORE_BYTES = 64 * 2**30
+"""The most that a store takes whose disk cannot be seen from here, as PostgreSQL's or an object store's."""
+SPARE_PART = 10
+"""Such a part of the disk that is free at the start is left for the fold."""
+BYTES_A_REQUEST = 1024
+"""For each so many bytes that a store may take, one request may wait to be counted."""
 BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 _UNWRITTEN = "uploads cannot be written to the store, and are turned away"
-_log = logging.getLogger("changeling")
 MOST_WAITING_BYTES = 64 * 2**20
 MOST_COMMIT_BYTES = 16 * 2**20
 """A commit takes no more uploads once it has so much."""
@@ -40,16 +40,12 @@ RETRY_SECONDS = 1.0
 REFUSALS_WAIT_SECONDS = 1.0
 """Where nothing but refusals waits it is written no more often than that. A crash loses so much of their counts."""
 
-Done: TypeAlias = Callable[[Exception | None], None]
-"""Is told that a commit is on disk, or what kept it from there."""
-
 
 class WaitingUpload(NamedTuple):
-    """An upload. done: to be called from the event loop."""
+    """An upload. acknowledged: what its sender waits for, in an event loop of its own."""
 
     body: bytes
-    loop: asyncio.AbstractEventLoop
-    done: Done
+    acknowledged: "asyncio.Future[None]"
 
 
 class Commit(NamedTuple):
@@ -155,19 +151,24 @@ class Gathering:
 class Committer:
     """Appends to streams of its own.
 
-    clock: Unix seconds, for the stamp of arrival. most_store_bytes: a store that holds more takes no uploads.
-    segments: the place of segments, as `checked_place` gives it; None for rows of the store.
+    clock: Unix seconds, for the stamp of arrival. most_store_bytes: a store that holds more takes no uploads; None for
+    what its disk has room for now. most_unfolded: with more requests in the log that the fold has not counted it takes
+    none either; None for as many as such a store holds. segments: the place of segments, as `checked_place` gives it;
+    None for rows of the store.
     """
 
     def __init__(
         self,
         store: Store,
         clock: Callable[[], UnixSeconds],
-        most_store_bytes: int = MOST_STORE_BYTES,
+        most_store_bytes: int | None = None,
+        most_unfolded: int | None = None,
         segments: str | None = None,
     ) -> None:
-        self._store, self._clock, self._most_store_bytes = store, clock, most_store_bytes
+        self._store, self._clock = store, clock
         self._writer = writer_for(store, segments)
+        self.most_store_bytes = self._room() if most_store_bytes is None else most_store_bytes
+        self.most_unfolded = self.most_store_bytes // BYTES_A_REQUEST if most_unfolded is None else most_unfolded
         self._gathering = Gathering(self._writer.pace)
         self._failed: str | None = None
         self._looked = 0.0
@@ -211,16 +212,11 @@ class Committer:
 
         Raises Overloaded where too much waits already, or the error that kept it from the disk.
         """
-        loop = asyncio.get_running_loop()
-        acknowledged = loop.create_future()
-        self.submit(body, loop, partial(_resolve, acknowledged))
-        await acknowledged
-
-    def submit(self, body: bytes, loop: asyncio.AbstractEventLoop, done: Done) -> None:
-        """As `append`, but calls `done` from the event loop when it is on disk, or was kept from there."""
         if self._full:
             raise Overloaded(self._full)
-        self._gathering.add(WaitingUpload(body, loop, done))
+        acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._gathering.add(WaitingUpload(body, acknowledged))
+        await acknowledged
 
     def count_refused(self, refused: Mapping[tuple[SurveyId, Refusal], int]) -> None:
         """Count refusals along with the next commit, or a little later."""
@@ -238,13 +234,21 @@ class Committer:
             self._gathering.finish(batch, failed=error is not None, troubled=troubled)
             _acknowledge(batch.uploads, error)
 
+    def free_bytes(self) -> int | None:
+        """How much is free on the disk that uploads are written to; None where that cannot be seen from here."""
+        return self._writer.free_bytes()
+
+    def _room(self) -> int:
+        free = self.free_bytes()
+        return USUAL_STORE_BYTES if free is None else self._store.bytes_kept() + free - free // SPARE_PART
+
     def _fullness(self) -> str | None:
         """Why the store takes no more uploads; None where it does."""
         with self._store.view(once=True) as view:  # as uploads wait meanwhile
             waiting = view.unfolded()
-        if waiting > MOST_UNFOLDED:
+        if waiting > self.most_unfolded:
             return "more uploads wait to be counted than this server keeps: come again later"
-        if self._store.bytes_kept() > self._most_store_bytes:
+        if self._store.bytes_kept() > self.most_store_bytes:
             return "this server keeps no more uploads until some of them are due to go: come again later"
         return None
 
@@ -266,23 +270,19 @@ class Committer:
 
 def _acknowledge(batch: Sequence[WaitingUpload], error: Exception | None) -> None:
     """Wakes each event loop once, whatever number of uploads wait in it."""
-    for loop in {waiting.loop for waiting in batch}:
+    waiting: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
+    for each in batch:
+        waiting.setdefault(each.acknowledged.get_loop(), []).append(each.acknowledged)
+    for loop, some in waiting.items():
         with suppress(RuntimeError):  # a loop that has ended, with whoever waited in it
-            loop.call_soon_threadsafe(_tell, [each.done for each in batch if each.loop is loop], error)
+            loop.call_soon_threadsafe(_resolve, some, error)
 
 
-def _tell(waiting: Sequence[Done], error: Exception | None) -> None:
-    for done in waiting:
-        try:
-            done(error)
-        except Exception:  # whatever is wrong with one sender's connection, the others hear it
-            _log.exception("an upload cannot be answered")
-
-
-def _resolve(acknowledged: "asyncio.Future[None]", error: Exception | None) -> None:
-    if acknowledged.done():  # its sender has gone away
-        return
-    if error is None:
-        acknowledged.set_result(None)
-    else:
-        acknowledged.set_exception(error)
+def _resolve(waiting: "Sequence[asyncio.Future[None]]", error: Exception | None) -> None:
+    for each in waiting:
+        if each.done():  # its sender has gone away
+            continue
+        if error is None:
+            each.set_result(None)
+        else:
+            each.set_exception(error)

@@ -1,5 +1,6 @@
 """Where the committer puts uploads: rows of the store, or segments at a place."""
 
+import shutil
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -47,6 +48,10 @@ class LogWriter(ABC):
         """Why nothing should be written, as far as can be told at once; None where all is well."""
         return None
 
+    @abstractmethod
+    def free_bytes(self) -> int | None:
+        """How much is free on the disk that this writes to; None where that cannot be seen from here."""
+
 
 def writer_for(store: Store, segments: str | None) -> LogWriter:
     """The writer to a store. segments: the place where requests lie, as `checked_place` gives it; None for the store's
@@ -92,6 +97,10 @@ class RowWriter(LogWriter):
             if not appended and not refused:
                 writing.stop_appending()  # which changes nothing, and is written all the same
             writing.add_refusals(refused)
+
+    def free_bytes(self) -> int | None:
+        """Ask the store."""
+        return self._store.free_bytes()
 
 
 @dataclass(order=True, slots=True)
@@ -156,6 +165,10 @@ class SegmentWriter(LogWriter):
     def trouble(self) -> str | None:
         """Ask the place."""
         return self._place.trouble()
+
+    def free_bytes(self) -> int | None:
+        """Ask the file system of a folder."""
+        return shutil.disk_usage(self._place.name).free if isinstance(self._place, Folder) else None
 
     def _taken(self) -> _Lane:
         """The first lane that is idle: so that little traffic makes one stream, whose segments are joined soon."""

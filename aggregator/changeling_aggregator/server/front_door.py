@@ -11,16 +11,20 @@ import ipaddress
 import logging
 import os
 import random
-from collections import Counter, OrderedDict
-from collections.abc import Callable, MutableMapping
+from bisect import bisect_left
+from collections import Counter, OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, MutableMapping
 from email.utils import formatdate
 from hashlib import blake2b
+from itertools import accumulate
 from math import ceil
 from time import monotonic, perf_counter
 from typing import Any
 
-import prometheus_client as prometheus
 from changeling_protocol.wire import UPLOADS, ErrorCode
+from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .clock import Clock
@@ -109,6 +113,11 @@ TRANSPORT_SECURITY = (b"strict-transport-security", b"max-age=31536000")
 """For answers over TLS."""
 DENIALS_SECONDS = 10.0
 """Denials that are alike are logged once in such a time, with their number, so that strangers fill no log."""
+WARNED_SECONDS = 3600.0
+UNNAMED_PROXY = (
+    "somebody who is no trusted proxy sends X-Forwarded-For: if that is your proxy, name its address with --proxy, or "
+    "in a container the bridge's; until then all whom it speaks for share one limit"
+)
 DENIED = {401, 403, 429}
 METHODS = {"DELETE", "GET", "HEAD", "POST", "PUT"}
 OTHER = "other"
@@ -117,38 +126,52 @@ _ids = random.Random()  # noqa: S311  # ids name requests and keep no secret; th
 _log = logging.getLogger("changeling")
 
 
-class Traffic:
-    """Counts of one process."""
+class Traffic(Collector):
+    """Counts of one process. They are plain numbers until Prometheus asks, as every request adds to them."""
 
     def __init__(self) -> None:
-        self.requests = prometheus.Counter(
-            "changeling_requests", "Requests that were answered.", ["route", "method", "status"], registry=None
-        )
-        self.seconds = prometheus.Histogram(
-            "changeling_request_seconds",
-            "From a request's head to the end of its answer.",
-            ["route"],
-            buckets=BUCKETS,
-            registry=None,
-        )
-        self.upload_bytes = prometheus.Counter(
-            "changeling_upload_bytes", "Bytes of the bodies of uploads, refused ones too.", registry=None
-        )
-        self._counters: dict[tuple[str, str, int], tuple[prometheus.Counter, prometheus.Histogram]] = {}
+        self.upload_bytes = 0
+        """Bytes of the bodies of uploads, refused ones too."""
+        self.unnamed_proxy = False
+        """Whether somebody who is no trusted proxy has spoken for others since the start."""
+        self._requests: Counter[tuple[str, str, int]] = Counter()
+        self._seconds: dict[str, list[int]] = {}
+        """How many requests of each route took how long: up to each of BUCKETS, and longer."""
+        self._taken: dict[str, float] = defaultdict(float)
+        """The seconds that all requests of a route took."""
         self._denied: Counter[tuple[str, int]] = Counter()
         self._logged: dict[tuple[str, int], float] = {}
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: names are told with the figures."""
+        return []
+
+    def collect(self) -> Iterable[Metric]:
+        """The counts so far."""
+        answered = CounterMetricFamily(
+            "changeling_requests", "Requests that were answered.", labels=["route", "method", "status"]
+        )
+        for (route, method, status), count in [*self._requests.items()]:
+            answered.add_metric([route, method, str(status)], count)
+        seconds = HistogramMetricFamily(
+            "changeling_request_seconds", "From a request's head to the end of its answer.", labels=["route"]
+        )
+        for route, counts in [*self._seconds.items()]:
+            ends = [*map(str, map(float, BUCKETS)), "+Inf"]
+            seconds.add_metric([route], [*zip(ends, accumulate(counts), strict=True)], self._taken[route])
+        sent = "Bytes of the bodies of uploads, refused ones too."
+        return [answered, seconds, CounterMetricFamily("changeling_upload_bytes", sent, self.upload_bytes)]
 
     def answered(self, scope: Scope, status: int, seconds: float) -> None:
         """Count a request. status: what was answered, 0 where the sender had gone. seconds: how long it took."""
         # Few routes, whatever is asked for: the path with the names of its parameters.
         route = UPLOADS if scope["path"] == UPLOADS else getattr(scope.get("route"), "path", OTHER)
         method = scope["method"] if scope["method"] in METHODS else OTHER
-        key = route, method, status
-        if key not in self._counters:  # looking one up by its labels takes longer than all else here
-            self._counters[key] = self.requests.labels(*key), self.seconds.labels(route)
-        requests, took = self._counters[key]
-        requests.inc()
-        took.observe(seconds)
+        self._requests[route, method, status] += 1
+        if route not in self._seconds:
+            self._seconds[route] = [0] * (len(BUCKETS) + 1)
+        self._seconds[route][bisect_left(BUCKETS, seconds)] += 1
+        self._taken[route] += seconds
         if method == "PUT" and status in {200, 201}:
             survey = scope.get("path_params", {}).get("survey")
             named = {} if survey is None else {"survey": survey}
@@ -175,6 +198,7 @@ class FrontDoor:
     def __init__(self, app: ASGIApp, clock: Clock, rates: Rates | None = None, traffic: Traffic | None = None) -> None:
         self._app, self._clock, self._rates = app, clock, rates
         self._traffic = traffic
+        self._warned = -WARNED_SECONDS
         self._second, self._standing = -1, list[tuple[bytes, bytes]]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -197,8 +221,7 @@ class FrontDoor:
                 message["headers"] = headers
             await send(message)
 
-        wait = self._wait(scope)
-        app = _too_many(wait) if wait else self._app
+        app = self._refusal(scope) or self._app
         try:
             await app(scope, receive, with_headers)
         finally:
@@ -212,13 +235,29 @@ class FrontDoor:
             self._second, self._standing = second, [(b"date", date), *SECURITY_HEADERS]
         return self._standing
 
-    def _wait(self, scope: Scope) -> float:
-        """For how many seconds its network should wait; 0 where it need not."""
-        client = scope.get("client")
-        if self._rates is None or client is None:
-            return 0.0
-        network = network_of(client[0])
-        return 0.0 if network is None else self._rates.wait_of(network)
+    def _refusal(self, scope: Scope) -> ASGIApp | None:
+        """The answer to a request that names no host, or several, or that comes too early; None where it goes on."""
+        named = [name for name, _ in scope["headers"]]
+        hosts, client = named.count(b"host"), scope.get("client")
+        if hosts > 1 or (hosts == 0 and scope["http_version"] != "1.0"):
+            return turned_down(ErrorCode.MALFORMED, "a request names its host, and once")
+        if client is None:
+            return None
+        if b"x-forwarded-for" in named:
+            self._look_for_unnamed_proxy(scope, client[0])
+        network = None if self._rates is None else network_of(client[0])
+        wait = 0.0 if self._rates is None or network is None else self._rates.wait_of(network)
+        return _too_many(wait) if wait else None
+
+    def _look_for_unnamed_proxy(self, scope: Scope, peer: str) -> None:
+        """Warn where somebody speaks for others and is not believed: a trusted proxy's word has become the peer."""
+        spoken_for = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
+        if peer.encode() in spoken_for or monotonic() < self._warned + WARNED_SECONDS:
+            return
+        self._warned = monotonic()
+        _log.warning(UNNAMED_PROXY)
+        if self._traffic is not None:
+            self._traffic.unnamed_proxy = True
 
 
 def _too_many(wait: float) -> ASGIApp:

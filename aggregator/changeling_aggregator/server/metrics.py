@@ -6,10 +6,17 @@ all surveys together. Of a survey there stands what its calendar says.
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
+from socket import AF_INET, AF_INET6, gethostname
+from threading import Thread
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import prometheus_client as prometheus
 from changeling_protocol import __version__
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -18,32 +25,78 @@ from .operations import Severity, covered_until, troubles_of
 from .responses import turned_down_so_far
 from .service import Service
 
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
 
 def registry_of(service: Service) -> prometheus.CollectorRegistry:
     """All that a server tells."""
     registry = prometheus.CollectorRegistry()
     prometheus.ProcessCollector(registry=registry)
     prometheus.Info("changeling", "The version that runs.", registry=registry).info({"version": __version__})
-    traffic = service.traffic
-    for metric in (traffic.requests, traffic.seconds, traffic.upload_bytes, service.committer.commits):
-        registry.register(metric)
-    registry.register(ServiceCollector(service))
+    for collector in (service.traffic, service.committer.commits, ServiceCollector(service)):
+        registry.register(collector)
     return registry
 
 
 @contextmanager
 def telling(service: Service, host: str, port: int) -> Iterator[int]:
     """Answer Prometheus on this address for as long as the context lasts; gives the port. Raises OSError."""
+    app = _for_own_hosts(prometheus.make_wsgi_app(registry_of(service)), host)
+    kind: type[ThreadingWSGIServer] = type(
+        "Server", (ThreadingWSGIServer,), {"address_family": AF_INET6 if ":" in host else AF_INET}
+    )
     try:
-        server, thread = prometheus.start_http_server(port, host, registry_of(service))
+        server = make_server(host, port, app, kind, Quiet)
     except OSError as error:
         raise OSError(f"cannot listen on {host}, port {port}, for metrics: {error.strerror}") from error
+    thread = Thread(target=server.serve_forever, name="metrics", daemon=True)
+    thread.start()
     try:
         yield server.server_port
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+class Quiet(WSGIRequestHandler):
+    """Logs no requests."""
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+def _for_own_hosts(app: "WSGIApplication", host: str) -> "WSGIApplication":
+    """The application, to whom asks for this machine: by an address, or by one of its names.
+
+    A page in an operator's browser could else read the figures, by a name of its own that leads to this address.
+    """
+    own = {"localhost", host.lower(), gethostname().lower()}
+
+    def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
+        if (asked := _host_in(environ.get("HTTP_HOST", ""))) in own or _is_address(asked):
+            return app(environ, start_response)
+        start_response("421 Misdirected Request", [("content-type", "text/plain")])
+        return [b"ask by this machine's address or name\n"]
+
+    return answer
+
+
+def _host_in(header: str) -> str:
+    """The host of a header `Host`, without a port; empty where it is none."""
+    try:
+        return urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 class ServiceCollector(Collector):
@@ -62,6 +115,8 @@ class ServiceCollector(Collector):
         try:
             with self._service.store.view() as view:
                 figures = [*_of_the_store(view, self._service.clock())]
+            kept = self._service.store.bytes_kept()
+            figures.append(GaugeMetricFamily("changeling_store_bytes", "What the store keeps, segments too.", kept))
         except STORE_FAILURES:
             figures = []
         yield GaugeMetricFamily("changeling_store_readable", "1 while the store can be read.", len(figures) > 0)
@@ -85,6 +140,11 @@ def _of_the_process(service: Service) -> Iterator[Metric]:
     folding, now = service.folding, service.clock()
     yield GaugeMetricFamily("changeling_fold_age_seconds", "Since this process last folded to the end.", folding.age)
     yield GaugeMetricFamily("changeling_fold_failures", "How often in a row folding has failed.", folding.failures)
+    committer = service.committer
+    yield GaugeMetricFamily("changeling_store_most_bytes", "With more no upload is taken.", committer.most_store_bytes)
+    yield GaugeMetricFamily("changeling_unfolded_most", "With more uncounted none is.", committer.most_unfolded)
+    if (free := committer.free_bytes()) is not None:
+        yield GaugeMetricFamily("changeling_disk_free_bytes", "What the disk of uploads has free.", free)
     last = covered_until((each.key for each in service.registry.keys.values()), now)
     ends = 0 if last is None else last.expires
     yield GaugeMetricFamily("changeling_keys_end_seconds", "Unix time of the last key's end; 0 without a key.", ends)

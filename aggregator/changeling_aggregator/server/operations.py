@@ -20,6 +20,7 @@ from ..errors import TurnedDown
 from ..fold import MOST_RETENTION_SECONDS
 from ..ingest import PublishedSurvey, Registry
 from ..store import IN_CLEAR, TokenScope
+from .front_door import UNNAMED_PROXY
 from .openapi import Body, Count, Described, HexId, Instant, Period, described
 from .requests import may, read_body, require, require_reader, service_of, survey_in_path
 from .responses import UNKEPT, json
@@ -94,6 +95,8 @@ def _of_the_process(service: Service) -> Iterator[Trouble]:
         yield Trouble("fold", Severity.DEGRADED, detail)
     if trouble := service.committer.trouble:
         yield Trouble("uploads", Severity.BAD, trouble)
+    if service.traffic.unnamed_proxy:
+        yield Trouble("proxy", Severity.OK, UNNAMED_PROXY)
     if (clock := service.guarded_clock) and (doubt := clock.doubt):
         yield Trouble("clock", Severity.DEGRADED, f"nothing is sealed or destroyed: {doubt.value}")
 

@@ -4,6 +4,8 @@ What is published stays as it is, so publishing it again changes nothing. Sealin
 `changeling keys new` on the store itself, never over the network.
 """
 
+from collections.abc import Callable
+
 from changeling_protocol import EarlyEnd, SealingKey, Survey, SurveyId, UnderstatedEpsilon, UnixSeconds
 from changeling_protocol.wire import JSON, MOST_BODY_BYTES, MSGPACK, ErrorCode, encode_key_list
 from changeling_statistics import check_successor, counterpart_of, format_duration, format_instant
@@ -15,7 +17,7 @@ from starlette.responses import Response
 from ..errors import TurnedDown
 from ..fold import MOST_RETENTION_SECONDS
 from ..ingest import PublishedSurvey
-from ..store import TokenScope
+from ..store import TokenScope, Transaction
 from .openapi import Binary, Body, Described, HexId, Period, Signed, Truth, described
 from .requests import id_in_path, read_body, reading_signed, require, service_of, survey_in_path
 from .responses import cache_control_of_keys, is_kept, json, packed, tag_of
@@ -114,8 +116,21 @@ async def publish_survey(request: Request) -> Response:
         raise TurnedDown(ErrorCode.MALFORMED, f"this survey's id is {survey.id.hex()}, not the one in the path")
     if survey.id not in service.registry.surveys:
         await run_in_threadpool(_check_new, survey, service)
-    added = await run_in_threadpool(_publish, service, survey, signed, None if asked is None else asked == "true")
+    public = None if asked is None else asked == "true"
+    added = await _published(service, lambda writing: writing.add_survey(survey.id, signed, public))
     return json(SurveyPublished(id=survey.id.hex()), 201 if added else 200)
+
+
+async def _published(service: Service, publish: Callable[[Transaction], bool]) -> bool:
+    """Publish something in a transaction of its own; True where it was not there before."""
+
+    def write() -> bool:
+        with service.store.transaction() as writing:
+            added = publish(writing)
+        service.registry.refresh()
+        return added
+
+    return await run_in_threadpool(write)
 
 
 def _verified(signed: bytes, service: Service) -> Survey:
@@ -159,13 +174,6 @@ def _check_new(survey: Survey, service: Service) -> None:
         )
 
 
-def _publish(service: Service, survey: Survey, signed: bytes, public: bool | None) -> bool:
-    with service.store.transaction() as writing:
-        added = writing.add_survey(survey.id, signed, public)
-    service.registry.refresh()
-    return added
-
-
 @described(
     Described(
         gives={200: {JSON: SurveyEnded}, 201: {JSON: SurveyEnded}},
@@ -185,10 +193,26 @@ async def end_survey(request: Request) -> Response:
         raise TurnedDown(ErrorCode.MALFORMED, f"this ends survey {end.survey.hex()}, not the one in the path")
     _check_end(end, published, service)
     try:
-        added = await run_in_threadpool(_publish_end, service, end, signed)
+        added = await _published(service, lambda writing: writing.add_early_end(end, signed))
     except ValueError as error:
         raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
     return json(SurveyEnded(last_period=end.last), 201 if added else 200)
+
+
+@described(Described({200: {MSGPACK: Signed}}))
+async def fetch_end(request: Request) -> Response:
+    """GET a survey's early end as it was signed, for devices; 404 where it has none."""
+    published = survey_in_path(request)
+    ended = published.last < published.survey.calendar.periods
+    signed = await run_in_threadpool(_signed_end, service_of(request), published.survey.id) if ended else None
+    if signed is None:
+        raise TurnedDown(ErrorCode.NOT_FOUND, "the survey was not ended early")
+    return packed(signed)
+
+
+def _signed_end(service: Service, survey: SurveyId) -> bytes | None:
+    with service.store.view() as view:
+        return view.signed_early_end(survey)
 
 
 def _check_end(end: EarlyEnd, published: PublishedSurvey, service: Service) -> None:
@@ -198,13 +222,6 @@ def _check_end(end: EarlyEnd, published: PublishedSurvey, service: Service) -> N
         raise TurnedDown(ErrorCode.INVALID, f"the survey's calendar ends with period {periods}: end it before")
     if published.last == periods and end.last < closed:
         raise TurnedDown(ErrorCode.INVALID, f"period {closed} has closed: end the survey after it, or later")
-
-
-def _publish_end(service: Service, end: EarlyEnd, signed: bytes) -> bool:
-    with service.store.transaction() as writing:
-        added = writing.add_early_end(end, signed)
-    service.registry.refresh()
-    return added
 
 
 @described(Described({200: {MSGPACK: KeyList}, 304: {}}))
@@ -237,14 +254,7 @@ async def put_key(request: Request) -> Response:
     try:
         with reading_signed():
             key = SealingKey.from_signed(signed, service.settings.authority)
-        added = await run_in_threadpool(_publish_key, service, key, signed)
+        added = await _published(service, lambda writing: writing.publish_key(key, signed))
     except ValueError as error:
         raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
     return json(KeyPublished(id=key.id.hex()), 201 if added else 200)
-
-
-def _publish_key(service: Service, key: SealingKey, signed: bytes) -> bool:
-    with service.store.transaction() as writing:
-        added = writing.publish_key(key, signed)
-    service.registry.refresh()
-    return added

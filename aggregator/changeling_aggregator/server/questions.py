@@ -48,6 +48,10 @@ class Format(StrEnum):
 
 
 MEDIA_TYPES = {Format.JSON: JSON, Format.MSGPACK: MSGPACK, Format.CSV: "text/csv"}
+CONFIDENCES = (0.5, 0.68, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999)
+"""The levels that intervals have: so few that nobody makes many questions of one."""
+OPENING = 0.95
+"""The one that the page opens with."""
 MOST_PERIODS = 999_999_999
 _CHOICES = {"method": [*ResultMethod], "format": [*Format], "covariance": ["true", "false"]}
 _Last: TypeAlias = Annotated[
@@ -64,7 +68,7 @@ class AnyQuery(Body, kw_only=True):
     """The parameters that every question may have."""
 
     method: ResultMethod = ResultMethod.ONLINE
-    confidence: Annotated[float, Meta(ge=0.5, le=0.999999)] | UnsetType = UNSET
+    confidence: Annotated[float, Meta(extra_json_schema={"enum": [*CONFIDENCES]})] | UnsetType = UNSET
     covariance: Truth = "false"
     stratum: _Strata = msgspec.field(default_factory=list)
     format: _Format | UnsetType = UNSET
@@ -136,6 +140,8 @@ def parse(
     asked = _converted(query, QUERIES[kind])
     if asked.method is ResultMethod.SMOOTHED and kind not in (ResultKind.HISTOGRAM, ResultKind.SERIES):
         raise ValueError(f"method is online or retrospective for a {kind.value}: smoothed changes are not offered")
+    if asked.confidence and asked.confidence not in CONFIDENCES:
+        raise ValueError(f"confidence: it is one of {', '.join(map(str, CONFIDENCES))}, got {asked.confidence!r}")
     question = Question(
         kind=kind,
         after=getattr(asked, "after", 0),
@@ -147,6 +153,13 @@ def parse(
         covariance=asked.covariance == "true",
     )
     return question, asked.format or None
+
+
+def opens_page(question: Question, form: Format, last_shown: int) -> bool:
+    """True for the question that the page of a survey asks first. last_shown: the last period that is shown."""
+    return form is Format.JSON and question == Question(
+        ResultKind.SERIES, 0, last_shown, 0, ResultMethod.ONLINE, None, OPENING, False
+    )
 
 
 def format_of(request: Request, asked: Format | None) -> Format:

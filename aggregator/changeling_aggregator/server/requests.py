@@ -274,7 +274,7 @@ class Uploads:
             shown = headers.get(b"authorization", b"").decode("latin-1")
             check_scope(token_in(service.registry, shown), TokenScope.UPLOAD)
         body = await read_from(receive, headers.get(b"content-length", b""), service.bodies, MOST_BODY_BYTES)
-        service.traffic.upload_bytes.inc(len(body))
+        service.traffic.upload_bytes += len(body)
         if settings.admission is not None:
             await require_admission(settings.admission, Headers(scope=scope), body)
         if takes_whole(body, service.registry, service.clock()):

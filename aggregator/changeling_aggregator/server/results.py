@@ -40,8 +40,9 @@ from starlette.responses import Response
 from ..errors import TurnedDown
 from ..ingest import PublishedSurvey
 from ..store import TokenScope
+from .front_door import network_of
 from .openapi import Body, Count, Described, HexId, Instant, Period, described
-from .questions import MEDIA_TYPES, QUERIES, Format, Question, ResultKind, ResultMethod, format_of, parse
+from .questions import MEDIA_TYPES, QUERIES, Format, Question, ResultKind, ResultMethod, format_of, opens_page, parse
 from .requests import require_reader, service_of, survey_in_path
 from .responses import cache_control, is_kept, tag_of
 from .shown import ShownSurvey
@@ -188,7 +189,9 @@ async def _answer(request: Request, kind: ResultKind) -> Response:
     content = service.estimating.kept(key)
     if content is None:
         make = partial(_made, question, published, shown, form)
-        content = await _while_there(request, service.estimating.answer(key, make))
+        network = None if request.client is None else network_of(request.client.host)
+        opening = published.survey.id if opens_page(question, form, shown.last) else None
+        content = await _while_there(request, service.estimating.answer(key, make, network, opening))
     return Response(content, headers=headers, media_type=MEDIA_TYPES[form])
 
 

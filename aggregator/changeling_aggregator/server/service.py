@@ -19,7 +19,7 @@ from changeling_protocol import SurveyId, UnixSeconds
 
 from ..errors import FoldOver
 from ..fold import FoldEngine, FoldProcess, FoldReport, fold
-from ..ingest import MOST_STORE_BYTES, Committer, Registry
+from ..ingest import Committer, Registry
 from ..store import Store
 from .clock import Clock, GuardedClock, MovableClock
 from .front_door import Bodies, Rates, Traffic
@@ -242,14 +242,16 @@ class ServerSettings:
     over HTTP, and a GuardedClock that is in doubt keeps everything from being sealed or destroyed.
     uploads_need_token: whether who uploads shows a token of an app. admission: the operator's own rule for uploads.
     requests_a_second: the most from one network, on average; 0 for any number.
-    most_store_bytes: with more in the store uploads are turned away, whoever sent what fills it, until what is due is
-    deleted. folds: whether the log is folded here; else that is left to other processes on the store. segments: the
-    place where uploads lie as segments, as `checked_place` gives it; None for the store itself.
+    most_store_bytes, most_unfolded: with more in the store, or more requests to be counted, uploads are turned away,
+    whoever sent what fills it, until what is due is deleted; None for what the disk has room for.
+    folds: whether the log is folded here; else that is left to other processes on the store.
+    segments: the place where uploads lie as segments, as `checked_place` gives it; None for the store itself.
     """
 
     authority: Sequence[bytes]
     clock: Clock
-    most_store_bytes: int = MOST_STORE_BYTES
+    most_store_bytes: int | None = None
+    most_unfolded: int | None = None
     uploads_need_token: bool = False
     admission: Admission | None = None
     requests_a_second: int = 0
@@ -267,7 +269,9 @@ class Service:
         self.store, self.settings, self.clock = store, settings, settings.clock
         self.registry = Registry(store)
         self.registry.refresh()
-        self.committer = Committer(store, self.clock, settings.most_store_bytes, settings.segments)
+        self.committer = Committer(
+            store, self.clock, settings.most_store_bytes, settings.most_unfolded, settings.segments
+        )
         self.folding = FoldLoop(store, self.registry, self.clock, folding, folds=settings.folds)
         self.estimating = Estimating()
         self.showing = Showing(store)

@@ -9,7 +9,7 @@ waiting, nor other readers for long.
 """
 
 import asyncio
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -39,6 +39,8 @@ MOST_SOLUTIONS = 4
 AT_ONCE = 2
 MOST_WAITING = 64
 """So many questions wait for a thread at most; however many wait for the answer to one of them."""
+MOST_OF_NETWORK = 16
+"""So many of those that wait are of one network at most."""
 MOST_KEPT_BYTES = 64 * 2**20
 MOST_KEPT = 4096
 
@@ -154,22 +156,32 @@ class Showing:
         return shown
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Work:
-    """An answer that is being made, or waits for it. readers: how many still want it."""
+    """An answer that is being made, or waits for it. network: of who asked first. readers: how many still want it."""
 
-    made: Future[bytes]
+    key: Hashable
+    make: Callable[[], bytes]
+    network: str | None
+    opening: SurveyId | None
+    made: Future[bytes] = field(default_factory=Future)
     readers: int = 0
-    begun: bool = field(default=False)
+    begun: bool = False
 
 
 class Estimating:
-    """Makes answers and keeps the latest of them: MOST_KEPT, of MOST_KEPT_BYTES together."""
+    """Makes answers and keeps the latest of them: MOST_KEPT, of MOST_KEPT_BYTES together.
+
+    Networks take turns. The answer that a survey's page opens with has a place of its own, before all others.
+    """
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="estimate")
         self._lock = Lock()
         self._work: dict[Hashable, _Work] = {}
+        self._lines: OrderedDict[str | None, deque[_Work]] = OrderedDict()
+        """What waits, by network; the next is of the first."""
+        self._opening: OrderedDict[SurveyId, tuple[Hashable, bytes]] = OrderedDict()
         self._kept: OrderedDict[Hashable, bytes] = OrderedDict()
         self._kept_bytes = 0
 
@@ -178,55 +190,90 @@ class Estimating:
         with self._lock:
             if key in self._kept:
                 self._kept.move_to_end(key)
-            return self._kept.get(key)
+                return self._kept[key]
+            return next((answer for opening, answer in self._opening.values() if opening == key), None)
 
-    async def answer(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
+    async def answer(
+        self,
+        key: Hashable,
+        make: Callable[[], bytes],
+        network: str | None = None,
+        opening: SurveyId | None = None,
+    ) -> bytes:
         """The answer that `make` returns, or returned for this key, or is about to on another thread.
 
         If this is cancelled before the answer is begun, and nobody else waits for it, it is not made.
-        key: says all that the answer hangs on. Raises what `make` does, Overloaded where too many wait.
+        key: says all that the answer hangs on. network: that asks; None for this machine. opening: the survey whose
+        page opens with this answer, if one does. Raises what `make` does, Overloaded where too many wait.
         """
         if (kept := self.kept(key)) is not None:
             return kept
         with self._lock:
             work = self._work.get(key)
             if work is None:
-                if len(self._work) >= AT_ONCE + MOST_WAITING:
-                    raise Overloaded("more estimates are asked for than this server makes at a time: come again later")
-                work = self._work[key] = _Work(Future())
-                self._threads.submit(self._make, key, work, make)
+                work = self._stand_in_line(_Work(key, make, network, opening))
             work.readers += 1
         try:
             return await asyncio.shield(asyncio.wrap_future(work.made))
         finally:
-            self._left(key, work)
+            self._left(work)
 
     def close(self) -> None:
         """Finish the answers in hand, no others."""
         self._threads.shutdown(cancel_futures=True)
 
-    def _left(self, key: Hashable, work: _Work) -> None:
+    def _stand_in_line(self, work: _Work) -> _Work:
+        if work.opening is None:
+            of_network = len(self._lines.get(work.network, ())) if work.network is not None else 0
+            if len(self._work) >= AT_ONCE + MOST_WAITING or of_network >= MOST_OF_NETWORK:
+                raise Overloaded("more estimates are asked for than this server makes at a time: come again later")
+            self._lines.setdefault(work.network, deque()).append(work)
+        else:
+            self._lines.setdefault(work.network, deque()).appendleft(work)
+            self._lines.move_to_end(work.network, last=False)
+        self._work[work.key] = work
+        self._threads.submit(self._make_next)
+        return work
+
+    def _left(self, work: _Work) -> None:
         """One reader less; what nobody waits for, and is not begun, makes room for others."""
         with self._lock:
             work.readers -= 1
-            if work.readers == 0 and not work.begun and self._work.get(key) is work:
-                del self._work[key]
+            if work.readers == 0 and not work.begun:
+                del self._work[work.key]
+                self._lines[work.network].remove(work)
 
-    def _make(self, key: Hashable, work: _Work, make: Callable[[], bytes]) -> None:
+    def _next(self) -> _Work | None:
+        """The work whose turn it is; its network's next turn comes after that of all others. None if nothing waits."""
+        while self._lines:
+            network, line = self._lines.popitem(last=False)
+            if line:
+                work = line.popleft()
+                work.begun = True
+                self._lines[network] = line
+                return work
+        return None
+
+    def _make_next(self) -> None:
         with self._lock:
-            if self._work.get(key) is not work:
-                return  # everybody who asked has gone
-            work.begun = True
+            work = self._next()
+        if work is None:
+            return  # everybody who asked has gone
         try:
-            answer = make()
+            answer = work.make()
         except BaseException as error:
             with self._lock:
-                del self._work[key]
+                del self._work[work.key]
             work.made.set_exception(error)
             return
         with self._lock:
-            self._keep(key, answer)
-            del self._work[key]
+            if work.opening is None:
+                self._keep(work.key, answer)
+            else:
+                self._opening[work.opening] = work.key, answer
+                if len(self._opening) > MOST_SURVEYS:
+                    self._opening.popitem(last=False)
+            del self._work[work.key]
         work.made.set_result(answer)
 
     def _keep(self, key: Hashable, answer: bytes) -> None:

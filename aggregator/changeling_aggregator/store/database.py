@@ -81,6 +81,10 @@ class Database(ABC):
     def bytes_kept(self) -> int:
         """About how many bytes the log takes, and what else there is much of, without what was deleted."""
 
+    def free_bytes(self) -> int | None:
+        """How many bytes are free on its disk; None where that is another machine's."""
+        return None
+
     @abstractmethod
     def in_place(self) -> bool:
         """Tell whether it still is where it was opened; asked before each commit, so that none is in vain."""

@@ -160,6 +160,10 @@ class EmbeddedDatabase(Database):
         """The whole file's pages, without those that are free."""
         return self._sizes()[0]
 
+    def free_bytes(self) -> int | None:
+        """Ask the file system."""
+        return shutil.disk_usage(self._path.parent).free
+
     def _sizes(self) -> tuple[int, int]:
         """How many bytes of the file are in use, and how many are free."""
         with self.engine.connect() as connection:

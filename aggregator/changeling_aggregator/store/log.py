@@ -7,6 +7,7 @@ and however many append: whatever a reader has not seen comes after everything t
 A stream's requests are rows of this database, all of one survey, or lie in segments; what is read is the same.
 """
 
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import groupby, takewhile
@@ -29,6 +30,7 @@ _ADVANCE = (
     " RETURNING arrival"
 )
 """Does as `WriteLog.advance_arrival`."""
+_LENGTHEN = "UPDATE streams SET length = length + ? WHERE id = ? RETURNING length"
 _LOST = "the catalogue has no segment with position {} of stream {}"
 _INSERT = "INSERT INTO log (stream, position, arrival, envelope) VALUES "
 _MOST_ROWS = 64
@@ -414,19 +416,20 @@ class WriteLog(ReadLog, WriteFiles, WriteCounts):
             self._connection.execute(insert(log), [{"envelope": each.pop("body"), **each} for each in copies])
 
     def _append_to_sqlite(self, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
-        """As `append`, on SQLite, in the driver's own words, which take a fraction of the time.
+        """As `append`, on SQLite, in the driver's own words and on its own connection: half the time of a commit.
 
         One statement for many rows: the driver lets go of the interpreter for each statement, and then waits to get it
         back from whatever else the process is doing.
         """
-        run = self._connection.exec_driver_sql
-        arrival = run(_ADVANCE, (stream, now, stream, now, stream)).scalar_one()
-        length = run("UPDATE streams SET length = length + ? WHERE id = ? RETURNING length", (len(bodies), stream))
-        rows = [*enumerate(bodies, length.scalar_one() - len(bodies) + 1)]
+        driver = self._connection.connection.driver_connection
+        assert isinstance(driver, sqlite3.Connection)  # noqa: S101
+        ((arrival,),) = driver.execute(_ADVANCE, (stream, now, stream, now, stream)).fetchall()
+        ((length,),) = driver.execute(_LENGTHEN, (len(bodies), stream)).fetchall()
+        rows = [*enumerate(bodies, length - len(bodies) + 1)]
         while rows:  # by powers of two, as the driver keeps few statements prepared
             count = min(1 << len(rows).bit_length() - 1, _MOST_ROWS)
             values = [value for position, body in rows[:count] for value in (stream, position, arrival, body)]
-            run(_INSERT + ", ".join(["(?, ?, ?, ?)"] * count), (*values,))
+            driver.execute(_INSERT + ", ".join(["(?, ?, ?, ?)"] * count), values).close()
             rows = rows[count:]
 
 

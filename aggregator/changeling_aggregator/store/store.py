@@ -136,6 +136,10 @@ class Store:
         """Give the disk back what was deleted, where hardly anything else is left."""
         self._database.give_back()
 
+    def free_bytes(self) -> int | None:
+        """How many bytes are free on its disk; None where that is another machine's."""
+        return self._database.free_bytes()
+
     def bytes_kept(self) -> int:
         """About how many bytes all that it holds takes, its segments with it, without what was deleted."""
         with self.view(once=True) as view:

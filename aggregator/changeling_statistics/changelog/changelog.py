@@ -30,10 +30,15 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
+def is_date(text: str) -> bool:
+    """Whether the text is a date in digits, such as 20260131, and no number of seconds."""
+    return len(text) == 8 and text.isascii() and text.isdigit()
+
+
 def microseconds(time: Time) -> int:
     """A time in Unix microseconds.
 
-    time: a datetime, Unix seconds, or either as text; in UTC if it names no offset.
+    time: a datetime, Unix seconds, or either as text; in UTC if it names no offset. Eight digits are a date, 20260131.
     Raises ValueError for what is no time, or is beyond the year 9999; the error does not repeat it.
     """
     if isinstance(time, str):
@@ -49,10 +54,13 @@ def microseconds(time: Time) -> int:
 
 
 def _parsed(text: str) -> datetime | float:
-    try:
-        return float(text)
-    except ValueError:
-        pass
+    if "_" in text or text != text.strip():  # Python takes 1_0 for 10
+        raise ValueError(UNREADABLE)
+    if not is_date(text):
+        try:
+            return float(text)
+        except ValueError:
+            pass
     try:
         return datetime.fromisoformat(text)
     except ValueError:

@@ -177,7 +177,7 @@ def _microseconds(time: pl.Series) -> tuple[Integers, NDArray[np.bool_]]:
         return _seconds(time.cast(pl.Float64).fill_null(float("nan")).to_numpy())
     texts = _text(time).fill_null("")
     seconds = texts.cast(pl.Float64, strict=False)
-    if seconds.null_count() == 0:
+    if seconds.null_count() == 0 and not texts.str.contains(r"^[0-9]{8}$|[_\s]").any():
         return _seconds(seconds.to_numpy())
     distinct, codes = _codes(texts)
     parsed = [_parsed(text) for text in distinct]

@@ -33,7 +33,8 @@ class Histogram:
     """The histogram at the end of a period.
 
     period: its number, 0 to T.
-    estimate: the entries that hold each answer 1..z, with their covariance.
+    estimate: the entries that hold each answer 1..z, with their covariance. It is unbiased for what entries report; one
+    that has used up the changes its survey allows goes on reporting its last answer (docs/reading.md, "Freezing").
     basis: the nodes that the estimate is made of, who of the entries was heard, and what holds whatever the others are
     like.
     """

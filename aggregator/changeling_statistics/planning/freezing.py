@@ -39,6 +39,8 @@ FIRST_FREEZING = 0.02
 """The search for the changes to allow begins where freezing biases shares by no more than this."""
 ABOUT_THE_NOISE = 1.01
 """The search goes no higher where freezing adds so little to the noise."""
+BEYOND = 10
+"""The most changes that are allowed, for each period: more than anybody makes."""
 NO_SPREAD = 1e6
 """The shape of a gamma distribution so narrow that changes are as good as by chance alone."""
 
@@ -290,22 +292,24 @@ def ladder(wish: Wish, habits: Habits) -> Iterator[Rung]:
     wish: its constraint and expected changes are left out of account. Each rung is a plan to find, which takes seconds
     to a minute; they come in the order in which they are found. The search begins where freezing is small, and leaves
     out what cannot be better: noise grows with k, so no total is below the noise of a smaller k and its own freezing.
+    A period shows one change at most, so that no k above the number of periods costs more than that number does; the
+    last rung is far above it.
     Raises ValueError as `optimal_plan` does.
     """
-    periods = wish.periods
+    allowed = [*range(1, wish.periods), BEYOND * wish.periods]
     bias = cache(lambda k: habits.freezing(AtMost(k)).objective(wish.objective))
-    start = next((k for k in range(1, periods) if bias(k) <= FIRST_FREEZING), periods)
-    least = rung(replace(wish, constraint=AtMost(start)), habits)
+    start = next((at for at, k in enumerate(allowed) if bias(k) <= FIRST_FREEZING), len(allowed) - 1)
+    least = rung(replace(wish, constraint=AtMost(allowed[start])), habits)
     noise = least.noise
     yield least
-    for k in range(start + 1, periods + 1):
+    for k in allowed[start + 1 :]:
         if least.total <= ABOUT_THE_NOISE * noise:
             break
         if sqrt(noise**2 + bias(k) ** 2) < least.total:
             found = rung(replace(wish, constraint=AtMost(k)), habits)
             noise, least = max(noise, found.noise), min(least, found, key=lambda each: each.total)
             yield found
-    for k in range(start - 1, 0, -1):
+    for k in reversed(allowed[:start]):
         if bias(k) < least.total:
             found = rung(replace(wish, constraint=AtMost(k)), habits)
             least = min(least, found, key=lambda each: each.total)

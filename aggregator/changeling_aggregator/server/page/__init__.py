@@ -150,7 +150,10 @@ def _ledger(survey: Survey) -> Iterator[str]:
     if survey.per_week < epsilon:
         yield f"On average that is ε = {_plain(_three_digits(survey.per_week))} a week."
     yield "It bounds a whole life in this survey, and no single week: one report alone may tell more than the average."
-    yield f"{_allowed(survey.constraint)} Devices see to that themselves; what goes beyond is not reported."
+    yield (
+        f"{_allowed(survey.constraint)} Devices see to that themselves; what goes beyond is not reported. The results "
+        "then show the last answer that was: they are of what devices report, and their bands do not hold that bias."
+    )
     if any(group.joint is not None for group in survey.plan.groups):
         yield "All reports of a device are drawn together, on one budget."
     most = max(sum(track.reports for track in group.tracks) for group in survey.plan.groups)

@@ -1,6 +1,7 @@
-"""Small streaming databases: mechanisms on them, and by listing every history the exact law of what is released.
+"""The door for tests of the papers' systems: small streaming databases, and by listing every history the exact law of
+what is released of them.
 
-What bounds of streaming composition are checked against, so it uses none of the steps that they are proved by.
+Bounds of streaming composition are checked against it, so it uses none of the steps that they are proved by.
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,7 +9,8 @@ from fractions import Fraction
 from itertools import product
 from math import prod
 
-from changeling_papers import FiniteMechanism, Law, PrivacyRegion, StreamingMechanism, region_of_laws
+from .regions import FiniteMechanism, Law, PrivacyRegion, region_of_laws
+from .streaming import StreamingMechanism
 
 
 def transcript_law(stream: StreamingMechanism, mechanisms: Sequence[FiniteMechanism], z: tuple[int, ...]) -> Law:

@@ -1,0 +1,168 @@
+"""A real server in a process of its own on loopback, as operators run it; and a log that what devices send is put into.
+
+For tests and measures alike. A test's own server, with a clock that it moves, is made of this one.
+"""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+import httpx
+from changeling_protocol import HEAD_BYTES, SealingKey, Survey, SurveyId, UnixMilliseconds, UnixSeconds, encode
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ..store import Store, TokenScope, Transaction, hash_of
+
+AUTHORITY = Ed25519PrivateKey.from_private_bytes(b"authority of the tests, 32 bytes")
+TOKEN = "the operator's token, for everything"
+ADMIN = {"authorization": f"Bearer {TOKEN}"}
+FOREVER = 2**40
+"""When the keys of tests expire, in Unix seconds."""
+
+
+class RunningServer:
+    """`changeling serve` on a free port; use as a context. log: a file for what it logs.
+
+    options: more of its options. store: a path or a URL; by default a file in the folder.
+    """
+
+    def __init__(self, folder: Path, *options: str, store: str | None = None, log: Path | None = None) -> None:
+        self._log = log
+        self.store_path = store or str(folder / "server.db")
+        self.add_token(TOKEN, *TokenScope)
+        public = folder / "pinned.pub"
+        public.write_text(AUTHORITY.public_key().public_bytes_raw().hex())
+        self.arguments = ["serve", "--port", "0", "--store", self.store_path, "--authority", str(public), *options]
+
+    def __enter__(self) -> Self:
+        self.start()
+        self.await_up()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.close()
+        self.process.terminate()
+        self._end()
+
+    def start(self) -> None:
+        """Start the process."""
+        errors = None if self._log is None else self._log.open("a")
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "changeling_commands", *self.arguments],
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        finally:
+            if errors is not None:
+                errors.close()
+
+    def await_up(self) -> None:
+        """Wait until it listens. Raises AssertionError where it ends before."""
+        assert self.process.stdout
+        if not (said := self.process.stdout.readline()):
+            self._end()
+            why = self._log.read_text() if self._log else "standard error tells why"
+            raise AssertionError(f"the server ended before it listened: {why}")
+        self.url = said.split()[-1]
+        self.http = httpx.Client(base_url=self.url, timeout=100)
+
+    @property
+    def port(self) -> int:
+        """Where it listens."""
+        return int(self.url.rpartition(":")[2])
+
+    @property
+    def folds(self) -> list[int]:
+        """The processes that it has started to fold; one, or none where that was killed just now."""
+        return [each for each in children_of(self.process.pid) if b"spawn_main" in command_of(each)]
+
+    def kill(self) -> None:
+        """SIGKILL, now; its fold may go on for as long as its batch takes."""
+        if hasattr(self, "http"):
+            self.http.close()
+        self.process.kill()
+        self._end()
+
+    def add_token(self, text: str, *scopes: TokenScope) -> None:
+        """A token of this text, in the server's store."""
+        store = Store.open(self.store_path)
+        with store.transaction() as writing:
+            if hash_of(text) not in writing.tokens():
+                writing.add_token(text, "tests", scopes, UnixSeconds(0.0))
+        store.close()
+
+    def _end(self) -> None:
+        """Wait for it, and kill it where it does not end: then another test would fail by what is left open."""
+        try:
+            self.process.wait(60)
+        finally:
+            self.process.kill()
+            self.process.wait()
+            assert self.process.stdout
+            self.process.stdout.close()
+
+
+def children_of(process: int) -> Iterator[int]:
+    """The processes that a process has started and that live."""
+    with suppress(OSError):
+        for task in Path(f"/proc/{process}/task").iterdir():
+            yield from map(int, (task / "children").read_text().split())
+
+
+def command_of(process: int) -> bytes:
+    """The command line of a process; empty where it has ended."""
+    with suppress(OSError):
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    return b""
+
+
+def body(*envelopes: object) -> bytes:
+    """The bytes of an upload request, as any client may send them: more than fit, or none of them bytes."""
+    return encode({"envelopes": list(envelopes)})
+
+
+def publish_new_key(writing: Transaction, begins: int, expires: int) -> SealingKey:
+    """A sealing key of the store, made, signed and published."""
+    key = SealingKey(writing.make_key(), begins, expires)
+    writing.publish_key(key, key.signed_by(AUTHORITY))
+    return key
+
+
+@dataclass(frozen=True)
+class SurveyLog:
+    """A store that holds one survey and its key, with a stream to append to."""
+
+    store: Store
+    survey: Survey
+    key: SealingKey
+    stream: int
+    _streams: dict[bytes, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, store: Store, survey: Survey, expires: int = FOREVER, begins: int = 0) -> Self:
+        """Publish a survey and a new key in a store. begins, expires: of the key, in Unix seconds."""
+        with store.transaction() as writing:
+            writing.add_survey(survey.id, survey.signed_by(AUTHORITY), public=True)
+            key = publish_new_key(writing, begins, expires)
+        stream = store.open_stream(survey.id)
+        return cls(store, survey, key, stream, {survey.id: stream})
+
+    def append(self, at: float, *envelopes: bytes, stream: int | None = None) -> None:
+        """Append at this Unix time, in seconds: to this stream, or each to the one of its survey."""
+        bodies: dict[int, list[bytes]] = {}
+        for each in envelopes:
+            bodies.setdefault(self._stream_of(each) if stream is None else stream, []).append(body(each))
+        for number, some in sorted(bodies.items()):
+            self.store.append(number, some, UnixMilliseconds(int(at * 1000)))
+
+    def _stream_of(self, sealed: bytes) -> int:
+        survey = SurveyId(sealed[1:17]) if len(sealed) > HEAD_BYTES else self.survey.id
+        if survey not in self._streams:
+            self._streams[survey] = self.store.open_stream(survey)
+        return self._streams[survey]

@@ -1,0 +1,132 @@
+"""What is said before any budget goes, and times that are read as they are meant."""
+
+import polars as pl
+import pytest
+from changeling_central import BudgetExhausted, ConstraintBroken, release
+from changeling_central.testing import Forbidden
+from changeling_commands.__main__ import main as run
+
+ROWS = {
+    "entry": [str(n % 20) for n in range(30)],
+    "time": [f"2026-01-01T{n // 2:02d}:30:00Z" for n in range(30)],
+    "answer": ["tea" if n < 20 else "" for n in range(30)],
+}
+DAY = {"every": "4h", "epsilon": 1, "at_most": 2, "start": "2026-01-01", "until": "2026-01-02"}
+
+
+@pytest.fixture
+def log(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "log.csv"
+    pl.DataFrame(ROWS).write_csv(path)
+    return path
+
+
+def released(log, **given):
+    return release(log, "any answer", output=log.parent / "out.csv", **{**DAY, **given})
+
+
+def names(log):
+    return sorted(path.name for path in log.parent.iterdir())
+
+
+def test_a_plan_says_what_would_happen_and_writes_draws_and_charges_nothing(log, monkeypatch):
+    """Periods, errors of all mechanisms, other constraints with their noise and freezing, the head of the output."""
+    monkeypatch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
+    plan = released(log, plan=True, delta="1e-6")
+    assert names(log) == ["log.csv"]
+    assert (plan.published, plan.rows()) == (0, [])
+    assert plan.notes[0].startswith("chosen: ahead, whose levels err by ")
+    assert "instead would err square-root by" in plan.notes[0]
+    assert plan.notes[1] == "a plan: 6 of 6 periods would be published now; nothing is charged"
+    assert plan.asides[0].startswith("--at-most 1: ahead errs by ")
+    assert plan.asides[0].endswith("would freeze 10 entries of 20 and leave out 10 mutations of 30")
+    assert plan.asides[1].endswith("would freeze 0 entries of 20 and leave out 0 mutations of 30")
+    assert len(plan.asides) == 2, "nobody mutates more than twice, and nothing would be refused"
+    assert dict(plan.about)["constraint"] == "at most 2 mutations"
+
+
+def test_a_plan_says_all_that_would_be_refused(log):
+    """A breach that stands in the file, an output without its state, a budget that is used up."""
+    asides = released(log, plan=True, at_most=1).asides
+    assert any(said.startswith("would be refused: line 22, at 2026-01-01T10:30:00+00:00") for said in asides)
+    released(log, budget=1)
+    for moved in ("out.csv.state",):
+        (log.parent / moved).rename(log.parent / "elsewhere")
+    asides = released(log, plan=True).asides
+    assert any("exists without its state" in said for said in asides)
+    assert any("log.csv.ledger: this release costs epsilon 1, delta 0; left are 0 and 0" in said for said in asides)
+    with pytest.raises(BudgetExhausted):
+        release(log, "any answer", output=log.parent / "two.csv", **DAY)
+
+
+def test_a_plan_of_a_release_that_has_begun_says_what_is_left_and_changes_nothing(log):
+    """By the periods that are due."""
+    released(log, through="2026-01-01T08:30")
+    before = {path.name: path.read_bytes() for path in log.parent.iterdir()}
+    plan = released(log, plan=True)
+    assert plan.notes[0] == "a plan: 4 of 6 periods would be published now; nothing is charged"
+    assert {path.name: path.read_bytes() for path in log.parent.iterdir()} == before
+
+
+def test_the_command_prints_the_plan(log, capsys):
+    """With the head of the output."""
+    words = ["release", str(log), "--query", "any answer", "--every", "4h", "--epsilon", "1", "--at-most", "2"]
+    assert run([*words, "--start", "2026-01-01", "--until", "2026-01-02", "-o", "out.csv", "--plan"]) == 0
+    said = capsys.readouterr().err
+    assert "changeling: periods: 6 of 4h from" in said
+    assert "published" not in said.replace("would be published now", "")
+    assert "that is a plan: nothing was drawn, written or charged" in said
+    assert names(log) == ["log.csv"]
+
+
+def test_a_breach_that_stands_in_the_file_is_refused_before_anything_is_charged(log):
+    """And not after some periods; what lies beyond the last one that is due stops nothing."""
+    with pytest.raises(ConstraintBroken, match="line 22"):
+        released(log, at_most=1)
+    assert not {"out.csv", "out.csv.state"} & {*names(log)}
+    assert "log.csv.ledger" not in names(log)
+    assert released(log, at_most=1, through="2026-01-01T09:00").published == 2
+
+
+def test_before_the_first_period_has_ended_nothing_is_charged(log):
+    """It is said when that will be; later the same call begins."""
+    early = released(log, through="2026-01-01T03:00")
+    assert (early.published, early.rows(), names(log)) == (0, [], ["log.csv"])
+    assert early.notes[-1] == "the first period ends at 2026-01-01T04:00:00Z: nothing is charged yet"
+    assert released(log).published == 6
+
+
+@pytest.mark.parametrize("end", ["csv", "parquet"])
+def test_a_date_in_eight_digits_is_a_date_in_the_file_as_it_is_in_start(tmp_path, end):
+    """And no number of seconds, which would put all rows before the start."""
+    rows = {"entry": ["a", "b", "c"], "time": ["20260102", "20260103", "20260103"], "answer": ["tea"] * 3}
+    path = tmp_path / f"log.{end}"
+    (pl.DataFrame(rows).write_csv if end == "csv" else pl.DataFrame(rows).write_parquet)(path)
+    one = release(
+        path, "any answer", every="1d", epsilon=1000, at_most=1, start="20260101", until="20260105",
+        output=tmp_path / "out.csv",
+    )  # fmt: skip
+    assert [round(row.estimate) for row in one.rows()] == [1, 3, 3, 3]
+    assert one.asides == ()
+
+
+@pytest.mark.parametrize("time", ["1_0", " 1", "1 ", "2026_01_02", "\t5"])
+def test_a_time_that_python_alone_would_read_is_refused_by_its_row(tmp_path, time):
+    """In a file as in a frame; alone and among others that can be read."""
+    for times in ([time], ["5", time], ["2026-01-01", time]):
+        rows = {"entry": [str(n) for n in range(len(times))], "time": times, "answer": ["tea"] * len(times)}
+        pl.DataFrame(rows).write_csv(tmp_path / "log.csv")
+        for source, row in (
+            (tmp_path / "log.csv", f"line {len(times) + 1}"),
+            (pl.DataFrame(rows), f"row {len(times)}"),
+        ):
+            with pytest.raises(ValueError, match=f"{row}: its time"):
+                release(source, "any answer", every="1d", epsilon=1, at_most=1, output=tmp_path / "out.csv")
+
+
+def test_rows_before_the_start_are_told_to_the_curator(log):
+    """They count in the first period, as what was there before; never in what is published."""
+    one = released(log, start="2026-01-01T04:00")
+    assert "8 rows lie before the calendar's start, 2026-01-01T04:00:00Z: in the first period" in one.asides
+    assert "before the calendar" not in one.output.read_text()

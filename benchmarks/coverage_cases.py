@@ -212,11 +212,12 @@ def interval_cases() -> list[IntervalCase]:
 
 def demo_case() -> IntervalCase:
     """The demo's survey of 712 entries."""
-    from demo.__main__ import CONSTRAINT, PERIOD, PERIODS, START, planned
+    from demo.__main__ import CONSTRAINT, PERIOD, PERIODS, START, best_plan
 
     changelog, calendar = read_csv(changelog_path("school-to-work")), Calendar(START, PERIOD, PERIODS)
     population = Population.from_changelog(changelog, calendar, CONSTRAINT)
-    return IntervalCase("demo", planned(calendar, changelog.answers, population.entries), population)
+    _, survey = best_plan(calendar, changelog.answers, population.entries)
+    return IntervalCase("demo", survey, population)
 
 
 def from_nothing_to_half(z: int, number: int) -> tuple[float, ...]:

@@ -1,12 +1,11 @@
 """Everything that the demo prints: tables and sentences."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 import numpy as np
 from changeling_client import SurveyHandle
-from changeling_protocol import Group, Survey
 from changeling_simulations import Experiment, epsilon_text
 from changeling_statistics import Floats
 from rich.table import Table
@@ -106,20 +105,6 @@ def introduction(people: int, epsilon: Decimal) -> str:
     )
 
 
-def plan_in_words(survey: Survey, seconds: float) -> str:
-    """What the planner chose for the survey: which share of the devices reports what, groups of one shape together."""
-    shapes: dict[str, list[int]] = defaultdict(list)
-    for group in survey.plan.groups:
-        shapes[_reports(group)].append(group.share)
-    lines = [
-        f"  {sum(shares) / survey.plan.total_share:4.0%}  {reports}" + f" ({len(shares)} groups)" * (len(shares) > 1)
-        for reports, shares in sorted(shapes.items(), key=lambda shape: -sum(shape[1]))
-    ]
-    return "\n".join(
-        [f"The planner took {seconds:.0f} s. A device draws once what it reports, and that is:", *lines, ""]
-    )
-
-
 def coverage(published: Experiment) -> str:
     """How far the estimates are off, and how often the bands hold the truth."""
     inside = np.abs(published.estimates - published.truth) <= 2 * published.standard_errors
@@ -150,15 +135,3 @@ def without_protection(people: int, epsilon: Decimal) -> str:
 def _mean_error(published: Experiment) -> float:
     """The root mean square of the standard errors, as a fraction of the entries."""
     return float(np.sqrt(np.nanmean(published.standard_errors**2))) / published.entries
-
-
-def _reports(group: Group) -> str:
-    """The reports of an entry of a group, in words."""
-    states = sum(track.reports for track in group.tracks if not track.reports_changes)
-    parts = [f"its state at {states} of the quarters' ends"] if states else []
-    for track in group.tracks:
-        if track.reports_changes:
-            span = "a quarter" if track.width == 1 else f"{track.width} quarters"
-            drawn = "" if track.reported is None else f", drawn from {track.count}"
-            parts.append(f"its changes over {track.reports} spans of {span}{drawn}")
-    return " and ".join(parts) + (", all on one budget" if group.joint else "")

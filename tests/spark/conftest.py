@@ -19,8 +19,8 @@ from changeling_spark import inputs as pieces
 from changeling_spark import runs as running
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import ClusterSettings
+from changeling_spark.testing import WHY_NOT, SparkCluster, cluster
 
-from .cluster import WHY_NOT, SparkCluster, cluster
 from .here import contents
 
 

@@ -37,7 +37,16 @@ SUITES = {
         "central_coverage",
     ),
     "sigma": ("central_sigma_largest",),
-    "field": ("field.stopped", "coverage.field", "field.silence", "field.strata", "field.bridge"),
+    "field": (
+        "field.stopped",
+        "coverage.field",
+        "coverage.intervals",
+        "field.silence",
+        "field.strata",
+        "field.bridge",
+        "field.growth",
+        "field.freezing",
+    ),
     "client": (
         "client_kills",
         "client_blocking",

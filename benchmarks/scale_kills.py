@@ -25,8 +25,7 @@ from changeling_protocol import UnixSeconds
 from changeling_spark.errors import SparkTrouble
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import ClusterSettings
-
-from tests.spark.cluster import SparkCluster, cluster
+from changeling_spark.testing import SparkCluster, cluster
 
 DRIVERS = 2
 WORKERS = 2

@@ -9,21 +9,20 @@ from pathlib import Path
 from changeling_aggregator.fold import check, fold
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import AFTER, counted_rows, prepared, reference_of
+from changeling_aggregator.testing.bucket import small_bucket
 from changeling_aggregator.testing.postgres import PostgreSQL
-
-from tests.aggregator.buckets import new_bucket, object_store
 
 SEED, BATCH = 14, 23
 
 
 def measure() -> dict[str, float | None]:
-    with tempfile.TemporaryDirectory() as folder, PostgreSQL() as postgresql, object_store() as endpoint:
+    with tempfile.TemporaryDirectory() as folder, PostgreSQL() as postgresql, small_bucket() as bucket:
         stores: dict[str, tuple[str, str | None]] = {
             "sqlite": (f"{folder}/rows.db", None),
             "postgresql": (postgresql.new(), None),
             "folder": (f"{folder}/folder.db", f"{folder}/segments"),
             "postgresql_folder": (postgresql.new(), f"{folder}/others"),
-            "bucket": (f"{folder}/bucket.db", new_bucket(endpoint)),
+            "bucket": (f"{folder}/bucket.db", bucket.place),
         }
         figures: dict[str, float | None] = {}
         differences = 0

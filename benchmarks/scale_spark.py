@@ -23,8 +23,7 @@ from changeling_aggregator.testing import counted_rows
 from changeling_protocol import UnixSeconds
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import ClusterSettings
-
-from tests.spark.cluster import SparkCluster, cluster, seconds_of_all
+from changeling_spark.testing import SparkCluster, cluster, seconds_of_all
 
 from .scale_log import MILLION, PERIODS, log_in_segments, log_of
 from .spark_disks import NOTHING, Disks

@@ -1,4 +1,4 @@
-"""Measure 1: one log, in rows and in segments, folded here and on Spark, comes to the same as the reference, byte by byte.
+"""Measure 1: one log, in rows and in segments, folded here and on Spark, comes to what a reference counts, to the byte.
 
 In the log are duplicates within and between streams, late, early, future, malformed and foreign reports.
 """

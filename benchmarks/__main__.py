@@ -41,6 +41,7 @@ SUITES = {
     "field": (
         "field.stopped",
         "coverage.field",
+        "coverage.intervals",
         "field.silence",
         "field.strata",
         "field.bridge",

@@ -69,7 +69,6 @@ SUITES = {
         "scale_appending",
         "scale_capacity",
         "scale_spark",
-        "scale_kills",
     ),
     "costs": ("costs_serving", "costs_spark"),
     "house": ("house",),

@@ -24,6 +24,7 @@ SUITES = {
         "rivals",
     ),
     "joint": ("joint", "coverage.joint", "joint_best", "joint_client"),
+    "histories": ("histories.losses", "histories.tiny", "histories.mixed", "histories.devices"),
     "central": (
         "central_bounds",
         "central_flights",
@@ -68,7 +69,6 @@ SUITES = {
         "scale_appending",
         "scale_capacity",
         "scale_spark",
-        "scale_kills",
     ),
     "costs": ("costs_serving", "costs_spark"),
     "house": ("house",),

@@ -24,12 +24,11 @@ from .budget import implied_by
 from .errors import BadState
 from .files import over_window
 from .linear_query import LinearQuery
-from .mechanism import Guarantee, State
+from .mechanism import Guarantee, Level, State
 from .nodes import (
     BestEstimates,
     Hdcr,
     HdcrState,
-    Level,
     Swcr,
     SwcrState,
     Windows,

@@ -391,7 +391,7 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
         newest: Mapping[Key, Born | None] = {
             entry: None if item is None else Born(item, segment) for entry, item in pending.items()
         }
-        parts = list(state.held)
+        parts: list[Mapping[Key, Born | None]] = list(state.held)
         while parts and len(parts[-1]) < 2 * len(newest):  # so every entry is copied as often as sizes double
             newest = {**parts.pop(), **newest}
         if not parts and self.protects is Protects.UPDATE:

@@ -103,9 +103,7 @@ class ReleaseOptions:
     epsilon: Annotated[Number | None, Help(PROMISE, "What an entry may lose over the whole release: 1, 0.5, 1/3.")] = (
         None
     )
-    at_most: Annotated[
-        int | None, Help(PROMISE, "An entry mutates at most so often; insertion counts. fresh needs none.")
-    ] = None
+    at_most: Annotated[int | None, Help(PROMISE, "An entry mutates at most so often; insertion counts.")] = None
     within: Annotated[
         str | None, Help(PROMISE, "Its mutations lie within so long of its first. With --at-most: both hold.")
     ] = None

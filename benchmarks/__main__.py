@@ -24,6 +24,7 @@ SUITES = {
         "rivals",
     ),
     "joint": ("joint", "coverage.joint", "joint_best", "joint_client"),
+    "histories": ("histories.losses", "histories.tiny", "histories.mixed", "histories.devices"),
     "central": (
         "central_bounds",
         "central_flights",
@@ -37,7 +38,16 @@ SUITES = {
         "central_coverage",
     ),
     "sigma": ("central_sigma_largest",),
-    "field": ("field.stopped", "coverage.field", "field.silence", "field.strata", "field.bridge"),
+    "field": (
+        "field.stopped",
+        "coverage.field",
+        "coverage.intervals",
+        "field.silence",
+        "field.strata",
+        "field.bridge",
+        "field.growth",
+        "field.freezing",
+    ),
     "client": (
         "client_kills",
         "client_blocking",
@@ -59,7 +69,6 @@ SUITES = {
         "scale_appending",
         "scale_capacity",
         "scale_spark",
-        "scale_kills",
     ),
     "costs": ("costs_serving", "costs_spark"),
     "house": ("house",),

@@ -1,4 +1,5 @@
-"""Measures 1 and 3 to 5 of the field: a stop, silence that depends on answers, unions of strata, and lost periods.
+"""Measures 1 and 3 to 7 of the field: a stop, silence that depends on answers, unions of strata, lost periods, growth
+with losses, and freezing.
 
 What goes wrong at random is measure 2, in `coverage.field`.
 """
@@ -34,18 +35,24 @@ from changeling_protocol import (
     Track,
     TrackNumber,
 )
-from changeling_simulations import Field, sample_field
+from changeling_simulations import Field, Population, calendar_for, changelog_path, sample_field, simulate
 from changeling_statistics import (
     Attendance,
+    Changelog,
     Floats,
     Histogram,
+    SteadyChanges,
     StratifiedTallies,
     Wish,
     counterpart_of,
     hierarchical_plan,
     intervals,
+    ladder,
     optimal_plan,
     outage,
+    pilot_of,
+    read_csv,
+    rung,
     series,
     write_survey,
 )
@@ -285,3 +292,126 @@ def _wishes() -> Iterator[tuple[str, Wish]]:
         minimum=100,
     )
     yield "seldom_12", seldom
+
+
+GROWING = Field(arrivals=0.08, uninstalls=0.08, in_order=True)
+GROWING_ENTRIES, GROWING_SURVEYS = 3_000, 500
+
+
+def growth() -> dict[str, float]:
+    """Measure 6: a survey that grows by 8% a period and loses 8%, where newcomers answer differently.
+
+    Who enrols early mostly holds the first answer, who enrols late the last. The published shares of the last period
+    are compared with those of two populations: who is heard then, and all who were ever heard of.
+    By plan and population: the bias in standard errors and in points, the largest of any answer, and how often the
+    intervals cover.
+    """
+    early, late = (np.array(p) for p in ((0.6, 0.3, 0.1), (0.1, 0.3, 0.6)))
+    draws, count = np.random.default_rng(6), GROWING_ENTRIES
+    mixed = early + (late - early) * np.linspace(0, 1, count)[:, None]
+    held = 1 + (mixed.cumsum(1) < draws.random((count, 1))).sum(1)
+    states = np.zeros((count, FIELD_PERIODS + 1), np.uint16)
+    states[:, 1:] = held[:, None]
+    names = tuple(f"answer {a}" for a in range(1, FIELD_ANSWERS + 1))
+    population = Population(names, states, states, np.ones(count, np.int64))
+    listed = [in_the_field(name, plan, GROWING) for name, plan in open_to_all().items()]
+    figures: dict[str, float] = {}
+    for number, scenario in enumerate(listed):
+        with ProcessPoolExecutor(os.cpu_count()) as workers:
+            drawn = list(workers.map(partial(_grown, scenario, population, number), range(BATCHES)))
+        errors, inside = (np.concatenate([batch[part] for batch in drawn]) for part in range(2))
+        for at, name in enumerate(("heard", "ever_heard")):
+            bias, scatter = errors[:, at].mean(0), errors[:, at].std(0, ddof=1)
+            figures |= {
+                f"6_{name}_bias_points_{scenario.name}": 100 * float(np.abs(bias).max()),
+                f"6_{name}_bias_in_errors_{scenario.name}": float(np.abs(bias / scatter).max()),
+                f"6_{name}_coverage_{scenario.name}": float(inside[:, at].mean()),
+            }
+    return figures
+
+
+def _grown(scenario: Scenario, population: Population, number: int, batch: int) -> tuple[Floats, Floats]:
+    """Of each survey the errors of the last period's shares, and whether intervals hold, shape (surveys, 2, z)."""
+    size, generator = GROWING_SURVEYS // BATCHES, np.random.default_rng([6, number, batch])
+    errors, inside = np.empty((2, size, 2, FIELD_ANSWERS))
+    with threadpool_limits(1):
+        for row in range(size):
+            drawn = sample_field(population, scenario.survey, scenario.field, generator)
+            last = series(scenario.survey, drawn.tallies, FIELD_PERIODS)[-1]
+            if not isinstance(last, Histogram):
+                raise ArithmeticError(f"the last period of {scenario.name} is not estimable")
+            shares, ends = (
+                figure / last.basis.enrolled for figure in (last.estimate.values, intervals(last.estimate, 0.95))
+            )
+            for at, among in enumerate((drawn.heard, drawn.known)):
+                truth = among[FIELD_PERIODS][1:] / among[FIELD_PERIODS].sum()
+                errors[row, at], inside[row, at] = shares - truth, _inside(truth, ends)
+    return errors, inside
+
+
+FROZEN_SURVEYS, FROZEN_ENTRIES, FROZEN_DEVICES = 8, 2_000_000, 20_000
+ALLOWED = range(3, 9)
+
+
+def freezing() -> dict[str, float]:
+    """Measure 7: freezing predicted, beside simulated surveys of other people, on the shipped changelog.
+
+    Half of the young people are the pilot, the other half the population, asked every quarter at ε = 8 under the best
+    plan. The simulated bias is that of the mean of surveys of two million entries. By the changes allowed: predicted
+    over simulated bias, from the pilot, as bounded from the pilot's mean and spread alone, and from a pilot of the very
+    people who are asked; and the error in points of surveys of 20,000 devices. Then the number of changes that the
+    pilot makes best, the one that proved best, and what either comes to in error and in devices for one point.
+    """
+    changelog = read_csv(changelog_path("school-to-work"))
+    calendar = calendar_for(changelog)
+    pilot, others = (changelog.take(changelog.entry % 2 == half) for half in (0, 1))
+    asked = {half: _renumbered(each) for half, each in (("pilot", pilot), ("others", others))}
+    habits = pilot_of(asked["pilot"], calendar)
+    same = pilot_of(asked["others"], calendar)
+    made = np.bincount(asked["pilot"].entry) - 1.0
+    steady = SteadyChanges(len(changelog.answers), calendar, float(made.mean()), float(made.std()))
+    wish = Wish(len(changelog.answers), calendar, AtMost(1), Decimal(8), FROZEN_DEVICES)
+    figures, totals, devices = dict[str, float](), dict[int, float](), dict[int, float]()
+    for k in ALLOWED:
+        of_k = rung(replace(wish, constraint=AtMost(k)), habits)
+        survey = of_k.wish.survey(of_k.planned.plan, changelog.answers)
+        population = Population.from_changelog(asked["others"], calendar, AtMost(k))
+        bias = _simulated(population, survey, FROZEN_ENTRIES)[0]
+        _, noise = _simulated(population, survey, FROZEN_DEVICES)
+        totals[k] = float(np.hypot(bias, noise))
+        room = 0.01**2 - bias**2
+        devices[k] = FROZEN_DEVICES * noise**2 / room if room > 0 else np.inf
+        figures |= {
+            f"7_pilot_over_simulated_bias_k{k}": of_k.freezing.objective("mean") / bias,
+            f"7_bound_over_simulated_bias_k{k}": steady.freezing(AtMost(k)).objective("mean") / bias,
+            f"7_same_people_over_simulated_bias_k{k}": same.freezing(AtMost(k)).objective("mean") / bias,
+            f"7_simulated_bias_points_k{k}": 100 * bias,
+            f"7_predicted_over_simulated_total_k{k}": of_k.total / totals[k],
+            f"7_total_points_k{k}": 100 * totals[k],
+        }
+    for name, known in (("pilot", habits), ("bound", steady)):
+        chosen = min(ladder(wish, known), key=lambda each: each.total).wish.constraint
+        k = min(chosen.k, max(ALLOWED)) if isinstance(chosen, AtMost) else max(ALLOWED)
+        best = min(totals, key=lambda each: totals[each])
+        figures |= {
+            f"7_{name}_chosen_k": k,
+            f"7_{name}_best_k": best,
+            f"7_{name}_total_over_best": totals[k] / totals[best],
+            f"7_{name}_devices_over_best": devices[k] / min(devices.values()),
+        }
+    return figures
+
+
+def _renumbered(changelog: Changelog) -> Changelog:
+    """The changelog without the entries that have no mutation in it."""
+    there, entry = np.unique(changelog.entry, return_inverse=True)
+    return replace(changelog, entry=entry, entries=tuple(changelog.entries[at] for at in there.tolist()))
+
+
+def _simulated(population: Population, survey: Survey, entries: int) -> tuple[float, float]:
+    """The bias of surveys of so many entries, and their standard error; root mean squares over times and answers."""
+    generator = np.random.default_rng([7, entries])
+    drawn = [simulate(population.resampled(entries, generator), survey, generator) for _ in range(FROZEN_SURVEYS)]
+    errors = np.array([each.estimated_shares - each.true_shares for each in drawn])
+    noise = errors.var(0, ddof=1).mean()
+    return float(np.sqrt(max((errors.mean(0) ** 2).mean() - noise / FROZEN_SURVEYS, 0.0))), float(np.sqrt(noise))

@@ -5,17 +5,19 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_aggregator.cli.survey import HOPELESS, console, expectation_table, is_hopeless
+from changeling_aggregator.cli.survey import console, expectation_table
 from changeling_statistics import parse_duration, write_survey
 
-from .allowing import ChangesSpreadOption, FromOption, best_rung, habits_of, say_freezing
+from .allowing import ChangesSpreadOption, FromOption, say_freezing, settled
 from .wishes import (
     AnswersOption,
+    AnywayOption,
     AtMostOption,
     ClosedOption,
     DevicesOption,
     EpsilonOption,
     ExpectedOption,
+    FirstShareOption,
     GraceOption,
     Handling,
     MinimumOption,
@@ -27,7 +29,8 @@ from .wishes import (
     WithinOption,
     calendar_of,
     names_of,
-    wish_of,
+    planning_bar,
+    refuse_hopeless,
 )
 
 
@@ -45,6 +48,7 @@ def new(
     within: WithinOption = None,
     closed: ClosedOption = False,
     expected_changes: ExpectedOption = None,
+    first_share: FirstShareOption = 1.0,
     changes_spread: ChangesSpreadOption = None,
     pilot: FromOption = None,
     points: Annotated[float, typer.Option(help="Say how many devices it takes for this standard error.")] = 1.0,
@@ -53,6 +57,7 @@ def new(
     grace: GraceOption = "7d",  # type: ignore[assignment]
     minimum: MinimumOption = 100,
     relay: RelayOption = "",
+    anyway: AnywayOption = False,
 ) -> None:
     """Write a survey as readable JSON, with the plan that shows most, and print what it will show and cost.
 
@@ -68,40 +73,29 @@ def new(
     names = names_of(answers)
     length = period * periods if periods is not None else parse_duration(horizon or "")
     calendar = calendar_of(start, period, length)
-    said = at_most is not None or within is not None
-    wish = wish_of(
-        len(names),
+    asked = settled(
+        console(),
+        answers,
         calendar,
-        changes=(at_most, within) if said else (calendar.periods, None),
-        expected=expected_changes,
+        changes=(at_most, within),
+        expected=(expected_changes, changes_spread, first_share),
+        pilot=pilot,
         epsilon=epsilon,
         devices=devices,
         closed=closed,
         minimum=minimum,
     )
-    habits = habits_of(
-        names,
-        calendar,
-        pilot=pilot,
-        changes=expected_changes,
-        spread=changes_spread,
-        closed=closed,
-        named=not answers.strip().isdecimal(),
-    )
-    if said:
-        wish = wish if habits is None else replace(wish, expected=habits.expected(wish.constraint))
-        planned = optimal_plan(wish)
-    else:
-        best = best_rung(console(), wish, habits)
-        wish, planned = best.wish, best.planned
+    wish, planned = asked.wish, asked.planned
+    if planned is None:
+        with planning_bar() as progress:
+            planned = optimal_plan(wish, progress)
     survey = Handling(question, skew, spread, grace, relay).applied(wish.survey(planned.plan, names, question), names)
     option = replace(planned.option, survey=survey)
-    write_survey(output, survey)
     typer.echo(f"The plan: {plan_in_words(planned)}.")
     console().print(expectation_table(option, points))
-    say_freezing(console(), wish, planned, habits)
-    if is_hopeless(option):
-        typer.echo(f"warning: an error of {100 * HOPELESS:.0f} points or more shows nothing; ask more devices, or less")
-    elif option.least_reports(wish.devices) < minimum:
+    say_freezing(console(), wish, planned, asked.habits)
+    refuse_hopeless(option, anyway)
+    if option.least_reports(wish.devices) < minimum:
         typer.echo("warning: some of its nodes will have fewer reports than are shown: choose a smaller --minimum")
+    write_survey(output, survey)
     typer.echo(f"wrote {output}; not signed yet")

@@ -4,10 +4,12 @@ The types are for a command's parameters. A wish says how many are asked what, f
 makes a survey of it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
@@ -22,9 +24,11 @@ from changeling_statistics import (
     parse_epsilon,
     parse_instant,
 )
+from rich.console import Console
+from rich.progress import Progress
 
 if TYPE_CHECKING:
-    from changeling_statistics import Wish
+    from changeling_statistics import Option, Wish
 
 YEAR = 31_557_600
 """A mean year in seconds."""
@@ -50,26 +54,30 @@ def relay_url(text: str) -> str:
     return text
 
 
-_duration, _epsilon, _count = _parser(parse_duration), _parser(parse_epsilon), _parser(parse_count)
-_date = _parser(lambda text: int(parse_instant(text)))
-_length = _parser(lambda text: parse_duration(text, months=True))
+read_duration, read_epsilon, read_count = _parser(parse_duration), _parser(parse_epsilon), _parser(parse_count)
+read_date = _parser(lambda text: int(parse_instant(text)))
+read_length = _parser(lambda text: parse_duration(text, months=True))
+read_url = _parser(relay_url)
 
 AnswersOption: TypeAlias = Annotated[str, typer.Option(help="How many answers, or their names with commas between.")]
 StartOption: TypeAlias = Annotated[
     int | None,
-    typer.Option(parser=_date, metavar="DATE", show_default="tomorrow", help="When the first period begins, in UTC."),
+    typer.Option(
+        parser=read_date, metavar="DATE", show_default="tomorrow", help="When the first period begins, in UTC."
+    ),
 ]
 PeriodOption: TypeAlias = Annotated[
-    int, typer.Option(parser=_duration, metavar="DURATION", help="The shortest span that is reported on: 1h, 1d, 13w.")
+    int,
+    typer.Option(parser=read_duration, metavar="DURATION", help="The shortest span reported on: 1h, 1d, 13w."),
 ]
 HorizonOption: TypeAlias = Annotated[
-    int, typer.Option(parser=_duration, metavar="DURATION", help="How long the survey lasts: 365d, 52w.")
+    int, typer.Option(parser=read_duration, metavar="DURATION", help="How long the survey lasts: 365d, 52w.")
 ]
 EpsilonOption: TypeAlias = Annotated[
-    Decimal, typer.Option(parser=_epsilon, metavar="EPSILON", help="What an entry may lose over the whole survey.")
+    Decimal, typer.Option(parser=read_epsilon, metavar="EPSILON", help="What an entry may lose over the whole survey.")
 ]
 DevicesOption: TypeAlias = Annotated[
-    int, typer.Option(parser=_count, metavar="N", help="How many are expected to answer: 20000, 1e6.")
+    int, typer.Option(parser=read_count, metavar="N", help="How many are expected to answer: 20000, 1e6.")
 ]
 AtMostOption: TypeAlias = Annotated[
     int | None, typer.Option(metavar="K", help="An entry's answer changes at most so often; appearing counts.")
@@ -77,7 +85,7 @@ AtMostOption: TypeAlias = Annotated[
 WithinOption: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        parser=_length,
+        parser=read_length,
         metavar="DURATION",
         help="An entry's changes lie within so long of its first. With --at-most: both hold.",
     ),
@@ -89,16 +97,23 @@ ExpectedOption: TypeAlias = Annotated[
         metavar="X", help="Changes of an entry over the horizon, expected.", show_default="half of those allowed"
     ),
 ]
-SkewOption: TypeAlias = Annotated[int, typer.Option(parser=_duration, help="How far a device's clock may be off.")]
+FirstShareOption: TypeAlias = Annotated[
+    float,
+    typer.Option(metavar="SHARE", help="The share of the entries that is expected to answer in the first period."),
+]
+AnywayOption: TypeAlias = Annotated[
+    bool, typer.Option("--anyway", help="Write the survey even if its figures are expected to show nothing.")
+]
+SkewOption: TypeAlias = Annotated[int, typer.Option(parser=read_duration, help="How far a device's clock may be off.")]
 SpreadOption: TypeAlias = Annotated[
-    int, typer.Option(parser=_duration, help="Answers are spread over so long after a period's close.")
+    int, typer.Option(parser=read_duration, help="Answers are spread over so long after a period's close.")
 ]
 GraceOption: TypeAlias = Annotated[
-    int, typer.Option(parser=_duration, help="Reports are taken for so long after a period's close.")
+    int, typer.Option(parser=read_duration, help="Reports are taken for so long after a period's close.")
 ]
 MinimumOption: TypeAlias = Annotated[int, typer.Option(help="Nodes with fewer reports are not published.")]
 RelayOption: TypeAlias = Annotated[
-    str, typer.Option(parser=_parser(relay_url), metavar="URL", help="The relay that shuffles its envelopes.")
+    str, typer.Option(parser=read_url, metavar="URL", help="The relay that shuffles its envelopes.")
 ]
 
 
@@ -148,19 +163,45 @@ def calendar_of(start: int | None, period: int, horizon: int) -> Calendar:
     return Calendar(start, period, periods)
 
 
+SHOWN_AFTER = 2.0
+"""Seconds after which work that goes on is shown as a bar."""
+
+
+@contextmanager
+def planning_bar() -> Iterator[Callable[[float], None]]:
+    """Shows how far the planner is, from 0 to 1, where it takes longer; on standard error, if that is a terminal."""
+    console, began = Console(stderr=True), monotonic()
+    with Progress(console=console, transient=True, disable=not console.is_terminal, auto_refresh=False) as bar:
+        task = bar.add_task("planning", total=1.0, visible=False)
+
+        def show(done: float) -> None:
+            bar.update(task, completed=done, visible=monotonic() - began > SHOWN_AFTER)
+            bar.refresh()
+
+        yield show
+
+
+def refuse_hopeless(option: "Option", anyway: bool) -> None:
+    """Raises ValueError for a plan whose figures are expected to show nothing, unless that is wanted anyway."""
+    if option.hopeless and not anyway:
+        raise ValueError(f"{option.hopeless}: ask more devices, or less, or write it all the same with --anyway")
+
+
 def wish_of(
     answers: int,
     calendar: Calendar,
     *,
     changes: tuple[int | None, int | None],
     expected: float | None,
+    first_share: float = 1.0,
     per_year: float | None = None,
     **rest: object,
 ) -> "Wish":
     """The wish that the options make.
 
     changes: the most of an entry, and the seconds that they lie within. expected: those of an entry over the calendar,
-    or, as a rate, per_year. rest: further fields of `Wish`. Raises ValueError for what goes not together.
+    or, as a rate, per_year. first_share: of the entries, who answer in the first period; in a closed cohort all do.
+    rest: further fields of `Wish`. Raises ValueError for what goes not together.
     """
     from changeling_statistics import Wish, steady_changes
 
@@ -168,6 +209,10 @@ def wish_of(
         raise ValueError("choose --expected-changes or --changes-per-year, not both")
     if per_year is not None:
         expected = per_year * calendar.periods * calendar.period / YEAR
+    if rest.get("closed") and first_share != 1:
+        raise ValueError(
+            "in a closed cohort everybody answers in the first period: leave out --first-share or --closed"
+        )
     constraint = constraint_of(*changes)
-    steady = steady_changes(calendar, constraint, expected)
+    steady = steady_changes(calendar, constraint, expected, first_share)
     return Wish(answers=answers, calendar=calendar, constraint=constraint, expected=steady, **rest)  # type: ignore[arg-type]

@@ -201,7 +201,6 @@ class Answerer:
         Returns what there is to tell the app, and whether anything was answered or dropped.
         """
         with self._store.transaction() as db:
-            told = [witness.check(db, self._witness)]
             keep_time(db, server.url, known_time(db, server.url).seeing(server.now_ms()))
             if server.has_told_time:
                 self.judge(db, server)
@@ -210,6 +209,7 @@ class Answerer:
                 for survey in entries.surveys_at(db, server.url)
                 for number in entries.numbers(db, survey.id)
             )
+        told: list[ClientError | None] = []
         changed = False
         while due:
             with self._store.transaction() as db:

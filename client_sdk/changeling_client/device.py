@@ -77,8 +77,8 @@ class Flush:
         self._sender = Sender(store, sending)
         self._trouble: str | None = None
 
-    def run(self) -> tuple[Flushed, list[ClientError]]:
-        """Joins, answers and sends.
+    def run(self, unbidden: bool) -> tuple[Flushed, list[ClientError]]:
+        """Joins, answers and sends. unbidden: whether nobody asked for it: servers that failed are then left in peace.
 
         Returns what it did, and what there is to tell the app: surveys that may not be joined, or are silent now.
         Trouble with a server is told in what is returned, never raised. Raises a store's errors, and ClientClosed.
@@ -87,6 +87,7 @@ class Flush:
             if not alone:
                 return Flushed(0, self._waiting(), 0, "another process of this app is reporting"), []
             told: list[ClientError] = []
+            self._servers.begin(unbidden)
             with self._store.transaction() as db:
                 asked = entries.find_surveys(db, Status.ASKED)
             if asked:
@@ -109,6 +110,7 @@ class Flush:
     def _flush_server(self, server: Server, deadline: Deadline) -> list[ClientError]:
         """Answers and sends what goes to one server."""
         with self._store.transaction() as db:
+            silenced = witness.check(db, self._settings.witness)  # while it cannot be asked, no server is
             server.begin(db)
         doubtful = self._answerer.doubts_the_time(server)
         if doubtful:
@@ -122,18 +124,18 @@ class Flush:
             if server.has_told_time and not heard_before:
                 self._answerer.judge(db, server)
             self._answerer.end_finished(db, server)
-        return told
+        return told if silenced is None else [silenced, *told]
 
     def _ask_the_time(self, server: Server, deadline: Deadline) -> str | None:
-        """Asks the server for anything, as an answer holds a date. Returns the trouble, None if there was none."""
+        """Asks the server for the time. Returns the trouble, None if there was none."""
         try:
-            server.fetch_keys(deadline)
+            server.ask_the_time(deadline)
         except ServerTrouble as error:
             return str(error)
         finally:
             with self._store.transaction() as db:
                 server.keep(db)
-        return None if server.has_told_time else "the server told no time"
+        return None
 
     def _note(self, trouble: str | None) -> None:
         self._trouble = self._trouble or trouble
@@ -210,14 +212,17 @@ class Device:
                 raise
             return Recorded.DROPPED
 
-    def flush(self, timeout: float) -> Flushed:
-        """Joins what was asked for, answers what is due, sends what waits; nothing without consent."""
+    def flush(self, timeout: float, unbidden: bool = False) -> Flushed:
+        """Joins what was asked for, answers what is due, sends what waits; nothing without consent.
+
+        unbidden: whether nobody asked for it, so that servers which have failed a short while ago are not asked.
+        """
         if not self.consent or self._servers is None:
             return Flushed(0, 0, 0, None)
         deadline = Deadline.after(timeout)
         try:
             flush = Flush(self.store, self._servers, self.settings, self._sending, deadline, self.coins)
-            flushed, told = flush.run()
+            flushed, told = flush.run(unbidden)
         except (ClientClosed, StoreUnusable):
             if self.consent:
                 raise
@@ -393,6 +398,8 @@ class Reporter:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._wanted = False
+        self._troubles = 0
+        """How many flushes in a row have met trouble."""
         self._thread: threading.Thread | None = None
         self._wake, self._stopped = threading.Event(), threading.Event()
         survive(self)
@@ -432,36 +439,37 @@ class Reporter:
             if stopped:
                 self._stopped.set()
 
+    def step(self) -> float:
+        """Flushes once. What goes wrong is told to the app, and never raised.
+
+        Returns how long to wait, in seconds: until something is due or, after trouble, longer each time.
+        """
+        try:
+            flushed = self._device.flush(FLUSH_SECONDS, unbidden=True)
+            return self._until_next(flushed.trouble is not None)
+        except ClientClosed:  # or without consent, until it is given again
+            pass
+        except ClientError as error:
+            self._device.tell(error)
+        except Exception:
+            _log.exception("reporting has failed")
+        return LONGEST_WAIT_SECONDS
+
+    def _until_next(self, trouble: bool) -> float:
+        due_ms, now_ms = self._device.next_due_ms(), self._device.now_ms()
+        wait = LONGEST_WAIT_SECONDS
+        if due_ms is not None and due_ms >= now_ms:
+            wait = min(wait, max((due_ms - now_ms) / 1000 + 0.001, SOONEST_SECONDS))
+        elif due_ms is not None:
+            trouble = True  # it waits for the server or the witness
+        self._troubles = self._troubles + 1 if trouble else 0
+        if trouble:
+            retry = RETRY_SECONDS * 2.0 ** min(self._troubles - 1, 10)
+            wait = min(wait, max(self._device.pause_ms() / 1000, retry))
+        return wait
+
     def _run(self) -> None:
         wake, stopped = self._wake, self._stopped
         while not stopped.is_set():
             wake.clear()
-            wake.wait(_report(self._device))
-
-
-def _report(device: Device) -> float:
-    """Flushes once. What goes wrong is told to the app, and never raised.
-
-    Returns how long to wait, in seconds: until something is due or, after trouble, the server may be asked again.
-    """
-    try:
-        return _until_next(device, device.flush(FLUSH_SECONDS))
-    except ClientClosed:  # or without consent, until it is given again
-        pass
-    except ClientError as error:
-        device.tell(error)
-    except Exception:
-        _log.exception("reporting has failed")
-    return LONGEST_WAIT_SECONDS
-
-
-def _until_next(device: Device, flushed: Flushed) -> float:
-    due_ms, now_ms = device.next_due_ms(), device.now_ms()
-    wait = LONGEST_WAIT_SECONDS
-    if flushed.trouble is not None:
-        wait = min(wait, max(device.pause_ms() / 1000, RETRY_SECONDS))
-        if due_ms is not None and due_ms < now_ms:  # it waits for the server or the witness, so let them be
-            return wait
-    if due_ms is not None:
-        wait = min(wait, max((due_ms - now_ms) / 1000 + 0.001, SOONEST_SECONDS))
-    return wait
+            wake.wait(self.step())

@@ -141,13 +141,16 @@ class Enroller:
             server.begin(db)
         signed = server.survey(id_, deadline)
         if not server.has_told_time:  # by the device's clock alone, its answers could be too late for good
+            server.fail()
             raise ServerTrouble("the server told no time")
         try:
             survey = verified(id_, signed, self._settings.authority)
         except CannotJoin as error:
             with self._store.transaction() as db:
+                server.succeed(db)
                 return self._refuse(db, id_, error)
         with self._store.transaction() as db:
+            server.succeed(db)
             server.keep(db)
             asked = entries.find_survey(db, id_)
             if asked is None or asked.status is not Status.ASKED:  # it was left meanwhile

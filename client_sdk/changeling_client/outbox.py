@@ -8,7 +8,7 @@ Of what was acknowledged the reports are kept for the person to see, until the s
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgpack
 from changeling_protocol import (
@@ -30,7 +30,7 @@ from changeling_protocol import (
 from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES
 
 from . import entries
-from .entries import Drop, Entry
+from .entries import Drop, Entry, Status
 from .errors import ServerTrouble
 from .server import Server, close_ms
 from .store import ClientStore, Wrapping
@@ -65,12 +65,14 @@ class Upload:
     survey: the survey's id.
     entry: the entry's number.
     periods: those of the closings, rising.
+    refused: how often the server has refused it.
     plaintext: what is sealed.
     """
 
     survey: SurveyId
     entry: EntryNumber
     periods: tuple[int, ...]
+    refused: int
     plaintext: bytes = field(repr=False)
 
 
@@ -88,8 +90,8 @@ def put(
         ]
         kept = wrapping.wrap(msgpack.packb(reports), _place(entry, closing.period))
         stated = closing.id, closing.standing, closing.stratum
-        rows.append((entry.survey, entry.number, closing.period, batch, *stated, kept))
-    db.executemany("INSERT INTO closings VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        rows.append((entry.survey, entry.number, closing.period, batch, *stated, 0, kept))
+    db.executemany("INSERT INTO closings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
 def waiting(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber) -> list[int]:
@@ -106,19 +108,19 @@ def waits(db: sqlite3.Connection, survey: SurveyId) -> bool:
 
 def uploads(db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, kept: Sequence[Entry]) -> list[Upload]:
     """Everything that waits of a survey's entries, in their order, a batch at a time. kept: entries, rising."""
-    batches: dict[tuple[int, int], list[ClosingAnswer]] = {}
+    batches: dict[tuple[int, int, int], list[ClosingAnswer]] = {}
     by_number: dict[int, Entry] = {entry.number: entry for entry in kept}
     query = (
-        "SELECT entry, period, batch, id, standing, stratum, reports FROM closings"
+        "SELECT entry, period, batch, id, standing, stratum, refused, reports FROM closings"
         " WHERE batch > 0 AND survey = ? AND entry BETWEEN ? AND ? ORDER BY entry, period"
     )
     among = survey.id, min(by_number, default=0), max(by_number, default=-1)
-    for number, period, batch, id_, standing, stratum, reports in db.execute(query, among):
+    for number, period, batch, id_, standing, stratum, refused, reports in db.execute(query, among):
         if number in by_number:
             closing = Closing(period, id_, Standing(standing), stratum)
             answer = ClosingAnswer(closing, _reports(wrapping, reports, _place(by_number[number], period)))
-            batches.setdefault((number, batch), []).append(answer)
-    return [_upload(survey, by_number[number], answers) for (number, _), answers in batches.items()]
+            batches.setdefault((number, batch, refused), []).append(answer)
+    return [_upload(survey, by_number[number], refused, answers) for (number, _, refused), answers in batches.items()]
 
 
 def sent(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> list[tuple[int, bool, tuple[Report, ...]]]:
@@ -141,6 +143,14 @@ def acknowledge(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber, pe
         (survey, entry, MOST_SENT),
     )
     return done.rowcount
+
+
+def count_refusal(db: sqlite3.Connection, upload: Upload) -> None:
+    """Counts that the server refused an upload."""
+    db.executemany(
+        "UPDATE closings SET refused = refused + 1 WHERE survey = ? AND entry = ? AND period = ?",
+        [(upload.survey, upload.entry, period) for period in upload.periods],
+    )
 
 
 def drop(db: sqlite3.Connection, entry: Entry, periods: Iterable[int]) -> Entry:
@@ -176,12 +186,12 @@ def size(db: sqlite3.Connection) -> int:
     return int(count)
 
 
-def _upload(survey: Survey, entry: Entry, answers: Sequence[ClosingAnswer]) -> Upload:
+def _upload(survey: Survey, entry: Entry, refused: int, answers: Sequence[ClosingAnswer]) -> Upload:
     periods = tuple(answer.closing.period for answer in answers)
     span = Node(periods[0] - 1, periods[-1])
     reports = [report for answer in answers for report in answer.reports]
     plaintext = encode_upload(survey.plan, entry.group, span, [answer.closing for answer in answers], reports)
-    return Upload(survey.id, entry.number, periods, plaintext)
+    return Upload(survey.id, entry.number, periods, refused, plaintext)
 
 
 def _reports(wrapping: Wrapping, kept: bytes, place: bytes) -> tuple[Report, ...]:
@@ -193,13 +203,13 @@ def _place(entry: Entry, period: int) -> bytes:
     return entry.survey + entry.number.to_bytes(8) + period.to_bytes(8)
 
 
-def bodies(waiting: Iterable[Upload]) -> Iterator[list[Upload]]:
-    """Puts uploads together in order, as many in a body as one request may carry."""
+def bodies(waiting: Iterable[Upload], most_bytes: int = MOST_BODY_BYTES) -> Iterator[list[Upload]]:
+    """Puts uploads together in order, as many in a body as one request may carry; at least one."""
     body: list[Upload] = []
     size = _BODY_HEAD_BYTES
     for upload in waiting:
         more = len(upload.plaintext) + _ENVELOPE_BYTES
-        if body and (len(body) == MOST_ENVELOPES or size + more > MOST_BODY_BYTES):
+        if body and (len(body) == MOST_ENVELOPES or size + more > most_bytes):
             yield body
             body, size = [], _BODY_HEAD_BYTES
         body.append(upload)
@@ -227,13 +237,38 @@ class Sender:
     def send(self, server: Server, deadline: Deadline) -> None:
         """Sends all that goes to one server. Trouble with it is noted, never raised; raises a store's errors.
 
+        What was refused least goes first, and of what was refused before no more is tried once a body of it is refused
+        again: so nothing that is refused for ever holds up anything else.
         deadline: when the network has had its time.
         """
+        before, refused = self.sent, False
+        closed: set[SurveyId] = set()
+        waiting = sorted(self._uploads(server), key=lambda upload: upload.refused)
         try:
-            for body in bodies(self._uploads(server)):
-                self._send_all(server, body, deadline)
+            while body := next(bodies(waiting, server.most_body_bytes), None):
+                try:
+                    taken, ended = self._send(server, body, deadline)
+                except ServerTrouble as error:
+                    if error.status != _TOO_LARGE or len(body) == 1:
+                        raise
+                    server.most_body_bytes = self._smaller(body)
+                    continue
+                waiting = waiting[len(body) :]
+                closed |= ended
+                refused |= not taken
+                if not taken and body[0].refused:
+                    break
+            for survey in sorted(closed):
+                self._learn_of_end(server, survey, deadline)
         except ServerTrouble as error:
             self.trouble = self.trouble or str(error)
+        if refused and self.sent == before:
+            server.fail()
+
+    @staticmethod
+    def _smaller(body: Sequence[Upload]) -> int:
+        """The most bytes of a body, now that this one was too large for the server, or for a proxy before it."""
+        return sum(len(upload.plaintext) + _ENVELOPE_BYTES for upload in body[: len(body) // 2]) + _BODY_HEAD_BYTES
 
     def _uploads(self, server: Server) -> list[Upload]:
         """All that waits, packed for some entries in each transaction, as a record may have to wait for one."""
@@ -247,28 +282,22 @@ class Sender:
                     packed += uploads(db, wrapping, survey, kept[first : first + MOST_AT_ONCE])
         return packed
 
-    def _send_all(self, server: Server, body: Sequence[Upload], deadline: Deadline) -> None:
-        """Sends these uploads, in fewer at a time if the server, or a proxy before it, takes no body of that size."""
-        try:
-            self._send(server, body, deadline)
-        except ServerTrouble as error:
-            if error.status != _TOO_LARGE or len(body) == 1:
-                raise
-            half = len(body) // 2
-            self._send_all(server, body[:half], deadline)
-            self._send_all(server, body[half:], deadline)
+    def _send(self, server: Server, body: Sequence[Upload], deadline: Deadline) -> tuple[bool, set[SurveyId]]:
+        """Sends one request, and notes what the server said of each upload in it.
 
-    def _send(self, server: Server, body: Sequence[Upload], deadline: Deadline) -> None:
-        """Sends one request, and notes what the server said of each upload in it."""
+        Returns whether it took any, or none of them is to be sent any more, and the surveys that it says are over while
+        their calendars run.
+        """
         key = server.sealing_key(deadline)
         with self._sending:
             with self._store.transaction() as db:
                 joined = entries.joined_ids(db)
             body = [upload for upload in body if upload.survey in joined]
             if not body:
-                return
+                return True, set()
             refused = server.upload([seal(upload.plaintext, upload.survey, key) for upload in body], deadline)
         now_ms = server.delayed_ms()
+        closed = set()
         with self._store.transaction() as db:
             joined = entries.joined_ids(db)
             for index, upload in enumerate(body):
@@ -278,10 +307,36 @@ class Sender:
                     self.sent += acknowledge(db, upload.survey, upload.entry, upload.periods)
                 elif refused[index] == Refusal.CLOSED and _calendar_is_over(db, upload.survey, now_ms):
                     self._drop(db, upload)
+                else:
+                    count_refusal(db, upload)
+                    closed |= {upload.survey} if refused[index] == Refusal.CLOSED else set()
+            if len(refused) < len(body):
+                server.succeed(db)
         reasons = set(refused.values())
         if reasons & _STALE_KEY:
             server.forget_keys()
         self.trouble = self.trouble or _words(reasons)
+        return len(refused) < len(body), closed
+
+    def _learn_of_end(self, server: Server, id_: SurveyId, deadline: Deadline) -> None:
+        """Ends a survey that the server says is over, if the authority ended it and nothing of it counts any more."""
+        end = server.early_end(id_, deadline)
+        with self._store.transaction() as db:
+            known = entries.find_survey(db, id_)
+            survey = None if known is None or known.status is not Status.JOINED else known.readable
+            if known is None or survey is None or end is None:
+                return
+            if server.delayed_ms() <= close_ms(survey.calendar, end.last) + 1000 * survey.grace:
+                return
+            for entry in entries.load_all(db, self._store.wrapping, id_):
+                after = drop(db, entry, waiting(db, id_, entry.number))
+                entries.count_drop(db, Drop.CLOSED, after.dropped - entry.dropped)
+                self.dropped += after.dropped - entry.dropped
+                entries.update(db, self._store.wrapping, after.emptied()._replace(answered=survey.calendar.periods))
+                entries.keep_drawn(db, self._store.wrapping, entry, frozenset())
+            forget_sent(db, id_)
+            entries.put_survey(db, replace(known, status=Status.ENDED))
+            server.succeed(db)
 
     def _drop(self, db: sqlite3.Connection, upload: Upload) -> None:
         entry = entries.load(db, self._store.wrapping, upload.survey, upload.entry)

@@ -22,7 +22,8 @@ CREATE TABLE servers (            -- what is known of each server or relay that 
     failed_ms INTEGER NOT NULL,   -- when it failed last; what follows is counted from then on
     silence_ms INTEGER NOT NULL,  -- for how long it asked not to be asked
     pause_ms INTEGER NOT NULL,    -- and for how long after that nobody asks unbidden
-    failures INTEGER NOT NULL     -- how often in a row it failed
+    failures INTEGER NOT NULL,    -- how often in a row it failed
+    whole_ms INTEGER NOT NULL     -- when its budget of requests in vain is whole again
 ) WITHOUT ROWID;
 
 CREATE TABLE sealing_keys (
@@ -73,6 +74,7 @@ CREATE TABLE closings (           -- what an entry answered at a period's close
     id BLOB NOT NULL,             -- empty once acknowledged
     standing INTEGER NOT NULL,
     stratum INTEGER NOT NULL,
+    refused INTEGER NOT NULL,     -- how often the server refused it; who was refused least is sent first
     reports BLOB NOT NULL,        -- encrypted if the app brings a key
     PRIMARY KEY (survey, entry, period),
     FOREIGN KEY (survey, entry) REFERENCES entries

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 from changeling_protocol import (
     LAST_INSTANT,
     Calendar,
-    Coins,
+    EarlyEnd,
     MalformedBytes,
     ProtocolError,
     SealingKey,
@@ -30,7 +30,9 @@ from changeling_protocol import (
     UnixSeconds,
 )
 from changeling_protocol.wire import (
+    END,
     KEYS,
+    MOST_BODY_BYTES,
     UPLOADS,
     decode_acknowledgement,
     decode_key_list,
@@ -38,23 +40,21 @@ from changeling_protocol.wire import (
     survey_path,
 )
 
+from .backoff import NEVER_FAILED, Backoff, Budget
 from .errors import ServerTrouble
-from .transport import Deadline, Endpoint, Exchanges, Response
+from .transport import Deadline, Endpoint, Exchanges, Response, is_loopback
 
 if TYPE_CHECKING:
     from .settings import ClientSettings
     from .store import ClientStore
 
 _Wanted = TypeVar("_Wanted")
-MOST_SILENCE_MS = 86_400_000
-"""A server that asks for more silence than a day is asked again after a day."""
-FIRST_PAUSE_MS = 10_000
-"""The longest pause after a first failure; after each further one it is twice as long, up to MOST_PAUSE_MS."""
-MOST_PAUSE_MS = 3_600_000
 _DATE_RESOLUTION_MS = 1000
 _STEP_MS = 60_000
 """Clocks are set back by up to so much every day. If one was set back by more, the lead that we knew is out of date."""
 _BACKOFF = "failed_ms, silence_ms, pause_ms, failures"
+_RESERVED = 2
+"""So many requests of the budget are left for keys and an upload, when the server is asked for the time alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,57 +129,9 @@ def known_time(db: sqlite3.Connection, url: str) -> KnownTime:
 def keep_time(db: sqlite3.Connection, url: str, time: KnownTime) -> None:
     """Keeps what is known of the time there."""
     db.execute(
-        "INSERT INTO servers VALUES (?, ?, ?, 0, 0, 0, 0) ON CONFLICT DO UPDATE SET seen_ms = ?2, lead_ms = ?3",
+        "INSERT INTO servers VALUES (?, ?, ?, 0, 0, 0, 0, 0) ON CONFLICT DO UPDATE SET seen_ms = ?2, lead_ms = ?3",
         (url, time.seen_ms, time.lead_ms),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class Backoff:
-    """The time for which a server that failed is left in peace: as long as it asked for, then a pause of our own.
-
-    Both are lengths from the moment of the failure, so that a clock which is set back ends the wait and never prolongs
-    it. What the server asked for binds everybody. Our own pause is for whoever asks unbidden, such as a background
-    thread: a person who wants to send now may.
-    failed_ms: the device's time at the last failure, in Unix milliseconds.
-    silence_ms: for how long from then on the server asked not to be asked.
-    pause_ms: for how long after that silence nobody asks unbidden.
-    failures: how many there were in a row.
-    """
-
-    failed_ms: UnixMilliseconds
-    silence_ms: int
-    pause_ms: int
-    failures: int
-
-    def allows(self, now_ms: UnixMilliseconds) -> bool:
-        """True if the server may be asked at this time of the device, in Unix milliseconds."""
-        return self._left_ms(self.silence_ms, now_ms) == 0
-
-    def wait_ms(self, now_ms: UnixMilliseconds) -> int:
-        """For how many milliseconds from now on nobody should ask unbidden; 0 if one may now."""
-        return self._left_ms(self.silence_ms + self.pause_ms, now_ms)
-
-    def after_failure(self, now_ms: UnixMilliseconds, silence_ms: int, coins: Coins) -> Backoff:
-        """The backoff after one more failure.
-
-        now_ms: the device's time, in Unix milliseconds.
-        silence_ms: for how long the server asked not to be asked; 0 if it did not.
-        coins: draw the pause, uniform over the upper half of what it may be: 5 to 10 seconds the first time, half an
-        hour to an hour at last.
-        """
-        doublings = min(self.failures, MOST_PAUSE_MS.bit_length())  # a number of any size would be shifted otherwise
-        most = min(FIRST_PAUSE_MS << doublings, MOST_PAUSE_MS)
-        pause_ms = most - coins.below(most // 2 + 1)
-        return Backoff(now_ms, min(max(silence_ms, 0), MOST_SILENCE_MS), pause_ms, self.failures + 1)
-
-    def _left_ms(self, length_ms: int, now_ms: UnixMilliseconds) -> int:
-        passed_ms = now_ms - self.failed_ms
-        return length_ms - passed_ms if 0 <= passed_ms < length_ms else 0
-
-
-NEVER_FAILED = Backoff(UnixMilliseconds(0), 0, 0, 0)
-"""What holds of a server that was not asked yet, or did what it was asked for."""
 
 
 class Server:
@@ -197,6 +149,13 @@ class Server:
         self.backoff = NEVER_FAILED
         self.unknown: set[SurveyId] = set()
         """Surveys that the server did not know, of which the app has been told: once is enough."""
+        self.most_body_bytes = MOST_BODY_BYTES
+        """The most bytes of an upload request that the server, or a proxy before it, was seen to take."""
+        self.in_development = False
+        """Whether its answers are nobody's, so that no budget binds who tries it again and again."""
+        self._resting = False
+        self._lent = 0
+        """How many requests were answered since `begin`, and nothing has come of them yet."""
         self._store, self._authority, self._clock = store, authority, clock
         self._origin, self._exchanges = endpoint.origin, Exchanges(endpoint)
         self._time, self._coins = KnownTime(UnixMilliseconds(0), 0), SystemCoins()
@@ -231,15 +190,37 @@ class Server:
         now_ms = self.delayed_ms()
         key = _newest(self._verified(kept).values(), now_ms) or _newest(self.fetch_keys(deadline), now_ms)
         if key is None:
+            self.fail()
             raise ServerTrouble("the server has no sealing key that is valid now and signed by the authority")
         return key
 
-    def fetch_keys(self, deadline: Deadline) -> list[SealingKey]:
+    def ask_the_time(self, deadline: Deadline) -> None:
+        """Asks the server for anything, as an answer holds a date. Raises ServerTrouble, also if it tells no time."""
+        self.fetch_keys(deadline, left=_RESERVED)
+        if not self.has_told_time:
+            self.fail()
+            raise ServerTrouble("the server told no time")
+
+    def early_end(self, survey: SurveyId, deadline: Deadline) -> EarlyEnd | None:
+        """The survey's early end, as the authority signed it; None if the server has none. Raises ServerTrouble."""
+        try:
+            signed = self._ask("GET", survey_path(survey.hex()) + END, None, deadline, bytes)
+            end = EarlyEnd.from_signed(signed, self._authority)
+        except ProtocolError:
+            self.fail()
+            raise ServerTrouble("the server's early end of a survey is none that the authority signed") from None
+        except ServerTrouble as error:
+            if not error.is_missing:
+                raise
+            return None
+        return end if end.survey == survey else None
+
+    def fetch_keys(self, deadline: Deadline, left: int = 0) -> list[SealingKey]:
         """Asks the server for its sealing keys, and keeps those the authority signed in place of the old.
 
-        Raises ServerTrouble.
+        left: how many requests must be left of the budget. Raises ServerTrouble.
         """
-        keys = self._verified(self._ask("GET", KEYS, None, deadline, decode_key_list))
+        keys = self._verified(self._ask("GET", KEYS, None, deadline, decode_key_list, left))
         with self._store.transaction() as db:
             self._forget_keys(db)
             db.executemany("INSERT INTO sealing_keys VALUES (?, ?)", [(self.url, signed) for signed in keys])
@@ -264,9 +245,18 @@ class Server:
         return self.heard is not None
 
     def begin(self, db: sqlite3.Connection) -> None:
-        """Forgets the time that the server told before, as a clock may have been set since, and looks what is known of
-        its failures, which another process may have met."""
-        self.heard, self._time = None, known_time(db, self.url)
+        """Forgets the time that the server told before, as a clock may have been set since."""
+        self.heard, self._time, self._lent = None, known_time(db, self.url), 0
+        self._look(db)
+
+    def rest(self, unbidden: bool) -> None:
+        """Asks nothing until the next flush, if that one is unbidden and the server has failed a short while ago."""
+        with self._store.transaction() as db:
+            self._look(db)
+        self._resting = unbidden and self.backoff.wait_ms(self.now_ms()) > 0
+
+    def _look(self, db: sqlite3.Connection) -> None:
+        """Looks what is known of its failures, which another process may have met."""
         row = db.execute(f"SELECT {_BACKOFF} FROM servers WHERE url = ?", (self.url,)).fetchone()  # noqa: S608
         self.backoff = NEVER_FAILED if row is None else Backoff(*row)
 
@@ -276,9 +266,31 @@ class Server:
         if self.heard is not None:
             self._time = self._time.hearing(self.heard, self.now_ms())
         keep_time(db, self.url, self._time)
+        self._keep_backoff(db)
+
+    def _keep_backoff(self, db: sqlite3.Connection) -> None:
         failed = self.backoff
         row = failed.failed_ms, failed.silence_ms, failed.pause_ms, failed.failures, self.url
         db.execute(f"UPDATE servers SET ({_BACKOFF}) = (?, ?, ?, ?) WHERE url = ?", row)  # noqa: S608
+
+    def fail(self, silence_ms: int = 0) -> None:
+        """Counts a failure: what was asked for was not given, or what was sent not taken. `keep` makes it last.
+
+        silence_ms: for how long the server asked not to be asked.
+        """
+        self.backoff = self.backoff.after_failure(self.now_ms(), silence_ms, self._coins)
+
+    def succeed(self, db: sqlite3.Connection) -> None:
+        """Ends the backoff, and pays back the requests that led to this: something was taken, or given for good."""
+        self.backoff, lent, self._lent = NEVER_FAILED, self._lent, 0
+        self._keep_budget(db, self._budget(db).paid_back(lent))
+        self._keep_backoff(db)
+
+    def wait_ms(self, now_ms: UnixMilliseconds) -> int:
+        """For how many milliseconds nobody should ask unbidden, as far as this process knows."""
+        with self._store.transaction() as db:
+            budget_ms = 0 if self.in_development else self._budget(db).wait_ms(now_ms)
+            return max(self.backoff.wait_ms(now_ms), budget_ms)
 
     def interrupt(self) -> None:
         """Ends the exchange that is under way in another thread, if there is one. Returns at once."""
@@ -289,13 +301,21 @@ class Server:
         self._exchanges.close()
 
     def _ask(
-        self, method: str, path: str, body: bytes | None, deadline: Deadline, decode: Callable[[bytes], _Wanted]
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        deadline: Deadline,
+        decode: Callable[[bytes], _Wanted],
+        left: int = 0,
     ) -> _Wanted:
         asked_ms, silence_ms = self.now_ms(), 0
-        if not self.backoff.allows(asked_ms):
+        if self.backoff.wait_ms(asked_ms, unbidden=False):
             raise ServerTrouble("the server asked to be left alone for a while", is_failure=False)
+        if self._resting:
+            raise ServerTrouble("the server failed, and is left alone for a while", is_failure=False)
         try:
-            answer = self._exchanges.ask(method, path, body, deadline)
+            answer = self._exchanges.ask(method, path, body, deadline, lambda: self._pay(asked_ms, left))
             date_ms = self._hear(answer, asked_ms)
             if answer.status != 200:
                 silence_ms = _silence_ms(answer, asked_ms if date_ms is None else date_ms)
@@ -306,10 +326,26 @@ class Server:
                 raise ServerTrouble("the server's answer cannot be read") from None
         except ServerTrouble as trouble:
             if trouble.is_failure:
-                self.backoff = self.backoff.after_failure(self.now_ms(), silence_ms, self._coins)
+                self.fail(silence_ms)
             raise
-        self.backoff = NEVER_FAILED
+        self._lent += 1
         return wanted
+
+    def _pay(self, now_ms: UnixMilliseconds, left: int) -> None:
+        """Pays for a request, on disk before it is made: a process that is killed by what follows has paid as well."""
+        with self._store.transaction() as db:
+            budget = self._budget(db)
+            if budget.wait_ms(now_ms, left) and not self.in_development:
+                raise ServerTrouble("the server was asked in vain too often, and is left alone", is_failure=False)
+            self._keep_budget(db, budget.paying(now_ms))
+
+    def _budget(self, db: sqlite3.Connection) -> Budget:
+        row = db.execute("SELECT whole_ms FROM servers WHERE url = ?", (self.url,)).fetchone()
+        return Budget(UnixMilliseconds(0 if row is None else row[0]))
+
+    def _keep_budget(self, db: sqlite3.Connection, budget: Budget) -> None:
+        keep_time(db, self.url, known_time(db, self.url))  # the row, if there is none
+        db.execute("UPDATE servers SET whole_ms = ? WHERE url = ?", (budget.whole_ms, self.url))
 
     def _hear(self, answer: Response, asked_ms: UnixMilliseconds) -> UnixMilliseconds | None:
         """Takes in the time that an answer tells. Returns it, None if it tells none, or an old one from a cache."""
@@ -339,21 +375,31 @@ class Servers:
         self._store, self._settings = store, settings
         self._servers: dict[str, Server] = {}
         self._closed = False
+        self._unbidden, self._begun = False, set[str]()
+
+    def begin(self, unbidden: bool) -> None:
+        """Begins a flush. unbidden: whether nobody asked for it, so that servers that have failed are left in peace."""
+        self._unbidden, self._begun = unbidden, set()
 
     def at(self, url: str) -> Server:
-        """The server of this base URL. Raises ValueError for a URL that will not do."""
+        """The server of this base URL. Raises ValueError for a URL that will not do; a store's errors."""
         if url not in self._servers:
             own = self._settings.endpoint
             token = own.upload_token if url == own.url else None  # what a relay forwards is under its own
             endpoint = replace(own, url=url, upload_token=token)
-            self._servers[url] = Server(self._store, endpoint, self._settings.authority, self._settings.clock)
+            server = Server(self._store, endpoint, self._settings.authority, self._settings.clock)
+            server.in_development = self._settings.development and is_loopback(url)
+            self._servers[url] = server
+        if url not in self._begun:
+            self._begun.add(url)
+            self._servers[url].rest(self._unbidden)
         if self._closed:  # while a flush goes from one server to the next
             self._servers[url].close()
         return self._servers[url]
 
     def wait_ms(self, now_ms: UnixMilliseconds) -> int:
         """For how many milliseconds nobody should ask any of them unbidden. now_ms: the device's time."""
-        return max((server.backoff.wait_ms(now_ms) for server in self._servers.values()), default=0)
+        return max((server.wait_ms(now_ms) for server in self._servers.values()), default=0)
 
     def close(self) -> None:
         """Ends what is being asked, at once; from now on nothing is asked, of servers yet to be met neither."""

@@ -1,7 +1,8 @@
 """The way to one server, and exchanges over it: a request and its answer, by a deadline, ended by any thread at once.
 
-The HTTP client that sends is our own. Nothing that the app has set up for its own requests reaches ours: no cookies, no
-hooks, no headers, and no credentials but what it passed for uploads.
+Requests are handed to httpcore, below httpx and what tracing tools patch in it, with the headers listed here and no
+others. Nothing that the app has set up for its own requests reaches ours: no cookies, hooks, trace ids or headers, and
+no credentials but what it passed for uploads. A transport that the app passes sees them as they are.
 
 An HTTP library bounds each read, not their sum, and nobody can call one off from outside. So each exchange runs in a
 daemon thread and over a connection of its own, and who asked waits until the deadline. An exchange that is ended has
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from changeling_protocol import wire
 from changeling_protocol.wire import MOST_BODY_BYTES, MSGPACK
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     import socket
     import ssl
 
+    import httpcore
     import httpx
 
 PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
@@ -83,20 +85,76 @@ class Endpoint:
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}"
 
-    def open(self) -> httpx.Client:
-        """A new client that goes this way, and keeps neither connections nor cookies. Imports httpx."""
-        from http.cookiejar import CookieJar, DefaultCookiePolicy
+    def open(self) -> httpcore.ConnectionPool | _AppTransport:
+        """A new way to send requests there, which keeps no connections. Imports httpcore."""
+        if self.transport is not None:
+            return _AppTransport(self.transport)
+        import httpcore
 
+        limits: dict[str, Any] = {"max_connections": 1, "max_keepalive_connections": 0, "ssl_context": self._context()}
+        proxy = self._proxy()
+        if proxy is None:
+            return httpcore.ConnectionPool(**limits)
+        parts = urlsplit(proxy)
+        auth = (unquote(parts.username).encode(), unquote(parts.password or "").encode()) if parts.username else None
+        kind = httpcore.SOCKSProxy if parts.scheme.startswith("socks") else httpcore.HTTPProxy
+        return kind(f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}", auth, **limits)
+
+    def _proxy(self) -> str | None:
+        """The proxy to go through: the one that was passed, or the environment's; None for none."""
+        if self.proxy is not None or is_loopback(self.url):
+            return self.proxy
+        from urllib.request import getproxies, proxy_bypass
+
+        parts, proxies = urlsplit(self.url), getproxies()
+        found = proxies.get(parts.scheme) or proxies.get("all")
+        if not found or proxy_bypass(parts.netloc):
+            return None
+        return found if "://" in found else f"http://{found}"
+
+    def _context(self) -> ssl.SSLContext:
+        """The context that checks the server's certificate."""
+        import ssl
+
+        if isinstance(self.verify, ssl.SSLContext):
+            return self.verify
+        if not self.verify or urlsplit(self.url).scheme == "http":
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # without loading authorities, which takes 40 ms
+            if not self.verify:
+                context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+            return context
+        told = {} if is_loopback(self.url) else os.environ
+        file, folder = told.get("SSL_CERT_FILE"), told.get("SSL_CERT_DIR")
+        if not (file or folder):
+            import certifi
+
+            file = certifi.where()
+        return ssl.create_default_context(cafile=file, capath=folder)
+
+
+class _AppTransport:
+    """A transport of the app's own, called as httpx calls it."""
+
+    def __init__(self, transport: httpx.BaseTransport) -> None:
+        self._transport = transport
+        self.close = transport.close
+
+    def handle_request(self, request: httpcore.Request) -> httpcore.Response:
+        """Hands it the request, and returns what it answers."""
+        import httpcore
         import httpx
 
-        return httpx.Client(
-            transport=self.transport,
-            proxy=self.proxy,
-            verify=self.verify if urlsplit(self.url).scheme == "https" else _trusting_nobody(),
-            trust_env=not is_loopback(self.url),
-            limits=httpx.Limits(max_connections=1, max_keepalive_connections=0),
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=())),
+        url = request.url.scheme + b"://" + dict(request.headers)[b"Host"] + request.url.target
+        content = b"".join(request.stream) or None  # type: ignore[arg-type]
+        sent = httpx.Request(
+            request.method.decode(),
+            url.decode(),
+            headers=request.headers,
+            content=content,
+            extensions=request.extensions,
         )
+        answer = self._transport.handle_request(sent)
+        return httpcore.Response(answer.status_code, headers=answer.headers.raw, content=answer.stream)
 
 
 def is_loopback(url: str) -> bool:
@@ -104,16 +162,11 @@ def is_loopback(url: str) -> bool:
     return wire.is_loopback(urlsplit(url).hostname or "")
 
 
-def _trusting_nobody() -> ssl.SSLContext:
-    """For plain HTTP, which checks no certificate: loading those of all authorities takes 40 ms and a megabyte."""
-    import ssl
-
-    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
 def _check_server(url: str) -> None:
     parts = urlsplit(url)
     _ = parts.port  # raises ValueError where it is no number
+    if not all("!" <= sign <= "~" for sign in url):
+        raise ValueError(f"the server's URL must be ASCII, with its name as xn--…, got {url!r}")
     if parts.username or parts.password:
         raise ValueError("the server's URL must not hold credentials")
     if parts.query or parts.fragment or not parts.hostname or parts.scheme not in ("https", "http"):
@@ -156,7 +209,7 @@ class Deadline:
 class Response:
     """A server's answer.
 
-    status: of HTTP. headers: their names in any case. body: empty unless the status is 200.
+    status: of HTTP. headers: their names in small letters. body: empty unless the status is 200.
     """
 
     status: int
@@ -171,17 +224,20 @@ class Exchanges:
     """
 
     _call: _Call | None
-    _http: httpx.Client | None
+    _http: httpcore.ConnectionPool | _AppTransport | None
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._closed = False
         self._begin()
 
-    def ask(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> Response:
+    def ask(
+        self, method: str, path: str, body: bytes | None, deadline: Deadline, before: Callable[[], None]
+    ) -> Response:
         """Sends a request, and returns the answer, whatever its status.
 
-        path: behind the server's base URL. body: an upload, in MessagePack, or None.
+        path: behind the server's base URL. body: an upload, in MessagePack, or None. before: called when nothing stands
+        in the way of the request any more; if it raises, none is sent.
         Raises ServerTrouble if there is no answer by the deadline, or none that can be used.
         """
         self._begin_if_forked()
@@ -191,6 +247,9 @@ class Exchanges:
         try:
             if deadline.left() == 0:
                 raise ServerTrouble("no time was left to ask the server", is_failure=False)
+            if self._call is not None and not self._call.is_through():
+                raise ServerTrouble("an earlier exchange with the server still hangs", is_failure=False)
+            before()
             call = self._begun(method, path, body, deadline)
             try:
                 return call.wait()
@@ -227,8 +286,6 @@ class Exchanges:
             self._begin()
 
     def _begun(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> _Call:
-        if self._call is not None and not self._call.is_through():
-            raise ServerTrouble("an earlier exchange with the server still hangs", is_failure=False)
         call = _Call(
             lambda call: self._send(call, method, path, body, deadline.left()), self._endpoint.origin, deadline
         )
@@ -244,30 +301,30 @@ class Exchanges:
         return call
 
     def _send(self, call: _Call, method: str, path: str, body: bytes | None, seconds: float) -> Response:
-        import httpx
+        import httpcore
 
         if self._http is None:
             self._http = self._endpoint.open()
-        token = self._endpoint.upload_token
-        headers = list(_HEADERS)
+        url, token = self._endpoint.url.rstrip("/") + path, self._endpoint.upload_token
+        headers = [("Host", urlsplit(url).netloc), *_HEADERS]
         if body is not None:
-            headers += [("content-type", MSGPACK), *([] if token is None else [("authorization", f"Bearer {token}")])]
-        request = httpx.Request(
-            method,
-            self._endpoint.url.rstrip("/") + path,
-            content=body,
-            headers=headers,
-            extensions={
-                "timeout": httpx.Timeout(seconds, connect=min(seconds, MOST_CONNECT_SECONDS)).as_dict(),
-                "trace": call.trace,
-            },
+            headers.append(("content-type", MSGPACK))
+            if token is not None:
+                headers.append(("authorization", f"Bearer {token}"))
+            headers.append(("content-length", f"{len(body)}"))
+        timeout = {"connect": min(seconds, MOST_CONNECT_SECONDS), "read": seconds, "write": seconds, "pool": seconds}
+        request = httpcore.Request(
+            method, url, headers=headers, content=body, extensions={"timeout": timeout, "trace": call.trace}
         )
         if call.is_over:
             raise _ended()
-        response = self._http.send(request, auth=None, follow_redirects=False, stream=True)
+        response = self._http.handle_request(request)
         with closing(response):
-            content = _content(response, call) if response.status_code == 200 else b""
-            return Response(response.status_code, response.headers, content)
+            told = {
+                name.decode("latin-1").lower(): value.decode("latin-1") for name, value in reversed(response.headers)
+            }
+            content = _content(response, told, call) if response.status == 200 else b""
+            return Response(response.status, told, content)
 
 
 class _Call:
@@ -371,12 +428,12 @@ def _ended() -> ServerTrouble:
     return ServerTrouble("the exchange with the server was ended", is_failure=False)
 
 
-def _content(response: httpx.Response, call: _Call) -> bytes:
+def _content(response: httpcore.Response, headers: Mapping[str, str], call: _Call) -> bytes:
     """The body of an answer. Raises ServerTrouble for one that is compressed or too long, or that nobody waits for."""
-    if response.headers.get("content-encoding", "identity") != "identity":
+    if headers.get("content-encoding", "identity") != "identity":
         raise ServerTrouble("the server packed an answer that was to be plain")
     body = bytearray()
-    for chunk in response.iter_bytes():
+    for chunk in response.iter_stream():
         body += chunk
         if len(body) > MOST_BODY_BYTES:
             raise ServerTrouble(f"the server's answer is longer than {MOST_BODY_BYTES} bytes")

@@ -352,9 +352,9 @@ class EarlyEnd(SignedObject):
     """The early end of a survey: after which period nothing more is asked.
 
     The server keeps it, refuses reports on later closings, and takes its last period for the calendar's last in all
-    that it publishes. A device needs to know nothing of it. It answers on until the calendar ends; the server refuses
-    that as "closed" once the last grace is over, and each closing is dropped, counted, when its own grace is. All that
-    costs no more than the epsilon that the survey states.
+    that it publishes. Devices answer on until the grace of that period is over, at no more than the epsilon that the
+    survey states. Then the server refuses that as "closed", and a device that is told so asks for the end, checks who
+    signed it, drops and counts what waits, and leaves the survey ended.
 
     survey: the survey's id. last: the number of the last period of its calendar that counts, from 1.
     """

@@ -31,7 +31,7 @@ DOCUMENT = "/openapi.json"
 """GET the OpenAPI document of a server."""
 
 END = "/end"
-"""Behind a survey's path: PUT its signed early end."""
+"""Behind a survey's path: GET its early end, as it was signed, or PUT it."""
 HISTOGRAM, SERIES, WINDOWS, CHANGE, STATUS = "/histogram", "/series", "/windows", "/change", "/status"
 """Behind a survey's path: GET its estimates, and how its reports are doing."""
 
@@ -213,8 +213,6 @@ class ErrorCode(StrEnum):
     """The survey can cost an entry more than the epsilon it states."""
     TOO_MANY_REQUESTS = "too_many_requests"
     """More requests come from this network than the server takes from one."""
-    HEAD_TOO_LARGE = "head_too_large"
-    """The request's headers are too long."""
     FAILED = "failed"
     """The server is at fault; its log says why."""
     OVERLOADED = "overloaded"
@@ -235,7 +233,6 @@ HTTP_STATUS: Mapping[ErrorCode, int] = {
     ErrorCode.INVALID: 422,
     ErrorCode.UNDERSTATED_EPSILON: 422,
     ErrorCode.TOO_MANY_REQUESTS: 429,
-    ErrorCode.HEAD_TOO_LARGE: 431,
     ErrorCode.FAILED: 500,
     ErrorCode.OVERLOADED: 503,
 }
@@ -256,7 +253,6 @@ ADVICE: Mapping[ErrorCode, str] = {
     ErrorCode.INVALID: "Ask for what the survey has.",
     ErrorCode.UNDERSTATED_EPSILON: "State the survey's epsilon as it is, and sign it again.",
     ErrorCode.TOO_MANY_REQUESTS: "Wait for as long as the header Retry-After says, then send it again.",
-    ErrorCode.HEAD_TOO_LARGE: "Send shorter headers and a shorter path.",
     ErrorCode.FAILED: "Tell who runs the server, with the header X-Request-Id; the server's log says why.",
     ErrorCode.OVERLOADED: "Wait for as long as the header Retry-After says, then send it again.",
 }

@@ -29,6 +29,8 @@ class Field:
     spell: how many periods a spell offline lasts, mean; None if each period has an independent chance.
     late: the chance that what is heard of a closing arrives only after the next period has closed, but within grace.
     outage: the periods whose closings the server loses, all of them; one that starts late is an outage from 0 on.
+    in_order: whether entries enrol in the order of the population's histories, so that newcomers may be unlike those
+    before them; if not, at random.
     reluctance: of each state 0..z the chance that an entry which holds it as a period closes is not heard; none if
     empty.
     Raises ValueError, by name, for a rate that is not within 0 to 1, and for a spell that is too short.
@@ -41,6 +43,7 @@ class Field:
     spell: float | None = None
     late: float = 0
     outage: Node | None = None
+    in_order: bool = False
     reluctance: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
@@ -133,6 +136,7 @@ def draw_entries(population: Population, survey: Survey, field: Field, generator
     periods = population.periods
     history = np.repeat(np.arange(len(population.weights)), population.weights)
     enrolled = draw_enrolments(len(history), periods, field.arrivals, generator)
+    enrolled = np.sort(enrolled) if field.in_order else enrolled
     left = np.minimum(enrolled + _until(field.uninstalls, len(history), generator), periods)
     rounds = []
     while len(history):

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from changeling_protocol import ReleasePlan, Survey, Track, agreeing
+from changeling_protocol import History, Joint, ReleasePlan, Survey, Track, agreeing
 from changeling_statistics import Attendance, Counts, GroupClosing, NodeTally, PlanNode, Tallies, counterpart_of
 from numpy.typing import NDArray
 
 from .field import AttendedClosing, Field, FieldEntries, Flags, attended_closings, draw_entries, enrolled_histogram
+from .history_sampler import SentHistories
 from .joint_sampler import Counting, Numbers
 from .population import Population, inputs_of
 from .sampler import check_fits
@@ -33,7 +34,8 @@ class Respondents:
         self._group, self._members = plan.groups[number], members
         self._tracks = list(plan.numbered(number))
         self._owing = [np.full(len(members), track.reported or 0) for _, track in self._tracks]
-        self._counting = None if self._group.joint is None else Counting(self._group)
+        self._counting = Counting(self._group) if isinstance(self._group.joint, Joint) else None
+        self._sent: SentHistories | None = None
         self._counters = members if self._counting is None else self._counting.starting(len(members))
 
     def close(
@@ -54,6 +56,10 @@ class Respondents:
             reporting = closing.answering[self._members]
             if track.reported is not None:
                 reporting &= self._draw(place, track.count - number + 1, generator)
+            if isinstance(self._group.joint, History):
+                tallies = self._close_history(population, entries, closing, track, generator)
+                yield (track_number, number), tallies
+                continue
             who, node = self._members[reporting], track.node(number)
             some = entries[who]
             inputs = inputs_of(track, some.states(population, node.start), some.states(population, node.end))
@@ -61,6 +67,31 @@ class Respondents:
             parts = (closing.on_time[who], closing.late[who])
             on_time, late = (_tally(track, inputs, kinds, part, generator) for part in parts)
             yield (track_number, number), (on_time, late)
+
+    def _close_history(
+        self,
+        population: Population,
+        entries: FieldEntries,
+        closing: AttendedClosing,
+        track: Track,
+        generator: np.random.Generator,
+    ) -> tuple[NodeTally | None, NodeTally | None]:
+        """The reports on time and the late ones at a time of a history group.
+
+        An entry draws its reports of all times, also of those that are not sent or lie before its enrolment.
+        """
+        if self._sent is None:
+            self._sent = SentHistories(self._group.histories, len(self._members), generator)
+        states = entries[self._members].states(population, closing.period)
+        symbols = self._sent.next(inputs_of(track, states, states))
+        on_time, late = (
+            np.bincount(symbols[part[self._members]], minlength=track.randomizer.symbols)
+            for part in (closing.on_time, closing.late)
+        )
+        return (
+            NodeTally(int(on_time.sum()), on_time) if on_time.any() else None,
+            NodeTally(int(late.sum()), late) if late.any() else None,
+        )
 
     def _draw(self, place: int, to_come: int, generator: np.random.Generator) -> Flags:
         """Who has drawn the next node of a track, of which so many are to come: an entry that owes j, with j/M.
@@ -116,7 +147,7 @@ class FieldTallies:
     truth: for the times 0..T how many of all that have enrolled by then are in each state, NULL first, whether they
     are heard or not; shape (T + 1, z + 1). frozen: the same of their frozen histories, which they report on.
     known: at each closing, of frozen histories, how many of those that are heard of by then, or will be late, are in
-    each state, NULL first; shape (z + 1,).
+    each state, NULL first; shape (z + 1,). heard: likewise of those that are heard at that closing itself.
     """
 
     survey: Survey
@@ -125,6 +156,7 @@ class FieldTallies:
     truth: Counts
     frozen: Counts
     known: Mapping[int, Counts]
+    heard: Mapping[int, Counts]
 
     @property
     def tallies(self) -> Tallies:
@@ -155,11 +187,13 @@ def sample_field(population: Population, survey: Survey, field: Field, generator
     nodes: tuple[dict[PlanNode, NodeTally], dict[PlanNode, NodeTally]] = ({}, {})
     attendance: tuple[dict[GroupClosing, Attendance], dict[GroupClosing, Attendance]] = ({}, {})
     known: dict[int, Counts] = {}
+    heard: dict[int, Counts] = {}
     for closing in attended_closings(population, survey, field, entries, generator):
-        for part, heard in enumerate((closing.on_time, closing.late)):
-            attendance[part].update(_attendance(closing, heard, group))
+        for part, arrived in enumerate((closing.on_time, closing.late)):
+            attendance[part].update(_attendance(closing, arrived, group))
         states = entries.states(population, closing.period)
-        known[closing.period] = np.bincount(states[closing.known], minlength=len(survey.answers) + 1)
+        for counted, among in ((known, closing.known), (heard, closing.heard)):
+            counted[closing.period] = np.bincount(states[among], minlength=len(survey.answers) + 1)
         for responding in respondents:
             for node, tallies in responding.close(population, entries, closing, generator):
                 for part, tally in enumerate(tallies):
@@ -169,7 +203,7 @@ def sample_field(population: Population, survey: Survey, field: Field, generator
     truth, frozen = (
         enrolled_histogram(states, len(survey.answers), entries) for states in (population.true, population.frozen)
     )
-    return FieldTallies(survey, on_time, late, truth, frozen, known)
+    return FieldTallies(survey, on_time, late, truth, frozen, known, heard)
 
 
 def _draw_groups(plan: ReleasePlan, entries: int, generator: np.random.Generator) -> NDArray[np.intp]:

@@ -1,20 +1,20 @@
 """`changeling-sim plan`: from a wish to a table of plans, a picture and a survey file."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_commands.allowing import ChangesSpreadOption, FromOption, best_rung, habits_of, say_freezing
+from changeling_commands.allowing import ChangesSpreadOption, FromOption, say_freezing, settled
 from changeling_commands.wishes import (
-    YEAR,
     AnswersOption,
+    AnywayOption,
     AtMostOption,
     ClosedOption,
     DevicesOption,
     EpsilonOption,
     ExpectedOption,
+    FirstShareOption,
     GraceOption,
     Handling,
     HorizonOption,
@@ -27,7 +27,8 @@ from changeling_commands.wishes import (
     WithinOption,
     calendar_of,
     names_of,
-    wish_of,
+    planning_bar,
+    refuse_hopeless,
 )
 from changeling_protocol import Survey
 from changeling_statistics import Comparison, Option, compare_plans, write_survey
@@ -52,6 +53,7 @@ def plan(
     within: WithinOption = None,
     closed: ClosedOption = False,
     expected_changes: ExpectedOption = None,
+    first_share: FirstShareOption = 1.0,
     changes_per_year: Annotated[float | None, typer.Option(metavar="X", help="The same as a rate.")] = None,
     changes_spread: ChangesSpreadOption = None,
     pilot: FromOption = None,
@@ -73,20 +75,21 @@ def plan(
     grace: GraceOption = "7d",  # type: ignore[assignment]
     minimum: MinimumOption = 100,
     relay: RelayOption = "",
+    anyway: AnywayOption = False,
 ) -> None:
     """Find the best release plan for a budget, and show it beside the plans that others would make."""
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     names = names_of(answers)
     if objective not in ("mean", "worst"):
         raise ValueError(f"the objective is mean or worst, got {objective!r}")
-    calendar = calendar_of(start, period, horizon)
-    said = at_most is not None or within is not None
-    wish = wish_of(
-        len(names),
-        calendar,
-        changes=(at_most, within) if said else (calendar.periods, None),
-        expected=expected_changes,
+    asked = settled(
+        console,
+        answers,
+        calendar_of(start, period, horizon),
+        changes=(at_most, within),
+        expected=(expected_changes, changes_spread, first_share),
         per_year=changes_per_year,
+        pilot=pilot,
         epsilon=epsilon,
         devices=devices,
         closed=closed,
@@ -95,36 +98,28 @@ def plan(
         bridge=bridge,
         minimum=minimum,
     )
-    yearly = None if changes_per_year is None else changes_per_year * horizon / YEAR
-    habits = habits_of(
-        names,
-        calendar,
-        pilot=pilot,
-        changes=expected_changes if yearly is None else yearly,
-        spread=changes_spread,
-        closed=closed,
-        named=not answers.strip().isdecimal(),
-    )
-    if not said:
-        wish = best_rung(console, wish, habits).wish
-    elif habits is not None:
-        wish = replace(wish, expected=habits.expected(wish.constraint))
-    comparison = compare_plans(wish)
+    wish = asked.wish
+    with planning_bar() as progress:
+        comparison = compare_plans(wish, progress)
     chosen = comparison.choose(choose)
     survey = Handling(question, skew, spread, grace, relay).applied(chosen.survey, names)
     print_comparison(console, comparison, delta, survey.relay)
-    say_freezing(console, wish, comparison.planned, habits)
+    say_freezing(console, wish, comparison.planned, asked.habits)
     _warn(console, comparison, chosen, survey)
     if plot is not None:
         save_plan_plot(comparison, chosen, plot)
         console.print(f"wrote {escape(str(plot))}")
     if output is not None:
+        refuse_hopeless(chosen, anyway)
         write_survey(output, survey)
         console.print(f"wrote {escape(str(output))}, the plan {escape(chosen.title)}; not signed yet")
 
 
 def _warn(console: Console, comparison: Comparison, chosen: Option, survey: Survey) -> None:
-    """Prints a warning if nodes of the chosen plan are expected to have too few reports to be published."""
+    """Prints a warning if the chosen plan will show nothing, or nodes have too few reports to be published."""
+    if chosen.hopeless:
+        console.print(f"[yellow]warning:[/] {chosen.hopeless}", highlight=False)
+        return
     least = chosen.least_reports(comparison.wish.devices)
     if least < survey.minimum:
         console.print(

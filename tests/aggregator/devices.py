@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from changeling_aggregator.store import LoggedRequest
 from changeling_aggregator.testing.serving import FOREVER, SurveyLog, body, publish_new_key
 from changeling_protocol import Closing, Node, Report, SealingKey, Standing, Survey, encode_upload, seal
-
-from .refolding import present, shown, whole_log
+from changeling_statistics import Tallies
 
 __all__ = ["FOREVER", "Log", "Said", "body", "envelope", "publish_new_key", "report"]
 
@@ -70,9 +69,19 @@ class Log(SurveyLog):
     def kept(self) -> list[LoggedRequest]:
         """All requests that are not deleted, in the log's order."""
         with self.store.view() as view:
-            return whole_log(view)
+            return sorted(view.kept_requests())
 
     def sealed(self) -> int:
         """The last period that is sealed."""
         with self.store.view() as view:
             return view.sealed_period(self.survey.id)
+
+
+def shown(tallies: Tallies) -> dict[tuple[int, int], tuple[int, list[int]]]:
+    """By track and node: how many reports, and the slots."""
+    return {key: (tally.reports, tally.slots.tolist()) for key, tally in tallies.items()}
+
+
+def present(tallies: Tallies) -> dict[tuple[int, int], tuple[int, int, int]]:
+    """By group and period: how many were heard, were new, and were missed before."""
+    return {key: (here.heard, here.new, here.missed) for key, here in tallies.attendance.items()}

@@ -62,7 +62,7 @@ def test_from_an_authority_to_a_histogram(tmp_path: Path, cli: Cli) -> None:
         assert "all answers" in table
         assert "95% interval" in table
         assert "About 2 entries, of which 1 (50%) were heard" in table
-        assert "± " in cli("series", "tea.json", *at_server)
+        assert " to " in cli("series", "tea.json", *at_server)
         rows = list(csv.DictReader(StringIO(cli("series", "tea.json", *at_server, "--csv"))))
         assert [(row["period"], row["answer"]) for row in rows] == [
             ("1", "yes"),
@@ -104,13 +104,20 @@ def test_a_wish_becomes_a_survey_that_says_what_it_will_show(tmp_path: Path, cli
     assert "warning" not in printed
 
 
-def test_a_wish_that_would_show_nothing_says_so(tmp_path: Path, cli: Cli) -> None:
-    """For too few devices, and where nodes get fewer reports than are shown; the file is written all the same."""
-    hopeless = cli(*SURVEY, "--at-most", "2", "--devices", "10", "-o", "few.json")
-    assert "warning: an error of 10 points or more shows nothing" in hopeless
-    held_back = cli(*SURVEY, "--at-most", "2", "--minimum", "900", "-o", "held.json")
-    assert "choose a smaller --minimum" in held_back
+def test_a_wish_that_would_show_nothing_says_so(tmp_path: Path, cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+    """With too few devices it is written only anyway; with a large minimum, every node of the plan shows."""
+    few = (*SURVEY, "--at-most", "2", "--devices", "10", "-o", "few.json")
+    assert run([*few]) == 1
+    refused = " ".join(capsys.readouterr().err.split())
+    assert "shows nothing" in refused
+    assert "--anyway" in refused
+    assert not (tmp_path / "few.json").exists()
+    cli(*few, "--anyway")
     assert read_survey(tmp_path / "few.json").epsilon == 4
+    held_back = cli(*SURVEY, "--at-most", "2", "--minimum", "900", "-o", "held.json")
+    assert "warning" not in held_back
+    assert run([*SURVEY, "--at-most", "2", "--minimum", "1001", "-o", "none.json"]) == 1
+    assert "fewer than 1001 reports" in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_clock_is_confirmed_by_the_machine_where_it_is_typed(tmp_path: Path, cli: Cli) -> None:

@@ -91,14 +91,25 @@ def test_an_operator_who_says_the_same_time_is_believed(machine: Machine) -> Non
 
 @pytest.mark.parametrize("pause", [0.0, MOST_PAUSE, MOST_PAUSE + 1, LONGEST_PAUSE])
 def test_after_a_pause_the_clock_is_believed_within_minutes(machine: Machine, pause: float) -> None:
-    """At once after two hours or less; the time is that of the machine all the while, and kept."""
+    """At once after two hours or less; the time is that of the machine all the while."""
     machine.run(pause)
     clock = machine.boot(KEPT)
     assert clock() == machine.wall
-    assert clock.kept() == KeptTime(int(machine.wall * 1000), False)
     assert clock.doubt is (Doubt.STARTED if pause > MOST_PAUSE else None)
     machine.run(SETTLING_SECONDS)
     assert (clock.doubt, clock()) == (None, machine.wall)
+    assert clock.kept() == KeptTime(int(machine.wall * 1000), False)
+
+
+def test_a_restart_ends_no_watch(machine: Machine) -> None:
+    """Each begins one anew, as the store does not remember the time of a clock that is watched."""
+    machine.run(DAY)
+    for _ in range(3):
+        clock = machine.boot(KEPT)
+        machine.run(SETTLING_SECONDS - 1)
+        assert (clock.doubt, clock.kept()) == (Doubt.STARTED, None)
+    machine.run(1)
+    assert (clock.doubt, clock.kept()) == (None, KeptTime(int(machine.wall * 1000), False))
 
 
 def test_after_more_than_a_week_only_an_operator_is_believed(machine: Machine) -> None:
@@ -191,7 +202,7 @@ def test_forty_days_ahead_seal_nothing_and_destroy_no_key(store: Store, machine:
 @pytest.mark.parametrize("pause", [2 * HOUR, 6 * DAY])
 def test_a_pause_stops_no_counting_and_seals_within_minutes(store: Store, machine: Machine, pause: float) -> None:
     """Whatever was uploaded before or after a restart is counted at once."""
-    log = Log.of(store, survey(calendar=Calendar(int(NOW), 60, 8), grace=GRACE + 7 * int(DAY)))
+    log = Log.of(store, survey(calendar=Calendar(int(NOW), 60, 8), grace=GRACE + 6 * int(DAY)))
     serve(store, machine).folding.fold_now()
     machine.run(61)
     log.append_reports(machine.wall, [report(1)])
@@ -200,7 +211,7 @@ def test_a_pause_stops_no_counting_and_seals_within_minutes(store: Store, machin
     assert service.folding.fold_now().reports == 1
     log.append_reports(machine.wall, [report(1)])
     assert service.folding.fold_now().reports == 1
-    machine.run(7 * DAY)
+    machine.run(7 * DAY - pause - 200)
     service = serve(store, machine)
     service.folding.fold_now()
     with store.view() as view:
@@ -211,18 +222,28 @@ def test_a_pause_stops_no_counting_and_seals_within_minutes(store: Store, machin
         assert view.sealed_period(log.survey.id) > 0
 
 
-def test_a_fold_by_itself_counts_after_any_pause_and_says_what_it_leaves(tmp_path: Path, cli: Cli) -> None:
-    """`changeling fold` on a store that nobody used for days: all is counted, and the next fold seals."""
+@pytest.mark.parametrize("days", [1, 6, 8])
+def test_a_fold_by_itself_counts_after_any_pause_and_seals_once_the_clock_was_watched(
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    """`changeling fold` on a store that nobody used for days, as of a machine that folds once a day: all is
+    counted, and it waits until it may seal; after more than a week it says what it leaves."""
+    monkeypatch.setattr("changeling_aggregator.server.clock.SETTLING_SECONDS", 3.0)
+    monkeypatch.setattr("changeling_aggregator.server.service.KEEP_TIME_SECONDS", 0.0)
     now = int(time.time())
-    log = Log.of(Store.open(tmp_path / "server.db"), survey(calendar=Calendar(now - 100, 60, 8)))
-    log.append_reports(now, [report(1)])
+    log = Log.of(Store.open(tmp_path / "server.db"), survey(calendar=Calendar(now - 900, 60, 8), grace=GRACE))
+    log.append_reports(now, [report(8)])
     with log.store.transaction() as writing:
-        writing.keep_time(KeptTime(int(1000 * (now - 6 * DAY)), False))
+        writing.keep_time(KeptTime(int(1000 * (now - days * DAY)), False))
     log.store.close()
     said = cli("fold", "--store", str(tmp_path / "server.db"))
     assert "1 reports" in said
-    assert "not sealed" in said
-    assert "not sealed" not in cli("fold", "--store", str(tmp_path / "server.db"))
+    assert ("watched for ten minutes" in said, "not sealed" in said) == (days < 7, days > 7)
+    store = Store.open(tmp_path / "server.db")
+    with store.view() as view:
+        assert (view.sealed_period(log.survey.id) > 0) == (days < 7)
+        assert (view.kept_time().told >= 1000 * now) == (days < 7)
+    store.close()
 
 
 def test_a_destroyed_key_is_not_offered_and_not_taken(store: Store, machine: Machine) -> None:

@@ -15,13 +15,12 @@ from sqlalchemy.exc import OperationalError
 
 from ..protocol.examples import survey
 from .devices import Log
-from .refolding import whole_log
 from .uploads import content_of, upload
 
 
 def appended(store: Store) -> list[bytes]:
     with store.view() as view:
-        return [content for entry in whole_log(view) for content in content_of(entry.body)]
+        return [content for entry in sorted(view.kept_requests()) for content in content_of(entry.body)]
 
 
 def submit(waiting: Committer, *bodies: bytes, start: bool = False) -> list[BaseException | None]:

@@ -1,10 +1,10 @@
-"""A survey that the authority ends early, against a real server, and a device that knows nothing of it."""
+"""A survey that the authority ends early, against a real server, and a device that learns of it."""
 
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from changeling_client import Client
+from changeling_client import Client, Status
 from changeling_protocol import Calendar, EarlyEnd, Survey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -25,8 +25,11 @@ def put_end(server: ServerProcess, of: Survey, last: int, signer: Ed25519Private
 def test_an_end_is_published_once_and_stays(server: ServerProcess) -> None:
     """The same again changes nothing; another is refused; the survey's answers tell its last period."""
     published = server.new_survey()
+    assert server.http.get(survey_path(published) + END).status_code == 404
     assert put_end(server, published, 5) == (201, "")
     assert put_end(server, published, 5) == (200, "")
+    signed = server.http.get(survey_path(published) + END)
+    assert EarlyEnd.from_signed(signed.content, PINNED) == EarlyEnd(published.id, 5)
     assert put_end(server, published, 6) == (409, "the survey was ended after period 5 before: an end stays as it is")
     assert put_end(server, published, 4)[0] == 409
     listed = {each["id"]: each["last_period"] for each in server.http.get("/v1/surveys").json()["surveys"]}
@@ -51,7 +54,8 @@ def test_a_bad_end_is_refused_in_one_sentence(server: ServerProcess) -> None:
 
 
 def test_after_its_end_a_survey_takes_and_shows_nothing_more(server: ServerProcess, tmp_path: Path) -> None:
-    """A device answers on: what ends after the last period is never counted, and is dropped in its time, counted."""
+    """A device answers on until the last grace is over, and what ends after the last period is never counted. Then it
+    learns of the end, drops what waits, counted, and asks nothing more."""
     published = server.publish(
         replace(survey(calendar=Calendar(server.now, 60, 8), grace=120), question="Ended after three?")
     )
@@ -66,7 +70,8 @@ def test_after_its_end_a_survey_takes_and_shows_nothing_more(server: ServerProce
         clock=lambda: now,
     ) as device:
         now = calendar.start
-        device.join(published.id).record("tea")
+        handle = device.join(published.id)
+        handle.record("tea")
         assert put_end(server, published, 3) == (201, "")
         sent = dropped = 0
         for period in range(1, 12):
@@ -75,7 +80,8 @@ def test_after_its_end_a_survey_takes_and_shows_nothing_more(server: ServerProce
             flushed = device.flush()
             sent, dropped = sent + flushed.sent, dropped + flushed.dropped
         assert flushed.waiting == 0
-        assert (sent, dropped) == (4, 4), "a closing more than count arrives while the last grace lasts"
+        assert (sent, dropped) == (4, 1), "a closing more than count arrives while the last grace lasts"
+        assert handle.status is Status.ENDED
     assert {end for _, end in server.reports(published)} == {1, 2, 3}
     assert server.status(published)["closed_periods"] == 3
     series = server.http.get(survey_path(published) + "/series").raise_for_status().json()

@@ -269,4 +269,5 @@ def _try_puts(asking: Asking) -> None:
             asking("PUT", to, content=content)
         for headers in ({}, _shown(TokenScope.READ)):
             asking("PUT", to, content=contents[0], headers=headers)
+    asking("GET", path + "/end")
     asking("PUT", path, content=new.signed_by(AUTHORITY), params={"public": "perhaps"})

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_client import Flushed, outbox
-from changeling_client import device as reporter
+from changeling_client import outbox
+from changeling_client.device import RETRY_SECONDS, Reporter
 from changeling_protocol import TimeBounded, encode
 from changeling_protocol.wire import KEYS, UPLOADS, encode_key_list
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -176,7 +176,7 @@ def test_a_server_cannot_make_the_next_answers_of_one_device_differ(steps):
 
 
 def test_what_a_server_refused_is_not_packed_with_what_is_answered_later(tmp_path):
-    """Sent again, it is an envelope of its own, of the same size as at first."""
+    """Sent again, after what was never refused, it is an envelope of its own, of the same size as at first."""
     server, clock = Watched(PLAIN), Clock(START + 1)
     with client(tmp_path, server, clock) as device:
         device.join(PLAIN.id)
@@ -184,8 +184,8 @@ def test_what_a_server_refused_is_not_packed_with_what_is_answered_later(tmp_pat
             clock.now = START + 60 * period + 20
             device.flush()
     sizes = [len(envelope) for envelope in server.envelopes]
-    first, second, third = sizes[0], sizes[2], sizes[5]
-    assert sizes == [first, first, second, first, second, third]
+    first, second, third = sizes[0], sizes[1], sizes[4]
+    assert sizes == [first, second, first, second, third, first]
 
 
 def test_trouble_does_not_keep_the_reporter_from_answering_in_time(tmp_path):
@@ -194,10 +194,16 @@ def test_trouble_does_not_keep_the_reporter_from_answering_in_time(tmp_path):
     server, clock = Watched(PLAIN), Clock(START + 1)
     with client(tmp_path, server, clock) as device:
         device.join(PLAIN.id)
-        due = (device._device.next_due_ms() - device._device.now_ms()) / 1000
-        for _ in range(20):
-            assert reporter._until_next(device._device, Flushed(0, 1, 0, "the server is down")) <= due + 0.001
-        assert reporter._until_next(device._device, Flushed(0, 0, 0, None)) == pytest.approx(due, abs=0.01)
+        assert Reporter(device._device).step() == pytest.approx(
+            device._device.next_due_ms() / 1000 - clock.now, abs=0.01
+        )
+        clock.now, server.mode = START + 80, "down"
+        reporter, waits = Reporter(device._device), []
+        while clock.now < START + 400:
+            waits.append(reporter.step())
+            assert waits[-1] <= max(device._device.next_due_ms() / 1000 - clock.now, 1) + 0.01
+            clock.now += waits[-1]
+        assert len(server.seen) <= 13, "and it asks no more often for that"
 
 
 def test_what_waits_for_a_server_to_tell_the_time_does_not_make_the_reporter_ask_without_pause(tmp_path):
@@ -207,7 +213,10 @@ def test_what_waits_for_a_server_to_tell_the_time_does_not_make_the_reporter_ask
     with client(tmp_path, server, clock) as device:
         device.join(asked.id)
         server.mode, clock.now = "gone", START + 400
-        for _ in range(3):
-            flushed = device.flush()
+        reporter, waits = Reporter(device._device), []
+        for _ in range(8):
+            waits.append(reporter.step())
             assert device._device.next_due_ms() < 1000 * clock.now
-            assert reporter._until_next(device._device, flushed) >= reporter.RETRY_SECONDS
+        assert waits[0] >= RETRY_SECONDS
+        assert waits == sorted(waits)
+        assert waits[-1] > 100 * RETRY_SECONDS

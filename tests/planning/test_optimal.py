@@ -102,3 +102,52 @@ def test_a_budget_for_the_worst_time_makes_that_better_than_one_for_the_mean():
     )
     assert for_worst.option.prediction.worst < for_mean.option.prediction.worst
     assert for_mean.option.prediction.mean < for_worst.option.prediction.mean
+
+
+@pytest.mark.parametrize(("devices", "closed"), [(100, False), (100, True), (900, True)])
+def test_every_node_of_the_best_plan_is_expected_to_be_published(devices, closed):
+    """With a minimum of 100 reports, where most panels would have fewer on each node."""
+    of = wish(periods=12, k=3, devices=devices, minimum=100, closed=closed)
+    option = optimal_plan(of).option
+    assert option.least_reports(devices) >= 100 * (1 - 1e-9)
+    assert np.isfinite(option.prediction.errors).all()
+
+
+@pytest.mark.parametrize(("few", "many"), [(1, 2), (2, 3)])
+def test_a_tighter_constraint_never_costs_more_devices(few, many):
+    """Also where a closed cohort's answers may not change at all, so that one report of each entry tells everything."""
+    tight, loose = (
+        optimal_plan(wish(periods=12, answers=2, k=k, epsilon="4", closed=True, later=0)).option for k in (few, many)
+    )
+    assert tight.prediction.mean <= loose.prediction.mean * 1.01
+    assert plan_cost(tight.plan, tight.survey.calendar, AtMost(few), closed=True) <= 4
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize(
+    ("answers", "periods", "k", "epsilon", "closed"), [(2, 52, 20, "4", False), (3, 64, 20, "4", True)]
+)
+def test_everyday_wishes_have_plans_where_the_best_groups_alone_leave_a_period_unconnected(
+    answers, periods, k, epsilon, closed
+):
+    """The search begins with as many groups as it takes to connect all periods."""
+    planned = optimal_plan(wish(periods, answers, k, epsilon, 10_000, closed=closed))
+    assert np.isfinite(planned.option.prediction.errors).all()
+
+
+@pytest.mark.heavy
+def test_a_panel_tells_as_many_states_as_pay():
+    """Any change allowed, 64 periods, ε = 32: more than 16 states of each entry, at .0036 or less; 16 have .0061."""
+    planned = optimal_plan(wish(64, 2, 64, "32", 20_000, later=500_000, closed=True))
+    assert planned.option.prediction.mean <= 0.0036
+
+
+def test_a_long_horizon_is_looked_at_with_wider_periods_first():
+    """Its groups stand on the calendar's own periods, and reach every one of them; the bar only ever goes on."""
+    seen: list[float] = []
+    of = wish(periods=420, answers=2, k=2, epsilon="4", devices=10**6, minimum=100)
+    planned = optimal_plan(of, seen.append)
+    assert np.isfinite(planned.option.prediction.errors).all()
+    assert 0 <= planned.gap < 0.2
+    assert seen == sorted(seen)
+    assert 0 <= seen[0] < seen[-1] < 1

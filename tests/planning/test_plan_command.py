@@ -7,6 +7,8 @@ from changeling_statistics import read_survey
 
 from tests.command_line import invoked
 
+from .wishes import without_histories
+
 USUAL = ["--answers", "3", "--horizon", "16d", "--period", "1d", "--epsilon", "4", "--devices", "2e4"]
 
 
@@ -50,7 +52,7 @@ def test_the_chosen_plan_becomes_a_survey_that_can_be_signed(tmp_path, name):
     """`changeling survey sign` takes the file; the signed survey is the one that was planned."""
     unsigned, signed = tmp_path / "survey.json", tmp_path / "survey.signed"
     arguments = ["--at-most", "3", "--choose", name, "-o", str(unsigned), "--question", "Which?", "--closed"]
-    written = plan(*USUAL, *arguments, "--start", "2026-12-01")
+    written = plan(*USUAL, *arguments, "--start", "2026-12-01", "--anyway")
     assert written.exit_code == 0, written.output
     assert run(["authority", "new", "-o", str(tmp_path)]) == 0
     assert run(["survey", "sign", str(unsigned), "--key", str(tmp_path / "authority.key"), "-o", str(signed)]) == 0
@@ -104,10 +106,34 @@ def test_devices_are_a_positive_whole_number(devices):
     assert devices in refused.stderr
 
 
-def test_nodes_too_poor_to_be_published_are_warned_of():
-    """A few devices spread over many nodes fall below the survey's minimum."""
-    shown = plan(*USUAL, "--devices", "200", "--at-most", "3")
-    assert "fewer than 100 are not published" in " ".join(shown.output.split())
+def test_a_plan_that_would_show_nothing_is_written_only_anyway(tmp_path):
+    """The paper's plan of this wish is off by 16 points: it says so, and --anyway writes it."""
+    path = tmp_path / "survey.json"
+    arguments = [*USUAL, "--at-most", "3", "--closed", "--choose", "paper", "-o", str(path)]
+    refused = plan(*arguments)
+    assert refused.exit_code == 1
+    assert "points is more than 10, which shows nothing" in " ".join(refused.stderr.split())
+    assert "--anyway" in refused.stderr
+    assert not path.exists()
+    assert plan(*arguments, "--anyway").exit_code == 0
+    assert path.exists()
+
+
+def test_fewer_devices_than_it_takes_to_be_published_are_a_reason():
+    """No node of any plan could have a hundred reports."""
+    refused = plan(*USUAL, "--devices", "50", "--at-most", "3")
+    assert refused.exit_code == 1
+    assert "fewer than 100 reports are not published, and there are 50 devices" in " ".join(refused.stderr.split())
+
+
+def test_who_answers_at_first_is_told_by_a_share(tmp_path):
+    """It is what the survey expects of its first period; in a closed cohort everybody answers then."""
+    path = tmp_path / "survey.json"
+    assert plan(*USUAL, "--at-most", "3", "--first-share", "0.4", "-o", str(path), "--anyway").exit_code == 0
+    assert read_survey(path).expected.first == 400_000
+    refused = plan(*USUAL, "--at-most", "3", "--closed", "--first-share", "0.4")
+    assert refused.exit_code == 1
+    assert "everybody answers in the first period" in " ".join(refused.stderr.split())
 
 
 CUT = ["--answers", "4", "--horizon", "32d", "--period", "1d", "--epsilon", "30", "--devices", "2e4"]
@@ -116,15 +142,17 @@ CUT += ["--at-most", "2", "--closed", "--expected-changes", "0.15"]
 
 def test_it_says_what_bridging_a_lost_period_costs_and_leaves_it_out_if_told_to():
     """The share of the devices, both errors, and the error after a loss; or for how long estimates may be missing."""
-    bridged = " ".join(plan(*CUT, "--minimum", "1").output.split())
+    with without_histories():
+        bridged = " ".join(plan(*CUT, "--minimum", "1").output.split())
+        bare = " ".join(plan(*CUT, "--minimum", "1", "--no-bridge").output.split())
     assert "of the devices are there to bridge a lost period: the mean error is" in bridged
     assert "If the server is down as period 16 closes, estimates are back by period 20, with an error of" in bridged
-    bare = " ".join(plan(*CUT, "--minimum", "1", "--no-bridge").output.split())
     assert "there to bridge" not in bare
     assert "estimates may be missing for 32 periods." in bare
 
 
 def test_it_says_if_nothing_bridges_a_lost_period_at_the_price():
     """At so large a budget, asking even a few devices for something else is dear."""
-    shown = plan(*CUT)
+    with without_histories():
+        shown = plan(*CUT)
     assert "Nothing bridges every lost period for 3% of the error." in " ".join(shown.output.split())

@@ -61,6 +61,23 @@ def assert_share(count: float, of: float, share: float) -> None:
     assert abs(count - of * share) <= norm.isf(FALSE_ALARM / 40) * np.sqrt(of * share * (1 - share)) + 1
 
 
+def test_newcomers_may_be_unlike_those_before_them():
+    """In the population's order the second half of the histories enrols last; and at each closing those who are heard
+    are told from those who were ever heard of, both by the state that they hold."""
+    growing = Field(arrivals=0.1, uninstalls=0.1, in_order=True)
+    entries, closings = drawn(growing)
+    assert (np.diff(entries.enrolled) >= 0).all()
+    assert (np.diff(entries.history) >= 0).all()
+    assert len({*entries.history[entries.enrolled == 0].tolist()}) == 1
+    field = sampled(growing)
+    for closing in closings:
+        heard, known = field.heard[closing.period], field.known[closing.period]
+        attended = [each.heard for (_, period), each in field.tallies.attendance.items() if period == closing.period]
+        assert heard.sum() == sum(attended)
+        assert (heard <= known).all()
+    assert field.heard[12][1] / field.heard[12].sum() < field.known[12][1] / field.known[12].sum() - 0.05
+
+
 def test_where_nothing_goes_wrong_everybody_is_heard_and_new_once():
     """And no tally is missing."""
     quiet = sampled(Field())

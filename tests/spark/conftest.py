@@ -1,39 +1,66 @@
-"""One real cluster for all tests that need one, and a log for it; they are skipped where there is no Java."""
+"""One real cluster for all tests that need one, a session on it for those of a file, and a log to fold.
+
+They are skipped where there is no Java.
+"""
 
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import AFTER, prepared
+from changeling_spark import ClusterSettings
 from changeling_spark import inputs as pieces
 from changeling_spark import runs as running
+from changeling_spark.folding import SparkFold
+from changeling_spark.testing import WHY_NOT, SparkCluster, cluster
 
-from .cluster import WHY_NOT, SparkCluster, cluster
 from .here import contents
 
 
 @pytest.fixture(scope="session")
 def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
-    """A master and two workers with a core each."""
+    """A master and two workers with a core each. Their Java compiles little: most of it runs once, and ends soon."""
     if WHY_NOT is not None:
         pytest.skip(WHY_NOT)
     folder: Path = tmp_path_factory.mktemp("spark")
-    with pytest.MonkeyPatch.context() as patch, cluster(folder) as running:
-        patch.setenv("SPARK_LOCAL_DIRS", str(folder / "driver"))
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-        yield running
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        with cluster(folder) as running:
+            patch.setenv("SPARK_LOCAL_DIRS", str(folder / "driver"))
+            patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+            patch.setenv("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+            yield running
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path | None:
+    """Where the session of a file keeps its checkpoint; None where that folds by jobs."""
+    return tmp_path_factory.mktemp("query") / "checkpoint" if getattr(request.module, "FOLLOWS", False) else None
+
+
+@pytest.fixture(scope="module")
+def engine(
+    spark_cluster: SparkCluster, checkpoint: Path | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[SparkFold]:
+    """The session of a file; each test turns it to a store of its own."""
+    nothing: Any = None
+    place = str(tmp_path_factory.mktemp("shared"))
+    where = None if checkpoint is None else str(checkpoint)
+    with closing(SparkFold(nothing, ClusterSettings(spark_cluster.master), place, where)) as started:
+        yield started
 
 
 class Pair:
-    """A store for Spark, and what the embedded fold made of the same log. appended: whether the log is in it."""
+    """A store for Spark, with nothing in its log yet, and what the embedded fold makes of all that is to come."""
 
-    def __init__(self, folder: Path, *, appended: bool = True) -> None:
+    def __init__(self, folder: Path) -> None:
         self.place, self.path = str(folder / "shared"), folder / "ours.db"
         Path(self.place).mkdir(parents=True)
         self.store = Store.open(self.path)
@@ -46,8 +73,6 @@ class Pair:
         self.expected = contents(theirs)
         theirs.close()
         self.store = Store.open(self.path)
-        if appended:
-            self.append()
 
     def append(self, first: int = 0, last: int | None = None) -> None:
         """Append some of the log."""

@@ -1,5 +1,5 @@
 """A driver of a query that kills itself, and its Java process, where it is told: just before or after the store has a
-batch, or never. A program of its own. Arguments: the store, the cluster's URL, the shared place, the checkpoint, where.
+batch. A program of its own. Arguments: the store, the cluster's URL, the shared place, the checkpoint, where.
 """
 
 import os
@@ -10,12 +10,9 @@ from typing import Any
 
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import AFTER
-from changeling_spark import runs
-from changeling_spark.errors import SparkTrouble
+from changeling_aggregator.testing.processes import offspring
+from changeling_spark import ClusterSettings, SparkTrouble, runs
 from changeling_spark.folding import SparkFold
-from changeling_spark.session import ClusterSettings
-
-from ..processes import offspring
 
 
 def main(store: str, master: str, shared: str, checkpoint: str, where: str) -> None:

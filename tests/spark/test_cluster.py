@@ -1,84 +1,162 @@
-"""The fold on a real cluster: a master and two workers, each a process; kills; and what lies on disks meanwhile."""
+"""The fold on a real cluster: what it comes to, whatever is killed, and what others can read of it meanwhile."""
 
 import base64
+import os
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
-from contextlib import closing
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from changeling_aggregator.fold import FoldReport
 from changeling_aggregator.testing import AFTER
+from changeling_aggregator.testing.processes import offspring
+from changeling_spark import ClusterSettings, SparkTrouble, runs, session
 from changeling_spark.folding import SparkFold
-from changeling_spark.session import ClusterSettings
+from changeling_spark.keys import KeyService
+from changeling_spark.testing import SparkCluster, until
 
-from .cluster import SparkCluster
 from .conftest import Pair
 from .here import contents, counted_ids
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for it, five minutes at most."""
-    end = time.monotonic() + 300
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.02)
+@pytest.mark.usefixtures("spark_cluster")
+def test_in_a_session_with_other_settings_nothing_is_folded() -> None:
+    """One that runs in this process already, and encrypts nothing: Spark would give it to whoever asks for one."""
+    from pyspark.sql import SparkSession
 
-
-@pytest.mark.usefixtures("many_tasks")
-def test_a_cluster_folds_as_this_machine_does_and_keeps_no_secret(pair: Pair, spark_cluster: SparkCluster) -> None:
-    """Byte by byte. Neither a private key, in any form, nor an id lies in what Spark wrote, nor is a key in any log."""
-    with pair.store.view() as view:
-        keys = [key.private_bytes_raw() for key in view.private_keys().values()]
-    with closing(SparkFold(pair.store, ClusterSettings(spark_cluster.master), pair.place)) as engine:
-        engine.await_start()
-        assert engine.fold(AFTER, closing=False).requests == 60
-        assert contents(pair.store) == pair.expected
-        files = [path for path in spark_cluster.folder.rglob("*") if path.is_file()]
-        written = {path: path.read_bytes() for path in files}
-    assert any("shuffle" in path.name for path in written)
-    assert any(path.name == "stderr" for path in written)
-    for key in keys:
-        for form in (key, key.hex().encode(), base64.b64encode(key)[:40], repr(key)[2:-1].encode()):
-            assert not [path for path, content in written.items() if form in content]
-    some = counted_ids(pair.store)
-    assert len(some) > 20
-    assert not [path for path, content in written.items() for id_ in some if id_ in content]
+    plain = {"spark.ui.enabled": "false", "spark.io.encryption.enabled": "false"}  # a Java process keeps what it had
+    theirs = SparkSession.builder.master("local[1]").config(map=plain).getOrCreate()
+    try:
+        with pytest.raises(SparkTrouble, match="does not encrypt"), session.session(ClusterSettings("local[1]")):
+            pass
+        assert theirs.range(3).count() == 3
+    finally:
+        theirs.stop()
 
 
 @pytest.mark.usefixtures("many_tasks")
 def test_a_worker_killed_in_mid_fold_changes_nothing_of_what_it_comes_to(
-    pair: Pair, spark_cluster: SparkCluster
+    pair: Pair, spark_cluster: SparkCluster, engine: SparkFold
 ) -> None:
-    """SIGKILL to it and its executor, as soon as that one's Python runs; the other does what is left."""
+    """SIGKILL to it and its executor, as soon as that one's Python runs, which it does for a session's first task; the
+    other does what is left."""
     reports: list[FoldReport] = []
-    with closing(SparkFold(pair.store, ClusterSettings(spark_cluster.master), pair.place)) as engine:
-        engine.await_start()
-        folding = threading.Thread(target=lambda: reports.append(engine.fold(AFTER, closing=False)))
-        folding.start()
-        until(lambda: spark_cluster.python_runs(0))
-        spark_cluster.kill_worker(0)
-        assert folding.is_alive()
-        folding.join()
+    engine.turn_to(pair.store)
+    engine.await_start()
+    pair.append()
+    folding = threading.Thread(target=lambda: reports.append(engine.fold(AFTER, closing=False)))
+    folding.start()
+    until(lambda: spark_cluster.python_runs(0))
+    spark_cluster.kill_worker(0)
+    assert folding.is_alive()
+    folding.join()
     spark_cluster.restart_worker(0)
     assert [each.requests for each in reports] == [60]
     assert contents(pair.store) == pair.expected
 
 
+class Watch:
+    """Reads all that lies in folders, and of processes what others can see of them, over and over until it ends."""
+
+    def __init__(self, folders: list[Path]) -> None:
+        self._folders, self._ended = folders, threading.Event()
+        self._known: dict[Path, tuple[int, int]] = {}
+        self.seen: dict[str, set[bytes]] = {}
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def end(self) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.look()
+
+    def look(self) -> None:
+        for folder in self._folders:
+            for inside, _, names in os.walk(folder):  # which passes over what is deleted meanwhile
+                for name in names:
+                    self._read(Path(inside) / name)
+        for pid in offspring(os.getpid()):
+            for name in ("environ", "cmdline"):
+                self._read(Path(f"/proc/{pid}/{name}"))
+
+    def _read(self, path: Path) -> None:
+        with suppress(OSError):
+            status = path.stat()
+            as_it_is = status.st_mtime_ns, status.st_size
+            if self._known.get(path) != as_it_is:
+                self._known[path] = as_it_is
+                self.seen.setdefault(str(path), set()).add(path.read_bytes())
+
+    def _run(self) -> None:
+        while not self._ended.wait(0.05):
+            self.look()
+
+    def with_(self, secret: bytes) -> list[str]:
+        """Where a secret was seen, in one form or another."""
+        forms = (secret, secret.hex().encode(), base64.b64encode(secret)[:20], repr(secret)[2:-1].encode())
+        return [path for path, some in self.seen.items() if any(form in each for each in some for form in forms)]
+
+
+@pytest.mark.usefixtures("many_tasks")
+def test_a_cluster_folds_as_this_machine_does_and_keeps_no_secret(
+    pair: Pair, spark_cluster: SparkCluster, engine: SparkFold, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Byte by byte. Neither a private key, nor a run's token, nor an id is ever in a file of the cluster's or the
+    driver's, a log, or what a process was started with; also where Spark hands tasks on in blocks, as large ones."""
+    from pyspark import SparkContext
+
+    tokens, handed_on = list[bytes](), list[object]()
+
+    class Told(KeyService):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            tokens.append(self.source.token)
+
+    broadcast = SparkContext.broadcast
+    monkeypatch.setattr(SparkContext, "broadcast", lambda *each: handed_on.append(each) or broadcast(*each))
+    monkeypatch.setattr(runs, "KeyService", Told)
+    with pair.store.view() as view:
+        keys = [key.private_bytes_raw() for key in view.private_keys().values()]
+    watch = Watch([spark_cluster.folder])
+    try:
+        engine.turn_to(pair.store)
+        engine.await_start()
+        pair.append(0, 30)
+        assert engine.fold(AFTER, closing=False).requests == 30
+        assert not handed_on
+        assert engine._spark is not None
+        engine._spark.sparkContext._jsc.sc().conf().set("spark.broadcast.UDFCompressionThreshold", "1")
+        pair.append(30)
+        assert engine.fold(AFTER, closing=False).requests == 30
+        assert handed_on
+        assert contents(pair.store) == pair.expected
+    finally:
+        watch.end()
+    for part in ("shuffle", "stderr", "environ"):
+        assert any(part in path for path in watch.seen), part
+    ids = counted_ids(pair.store)
+    assert (len(tokens), len(ids) > 20) == (2, True)
+    for secret in (*keys, *tokens, *ids):
+        assert watch.with_(secret) == []
+
+
 def test_a_driver_killed_in_mid_fold_has_changed_nothing_and_folds_again(
-    pair: Pair, spark_cluster: SparkCluster
+    pair: Pair, spark_cluster: SparkCluster, engine: SparkFold
 ) -> None:
     """The command, killed with SIGKILL and given again: tallies, attendance and refusals are the same."""
+    engine.close()  # whose executors have the cluster's cores
+    pair.append()
     command = [sys.executable, "-m", "changeling_commands", "fold", "--store", str(pair.path), "--engine", "spark"]
     command += ["--master", spark_cluster.master, "--shared", pair.place]
     before = contents(pair.store)
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as killed:
-        until(lambda: spark_cluster.python_runs(0) or spark_cluster.python_runs(1))
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as killed:
+        until(lambda: killed.poll() is not None or any(map(spark_cluster.python_runs, range(2))))
+        assert killed.poll() is None, killed.stderr and killed.stderr.read()
         spark_cluster.kill_tree(killed.pid)
     assert contents(pair.store) == before
     said = []

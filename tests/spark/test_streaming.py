@@ -14,17 +14,16 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.testing import AFTER
-from changeling_spark.errors import SparkTrouble
+from changeling_aggregator.testing.processes import command_of, offspring
+from changeling_spark import SparkTrouble
 from changeling_spark.folding import SparkFold
-from changeling_spark.session import ClusterSettings
+from changeling_spark.testing import SparkCluster, until
 
-from ..processes import offspring
-from .cluster import SparkCluster, command_of
 from .conftest import Pair
 from .here import contents, counted_ids
-from .test_cluster import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
+FOLLOWS = True
 _COUNTED = ("tallies", "attendance", "refusals")
 
 
@@ -74,40 +73,57 @@ def folded(engine: SparkFold) -> int:
 
 
 @pytest.mark.usefixtures("many_tasks")
+def test_an_executor_killed_in_mid_batch_changes_nothing_of_what_it_comes_to(
+    pair: Pair, spark_cluster: SparkCluster, engine: SparkFold
+) -> None:
+    """SIGKILL to a worker and its executor, as soon as that one's Python runs, which it does for a session's first
+    task; the other does what is left."""
+    counted: list[int] = []
+    engine.turn_to(pair.store)
+    engine.await_start()
+    pair.append()
+    folding = threading.Thread(target=lambda: counted.append(folded(engine)))
+    folding.start()
+    until(lambda: spark_cluster.python_runs(0) or not folding.is_alive())
+    spark_cluster.kill_worker(0)
+    folding.join()
+    spark_cluster.restart_worker(0)
+    assert counted == [60]
+    assert contents(pair.store) == pair.expected
+
+
+@pytest.mark.usefixtures("many_tasks")
 def test_batches_come_to_what_the_embedded_fold_does_whatever_becomes_of_the_checkpoint(
-    tmp_path: Path, spark_cluster: SparkCluster
+    tmp_path: Path, engine: SparkFold, checkpoint: Path
 ) -> None:
     """With duplicates, late and foreign uploads, batch by batch. Between batches the query ends, and its checkpoint is
-    left, deleted, put back as it was, or another store's; at last Spark ends the session. Nowhere is a key or an id."""
-    pair, other = (Pair(tmp_path / name, appended=False) for name in ("ours", "other"))
-    checkpoint, kept = tmp_path / "checkpoint", tmp_path / "kept"
+    another store's, deleted, or put back as it was; at last Spark ends the session. Nowhere is a key or an id."""
+    pair, other = (Pair(tmp_path / name) for name in ("ours", "other"))
+    kept = tmp_path / "kept"
 
     def step(first: int, of: Pair = pair) -> None:
-        of.append(first, first + 10)
+        of.append(first, first + 15)
         engine.turn_to(of.store)
-        assert folded(engine) == 10
+        assert folded(engine) == 15
         assert folded(engine) == 0
         assert engine._stream is not None
         engine._stream._stop()
 
-    with closing(SparkFold(pair.store, ClusterSettings(spark_cluster.master), pair.place, str(checkpoint))) as engine:
-        step(0)
-        shutil.copytree(checkpoint, kept)
-        step(10)
-        shutil.rmtree(checkpoint)
-        step(20)
-        shutil.rmtree(checkpoint)
-        shutil.copytree(kept, checkpoint)
-        step(30)
-        shutil.rmtree(checkpoint)
-        step(0, other)
-        step(40)
-        pair.append(50)
-        assert engine._spark is not None
-        engine._spark.sparkContext._jsc.sc().stop()  # as Spark does by itself, where executors fail again and again
-        with pytest.raises(SparkTrouble):
-            engine.fold(AFTER, closing=False)
-        assert folded(engine) == 10
+    step(0, other)
+    step(0)
+    shutil.copytree(checkpoint, kept)
+    shutil.rmtree(checkpoint)
+    step(15)
+    shutil.rmtree(checkpoint)
+    shutil.copytree(kept, checkpoint)
+    step(30)
+    pair.append(45)
+    assert engine._spark is not None
+    engine._spark.sparkContext._jsc.sc().stop()  # as Spark does by itself, where executors fail again and again
+    with pytest.raises(SparkTrouble):
+        engine.fold(AFTER, closing=False)
+    assert folded(engine) == 15
+    engine.close()  # whose executors have the cluster's cores
     assert contents(pair.store) == pair.expected
     with pair.store.view() as view:
         keys = [key.private_bytes_raw() for key in view.private_keys().values()]
@@ -123,8 +139,10 @@ def test_batches_come_to_what_the_embedded_fold_does_whatever_becomes_of_the_che
 def test_a_driver_killed_around_the_stores_commit_counts_nothing_twice_and_skips_nothing(
     pair: Pair, spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:
-    """First before the store has the batch; then after it, before Spark has it in its log of commits."""
+    """First before the store has the batch; then after it, before Spark has it in its log of commits. The command goes
+    on from there, and ends by SIGTERM, with nothing in hand."""
     checkpoint = tmp_path / "checkpoint"
+    pair.append()
     before = contents(pair.store)
 
     def life(where: str) -> int:
@@ -141,46 +159,24 @@ def test_a_driver_killed_around_the_stores_commit_counts_nothing_twice_and_skips
     assert contents(pair.store) == pair.expected
     assert (batches("offsets"), batches("commits")) == ({"0", "1"}, {"0"})
     pair.append(59)  # once more: all in it was counted
-    assert life("never") == 0
+    with closing(Following(pair, spark_cluster.master, checkpoint)) as following:
+        until(following.counts_all)
+        os.kill(following.process.pid, signal.SIGTERM)
+        assert following.process.wait(300) == 0, following.said()
     assert {"0", "1", "2"} <= batches("offsets")
     with pair.store.view() as view:
-        assert view.unfolded() == 0
         named = {each.name for each in view.id_files()}
     assert contents(pair.store)["tallies"] == pair.expected["tallies"]
     assert {path.name for path in Path(pair.place).iterdir()} == named
 
 
-@pytest.mark.usefixtures("many_tasks")
-def test_an_executor_killed_in_mid_batch_changes_nothing_of_what_it_comes_to(
-    pair: Pair, spark_cluster: SparkCluster, tmp_path: Path
-) -> None:
-    """SIGKILL to a worker and its executor, as soon as that one's Python runs; the other does what is left."""
-    counted: list[int] = []
-    checkpoint = str(tmp_path / "checkpoint")
-    with closing(SparkFold(pair.store, ClusterSettings(spark_cluster.master), pair.place, checkpoint)) as engine:
-        engine.await_start()
-        folding = threading.Thread(target=lambda: counted.append(folded(engine)))
-        folding.start()
-        until(lambda: spark_cluster.python_runs(0) or not folding.is_alive())
-        spark_cluster.kill_worker(0)
-        folding.join()
-    spark_cluster.restart_worker(0)
-    assert counted == [60]
-    assert contents(pair.store) == pair.expected
-
-
-def test_the_command_follows_the_log_and_ends_when_it_is_told_to(pair: Pair, following: Following) -> None:
-    """By SIGTERM, with nothing in hand: 0 is its exit code, and all is counted as the embedded fold counts it."""
+def test_the_command_ends_with_a_sentence_when_its_java_process_dies(pair: Pair, following: Following) -> None:
+    """And with a code that is not 0, so that what watches over it starts it again. What it had counted is what the
+    embedded fold counts."""
+    pair.append()
     until(following.counts_all)
-    os.kill(following.process.pid, signal.SIGTERM)
-    assert following.process.wait(300) == 0, following.said()
     found = contents(pair.store)
     assert [found[table] for table in _COUNTED] == [pair.expected[table] for table in _COUNTED]
-
-
-def test_the_command_ends_with_a_sentence_when_its_java_process_dies(following: Following) -> None:
-    """And with a code that is not 0, so that what watches over it starts it again."""
-    until(following.counts_all)
     os.kill(following.java()[0], signal.SIGKILL)
     assert following.process.wait(300) == 1, following.said()
     assert "Spark's Java process beside this one has died: run the command again" in " ".join(following.said().split())
@@ -190,6 +186,7 @@ def test_told_to_end_in_mid_batch_the_command_ends_and_has_changed_nothing(
     pair: Pair, following: Following, spark_cluster: SparkCluster
 ) -> None:
     """As soon as an executor's Python runs: all of the batch is left for the next; or none, if it was just done."""
+    pair.append()
     before = contents(pair.store)
     until(lambda: spark_cluster.python_runs(0) or spark_cluster.python_runs(1))
     os.kill(following.process.pid, signal.SIGTERM)

@@ -2,6 +2,7 @@
 
 import gc
 import signal
+import time
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from types import FrameType
@@ -16,6 +17,7 @@ from .access import TokenFile, forget_store_key, read_public_key, read_store_key
 from .store import SEGMENTS_HELP, STORE_HELP
 
 if TYPE_CHECKING:
+    from ..server import FoldLoop, GuardedClock
     from ..store import Store
 
 
@@ -248,8 +250,11 @@ def fold(
 ) -> None:
     """Count what is uploaded and not counted yet, beside a server or without one.
 
-    Of several processes on a store one folds, the others stand by. With --check nothing is changed: the log is folded
-    into a store that is thrown away; if a node that is not sealed differs, it prints how, and ends with 1.
+    Of several processes on a store one folds, the others stand by. If nothing used the store for hours, the clock is
+    watched for ten minutes before what is due is sealed; to end it meanwhile leaves that to another time.
+
+    With --check nothing is changed: the log is folded into a store that is thrown away; if a node that is not sealed
+    differs, it prints how, and ends with 1.
     """
     from ..fold import EngineOptions, FoldEngine, FoldProcess, engine_plugin
     from ..ingest import Registry
@@ -286,11 +291,7 @@ def fold(
         loop = FoldLoop(opened, Registry(opened), clock, process)
         try:
             if not follow:
-                done = loop.fold_now()
-                refused = ", ".join(f"{count} {reason.value}" for reason, count in sorted(done.refused.items()))
-                typer.echo(f"{done.envelopes} envelopes, {done.reports} reports; refused: {refused or 'none'}")
-                if clock.doubt is not None:
-                    typer.echo(f"closings that are due are not sealed: {clock.doubt.value}")
+                _fold_once(loop, clock)
                 return
             log_in_json()
             loop.start()
@@ -300,6 +301,23 @@ def fold(
             typer.echo("changeling has stopped folding")
         finally:
             loop.close()
+
+
+def _fold_once(loop: "FoldLoop", clock: "GuardedClock") -> None:
+    """Count all, then seal what is due, if need be once the clock was watched; say what was done, and what was left."""
+    from ..server import Doubt
+
+    watched = clock.doubt is Doubt.STARTED
+    done = loop.fold_now()
+    refused = ", ".join(f"{count} {reason.value}" for reason, count in sorted(done.refused.items()))
+    typer.echo(f"{done.envelopes} envelopes, {done.reports} reports; refused: {refused or 'none'}")
+    if watched:
+        typer.echo("closings that are due are sealed once the clock was watched for ten minutes")
+        while clock.doubt is Doubt.STARTED:
+            time.sleep(0.5)
+        loop.fold_now()
+    if clock.doubt is not None:
+        typer.echo(f"closings that are due are not sealed: {clock.doubt.value}")
 
 
 def _check(store: "Store") -> None:

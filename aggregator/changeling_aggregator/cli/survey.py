@@ -101,8 +101,6 @@ def shown_error(error: float | None, digits: int = 1) -> str:
 
 
 POINT = 0.01
-HOPELESS = 0.1
-"""A standard error of a share from which on a survey says next to nothing: a band of 95% is then 40 points wide."""
 MANY_DEVICES = 10_000_000
 """More devices than nearly any survey has; asked of one that is published by whoever does not say how many it has."""
 
@@ -116,18 +114,13 @@ def expected_of(survey: Survey, devices: int) -> "Option | None":
     return Option("the survey's own", "", survey, predict(survey, devices))
 
 
-def is_hopeless(option: "Option") -> bool:
-    """True if so many devices would show nothing."""
-    return not option.prediction.mean < HOPELESS
-
-
 def ask_if_hopeless(survey: Survey, devices: int) -> None:
     """Ask whether to publish a survey of which so many devices would show nothing.
 
     Raises ValueError for a no, and where nobody is there to answer.
     """
     option = expected_of(survey, devices)
-    if option is None or not is_hopeless(option):
+    if option is None or not option.hopeless:
         return
     console().print(expectation_table(option))
     refusal = f"of {devices:,} devices this survey would show nothing: --yes publishes it all the same"

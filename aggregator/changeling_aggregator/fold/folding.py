@@ -11,7 +11,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing as ending
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeAlias
 
 from changeling_protocol import EarlyEnd, Refusal, Survey, SurveyId, UnixMilliseconds, UnixSeconds
@@ -19,7 +18,7 @@ from changeling_protocol import EarlyEnd, Refusal, Survey, SurveyId, UnixMillise
 from ..errors import Overtaken
 from ..opening import Open, Opened, open_requests
 from ..segments import place_at
-from ..store import ClosingKey, IdFile, LoggedRequest, Store, Turn, cursors_after, positions_after
+from ..store import ClosingKey, IdFile, LoggedRequest, Store, Turn, View, cursors_after, positions_after
 from .closing import (
     arrivals_are_ahead,
     close_what_ended,
@@ -175,23 +174,43 @@ def _next_batch(store: Store, most: int, open_: Open, after: Mapping[int, int], 
 Written: TypeAlias = tuple[FoldReport, Mapping[ClosingKey, Added]]
 
 
+@dataclass(slots=True)
+class _Before:
+    """The ids that were counted before a batch, which is asked for those of each survey in turn.
+
+    ids: those that `writing` writes. They count whether the view shows them or not; what is written when the view
+    begins to be read is remembered, and need not be read from it again.
+    """
+
+    seen: SeenIds
+    view: View
+    writing: Future[Written] | None
+    ids: Mapping[ClosingKey, bytes]
+    _asked: bool = False
+
+    def __call__(self, wanted: Mapping[ClosingKey, bytes]) -> Iterator[tuple[ClosingKey, bytes]]:
+        done = self.writing is not None and self.writing.done() and self.writing.exception() is None
+        if self.writing is not None and done and not self._asked:
+            self.seen.remember(self.writing.result()[1], self.ids)
+            self.ids = {}
+        self._asked = True
+        return self.seen.near(self.view, self.ids, wanted)
+
+
 def count_batches(store: Store, turn: Turn | Store, coming: Iterable[Batch], seen: SeenIds) -> Iterator[FoldReport]:
     """Count batches, each in a transaction of its own, which is written while the next one is counted.
 
-    turn: gives the transactions. What is being written counts as seen: so it does not matter whether the next batch
-    sees it in the store.
+    turn: gives the transactions.
     """
     ids: Mapping[ClosingKey, bytes] = {}
     writing: Future[Written] | None = None
     with ThreadPoolExecutor(1, "writing") as pool:
         for batch in coming:
-            if writing is not None and writing.done() and writing.exception() is None:
-                seen.remember(writing.result()[1], ids)  # what the store may show by now, and would be read from it
-                ids = {}
             with store.view() as view:
-                counted = count(batch.requests, batch.opened, batch.surveys, partial(seen.near, view, ids), batch.ends)
+                before = _Before(seen, view, writing, ids)
+                counted = count(batch.requests, batch.opened, batch.surveys, before, batch.ends)
             if writing is not None:
-                yield _written(writing, seen, ids)
+                yield _written(writing, seen, before.ids)
             ids = counted.ids
             writing = pool.submit(_write, turn, batch, counted)
         if writing is not None:

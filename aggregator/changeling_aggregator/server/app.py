@@ -58,6 +58,7 @@ ROUTES = [
     Route(SURVEYS, publishing.list_surveys, methods=["GET"]),
     Route(_SURVEY, publishing.fetch_survey, methods=["GET"]),
     Route(_SURVEY, publishing.publish_survey, methods=["PUT"]),
+    Route(_SURVEY + END, publishing.fetch_end, methods=["GET"]),
     Route(_SURVEY + END, publishing.end_survey, methods=["PUT"]),
     Route(_SURVEY + HISTOGRAM, results.show_histogram, methods=["GET"]),
     Route(_SURVEY + SERIES, results.show_series, methods=["GET"]),

@@ -152,9 +152,12 @@ class GuardedClock:
         self._contradicted = abs(self() - database) > MOST_STEP
 
     def kept(self) -> KeptTime | None:
-        """The time that the store should remember; None where it should leave what it has."""
+        """The time that the store should remember; None where it should leave what it has.
+
+        While the clock is watched after a pause it is None too: else a restart would end the watch.
+        """
         now = self()
-        unknown = self._contradicted or self._sure_at == math.inf
+        unknown = self._contradicted or self._steady() < self._sure_at
         return None if unknown else KeptTime(UnixMilliseconds(int(now * 1000)), self._away)
 
     def confirm(self, time: UnixSeconds) -> None:

@@ -199,6 +199,22 @@ async def end_survey(request: Request) -> Response:
     return json(SurveyEnded(last_period=end.last), 201 if added else 200)
 
 
+@described(Described({200: {MSGPACK: Signed}}))
+async def fetch_end(request: Request) -> Response:
+    """GET a survey's early end as it was signed, for devices; 404 where it has none."""
+    published = survey_in_path(request)
+    ended = published.last < published.survey.calendar.periods
+    signed = await run_in_threadpool(_signed_end, service_of(request), published.survey.id) if ended else None
+    if signed is None:
+        raise TurnedDown(ErrorCode.NOT_FOUND, "the survey was not ended early")
+    return packed(signed)
+
+
+def _signed_end(service: Service, survey: SurveyId) -> bytes | None:
+    with service.store.view() as view:
+        return view.signed_early_end(survey)
+
+
 def _check_end(end: EarlyEnd, published: PublishedSurvey, service: Service) -> None:
     """Turn down an end before the last period that has closed: what is published already stays."""
     periods, closed = published.survey.calendar.periods, published.closed(service.clock())

@@ -97,6 +97,12 @@ class ReadRegistry(Bound):
         query = select(surveys.c.id, surveys.c.last).where(surveys.c.last.is_not(None))
         return {row.id: EarlyEnd(row.id, row.last) for row in self._connection.execute(query)}
 
+    def signed_early_end(self, survey: SurveyId) -> bytes | None:
+        """A survey's early end as it was signed; None if it has none."""
+        query = select(surveys.c.signed_end).where(surveys.c.id == survey)
+        signed: bytes | None = self._connection.scalar(query)
+        return signed
+
     def tokens(self) -> dict[bytes, Token]:
         """All tokens by their hashes, the oldest first."""
         rows = self._connection.execute(select(tokens).order_by(tokens.c.created, tokens.c.hash))

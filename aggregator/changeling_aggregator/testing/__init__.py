@@ -5,8 +5,8 @@ Nothing that runs imports it.
 
 from .fold_engines import FoldEngineContract, Reference, fold_out_of_turn, reference_of, reference_rows
 from .hostile_log import AFTER, PLANS, SURVEYS, Append, HostileLog, appender, honest, hostile, prepared
-from .store_contract import Opener, StoreContract
-from .stores import SegmentedStore, append_segment, counted_rows, open_stream_at, sql
+from .store_contract import StoreContract
+from .stores import Opener, SegmentedStore, append_segment, counted_rows, open_stream_at, sql
 
 __all__ = [
     "AFTER",

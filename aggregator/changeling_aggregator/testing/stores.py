@@ -1,17 +1,103 @@
-"""Doors to a store that only tests may use: its tables as they are, and one whose log lies in segments."""
+# mypy: disable-error-code="list-item, arg-type, dict-item, index, comparison-overlap, return-value"
+"""Stores for tests: what contracts of stores begin with, tables as they are, and a store whose log lies in segments."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, TypeAlias
 
-from changeling_protocol import MalformedBytes, SurveyId, UnixMilliseconds, head_of
+import numpy as np
+import pytest
+from changeling_protocol import (
+    MalformedBytes,
+    SealingKey,
+    SurveyId,
+    UnixMilliseconds,
+    head_of,
+)
 from changeling_protocol.wire import decode_upload_request
+from changeling_statistics import NodeTally
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import text
 
 from ..segments import Folder, SegmentRow, place_at
-from ..store import Store, segment_name, written_segment
+from ..store import (
+    LoggedRequest,
+    Store,
+    Transaction,
+    View,
+    cursors_after,
+    segment_name,
+    written_segment,
+)
+
+Opener: TypeAlias = Callable[..., Store]
+"""Opens one store, as another process would each time; takes what `Store.open` does behind the place."""
+
+SURVEY, OTHER = SurveyId(b"survey of 16 by."), SurveyId(b"another survey..")
+NODE, CLOSING = (SURVEY, 0, 1, 0), (SURVEY, 1)
+AUTHORITY = Ed25519PrivateKey.generate()
+
+
+def put(store: Store, stream: int, *envelopes: bytes, now: int = 0) -> None:
+    """Append as a server does."""
+    store.append(stream, envelopes, UnixMilliseconds(now))
+
+
+def fold_next(store: Store, most: int = 100) -> list[bytes]:
+    """Move the cursors over the next envelopes, as a fold does. Raises Overtaken."""
+    with store.view() as view:
+        envelopes = view.unread(most, 2**20)
+    with store.transaction() as writing:
+        writing.add(cursors_after(envelopes))
+    return [logged.body for logged in envelopes]
+
+
+def whole_log(view: View) -> list[LoggedRequest]:
+    """All that is kept, in the log's order."""
+    return sorted(view.kept_requests())
+
+
+def logged(store: Store) -> list[bytes]:
+    """The bodies of all that is kept, in the log's order."""
+    with store.view() as view:
+        return [each.body for each in whole_log(view)]
+
+
+def tally(*slots: int) -> NodeTally:
+    """A tally with these slots."""
+    return NodeTally(sum(slots), np.array(slots, np.int64))
+
+
+def publish(writing: Transaction, key: SealingKey) -> bool:
+    """Publish a key as the authority signs it."""
+    return writing.publish_key(key, key.signed_by(AUTHORITY))
+
+
+def publish_surveys(writing: Transaction) -> None:
+    """Publish both surveys."""
+    for survey in (SURVEY, OTHER):
+        writing.add_survey(survey, b"signed")
+
+
+class OpenedStore:
+    """The fixtures of a contract of stores; `open_store`, which a subclass has, opens one new store at each call."""
+
+    @pytest.fixture
+    def store(self, open_store: Opener) -> Iterator[Store]:
+        """An open store."""
+        opened = open_store()
+        yield opened
+        opened.close()
+
+    @pytest.fixture
+    def beside(self, open_store: Opener, store: Store) -> Iterator[Store]:  # noqa: ARG002
+        """The same store, opened by another process, as it were."""
+        opened = open_store()
+        yield opened
+        opened.close()
+
 
 COUNTED = ("tallies", "attendance", "refusals")
 """The tables with what a fold counts; the same on every store and by every engine."""

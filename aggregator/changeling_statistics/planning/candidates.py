@@ -9,6 +9,7 @@ families, and a closer one at those that are of use:
   cohort, from after the first period.
 - A hierarchy is several cadences; in a closed cohort beside the state at the end of the first period.
 - A mix reports states as a panel does, and changes as well.
+- A history reports all states at some times, or a possible history that is none of its own (`histories`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,22 +34,25 @@ from ..estimate import Floats
 from ..estimation.entries import GroupEdges, persistence
 from ..estimation.network import Indices
 from ..estimation.weights import whitened
+from .histories import history_groups
 from .responses import JointChoice, JointSlots, best_change, best_state, joint_choices
 from .wish import LEAST_EPSILON, Span, Wish
 
-MOST_JOINT_SLOTS = 32
-"""A group with more slots than that gives each report a budget of its own: a device would take long over it."""
+MOST_JOINT_SLOTS, MOST_PANEL_SLOTS = 32, 64
+"""A group with more slots than that gives each report a budget of its own: a device would take long over it. States
+that are one track take less of it."""
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A group that a plan may be made of.
 
-    kind: panel, changes, hierarchy or mix.
+    kind: panel, changes, hierarchy, mix or history.
     group: its tracks, with a share of 1.
     ends: when each of its E edges ends, rising, shape (E,).
     rows: R over the times 1..T, whitened, so that R'R is what an entry tells, by the edges' ends, shape (E, T).
     told: R'R, shape (T, T). Of rows and told only the one that the wish takes is kept: rows online, told in the end.
+    least: the share of the devices from which on all its nodes are expected to have reports enough to be published.
     family: which candidates are like it; they have equal families.
     """
 
@@ -57,6 +61,7 @@ class Candidate:
     ends: Indices
     rows: Floats
     told: Floats
+    least: float
     family: object = field(default=None)
 
 
@@ -69,16 +74,27 @@ class Maker:
     def __init__(self, wish: Wish) -> None:
         self.wish = wish
         self._odds = Odds.within(min(wish.epsilon * (1 - Decimal("1e-12")), Decimal(MOST_EPSILON)))
+        self._scarce = wish.minimum / wish.devices * (1 - 1e-9)
 
     def candidates(
         self, kind: str, states: Sequence[Span], changes: Sequence[Span], most: int, family: object = None
     ) -> Iterator[Candidate]:
         """The groups that report states and changes on these nodes, with `most` ways to divide the budget at most.
 
-        A state is reported once in each of its spans. There are none if nothing can be told.
+        There are none if nothing can be told, or not all nodes would be published if all devices were in the group.
         """
-        for group in self._groups(states, [span for span in changes if self._slots(span)], most):
+        changes = [span for span in changes if span.count]
+        if max((span.count / span.reports for span in (*states, *changes)), default=0) * self._scarce > 1:
+            return
+        told = [span for span in changes if self._slots(span)]
+        groups = self._still(states, changes) if states and changes and not told else self._groups(states, told, most)
+        for group in groups:
             yield self._candidate(kind, GroupEdges.of(group), family)
+
+    def histories(self) -> Iterator[Candidate]:
+        """The history groups that are worth trying."""
+        for group in history_groups(self.wish, self._odds):
+            yield self._candidate("history", GroupEdges.of(group), None)
 
     def without(self, candidate: Candidate, lost: int) -> Candidate:
         """The rest of a candidate if no node is published that ends with a period."""
@@ -88,20 +104,23 @@ class Maker:
         wish = self.wish
         whole = whitened(edges, wish.answers, wish.expected, wish.closed, wish.periods)
         rows, nothing = np.ascontiguousarray(whole.rows(wish.periods)[:, 1:]), np.zeros((0, 0))
+        least = self._scarce * max(track.count / track.reports for track in edges.group.tracks)
         if wish.retrospective:
-            return Candidate(kind, edges.group, edges.end, nothing, rows.T @ rows, family)
-        return Candidate(kind, edges.group, edges.end, rows, nothing, family)
+            return Candidate(kind, edges.group, edges.end, nothing, rows.T @ rows, least, family)
+        return Candidate(kind, edges.group, edges.end, rows, nothing, least, family)
 
     def _groups(self, states: Sequence[Span], changes: Sequence[Span], most: int) -> Iterator[Group]:
-        telling = [self._slots(span) for span in changes]
-        if len(states) + sum(telling) == 0:
+        asked, telling = sum(span.reports for span in states), [self._slots(span) for span in changes]
+        slots_in_all = asked + sum(telling)
+        most_slots = MOST_PANEL_SLOTS if len(states) == 1 and not changes else MOST_JOINT_SLOTS
+        if slots_in_all == 0:
             return
-        if len(states) + sum(telling) == 1 or len(states) + sum(telling) > MOST_JOINT_SLOTS:
+        if slots_in_all == 1 or slots_in_all > most_slots:
             if (alone := self._alone(states, changes)) is not None:
                 yield alone
             return
         slots = JointSlots(
-            states=len(states),
+            states=asked,
             changes=sum(telling),
             state_space=StateSpace(self.wish.answers, null=not self.wish.closed),
             change_space=self._mutations(changes),
@@ -126,7 +145,7 @@ class Maker:
                 self._odds,
                 choice.threshold,
                 (heavy,) * len(states) + (light,) * len(changes),
-                (1,) * len(states) + tuple(telling),
+                (*(span.reports for span in states), *telling),
             ),
         )
 
@@ -136,7 +155,7 @@ class Maker:
         if states and changes:
             return None
         if states:
-            offer = best_state(wish.answers, not wish.closed, wish.epsilon, len(states))
+            offer = best_state(wish.answers, not wish.closed, wish.epsilon, sum(span.reports for span in states))
             return None if offer is None else Group(tuple(span.track(offer.make()) for span in states))
         if wish.epsilon / len(changes) < LEAST_EPSILON:
             return None
@@ -144,11 +163,17 @@ class Maker:
         made = [span.track(offer.make()) for span, offer in zip(changes, offers, strict=True) if offer is not None]
         return Group(tuple(made)) if len(made) == len(changes) else None
 
+    def _still(self, states: Sequence[Span], changes: Sequence[Span]) -> Iterator[Group]:
+        """States on the whole budget, and changes that nobody may make, which cost nothing and connect the times."""
+        state = self._alone(states, ())
+        offers = [best_change(self.wish, span, self.wish.epsilon, 0.0) for span in changes]
+        made = [span.track(offer.make()) for span, offer in zip(changes, offers, strict=True) if offer is not None]
+        if state is not None and made:
+            yield Group((*state.tracks, *made))
+
     def _slots(self, span: Span) -> int:
         """How many reports on these nodes may tell of a change."""
         wish = self.wish
-        if span.count < 1:
-            return 0
         track = span.track(KaryChange(MutationSpace(wish.answers), Odds(2, 1)))
         return most_telling(track, wish.calendar, wish.constraint, wish.closed)
 
@@ -163,7 +188,9 @@ class Maker:
 
 
 PANELS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16)
-"""How many states a panel reports."""
+"""How many states a panel reports, one in each of so many stretches."""
+MANY_STATES = (24, 32, 48, MOST_PANEL_SLOTS)
+"""How many states a panel reports at random times, or at all."""
 MIXED = (1, 2, 3, 4, 6, 8)
 """How many states a mix reports."""
 PHASES, MIX_PHASES = 8, 4
@@ -206,6 +233,7 @@ def first_look(maker: Maker) -> Iterator[Candidate]:
     """Every kind of group in a few forms."""
     wish = maker.wish
     yield from _panels(maker)
+    yield from maker.histories()
     later = int(wish.closed)
     yield from _cadences(maker)
     for branching, layers in product(BRANCHINGS, LAYERS):
@@ -240,6 +268,34 @@ def closer_look(maker: Maker, used: Iterable[Candidate]) -> Iterator[Candidate]:
                 yield from _mixes(maker, replace(fine, reported=reported, ways=1))
 
 
+def stretched(maker: Maker, used: Iterable[Candidate], factor: int) -> Iterator[Candidate]:
+    """Candidates of a calendar with wider periods, as they would be with periods `factor` times as short.
+
+    Their changes are reported on nodes as wide as they were, and on ones of as many periods as they had.
+    """
+    periods, made = maker.wish.periods, set[object]()
+    for each in used:
+        spans = [(track.reports_changes, Span.of(track)) for track in each.group.tracks]
+        states = tuple(_stretched(span, factor, periods, 1) for changes, span in spans if not changes)
+        for finer in {1, factor}:
+            changes = tuple(_stretched(span, factor, periods, span.width * finer) for told, span in spans if told)
+            if (states, changes) not in made and all(span.count for span in changes):
+                made.add((states, changes))
+                yield from maker.candidates(each.kind, states, changes, COARSE)
+
+
+def _stretched(span: Span, factor: int, periods: int, width: int) -> Span:
+    """The span over as long a time. One that begins after the first period, or ends with the last, still does."""
+    first = span.first * factor if span.first > 1 else span.first
+    last = span.last * factor if (span.last + 1) * factor <= periods else periods
+    if span.last == 1:
+        return Span(width, 0, 1)
+    reported = span.reported
+    if span.count == 1 and width == 1:
+        reported = 1
+    return Span(width, first, last, reported)
+
+
 def _panels(maker: Maker) -> Iterator[Candidate]:
     wish = maker.wish
     for states, power in product(PANELS, _powers(wish.retrospective)):
@@ -248,6 +304,10 @@ def _panels(maker: Maker) -> Iterator[Candidate]:
         phases = next((p for p in (PHASES, PHASES // 2, 2, 1) if states > 1 and states * p <= wish.periods), 1)
         for stretches in _stretches(wish.periods, states, power, phases):
             yield from maker.candidates("panel", stretches, (), 1)
+    for states in (states for states in MANY_STATES if states < wish.periods):
+        yield from maker.candidates("panel", (Span(1, 0, wish.periods, states),), (), 1)
+    if PANELS[-1] < wish.periods <= MOST_PANEL_SLOTS:
+        yield from maker.candidates("panel", (Span(1, 0, wish.periods),), (), 1)
     if not wish.retrospective:
         for last in sorted({max(1, round(wish.periods * share)) for share in FIRST_STRETCHES} - {wish.periods}):
             yield from maker.candidates("panel", _stretch(0, last), (), 1)

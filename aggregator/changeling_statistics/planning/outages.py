@@ -230,11 +230,12 @@ def best_floor(
         for added in _floors(maker, chosen)
         if is_bridged(wish, [*sure, *added.group.tracks])
     )
-    cheap = [trial for trial in trials if trial.least < 1 and trial.price(trial.least) <= PRICE]
+    room = 1 - max(each.least / share for each, share in zip(chosen, shares.tolist(), strict=True))
+    cheap = [trial for trial in trials if trial.least <= room and trial.price(trial.least) <= PRICE]
     best = min(cheap, key=lambda trial: (max(GOOD, trial.after(trial.share)), trial.price(trial.share)), default=None)
     if best is None:
         return None
-    integers = np.maximum(1, np.round(best.shares(best.share) * PARTS)).astype(np.int64)
+    integers = np.maximum(1, np.round(best.shares(min(room, best.share)) * PARTS)).astype(np.int64)
     return Floor(best.groups, tuple(integers.tolist()))
 
 
@@ -326,7 +327,7 @@ def _floors(maker: Maker, chosen: Sequence[Candidate]) -> Iterator[Candidate]:
     tried on nodes twice as wide, each of which begins in the middle of another, so that one of them straddles a loss.
     """
     periods = maker.wish.periods
-    spans = [[(track.reports_changes, _span(track)) for track in each.group.tracks] for each in chosen]
+    spans = [[(track.reports_changes, Span.of(track)) for track in each.group.tracks] for each in chosen]
     changing = [each for each in spans if any(changes for changes, _ in each)][:EXTENDED]
     for apart in sorted({1, allowed_gap(periods)}):
         for reported in (reported for reported in REPORTED if reported <= periods // apart):
@@ -353,7 +354,3 @@ def _straddling(span: Span) -> list[Span] | None:
         for first in (span.first, span.first + span.width)
     ]
     return pair if all(each.count for each in pair) else None
-
-
-def _span(track: Track) -> Span:
-    return Span(track.width, track.first, track.last, track.reported)

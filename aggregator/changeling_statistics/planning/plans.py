@@ -6,15 +6,17 @@ release (DCR), several are the hierarchical one (HDCR). All layers have the same
 budget.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from typing import TypeAlias
 
 import numpy as np
 from changeling_protocol import (
+    MICRO,
     Calendar,
     Constraint,
+    ExpectedChanges,
     Group,
     KaryResponse,
     MutationSpace,
@@ -29,11 +31,11 @@ from threadpoolctl import threadpool_limits
 from ..estimate import Floats
 from ..estimation.entries import expected_moments
 from ..randomizers.kary import UNIT_LOSSES
-from .candidates import Candidate, Maker, closer_look, first_look
+from .candidates import Candidate, Maker, closer_look, first_look, stretched
 from .outages import best_floor, is_bridged, sure_tracks
 from .prediction import Option
 from .responses import best_state
-from .shares import ShareProblem, even, optimal_shares, rounded_shares
+from .shares import ShareProblem, even, optimal_shares, publishable_shares, rounded_shares
 from .wish import Span, Wish, odds_within, reports_that_tell
 
 ONE_THREAD = 1
@@ -43,6 +45,14 @@ MOST_TIMES, FIRST_TIMES = 48, 8
 """At first the planner looks at so many times at most, among them the first FIRST_TIMES."""
 ROUGH, FINE = 0.02, 0.006
 """The gaps at which the search ends, at first and at last."""
+MOST_SEARCHED, LOOKED_AT = 400, 150
+"""Over more periods than the first, the first look is at about as many as the second, each some of the calendar's."""
+MOST_STRETCHED, FEWER_TIMES = 10, 20
+"""Of so many groups at most the last look at a long calendar is at more forms, and at so many times."""
+FIRST_LOOK = 250
+"""About how many groups a first look is at; only a bar of progress knows."""
+Progress: TypeAlias = Callable[[float], None]
+"""Is told what part of the work is done, from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +60,7 @@ class Planned:
     """The best plan for a wish.
 
     option: the plan, how accurate it will be and what it asks of a device.
-    kinds: the kind of each of its groups: panel, changes, hierarchy or mix.
+    kinds: the kind of each of its groups: panel, changes, hierarchy, mix or history.
     gap: by what part the variance that is predicted for the plan without its floor could fall at most, from 0 to 1,
     with any other shares of the groups that were considered and any linear unbiased estimator.
     considered: how many groups there were.
@@ -76,43 +86,90 @@ class Planned:
         return sum(group.share for group, each in groups if each == kind) / self.plan.total_share
 
 
-def optimal_plan(wish: Wish) -> Planned:
+def optimal_plan(wish: Wish, progress: Progress | None = None) -> Planned:
     """The plan whose histograms are expected to be most accurate, at a cost of at most the wish's epsilon.
 
-    What is made small is the variance that is predicted and printed, so that its bound bounds just that.
-    Raises ValueError if the budget is too small to report anything.
+    What is made small is the variance that is predicted and printed, so that its bound bounds just that. progress: is
+    told now and then what part of the work is done, from 0 to 1.
+    Raises ValueError if the budget is too small to report anything, or if there are fewer devices than it takes for
+    nodes to be published.
     """
+    import scipy.linalg  # noqa: F401  # late, as it loads slowly; now, as only what is loaded is limited
+
     with threadpool_limits(ONE_THREAD):
-        return _optimal_plan(wish)
+        return _optimal_plan(wish, progress or (lambda _: None))
 
 
-def _optimal_plan(wish: Wish) -> Planned:
-    maker = Maker(wish)
-    candidates = list(first_look(maker))
-    if not candidates:
-        raise ValueError(f"epsilon {wish.epsilon} is too small to report anything: raise it")
-    few = _times(wish.periods)
-    shares = optimal_shares(_problem(wish, candidates, few[0]), few[1], wish.objective, ROUGH)
-    used = [candidate for candidate, share in zip(candidates, shares.f.tolist(), strict=True) if share > 0]
-    known = {candidate.group for candidate in candidates}
-    candidates += [candidate for candidate in closer_look(maker, used) if candidate.group not in known]
-    start = np.append(shares.f, np.zeros(len(candidates) - len(shares.f)))
-    problem, weights = _problem(wish, candidates, np.arange(1, wish.periods + 1)), even(wish.periods)
+def _optimal_plan(wish: Wish, progress: Progress) -> Planned:
+    if wish.devices < wish.minimum:
+        raise ValueError(
+            f"nodes with fewer than {wish.minimum} reports are not published, and there are {wish.devices} devices: "
+            "ask more, or choose a smaller minimum"
+        )
+    problem, weights, start = _search(wish, progress)
     shares = optimal_shares(problem, weights, wish.objective, FINE, start)
+    progress(0.7)
+    shares = publishable_shares(problem, shares, weights, wish.objective, FINE)
     integers = rounded_shares(problem, shares, weights, wish.objective)
+    progress(0.8)
     chosen = np.flatnonzero(integers)
-    groups, f = [candidates[i] for i in chosen.tolist()], integers[chosen] / integers.sum()
+    groups, f = [problem.candidates[i] for i in chosen.tolist()], integers[chosen] / integers.sum()
     option, kinds = _planned(wish, groups, integers[chosen].tolist())
-    without, floor = option.error(wish), None
+    without, floor, considered = option.error(wish), None, len(problem.candidates)
     gap = max(0.0, 1.0 - shares.bound / wish.devices / without**2)
+    progress(0.9)
     if wish.bridge and not is_bridged(wish, sure_tracks(wish, [each.group for each in groups], f.tolist())):
-        floor = best_floor(maker, groups, f, problem.looking_at(few[0]), few[1])
+        few = _times(wish.periods)
+        floor = best_floor(Maker(wish), groups, f, problem.looking_at(few[0]), few[1])
     if floor is not None:
         option, kinds = _planned(wish, floor.groups, floor.shares)
-    return Planned(option, kinds, gap, len(candidates), floor.share if floor else 0.0, without)
+    return Planned(option, kinds, gap, considered, floor.share if floor else 0.0, without)
+
+
+def _search(wish: Wish, progress: Progress) -> tuple[ShareProblem, Floats, Floats | None]:
+    """The candidates that are worth a last search, the weights of the times that it looks at, and where it begins.
+
+    Over a long horizon the first look is at a calendar with wider periods, whose best groups are then stretched.
+    """
+    factor = -(-wish.periods // LOOKED_AT) if wish.periods > MOST_SEARCHED else 1
+    looked = wish if factor == 1 else _wider(wish, factor)
+    maker, few = Maker(looked), _times(looked.periods)
+    candidates = _gathered(first_look(maker), progress, FIRST_LOOK)
+    shares = optimal_shares(_problem(looked, candidates, few[0]), few[1], wish.objective, ROUGH)
+    progress(0.4)
+    used = [candidate for candidate, share in zip(candidates, shares.f.tolist(), strict=True) if share > 0]
+    if factor > 1:
+        used = sorted(used, key=lambda each: -shares.f[candidates.index(each)])[:MOST_STRETCHED]
+        few = _times(wish.periods)
+        return _problem(wish, list(stretched(Maker(wish), used, factor)), few[0]), few[1], None
+    known = {candidate.group for candidate in candidates}
+    candidates += [candidate for candidate in closer_look(maker, used) if candidate.group not in known]
+    progress(0.5)
+    start = np.append(shares.f, np.zeros(len(candidates) - len(shares.f)))
+    return _problem(wish, candidates, np.arange(1, wish.periods + 1)), even(wish.periods), start
+
+
+def _gathered(candidates: Iterable[Candidate], progress: Progress, expected: int) -> list[Candidate]:
+    gathered = []
+    for candidate in candidates:
+        gathered.append(candidate)
+        progress(min(0.3, 0.3 * len(gathered) / expected))
+    return gathered
+
+
+def _wider(wish: Wish, factor: int) -> Wish:
+    """The wish on a calendar whose periods are so many times as wide; the last few of the old ones are left out."""
+    calendar, later = wish.calendar, 1 - (1 - wish.expected.later / MICRO) ** factor
+    wider = Calendar(calendar.start, calendar.period * factor, calendar.periods // factor)
+    return replace(wish, calendar=wider, expected=ExpectedChanges(wish.expected.first, round(MICRO * later)))
 
 
 def _problem(wish: Wish, candidates: list[Candidate], times: NDArray[np.intp]) -> ShareProblem:
+    if not candidates:
+        raise ValueError(
+            f"no plan tells every period within epsilon {wish.epsilon} and has {wish.minimum} reports on each node: "
+            "raise epsilon, ask more devices or for fewer periods, or choose a smaller minimum"
+        )
     moments = expected_moments(wish.answers, wish.expected, wish.periods)
     return ShareProblem(candidates, np.diagonal(moments.centred)[1:].copy(), wish.retrospective, times)
 
@@ -121,7 +178,8 @@ def _times(periods: int) -> tuple[NDArray[np.intp], Floats]:
     """Which times the search looks at, and how many of all times each stands for, as shares."""
     if periods <= MOST_TIMES:
         return np.arange(1, periods + 1), np.full(periods, 1.0 / periods)
-    later = np.linspace(FIRST_TIMES + 1, periods, MOST_TIMES - FIRST_TIMES).round().astype(np.intp)
+    most = MOST_TIMES if periods <= MOST_SEARCHED else FEWER_TIMES
+    later = np.linspace(FIRST_TIMES + 1, periods, most - FIRST_TIMES).round().astype(np.intp)
     times = np.unique(np.concatenate([np.arange(1, FIRST_TIMES + 1), later]))
     nearest = np.abs(np.arange(1, periods + 1)[:, None] - times).argmin(1)
     return times, np.bincount(nearest, minlength=len(times)) / periods
@@ -199,7 +257,8 @@ def _panel(wish: Wish, reports: int) -> ReleasePlan | None:
 
 
 def _best(wish: Wish, name: str, plans: Iterable[DetailedPlan]) -> Option | None:
-    options = [Option.of(wish, name, plan, detail) for detail, plan in plans if plan is not None]
+    made = (Option.of(wish, name, plan, detail) for detail, plan in plans if plan is not None)
+    options = [option for option in made if np.isfinite(option.error(wish))]
     return min(options, key=lambda option: option.error(wish), default=None)
 
 
@@ -210,12 +269,14 @@ DONE = {
     "changes": "report changes",
     "hierarchy": "report changes on several widths",
     "mix": "report their state now and then, and changes between",
+    "history": "report their whole history, or any possible one",
 }
 """The work of the devices in each kind of group."""
 WHY = {
     "panel": "for this horizon and budget a few states tell more than many changes do",
     "changes": "answers change seldom, and that one did not is told with little noise",
     "hierarchy": "over so many periods noise adds up, and wide nodes keep it down",
+    "history": "the budget is near the logarithm of the number of possible histories",
     "mix": "the budget has room for both, and changes carry the states from one report to the next",
 }
 """Why most devices of a plan are in groups of a kind."""
@@ -231,7 +292,8 @@ class Comparison:
 
     wish: what they are for.
     planned: the optimal plan, and how sure it is that it is.
-    options: the plans by NAMES; those that the budget or the horizon has no room for are left out.
+    options: the plans by NAMES; those that the budget or the horizon has no room for are left out, and those of which
+    some period would have no node with reports enough to be published.
     """
 
     wish: Wish
@@ -283,13 +345,14 @@ class Comparison:
         return self.options[name].error(self.wish)
 
 
-def compare_plans(wish: Wish) -> Comparison:
+def compare_plans(wish: Wish, progress: Progress | None = None) -> Comparison:
     """The optimal plan for a wish beside the paper's hierarchy, a flat release, a sampled hierarchy and a panel.
 
+    progress: as for `optimal_plan`, which most of the time is spent on.
     Raises ValueError if the budget is too small to report anything.
     """
     with threadpool_limits(ONE_THREAD):
-        planned = optimal_plan(wish)
+        planned = optimal_plan(wish, progress)
         made = (paper_hierarchy(wish), flat(wish), sampled_hierarchy(wish), panel(wish), planned.option)
     options = {name: option for name, option in zip(NAMES, made, strict=True) if option is not None}
     return Comparison(wish, options, planned)

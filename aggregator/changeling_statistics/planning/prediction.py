@@ -129,6 +129,7 @@ def predict(
         Var v̂_t = (1/n) {Σ_g K_g V_g K_g' / f_g - E x(t)²}
 
     with the weights K of the estimator, and V_g the covariance of what one entry of the population says in group g.
+    Tracks whose nodes are expected to have fewer reports than the survey's minimum, if that is above 1, count not.
 
     devices: n, how many answer, at least 1.
     retrospective: whether histograms are estimated from everything; if not, each as its period closes.
@@ -139,7 +140,7 @@ def predict(
     if devices < 1:
         raise ValueError(f"a survey needs at least one device, got {devices}")
     population, periods = population or ExpectedPopulation(survey), survey.calendar.periods
-    plan = PlannedEdges(survey, lost)
+    plan = PlannedEdges(survey, lost, devices)
     K, reached = plan.weights(retrospective)
     variances = [population.report_variances(track) for track in range(len(survey.plan.tracks))]
     response, sampling = np.zeros(periods), np.zeros(periods)
@@ -172,13 +173,17 @@ class PlannedEdges:
     """The nodes of a survey's plan as edges, in order of their ends, and the weights that the estimator gives them.
 
     lost: a period; nodes that end with it are left out. None for no such period.
+    devices: how many answer; tracks that they are too few for are left out. None for any number.
     start, end: their two times, shape (E,). group, track: the numbers of their group and track, shape (E,).
     groups: the edges of each group, and their numbers among all.
     """
 
-    def __init__(self, survey: Survey, lost: int | None = None) -> None:
+    def __init__(self, survey: Survey, lost: int | None = None, devices: int | None = None) -> None:
         planned, plan = plan_nodes(survey.plan), survey.plan
         kept = planned.end != (-1 if lost is None else lost)
+        if devices is not None and survey.minimum > 1:
+            enough = np.array(expected_reports(plan, devices)) >= survey.minimum * (1 - 1e-9)
+            kept &= enough[planned.track]
         self._survey, self.start, self.end = survey, planned.start[kept], planned.end[kept]
         self.track, self.group = planned.track[kept], planned.group[kept]
         self.groups = []
@@ -193,6 +198,8 @@ class PlannedEdges:
         """
         survey, periods = self._survey, self._survey.calendar.periods
         K, reached = np.zeros((periods, len(self.end))), np.zeros(periods, np.bool_)
+        if not len(self.end):
+            return K, reached
         network = Network(periods, self.start, self.end, np.ones(len(self.end)))  # best weights know no resistances
         best = best_weights(survey, network, self.group, self.track, 1.0)
         if best is None:
@@ -222,6 +229,18 @@ class PlannedEdges:
         track = self._survey.plan.tracks[number]
         end = track.first + track.width * np.arange(1, track.count + 1, dtype=np.intp)
         return planned_variances(self._survey, TrackNumber(number), end)
+
+
+def expected_reports(plan: ReleasePlan, devices: int) -> list[float]:
+    """How many reports each node of a track is expected to get if so many devices answer, by the tracks' numbers."""
+    total = plan.total_share
+    return [
+        devices * group.share / total * track.reports / track.count for group in plan.groups for track in group.tracks
+    ]
+
+
+HOPELESS = 0.1
+"""A standard error of a share from which on a survey says next to nothing: a band of 95% is then 40 points wide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +296,17 @@ class Option:
 
     def least_reports(self, devices: int) -> float:
         """How many reports the node with the fewest is expected to get, if so many devices answer."""
-        groups, total = self.plan.groups, self.plan.total_share
-        return min(
-            devices * group.share / total * track.reports / track.count for group in groups for track in group.tracks
-        )
+        return min(expected_reports(self.plan, devices))
+
+    @property
+    def hopeless(self) -> str:
+        """Why the figures will show nothing, in words; empty if they will show something.
+
+        They do not if the error is as large as the share of an answer would be if all were alike, or HOPELESS.
+        """
+        error, most = self.prediction.mean, min(HOPELESS, 1 / len(self.survey.answers))
+        if error < most:
+            return ""
+        if not np.isfinite(error):
+            return f"some periods have no node with the {self.survey.minimum} reports that it takes to be published"
+        return f"its standard error of {100 * error:.3g} points is more than {100 * most:.3g}, which shows nothing"

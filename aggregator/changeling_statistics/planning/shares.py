@@ -11,17 +11,22 @@ It is the whole figure that is predicted: noise, joint responses and sampling. "
 points. Knows what entries tell; nothing of randomizers.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..estimate import Floats
 from ..estimation.network import Indices
-from ..estimation.weights import inverse, inverses
+from ..estimation.weights import MANY, inverses
 from .candidates import Candidate
 from .wish import Objective
+
+_Solver: TypeAlias = Callable[[Floats], Floats]
+"""Takes B, whose rows are times, and gives L⁻¹B."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,10 +92,16 @@ class ShareProblem:
         scaled = self._columns(shares) * np.sqrt(weights)
         pushed = np.stack([self._pushed(candidate, scaled) for candidate in self.candidates])
         curvature = np.zeros((len(shares), len(shares)))
-        for at, P in self._inverses(shares):
-            forces = pushed[:, : len(P), at]
-            curvature += 2.0 * np.einsum("gst,hst->gh", forces, P @ forces, optimize=True)
+        for at, until, solve in self._solvers(shares):
+            forces = pushed[:, :until, at].transpose(1, 0, 2).reshape(until, -1)
+            solved = solve(forces).reshape(until, len(shares), -1)
+            curvature += 2.0 * np.einsum("sgt,sht->gh", forces.reshape(solved.shape), solved, optimize=True)
         return curvature
+
+    @property
+    def least(self) -> Floats:
+        """The least share of each group with which its nodes are published, shape (groups,)."""
+        return np.array([candidate.least for candidate in self.candidates])
 
     def restricted(self, chosen: NDArray[np.intp]) -> "ShareProblem":
         """The problem of only some of the candidates, chosen by number."""
@@ -103,12 +114,14 @@ class ShareProblem:
     def _columns(self, shares: Floats) -> Floats:
         """L⁻¹ e_t for each time that is looked at, 0 for times that L does not reach, shape (T, times)."""
         columns = np.zeros((len(self.own), len(self.times)))
-        for at, P in self._inverses(shares):
-            columns[: len(P), at] = P[:, self.times[at] - 1]
+        for at, until, solve in self._solvers(shares):
+            units = np.zeros((until, len(self.times[at])))
+            units[self.times[at] - 1, np.arange(units.shape[1])] = 1.0
+            columns[:until, at] = solve(units)
         return columns
 
-    def _inverses(self, shares: Floats) -> Iterator[tuple[slice, Floats]]:
-        """P = L⁻¹ for each of the times that are looked at, with which of them these are: one for all, or for each.
+    def _solvers(self, shares: Floats) -> Iterator[tuple[slice, int, _Solver]]:
+        """Some of the times that are looked at, up to which time L reaches for these, and what solves with it.
 
         Raises LinAlgError where an L is singular.
         """
@@ -117,12 +130,21 @@ class ShareProblem:
             L = np.zeros((len(self.own),) * 2)
             for g in used:
                 L += shares[g] * self.candidates[g].told
-            yield slice(None), inverse(L)
+            yield slice(None), len(L), _factored(L)
             return
         rows = np.concatenate([np.sqrt(shares[g]) * self.candidates[g].rows for g in used])
         ends = np.concatenate([self.candidates[g].ends for g in used])
-        for at, P in enumerate(inverses(rows, ends, self.times)):
-            yield slice(at, at + 1), P
+        if len(rows) <= MANY * len(self.times):
+            for at, P in enumerate(inverses(rows, ends, self.times)):
+                yield slice(at, at + 1), len(P), partial(np.matmul, P)
+            return
+        order, L, before = np.argsort(ends, kind="stable"), np.zeros((len(self.own),) * 2), 0
+        closed = np.searchsorted(ends[order], self.times, side="right").tolist()
+        for at, (time, known) in enumerate(zip(self.times.tolist(), closed, strict=True)):
+            new = rows[order[before:known], :time]
+            L[:time, :time] += new.T @ new
+            before = known
+            yield slice(at, at + 1), time, _factored(L[:time, :time])
 
     def _slopes(self, columns: Floats, weights: Floats) -> Floats:
         """φ_g = Σ_t w_t u_t' L_g u_t, over the edges that may be used at t."""
@@ -144,6 +166,12 @@ class ShareProblem:
         if self.retrospective:
             return candidate.told @ columns
         return candidate.rows.T @ self._told(candidate, columns)
+
+
+def _factored(L: Floats) -> _Solver:
+    from scipy.linalg import cho_factor, cho_solve  # late: it loads slowly, and the command line imports this
+
+    return partial(cho_solve, cho_factor(L, lower=True, check_finite=False), check_finite=False)
 
 
 LITTLE = 0.5
@@ -207,12 +235,8 @@ def optimal_shares(
 def _for_the_mean(problem: ShareProblem, weights: Floats, gap: float, start: Floats | None) -> GroupShares:
     """Newton steps among few groups alternate with a look at all; those whose slope says that they would help join."""
     n = len(problem.candidates)
-    f = _normed(np.arange(n) % SPARSE == 0) if start is None else start
+    f = _begun(problem, weights) if start is None else start
     evaluation = problem.at(f, weights)
-    if start is None:
-        few = np.sort(np.argsort(-evaluation.slopes)[:FEW])
-        f = _scattered(_multiplicative(problem.restricted(few), even(len(few)), weights), few, n)
-        evaluation = problem.at(f, weights)
     best = GroupShares(f, evaluation.error, evaluation.bound)
     for _ in range(ROUNDS):
         excess = np.where(f > 0, -np.inf, evaluation.slopes / evaluation.value - 1.0)
@@ -231,6 +255,25 @@ def _for_the_mean(problem: ShareProblem, weights: Floats, gap: float, start: Flo
         if best.gap <= gap:
             break
     return best
+
+
+def _begun(problem: ShareProblem, weights: Floats) -> Floats:
+    """Shares of the groups that look best: of FEW, or of as many as it takes to connect every time with time 0.
+
+    Raises ValueError if all groups together leave a time unconnected.
+    """
+    n = len(problem.candidates)
+    evaluation = problem.at(_normed(np.arange(n) % SPARSE == 0), weights)
+    if not np.isfinite(evaluation.value):
+        evaluation = problem.at(even(n), weights)
+    if not np.isfinite(evaluation.value):
+        raise ValueError("nothing that may be asked at this cost tells the histograms of all periods")
+    best = np.argsort(-evaluation.slopes)
+    for size in (FEW * 2**i for i in range(n)):
+        few = np.sort(best[:size])
+        if np.isfinite(problem.restricted(few).at(even(len(few)), weights).value):
+            break
+    return _scattered(_multiplicative(problem.restricted(few), even(len(few)), weights), few, n)
 
 
 def _multiplicative(problem: ShareProblem, f: Floats, weights: Floats) -> Floats:
@@ -341,6 +384,37 @@ def _normed(f: NDArray[np.generic]) -> Floats:
     return normed
 
 
+def publishable_shares(
+    problem: ShareProblem, shares: GroupShares, weights: Floats, objective: Objective, gap: float
+) -> GroupShares:
+    """Good shares of which none is too small for the nodes of its group to be published, but for those that are 0.
+
+    One after the other the group is left out that is farthest from being published, as long as the others tell the
+    histograms of all periods; then, if need be, all devices are in the group that is best by itself. No other shares of
+    so many candidates are tried. Raises ValueError if no group does by itself.
+    """
+    least, f = problem.least, shares.f
+    while (short := np.flatnonzero((f > 0) & (f < least * (1 - 1e-9)))).size:
+        out = short[np.argmin(f[short] / least[short])]
+        kept = np.flatnonzero((f > 0) & (np.arange(len(f)) != out))
+        rest = problem.restricted(kept)
+        if not len(kept) or not np.isfinite(rest.at(f[kept], weights).value):
+            return _alone(problem, shares, weights, objective)
+        found = optimal_shares(rest, weights, objective, gap, _normed(f[kept]))
+        f = _scattered(_normed(found.f), kept, len(f))
+        shares = GroupShares(f, found.error, shares.bound)
+    return shares
+
+
+def _alone(problem: ShareProblem, shares: GroupShares, weights: Floats, objective: Objective) -> GroupShares:
+    """All devices in one group, the best."""
+    n = len(problem.candidates)
+    errors = [_error(problem.restricted(np.array([g])).at(np.ones(1), weights), objective) for g in range(n)]
+    if not np.isfinite(min(errors)):
+        raise ValueError("no node would have reports enough to be published: ask more devices, or for fewer periods")
+    return GroupShares(_scattered(np.ones(1), np.array([int(np.argmin(errors))]), n), min(errors), shares.bound)
+
+
 def rounded_shares(
     problem: ShareProblem, shares: GroupShares, weights: Floats, objective: Objective
 ) -> NDArray[np.int64]:
@@ -361,15 +435,29 @@ def rounded_shares(
             refined = _newton(few, refined, counted, ALLOWED - 1)
         integers = np.zeros(len(shares.f), np.int64)
         integers[kept] = np.maximum(1, np.round(refined * TOTAL).astype(np.int64))
+        if not _published(integers, problem.least).all():
+            continue
         if _reached(problem, integers, weights, objective) <= ALLOWED * shares.error:
             return _lowest_terms(integers)
-    return _lowest_terms(np.maximum(shares.f > 0, np.round(shares.f * TOTAL)).astype(np.int64))
+    integers = np.maximum(shares.f > 0, np.round(shares.f * TOTAL)).astype(np.int64)
+    while not (published := _published(integers, problem.least)).all():  # rounded down, or as others are rounded up
+        integers = np.where(published, integers, integers + 1)
+    return _lowest_terms(integers)
+
+
+def _published(integers: NDArray[np.int64], least: Floats) -> NDArray[np.bool_]:
+    """Which groups have shares large enough for their nodes to be published, or 0."""
+    published: NDArray[np.bool_] = (integers == 0) | (integers >= least * integers.sum())
+    return published
 
 
 def _reached(problem: ShareProblem, integers: NDArray[np.int64], weights: Floats, objective: Objective) -> float:
     chosen = np.flatnonzero(integers)
-    few = problem.restricted(chosen).at(integers[chosen] / integers.sum(), weights)
-    return few.error if objective == "mean" else float(few.variances.max())
+    return _error(problem.restricted(chosen).at(integers[chosen] / integers.sum(), weights), objective)
+
+
+def _error(evaluation: Evaluation, objective: Objective) -> float:
+    return evaluation.error if objective == "mean" else float(evaluation.variances.max())
 
 
 def _lowest_terms(integers: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -115,14 +115,24 @@ class Wish:
         )
 
 
-def steady_changes(calendar: Calendar, constraint: Constraint, changes: float | None = None) -> ExpectedChanges:
-    """The expectation that everybody answers in the first period, and changes come at a steady rate after it.
+def steady_changes(
+    calendar: Calendar, constraint: Constraint, changes: float | None = None, first: float = 1.0
+) -> ExpectedChanges:
+    """The expectation that a share of the entries answers in the first period, and changes come steadily after it.
 
-    changes: of an entry over the whole calendar; None for half of those that the constraint allows after the first, or
-    one where it does not count them. Raises ValueError for fewer than 0, or more than one a period.
+    changes: of an entry over the whole calendar; None for half of those that the constraint and the periods allow after
+    the first, or one where the constraint does not count them. first: the share that has an answer after the first
+    period. Raises ValueError for fewer changes than 0, or more than one a period, and for no share.
+
+    >>> steady_changes(Calendar(0, 604_800, 5), AtMost(20)).later  # two of four, in millionths a period
+    500000
     """
+    if not 0 <= first <= 1:
+        raise ValueError(f"the share that answers in the first period is from 0 to 1, got {first:g}")
     if changes is None:
-        changes = (constraint.k - 1) / 2 if isinstance(constraint, AtMost | AtMostWithin) else 1.0
+        changes = min(1.0, calendar.periods - 1.0)
+        if isinstance(constraint, AtMost | AtMostWithin):
+            changes = (min(constraint.k, calendar.periods) - 1) / 2
     if changes < 0:
         raise ValueError(f"an entry cannot be expected to change {changes} times")
     rate = changes / max(1, calendar.periods - 1)
@@ -130,7 +140,7 @@ def steady_changes(calendar: Calendar, constraint: Constraint, changes: float | 
         raise ValueError(
             f"{changes:g} changes in {calendar.periods} periods are more than one a period: choose shorter periods"
         )
-    return ExpectedChanges(MICRO, round(MICRO * rate))
+    return ExpectedChanges(round(MICRO * first), round(MICRO * rate))
 
 
 MOST_LOSS = Decimal(27)
@@ -150,6 +160,11 @@ class Span:
     first: int
     last: int
     reported: int | None = None
+
+    @classmethod
+    def of(cls, track: Track) -> "Span":
+        """The nodes of a track."""
+        return cls(track.width, track.first, track.last, track.reported)
 
     @property
     def count(self) -> int:

@@ -4,7 +4,7 @@ Never for production: its coins can be foreseen, and its keys are known to every
 pytest finds the fixtures `changeling_clock`, `changeling_server` and `changeling_client` by itself.
 """
 
-from .clients import ForeseeableCoins, make_client, stored
+from .clients import ForeseeableCoins, let_report, make_client, stored
 from .server import FakeServer, ReceivedReport, read_upload
 from .surveys import AUTHORITY, FIRST_DAY, ManualClock, make_survey
 
@@ -15,6 +15,7 @@ __all__ = [
     "ForeseeableCoins",
     "ManualClock",
     "ReceivedReport",
+    "let_report",
     "make_client",
     "make_survey",
     "read_upload",

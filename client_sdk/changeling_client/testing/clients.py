@@ -5,17 +5,16 @@ import random
 from pathlib import Path
 from typing import Any
 
-from changeling_protocol import (
-    Coins,
-    SurveyId,
-)
+from changeling_protocol import Coins, SurveyId
 
 from .. import entries
 from ..client import Client
+from ..device import Reporter
 from ..entries import Drawn, Entry
 from ..store import ClientStore
 from ..witness import Callbacks
 from .server import FakeServer
+from .surveys import ManualClock
 
 STORE_NAME, WITNESS_NAME = "changeling.db", "witness"
 
@@ -66,6 +65,17 @@ def make_client(
     if client.consent:
         _hurry(client._device.store)
     return client
+
+
+def let_report(client: Client, clock: ManualClock, *, days: float = 1) -> None:
+    """Does what a client's background thread does in so many days, at once.
+
+    clock: the client's own, which is moved on from one time to the next at which the thread would act.
+    """
+    reporter, end = Reporter(client._device), clock.now + 86_400 * days
+    while (then := clock.now + reporter.step()) < end:
+        clock.now = then
+    clock.now = end
 
 
 def stored(client: Client, survey: SurveyId) -> list[tuple[Entry, Drawn]]:

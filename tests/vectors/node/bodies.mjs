@@ -14,7 +14,7 @@ export const ASKS = {
 export const STATUS = {
   ...{ malformed: 400, unauthorized: 401, forbidden: 403, bad_signature: 403, not_found: 404, method_not_allowed: 405 },
   ...{ too_slow: 408, conflict: 409, not_estimable: 409, too_large: 413, invalid: 422, understated_epsilon: 422 },
-  ...{ too_many_requests: 429, head_too_large: 431 },
+  ...{ too_many_requests: 429 },
   ...{ failed: 500, overloaded: 503 },
 };
 

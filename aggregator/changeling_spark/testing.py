@@ -12,8 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..ports import free_port
-from ..processes import offspring
+from changeling_aggregator.testing.processes import command_of, free_port, offspring
 
 WHY_NOT = "there is no Java here" if shutil.which("java") is None else None
 HOST = "127.0.0.1"
@@ -112,6 +111,11 @@ def cluster(folder: Path, workers: int = 2, cores: int = 1) -> Iterator[SparkClu
         running.close()
 
 
+def until(holds: Callable[[], bool], seconds: float = 300) -> None:
+    """Wait for it. Raises TimeoutError where that takes longer than so many seconds."""
+    _await(holds, "it has not come", seconds)
+
+
 def _await_port(port: int) -> None:
     def open_() -> bool:
         try:
@@ -123,12 +127,12 @@ def _await_port(port: int) -> None:
     _await(open_, "the master does not listen")
 
 
-def _await(holds: Callable[[], bool], otherwise: str) -> None:
-    end = time.monotonic() + START_SECONDS
+def _await(holds: Callable[[], bool], otherwise: str, seconds: float = START_SECONDS) -> None:
+    end = time.monotonic() + seconds
     while not holds():
         if time.monotonic() > end:
             raise TimeoutError(otherwise)
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
 def seconds_of(pid: int) -> float:
@@ -148,14 +152,6 @@ def seconds_of_all(pid: int) -> float:
 def _signal(pid: int, number: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
-
-
-def command_of(pid: int) -> bytes:
-    """The words of a process's command, each ended by a zero byte; none where there is no such process."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 def _most_mebibytes(pid: int) -> float:

@@ -1,0 +1,273 @@
+"""At most 40 requests a device and day, whatever a server says: every status, refusal, header and exception.
+
+A daily survey, a device that was offline for three days, and then a day of its background reporting on a clock that the
+test moves. What a server can say is enumerated, each alone and each in turn; and servers that say any of it at random.
+"""
+
+import inspect
+import itertools
+import random
+from collections import Counter
+from dataclasses import replace
+from email.utils import formatdate
+
+import httpx
+import pytest
+from changeling_client import Callbacks, Status
+from changeling_client.testing import ManualClock, let_report
+from changeling_protocol import EarlyEnd, Refusal, encode
+from changeling_protocol.wire import KEYS, MOST_BODY_BYTES, UPLOADS, decode_upload_request, survey_path
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from ..protocol.examples import AUTHORITY, hierarchical, survey
+from .device import PRIVATE, START, TRUTHFUL, FakeServer, client, signed_key
+
+DAY = 86_400
+MOST = 40
+CALENDAR = replace(survey().calendar, start=START, period=DAY, periods=30)
+ASKED = survey(hierarchical(3, 30, (1,), TRUTHFUL), calendar=CALENDAR, grace=60 * DAY)
+UNKNOWN = replace(ASKED, question="A survey that is not on the server yet")
+STRANGER = Ed25519PrivateKey.from_private_bytes(b"s" * 32)
+
+
+def lives_a_day(folder, server, *, first=3 * DAY, signed=True, **options):
+    """Joined at the start, offline until `first`, then a day of reporting. Returns the times of its requests."""
+    folder.mkdir(exist_ok=True)
+    clock, times, reply = ManualClock(START), [], server.reply
+
+    def counted(request):
+        times.append(clock.now)
+        return reply(request)
+
+    server.reply = counted
+    with client(folder, server, clock, strict=False, **options) as device:
+        with device.store._lock:
+            device.store._connected().execute("PRAGMA synchronous = OFF")
+        device.store.erase_past = lambda *_: True  # which takes most of the time, and says nothing of requests
+        handle = device.join(ASKED.id, **({} if signed else {"signed": None}))
+        if signed:
+            handle.record("tea")
+        clock.now = START + first + 60
+        let_report(device, clock)
+        lives_a_day.left = device.flush(), handle.status
+    server.reply = reply
+    return [each for each in times if each < START + first + 60 + DAY]
+
+
+def answering(status, content=b"\xa0", **headers):
+    return lambda _: httpx.Response(
+        status, content=content, headers=[(k.replace("_", "-"), v) for k, v in headers.items()]
+    )
+
+
+def raising(kind):
+    """Raises this as a transport would: with whatever arguments it takes."""
+
+    def reply(_request):
+        raise kind("secret") if "request" not in inspect.signature(kind).parameters else kind("secret", request=None)
+
+    return reply
+
+
+EXCEPTIONS = [
+    *[kind for kind in vars(httpx).values() if inspect.isclass(kind) and issubclass(kind, httpx.TransportError)],
+    *[ConnectionResetError, BrokenPipeError, TimeoutError, PermissionError, OSError, KeyError, MemoryError, SystemExit],
+]
+NOW = formatdate(START + 3 * DAY + 60, usegmt=True)
+HEADERS = [
+    *({"retry_after": after} for after in ("0", "1", "-5", "soon", "1.5", NOW, formatdate(0, usegmt=True))),
+    *({"date": date} for date in ("", "yesterday", NOW, formatdate(0, usegmt=True), formatdate(2**32, usegmt=True))),
+    *({"date": NOW, "age": age} for age in ("1", "86400", "old")),
+    {"content_encoding": "gzip", "date": NOW},
+    {"location": "/v1/keys", "date": NOW},
+]
+BODIES = [b"", b"<html>", encode({}), encode({"refused": 1}), encode({"keys": [1]}), bytes(MOST_BODY_BYTES + 1)]
+
+
+def in_turn(*replies):
+    """A server that says each of these in turn, again and again."""
+    turns = itertools.cycle(replies)
+    return lambda request: next(turns)(request)
+
+
+ALONE = {
+    "nothing listens": raising(httpx.ConnectError),
+    "never answers": raising(httpx.ReadTimeout),
+    "500": answering(500),
+    "404": answering(404),
+    "413": answering(413),
+    "429 without a time": answering(429),
+    "503 again in no time": answering(503, retry_after="0"),
+    "a page of a hotel": answering(200, b"<html>", date=NOW),
+    "an empty 200": answering(200, b"", date=NOW),
+    "everything refused in a 200 of no use": answering(200, encode({"refused": [[0, "malformed"]]}), date=NOW),
+}
+IN_TURN = {
+    **{f"statuses from {first}": [answering(each) for each in range(first, min(first + 36, 600))]
+       for first in range(200, 600, 36)},
+    "every exception": [raising(each) for each in EXCEPTIONS],
+    "every header on 200": [answering(200, **each) for each in HEADERS],
+    "every header on 503": [answering(503, **each) for each in HEADERS],
+    "every body": [answering(200, each, date=NOW) for each in BODIES],
+}  # fmt: skip
+REPLIES = {**ALONE, **{name: in_turn(*each) for name, each in IN_TURN.items()}}
+
+
+@pytest.mark.parametrize("where", ["everywhere", KEYS, UPLOADS])
+@pytest.mark.parametrize("name", REPLIES)
+def test_whatever_is_answered_a_device_asks_at_most_40_times_a_day(tmp_path, name, where):
+    """On every path, on the keys alone, and on uploads alone; what waits is kept."""
+    server = FakeServer(ASKED)
+    server.reply = lambda request: REPLIES[name](request) if where in ("everywhere", request.url.path) else None
+    times = lives_a_day(tmp_path, server)
+    assert 1 < len(times) <= MOST
+    assert lives_a_day.left[0].waiting >= 3
+
+
+@pytest.mark.parametrize("name", ALONE)
+def test_a_survey_that_cannot_be_fetched_is_asked_for_at_most_40_times_a_day(tmp_path, name):
+    """By a device that has nothing else to ask."""
+    server = FakeServer(ASKED)
+    server.reply = ALONE[name]
+    assert 1 <= len(lives_a_day(tmp_path, server, signed=False)) <= MOST
+
+
+def refusing(*reasons):
+    """Refuses every envelope, for each of these reasons in turn."""
+    turns = itertools.cycle(reasons)
+
+    def reply(request):
+        if request.url.path != UPLOADS:
+            return None
+        refused = [[index, next(turns)] for index, _ in enumerate(decode_upload_request(request.content))]
+        content = encode({"refused": refused})
+        return httpx.Response(200, content=content, headers={"date": NOW})
+
+    return reply
+
+
+REASONS = [*(each.value for each in Refusal), "something new"]
+
+
+@pytest.mark.parametrize("reason", [*REASONS, "each in turn"])
+def test_a_200_that_takes_nothing_feeds_the_backoff(tmp_path, reason):
+    """Every reason for which an envelope is refused, and all of them in turn."""
+    server = FakeServer(ASKED)
+    server.reply = refusing(*(REASONS if reason == "each in turn" else [reason]))
+    times = lives_a_day(tmp_path, server)
+    assert 2 < len(times) <= MOST
+    assert lives_a_day.left[0].waiting >= 3
+
+
+KEY_LISTS = {
+    "no key": [],
+    "a key that has expired": [signed_key(PRIVATE, 0, START - 1)],
+    "a key of the future": [signed_key(PRIVATE, 2**32 - 1, 2**32)],
+    "a key that another authority signed": [signed_key(PRIVATE, authority=STRANGER)],
+    "rubbish": [b"no key", b""],
+}
+
+
+@pytest.mark.parametrize("name", KEY_LISTS)
+def test_keys_that_are_of_no_use_feed_the_backoff(tmp_path, name):
+    """As when an authority's key was dropped, or the operator has forgotten to publish the next."""
+    server = FakeServer(ASKED)
+    server.keys = KEY_LISTS[name]
+    assert 2 < len(lives_a_day(tmp_path, server)) <= MOST
+
+
+@pytest.mark.parametrize("headers", [{}, {"date": "some day"}, {"date": NOW, "age": "1"}])
+def test_a_server_that_tells_no_time_is_not_asked_for_it_again_and_again(tmp_path, headers):
+    """By a clock in doubt, with nothing but that to ask; uploads are taken meanwhile."""
+    server = FakeServer(ASKED)
+    server.headers = headers
+    times = lives_a_day(tmp_path, server)
+    assert 2 <= len(times) <= MOST
+
+
+def test_a_clock_that_stays_wrong_does_not_ask_without_end(tmp_path):
+    """Ten days ahead of the server's, for good; what is due by the server's clock is sent all the same."""
+    server = FakeServer(ASKED)
+
+    def behind(_request):
+        server.headers = {"date": formatdate(server.clock() - 10 * DAY, usegmt=True)}
+
+    server.reply = behind
+    times = lives_a_day(tmp_path, server, first=15 * DAY)
+    assert 2 <= len(times) <= MOST
+
+
+def test_a_witness_that_cannot_be_asked_costs_no_request(tmp_path):
+    """A locked keychain, say: nothing can be answered, so nobody is asked for anything."""
+
+    def locked():
+        raise OSError
+
+    server = FakeServer(ASKED)
+    assert lives_a_day(tmp_path, server, witness=Callbacks(locked, lambda _: None)) == []
+
+
+def test_an_early_end_is_learnt_of_and_obeyed(tmp_path):
+    """Signed by the authority and past its grace: the device drops what waits, forgets, and asks nothing more."""
+    asked = replace(ASKED, grace=DAY)
+    server = FakeServer(asked)
+    ended = EarlyEnd(asked.id, 1)
+    path = survey_path(asked.id.hex()) + "/end"
+    said = {"end": ended.signed_by(STRANGER)}
+    refuse = refusing("closed")
+
+    def reply(request):
+        if request.url.path == path:
+            return httpx.Response(200, content=said["end"], headers={"date": formatdate(clock.now, usegmt=True)})
+        return refuse(request)
+
+    server.reply, clock = reply, ManualClock(START)
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(asked.id)
+        handle.record("tea")
+        clock.now = START + DAY + 60
+        assert device.flush().waiting == 1
+        assert handle.status is Status.JOINED, "a stranger's end is none"
+        said["end"] = ended.signed_by(AUTHORITY)
+        device.flush()
+        assert handle.status is Status.JOINED, "what counts is not dropped before its grace is over"
+        clock.now = START + 2 * DAY + 60
+        flushed = device.flush()
+        assert (handle.status, flushed.waiting, handle.answer()) == (Status.ENDED, 0, None)
+        assert device.ledger().spent == asked.epsilon
+        asked_before = len(server.requests)
+        let_report(device, clock)
+        assert len(server.requests) == asked_before
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_server_that_says_anything_at_random_gains_nothing(tmp_path, seed):
+    """It also takes an upload now and then, and gives good keys, dates and surveys."""
+    chance = random.Random(seed)
+    says = [*ALONE.values(), *(each for several in IN_TURN.values() for each in several), refusing(*REASONS)]
+    server = FakeServer(ASKED)
+    server.reply = lambda request: None if chance.random() < 0.3 else chance.choice(says)(request)
+    assert len(lives_a_day(tmp_path, server)) <= MOST
+
+
+def test_an_app_that_flushes_every_minute_is_held_to_the_budget_too(tmp_path):
+    """A flush that somebody asked for passes over our pauses, not over the budget."""
+    server, clock, times = FakeServer(ASKED), ManualClock(START), Counter()
+
+    def reply(_request):
+        times[clock.now] += 1
+        return httpx.Response(503)
+
+    server.reply = reply
+    with client(tmp_path, server, clock) as device:
+        device.join(ASKED.id)
+        for minute in range(24 * 60):
+            clock.now = START + DAY + 60 + 60 * minute
+            if minute < 20 or minute % 30 == 0:  # which is enough to use all of it up
+                device.flush()
+    assert times.total() == 12 + 23
+
+
+def test_a_device_for_which_all_is_well_asks_little(tmp_path):
+    """The time and the keys after three days offline, and an upload a day."""
+    assert len(lives_a_day(tmp_path, FakeServer(ASKED))) <= 4

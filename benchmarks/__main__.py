@@ -24,6 +24,7 @@ SUITES = {
         "rivals",
     ),
     "joint": ("joint", "coverage.joint", "joint_best", "joint_client"),
+    "histories": ("histories.losses", "histories.tiny", "histories.mixed", "histories.devices"),
     "central": (
         "central_bounds",
         "central_flights",

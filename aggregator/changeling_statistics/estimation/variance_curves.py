@@ -31,7 +31,7 @@ from .network import Indices
 from .releases import Releases
 from .sampling import Sampling
 
-ALLOWED = 1.5
+ALLOWED = 1.2
 """So many times the changes that a designer expects are allowed for, where no node counts changes."""
 LEAST_CHURN, MOST_CHURN = 0.25, 4.0
 """Changes as they are counted, as multiples of those expected, are taken to lie between these."""

@@ -24,6 +24,7 @@ SUITES = {
         "rivals",
     ),
     "joint": ("joint", "coverage.joint", "joint_best", "joint_client"),
+    "histories": ("histories.losses", "histories.tiny", "histories.mixed", "histories.devices"),
     "central": (
         "central_bounds",
         "central_flights",
@@ -40,6 +41,7 @@ SUITES = {
     "field": (
         "field.stopped",
         "coverage.field",
+        "coverage.intervals",
         "field.silence",
         "field.strata",
         "field.bridge",
@@ -67,7 +69,6 @@ SUITES = {
         "scale_appending",
         "scale_capacity",
         "scale_spark",
-        "scale_kills",
     ),
     "costs": ("costs_serving", "costs_spark"),
     "house": ("house",),

@@ -20,7 +20,7 @@ from changeling_aggregator.testing.serving import RunningServer
 from .server_appending import loaded_with_cpu
 from .server_world import Running, bodies, empty_server, kept_bodies
 
-ROUNDS = 3
+ROUNDS = 2
 BODIES = 2000
 
 

@@ -59,7 +59,7 @@ def main() -> None:
 
     console.rule(f"1. {population.entries} real clients and a real server, ε = {EPSILON}")
     console.print(introduction(population.entries, EPSILON))
-    planned, survey = _planned(calendar, changelog.answers, population.entries)
+    planned, survey = best_plan(calendar, changelog.answers, population.entries)
     console.print(f"The planner took {time.monotonic() - began:.0f} s: {plan_in_words(planned)}.\n")
     with TemporaryDirectory(prefix="changeling-demo-") as folder:
         published = _through_real_clients(console, changelog, population, survey, Path(folder))
@@ -82,7 +82,7 @@ def main() -> None:
     console.print(f"\nPlots in {OUTPUT}: clients, planned, paper. {time.monotonic() - began:.0f} seconds.")
 
 
-def _planned(calendar: Calendar, answers: Sequence[str], devices: int) -> tuple[Planned, Survey]:
+def best_plan(calendar: Calendar, answers: Sequence[str], devices: int) -> tuple[Planned, Survey]:
     """The best plan for so many devices, and the survey with it."""
     wish = Wish(len(answers), calendar, CONSTRAINT, EPSILON, devices=devices, closed=True, expected=EXPECTED)
     planned = optimal_plan(wish)
@@ -130,6 +130,7 @@ def _published(deployment: Deployment, population: Population) -> Experiment:
         frozen=population.frozen_histogram()[1:].astype(np.float64),
         estimates=np.array([at["values"] for at in series]),
         variances=np.array([np.diag(at["covariance"]) for at in series]),
+        intervals=np.array([at["intervals"] for at in series]),
     )
 
 

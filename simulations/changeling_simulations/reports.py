@@ -69,16 +69,18 @@ def _histograms(experiment: Experiment) -> Table:
     table = Table(title=f"Percent of {experiment.entries:,} entries", title_justify="left")
     table.add_column("period ends", no_wrap=True)
     table.add_column("answer")
-    for column in ("truth", "frozen", "estimate", "± std error"):
+    for column in ("truth", "frozen", "estimate", "95% interval"):
         table.add_column(column, justify="right")
     times = experiment.times()
-    columns = (experiment.true_shares, experiment.frozen_shares, experiment.estimated_shares, experiment.share_errors)
+    columns = (experiment.true_shares, experiment.frozen_shares, experiment.estimated_shares)
+    ends = experiment.share_intervals
     for i in range(max(0, len(times) - LAST_PERIODS), len(times)):
         for a, answer in enumerate(experiment.survey.answers):
             table.add_row(
                 f"{times[i]:%Y-%m-%d %H:%M}".removesuffix(" 00:00") if a == 0 else "",
                 escape(answer),
                 *(_percent(shares[i, a]) for shares in columns),
+                " to ".join(_percent(end) for end in ends[i, a]),
                 end_section=a == len(experiment.survey.answers) - 1,
             )
     return table

@@ -24,7 +24,13 @@ SUITES = {
         "rivals",
     ),
     "joint": ("joint", "coverage.joint", "joint_best", "joint_client"),
-    "histories": ("histories.losses", "histories.tiny", "histories.mixed", "histories.devices"),
+    "histories": (
+        "histories.losses",
+        "histories.tiny",
+        "histories.mixed",
+        "histories.devices",
+        "coverage.intervals",
+    ),
     "central": (
         "central_bounds",
         "central_flights",
@@ -41,7 +47,6 @@ SUITES = {
     "field": (
         "field.stopped",
         "coverage.field",
-        "coverage.intervals",
         "field.silence",
         "field.strata",
         "field.bridge",

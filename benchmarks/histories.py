@@ -158,7 +158,7 @@ def information_of_history(group: Group, histories: Histories) -> Floats:
     return informed
 
 
-POPULATIONS, DRAWS = 8, 20
+POPULATIONS, DRAWS = 5, 20
 NOTHING = 1e-5
 """With a smaller error nearly everybody tells the truth, and what little is left is in few surveys that are drawn."""
 MIXED = (

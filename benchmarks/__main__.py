@@ -24,7 +24,14 @@ SUITES = {
         "rivals",
     ),
     "joint": ("joint", "coverage.joint", "joint_best", "joint_client"),
-    "histories": ("histories.losses", "histories.tiny", "histories.mixed", "histories.devices"),
+    "histories": (
+        "histories.losses",
+        "histories.tiny",
+        "histories.mixed",
+        "histories.devices",
+        "field.growth",
+        "field.freezing",
+    ),
     "central": (
         "central_bounds",
         "central_flights",
@@ -45,8 +52,6 @@ SUITES = {
         "field.silence",
         "field.strata",
         "field.bridge",
-        "field.growth",
-        "field.freezing",
     ),
     "client": (
         "client_kills",

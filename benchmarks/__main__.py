@@ -29,6 +29,7 @@ SUITES = {
         "histories.tiny",
         "histories.mixed",
         "histories.devices",
+        "coverage.intervals",
         "field.growth",
         "field.freezing",
     ),
@@ -48,7 +49,6 @@ SUITES = {
     "field": (
         "field.stopped",
         "coverage.field",
-        "coverage.intervals",
         "field.silence",
         "field.strata",
         "field.bridge",

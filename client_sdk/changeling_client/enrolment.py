@@ -148,15 +148,17 @@ class Enroller:
             survey = verified(id_, signed, self._settings.authority)
         except CannotJoin as error:
             with self._store.transaction() as db:
-                server.succeed(db)
+                server.keep(db)
                 return self._refuse(db, id_, error)
         with self._store.transaction() as db:
-            server.succeed(db)
             server.keep(db)
             asked = entries.find_survey(db, id_)
             if asked is None or asked.status is not Status.ASKED:  # it was left meanwhile
                 return []
-            return self.enrol_or_refuse(db, asked, survey, time_known=True)
+            told = self.enrol_or_refuse(db, asked, survey, time_known=True)
+            if not told:  # an app asks for a refused one again whenever it starts: that must not be free
+                server.succeed(db)
+            return told
 
     def enrol_or_refuse(
         self, db: sqlite3.Connection, asked: Known, survey: Survey, time_known: bool

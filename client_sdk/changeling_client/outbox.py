@@ -313,6 +313,8 @@ class Sender:
                     closed |= {upload.survey} if refused[index] == Refusal.CLOSED else set()
             if len(refused) < len(body):
                 server.succeed(db)
+            else:
+                server.waste()
         reasons = set(refused.values())
         if reasons & _STALE_KEY:
             server.forget_keys()

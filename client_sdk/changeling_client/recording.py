@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from enum import Enum
 
-from changeling_protocol import AtMost, ReleasePlan, Survey, SurveyId, UnixMilliseconds, UnixSeconds
+from changeling_protocol import AtMost, Constraint, Hybrid, ReleasePlan, Survey, SurveyId, UnixMilliseconds, UnixSeconds
 
 from . import entries
 from .entries import Drawn, Drop, Entry, Known, Pending, States, Status, why_not
@@ -148,10 +148,16 @@ def record(survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, time_kn
     if close is None or not survey.constraint.admits(entry.mutations, elapsed):
         return (entry, Recorded.FROZEN) if time_known else (entry.waiting_for(pending), Recorded.PENDING)
     first_s = entry.first_s
-    if first_s is None and not isinstance(survey.constraint, AtMost):
-        first_s = at_ms // 1000
+    if _counts_time(survey.constraint):  # what waited may have been given while the clock was ahead, or before it was
+        first_s = at_ms // 1000 if first_s is None else min(first_s, at_ms // 1000)
     states = entered(entry.states, close, state)
     return entry._replace(mutations=entry.mutations + 1, first_s=first_s, states=states), Recorded.COUNTED
+
+
+def _counts_time(constraint: Constraint) -> bool:
+    """Whether the constraint asks when the first mutation was."""
+    of = constraint.classes if isinstance(constraint, Hybrid) else (constraint,)
+    return not all(isinstance(each, AtMost) for each in of)
 
 
 def bring_back(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseconds) -> Entry:

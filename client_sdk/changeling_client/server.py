@@ -286,6 +286,10 @@ class Server:
         self._keep_budget(db, self._budget(db).paid_back(lent))
         self._keep_backoff(db)
 
+    def waste(self) -> None:
+        """Notes that nothing came of the requests so far: whatever is taken later does not pay them back."""
+        self._lent = 0
+
     def wait_ms(self, now_ms: UnixMilliseconds) -> int:
         """For how many milliseconds nobody should ask unbidden, as far as this process knows."""
         with self._store.transaction() as db:

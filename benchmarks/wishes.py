@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, astuple, dataclass, replace
 from decimal import Decimal
-from itertools import product
+from itertools import pairwise, product
 from resource import RUSAGE_SELF, getrusage
 from time import perf_counter, process_time
 
@@ -75,7 +75,7 @@ def whole_grid() -> list[Case]:
 
 
 def sampled(per_stratum: int = 1) -> list[Case]:
-    """So many wishes of each number of periods, of changes, and kind of cohort, with the next larger of short ones."""
+    """So many wishes of each number of periods and changes, open and closed; and of short ones the next larger."""
     generator, cases = np.random.default_rng(SEED), []
     for periods, changes, closed in product(PERIODS, CHANGES, (False, True)):
         for _ in range(per_stratum):
@@ -98,7 +98,7 @@ def outcome(case: Case) -> Outcome:
         error, words = option.prediction.mean, option.hopeless
         if not np.isfinite(error):
             kind = "crash"
-    except Exception as problem:  # noqa: BLE001  # a crash is what is counted
+    except Exception as problem:  # a crash is what is counted
         words = f"{type(problem).__name__}: {problem}"
         kind = "reason" if isinstance(problem, ValueError) and _is_plain(str(problem)) else "crash"
     return Outcome(kind, error, words, perf_counter() - began, process_time() - worked)
@@ -143,7 +143,7 @@ def _neighbours(outcomes: dict[Case, Outcome], name: str) -> Iterator[tuple[Outc
         lines.setdefault(astuple(replace(case, **{name: 0})), []).append(case)
     for line in lines.values():
         line.sort(key=lambda case: getattr(case, name))
-        yield from ((outcomes[less], outcomes[more]) for less, more in zip(line, line[1:], strict=False))
+        yield from ((outcomes[less], outcomes[more]) for less, more in pairwise(line))
 
 
 def measure(cases: Iterable[Case] | None = None) -> dict[str, float]:

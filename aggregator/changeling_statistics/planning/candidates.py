@@ -263,17 +263,17 @@ def closer_look(maker: Maker, used: Iterable[Candidate]) -> Iterator[Candidate]:
 def stretched(maker: Maker, used: Iterable[Candidate], factor: int) -> Iterator[Candidate]:
     """Candidates of a calendar with wider periods, as they would be with periods `factor` times as short.
 
-    Their changes are reported on nodes as wide as they were, and on ones of as many periods as they had.
+    Their changes are reported on nodes as wide as they were, and on ones of as many periods as they had, or a few times.
     """
     periods, made = maker.wish.periods, set[object]()
     for each in used:
         spans = [(track.reports_changes, Span.of(track)) for track in each.group.tracks]
         states = tuple(_stretched(span, factor, periods, 1) for changes, span in spans if not changes)
-        for finer in {1, factor}:
+        for finer in sorted({1, 2, 4, factor}):
             changes = tuple(_stretched(span, factor, periods, span.width * finer) for told, span in spans if told)
             if (states, changes) not in made and all(span.count for span in changes):
                 made.add((states, changes))
-                yield from maker.candidates(each.kind, states, changes, COARSE)
+                yield from maker.candidates(each.kind, states, changes, FINE)
 
 
 def _stretched(span: Span, factor: int, periods: int, width: int) -> Span:

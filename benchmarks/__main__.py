@@ -40,6 +40,7 @@ SUITES = {
     "field": (
         "field.stopped",
         "coverage.field",
+        "coverage.intervals",
         "field.silence",
         "field.strata",
         "field.bridge",
@@ -67,7 +68,6 @@ SUITES = {
         "scale_appending",
         "scale_capacity",
         "scale_spark",
-        "scale_kills",
     ),
     "costs": ("costs_serving", "costs_spark"),
     "house": ("house",),

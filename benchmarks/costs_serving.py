@@ -12,12 +12,11 @@ from pathlib import Path
 import httpx
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import AtRest, Store
+from changeling_aggregator.testing.bucket import small_bucket
 from changeling_aggregator.testing.serving import TOKEN, RunningServer
 from changeling_protocol.wire import CHANGE, KEYS, survey_path
 from changeling_reader import ServerClient
 from changeling_simulations.fleet import Load, send
-
-from tests.aggregator.buckets import new_bucket, object_store
 
 from .scale_capacity import SECONDS, WARMING, Measured, Size, made, modelled, processor_seconds, steps, times_of
 
@@ -29,13 +28,13 @@ KEYS_MADE = 50
 
 def measure() -> dict[str, float | None]:
     figures: dict[str, float | None] = {}
-    with tempfile.TemporaryDirectory() as place, object_store() as endpoint:
+    with tempfile.TemporaryDirectory() as place, small_bucket() as bucket:
         folder = Path(place)
         load = made(folder, WARMING + IN_A_FOLDER[-1].uploads)
         in_folder = {
             size: [_in_segments(folder, load, size, lambda store: f"{store}/segments")] for size in IN_A_FOLDER
         }
-        in_bucket = _in_segments(folder, load, IN_A_BUCKET, lambda _: new_bucket(endpoint))
+        in_bucket = _in_segments(folder, load, IN_A_BUCKET, lambda _: bucket.place)
         figures |= _asked(folder, load)
     model = modelled(in_folder)
     for stage in SECONDS:

@@ -24,8 +24,7 @@ from changeling_protocol import UnixMilliseconds, UnixSeconds
 from changeling_simulations.fleet import Load
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import ClusterSettings
-
-from tests.spark.cluster import SparkCluster, cluster, seconds_of_all
+from changeling_spark.testing import SparkCluster, cluster, seconds_of_all
 
 from .scale_capacity import made
 from .scale_log import PERIODS, log_in_segments

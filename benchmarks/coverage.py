@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 from changeling_protocol import Survey
 from changeling_simulations import Field, Population, sample_field, sample_tallies
-from changeling_statistics import Floats, NotEstimable, Solution, releases
+from changeling_statistics import Floats, NotEstimable, Solution, histogram_figures, releases
 from scipy.stats import binomtest, chi2, norm
 from threadpoolctl import threadpool_limits
 
@@ -229,3 +229,110 @@ def _in_region(off: Floats, covariance: Floats) -> bool:
     kept = variances > 1e-9 * variances[-1]
     distance = ((axes.T @ off)[kept] ** 2 / variances[kept]).sum()
     return bool(distance <= chi2.ppf(LEVEL, kept.sum()))
+
+
+TRIALS = 400
+"""Surveys of each case of measure 5."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IntervalCase:
+    """A planned survey of a population, for measure 5. name: of its figures."""
+
+    name: str
+    survey: Survey
+    population: Population
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Held:
+    """How often the intervals of one case held the truth, for both methods.
+
+    counts: of each answer at each time, as it is in truth, shape (T, z).
+    often: how many surveys had an estimate, shape (2, T). alone: in how many its 95% interval held, shape (2, T, z).
+    together: in how many the simultaneous bands of the whole series all held, shape (2,).
+    missing: how many figures had no interval.
+    """
+
+    counts: Floats
+    often: Floats
+    alone: Floats
+    together: Floats
+    missing: float
+
+    def by_share(self) -> Iterator[float]:
+        """The coverage of the answers of one share, over all times and both methods apart; 0 has a cell of its own."""
+        shares = self.counts / self.counts.sum(1, keepdims=True)
+        cells = np.digitize(shares, (1e-9, 1e-3, 3e-3, 0.02, 0.1, 0.3))
+        for held, often in zip(self.alone, self.often, strict=True):
+            for cell in np.unique(cells):
+                at = cells == cell
+                asked = (at * often[:, None]).sum()
+                if asked:
+                    yield float((held * at).sum() / asked)
+
+
+def intervals() -> dict[str, float]:
+    """Measure 5: coverage of nominal 95% intervals and simultaneous bands, from nothing to one half of the entries.
+
+    Of z = 2 to 200 answers, 700 to 100,000 entries, minima of 1, 10 and 100, at ε = 2 and 8, closed and open. A cell is
+    all answers of about one share in one survey, by one method. Then the demo's 712 entries.
+    """
+    from .coverage_cases import demo_case, interval_cases
+
+    cases = [*interval_cases(), demo_case()]
+    with ProcessPoolExecutor(os.cpu_count()) as workers:
+        outcomes = list(workers.map(_held, cases, range(len(cases))))
+    cells = {case.name: list(held.by_share()) for case, held in zip(cases, outcomes, strict=True)}
+    figures = {
+        "5_trials": float(TRIALS),
+        "5_monte_carlo_error": float(np.sqrt(LEVEL * (1 - LEVEL) / TRIALS)),
+        "5_missing_intervals": float(sum(held.missing for held in outcomes)),
+    }
+    for prefix in ("z2_", "z4_", "z20_", "z200_", "demo"):
+        mine = [share for name, shares in cells.items() if name.startswith(prefix) for share in shares]
+        bands = [
+            share
+            for case, held in zip(cases, outcomes, strict=True)
+            if case.name.startswith(prefix)
+            for share in held.together[held.often.max(1) > 0] / held.often.max(1)[held.often.max(1) > 0]
+        ]
+        name = prefix.rstrip("_")
+        figures |= {
+            f"5_coverage_worst_{name}": min(mine),
+            f"5_coverage_mean_{name}": float(np.mean(mine)),
+            f"5_coverage_most_{name}": max(mine),
+            f"5_cells_{name}": float(len(mine)),
+            f"5_cells_outside_93_to_97.5_{name}": float(sum(not 0.93 <= share <= 0.975 for share in mine)),
+            f"5_simultaneous_worst_{name}": float(min(bands)),
+            f"5_simultaneous_mean_{name}": float(np.mean(bands)),
+        }
+    return figures
+
+
+def _held(case: IntervalCase, number: int) -> Held:
+    """Simulates the surveys of one case."""
+    truth, periods = case.population.frozen_histogram()[1:].astype(np.float64), case.survey.calendar.periods
+    generator, slack = np.random.default_rng([SEED, number]), 1e-9 * case.population.entries
+    often, together = np.zeros((2, periods)), np.zeros(2)
+    alone, missing = np.zeros((2, *truth.shape)), 0.0
+    with threadpool_limits(1):
+        for _ in range(TRIALS):
+            known = releases(case.survey, sample_tallies(case.population, case.survey, generator))
+            for method in range(2):
+                figures, _ = histogram_figures(Solution(known, bool(method)), periods)
+                at = [span.end - 1 for span in figures.spans]
+                if not at:
+                    continue
+                for bands, joined in (
+                    (figures.intervals(LEVEL), False),
+                    (figures.intervals(LEVEL, together=True), True),
+                ):
+                    missing += float(np.isnan(bands).sum())
+                    held = (bands[..., 0] <= truth[at] + slack) & (truth[at] - slack <= bands[..., 1])
+                    if joined:
+                        together[method] += held.all()
+                    else:
+                        alone[method, at] += held
+                often[method, at] += 1
+    return Held(truth, often, alone, together, missing)

@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 from fractions import Fraction
+from itertools import product
 
 import numpy as np
 from changeling_protocol import (
@@ -21,10 +22,10 @@ from changeling_protocol import (
     Track,
     most_telling,
 )
-from changeling_simulations import Field, Population
-from changeling_statistics import hierarchical_plan
+from changeling_simulations import Field, Population, changelog_path
+from changeling_statistics import Wish, hierarchical_plan, optimal_plan, read_csv
 
-from .coverage import Scenario, View
+from .coverage import IntervalCase, Scenario, View
 
 HISTORIES, MOST_CHANGES, CONSTRAINT = 60, 2, AtMost(3)
 PLAN_ANSWERS, PLAN_PERIODS = 4, 32
@@ -191,3 +192,66 @@ def _panel(*, closed: bool = False) -> ReleasePlan:
     states = KaryResponse(StateSpace(FIELD_ANSWERS, null=not closed), ANY)
     track = Track(1, states, 0, FIELD_PERIODS, reported=3)
     return ReleasePlan((Group.jointly((track,), Joint(EPSILON_8, 3, (1,), (3,))),))
+
+
+GRID_PERIODS, GRID_RATE, PAIRS = 6, 0.02, 8
+GRID_CALENDAR = Calendar(0, "1w", GRID_PERIODS)
+
+
+def interval_cases() -> list[IntervalCase]:
+    """z answers, n entries and a minimum, each with each; epsilon and cohort alternate. Planned by the planner."""
+    cases = []
+    for at, (z, n, minimum) in enumerate(product((2, 4, 20, 200), (700, 10_000, 100_000), (1, 10, 100))):
+        epsilon, closed = (2, 8)[(at + at // 3) % 2], bool((at // 2) % 2)
+        wish = Wish(z, GRID_CALENDAR, CONSTRAINT, Decimal(epsilon), n, closed=closed, minimum=minimum)
+        survey = wish.survey(optimal_plan(wish).plan, tuple(f"answer {a}" for a in range(1, z + 1)))
+        name = f"z{z}_n{n}_minimum{minimum}_epsilon{epsilon}_{'closed' if closed else 'open'}"
+        cases.append(IntervalCase(name, survey, steady(from_nothing_to_half(z, at), n, GRID_PERIODS, GRID_RATE)))
+    return cases
+
+
+def demo_case() -> IntervalCase:
+    """The demo's survey of 712 entries."""
+    from demo.__main__ import CONSTRAINT, PERIOD, PERIODS, START, best_plan
+
+    changelog, calendar = read_csv(changelog_path("school-to-work")), Calendar(START, PERIOD, PERIODS)
+    population = Population.from_changelog(changelog, calendar, CONSTRAINT)
+    _, survey = best_plan(calendar, changelog.answers, population.entries)
+    return IntervalCase("demo", survey, population)
+
+
+def from_nothing_to_half(z: int, number: int) -> tuple[float, ...]:
+    """Shares of z answers: of two, one in 2,000, one in 100, or a half; of more, nothing to a half."""
+    if z == 2:
+        rare = (0.0005, 0.01, 0.5)[number % 3]
+        return rare, 1 - rare
+    if z == 4:
+        return (0.0, 0.0005, 0.4995, 0.5) if number % 2 else (0.002, 0.01, 0.488, 0.5)
+    few = z // 20
+    shares = np.repeat([0.0, 0.0005, 0.002, 0.01, 0.05], [2 * few, 2 * few, few, few, 1])
+    rest = z - len(shares) - 1
+    return (*shares.tolist(), *[(0.5 - shares.sum()) / rest] * rest, 0.5)
+
+
+def steady(shares: tuple[float, ...], entries: int, periods: int, rate: float) -> Population:
+    """Entries of which a share changes in every period after the first, two and two in opposite directions, so that
+    all counts stay. Nobody changes twice."""
+    generator, z = np.random.default_rng(7), len(shares)
+    counts = np.floor(np.array(shares) * entries).astype(np.int64)
+    counts[-1] += entries - counts.sum()
+    still, rows, weights = counts.copy(), [], []
+    for period in range(2, periods + 1):
+        for _ in range(PAIRS):
+            pair = generator.choice(z, 2, replace=False, p=(counts + 1e-9) / (counts + 1e-9).sum())
+            moved = min(round(rate * entries / (2 * PAIRS)), int(still[pair].min()) // 2)
+            for old, new in (pair, pair[::-1]):
+                row = np.full(periods + 1, old + 1, np.uint16)
+                row[0], row[period:] = 0, new + 1
+                rows.append(row)
+                weights.append(moved)
+            still[pair] -= moved
+    rows += [np.concatenate([[0], np.full(periods, a + 1)]).astype(np.uint16) for a in range(z)]
+    weights += still.tolist()
+    kept = np.array(weights) > 0
+    states = np.array(rows)[kept]
+    return Population(tuple(f"answer {a}" for a in range(1, z + 1)), states, states, np.array(weights)[kept])

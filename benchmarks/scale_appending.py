@@ -13,15 +13,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
+from changeling_aggregator.testing.bucket import SmallBucket, small_bucket
 from changeling_aggregator.testing.killing import prepared_log
 from changeling_aggregator.testing.serving import RunningServer
-
-from tests.aggregator.small_bucket import SmallBucket, small_bucket
 
 from .server_appending import loaded_with_cpu
 from .server_world import Running, bodies, empty_server, kept_bodies
 
-ROUNDS = 3
+ROUNDS = 2
 BODIES = 2000
 
 

@@ -23,7 +23,7 @@ from changeling_protocol import CLOSING_BYTES, Survey, SurveyId, UnixSeconds
 
 from .scale_log import MILLION, PERIODS, log_in_segments, log_of
 
-ROUNDS = {1: 5, 3: 5, 10: 3, 30: 1}
+ROUNDS = {1: 3, 3: 2, 10: 2, 30: 1}
 """How often logs of so many million reports are folded."""
 
 

@@ -23,17 +23,16 @@ from changeling_aggregator.testing import counted_rows
 from changeling_protocol import UnixSeconds
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import ClusterSettings
-
-from tests.spark.cluster import SparkCluster, cluster, seconds_of_all
+from changeling_spark.testing import SparkCluster, cluster, seconds_of_all
 
 from .scale_log import MILLION, PERIODS, log_in_segments, log_of
 from .spark_disks import NOTHING, Disks
 
-TIMES = {1: 5, 3: 2, 10: 2, 30: 1}
+TIMES = {1: 2, 3: 1, 10: 1, 30: 1}
 """How often logs of so many million reports are folded."""
 COMPARED = 10
 """Of these, what the embedded fold is compared with, and one worker."""
-SMALL = 5
+SMALL = 3
 """How often a log of one upload is folded, before the others."""
 EXECUTOR_MEMORY = "512m"
 """Of each executor's Java, little more than Spark's least."""

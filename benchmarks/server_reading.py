@@ -1,20 +1,25 @@
-"""Measure 3 of a server: how long readers wait for histograms, series and windows, anew and again.
+"""Measures 3 and 10 of a server: how long readers wait for results, anew and again, and while one network asks for all.
 
 Uncached is the first answer after a new snapshot: the server reads from its store what has changed, decodes it, and
-solves. Through the application in this process, without a socket.
+solves. Through the application in this process, without a socket; measure 10 asks a real server.
 """
 
 import asyncio
+import itertools
 import statistics
 import tempfile
 import time
 from collections.abc import MutableMapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
+import httpx
 import numpy as np
 from changeling_aggregator.server import ServerSettings, Service, make_app
 from changeling_aggregator.store import Lot, LotKey, SnapshotProgress, Store
+from changeling_aggregator.testing.serving import RunningServer
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -36,6 +41,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 SEED = 3
 REPORTS = 20_000
+GREEDY, READERS = 64, 40
+"""So many connections does one network ask on; so many readers, each of another network, ask meanwhile."""
 TIMES = 9
 """How often each is asked; the figure is the median."""
 WINDOWS = (1, 2, 3, 4, 7, 14, 28, 56)
@@ -60,7 +67,43 @@ def measure() -> dict[str, float | None]:
         windows = [f"windows?width={width}&until=1024" for width in WINDOWS]
         figures["3_eight_online_window_series_s"] = sum(long.answered(*windows))
         long.close()
-    return figures
+    return figures | one_network_asks()
+
+
+def one_network_asks() -> dict[str, float | None]:
+    """One network asks for all that there is, as fast as it is answered; others open the page or ask another thing."""
+    stop = Event()
+    with tempfile.TemporaryDirectory() as folder:
+        year = _Served(Path(folder) / "server.db", answers=6, periods=365)
+        path = survey_path(year.survey.id.hex())
+        year.close()
+        with RunningServer(Path(folder), "--proxy", "127.0.0.1", "--rate", "0") as server:
+
+            def ask(question: str, network: int) -> httpx.Response:
+                address = {"x-forwarded-for": f"192.0.{network}.1"}
+                return httpx.get(f"{server.url}{path}/{question}", headers=address, timeout=100)
+
+            def ask_for_all(first: int) -> None:
+                questions = itertools.product(range(365, 0, -1), ("online", "retrospective", "smoothed"))
+                for until, method in itertools.islice(questions, first, None, GREEDY):
+                    if stop.is_set():
+                        return
+                    ask(f"series?until={until}&method={method}&covariance=true", 0)
+
+            with ThreadPoolExecutor(GREEDY) as greedy:
+                for first in range(GREEDY):
+                    greedy.submit(ask_for_all, first)
+                answers = []
+                for network in range(1, READERS + 1):
+                    page = network % 2
+                    answers.append(ask("series?method=online&confidence=0.95" if page else "histogram", network))
+                    time.sleep(0.2)
+                stop.set()
+    return {
+        "10_readers_asked": len(answers),
+        "10_readers_refused": sum(answer.status_code != 200 for answer in answers),
+        "10_slowest_ms": 1e3 * max(answer.elapsed.total_seconds() for answer in answers),
+    }
 
 
 class _Served:
@@ -131,7 +174,7 @@ class _Served:
                 "scheme": "http",
                 "path": path,
             }
-            scope |= {"query_string": query.encode(), "headers": []}
+            scope |= {"query_string": query.encode(), "headers": [(b"host", b"here")]}
             statuses: list[int] = []
             asked = asyncio.Queue[dict[str, object]]()
             asked.put_nowait({"type": "http.request", "body": b"", "more_body": False})

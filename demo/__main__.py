@@ -18,7 +18,7 @@ from changeling_simulations import (
     save_plot,
     simulate,
 )
-from changeling_statistics import Changelog, Wish, optimal_plan, read_csv, write_survey
+from changeling_statistics import Changelog, Planned, Wish, optimal_plan, plan_in_words, read_csv, write_survey
 from rich.console import Console
 from rich.progress import track
 
@@ -30,7 +30,6 @@ from .report import (
     coverage,
     introduction,
     ledger_table,
-    plan_in_words,
     series_table,
     without_protection,
 )
@@ -60,8 +59,8 @@ def main() -> None:
 
     console.rule(f"1. {population.entries} real clients and a real server, ε = {EPSILON}")
     console.print(introduction(population.entries, EPSILON))
-    survey = _planned(calendar, changelog.answers, population.entries)
-    console.print(plan_in_words(survey, time.monotonic() - began))
+    planned, survey = best_plan(calendar, changelog.answers, population.entries)
+    console.print(f"The planner took {time.monotonic() - began:.0f} s: {plan_in_words(planned)}.\n")
     with TemporaryDirectory(prefix="changeling-demo-") as folder:
         published = _through_real_clients(console, changelog, population, survey, Path(folder))
     save_plot(published, OUTPUT / "clients.png")
@@ -83,11 +82,12 @@ def main() -> None:
     console.print(f"\nPlots in {OUTPUT}: clients, planned, paper. {time.monotonic() - began:.0f} seconds.")
 
 
-def _planned(calendar: Calendar, answers: Sequence[str], devices: int) -> Survey:
-    """The survey with the best plan for so many devices."""
+def best_plan(calendar: Calendar, answers: Sequence[str], devices: int) -> tuple[Planned, Survey]:
+    """The best plan for so many devices, and the survey with it."""
     wish = Wish(len(answers), calendar, CONSTRAINT, EPSILON, devices=devices, closed=True, expected=EXPECTED)
-    survey = wish.survey(optimal_plan(wish).plan, tuple(answers), QUESTION)
-    return replace(survey, skew=SKEW, spread=SPREAD, grace=GRACE, minimum=MINIMUM)
+    planned = optimal_plan(wish)
+    survey = wish.survey(planned.plan, tuple(answers), QUESTION)
+    return planned, replace(survey, skew=SKEW, spread=SPREAD, grace=GRACE, minimum=MINIMUM)
 
 
 def _paper(calendar: Calendar, answers: Sequence[str], epsilon: Decimal) -> Survey:
@@ -130,6 +130,7 @@ def _published(deployment: Deployment, population: Population) -> Experiment:
         frozen=population.frozen_histogram()[1:].astype(np.float64),
         estimates=np.array([at["values"] for at in series]),
         variances=np.array([np.diag(at["covariance"]) for at in series]),
+        intervals=np.array([at["intervals"] for at in series]),
     )
 
 

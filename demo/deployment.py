@@ -40,7 +40,7 @@ class Deployment:
 
     def series(self) -> list[dict[str, Any]]:
         """The published histograms of all periods."""
-        query = (("until", self.survey.calendar.periods), ("covariance", "true"))
+        query = (("until", self.survey.calendar.periods), ("covariance", "true"), ("confidence", "0.95"))
         published: list[dict[str, Any]] = self.admin.json(survey_path(self.survey.id.hex()) + SERIES, query)["series"]
         return published
 

@@ -1,12 +1,11 @@
 """Everything that the demo prints: tables and sentences."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 import numpy as np
 from changeling_client import SurveyHandle
-from changeling_protocol import Group, Survey
 from changeling_simulations import Experiment, epsilon_text
 from changeling_statistics import Floats
 from rich.table import Table
@@ -17,11 +16,9 @@ BARS = "▁▂▃▄▅▆▇█"
 
 def series_table(experiment: Experiment) -> Table:
     """For each answer the truth, and the estimate with its band below it: as curves, and in percent at a few times."""
-    times, errors = experiment.times(), experiment.standard_errors
+    times, ends = experiment.times(), experiment.intervals
     chosen = sorted({round((len(times) - 1) * column / (COLUMNS - 1)) for column in range(COLUMNS)})
-    table = Table(title=f"Percent of {experiment.entries:,} entries: the truth, and the estimate ± 2 standard errors")
-    if np.isnan(errors[chosen]).any():
-        table.caption = "–: so few reported that the variance was estimated below zero"
+    table = Table(title=f"Percent of {experiment.entries:,} entries: the truth, and the estimate with its 95% interval")
     table.add_column("answer", no_wrap=True)
     table.add_column("")
     table.add_column(f"{times[0]:%b %Y} to {times[-1]:%b %Y}", no_wrap=True)
@@ -29,16 +26,14 @@ def series_table(experiment: Experiment) -> Table:
         table.add_column(f"{times[i]:%b %Y}", justify="right", no_wrap=True)
     percent = 100 / experiment.entries
     for a, answer in enumerate(experiment.survey.answers):
-        truth, estimate, band = (
-            figures[:, a] * percent for figures in (experiment.truth, experiment.estimates, 2 * errors)
-        )
+        truth, estimate, band = (figures[:, a] * percent for figures in (experiment.truth, experiment.estimates, ends))
         most = max(truth.max(), estimate.max())
-        table.add_row(answer, "truth", curve(truth, most), *(f"{truth[i]:.1f}" + " " * len(" ± 00.0") for i in chosen))
+        table.add_row(answer, "truth", curve(truth, most), *(f"{truth[i]:.1f}" + " " * len(" 00–00") for i in chosen))
         table.add_row(
             "",
             "estimate",
             curve(estimate, most),
-            *(f"{estimate[i]:.1f} ± {_width(band[i])}" for i in chosen),
+            *(f"{estimate[i]:.1f} {_interval(*band[i])}" for i in chosen),
             end_section=True,
         )
     return table
@@ -54,9 +49,9 @@ def curve(figures: Floats, most: float) -> str:
     return "".join(BARS[height] for height in np.rint(heights).astype(int).tolist())
 
 
-def _width(band: float) -> str:
-    """A band's width; a dash where so few reported that there is none."""
-    return "   –" if np.isnan(band) else f"{band:4.1f}"
+def _interval(low: float, high: float) -> str:
+    """An interval in percent, of which nothing below none is shown."""
+    return f"{max(0.0, low):2.0f}–{max(0.0, high):2.0f}"
 
 
 def comparison_table(sampled: Mapping[str, Sequence[Experiment]]) -> Table:
@@ -106,27 +101,14 @@ def introduction(people: int, epsilon: Decimal) -> str:
     )
 
 
-def plan_in_words(survey: Survey, seconds: float) -> str:
-    """What the planner chose for the survey: which share of the devices reports what, groups of one shape together."""
-    shapes: dict[str, list[int]] = defaultdict(list)
-    for group in survey.plan.groups:
-        shapes[_reports(group)].append(group.share)
-    lines = [
-        f"  {sum(shares) / survey.plan.total_share:4.0%}  {reports}" + f" ({len(shares)} groups)" * (len(shares) > 1)
-        for reports, shares in sorted(shapes.items(), key=lambda shape: -sum(shape[1]))
-    ]
-    return "\n".join(
-        [f"The planner took {seconds:.0f} s. A device draws once what it reports, and that is:", *lines, ""]
-    )
-
-
 def coverage(published: Experiment) -> str:
     """How far the estimates are off, and how often the bands hold the truth."""
-    inside = np.abs(published.estimates - published.truth) <= 2 * published.standard_errors
+    low, high = np.moveaxis(published.intervals, -1, 0)
+    inside = (low <= published.truth) & (published.truth <= high)
     return (
         f"[bold]Standard error {100 * _mean_error(published):.1f} points[/] on average; the estimates are off by "
-        f"{100 * published.rms_error:.1f}. The bands hold the truth in {inside.sum()} of {inside.size} figures. "
-        "That is some 95 in 100 with many entries; with so few, less often for answers that hardly anybody gives.\n"
+        f"{100 * published.rms_error:.1f}. The 95% intervals hold the truth in {inside.sum()} of {inside.size} "
+        "figures.\n"
     )
 
 
@@ -150,15 +132,3 @@ def without_protection(people: int, epsilon: Decimal) -> str:
 def _mean_error(published: Experiment) -> float:
     """The root mean square of the standard errors, as a fraction of the entries."""
     return float(np.sqrt(np.nanmean(published.standard_errors**2))) / published.entries
-
-
-def _reports(group: Group) -> str:
-    """The reports of an entry of a group, in words."""
-    states = sum(track.reports for track in group.tracks if not track.reports_changes)
-    parts = [f"its state at {states} of the quarters' ends"] if states else []
-    for track in group.tracks:
-        if track.reports_changes:
-            span = "a quarter" if track.width == 1 else f"{track.width} quarters"
-            drawn = "" if track.reported is None else f", drawn from {track.count}"
-            parts.append(f"its changes over {track.reports} spans of {span}{drawn}")
-    return " and ".join(parts) + (", all on one budget" if group.joint else "")

@@ -45,9 +45,9 @@ def main() -> None:
     experiment = simulate(people, survey, generator)
     print(f"\nThe optimal plan, tried on {experiment.entries:,} made-up entries, at the end of the year:")
     percent = 100 / ENTRIES
-    last = (experiment.truth[-1], experiment.estimates[-1], experiment.standard_errors[-1])
-    for answer, truth, estimate, error in zip(ANSWERS, *(figures * percent for figures in last), strict=True):
-        print(f"{answer:10} {truth:5.1f}% in truth, {estimate:5.1f}% ± {error:.1f} published")
+    last = (experiment.truth[-1], experiment.estimates[-1], experiment.intervals[-1])
+    for answer, truth, estimate, (low, high) in zip(ANSWERS, *(figures * percent for figures in last), strict=True):
+        print(f"{answer:10} {truth:5.1f}% in truth, {estimate:5.1f}% published ({low:.1f} to {high:.1f})")
 
     # What only devices and a server need: how far clocks may be off, when answers come, how few are not shown.
     survey = replace(survey, skew=300, spread=3600, grace=7 * 86_400, minimum=100)

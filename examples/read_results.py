@@ -10,8 +10,6 @@ import argparse
 import os
 
 import httpx
-import numpy as np
-from changeling_statistics import Estimate, bands
 from rich.console import Console
 from rich.table import Table
 
@@ -28,24 +26,22 @@ def main() -> None:
     try:
         token = os.environ.get("CHANGELING_TOKEN")
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-        response = httpx.get(f"{wanted.server}/v1/surveys/{wanted.survey}/series", headers=headers)
+        response = httpx.get(
+            f"{wanted.server}/v1/surveys/{wanted.survey}/series", params={"confidence": LEVEL}, headers=headers
+        )
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise SystemExit(f"the server cannot be reached: {error}") from None
     if response.is_error:
         raise SystemExit(f"the server has no results: {response.json()['detail']}")
     published = response.json()
     series = [at for at in published["series"] if at["values"] is not None]  # a period that nobody reported is a gap
-    estimates = [
-        Estimate(np.array(at["values"]), np.diag(np.square(np.array(at["standard_errors"], float)))) for at in series
-    ]
-
     table = Table(title=f"{published['question']} With {LEVEL:.0%} all of it lies within the bands.")
     for column in ("period ends", *published["answers"]):
         table.add_column(column, justify="right")
-    for at, estimate, ends in zip(series, estimates, bands(estimates, LEVEL), strict=True):
+    for at in series:
         cells = [
             f"{value:,.0f} ({low:,.0f} to {high:,.0f})"
-            for value, (low, high) in zip(estimate.values, ends, strict=True)
+            for value, (low, high) in zip(at["values"], at["simultaneous"], strict=True)
         ]
         table.add_row(at["time"], *cells)
     Console().print(table)

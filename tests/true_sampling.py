@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from changeling_statistics import Floats
-from changeling_statistics.estimation.forms import SamplingDesign, forms, scatter
+from changeling_statistics.estimation.forms import SamplingDesign, forms, known_base, scatter
 from numpy.typing import NDArray
 
 
@@ -20,6 +20,7 @@ def true_sampling_covariance(
     docs/mathematics.md, "Shares"; Neyman 1923.
     """
     columns, design = states.shape[1], replace(design, entries=np.array([float(len(states)) if fixed else 1e15]))
+    same, other = known_base(replace(design, entries=np.array([float(len(states))])), row[None], columns - 1)
     quadratic, lone = forms(design, row[None], columns - 1), scatter(design, row[None])
     x = (states[:, :, None] == np.arange(1, answers + 1)).astype(np.float64)
     d = np.einsum("kt,itz->kiz", quadratic.c[0], x) - quadratic.base[0][:, None, None]
@@ -32,4 +33,4 @@ def true_sampling_covariance(
         + np.einsum("e,iey,iez->yz", lone.sampled[0], delta, delta)
         + np.einsum("e,iey,iez->yz", lone.tied[0], about_base, about_base)
     )
-    return spread
+    return spread + other + (same - other) * np.eye(answers)

@@ -2,7 +2,7 @@
 many that noise and freezing together are least; and what freezing will do either way.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
@@ -10,6 +10,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+
+from .wishes import YEAR, names_of, wish_of
 
 if TYPE_CHECKING:
     from changeling_protocol import Calendar
@@ -37,40 +39,81 @@ FREEZING = (
 )
 
 
-def habits_of(
-    names: tuple[str, ...],
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """A wish whose constraint is settled.
+
+    habits: what is known of how entries will change; None if nothing is. planned: the best plan, where it is known.
+    """
+
+    wish: "Wish"
+    habits: "Habits | None"
+    planned: "Planned | None"
+
+
+def settled(
+    console: Console,
+    answers: str,
     calendar: "Calendar",
     *,
+    changes: tuple[int | None, int | None],
+    expected: tuple[float | None, float | None, float],
     pilot: Path | None,
-    changes: tuple[float | None, float | None],
-    first_share: float,
-    closed: bool,
-    named: bool,
-) -> "Habits | None":
-    """What the options tell of how entries will change; None if that is nothing.
+    per_year: float | None = None,
+    **rest: object,
+) -> Settled:
+    """The wish that the options make; where they say no constraint, the ladder of what to allow is printed.
 
-    pilot: a changelog. changes: of an entry over the calendar, mean and spread. first_share: of the entries, who
-    answer in the first period. named: whether the answers were given by name.
+    answers: as written. changes: the most of an entry, and the seconds that they lie within, or None.
+    expected: changes of an entry over the calendar, their spread over entries, and the share of entries that answer in
+    the first period. per_year: the changes as a rate. pilot: a changelog. rest: further fields of `Wish`.
     Raises ValueError for options that do not go together, and for a pilot of other answers.
+    """
+    names, said = names_of(answers), changes != (None, None)
+    allowed = changes if said else (calendar.periods, None)
+    wish = wish_of(
+        len(names), calendar, changes=allowed, expected=expected[0], first_share=expected[2], per_year=per_year, **rest
+    )
+    mean = expected[0] if per_year is None else per_year * calendar.periods * calendar.period / YEAR
+    numbered = answers.strip().isdecimal()
+    habits = _habits(names, wish, pilot, (mean, *expected[1:]), numbered=numbered)
+    if not said:
+        best = best_rung(console, wish, habits)
+        return Settled(best.wish, habits, best.planned)
+    wish = wish if habits is None else replace(wish, expected=habits.expected(wish.constraint))
+    return Settled(wish, habits, None)
+
+
+def _habits(
+    names: tuple[str, ...],
+    wish: "Wish",
+    pilot: Path | None,
+    expected: tuple[float | None, float | None, float],
+    *,
+    numbered: bool,
+) -> "Habits | None":
+    """What the options tell of how entries will change.
+
+    expected: changes, their spread, and the share that answers at first. numbered: whether answers are only counted.
     """
     from changeling_statistics import SteadyChanges, pilot_of, read_csv
 
-    mean, spread = changes
+    mean, spread, first_share = expected
     if pilot is None:
         if mean is not None:
-            return SteadyChanges(len(names), calendar, mean, spread, first_share)
+            return SteadyChanges(len(names), wish.calendar, mean, spread, first_share)
         if spread is not None:
             raise ValueError("--changes-spread is that of --expected-changes: say how many those are, too")
         return None
-    if mean is not None or spread is not None or first_share != 1:
+    if expected != (None, None, 1.0):
         raise ValueError(
             "--from tells how often answers change: leave out --expected-changes, --changes-spread and --first-share"
         )
-    changelog = read_csv(pilot, names if named else None)
+    changelog = read_csv(pilot, None if numbered else names)
     if len(changelog.answers) > len(names):
         raise ValueError(f"{pilot} holds {len(changelog.answers)} answers, the survey only {len(names)}")
-    named_all = changelog.answers + names[len(changelog.answers) :]
-    return pilot_of(replace(changelog, answers=named_all), calendar, closed=closed)
+    every_answer = changelog.answers + names[len(changelog.answers) :]
+    return pilot_of(replace(changelog, answers=every_answer), wish.calendar, closed=wish.closed)
 
 
 def best_rung(console: Console, wish: "Wish", habits: "Habits | None") -> "Rung":

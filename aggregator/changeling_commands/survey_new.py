@@ -8,7 +8,7 @@ import typer
 from changeling_aggregator.cli.survey import console, expectation_table
 from changeling_statistics import parse_duration, write_survey
 
-from .allowing import ChangesSpreadOption, FromOption, best_rung, habits_of, say_freezing
+from .allowing import ChangesSpreadOption, FromOption, say_freezing, settled
 from .wishes import (
     AnswersOption,
     AnywayOption,
@@ -31,7 +31,6 @@ from .wishes import (
     names_of,
     planning_bar,
     refuse_hopeless,
-    wish_of,
 )
 
 
@@ -74,39 +73,27 @@ def new(
     names = names_of(answers)
     length = period * periods if periods is not None else parse_duration(horizon or "")
     calendar = calendar_of(start, period, length)
-    said = at_most is not None or within is not None
-    wish = wish_of(
-        len(names),
+    asked = settled(
+        console(),
+        answers,
         calendar,
-        changes=(at_most, within) if said else (calendar.periods, None),
-        expected=expected_changes,
-        first_share=first_share,
+        changes=(at_most, within),
+        expected=(expected_changes, changes_spread, first_share),
+        pilot=pilot,
         epsilon=epsilon,
         devices=devices,
         closed=closed,
         minimum=minimum,
     )
-    habits = habits_of(
-        names,
-        calendar,
-        pilot=pilot,
-        changes=(expected_changes, changes_spread),
-        first_share=first_share,
-        closed=closed,
-        named=not answers.strip().isdecimal(),
-    )
-    if said:
-        wish = wish if habits is None else replace(wish, expected=habits.expected(wish.constraint))
+    wish, planned = asked.wish, asked.planned
+    if planned is None:
         with planning_bar() as progress:
             planned = optimal_plan(wish, progress)
-    else:
-        best = best_rung(console(), wish, habits)
-        wish, planned = best.wish, best.planned
     survey = Handling(question, skew, spread, grace, relay).applied(wish.survey(planned.plan, names, question), names)
     option = replace(planned.option, survey=survey)
     typer.echo(f"The plan: {plan_in_words(planned)}.")
     console().print(expectation_table(option, points))
-    say_freezing(console(), wish, planned, habits)
+    say_freezing(console(), wish, planned, asked.habits)
     refuse_hopeless(option, anyway)
     if option.least_reports(wish.devices) < minimum:
         typer.echo("warning: some of its nodes will have fewer reports than are shown: choose a smaller --minimum")

@@ -54,26 +54,30 @@ def relay_url(text: str) -> str:
     return text
 
 
-_duration, _epsilon, _count = _parser(parse_duration), _parser(parse_epsilon), _parser(parse_count)
-_date = _parser(lambda text: int(parse_instant(text)))
-_length = _parser(lambda text: parse_duration(text, months=True))
+read_duration, read_epsilon, read_count = _parser(parse_duration), _parser(parse_epsilon), _parser(parse_count)
+read_date = _parser(lambda text: int(parse_instant(text)))
+read_length = _parser(lambda text: parse_duration(text, months=True))
+read_url = _parser(relay_url)
 
 AnswersOption: TypeAlias = Annotated[str, typer.Option(help="How many answers, or their names with commas between.")]
 StartOption: TypeAlias = Annotated[
     int | None,
-    typer.Option(parser=_date, metavar="DATE", show_default="tomorrow", help="When the first period begins, in UTC."),
+    typer.Option(
+        parser=read_date, metavar="DATE", show_default="tomorrow", help="When the first period begins, in UTC."
+    ),
 ]
 PeriodOption: TypeAlias = Annotated[
-    int, typer.Option(parser=_duration, metavar="DURATION", help="The shortest span that is reported on: 1h, 1d, 13w.")
+    int,
+    typer.Option(parser=read_duration, metavar="DURATION", help="The shortest span reported on: 1h, 1d, 13w."),
 ]
 HorizonOption: TypeAlias = Annotated[
-    int, typer.Option(parser=_duration, metavar="DURATION", help="How long the survey lasts: 365d, 52w.")
+    int, typer.Option(parser=read_duration, metavar="DURATION", help="How long the survey lasts: 365d, 52w.")
 ]
 EpsilonOption: TypeAlias = Annotated[
-    Decimal, typer.Option(parser=_epsilon, metavar="EPSILON", help="What an entry may lose over the whole survey.")
+    Decimal, typer.Option(parser=read_epsilon, metavar="EPSILON", help="What an entry may lose over the whole survey.")
 ]
 DevicesOption: TypeAlias = Annotated[
-    int, typer.Option(parser=_count, metavar="N", help="How many are expected to answer: 20000, 1e6.")
+    int, typer.Option(parser=read_count, metavar="N", help="How many are expected to answer: 20000, 1e6.")
 ]
 AtMostOption: TypeAlias = Annotated[
     int | None, typer.Option(metavar="K", help="An entry's answer changes at most so often; appearing counts.")
@@ -81,7 +85,7 @@ AtMostOption: TypeAlias = Annotated[
 WithinOption: TypeAlias = Annotated[
     int | None,
     typer.Option(
-        parser=_length,
+        parser=read_length,
         metavar="DURATION",
         help="An entry's changes lie within so long of its first. With --at-most: both hold.",
     ),
@@ -100,16 +104,16 @@ FirstShareOption: TypeAlias = Annotated[
 AnywayOption: TypeAlias = Annotated[
     bool, typer.Option("--anyway", help="Write the survey even if its figures are expected to show nothing.")
 ]
-SkewOption: TypeAlias = Annotated[int, typer.Option(parser=_duration, help="How far a device's clock may be off.")]
+SkewOption: TypeAlias = Annotated[int, typer.Option(parser=read_duration, help="How far a device's clock may be off.")]
 SpreadOption: TypeAlias = Annotated[
-    int, typer.Option(parser=_duration, help="Answers are spread over so long after a period's close.")
+    int, typer.Option(parser=read_duration, help="Answers are spread over so long after a period's close.")
 ]
 GraceOption: TypeAlias = Annotated[
-    int, typer.Option(parser=_duration, help="Reports are taken for so long after a period's close.")
+    int, typer.Option(parser=read_duration, help="Reports are taken for so long after a period's close.")
 ]
 MinimumOption: TypeAlias = Annotated[int, typer.Option(help="Nodes with fewer reports are not published.")]
 RelayOption: TypeAlias = Annotated[
-    str, typer.Option(parser=_parser(relay_url), metavar="URL", help="The relay that shuffles its envelopes.")
+    str, typer.Option(parser=read_url, metavar="URL", help="The relay that shuffles its envelopes.")
 ]
 
 

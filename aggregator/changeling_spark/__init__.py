@@ -10,8 +10,8 @@ from changeling_aggregator.fold import EngineOptions, FoldEngine
 from changeling_aggregator.segments import checked_place
 from changeling_aggregator.store import Store
 
-from .errors import KeysWithheld, SparkTrouble
-from .session import ClusterSettings, missing
+from .keys import KeysWithheld
+from .session import ClusterSettings, SparkTrouble, missing
 
 __all__ = ["ClusterSettings", "KeysWithheld", "SparkEngine", "SparkTrouble", "engine"]
 

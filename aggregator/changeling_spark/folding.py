@@ -8,9 +8,8 @@ from changeling_aggregator.fold import FoldReport, in_turn
 from changeling_aggregator.store import Store, Turn
 from changeling_protocol import UnixSeconds
 
-from .errors import SparkTrouble
 from .runs import SparkExecutors, fold_once, fold_through
-from .session import ClusterSettings, end_java, is_stopped, see_alive, session
+from .session import ClusterSettings, SparkTrouble, end_java, is_stopped, see_alive, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,10 +17,9 @@ from threading import Event, Lock, Thread
 from time import monotonic
 
 import msgpack
+from changeling_aggregator.errors import AggregatorError
 from changeling_protocol import hpke_seal, hpke_unseal
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-
-from .errors import KeysWithheld
 
 _INFO = b"changeling keys of a run"
 _PUBLIC_BYTES, _CODE_BYTES, _TOKEN_BYTES = 32, 32, 32
@@ -30,6 +29,10 @@ _MOST_BYTES = 2**22
 _MOST_AT_ONCE = 200
 """With one more the connection that has waited longest is ended. Executors do not wait: the token is answered at
 once."""
+
+
+class KeysWithheld(AggregatorError):
+    """An executor could not get the run's private keys from the driver; the task is tried again elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING
 
 from changeling_aggregator.errors import AggregatorError, FoldOver
 
-from .errors import SparkTrouble
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_OURS = ("changeling_aggregator.errors.", "changeling_spark.errors.")
+_OURS = ("changeling_aggregator.errors.", "changeling_spark.keys.")
 _DEATH_SECONDS = 1.0
 """So long after its last word a Java process may still be there."""
 NEEDS = 'the fold on Spark needs its library: pip install "changeling[spark]"'
 NEEDS_JAVA = "the fold on Spark needs Java 17: install a Java runtime, or set JAVA_HOME"
+
+
+class SparkTrouble(AggregatorError):
+    """Spark, or Java, is missing or has failed; the log is as it was before, and can be folded again."""
 
 
 @dataclass(frozen=True, slots=True)

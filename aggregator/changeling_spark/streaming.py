@@ -16,11 +16,10 @@ from changeling_aggregator.fold import FoldReport
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from .errors import SparkTrouble
 from .inputs import Piece, moves_of, tasks_of
 from .offers import NAME, SOCKET, LogSource, OfferedBatch, Offers
 from .runs import Executors, SparkExecutors
-from .session import first_line, trouble_of
+from .session import SparkTrouble, first_line, trouble_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

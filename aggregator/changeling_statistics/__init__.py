@@ -39,6 +39,7 @@ from .estimate import (
     NodeTally,
     PlanNode,
     Tallies,
+    VarianceCurve,
     conserves,
     without_sum,
 )
@@ -173,6 +174,7 @@ __all__ = [
     "StratifiedTallies",
     "Tallies",
     "UsedNode",
+    "VarianceCurve",
     "Wish",
     "admitted",
     "advance",

@@ -1,6 +1,6 @@
 """The values that everything here is about: tallies, which is all that a server keeps, and estimates, never clipped."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
@@ -11,6 +11,85 @@ from numpy.typing import NDArray
 Floats: TypeAlias = NDArray[np.float64]
 
 
+SETTLED = 6
+"""So many steps of a fixed point, or of Newton's method, are enough for four digits."""
+
+
+def _bennett(y: Floats) -> Floats:
+    """The u at which (1 + u) ln(1 + u) - u is y, by Newton's method from above."""
+    u = y / 3 + np.sqrt(y * y / 9 + 2 * y)
+    for _ in range(SETTLED):
+        u -= ((1 + u) * np.log1p(u) - u - y) / np.maximum(np.log1p(u), 1e-12)
+    return u
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VarianceCurve:
+    """The variance that an estimate has if θ is true: max{floor, level + linear θ + bent θ (1 - θ/entries)}.
+
+    level, linear, bent, floor: shape (..., z), for θ in entries.
+    entries: how many entries there are, shape (..., z).
+    up, down: by how much a single report moves the estimate up or down, mean over what its variance is made of, shape
+    (..., z), in entries: few large steps have longer tails than a normal error.
+    """
+
+    level: Floats
+    linear: Floats
+    bent: Floats
+    floor: Floats
+    entries: Floats
+    up: Floats
+    down: Floats
+
+    @classmethod
+    def constant(cls, variances: Floats) -> "VarianceCurve":
+        """The same variance whatever is true; one below zero counts as none."""
+        none = np.zeros_like(variances)
+        return cls(none, none, none, np.maximum(variances, 0.0), none + 1.0, none, none)
+
+    @property
+    def parts(self) -> tuple[Floats, ...]:
+        """All figures that make it up, in the order of their names above."""
+        return self.level, self.linear, self.bent, self.floor, self.entries, self.up, self.down
+
+    def at(self, values: Floats) -> Floats:
+        """The variance if these values are true, shape (..., z)."""
+        above = self.level + self.linear * values + self.bent * values * (1 - values / self.entries)
+        return np.maximum(self.floor, above)
+
+    def ends(self, values: Floats, critical: float | Floats) -> Floats:
+        """The least and the largest θ that is so near the estimate as its own variance allows, shape (..., z, 2).
+
+        values: the estimates, shape (..., z).
+        critical: how many standard errors away it may be: (values - θ)² <= critical² V(θ); shape (..., z) or one.
+        """
+        square, entries = critical**2, np.where(self.entries > 0, self.entries, 1.0)
+        # of the parabola a θ² - 2 b θ + c <= 0
+        a = np.maximum(1 + square * self.bent / entries, 1e-9)
+        b = values + square * (self.linear + self.bent) / 2
+        c = values**2 - square * self.level
+        inside = b * b - a * c
+        reach, half = np.sqrt(np.maximum(inside, 0.0)), critical * np.sqrt(self.floor)
+        low, high = (np.where(inside >= 0, (b + side * reach) / a, values) for side in (-1, 1))
+        return np.stack([np.minimum(low, values - half), np.maximum(high, values + half)], axis=-1)
+
+    def far_ends(self, values: Floats, critical: float) -> Floats:
+        """`ends` that are right far out in the tails, where the errors of a few large steps are not normal.
+
+        Of steps s in one direction, of variance V together, more than t has at most the chance exp(-V/s² h(ts/V)),
+        h(u) = (1 + u) ln(1 + u) - u (Bennett 1962), which stands in for that of a normal error, exp(-critical²/2).
+        """
+        ends = self.ends(values, critical)
+        for side, steps in ((0, self.up), (1, self.down)):
+            for _ in range(SETTLED):
+                V = np.maximum(self.at(np.clip(ends[..., side], 0.0, None)), 1e-9 * steps**2)
+                relative = np.sqrt(np.divide(steps**2, V, out=np.zeros_like(V), where=V > 0))
+                excess = _bennett(critical**2 * relative**2 / 2)
+                farther = np.where(relative > 1e-6, excess / np.maximum(relative, 1e-6), critical)
+                ends[..., side] = self.ends(values, np.maximum(farther, critical))[..., side]
+        return ends
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
     """A histogram, or the change of one, as it is estimated.
@@ -19,11 +98,17 @@ class Estimate:
     covariance: shape (z, z), in entries squared. It is itself estimated, without bias unless `upper_bound` is set.
     upper_bound: whether the covariance is on average too large, because the tallies do not tell all of it
     (docs/mathematics.md, "Decoding a node").
+    law: works out the variances at every value that may be true, for intervals; None if only the covariance is known.
     """
 
     values: Floats
     covariance: Floats
     upper_bound: bool = False
+    law: Callable[[], VarianceCurve] | None = None
+
+    def curve(self) -> VarianceCurve:
+        """The variances at every value that may be true."""
+        return self.law() if self.law is not None else VarianceCurve.constant(np.diag(self.covariance))
 
     @property
     def standard_errors(self) -> Floats:
@@ -38,7 +123,11 @@ class Estimate:
     def __add__(self, other: "Estimate") -> "Estimate":
         """The sum of two independent estimates; its covariance is an upper bound if one of theirs is."""
         upper_bound = self.upper_bound or other.upper_bound
-        return Estimate(self.values + other.values, self.covariance + other.covariance, upper_bound)
+
+        def law() -> VarianceCurve:
+            return VarianceCurve.constant(self.curve().at(self.values) + other.curve().at(other.values))
+
+        return Estimate(self.values + other.values, self.covariance + other.covariance, upper_bound, law)
 
 
 Counts: TypeAlias = NDArray[np.int64]

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from changeling_protocol import Calendar, Node, Survey, per_week, upwards
 
-from .estimate import Estimate
+from .estimate import Estimate, VarianceCurve
 from .estimation.gaps import Gap
 from .estimation.histograms import Histogram
 
@@ -110,7 +110,8 @@ def change_across(surveys: Sequence[Survey], joined: Series, window: Node) -> Es
     if isinstance(start, Gap):
         return replace(start, span=window)
     before, after = start.estimate, end.estimate
-    return after + replace(before, values=-before.values)
+    known = VarianceCurve.constant(before.curve().at(before.values))
+    return after + replace(before, values=-before.values, law=lambda: known)
 
 
 def _named(survey: Survey) -> dict[str, list[str]]:

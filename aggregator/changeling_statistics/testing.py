@@ -52,6 +52,7 @@ __all__ = [
     "matrices",
     "name",
     "one_report",
+    "outcomes",
     "possible",
     "questions",
     "transcripts",
@@ -485,13 +486,14 @@ def transcripts(group: Group, asked: Sequence[Question], memory: Memory | None =
         law = {
             (*sent, symbol): (chance * likely, left)
             for sent, (chance, kept) in law.items()
-            for symbol, (likely, left) in _outcomes(group, place, true, kept).items()
+            for symbol, (likely, left) in outcomes(group, place, true, kept).items()
         }
     return law
 
 
 @cache
-def _outcomes(group: Group, place: int, true: int, memory: Memory | None) -> dict[int, tuple[Fraction, Memory | None]]:
+def outcomes(group: Group, place: int, true: int, memory: Memory | None) -> dict[int, tuple[Fraction, Memory | None]]:
+    """Each symbol that a device may send for a node, with its probability, and what the entry remembers after it."""
     trying = _TriedCoins()
     drawn = [respond(group, place, true, memory, trying)]
     drawn += [respond(group, place, true, memory, trying) for trying.drawn in range(1, trying.total)]

@@ -17,7 +17,7 @@ from .calendar import (
     parse_instant,
 )
 from .constraints import MOST_MUTATIONS, AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded, most_span
-from .cost import group_cost, history_limits, lives_cost, most_telling, node_cost, plan_cost, track_cost
+from .cost import group_cost, lives_cost, most_telling, node_cost, plan_cost, track_cost
 from .errors import BadSignature, CannotOpen, ChangelingError, MalformedBytes, ProtocolError, UnderstatedEpsilon
 from .histories import MOST_TIMES, History, HistoryKernel, HistoryState, Limits, PossibleHistories
 from .joint import MOST_SCORE, Joint, Kernel, agreeing
@@ -211,7 +211,6 @@ __all__ = [
     "from_micro",
     "group_cost",
     "head_of",
-    "history_limits",
     "hpke_seal",
     "hpke_unseal",
     "key_id",

@@ -32,7 +32,7 @@ def group_cost(group: Group, calendar: Calendar, constraint: Constraint, closed:
     may have reports that tell something, and for a history group that counts with other changes than the constraint.
     """
     if isinstance(group.joint, History):
-        check_limits(group, calendar, constraint, closed)
+        check_limits(group.joint, calendar, constraint, closed)
         return group.joint.odds.epsilon
     if group.joint is not None:
         for track, slots in zip(group.tracks, group.joint.slots, strict=True):
@@ -43,18 +43,12 @@ def group_cost(group: Group, calendar: Calendar, constraint: Constraint, closed:
         return sum((track_cost(track, calendar, constraint, closed) for track in group.tracks), Decimal(0))
 
 
-def check_limits(group: Group, calendar: Calendar, constraint: Constraint, closed: bool) -> None:
+def check_limits(history: History, calendar: Calendar, constraint: Constraint, closed: bool) -> None:
     """Raises ValueError for a history group whose possible histories are not those that the constraint allows."""
-    possible, limits = group.histories.possible, history_limits(group.whole, calendar, constraint, closed)
-    if closed == possible.null:
+    if closed == history.null:
         raise ValueError("histories are without NULL in a closed cohort, and have it in an open one")
-    if limits != possible.limits:
-        raise ValueError(f"the histories of this survey have the limits {limits}, the group has {possible.limits}")
-
-
-def history_limits(track: Track, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Limits:
-    """The limits that a constraint sets to a history group with the times of this track."""
-    return Limits.of(constraint, calendar, closed, width=track.width, first=track.first, times=track.count)
+    if (limits := Limits.of(constraint, calendar, closed, history.periods)) != history.limits:
+        raise ValueError(f"the histories of this survey have the limits {limits}, the group has {history.limits}")
 
 
 def track_cost(track: Track, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:

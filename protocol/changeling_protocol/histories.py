@@ -45,23 +45,21 @@ class Limits:
             raise ValueError(f"limits of changes are 0 or more, got {self.changes} and {self.span}")
 
     @classmethod
-    def of(
-        cls, constraint: Constraint, calendar: Calendar, closed: bool, *, width: int, first: int, times: int
-    ) -> "Limits":
-        """The limits that a survey's constraint sets to reports at every `width`-th period after the period `first`.
+    def of(cls, constraint: Constraint, calendar: Calendar, closed: bool, periods: range) -> "Limits":
+        """The limits that a survey's constraint sets to reports of the states at the ends of some periods.
 
-        times: how many reports there are. Raises ValueError for a constraint that is none of the protocol's.
+        Raises ValueError for a constraint that is none of the protocol's.
         """
         k, seconds, either = _bounds(constraint)
-        most = times - 1
+        most = len(periods) - 1
         changes = most if k is None else min(k - 1, most)
         if seconds is None:
             return cls(changes, most)
-        step = width * calendar.period
-        if closed:  # everybody's first answer is given in the first period
-            seconds -= (first - 1) * calendar.period
-        span = -(-seconds // step) - closed
-        return cls(changes, max(0, min(span, most)), either and most > 0)
+        # A change shown by a report lies after the report before it, which must be less than `seconds` after the first
+        # answer: at the latest the end of the first period in a closed cohort, else that of the report that shows it.
+        latest = 1 if closed else periods.start
+        span = sum((period - latest) * calendar.period < seconds for period in periods[:-1])
+        return cls(changes, span, either and most > 0)
 
 
 def _bounds(constraint: Constraint) -> tuple[int | None, int | None, bool]:
@@ -86,15 +84,47 @@ class History:
 
     odds: a:b, favoured > other; what the whole group costs.
     limits: which changes an entry's reports can show. They follow from the survey's constraint.
-    Raises ValueError for odds that say nothing.
+    first, every, times: when it reports: its state at the end of the period `first`, and of every so manieth after it,
+    so many times in all.
+    null: whether NULL is a state. It is in an open cohort, and is not in a closed one.
+    Raises ValueError for odds that say nothing, and for numbers out of range.
     """
 
     odds: Odds
     limits: Limits
+    first: int
+    every: int
+    times: int
+    null: bool
 
     def __post_init__(self) -> None:
         if self.odds.favoured == self.odds.other:
             raise ValueError(f"odds of {self.odds.favoured}:{self.odds.other} say nothing: choose a > b")
+        if self.first < 1 or self.every < 1:
+            raise ValueError(f"periods are numbered from 1 on, got the first {self.first} and every {self.every}")
+        if not 1 <= self.times <= MOST_TIMES:
+            raise ValueError(f"a history group has 1 to {MOST_TIMES} times, got {self.times}")
+        if max(self.limits.changes, self.limits.span) >= self.times:
+            raise ValueError(f"{self.times} reports show at most {self.times - 1} changes after the first answer")
+
+    @classmethod
+    def of(cls, odds: Odds, periods: range, constraint: Constraint, calendar: Calendar, closed: bool) -> "History":
+        """The history at the ends of some periods, under a survey's constraint.
+
+        closed: whether the cohort is closed.
+        """
+        limits = Limits.of(constraint, calendar, closed, periods)
+        return cls(odds, limits, periods.start, periods.step, len(periods), not closed)
+
+    @property
+    def periods(self) -> range:
+        """The periods at whose ends the entry reports."""
+        return range(self.first, self.first + self.every * self.times, self.every)
+
+    @property
+    def last(self) -> int:
+        """The last of them."""
+        return self.periods[-1]
 
     def as_fields(self) -> Fields:
         """The parameters as they stand in a survey's signed bytes."""
@@ -104,6 +134,10 @@ class History:
             "changes": limits.changes,
             "span": limits.span,
             "either": int(limits.either),
+            "first": self.first,
+            "every": self.every,
+            "times": self.times,
+            "null": int(self.null),
         }
 
     @classmethod
@@ -115,10 +149,14 @@ class History:
                 "changes": int(changes),
                 "span": int(span),
                 "either": 0 | 1 as either,
+                "first": int(first),
+                "every": int(every),
+                "times": int(times),
+                "null": 0 | 1 as null,
                 **rest,
             } if not rest and not holds_booleans(fields):
-                return cls(Odds(a, b), Limits(changes, span, either == 1))
-        raise ValueError("a history group is its odds, and the changes, span and either of its limits")
+                return cls(Odds(a, b), Limits(changes, span, either == 1), first, every, times, null == 1)
+        raise ValueError("a history group is its odds, its limits and its times")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -145,8 +183,8 @@ class PossibleHistories:
 
     states: d, how many states there are. times: m, how many reports.
     null: whether NULL is a state, in which every entry starts; if not, the first report is any state.
-    limits: which changes the reports can show after the first answer.
-    Raises ValueError for numbers out of range.
+    limits: which changes the reports can show after the first answer, as in `History`.
+    Raises ValueError for a single state.
 
     Two answers, three reports, up to one change:
 
@@ -163,12 +201,8 @@ class PossibleHistories:
     limits: Limits
 
     def __post_init__(self) -> None:
-        if not 1 <= self.times <= MOST_TIMES:
-            raise ValueError(f"a history group has 1 to {MOST_TIMES} times, got {self.times}")
         if self.states < 2:
             raise ValueError("over a single state there is nothing to report")
-        if max(self.limits.changes, self.limits.span) >= self.times:
-            raise ValueError(f"{self.times} reports show at most {self.times - 1} changes after the first answer")
 
     @property
     def steps(self) -> int:
@@ -225,14 +259,22 @@ class PossibleHistories:
         """
         d, m, limits = self.states, self.times, self.limits
         if not self.null:
-            return d * self._after(m - 1, 0, 0, *self._overlaps(1, start, end))
+            return d * self.answered(1, *self._overlaps(1, start, end))
         if limits.span == m - 1 and not limits.either:  # the first answer is a change as any other
             return _signed(d, m, limits.changes + 1, end - start)
         total = 1  # NULL for ever
         for first in range(1, m + 1):
-            ways = self._after(m - first, 0, 0, *self._overlaps(first, start, end))
+            ways = self.answered(first, *self._overlaps(first, start, end))
             total += -ways if start < first <= end else (d - 1) * ways
         return total
+
+    def answered(self, first: int, inside: int = 0, within: int = 0) -> int:
+        """How many ways there are to go on once the first answer was given in a report, from 1 on.
+
+        inside: the changes on so many of the reports after it count r^c, as in `alternating`; `within` of these reports
+        are in the span.
+        """
+        return self._after(self.times - first, 0, 0, inside, within)
 
     def _overlaps(self, first: int, start: int, end: int) -> tuple[int, int]:
         """How many of (start, end] come after the report of the first answer, and how many of these within the span."""

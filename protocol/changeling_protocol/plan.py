@@ -15,7 +15,7 @@ from .calendar import Calendar, Node, cadence
 from .histories import History, HistoryKernel, HistoryState, PossibleHistories
 from .joint import MOST_BITS, MOST_STEPS, Joint, Kernel, agreeing
 from .odds import Odds
-from .randomizers import Coins, KaryResponse, Randomizer, randomizer_as_fields, randomizer_from_fields
+from .randomizers import Coins, Randomizer, randomizer_as_fields, randomizer_from_fields
 from .signing import Fields
 
 TrackNumber = NewType("TrackNumber", int)
@@ -108,8 +108,8 @@ class Group:
     share: a positive integer; an entry draws the group with probability share / (sum of all groups' shares).
     joint: how the reports of all tracks hang together: as slots that agree, or as a history; None if each is drawn by
     itself, with a budget of its own.
-    In a joint group each track's randomizer has the law of one of its reports by itself, which `jointly` works out. A
-    history group has one track of states. Where NULL is among them each of its times is a track, as their laws differ.
+    In a joint group each track's randomizer has the law of one of its reports by itself, which `jointly` works out, and
+    `of_history` with the tracks.
     """
 
     tracks: tuple[Track, ...]
@@ -125,16 +125,24 @@ class Group:
         if drawn > MOST_DRAWN_NODES:
             raise ValueError(f"an entry draws at most {MOST_DRAWN_NODES} nodes, got {drawn}")
         if self.joint is not None and self.tracks != _marginals(self.tracks, self.joint):
-            raise ValueError("the randomizers of a joint group have the odds that follow from it: see Group.jointly")
+            raise ValueError("the tracks of a joint group follow from it: see Group.jointly and Group.of_history")
 
     @classmethod
-    def jointly(cls, tracks: Sequence[Track], joint: Joint | History, share: int = 1) -> "Group":
+    def jointly(cls, tracks: Sequence[Track], joint: Joint, share: int = 1) -> "Group":
         """A joint group of these tracks, whatever odds their randomizers have.
 
-        tracks: of a history group one track of states, all of whose nodes are reported.
         Raises ValueError for a randomizer without a joint form, or one whose slots could never matter.
         """
-        return cls(_marginals(tracks, joint), share, joint)
+        return cls(_at_marginal_odds(tracks, joint), share, joint)
+
+    @classmethod
+    def of_history(cls, history: History, answers: int, share: int = 1) -> "Group":
+        """The group that reports a history of so many answers.
+
+        In a closed cohort all reports have the same law by themselves, and are one track, or two if the first comes
+        early. In an open one each time is a track, as NULL is the likelier the earlier.
+        """
+        return cls(_of_history(history, answers), share, history)
 
     @cached_property
     def kernel(self) -> Kernel:
@@ -148,12 +156,7 @@ class Group:
         """The distribution of its histories. Raises ValueError if it is no history group."""
         if not isinstance(self.joint, History):
             raise ValueError("this is no history group")
-        return _history_kernel(self.whole, self.joint)
-
-    @property
-    def whole(self) -> Track:
-        """The track of a history group, with all of its times."""
-        return replace(self.tracks[0], last=self.tracks[-1].last)
+        return _history_kernel(self.joint, self.tracks[0].randomizer.space.answers)
 
 
 def _kernel(tracks: Sequence[Track], joint: Joint) -> Kernel:
@@ -169,7 +172,11 @@ def _kernel(tracks: Sequence[Track], joint: Joint) -> Kernel:
 def _marginals(tracks: Sequence[Track], joint: Joint | History) -> tuple[Track, ...]:
     """The tracks, each with the law of one of its reports by itself."""
     if isinstance(joint, History):
-        return _of_history(tracks, joint)
+        return _of_history(joint, tracks[0].randomizer.space.answers)
+    return _at_marginal_odds(tracks, joint)
+
+
+def _at_marginal_odds(tracks: Sequence[Track], joint: Joint) -> tuple[Track, ...]:
     kernel = _kernel(tracks, joint)
     marginals = [kernel.marginal(place) for place in range(len(tracks))]
     if (
@@ -183,22 +190,22 @@ def _marginals(tracks: Sequence[Track], joint: Joint | History) -> tuple[Track, 
 
 
 @lru_cache(maxsize=256)
-def _history_kernel(track: Track, history: History) -> HistoryKernel:
-    if track.reports_changes or track.reported is not None:
-        raise ValueError("a history group reports the states at all times of its track")
-    space = track.randomizer.space
-    return HistoryKernel(history.odds, PossibleHistories(space.size, track.count, space.null, history.limits))
+def _history_kernel(history: History, answers: int) -> HistoryKernel:
+    possible = PossibleHistories(answers + history.null, history.times, history.null, history.limits)
+    return HistoryKernel(history.odds, possible)
 
 
-def _of_history(tracks: Sequence[Track], history: History) -> tuple[Track, ...]:
-    whole = replace(tracks[0], last=tracks[-1].last)
-    kernel, answers = _history_kernel(whole, history), whole.randomizer.space.answers
-    if not kernel.possible.null:
-        return (replace(whole, randomizer=kernel.marginal(answers, 1)),)
-    return tuple(
-        Track(whole.width, kernel.marginal(answers, time), node.start, node.end)
-        for time, node in enumerate(whole.nodes(), 1)
-    )
+@lru_cache(maxsize=256)
+def _of_history(history: History, answers: int) -> tuple[Track, ...]:
+    kernel, first, every, last = _history_kernel(history, answers), history.first, history.every, history.last
+    if history.null:
+        laws = (kernel.marginal(answers, time) for time in range(1, history.times + 1))
+        return tuple(Track(1, law, period - 1, period) for law, period in zip(laws, history.periods, strict=True))
+    law = kernel.marginal(answers, 1)
+    if first >= every:
+        return (Track(every, law, first - every, last),)
+    early = Track(1, law, first - 1, first)
+    return (early, Track(every, law, first, last)) if history.times > 1 else (early,)
 
 
 @dataclass(frozen=True)
@@ -353,46 +360,46 @@ def plan_from_fields(groups: list[Any], answers: int) -> ReleasePlan:
     """
     read = [_group_from_fields(group, answers) for group in groups]
     steps = sum(
-        joint.steps if isinstance(joint, Joint) else _history_kernel(tracks[0], joint).possible.steps
-        for tracks, joint, _ in read
+        joint.steps if isinstance(joint, Joint) else _history_kernel(joint, answers).possible.steps
+        for _, joint, _ in read
         if joint is not None
     )
     if steps > MOST_STEPS:
         raise ValueError(f"the joint groups of a plan take at most {MOST_STEPS} steps together, got {steps}")
-    return ReleasePlan(
-        tuple(
-            Group(tuple(tracks), share) if joint is None else Group.jointly(tracks, joint, share)
-            for tracks, joint, share in read
-        )
-    )
+    return ReleasePlan(tuple(_worked_out(tracks, joint, share, answers) for tracks, joint, share in read))
+
+
+def _worked_out(tracks: Sequence[Track], joint: Joint | History | None, share: int, answers: int) -> Group:
+    match joint:
+        case None:
+            return Group(tuple(tracks), share)
+        case Joint():
+            return Group.jointly(tracks, joint, share)
+        case History():
+            return Group.of_history(joint, answers, share)
 
 
 def _group_as_fields(group: Group) -> Fields:
     if isinstance(group.joint, History):
-        space = group.whole.randomizer.space
-        whole = replace(group.whole, randomizer=KaryResponse(space, Odds(*_ANY_ODDS)))
-        tracks, kind = [_track_as_fields(whole)], "history"
-    else:
-        tracks, kind = [_track_as_fields(track) for track in group.tracks], "joint"
+        return {"share": group.share, "history": group.joint.as_fields()}
+    tracks = [_track_as_fields(track) for track in group.tracks]
     if group.joint is None:
         return {"share": group.share, "tracks": tracks}
     for track in tracks:
         del track["randomizer"]["odds"]  # they follow from the group
-    return {"share": group.share, "tracks": tracks, kind: group.joint.as_fields()}
+    return {"share": group.share, "tracks": tracks, "joint": group.joint.as_fields()}
 
 
 def _group_from_fields(fields: Fields, answers: int) -> tuple[list[Track], Joint | History | None, int]:
-    """The tracks of a group, what makes it joint, and its share."""
+    """The tracks of a group as they are written, what makes it joint, and its share."""
     match fields:
         case {"share": int(share), "tracks": [*tracks], "joint": dict(joint), **rest} if not rest:
             return [_joint_track(track, answers) for track in tracks], Joint.from_fields(joint), share
-        case {"share": int(share), "tracks": [track], "history": dict(history), **rest} if not rest:
-            whole = _joint_track(track, answers)
-            if isinstance(whole.randomizer, KaryResponse):
-                return [whole], History.from_fields(history), share
+        case {"share": int(share), "history": dict(history), **rest} if not rest:
+            return [], History.from_fields(history), share
         case {"share": int(share), "tracks": [*tracks], **rest} if not rest:
             return [_track_from_fields(track, answers) for track in tracks], None, share
-    raise ValueError("a group is a share and tracks, and what makes it joint: slots, or one track's history by k-RR")
+    raise ValueError("a group is a share and tracks, and what makes it joint; or a share and a history")
 
 
 def _joint_track(fields: Fields, answers: int) -> Track:

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from changeling_commands.wishes import read_count, read_duration
 from changeling_protocol import HEAD_BYTES, MOST_SPANNED_PERIODS, SEAL_BYTES, Node, Survey, closings, upload_bytes
 from changeling_statistics import counterpart_of, read_survey
 from rich.console import Console
 from rich.table import Table
-
-from . import options
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,9 +267,9 @@ def capacity(
     """
     survey = read_survey(survey_file)
     machine = Machine(cores, memory * GIGABYTE, core_hour=core_hour, stored=stored, put=put)
-    kept = None if retention is None else options.duration(retention)
+    kept = None if retention is None else read_duration(retention)
     made = []
-    for count in map(options.count, devices or ("1e7", "1e8", "1e9")):
+    for count in map(read_count, devices or ("1e7", "1e8", "1e9")):
         demand = demanded(survey, count, uploads_a_day=uploads_a_day, retention=kept)
         made.append((demand, sized(demand, design, machine)))
     if as_json:

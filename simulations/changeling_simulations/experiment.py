@@ -25,12 +25,12 @@ from changeling_statistics import (
     Tallies,
     conserves,
     counterpart_of,
+    intervals,
     predict,
     releases,
     series,
     without_sum,
 )
-from scipy.special import ndtri
 
 from .field import Field
 from .field_sampler import FieldTallies, sample_field
@@ -49,6 +49,7 @@ class Experiment:
     frozen: the histograms of what the devices reported on, shape (T, z), likewise.
     estimates: the published histograms, shape (T, z), in entries that are counted; nan where nothing identifies them.
     variances: the published variances of the estimates given `frozen`, shape (T, z), in entries squared; nan likewise.
+    intervals: the published 95% intervals, lower and upper ends, shape (T, z, 2), in entries; nan likewise.
     heard: which share of those who have enrolled is heard at a closing, mean over closings.
     """
 
@@ -59,6 +60,7 @@ class Experiment:
     frozen: Floats
     estimates: Floats
     variances: Floats
+    intervals: Floats
     heard: float = 1.0
 
     @property
@@ -93,6 +95,11 @@ class Experiment:
     def share_errors(self) -> Floats:
         """The published standard errors of the shares, shape (T, z)."""
         return self.standard_errors / self.counted[:, None]
+
+    @property
+    def share_intervals(self) -> Floats:
+        """The published 95% intervals of the shares, shape (T, z, 2)."""
+        return self.intervals / self.counted[:, None, None]
 
     @property
     def gaps(self) -> int:
@@ -184,7 +191,7 @@ def compare(population: Population, survey: Survey, tallies: Tallies) -> Experim
 
     population: of the same answers and as many periods as the survey.
     """
-    counted, estimates, variances = _published(survey, series(survey, tallies, population.periods))
+    counted, estimates, variances, ends = _published(survey, series(survey, tallies, population.periods))
     return Experiment(
         survey=survey,
         enrolled=np.full(population.periods, population.entries),
@@ -193,6 +200,7 @@ def compare(population: Population, survey: Survey, tallies: Tallies) -> Experim
         frozen=population.frozen_histogram()[1:].astype(np.float64),
         estimates=estimates,
         variances=variances,
+        intervals=ends,
     )
 
 
@@ -212,7 +220,7 @@ def in_the_field(population: Population, survey: Survey, field: Field, generator
     Estimates are made as each period closes, of what is known by then. Arguments as for `simulate`.
     """
     drawn = sample_field(population, survey, field, generator)
-    counted, estimates, variances = _published(survey, _as_periods_close(survey, drawn))
+    counted, estimates, variances, ends = _published(survey, _as_periods_close(survey, drawn))
     enrolled = drawn.truth[1:].sum(1)
     return Experiment(
         survey=survey,
@@ -222,6 +230,7 @@ def in_the_field(population: Population, survey: Survey, field: Field, generator
         frozen=drawn.frozen[1:, 1:].astype(np.float64),
         estimates=estimates,
         variances=variances,
+        intervals=ends,
         heard=_heard(survey, drawn.tallies, enrolled),
     )
 
@@ -234,15 +243,17 @@ def _as_periods_close(survey: Survey, drawn: FieldTallies) -> list[Histogram | G
     return [series(survey, drawn.known_at(period), period)[-1] for period in range(1, periods + 1)]
 
 
-def _published(survey: Survey, histograms: Sequence[Histogram | Gap]) -> tuple[Floats, Floats, Floats]:
-    """How many entries each is about, shape (T,), its values and their variances, shape (T, z); nan for a gap."""
+def _published(survey: Survey, histograms: Sequence[Histogram | Gap]) -> tuple[Floats, Floats, Floats, Floats]:
+    """How many entries each is about, its values, their variances and 95% intervals; nan for a gap."""
     counted = np.full(len(histograms), np.nan)
     values, variances = np.full((2, len(histograms), len(survey.answers)), np.nan)
+    ends = np.full((*values.shape, 2), np.nan)
     for at, each in enumerate(histograms):
         if isinstance(each, Histogram):
             counted[at] = each.basis.enrolled
             values[at], variances[at] = each.estimate.values, np.diag(each.estimate.covariance)
-    return counted, values, variances
+            ends[at] = intervals(each.estimate, LEVEL)
+    return counted, values, variances, ends
 
 
 def _heard(survey: Survey, tallies: Tallies, enrolled: Counts) -> float:
@@ -291,12 +302,12 @@ class Trials:
     """R surveys of one population, against the frozen histories of all who have enrolled.
 
     errors: of the published shares, shape (R, T, z); nan where nothing identifies them.
-    standard_errors: the published ones, shape (R, T, z); nan likewise, and where the estimated variance is below zero.
+    held: whether the published 95% intervals hold what they are about, shape (R, T, z), 1 or 0; nan likewise.
     heard: which share of those who have enrolled is heard at a closing, mean over closings, shape (R,).
     """
 
     errors: Floats
-    standard_errors: Floats
+    held: Floats
     heard: Floats
 
     @property
@@ -324,9 +335,7 @@ class Trials:
     @property
     def coverage(self) -> float:
         """How often a published 95% interval holds what it is about; nan if there is none."""
-        known = ~np.isnan(self.standard_errors)
-        held = np.abs(self.errors[known]) <= ndtri(0.5 + LEVEL / 2) * self.standard_errors[known]
-        return _mean(held.astype(np.float64))
+        return _mean(self.held)
 
     @property
     def gaps(self) -> float:
@@ -348,7 +357,7 @@ def tried(population: Population, survey: Survey, field: Field, generators: Iter
     experiments = [in_the_field(population, survey, field, generator) for generator in generators]
     return Trials(
         np.array([each.estimated_shares - each.frozen_shares for each in experiments]),
-        np.array([each.share_errors for each in experiments]),
+        np.array([_held(each) for each in experiments]),
         np.array([each.heard for each in experiments]),
     )
 
@@ -431,3 +440,10 @@ def per_input(randomizer: Randomizer, conserved: bool) -> Floats:
             covariance = without_sum(np.zeros(z), covariance)[1]
         variances[true] = np.trace(covariance) / z
     return variances
+
+
+def _held(experiment: Experiment) -> Floats:
+    """Whether each interval holds the share after freezing, shape (T, z), 1 or 0; nan where there is none."""
+    ends, frozen = experiment.share_intervals, experiment.frozen_shares
+    held = (ends[..., 0] <= frozen) & (frozen <= ends[..., 1])
+    return np.where(np.isnan(ends[..., 0]), np.nan, held)

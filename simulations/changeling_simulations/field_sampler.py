@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from changeling_protocol import ReleasePlan, Survey, Track, agreeing
+from changeling_protocol import History, Joint, ReleasePlan, Survey, Track, agreeing
 from changeling_statistics import Attendance, Counts, GroupClosing, NodeTally, PlanNode, Tallies, counterpart_of
 from numpy.typing import NDArray
 
 from .field import AttendedClosing, Field, FieldEntries, Flags, attended_closings, draw_entries, enrolled_histogram
+from .history_sampler import SentHistories
 from .joint_sampler import Counting, Numbers
 from .population import Population, inputs_of
 from .sampler import check_fits
@@ -33,7 +34,8 @@ class Respondents:
         self._group, self._members = plan.groups[number], members
         self._tracks = list(plan.numbered(number))
         self._owing = [np.full(len(members), track.reported or 0) for _, track in self._tracks]
-        self._counting = None if self._group.joint is None else Counting(self._group)
+        self._counting = Counting(self._group) if isinstance(self._group.joint, Joint) else None
+        self._sent: SentHistories | None = None
         self._counters = members if self._counting is None else self._counting.starting(len(members))
 
     def close(
@@ -54,6 +56,10 @@ class Respondents:
             reporting = closing.answering[self._members]
             if track.reported is not None:
                 reporting &= self._draw(place, track.count - number + 1, generator)
+            if isinstance(self._group.joint, History):
+                tallies = self._close_history(population, entries, closing, track, generator)
+                yield (track_number, number), tallies
+                continue
             who, node = self._members[reporting], track.node(number)
             some = entries[who]
             inputs = inputs_of(track, some.states(population, node.start), some.states(population, node.end))
@@ -61,6 +67,31 @@ class Respondents:
             parts = (closing.on_time[who], closing.late[who])
             on_time, late = (_tally(track, inputs, kinds, part, generator) for part in parts)
             yield (track_number, number), (on_time, late)
+
+    def _close_history(
+        self,
+        population: Population,
+        entries: FieldEntries,
+        closing: AttendedClosing,
+        track: Track,
+        generator: np.random.Generator,
+    ) -> tuple[NodeTally | None, NodeTally | None]:
+        """The reports on time and the late ones at a time of a history group.
+
+        An entry draws its reports of all times, also of those that are not sent or lie before its enrolment.
+        """
+        if self._sent is None:
+            self._sent = SentHistories(self._group.histories, len(self._members), generator)
+        states = entries[self._members].states(population, closing.period)
+        symbols = self._sent.next(inputs_of(track, states, states))
+        on_time, late = (
+            np.bincount(symbols[part[self._members]], minlength=track.randomizer.symbols)
+            for part in (closing.on_time, closing.late)
+        )
+        return (
+            NodeTally(int(on_time.sum()), on_time) if on_time.any() else None,
+            NodeTally(int(late.sum()), late) if late.any() else None,
+        )
 
     def _draw(self, place: int, to_come: int, generator: np.random.Generator) -> Flags:
         """Who has drawn the next node of a track, of which so many are to come: an entry that owes j, with j/M.

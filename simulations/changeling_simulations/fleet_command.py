@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from changeling_commands.wishes import read_count, read_url
 from changeling_protocol import SealingKey, Survey
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
 from changeling_reader import ServerAnswered, ServerClient
@@ -27,9 +28,9 @@ def _share(told: str) -> Any:
 def fleet(
     survey_file: Annotated[Path, typer.Argument(metavar="SURVEY", help="The survey, signed or not.")],
     server: Annotated[
-        str, typer.Option(parser=options.url, metavar="URL", help="Your server, where the survey is published.")
+        str, typer.Option(parser=read_url, metavar="URL", help="Your server, where the survey is published.")
     ],
-    devices: Annotated[int, typer.Option(parser=options.count, metavar="N", help="How many, as 1e5.")] = "1000",  # type: ignore[assignment]
+    devices: Annotated[int, typer.Option(parser=read_count, metavar="N", help="How many, as 1e5.")] = "1000",  # type: ignore[assignment]
     rate: Annotated[
         float, typer.Option(min=0, metavar="R", help="Requests a second, on average over the day's curve; 0: at once.")
     ] = 0,
@@ -85,7 +86,7 @@ def fleet(
 
 def fleet_check(
     truth: Annotated[Path, typer.Argument(metavar="TRUTH", help="What `changeling-sim fleet --truth` wrote.")],
-    server: Annotated[str, typer.Option(parser=options.url, metavar="URL", help="The server that was loaded.")],
+    server: Annotated[str, typer.Option(parser=read_url, metavar="URL", help="The server that was loaded.")],
 ) -> int:
     """Compare what a fleet's envelopes must come to with what a server shows; the exit code is 1 where they differ.
 

@@ -1,14 +1,12 @@
 """`changeling-sim plan`: from a wish to a table of plans, a picture and a survey file."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_commands.allowing import ChangesSpreadOption, FromOption, best_rung, habits_of, say_freezing
+from changeling_commands.allowing import ChangesSpreadOption, FromOption, say_freezing, settled
 from changeling_commands.wishes import (
-    YEAR,
     AnswersOption,
     AnywayOption,
     AtMostOption,
@@ -31,7 +29,6 @@ from changeling_commands.wishes import (
     names_of,
     planning_bar,
     refuse_hopeless,
-    wish_of,
 )
 from changeling_protocol import Survey
 from changeling_statistics import Comparison, Option, compare_plans, write_survey
@@ -85,15 +82,14 @@ def plan(
     names = names_of(answers)
     if objective not in ("mean", "worst"):
         raise ValueError(f"the objective is mean or worst, got {objective!r}")
-    calendar = calendar_of(start, period, horizon)
-    said = at_most is not None or within is not None
-    wish = wish_of(
-        len(names),
-        calendar,
-        changes=(at_most, within) if said else (calendar.periods, None),
-        expected=expected_changes,
-        first_share=first_share,
+    asked = settled(
+        console,
+        answers,
+        calendar_of(start, period, horizon),
+        changes=(at_most, within),
+        expected=(expected_changes, changes_spread, first_share),
         per_year=changes_per_year,
+        pilot=pilot,
         epsilon=epsilon,
         devices=devices,
         closed=closed,
@@ -102,26 +98,13 @@ def plan(
         bridge=bridge,
         minimum=minimum,
     )
-    yearly = None if changes_per_year is None else changes_per_year * horizon / YEAR
-    habits = habits_of(
-        names,
-        calendar,
-        pilot=pilot,
-        changes=(expected_changes if yearly is None else yearly, changes_spread),
-        first_share=first_share,
-        closed=closed,
-        named=not answers.strip().isdecimal(),
-    )
-    if not said:
-        wish = best_rung(console, wish, habits).wish
-    elif habits is not None:
-        wish = replace(wish, expected=habits.expected(wish.constraint))
+    wish = asked.wish
     with planning_bar() as progress:
         comparison = compare_plans(wish, progress)
     chosen = comparison.choose(choose)
     survey = Handling(question, skew, spread, grace, relay).applied(chosen.survey, names)
     print_comparison(console, comparison, delta, survey.relay)
-    say_freezing(console, wish, comparison.planned, habits)
+    say_freezing(console, wish, comparison.planned, asked.habits)
     _warn(console, comparison, chosen, survey)
     if plot is not None:
         save_plan_plot(comparison, chosen, plot)

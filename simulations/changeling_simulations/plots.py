@@ -34,7 +34,7 @@ def save_plot(experiment: Experiment, path: Path, title: str | None = None) -> N
 
 
 def _draw_experiment(experiment: Experiment, title: str | None = None) -> "Figure":
-    """The picture of an experiment: percent of the entries over time, with bands of ±2 standard errors."""
+    """The picture of an experiment: percent of the entries over time, with 95% intervals as bands."""
     from matplotlib.figure import Figure
 
     answers = experiment.survey.answers
@@ -62,10 +62,8 @@ def _draw_answer(panel: "Axes", experiment: Experiment, answer: int) -> None:
 
     times = np.array([time.replace(tzinfo=None) for time in experiment.times()], "datetime64[us]")  # knows no zones
     estimate = 100 * experiment.estimated_shares[:, answer]
-    band = 200 * experiment.share_errors[:, answer]
-    panel.fill_between(
-        times, estimate - band, estimate + band, color=ESTIMATE, alpha=0.2, lw=0, label="±2 standard errors"
-    )
+    low, high = 100 * experiment.share_intervals[:, answer].T
+    panel.fill_between(times, low, high, color=ESTIMATE, alpha=0.2, lw=0, label="95% interval")
     panel.plot(times, 100 * experiment.true_shares[:, answer], color=TRUTH, lw=1.5, label="truth")
     if experiment.rms_freezing > 0:
         frozen = 100 * experiment.frozen_shares[:, answer]

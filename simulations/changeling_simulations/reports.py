@@ -69,16 +69,18 @@ def _histograms(experiment: Experiment) -> Table:
     table = Table(title=f"Percent of {experiment.entries:,} entries", title_justify="left")
     table.add_column("period ends", no_wrap=True)
     table.add_column("answer")
-    for column in ("truth", "frozen", "estimate", "± std error"):
+    for column in ("truth", "frozen", "estimate", "95% interval"):
         table.add_column(column, justify="right")
     times = experiment.times()
-    columns = (experiment.true_shares, experiment.frozen_shares, experiment.estimated_shares, experiment.share_errors)
+    columns = (experiment.true_shares, experiment.frozen_shares, experiment.estimated_shares)
+    ends = experiment.share_intervals
     for i in range(max(0, len(times) - LAST_PERIODS), len(times)):
         for a, answer in enumerate(experiment.survey.answers):
             table.add_row(
                 f"{times[i]:%Y-%m-%d %H:%M}".removesuffix(" 00:00") if a == 0 else "",
                 escape(answer),
                 *(_percent(shares[i, a]) for shares in columns),
+                " to ".join(_percent(end) for end in ends[i, a]),
                 end_section=a == len(experiment.survey.answers) - 1,
             )
     return table
@@ -251,14 +253,14 @@ def _groups(option: Option) -> Table:
     plan, period = option.plan, option.survey.calendar.period
     for group in plan.groups[:MOST_GROUPS]:
         lines, through = [], []
-        history = isinstance(group.joint, History)
-        for track in (group.whole,) if history else group.tracks:
+        for track in () if isinstance(group.joint, History) else group.tracks:
             lines.append(_in_words(track, period))
-            through.append(
-                "" if history else f"{track.randomizer.kind}, {float(track.randomizer.losses.mutations):.3g}"
-            )
+            through.append(f"{track.randomizer.kind}, {float(track.randomizer.losses.mutations):.3g}")
+        if isinstance(group.joint, Joint):
+            lines.append(_agreeing(group.joint))
+        if isinstance(group.joint, History):
+            lines.append(_history(group.joint, group.histories, period))
         if group.joint is not None:
-            lines.append(_agreeing(group.joint) if isinstance(group.joint, Joint) else _history(group.histories))
             through.append(f"together {float(group.joint.odds.epsilon):.3g}")
         table.add_row(
             f"{100 * group.share / plan.total_share:.1f}%", "\n".join(lines), "\n".join(through), end_section=True
@@ -298,14 +300,20 @@ def _agreeing(joint: Joint) -> str:
     return f"jointly: patterns that agree in {joint.threshold} of {joint.heaviest} are favoured {odds:,.3g}:1"
 
 
-def _history(kernel: HistoryKernel) -> str:
-    """How likely an entry of a history group tells all of its history, as a designer reads it.
+def _history(history: History, kernel: HistoryKernel, period: int) -> str:
+    """What an entry of a history group reports, and how likely all of it is the truth, as a designer reads it.
 
-    >>> from changeling_protocol import Limits, Odds, PossibleHistories
-    >>> _history(HistoryKernel(Odds(9, 1), PossibleHistories(2, 3, null=False, limits=Limits(1, 2))))
-    'as one history: all true with 57%, else any of 6'
+    >>> from changeling_protocol import AtMost, Calendar, Group, Odds
+    >>> history = History.of(Odds(9, 1), range(1, 4), AtMost(2), Calendar(0, 86_400, 3), closed=True)
+    >>> _history(history, Group.of_history(history, 2).histories, 86_400)
+    'the history at 3 times, each 1d, periods 1 to 3: all true with 57%, else any of 6'
     """
-    return f"as one history: all true with {float(kernel.told):.0%}, else any of {kernel.possible.count:,}"
+    times = f"{history.times} times, each {format_duration(history.every * period)}"
+    told, count = float(kernel.told), kernel.possible.count
+    return (
+        f"the history at {times}, periods {history.first} to {history.last}: "
+        f"all true with {told:.0%}, else any of {count:,}"
+    )
 
 
 def _in_points(error: float) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, TypeVar
 import numpy as np
 import typer
 from changeling_commands.allowing import best_rung
+from changeling_commands.wishes import read_count, read_date, read_duration, read_epsilon, read_length
 from changeling_protocol import AtMost, Calendar, Node, Survey
 from changeling_statistics import Changelog, Tallies, Wish, constraint_of, pilot_of, read_csv, read_survey, rung
 from rich.console import Console
@@ -49,15 +50,15 @@ def run(
     gradual: Annotated[bool, typer.Option("--gradual", help="Synthetic: entries arrive all through.")] = False,
     entries: Annotated[
         int | None,
-        typer.Option(parser=options.count, metavar="N", help="Resample to so many entries: 2e5.", show_default=ALL),
+        typer.Option(parser=read_count, metavar="N", help="Resample to so many entries: 2e5.", show_default=ALL),
     ] = None,
     period: Annotated[
         int | None,
-        typer.Option(parser=options.duration, metavar="DURATION", help="As 10s, 1h, 1d, 13w.", show_default=FITTED),
+        typer.Option(parser=read_duration, metavar="DURATION", help="As 10s, 1h, 1d, 13w.", show_default=FITTED),
     ] = None,
     start: Annotated[
         int | None,
-        typer.Option(parser=options.date, metavar="DATE", help="When the calendar starts.", show_default=FITTED),
+        typer.Option(parser=read_date, metavar="DATE", help="When the calendar starts.", show_default=FITTED),
     ] = None,
     periods: Annotated[
         int | None, typer.Option(min=1, metavar="T", help="How many periods.", show_default=FITTED)
@@ -69,7 +70,7 @@ def run(
     within: Annotated[
         int | None,
         typer.Option(
-            parser=options.length,
+            parser=read_length,
             metavar="DURATION",
             help="Changes lie within so long of the first. With --at-most: both hold.",
         ),
@@ -95,7 +96,7 @@ def run(
     epsilon: Annotated[
         Decimal | None,
         typer.Option(
-            parser=options.epsilon,
+            parser=read_epsilon,
             metavar="EPSILON",
             help="The most an entry may lose in all.",
             show_default=str(EPSILON),

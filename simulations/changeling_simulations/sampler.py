@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-from changeling_protocol import Group, NodeNumber, Survey, Track, closings
+from changeling_protocol import Group, History, Joint, NodeNumber, Survey, Track, closings
 from changeling_statistics import Attendance, Counts, GroupClosing, NodeTally, PlanNode, Tallies, counterpart_of
 
+from .history_sampler import history_nodes
 from .joint_sampler import joint_nodes
 from .population import Population
 
@@ -62,9 +63,21 @@ def sample_nodes(
     plan = survey.plan
     for number, group in enumerate(plan.groups):
         numbers = [track for track, _ in plan.numbered(number)]
-        draw = plain_nodes if group.joint is None else joint_nodes
-        for place, at, tally in draw(population, group, members[:, number], generator):
+        for place, at, tally in _group_nodes(population, group, members[:, number], generator):
             yield (numbers[place], at), tally
+
+
+def _group_nodes(
+    population: Population, group: Group, members: Counts, generator: np.random.Generator
+) -> Iterator[tuple[int, NodeNumber, NodeTally]]:
+    """Draws the tally of every node of a group, as its kind of group has it."""
+    match group.joint:
+        case None:
+            return plain_nodes(population, group, members, generator)
+        case History():
+            return history_nodes(population, group, members, generator)
+        case Joint():
+            return joint_nodes(population, group, members, generator)
 
 
 def plain_nodes(

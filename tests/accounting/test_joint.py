@@ -9,6 +9,8 @@ from changeling_protocol import (
     AtMost,
     Calendar,
     Group,
+    History,
+    Hybrid,
     Joint,
     KaryChange,
     KaryResponse,
@@ -18,6 +20,7 @@ from changeling_protocol import (
     SignedSubset,
     StateSpace,
     SubsetSelection,
+    TimeBounded,
     Track,
     agreeing,
 )
@@ -35,6 +38,7 @@ from changeling_statistics.accounting.curves import node_curve
 from changeling_statistics.accounting.shuffled import differing_rounds, linked_epsilon, linked_round
 from changeling_statistics.accounting.transcript import joint_curve
 from changeling_statistics.randomizers.counterpart import all_pairs
+from changeling_statistics.testing import questions, transcripts
 
 from tests.enumeration import all_inputs, changelogs
 from tests.joint_enumeration import defined_law
@@ -244,3 +248,38 @@ def test_a_statement_of_a_joint_survey_is_in_order():
     figures = loss_statement(relayed(surveyed(group, most=most, closed=closed)), 1e-3, 5_000)
     assert figures.shuffled.epsilon <= figures.approximate.epsilon <= figures.pure.epsilon
     assert "joint groups" in figures.approximate.source
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("constraint", [AtMost(2), TimeBounded(11), Hybrid((AtMost(2), TimeBounded(11)))])
+def test_the_curve_of_a_history_group_is_that_of_every_pair_of_changelogs(constraint, closed):
+    """Exact at every ε, from every transcript of a device. A survey's figure is never below it, nor far above."""
+    calendar = Calendar(0, 10, 3)
+    history = History.of(Odds(30, 1), range(1, 4), constraint, calendar, closed)
+    group = Group.of_history(history, 2)
+    every = [questions(group, states) for states in changelogs(2, calendar, constraint, closed)]
+    laws = [{sent: chance for sent, (chance, _) in transcripts(group, asked).items()} for asked in every]
+    worst = worst_curve([curve_of([(one[sent], other[sent]) for sent in one]) for one, other in permutations(laws, 2)])
+    assert joint_curve(group) == worst
+    made = survey(ReleasePlan((group,)), answers=("a", "b"), calendar=calendar, constraint=constraint, closed=closed)
+    for epsilon in EPSILONS:
+        exact = float(worst.delta_at(epsilon))
+        assert exact <= delta_at(made, epsilon) <= exact * (1 + 1e-6) + 1e-9
+
+
+def test_shuffled_histories_hide_among_uniform_ones():
+    """A million entries: the blanket of k-RR over all possible histories, far below the local figure; a thousand hide
+    less, and where histories are too many to be counted in floats the general bound stands."""
+    calendar = Calendar(0, 60, 6)
+    history = History.of(Odds.within(4), range(1, 7), AtMost(2), calendar, closed=True)
+    group = Group.of_history(history, 2)
+    plan = ReleasePlan((group,))
+    made = relayed(survey(plan, answers=("a", "b"), calendar=calendar, constraint=AtMost(2), closed=True))
+    many, few = (shuffled_loss(made, 1e-6, entries) for entries in (10**6, 1000))
+    assert many.epsilon < 0.1 < few.epsilon <= epsilon_at(made, 1e-6)
+    assert "privacy blanket" in many.source
+    whole = linked_round(group, calendar, AtMost(2), closed=True)
+    assert whole.blanket.symbols == 12
+    assert whole.blanket.truth + 11 * whole.blanket.other == pytest.approx(1)
+    wide = Group.of_history(History.of(Odds(9, 1), range(1, 65), AtMost(64), Calendar(0, 60, 64), closed=True), 4)
+    assert linked_round(wide, Calendar(0, 60, 64), AtMost(64), closed=True).blanket is None

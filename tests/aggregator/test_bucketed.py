@@ -17,9 +17,9 @@ from changeling_aggregator.ingest.writers import SegmentWriter
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import LoggedRequest, Store
 from changeling_aggregator.store.transactions import OLD_SECONDS
+from changeling_aggregator.testing.bucket import WELL, Conduct, SmallBucket, small_bucket
 from sqlalchemy import Connection, event
 
-from .small_bucket import WELL, Conduct, SmallBucket, small_bucket
 from .uploads import content_of, upload
 
 pytestmark = pytest.mark.timed  # by the two seconds

@@ -7,15 +7,9 @@ import pytest
 from changeling_aggregator.fold import FoldEngine, FoldProcess
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import FoldEngineContract
+from changeling_aggregator.testing.bucket import small_bucket
 
 from ..contracts.stores import PLACES
-from .buckets import new_bucket, object_store
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with object_store() as running:
-        yield running
 
 
 class TestFoldProcess(FoldEngineContract):
@@ -30,11 +24,13 @@ class TestFoldProcess(FoldEngineContract):
         opened.close()
 
     @pytest.fixture
-    def place(self, where: str, tmp_path: Path, request: pytest.FixtureRequest) -> str | None:
+    def place(self, where: str, tmp_path: Path) -> Iterator[str | None]:
         if where == "bucket":
-            return new_bucket(request.getfixturevalue("endpoint"))
-        (tmp_path / "segments").mkdir()
-        return str(tmp_path / "segments") if where == "folder" else None
+            with small_bucket() as bucket:
+                yield bucket.place
+        else:
+            (tmp_path / "segments").mkdir()
+            yield str(tmp_path / "segments") if where == "folder" else None
 
     @pytest.fixture
     def engine(self, store: Store, place: str | None) -> Iterator[FoldEngine]:  # noqa: ARG002

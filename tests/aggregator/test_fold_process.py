@@ -17,9 +17,9 @@ from changeling_aggregator.ingest import Committer, Registry
 from changeling_aggregator.opening import OpeningProcesses, open_requests
 from changeling_aggregator.server.service import REST_SECONDS, FoldLoop
 from changeling_aggregator.store import Store, TokenScope
+from changeling_aggregator.testing.processes import offspring, running
 from changeling_protocol import Calendar, UnixSeconds
 
-from ..processes import offspring, running
 from ..protocol.examples import survey
 from .devices import Log, body, envelope, report
 from .serving import ServerProcess, eventually

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
+from changeling_aggregator.testing.processes import offspring
 
-from ..processes import offspring
 from .serving import ServerProcess
 
 STORE_KEY = "5a" * 32

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from changeling_aggregator.testing.bucket import small_bucket
 from changeling_aggregator.testing.killing import at_once, killed, restarted, terminated
 from changeling_aggregator.testing.postgres import PostgreSQL
-
-from .small_bucket import small_bucket
 
 WRONG = ("lost", "counted_twice", "counted_besides", "differences_folded_again")
 

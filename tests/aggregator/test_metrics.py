@@ -12,10 +12,10 @@ import httpx
 import pytest
 from changeling_aggregator.server import MovableClock, ServerSettings, Service, telling
 from changeling_aggregator.store import Store
+from changeling_aggregator.testing.processes import free_port
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from ..ports import free_port
 from ..protocol.examples import PINNED
 from .devices import body, envelope, report
 from .serving import TOKEN, ServerProcess, survey_path

@@ -16,13 +16,13 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_aggregator.server import BURST_SECONDS
+from changeling_aggregator.testing.processes import free_port
 from changeling_protocol.wire import MOST_BODY_BYTES
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-from ..ports import free_port
 from .devices import body, envelope, report
 from .serving import ServerProcess
 

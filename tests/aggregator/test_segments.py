@@ -16,16 +16,14 @@ from changeling_aggregator.segments.parquet import decoded, encoded, rows_after
 from changeling_aggregator.store import Store, Turn
 from changeling_aggregator.store.transactions import TOGETHER
 from changeling_aggregator.testing import SegmentedStore, counted_rows, sql
+from changeling_aggregator.testing.bucket import small_bucket
 from changeling_protocol import Calendar, Refusal
 
 from ..protocol.examples import AUTHORITY, survey
-from .buckets import new_bucket, object_store
 from .clocks import END, GRACE, START, closes
 from .devices import Log, body, envelope, report
 from .serving import Cli, ServerProcess
 from .uploads import content_of, upload
-
-pytestmark = [pytest.mark.filterwarnings("ignore:datetime.datetime.utcnow:DeprecationWarning")]
 
 
 @pytest.fixture
@@ -36,18 +34,14 @@ def store(tmp_path: Path) -> Iterator[SegmentedStore]:
     opened.close()
 
 
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with object_store() as running:
-        yield running
-
-
 @pytest.fixture(params=["folder", "bucket"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Of segments."""
     if request.param == "folder":
-        return str(tmp_path / "segments")
-    return new_bucket(request.getfixturevalue("endpoint"))
+        yield str(tmp_path / "segments")
+    else:
+        with small_bucket() as bucket:
+            yield bucket.place
 
 
 def an_upload(log: Log, symbol: int = 3) -> bytes:
@@ -112,10 +106,10 @@ def test_a_place_keeps_files_whole_lists_and_deletes_them(place: str, tmp_path: 
         assert {path.stat().st_mode & 0o777 for path in (tmp_path / "segments").glob("**/*")} == {0o600}
 
 
-def test_a_bucket_that_is_gone_is_named_and_credentials_are_not(endpoint: str) -> None:  # noqa: ARG001
+def test_a_bucket_that_is_gone_is_named_and_credentials_are_not() -> None:
     """In words of one line."""
     for act in (lambda place: place.put("a", b"x"), lambda place: [*place.list("a")]):
-        with pytest.raises(Unwritable, match="s3://nobody-has-this/log") as raised:
+        with small_bucket(), pytest.raises(Unwritable, match="s3://nobody-has-this/log") as raised:
             act(place_at("s3://nobody-has-this/log"))
         assert "secret" not in str(raised.value)
         assert "\n" not in str(raised.value)

@@ -7,19 +7,17 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import boto3
 import pytest
 from changeling_aggregator.segments import LEAST_FREE_BYTES, Folder
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import SegmentedStore
+from changeling_aggregator.testing.bucket import NOT_HERE, WELL, Conduct, small_bucket
 from changeling_protocol import Calendar, SealingKey, Survey
 
 from ..protocol.examples import survey
-from .buckets import object_store
 from .clocks import END, GRACE, START
 from .devices import Log, body, envelope, report
 from .serving import ServerProcess, eventually
-from .small_bucket import WELL, Conduct, small_bucket
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -131,7 +129,7 @@ def test_a_disk_that_is_full_or_read_only_turns_uploads_away_until_it_is_not(tmp
     ("conduct", "words"),
     [
         (Conduct(does=False, status=403), "403"),
-        (Conduct(does=False, status=404), "404"),
+        (NOT_HERE, "404"),
         (Conduct(does=False, status=500), "500"),
         (Conduct(does=False, status=None), ""),
         (Conduct(does=False, after=100), "does not answer within 10 seconds"),
@@ -153,10 +151,12 @@ def test_an_object_store_that_fails_turns_uploads_away_until_it_does_not(
 
 def test_a_bucket_that_is_made_later_is_waited_for(tmp_path: Path) -> None:
     """The server starts without; nobody starts it again."""
-    with object_store() as endpoint, serving(tmp_path, "s3://not-yet/log") as sending:
-        sending.is_turned_away("s3://not-yet/log", "404")
-        boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1").create_bucket(Bucket="not-yet")
-        sending.is_well_again()
+    with small_bucket() as bucket:
+        bucket.conduct = lambda _, __: NOT_HERE
+        with serving(tmp_path, bucket.place) as sending:
+            sending.is_turned_away(bucket.place, "404")
+            bucket.conduct = lambda _, __: WELL
+            sending.is_well_again()
 
 
 @pytest.mark.parametrize("damage", [None, b"damaged"], ids=["lost", "damaged"])

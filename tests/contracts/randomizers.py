@@ -4,6 +4,7 @@ from fractions import Fraction
 
 from changeling_protocol import (
     BALANCED,
+    BasedResponse,
     CustomResponse,
     KaryChange,
     KaryResponse,
@@ -50,6 +51,9 @@ RANDOMIZERS = [
         for z, pluses in [(2, BALANCED), (3, BALANCED), (3, 1), (4, BALANCED), (4, 1)]
         for odds, spoken in [(Odds(3, 1), Fraction(1)), (Odds(7, 2), Fraction(2, 5))]
     ),
+    BasedResponse(StateSpace(1), 3, 2, 1),
+    BasedResponse(StateSpace(2), 4, 1, 2),
+    BasedResponse(StateSpace(3), 5, 7, 2),
     KaryChange(MutationSpace(1), Odds(3, 1)),
     KaryChange(MutationSpace(2), Odds(7, 2)),
     KaryChange(MutationSpace(2, null=False), Odds(3, 1)),

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from changeling_aggregator.testing.processes import free_port
 
 from ..docs.blocks import ROOT, commands_of
-from ..ports import free_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 PAGES = ("app", "operator", "reading", "designer", "central/guide", "scale", "segments", "spark")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.store import TokenScope
+from changeling_aggregator.testing.processes import free_port
 from changeling_client import Client
 from changeling_protocol import Calendar, Survey
 
 from ..aggregator.serving import ServerProcess, eventually
-from ..ports import free_port
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from ..relay.relaying import RelayProcess
 

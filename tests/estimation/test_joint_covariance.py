@@ -11,6 +11,7 @@ from changeling_protocol import (
     BALANCED,
     AtMost,
     Group,
+    History,
     Joint,
     KaryChange,
     KaryResponse,
@@ -35,6 +36,7 @@ from changeling_statistics import (
     without_sum,
 )
 from changeling_statistics.estimation.entries import correlations
+from changeling_statistics.testing import transcripts
 
 from tests.true_sampling import true_sampling_covariance
 
@@ -65,6 +67,11 @@ def jointly(*tracks, k=5, odds=Odds(12, 1), threshold=1, weights=None, share=1, 
     return Group.jointly(tracks, joint, share)
 
 
+def history(every=1, k=5, *, closed=False, share=1):
+    told = History.of(Odds(40, 1), range(1, T + 1, every), AtMost(k), calendar(T), closed)
+    return Group.of_history(told, Z, share)
+
+
 def asked(*groups, k=5, closed=False, answers=Z):
     names = tuple("abc"[:answers])
     return survey(ReleasePlan(groups), answers=names, calendar=calendar(T), constraint=AtMost(k), closed=closed)
@@ -85,6 +92,9 @@ PLANS = {
     ),
     "random changes": asked(jointly(changes(reported=2))),
     "signed subsets that always speak": asked(jointly(signed())),
+    "histories of two widths": asked(history(), history(2, share=2)),
+    "a history of few changes": asked(history(k=3), k=3),
+    "a history beside changes": asked(history(k=3), jointly(changes(), k=3), k=3),
     "shares": asked(
         jointly(states(last=1), changes(first=1), threshold=2, share=2),
         jointly(states(reported=2), share=1),
@@ -94,6 +104,14 @@ PLANS = {
 CLOSED_PLANS = {
     "anchored": asked(
         jointly(states(last=1, null=False), changes(first=1, null=False), threshold=2, closed=True), closed=True
+    ),
+    "a history": asked(history(k=3, closed=True), k=3, closed=True),
+    "histories beside changes": asked(
+        history(k=3, closed=True),
+        history(2, k=3, closed=True),
+        jointly(states(last=1, null=False), changes(first=1, null=False), k=3, closed=True),
+        k=3,
+        closed=True,
     ),
     "shares": asked(
         jointly(states(last=1, null=False), changes(first=1, null=False), closed=True, share=2),
@@ -117,6 +135,8 @@ def moments(group, nodes, history, worth):
     nodes: those it reports, as (place of the track in the group, number). worth: of each symbol, on each of them.
     """
     tracks, z = group.tracks, worth[0].shape[1]
+    if isinstance(group.joint, History):
+        return history_moments(group, nodes, history, worth)
 
     @cache
     def from_here(at, used, score):
@@ -143,6 +163,18 @@ def moments(group, nodes, history, worth):
         return mean, second
 
     return from_here(0, (0,) * len(tracks), 0)
+
+
+def history_moments(group, nodes, history, worth):
+    """The same of a history group, whose reports are drawn time by time."""
+    asked = [(place, int(history[group.tracks[place].node(number).end])) for place, number in nodes]
+    null = group.histories.possible.null
+    said = {
+        sent: (float(chance), sum(worth[at][symbol] for at, symbol in enumerate(sent)))
+        for sent, (chance, _) in transcripts(group, [(place, state - (not null)) for place, state in asked]).items()
+    }
+    mean = sum(chance * value for chance, value in said.values())
+    return mean, sum(chance * np.outer(value, value) for chance, value in said.values())
 
 
 @cache

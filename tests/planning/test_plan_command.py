@@ -7,6 +7,8 @@ from changeling_statistics import read_survey
 
 from tests.command_line import invoked
 
+from .wishes import without_histories
+
 USUAL = ["--answers", "3", "--horizon", "16d", "--period", "1d", "--epsilon", "4", "--devices", "2e4"]
 
 
@@ -140,15 +142,17 @@ CUT += ["--at-most", "2", "--closed", "--expected-changes", "0.15"]
 
 def test_it_says_what_bridging_a_lost_period_costs_and_leaves_it_out_if_told_to():
     """The share of the devices, both errors, and the error after a loss; or for how long estimates may be missing."""
-    bridged = " ".join(plan(*CUT, "--minimum", "1").output.split())
+    with without_histories():
+        bridged = " ".join(plan(*CUT, "--minimum", "1").output.split())
+        bare = " ".join(plan(*CUT, "--minimum", "1", "--no-bridge").output.split())
     assert "of the devices are there to bridge a lost period: the mean error is" in bridged
     assert "If the server is down as period 16 closes, estimates are back by period 20, with an error of" in bridged
-    bare = " ".join(plan(*CUT, "--minimum", "1", "--no-bridge").output.split())
     assert "there to bridge" not in bare
     assert "estimates may be missing for 32 periods." in bare
 
 
 def test_it_says_if_nothing_bridges_a_lost_period_at_the_price():
     """At so large a budget, asking even a few devices for something else is dear."""
-    shown = plan(*CUT)
+    with without_histories():
+        shown = plan(*CUT)
     assert "Nothing bridges every lost period for 3% of the error." in " ".join(shown.output.split())

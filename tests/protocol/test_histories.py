@@ -13,10 +13,8 @@ from changeling_protocol import (
     History,
     HistoryState,
     Hybrid,
-    KaryChange,
     KaryResponse,
     Limits,
-    MutationSpace,
     Odds,
     PossibleHistories,
     ReleasePlan,
@@ -27,7 +25,6 @@ from changeling_protocol import (
     UnderstatedEpsilon,
     first_memory,
     group_cost,
-    history_limits,
     lives_cost,
     plan_cost,
     respond,
@@ -54,24 +51,24 @@ CONSTRAINTS = (
     Hybrid((AtMost(1), AtMost(2))),
 )
 SMALL = [
-    (z, T, width, first, constraint, closed)
-    for z, T, width, first in ((1, 4, 1, 0), (2, 3, 1, 0), (2, 4, 2, 0), (2, 4, 1, 1), (3, 3, 1, 0), (2, 4, 1, 0))
+    (z, T, every, first, constraint, closed)
+    for z, T, every, first in ((1, 4, 1, 1), (2, 3, 1, 1), (2, 4, 2, 2), (2, 5, 2, 1), (2, 4, 1, 2), (3, 3, 1, 1))
     for constraint, closed in product(CONSTRAINTS, (False, True))
     if z > 1 or not closed
 ]
 ODDS = Odds(7, 2)
 
 
-def history_group(answers, calendar, constraint, closed, *, width=1, first=0, odds=ODDS, share=1):
-    """A group that reports the state at every `width`-th period after `first`."""
-    track = Track(width, KaryResponse(StateSpace(answers, null=not closed), Odds(2, 1)), first, calendar.periods)
-    return Group.jointly([track], History(odds, history_limits(track, calendar, constraint, closed)), share)
+def history_group(answers, calendar, constraint, closed, *, every=1, first=1, odds=ODDS, share=1):
+    """A group that reports the state at the end of the period `first` and of every so manieth after it."""
+    periods = range(first, calendar.periods + 1, every)
+    return Group.of_history(History.of(odds, periods, constraint, calendar, closed), answers, share)
 
 
-def small(z, T, width, first, constraint, closed):
+def small(z, T, every, first, constraint, closed):
     """A small group, and the states of every entry that the constraint allows."""
     calendar = Calendar(0, 10, T)
-    group = history_group(z, calendar, constraint, closed, width=width, first=first)
+    group = history_group(z, calendar, constraint, closed, every=every, first=first)
     return group, calendar, list(changelogs(z, calendar, constraint, closed))
 
 
@@ -178,7 +175,7 @@ def test_what_is_not_sent_is_drawn_all_the_same():
 
 def test_a_truth_that_cannot_be_costs_no_more_either():
     """If a device held a history that is forbidden, every transcript would keep its chance, b to a."""
-    group, _, every = small(2, 3, 1, 0, AtMost(1), True)
+    group, _, every = small(2, 3, 1, 1, AtMost(1), True)
     allowed = [{sent: chance for sent, (chance, _) in transcripts(group, questions(group, s)).items()} for s in every]
     forbidden = transcripts(group, questions(group, (0, 1, 2, 1)))
     worst = worst_of_laws([*allowed, {sent: chance for sent, (chance, _) in forbidden.items()}])
@@ -191,9 +188,8 @@ def test_counts_are_exact_over_1024_times():
     for constraint, closed in product(
         (AtMost(4), TimeBounded(900), Hybrid((AtMost(5), TimeBounded(60)))), (False, True)
     ):
-        track = Track(1, KaryResponse(StateSpace(4, null=not closed), Odds(2, 1)), 0, 1024)
-        limits = history_limits(track, calendar, constraint, closed)
-        possible = PossibleHistories(track.randomizer.space.size, 1024, not closed, limits)
+        limits = Limits.of(constraint, calendar, closed, range(1, 1025))
+        possible = PossibleHistories(4 + (not closed), 1024, not closed, limits)
         state, coins = HistoryState(), SeededCoins(7)
         whole = possible.count
         for _ in range(1024):
@@ -207,58 +203,54 @@ def test_counts_are_exact_over_1024_times():
 
 @pytest.mark.parametrize("closed", [False, True])
 def test_a_history_group_is_signed_and_read_again(closed):
-    """The signed bytes hold one track, its limits and the odds; what is read from them is the same plan, and costs its
-    odds. One whose limits are not those of the constraint is refused."""
+    """The signed bytes hold its times, its limits and the odds; what is read from them is the same plan, and costs its
+    odds. One whose limits are not those of the constraint is refused, and one of the other kind of cohort."""
     calendar = Calendar(0, 60, 6)
-    group = history_group(3, calendar, AtMost(3), closed, width=2)
-    plan = ReleasePlan(
-        (replace(group, share=3), Group((Track(1, KaryResponse(StateSpace(3, not closed), ODDS), 0, 1),)))
-    )
+    group = history_group(3, calendar, AtMost(3), closed, every=2)
+    state = KaryResponse(StateSpace(3, not closed), ODDS)
+    plan = ReleasePlan((replace(group, share=3), Group((Track(1, state, 0, 1),))))
     made = survey(plan, calendar=calendar, constraint=AtMost(3), closed=closed)
     read = Survey.from_payload(made.payload)
     assert read == made
-    assert read.plan.groups[0].joint == History(ODDS, Limits(2, 2))
-    assert len(read.plan.groups[0].tracks) == (1 if closed else 3)
+    assert read.plan.groups[0].joint == History(ODDS, Limits(2, 2), 1, 2, 3, null=not closed)
+    assert [node.end for track in read.plan.groups[0].tracks for node in track.nodes()] == [1, 3, 5]
     assert group_cost(group, calendar, AtMost(3), closed) == ODDS.epsilon
     with pytest.raises(ValueError, match="the histories of this survey have the limits"):
-        replace(made, constraint=AtMost(2))
+        group_cost(group, calendar, AtMost(2), closed)
+    with pytest.raises(ValueError, match="histories are without NULL in a closed cohort"):
+        group_cost(group, calendar, AtMost(3), not closed)
     with pytest.raises(UnderstatedEpsilon):
         replace(made, epsilon_micro=made.epsilon_micro - 1)
 
 
 @pytest.mark.parametrize(
-    ("tracks", "history", "said"),
+    ("limits", "first", "every", "times", "said"),
     [
-        (
-            [Track(1, KaryChange(MutationSpace(2), ODDS), 0, 3)],
-            History(ODDS, Limits(1, 2)),
-            "reports the states at all",
-        ),
-        (
-            [Track(1, KaryResponse(StateSpace(2), ODDS), 0, 3, 2)],
-            History(ODDS, Limits(1, 2)),
-            "reports the states at all",
-        ),
-        ([Track(1, KaryResponse(StateSpace(2), ODDS), 0, 3)], History(ODDS, Limits(1, 3)), "at most 2 changes"),
-        ([Track(1, KaryResponse(StateSpace(2), ODDS), 0, 1025)], History(ODDS, Limits(1, 3)), "1 to 1024 times"),
-        ([Track(1, KaryResponse(StateSpace(1, null=False), ODDS), 0, 3)], History(ODDS, Limits(1, 2)), "single state"),
+        (Limits(1, 3), 1, 1, 3, "at most 2 changes"),
+        (Limits(1, 3), 1, 1, 1025, "1 to 1024 times"),
+        (Limits(0, 0), 0, 1, 3, "numbered from 1 on"),
+        (Limits(0, 0), 1, 0, 3, "numbered from 1 on"),
     ],
 )
-def test_what_cannot_be_a_history_group_is_refused(tracks, history, said):
-    """Changes, random nodes, more changes than reports, too many times, nothing to report."""
+def test_what_cannot_be_a_history_is_refused(limits, first, every, times, said):
+    """More changes than reports, too many times, times that are none."""
     with pytest.raises(ValueError, match=said):
-        Group.jointly(tracks, history)
+        History(ODDS, limits, first, every, times, null=True)
 
 
 def test_odds_and_numbers_that_say_nothing_are_refused():
-    """Odds of 1:1, negative limits, other fields; and a report after the last time."""
+    """Odds of 1:1, negative limits, a single state, other tracks, other fields; and a report after the last time."""
     with pytest.raises(ValueError, match="say nothing"):
-        History(Odds(1, 1), Limits(0, 0))
+        History(Odds(1, 1), Limits(0, 0), 1, 1, 1, null=True)
     with pytest.raises(ValueError, match="0 or more"):
         Limits(-1, 0)
+    with pytest.raises(ValueError, match="single state"):
+        Group.of_history(History(ODDS, Limits(0, 0), 1, 1, 1, null=False), 1)
     with pytest.raises(ValueError, match="a history group is its odds"):
         History.from_fields({"odds": [2, 1], "changes": 1, "span": True, "either": 0})
     group = history_group(2, Calendar(0, 10, 2), AtMost(2), closed=True)
+    with pytest.raises(ValueError, match="follow from it"):
+        replace(group, tracks=(Track(1, KaryResponse(StateSpace(2, null=False), ODDS), 0, 2),))
     with pytest.raises(ValueError, match="all times"):
         respond(group, 0, 0, None, ListedCoins([0]))
 

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import httpx
+from changeling_aggregator.testing.processes import free_port
 from changeling_protocol.wire import decode_acknowledgement
 
 from ..aggregator.devices import body
 from ..aggregator.serving import eventually
-from ..ports import free_port
 from ..protocol.examples import PINNED
 
 

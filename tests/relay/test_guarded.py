@@ -7,10 +7,10 @@ from time import monotonic
 import httpx
 import pytest
 from changeling_aggregator.server import BURST_SECONDS
+from changeling_aggregator.testing.processes import free_port
 
 from ..aggregator.devices import body
 from ..aggregator.hostile import HOSTILE_HEADS, connected, push, resident
-from ..ports import free_port
 from ..protocol.examples import AUTHORITY
 from .hand import FIRST, KEY, Hand, asked, sealed
 from .relaying import RelayProcess

@@ -10,6 +10,7 @@ from threading import Timer
 import httpx
 import pytest
 from changeling_aggregator.store import Store
+from changeling_aggregator.testing.processes import free_port
 from changeling_client import Client
 from changeling_commands.__main__ import main
 from changeling_protocol import Calendar
@@ -17,7 +18,6 @@ from changeling_protocol import Calendar
 from ..aggregator.devices import body, envelope, report
 from ..aggregator.serving import ServerProcess, eventually
 from ..command_line import invoked
-from ..ports import free_port
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .hand import KEY, sealed
 from .relaying import RelayProcess

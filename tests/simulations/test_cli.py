@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from changeling_protocol import AtMost, Calendar
-from changeling_simulations import bundled_names, calendar_for, changelog_path, options, paper_survey
+from changeling_simulations import bundled_names, calendar_for, changelog_path, paper_survey
 from changeling_simulations.__main__ import main
 from changeling_statistics import write_survey
 
@@ -156,12 +156,6 @@ def test_the_default_calendar_holds_the_whole_changelog():
         assert calendar.period_of(first) == 1
         assert calendar.period_of(last) == calendar.periods
     assert calendar_for(changelog, 86_400, 800_000_000, 7).time(7) == 800_000_000 + 7 * 86_400
-
-
-def test_a_start_is_read_as_the_operators_command_reads_it():
-    """A date, a time with an offset, or Unix seconds."""
-    for text in ("741484800", "1993-07-01", "1993-07-01T02:00:00+02:00"):
-        assert options.date(text) == 741_484_800
 
 
 def test_every_bundled_name_is_a_file_and_a_file_of_that_name_goes_first(tmp_path, monkeypatch):

@@ -15,12 +15,12 @@ import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import AFTER, prepared
+from changeling_spark import ClusterSettings
 from changeling_spark import inputs as pieces
 from changeling_spark import runs as running
 from changeling_spark.folding import SparkFold
-from changeling_spark.session import ClusterSettings
+from changeling_spark.testing import WHY_NOT, SparkCluster, cluster
 
-from .cluster import WHY_NOT, SparkCluster, cluster
 from .here import contents
 
 

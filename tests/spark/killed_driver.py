@@ -10,12 +10,9 @@ from typing import Any
 
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import AFTER
-from changeling_spark import runs
-from changeling_spark.errors import SparkTrouble
+from changeling_aggregator.testing.processes import offspring
+from changeling_spark import ClusterSettings, SparkTrouble, runs
 from changeling_spark.folding import SparkFold
-from changeling_spark.session import ClusterSettings
-
-from ..processes import offspring
 
 
 def main(store: str, master: str, shared: str, checkpoint: str, where: str) -> None:

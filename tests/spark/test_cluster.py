@@ -12,14 +12,12 @@ from typing import Any
 import pytest
 from changeling_aggregator.fold import FoldReport
 from changeling_aggregator.testing import AFTER
-from changeling_spark import runs, session
-from changeling_spark.errors import SparkTrouble
+from changeling_aggregator.testing.processes import offspring
+from changeling_spark import ClusterSettings, SparkTrouble, runs, session
 from changeling_spark.folding import SparkFold
 from changeling_spark.keys import KeyService
-from changeling_spark.session import ClusterSettings
+from changeling_spark.testing import SparkCluster, until
 
-from ..processes import offspring
-from .cluster import SparkCluster, until
 from .conftest import Pair
 from .here import contents, counted_ids
 

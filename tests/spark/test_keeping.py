@@ -8,9 +8,7 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store, back_up
 from changeling_aggregator.testing import AFTER, prepared
 from changeling_commands.__main__ import main as run
-from changeling_spark import session
-from changeling_spark.errors import SparkTrouble
-from changeling_spark.session import ClusterSettings
+from changeling_spark import ClusterSettings, SparkTrouble, session
 
 from .here import OnSpark, contents
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from threading import Thread
 
 import pytest
-from changeling_spark.errors import KeysWithheld
+from changeling_spark import KeysWithheld
 from changeling_spark.keys import KeyService, keys_from
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 

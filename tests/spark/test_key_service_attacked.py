@@ -8,8 +8,8 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 
 import pytest
+from changeling_spark import KeysWithheld
 from changeling_spark import keys as key_service
-from changeling_spark.errors import KeysWithheld
 from changeling_spark.keys import KeyService, KeySource, keys_from
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 

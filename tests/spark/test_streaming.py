@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.testing import AFTER
-from changeling_spark.errors import SparkTrouble
+from changeling_aggregator.testing.processes import command_of, offspring
+from changeling_spark import SparkTrouble
 from changeling_spark.folding import SparkFold
+from changeling_spark.testing import SparkCluster, until
 
-from ..processes import offspring
-from .cluster import SparkCluster, command_of, until
 from .conftest import Pair
 from .here import contents, counted_ids
 

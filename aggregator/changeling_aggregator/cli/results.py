@@ -262,9 +262,7 @@ def _cells(answer: Answer, at: Answer) -> list[str]:
         missing = at["missing"]
         why = f"needs ({missing['start']}, {missing['end']}]" if missing else "no node leads there"
         return [why, *[""] * (len(answer["answers"]) - 1), "", ""]
-    cells = [
-        f"{value:,.1f} ± {shown_error(error)}" for value, error in zip(at["values"], at["standard_errors"], strict=True)
-    ]
+    cells = [f"{value:,.1f} ({_ends(ends)})" for value, ends in zip(at["values"], at["intervals"], strict=True)]
     return [*cells, f"{sum(at['values']):,.1f}", f"{at['heard']:,} ({at['response_rate']:.0%})"]
 
 

@@ -20,7 +20,6 @@ import numpy as np
 from changeling_protocol import VERSION, Node, Survey
 from changeling_protocol.wire import ErrorCode
 from changeling_statistics import (
-    NORMAL,
     Figures,
     Gap,
     Solution,
@@ -288,11 +287,8 @@ def _estimates(
     errors, needed = figures.standard_errors, false_entries(figures.influence, figures.enrolled)
     ends: dict[str, Any] = {}
     if question.confidence is not None:
-        alone = NORMAL.inv_cdf(0.5 + question.confidence / 2)
-        together = NORMAL.inv_cdf(0.5 + question.confidence ** (1 / max(1, k * z)) / 2)
-        for name, critical in (("intervals", alone), ("simultaneous", together)):
-            sides = np.stack([figures.values - critical * errors, figures.values + critical * errors], axis=-1)
-            ends[name] = _known_figures(sides)
+        ends["intervals"] = figures.intervals(question.confidence).tolist()
+        ends["simultaneous"] = figures.intervals(question.confidence, together=True).tolist()
     values, standard, bounds = figures.values.tolist(), _known_figures(errors), _known_figures(figures.bounds)
     listed = []
     for at, span in enumerate(figures.spans):

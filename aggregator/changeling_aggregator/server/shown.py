@@ -9,7 +9,7 @@ waiting, nor other readers for long.
 """
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -172,7 +172,8 @@ class _Work:
 class Estimating:
     """Makes answers and keeps the latest of them: MOST_KEPT, of MOST_KEPT_BYTES together.
 
-    Networks take turns. The answer that a survey's page opens with has a place of its own, before all others.
+    Networks take turns, and none has all threads. The answer that a survey's page opens with has a place of its own,
+    before all others.
     """
 
     def __init__(self) -> None:
@@ -181,6 +182,8 @@ class Estimating:
         self._work: dict[Hashable, _Work] = {}
         self._lines: OrderedDict[str | None, deque[_Work]] = OrderedDict()
         """What waits, by network; the next is of the first."""
+        self._in_hand: Counter[str | None] = Counter()
+        self._closed = False
         self._opening: OrderedDict[SurveyId, tuple[Hashable, bytes]] = OrderedDict()
         self._kept: OrderedDict[Hashable, bytes] = OrderedDict()
         self._kept_bytes = 0
@@ -220,6 +223,8 @@ class Estimating:
 
     def close(self) -> None:
         """Finish the answers in hand, no others."""
+        with self._lock:
+            self._closed = True
         self._threads.shutdown(cancel_futures=True)
 
     def _stand_in_line(self, work: _Work) -> _Work:
@@ -244,13 +249,19 @@ class Estimating:
                 self._lines[work.network].remove(work)
 
     def _next(self) -> _Work | None:
-        """The work whose turn it is; its network's next turn comes after that of all others. None if nothing waits."""
-        while self._lines:
-            network, line = self._lines.popitem(last=False)
-            if line:
+        """Begin the work whose turn it is; its network's next turn comes after that of all others.
+
+        None if nothing waits but of networks of which a work is in hand: a thread is left for the others.
+        """
+        for network, line in [*self._lines.items()]:
+            is_free = network is None or self._in_hand[network] < AT_ONCE - 1
+            if not line:
+                del self._lines[network]
+            elif is_free or line[0].opening is not None:
+                self._lines.move_to_end(network)
+                self._in_hand[network] += 1
                 work = line.popleft()
                 work.begun = True
-                self._lines[network] = line
                 return work
         return None
 
@@ -258,26 +269,31 @@ class Estimating:
         with self._lock:
             work = self._next()
         if work is None:
-            return  # everybody who asked has gone
+            return
+        answer, failed = b"", None
         try:
             answer = work.make()
         except BaseException as error:
-            with self._lock:
-                del self._work[work.key]
-            work.made.set_exception(error)
-            return
+            failed = error
         with self._lock:
-            if work.opening is None:
-                self._keep(work.key, answer)
-            else:
-                self._opening[work.opening] = work.key, answer
-                if len(self._opening) > MOST_SURVEYS:
-                    self._opening.popitem(last=False)
             del self._work[work.key]
-        work.made.set_result(answer)
+            self._in_hand -= Counter({work.network: 1})
+            if failed is None:
+                self._keep(work, answer)
+            if self._lines and not self._closed:
+                self._threads.submit(self._make_next)
+        if failed is None:
+            work.made.set_result(answer)
+        else:
+            work.made.set_exception(failed)
 
-    def _keep(self, key: Hashable, answer: bytes) -> None:
-        self._kept[key] = answer
+    def _keep(self, work: _Work, answer: bytes) -> None:
+        if work.opening is not None:
+            self._opening[work.opening] = work.key, answer
+            if len(self._opening) > MOST_SURVEYS:
+                self._opening.popitem(last=False)
+            return
+        self._kept[work.key] = answer
         self._kept_bytes += len(answer)
         while self._kept_bytes > MOST_KEPT_BYTES or len(self._kept) > MOST_KEPT:
             self._kept_bytes -= len(self._kept.popitem(last=False)[1])

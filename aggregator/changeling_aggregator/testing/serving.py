@@ -5,8 +5,6 @@ For tests and measures alike. A test's own server, with a clock that it moves, i
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -16,6 +14,7 @@ from changeling_protocol import HEAD_BYTES, SealingKey, Survey, SurveyId, UnixMi
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..store import Store, TokenScope, Transaction, hash_of
+from .processes import children, command_of
 
 AUTHORITY = Ed25519PrivateKey.from_private_bytes(b"authority of the tests, 32 bytes")
 TOKEN = "the operator's token, for everything"
@@ -80,7 +79,7 @@ class RunningServer:
     @property
     def folds(self) -> list[int]:
         """The processes that it has started to fold; one, or none where that was killed just now."""
-        return [each for each in children_of(self.process.pid) if b"spawn_main" in command_of(each)]
+        return [each for each in children(self.process.pid) if b"spawn_main" in command_of(each)]
 
     def kill(self) -> None:
         """SIGKILL, now; its fold may go on for as long as its batch takes."""
@@ -106,20 +105,6 @@ class RunningServer:
             self.process.wait()
             assert self.process.stdout
             self.process.stdout.close()
-
-
-def children_of(process: int) -> Iterator[int]:
-    """The processes that a process has started and that live."""
-    with suppress(OSError):
-        for task in Path(f"/proc/{process}/task").iterdir():
-            yield from map(int, (task / "children").read_text().split())
-
-
-def command_of(process: int) -> bytes:
-    """The command line of a process; empty where it has ended."""
-    with suppress(OSError):
-        return Path(f"/proc/{process}/cmdline").read_bytes()
-    return b""
 
 
 def body(*envelopes: object) -> bytes:

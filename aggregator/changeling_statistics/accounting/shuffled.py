@@ -24,7 +24,7 @@ from math import comb, prod
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import Calendar, Constraint, Group, Survey, Track, group_cost, rounded_up
+from changeling_protocol import Calendar, Constraint, Group, History, Survey, Track, group_cost, rounded_up
 
 from ..estimate import Floats
 from ..randomizers.counterpart import Blanket
@@ -50,9 +50,22 @@ class Round:
 
 
 def linked_round(group: Group, calendar: Calendar, constraint: Constraint, closed: bool) -> Round:
-    """The round in which every entry of a group sends its whole transcript at once, among those that drew alike."""
+    """The round in which every entry of a group sends its whole transcript at once, among those that drew alike.
+
+    A history group's transcript is k-RR over the possible histories: the truth, or any of them.
+    """
     alike = 1 / prod(comb(track.count, track.reports) for track in group.tracks)
-    return Round(rounded_up(group_cost(group, calendar, constraint, closed)), alike, None)
+    return Round(rounded_up(group_cost(group, calendar, constraint, closed)), alike, _of_history(group))
+
+
+def _of_history(group: Group) -> Blanket | None:
+    """A history as a mixture of the truth and a uniform one; None for other groups, and where histories are too many
+    to be counted in floats: these hide nobody."""
+    if not isinstance(group.joint, History):
+        return None
+    odds, count = group.histories.odds, group.histories.possible.count
+    total = odds.favoured + (count - 1) * odds.other
+    return Blanket(odds.favoured / total, odds.other / total, count) if 1 < count <= MOST_HISTORIES else None
 
 
 def differing_rounds(group: Group, calendar: Calendar, constraint: Constraint, closed: bool) -> Counter[Round]:
@@ -104,6 +117,8 @@ def _round(tracks: tuple[Track, ...]) -> Round:
     return Round(rounded_up(local), alike, blanket)
 
 
+MOST_HISTORIES = 10**12
+"""With more possible histories than that, the general bound is taken for a history group."""
 CONDITIONS = (
     "the relay is honest and does not collude with the server; the same n entries, this one included, answer honestly "
     "at all closings, each with an envelope of its own for every closing, in that closing's shuffle; they enrolled "
@@ -157,11 +172,12 @@ def shuffled_loss(survey: Survey, delta: float, entries: int) -> Figure:
 
 def _group_loss(survey: Survey, group: Group, delta: float, entries: int) -> tuple[float, str]:
     """The smallest ε for the entries of a group, and its source."""
+    proved = CLONES if _of_history(group) is None else BLANKET
     candidates = [
         (group_epsilon(survey, group, delta), LOCAL),
         (
             linked_epsilon(survey, group, delta, entries),
-            f"the whole transcript as one report, among those that drew alike; {CLONES}",
+            f"the whole transcript as one report, among those that drew alike; {proved}",
         ),
     ]
     if group.joint is None:

@@ -16,7 +16,8 @@ base makes it, or it is not. So two changelogs differ only where the one reaches
     δ(ε) = Pr(u reaches τ, v does not) · (a/b - e^ε) / G,      0 <= ε <= ln(a/b),
 
 the probability being that of the base, and G the mean density. It is largest where u and v tell on the same nodes
-things that agree with the same symbols as seldom as can be. docs/accounting.md, "A joint group".
+things that agree with the same symbols as seldom as can be. docs/accounting.md, "A joint group". Of a history group it
+is that of k-RR over the |H| possible histories, δ(ε) = (a - e^ε b) / (a + (|H| - 1) b).
 """
 
 from collections import Counter
@@ -34,6 +35,8 @@ from changeling_protocol import (
     Calendar,
     Constraint,
     Group,
+    History,
+    HistoryKernel,
     Survey,
     Track,
     agreeing,
@@ -43,6 +46,7 @@ from changeling_protocol import (
 
 from ..randomizers.counterpart import PairKind
 from .curves import (
+    SILENT,
     CurveCounts,
     PrivacyCurve,
     PrivacyLossDistribution,
@@ -196,16 +200,26 @@ def _by_curve(compositions: Sequence[DifferingNodes], kinds: KindCurves) -> list
 def joint_curve(group: Group) -> PrivacyCurve:
     """The curve of a joint group's whole transcript: that of the worst pair of changelogs, at every ε.
 
+    That of a history group is k-RR over all possible histories: exact, as any two of them are told apart equally well.
     Slots that are never used are taken to be used on further nodes which nobody is shown, so that it is an upper bound
     for changelogs that leave some; it is attained where two changelogs can differ on all slots at once.
     Raises ValueError if the group is not joint.
     """
+    if isinstance(group.joint, History):
+        return _history_curve(group.histories)
     kernel = group.kernel
     odds, mean = kernel.joint.odds, kernel.density([0] * len(group.tracks), 0)
     low = _only_one_reaches(group) / mean
     high = low * Fraction(odds.favoured, odds.other)
     alike = 1 - high - low
     return curve_of([(high, low), *([(alike, alike)] if alike else []), (low, high)])
+
+
+def _history_curve(kernel: HistoryKernel) -> PrivacyCurve:
+    a, b, count = kernel.odds.favoured, kernel.odds.other, kernel.possible.count
+    total = a + (count - 1) * b
+    high, low, others = Fraction(a, total), Fraction(b, total), Fraction((count - 2) * b, total)
+    return SILENT if count == 1 else curve_of([(high, low), *([(others, others)] if others else []), (low, high)])
 
 
 def _only_one_reaches(group: Group) -> Fraction:

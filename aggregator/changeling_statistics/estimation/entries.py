@@ -9,7 +9,8 @@ Over the entries of a group the mean of that is the change over the edge. Its co
 
       Cov(y, y') = ρ δ δ',   ρ = (P_ab - P_a P_b) / ((P_a - p_a)(P_b - p_b))
 
-  P is how likely a slot agrees, P_ab that two both do, p that a symbol of the base does;
+  P is how likely a slot agrees, P_ab that two both do, p that a symbol of the base does. Of a history group ρ is
+  (1 - γ)/γ, and a part that is known is added, the covariance of the base (`HistoryBase`);
 - sampling: that the entries differ, E δ_e δ_e', and that each reports only some of the edges.
 
 All are means over the answers and over the entries of a population. The designer's expectation (`ExpectedChanges`) is
@@ -25,9 +26,10 @@ from functools import lru_cache
 from math import prod
 
 import numpy as np
-from changeling_protocol import MICRO, ExpectedChanges, Group, Kernel, Randomizer, Track
+from changeling_protocol import MICRO, BasedResponse, ExpectedChanges, Group, Kernel, Randomizer, Track
 
 from ..estimate import Floats, conserves
+from ..randomizers.histories import HistoryBase
 from ..randomizers.registry import class_variances
 from .network import Indices
 
@@ -39,6 +41,9 @@ def correlations(group: Group) -> Floats:
     """
     if group.joint is None:
         return np.zeros((len(group.tracks),) * 2)
+    if (base := HistoryBase.of(group)) is not None:
+        alone = base.kernel.possible.times == 1
+        return np.full((len(group.tracks),) * 2, 0.0 if alone else base.rho)
     return _correlations(group.kernel)
 
 
@@ -71,8 +76,14 @@ def _correlation(kernel: Kernel, one: int, other: int) -> float:
 
 
 def middle(track: Track) -> float:
-    """The value of a track's base, decoded, in each answer: 1/m for states, of which there are m; 0 for changes."""
-    return 0.0 if track.reports_changes else 1.0 / track.randomizer.space.size
+    """The value of a track's base, decoded, in each answer: 0 for changes, 1/m for states, of which there are m.
+
+    In an open cohort the base of a history has NULL more often early than late, and each answer as often as the others.
+    """
+    randomizer = track.randomizer
+    if isinstance(randomizer, BasedResponse):
+        return randomizer.answer / (randomizer.total() - randomizer.truth)
+    return 0.0 if track.reports_changes else 1.0 / randomizer.space.size
 
 
 def expected_variances(
@@ -228,8 +239,17 @@ def entry_covariance(edges: GroupEdges, report_variances: Floats, moments: Momen
         products = _between(moments.products, start, end)
         products += np.outer(base, base) - np.outer(told, base) - np.outer(base, told)
         joint = together * rho[place[:, None], place] * products
+        if (known := HistoryBase.of(edges.group)) is not None:
+            joint += between_times(edges, known.scatter[0])
         np.fill_diagonal(joint, 0.0)
     return EntryCovariance(report_variances / chance[place], joint, sampling)
+
+
+def between_times(edges: GroupEdges, figures: Floats) -> Floats:
+    """Figures between the times 1..m of a history group, as they are between its edges, shape (E, E)."""
+    periods = np.array([node.end for track in edges.group.tracks for node in track.nodes()], np.intp)
+    at = np.searchsorted(periods, edges.end)
+    return figures[np.ix_(at, at)]
 
 
 def _drawn_together(edges: GroupEdges) -> Floats:

@@ -16,28 +16,25 @@ weight.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from changeling_protocol import Node, Randomizer
+from changeling_protocol import Node
 from numpy.typing import NDArray
 
-from ..estimate import Floats
-from ..randomizers.registry import counterpart_of
+from ..estimate import Floats, VarianceCurve
 from .gaps import Gap, check_period, first_missing, missing_on_the_way
 from .network import Indices
 from .regions import half_width
 from .releases import Releases, UsedNode
 from .sampling import Sampling
 from .solution import MOST_AT_ONCE, Solution
+from .variance_curves import Weighed, largest_values, variance_curves
 
 FEW = 8
 """The covariance within entries is worked out one by one for fewer estimates than that."""
 LEVEL = 0.95
 """The level of the bounds that hold whatever the silent are like."""
-MOST_LISTED = 4096
-"""The most symbols that are looked at where all answers are treated alike; each has the largest value somewhere."""
 PERCENTAGE_POINT = 0.01
 
 
@@ -48,6 +45,7 @@ class Figures:
     spans: k of them.
     values: unbiased, shape (k, z), in entries.
     variances: shape (k, z), in entries squared, of `Estimate.covariance` the diagonal.
+    curve: the variances at every value that may be true, shape (k, z).
     upper_bound: whether those are upper bounds, shape (k,).
     bounds: ends that hold whatever the silent are like, as those of `Basis`, shape (k, z, 2).
     influence: by how much one more entry, with any reports on all nodes of its group, can move each value at most,
@@ -59,6 +57,7 @@ class Figures:
     spans: tuple[Node, ...]
     values: Floats
     variances: Floats
+    curve: VarianceCurve
     upper_bound: NDArray[np.bool_]
     bounds: Floats
     influence: Floats
@@ -70,6 +69,15 @@ class Figures:
     def standard_errors(self) -> Floats:
         """The root of each variance, shape (k, z), in entries; nan for a variance that came out below zero."""
         return np.sqrt(np.where(self.variances >= 0, self.variances, np.nan))
+
+    def intervals(self, level: float = LEVEL, *, together: bool = False) -> Floats:
+        """Confidence intervals, shape (k, z, 2), in entries.
+
+        level: the probability with which each covers; or, if `together`, all of them at once, at least.
+        """
+        if together:
+            return self.curve.far_ends(self.values, half_width(level, max(1, self.values.size)))
+        return self.curve.ends(self.values, half_width(level))
 
 
 def histogram_figures(solution: Solution, until: int) -> tuple[Figures, list[Gap]]:
@@ -145,7 +153,6 @@ class Basis:
     def bounds(self, level: float = LEVEL) -> Floats:
         """Lower and upper ends for each answer that hold whatever the silent are like, shape (z, 2), in entries.
 
-        nan for an answer whose variance, itself an estimate, came out below zero.
         level: with which probability they cover what those who are heard hold, between 0 and 1.
         """
         if self.plus == 0:
@@ -194,7 +201,7 @@ def _figures(solution: Solution, rows: Iterable[tuple[Node, Floats]]) -> Figures
             parts.append(_of_block(solution, _FigureBlock.of(solution, spans[-here:], weights)))
             here = 0
     parts.append(_of_block(solution, _FigureBlock.of(solution, spans[len(spans) - here :], weights[:here])))
-    values, variances, bounds, influence, bounded = (np.concatenate(each) for each in zip(*parts, strict=True))
+    values, variances, bounds, influence, bounded, *curve = (np.concatenate(each) for each in zip(*parts, strict=True))
     whole = _FigureBlock.of(solution, spans, weights[:0])
     if solution.everybody_reports and len(spans) and solution.needs_sampling(whole.until):
         of_values = values / enrolment.scales[whole.until][:, None]
@@ -206,6 +213,7 @@ def _figures(solution: Solution, rows: Iterable[tuple[Node, Floats]]) -> Figures
         tuple(spans),
         values,
         variances,
+        VarianceCurve(*curve),
         bounded.astype(np.bool_) | known.bounded_by(whole.until),
         bounds,
         influence,
@@ -216,14 +224,30 @@ def _figures(solution: Solution, rows: Iterable[tuple[Node, Floats]]) -> Figures
 
 
 def _of_block(solution: Solution, block: _FigureBlock) -> tuple[NDArray[Any], ...]:
-    """Values, variances, bounds and influence; and where a variance is an upper bound."""
+    """Values, variances, bounds and influence; where a variance is an upper bound; and the parts of the curve."""
     known, weights = solution.releases, block.weights
-    variances, bounded = block.squares @ known.variances, np.zeros(len(weights), np.bool_)
-    if len(weights) and not solution.everybody_reports and solution.needs_sampling(block.until):
-        common, bounded = _sampled(solution, weights, block.until)
-        variances += common
+    values, responses = weights @ known.changes, block.squares @ known.variances
+    common, sampling = np.zeros_like(responses), None
+    bounded = np.full(len(weights), False)
+    if len(weights) and solution.needs_sampling(block.until):
+        sampling = solution.sampling
+        if not solution.everybody_reports:
+            common, bounded = _sampled(solution, weights, block.until)
+    of_all = known.enrolment.enrolled[block.until]
+    weighed = Weighed(
+        weights,
+        block.plus,
+        block.minus,
+        block.until,
+        of_all,
+        values,
+        responses,
+        common,
+        bounded | solution.everybody_reports,
+    )
+    curve = variance_curves(known, weighed, sampling, everybody=solution.everybody_reports)
     bounds, influence = _bounds(solution, block, LEVEL), influences(known, block.magnitudes)
-    return weights @ known.changes, variances, bounds, influence, bounded
+    return values, responses + common, bounds, influence, bounded, *curve.parts
 
 
 def _sampled(
@@ -246,12 +270,15 @@ def _bounds(solution: Solution, block: _FigureBlock, level: float) -> Floats:
     scale = enrolment.scales[until][:, None]
     below, above = (each / scale for each in _moved_by_silent(solution, block))
     told = enrolment.heard[end] / enrolment.stands_for[end]
-    values = block.weights @ (told[:, None] * known.changes) / scale
-    variances = block.squares @ ((told**2)[:, None] * known.response_variances) / scale**2
+    rows, heard = block.weights * told / scale, enrolment.latest[block.plus]
+    values, responses = rows @ known.changes, rows**2 @ known.response_variances
+    common, bounded, sampling = np.zeros_like(responses), np.zeros(len(rows), np.bool_), None
     if len(until) and solution.needs_sampling(until, of_heard=True):
-        variances += _sampled(solution, block.weights * told / scale, until, of_heard=True)[0]
-    half = half_width(level) * np.sqrt(np.where(variances >= 0, variances, np.nan))
-    ends = np.stack([values - half + below, values + half + above], axis=-1)
+        sampling = solution.sampling
+        common, bounded = _sampled(solution, rows, until, of_heard=True)
+    weighed = Weighed(rows, block.plus, block.minus, until, heard, values, responses, common, bounded, of_heard=True)
+    ends = variance_curves(known, weighed, sampling, everybody=False).ends(values, half_width(level))
+    ends += np.stack([below, above], axis=-1)
     enrolled = np.round(enrolment.enrolled[until])
     lowest = np.where(block.minus == 0, 0.0, -enrolled)[:, None, None]
     clipped: Floats = np.clip(ends, lowest, enrolled[:, None, None])
@@ -301,18 +328,3 @@ def false_entries(influence: Floats, enrolled: Floats) -> Floats:
     """
     needed: Floats = np.ceil(PERCENTAGE_POINT * enrolled / (influence.max(-1, initial=0.0) + 1.0))
     return needed
-
-
-@lru_cache(maxsize=256)
-def largest_values(randomizer: Randomizer) -> tuple[float, ...]:
-    """The largest value, for each answer, that a single report decodes to, and in a closed cohort without its mean."""
-    counterpart, symbols = counterpart_of(randomizer), randomizer.symbols
-    listed = np.unique(np.linspace(0, symbols - 1, min(symbols, MOST_LISTED)).astype(np.uint64))
-    values = np.array(
-        [counterpart.estimate(counterpart.tally(listed[at : at + 1])).values for at in range(len(listed))]
-    )
-    values = np.maximum(np.abs(values), np.abs(values - values.mean(1, keepdims=True)))
-    largest: Floats = values.max(0)
-    if symbols > len(listed):
-        largest = np.full_like(largest, largest.max())
-    return tuple(largest.tolist())

@@ -13,7 +13,8 @@ to,
 
     f_g⁻¹ Σ_i {Σ_jj' ρ_jj' d_ij d_ij'' - Σ_j ρ_jj Σ_{e∈j} K_e² δ_ie δ_ie'}
 
-whose first sum has a square for each eigenvector of ρ. All are worked out for k estimates at once. Knows plans and
+whose first sum has a square for each eigenvector of ρ; and for a history group what is known of its base. All are
+worked out for k estimates at once. Knows plans and
 weights; nothing of tallies or of anybody's history. docs/mathematics.md, "Shares"; docs/joint.md, "What one entry says
 twice".
 """
@@ -21,10 +22,11 @@ twice".
 from dataclasses import dataclass
 
 import numpy as np
-from changeling_protocol import Survey
+from changeling_protocol import Group, Survey
 from numpy.typing import NDArray
 
 from ..estimate import Floats
+from ..randomizers.histories import HistoryBase
 from .entries import correlations, draws, middle
 from .network import Indices
 
@@ -38,12 +40,37 @@ class Tie:
     rho: ρ between two reports of each pair of tracks, times how much likelier an entry reports two given nodes than if
     it drew each by itself; shape (J, J).
     middle: what the base of each track decodes to, in each answer, shape (J,).
+    base: what is known of a history group, whatever its entries hold; None for another.
     """
 
     group: int
     tracks: Indices
     rho: Floats
     middle: Floats
+    base: "TiedBase | None" = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TiedBase:
+    """The covariance of the base of a history group between the ends of its nodes, of one entry.
+
+    same, other: for one answer and for two different ones, between the times 0..T, shape (T+1, T+1); 0 where no node
+    of the group ends. In entries squared.
+    """
+
+    same: Floats
+    other: Floats
+
+    @classmethod
+    def of(cls, group: Group, periods: int) -> "TiedBase | None":
+        """That of a group; None if it is no history group."""
+        if (base := HistoryBase.of(group)) is None:
+            return None
+        ends = np.array([node.end for track in group.tracks for node in track.nodes()], np.intp)
+        parts = [np.zeros((periods + 1,) * 2) for _ in range(2)]
+        for part, scatter in zip(parts, base.scatter, strict=True):
+            part[np.ix_(ends, ends)] = scatter
+        return cls(*parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +154,8 @@ def ties(survey: Survey) -> tuple[Tie, ...]:
         rho = correlations(group).copy()
         rho[np.diag_indices_from(rho)] *= kept[tracks]
         if rho.any():
-            tied.append(Tie(number, tracks, rho, np.array([middle(track) for track in group.tracks])))
+            middles = np.array([middle(track) for track in group.tracks])
+            tied.append(Tie(number, tracks, rho, middles, TiedBase.of(group, survey.calendar.periods)))
     return tuple(tied)
 
 
@@ -144,10 +172,29 @@ def forms(design: SamplingDesign, rows: Floats, periods: int) -> Forms:
     base, sampled = [np.zeros_like(omega[0])], omega[0].shape[1]
     for tie in design.ties:
         eigenvalues, vectors = np.linalg.eigh(tie.rho)
+        counted = np.abs(eigenvalues) > 1e-12 * np.abs(eigenvalues).max()
+        eigenvalues, vectors = eigenvalues[counted], vectors[:, counted]
         omega.append(design.expansion[:, [tie.group]] * eigenvalues)
         c.append(vectors.T @ by_track[:, tie.tracks])
         base.append((tie.middle * by_weight[:, tie.tracks]) @ vectors)
     return Forms(np.concatenate(omega, 1), np.concatenate(c, 1), np.concatenate(base, 1), sampled)
+
+
+def known_base(design: SamplingDesign, rows: Floats, periods: int) -> tuple[Floats, Floats]:
+    """The addition of the bases of history groups, whatever anybody holds: for each answer, and for each two; (k,).
+
+    rows: K, shape (k, E). periods: T. In entries squared.
+    """
+    same, other = np.zeros(len(rows)), np.zeros(len(rows))
+    for tie in design.ties:
+        if tie.base is not None:
+            at = np.flatnonzero(design.group == tie.group)
+            weights = np.zeros((len(rows), periods + 1))
+            weights[:, design.end[at]] = rows[:, at]  # at no time two nodes of the group end
+            expanded = design.entries * design.expansion[:, tie.group]
+            same += expanded * np.einsum("kt,kt->k", weights @ tie.base.same, weights)
+            other += expanded * np.einsum("kt,kt->k", weights @ tie.base.other, weights)
+    return same, other
 
 
 def scatter(design: SamplingDesign, rows: Floats) -> Scatter:

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from ..estimate import Floats
 from .chains import Chains, Links, chains, links
 from .entries import draws
-from .forms import Forms, SamplingDesign, forms, scatter, ties
+from .forms import Forms, SamplingDesign, forms, known_base, scatter, ties
 from .network import Indices, Network
 from .releases import Releases, shares
 
@@ -49,7 +49,7 @@ NOTHING = 1e-9
 class SamplingWeights:
     """A covariance as a weighted sum of what tallies tell.
 
-        Σ_e edges[e] Q̂_e + diag(Σ_t times[t] v̂_t) - m 1' - 1 m' + n·flat·11',      m = Σ_t level[t] v̂_t
+        Σ_e edges[e] Q̂_e + diag(Σ_t times[t] v̂_t) - m 1' - 1 m' + n·flat·11' + n·own·I,    m = Σ_t level[t] v̂_t
 
     From the sampling error products of means are taken off. The weights depend on the plan and on how many reported,
     never on what was answered.
@@ -57,7 +57,7 @@ class SamplingWeights:
     edges: the weight of each Q̂_e, shape (E,).
     times: the weight of the histogram at each time, shape (periods + 1,).
     level: the weight of the histogram at each time in m, shape (periods + 1,).
-    flat: how often the number of entries n is added to every pair of answers.
+    flat: how often the number of entries n is added to every pair of answers. own: to each answer by itself.
     omega: how often the square of each of J means is taken off, shape (J,).
     means: the means, as weights of histograms, shape (J, periods + 1); the last is of what is estimated.
     spans: how often the square of each edge's own mean is taken off, shape (E,).
@@ -69,6 +69,7 @@ class SamplingWeights:
     times: Floats
     level: Floats
     flat: float
+    own: float
     omega: Floats
     means: Floats
     spans: Floats
@@ -84,7 +85,7 @@ def weighed(weights: SamplingWeights, network: Network, products: Floats, histog
     z, n = histograms.shape[-1], weights.entries
     on_answers, level = (np.einsum("t,...tz->...z", on, histograms) for on in (weights.times, weights.level))
     spread: Floats = np.einsum("e,...eyz->...yz", weights.edges, products) + on_answers[..., None] * np.eye(z)
-    spread += n * weights.flat - level[..., :, None] - level[..., None, :]
+    spread += n * (weights.flat + weights.own * np.eye(z)) - level[..., :, None] - level[..., None, :]
     means = weights.means @ histograms
     moved = histograms[..., network.end, :] - histograms[..., network.start, :]
     centre = np.einsum("k,...ky,...kz->...yz", weights.omega, means, means)
@@ -182,10 +183,11 @@ class Sampling:
         added -= 2 * np.einsum("kf,kfz->kz", many.omega * many.base, on_histograms)
         added -= 2 * (lone.tied * lone.base) @ V[network.end]
         flat = np.einsum("kf,kf->k", many.omega, many.base**2) + lone.tied @ lone.base**2
+        known = known_base(design, rows, network.periods)[0]
         means = slice(many.sampled)
         centre = np.einsum("kf,kfz->kz", many.omega[:, means], on_histograms[:, means] ** 2)
         centre += lone.sampled @ (V[network.end] - V[network.start]) ** 2
-        added += (design.entries * flat)[:, None] - centre / design.entries[:, None]
+        added += (design.entries * flat + known)[:, None] - centre / design.entries[:, None]
         return np.where(design.needed[:, None], added, 0.0), loose & design.needed
 
     def variances_of_everybody(
@@ -217,6 +219,7 @@ class Sampling:
     def _weights(self, design: SamplingDesign, row: Floats) -> SamplingWeights:
         """The weights of Σ_j ω_j Σ_i d_ij d_ij' and of the scatter."""
         form, lone = forms(design, row[None], self.releases.network.periods), scatter(design, row[None])
+        same, other = known_base(design, row[None], self.releases.network.periods)
         omega, c, base = form.omega[0], form.c[0], form.base[0]
         sampled, tied = lone.sampled[0], lone.tied[0]
         active = np.flatnonzero(np.abs(c).max(0, initial=0.0) > NOTHING)
@@ -235,7 +238,8 @@ class Sampling:
             edges=on_edge,
             times=times,
             level=level,
-            flat=float(omega @ base**2 + tied @ lone.base**2),
+            flat=float(omega @ base**2 + tied @ lone.base**2 + other[0] / design.entries[0]),
+            own=float((same[0] - other[0]) / design.entries[0]),
             omega=omega[: form.sampled],
             means=c[: form.sampled],
             spans=sampled,

@@ -12,11 +12,12 @@ from functools import cached_property
 
 import numpy as np
 
-from ..estimate import Estimate, Floats
+from ..estimate import Estimate, Floats, VarianceCurve
 from .gaps import not_estimable
 from .network import Indices, Network, online_rows, with_drift
 from .releases import Releases, UsedNode
 from .sampling import Sampling
+from .variance_curves import Weighed, variance_curves
 from .weights import BestWeights, best_weights, hangs_together
 
 NOTHING = 1e-9
@@ -156,14 +157,31 @@ class Solution:
         """The estimate of v_plus - v_minus with these weights, and its covariance."""
         known, until = self.releases, self.known_until(plus)
         values, covariance = row @ known.changes, np.tensordot(row**2, known.covariances, axes=1)
-        bounded = known.bounded(until)
+        responses, sampling, is_bound = np.diag(covariance).copy(), None, False
         if self.needs_sampling(np.array([until])):
             if self.everybody_reports and minus == 0:
                 covariance += self._missed_by_all(values, until)
             else:
-                sampling, is_bound = self.sampling.covariance(row, until)
-                covariance, bounded = covariance + sampling, bounded or is_bound
-        return Estimate(values, covariance, bounded)
+                sampling = self.sampling
+                common, is_bound = sampling.covariance(row, until)
+                covariance = covariance + common
+
+        def law() -> VarianceCurve:
+            weighed = Weighed(
+                row[None],
+                np.array([plus]),
+                np.array([minus]),
+                np.array([until]),
+                known.enrolment.enrolled[[until]],
+                values[None],
+                responses[None],
+                (np.diag(covariance) - responses)[None],
+                np.array([is_bound or self.everybody_reports]),
+            )
+            curve = variance_curves(known, weighed, sampling, everybody=self.everybody_reports)
+            return VarianceCurve(*(part[0] for part in curve.parts))
+
+        return Estimate(values, covariance, is_bound or known.bounded(until), law)
 
     def _missed_by_all(self, values: Floats, until: int) -> Floats:
         """The addition to the covariance of a histogram as all nodes miss the same silent entries, shape (z, z)."""

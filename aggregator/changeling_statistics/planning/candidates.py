@@ -9,6 +9,7 @@ families, and a closer one at those that are of use:
   cohort, from after the first period.
 - A hierarchy is several cadences; in a closed cohort beside the state at the end of the first period.
 - A mix reports states as a panel does, and changes as well.
+- A history reports all states at some times, or a possible history that is none of its own (`histories`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,6 +34,7 @@ from ..estimate import Floats
 from ..estimation.entries import GroupEdges, persistence
 from ..estimation.network import Indices
 from ..estimation.weights import whitened
+from .histories import history_groups
 from .responses import JointChoice, JointSlots, best_change, best_state, joint_choices
 from .wish import LEAST_EPSILON, Span, Wish
 
@@ -45,7 +47,7 @@ that are one track take less of it."""
 class Candidate:
     """A group that a plan may be made of.
 
-    kind: panel, changes, hierarchy or mix.
+    kind: panel, changes, hierarchy, mix or history.
     group: its tracks, with a share of 1.
     ends: when each of its E edges ends, rising, shape (E,).
     rows: R over the times 1..T, whitened, so that R'R is what an entry tells, by the edges' ends, shape (E, T).
@@ -88,6 +90,11 @@ class Maker:
         groups = self._still(states, changes) if states and changes and not told else self._groups(states, told, most)
         for group in groups:
             yield self._candidate(kind, GroupEdges.of(group), family)
+
+    def histories(self) -> Iterator[Candidate]:
+        """The history groups that are worth trying."""
+        for group in history_groups(self.wish, self._odds):
+            yield self._candidate("history", GroupEdges.of(group), None)
 
     def without(self, candidate: Candidate, lost: int) -> Candidate:
         """The rest of a candidate if no node is published that ends with a period."""
@@ -226,6 +233,7 @@ def first_look(maker: Maker) -> Iterator[Candidate]:
     """Every kind of group in a few forms."""
     wish = maker.wish
     yield from _panels(maker)
+    yield from maker.histories()
     later = int(wish.closed)
     yield from _cadences(maker)
     for branching, layers in product(BRANCHINGS, LAYERS):

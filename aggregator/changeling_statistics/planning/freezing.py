@@ -293,24 +293,24 @@ def ladder(wish: Wish, habits: Habits) -> Iterator[Rung]:
     to a minute; they come in the order in which they are found. The search begins where freezing is small, and leaves
     out what cannot be better: noise grows with k, so no total is below the noise of a smaller k and its own freezing.
     A period shows one change at most, so that no k above the number of periods costs more than that number does; the
-    last rung is far above it.
-    Raises ValueError as `optimal_plan` does.
+    last rung is far above it. Numbers that no plan meets are left out.
+    Raises ValueError as `optimal_plan` does, if none is left.
     """
     allowed = [*range(1, wish.periods), BEYOND * wish.periods]
     bias = cache(lambda k: habits.freezing(AtMost(k)).objective(wish.objective))
     start = next((at for at, k in enumerate(allowed) if bias(k) <= FIRST_FREEZING), len(allowed) - 1)
-    least = rung(replace(wish, constraint=AtMost(allowed[start])), habits)
-    noise = least.noise
-    yield least
-    for k in allowed[start + 1 :]:
-        if least.total <= ABOUT_THE_NOISE * noise:
-            break
-        if sqrt(noise**2 + bias(k) ** 2) < least.total:
-            found = rung(replace(wish, constraint=AtMost(k)), habits)
-            noise, least = max(noise, found.noise), min(least, found, key=lambda each: each.total)
+    least, noise, refused = np.inf, 0.0, None
+    for k in (*allowed[start:], *reversed(allowed[:start])):
+        above = k >= allowed[start]
+        if above and least <= ABOUT_THE_NOISE * noise:
+            continue
+        if sqrt((noise if above else 0.0) ** 2 + bias(k) ** 2) < least:
+            try:
+                found = rung(replace(wish, constraint=AtMost(k)), habits)
+            except ValueError as error:
+                refused = error
+                continue
+            noise, least = max(noise, found.noise), min(least, found.total)
             yield found
-    for k in reversed(allowed[:start]):
-        if bias(k) < least.total:
-            found = rung(replace(wish, constraint=AtMost(k)), habits)
-            least = min(least, found, key=lambda each: each.total)
-            yield found
+    if least == np.inf and refused is not None:
+        raise refused

@@ -63,7 +63,7 @@ class Planned:
     """The best plan for a wish.
 
     option: the plan, how accurate it will be and what it asks of a device.
-    kinds: the kind of each of its groups: panel, changes, hierarchy or mix.
+    kinds: the kind of each of its groups: panel, changes, hierarchy, mix or history.
     gap: by what part the variance that is predicted for the plan without its floor could fall at most, from 0 to 1,
     with any other shares of the groups that were considered and any linear unbiased estimator.
     considered: how many groups there were.
@@ -275,12 +275,14 @@ DONE = {
     "changes": "report changes",
     "hierarchy": "report changes on several widths",
     "mix": "report their state now and then, and changes between",
+    "history": "report their whole history, or any possible one",
 }
 """The work of the devices in each kind of group."""
 WHY = {
     "panel": "for this horizon and budget a few states tell more than many changes do",
     "changes": "answers change seldom, and that one did not is told with little noise",
     "hierarchy": "over so many periods noise adds up, and wide nodes keep it down",
+    "history": "the budget is near the logarithm of the number of possible histories",
     "mix": "the budget has room for both, and changes carry the states from one report to the next",
 }
 """Why most devices of a plan are in groups of a kind."""

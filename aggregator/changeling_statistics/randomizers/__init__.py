@@ -5,6 +5,6 @@ the planner, and none of them imports another. What several share is in `counted
 symbols that say something of every state.
 """
 
-from . import custom, kary, named_states, signed_subset
+from . import custom, histories, kary, named_states, signed_subset
 
-__all__ = ["custom", "kary", "named_states", "signed_subset"]
+__all__ = ["custom", "histories", "kary", "named_states", "signed_subset"]

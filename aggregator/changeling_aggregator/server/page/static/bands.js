@@ -15,12 +15,12 @@ function known(points) {
   return found.filter((each) => each.length);
 }
 
-// all: {time, value, low, high, words}, of which as many are drawn as can be told apart; value null where nothing is known. low, high: null where their width is not.
+// all: {time, value, low, high, words}, of which as many are drawn as can be told apart; value null where nothing is known.
 export function traces(name, number, all) {
   const line = lineOf(number);
   const points = thinned(all);
   const found = [];
-  for (const run of known(points.map((each) => (each.low === null ? { ...each, value: null } : each)))) {
+  for (const run of known(points)) {
     const there = run.map((each) => each.time);
     if (run.length === 1) {
       const up = { type: "data", symmetric: false, array: [run[0].high - run[0].value], arrayminus: [run[0].value - run[0].low] };

@@ -19,7 +19,7 @@ function figuresOf(estimate, number, view) {
 function interval({ value, low, high }, view) {
   const as = view.unit === "share" ? points : signed;
   if (value === null) return "unknown";
-  return low === null ? `${as(value)} (width unknown)` : `${as(value)} (${as(low)} to ${as(high)})`;
+  return `${as(value)} (${as(low)} to ${as(high)})`;
 }
 
 export function drawChanges(survey, windows, view) {

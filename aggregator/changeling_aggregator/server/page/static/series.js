@@ -16,7 +16,7 @@ export function figures(estimate, number, view) {
   if (estimate.values === null) return { value: null, low: null, high: null };
   const by = view.unit === "share" ? estimate.enrolled || 1 : 1;
   const [low, high] = estimate[view.bands][number];
-  return { value: estimate.values[number] / by, low: low === null ? null : low / by, high: high === null ? null : high / by };
+  return { value: estimate.values[number] / by, low: low / by, high: high / by };
 }
 
 const shown = (view) => (view.unit === "share" ? share : count);
@@ -24,7 +24,7 @@ const shown = (view) => (view.unit === "share" ? share : count);
 export function interval({ value, low, high }, view) {
   const as = shown(view);
   if (value === null) return "unknown";
-  return low === null ? `${as(value)} (width unknown)` : `${as(value)} (${as(low)} to ${as(high)})`;
+  return `${as(value)} (${as(low)} to ${as(high)})`;
 }
 
 // The axis of time. what: of which its times are the ends.
@@ -120,7 +120,7 @@ function bar({ value, low, high }, number, left, right) {
   const place = (figure) => (100 * (figure - left)) / (right - left);
   const box = drawing("svg", { viewBox: "0 0 100 12", preserveAspectRatio: "none", "aria-hidden": "true" });
   const colour = `var(--c${number % 8})`;
-  if (low !== null) box.append(drawing("rect", { x: place(low), width: place(high) - place(low), y: 2, height: 8, fill: colour, "fill-opacity": 0.35 }));
+  box.append(drawing("rect", { x: place(low), width: place(high) - place(low), y: 2, height: 8, fill: colour, "fill-opacity": 0.35 }));
   box.append(drawing("rect", { x: place(value) - 0.5, width: 1, y: 0, height: 12, fill: colour }));
   box.append(drawing("rect", { x: place(0), width: 0.3, y: 0, height: 12, fill: "currentColor", "fill-opacity": 0.5 }));
   return box;

@@ -12,8 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..ports import free_port
-from ..processes import offspring
+from changeling_aggregator.testing.processes import command_of, free_port, offspring
 
 WHY_NOT = "there is no Java here" if shutil.which("java") is None else None
 HOST = "127.0.0.1"
@@ -153,14 +152,6 @@ def seconds_of_all(pid: int) -> float:
 def _signal(pid: int, number: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(pid, number)
-
-
-def command_of(pid: int) -> bytes:
-    """The words of a process's command, each ended by a zero byte; none where there is no such process."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
 
 
 def _most_mebibytes(pid: int) -> float:

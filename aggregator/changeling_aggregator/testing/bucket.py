@@ -32,6 +32,7 @@ class Conduct(NamedTuple):
 
 
 WELL = Conduct()
+NOT_HERE = Conduct(does=False, status=404)
 Conducts = Callable[[str, str], Conduct]
 """From a request's method and the name of its object."""
 
@@ -81,9 +82,9 @@ class SmallBucket:
                 method, target, _ = line.split(" ")
                 headers = {name.lower(): value.strip() for name, _, value in (each.partition(":") for each in lines)}
                 body = await reader.readexactly(int(headers.get("content-length", 0)))
-                name = unquote(urlsplit(target).path).removeprefix(f"/{self._bucket}").removeprefix("/")
+                bucket, _, name = unquote(urlsplit(target).path).removeprefix("/").partition("/")
                 self.asked.append((method, name))
-                conduct = self.conduct(method, name)
+                conduct = self.conduct(method, name) if bucket == self._bucket else NOT_HERE
                 status, content = (conduct.status, b"")
                 if conduct.does:
                     status, content = self._done(method, name, parse_qs(urlsplit(target).query), body)

@@ -1,0 +1,232 @@
+"""The variance of an estimate at every value that may be true, for intervals that hold at any count.
+
+An unbiased variance is plugged in where the estimate happens to lie. With few entries the two err together: where by
+chance nobody was asked who holds a rare answer, both are near zero, and the interval is too short just then. So an
+interval holds those values θ that are not too far from the estimate, judged by the variance that θ itself would have
+(Wilson 1927):
+
+    V(θ) = max{known, R̂ + linear (θ - v̂) + flat + bent θ (1 - θ/n)}
+
+- R̂, what the coins of the randomizers add, is the tallies' own, and `linear` what one more entry with the answer adds;
+- `known` is what they add whatever anybody answers;
+- flat + bent θ (1 - θ/n) is what the reports of one entry have in common, if entries change as the nodes that count
+  changes say they do, all answers alike; where no node counts them, as ALLOWED times as often as the designer expects.
+  The tallies' own figure for an answer, if it is no bound, counts the more the more entries there are.
+
+So intervals do not use upper bounds, where a published covariance has to. docs/mathematics.md, "Intervals".
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from changeling_protocol import MICRO, Randomizer
+from numpy.typing import NDArray
+
+from ..estimate import Floats, VarianceCurve, conserves, without_sum
+from ..randomizers.registry import counterpart_of
+from .entries import persistence
+from .forms import SamplingDesign, forms, scatter
+from .network import Indices
+from .releases import Releases
+from .sampling import Sampling
+
+ALLOWED = 1.5
+"""So many times the changes that a designer expects are allowed for, where no node counts changes."""
+LEAST_CHURN, MOST_CHURN = 0.25, 4.0
+"""Changes as they are counted, as multiples of those expected, are taken to lie between these."""
+MOST_LISTED = 4096
+"""The most symbols that are looked at where all answers are treated alike; each has the largest value somewhere."""
+STEADY = 25.0
+"""An answer's own figure counts half where the estimate is so many times its variance, squared: √25 standard errors."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Weighed:
+    """k estimates of v_plus - v_minus, with what the tallies themselves say of their variances.
+
+    rows: the weight of each node, shape (k, E). plus, minus, until: the two times, and how much is known, shape (k,).
+    entries: how many entries each is about, shape (k,).
+    values: shape (k, z). responses: what the randomizers add to the variances, and silence that strikes afresh,
+    shape (k, z). common: what reports of one entry have in common adds, shape (k, z).
+    bounded: whether that is an upper bound, shape (k,).
+    of_heard: whether the estimates are about those alone who are heard.
+    """
+
+    rows: Floats
+    plus: Indices
+    minus: Indices
+    until: Indices
+    entries: Floats
+    values: Floats
+    responses: Floats
+    common: Floats
+    bounded: NDArray[np.bool_]
+    of_heard: bool = False
+
+
+def variance_curves(known: Releases, weighed: Weighed, sampling: Sampling | None, *, everybody: bool) -> VarianceCurve:
+    """The variances of k estimates on one release graph, as they hang on what is true; all of shape (k, z).
+
+    sampling: what reports of one entry have in common; None if nothing.
+    everybody: whether everybody reports everything, so that it does not hang on the weights of nodes.
+    """
+    until, network, enrolment = weighed.until, known.network, known.enrolment
+    n = np.maximum(weighed.entries, 1.0)[:, None]
+    scale = n / np.maximum(enrolment.stands_for[until], 1.0)[:, None]
+    least, more, largest = _of_reports(known)
+    phi, squares = _kept(known, until), weighed.rows**2
+    told = known.expansion[:, None]
+    of_coins = told**2 * _reports(known)[:, None] * least
+    floor = squares @ of_coins
+    cubes, of_steps = squares * np.abs(weighed.rows), of_coins * told * largest
+    up, down = (cubes @ each / np.maximum(floor, 1e-300) for each in (of_steps, _later(known)[:, None] * of_steps))
+    touched = _touched(known, phi)
+    linear = (squares * touched) @ (told * more) / scale
+    flat, bent = np.zeros_like(n), np.zeros_like(n)
+    if everybody:
+        per_entry = np.where(weighed.minus > 0, 2 * (1 - phi ** (weighed.plus - weighed.minus)), 1.0)
+        m = enrolment.stands_for[until]
+        bent = (per_entry * enrolment.lasting[until] * m / np.maximum(m - 1.0, 1.0))[:, None] * scale
+    elif sampling is not None:
+        design = sampling.design(until, of_heard=weighed.of_heard)
+        each, flats = _of_an_entry(design, weighed.rows, network.periods, phi, touched)
+        flat, bent = flats[:, None], each[:, None] / scale
+    histograms = (weighed.minus == 0)[:, None]
+    held = weighed.values
+    if sampling is not None and not histograms.all():
+        V = sampling.known_histograms
+        held = np.where(histograms, held, scale * (V[weighed.plus] + V[weighed.minus]) / 2)
+    held = np.clip(held, 0.0, n)
+    law = flat + bent * held * (1 - held / n)
+    trusted = held**2 / np.maximum(held**2 + STEADY * (np.maximum(weighed.responses, floor) + np.maximum(law, 0)), 1e-9)
+    level = weighed.responses + flat + np.where(weighed.bounded[:, None], 0.0, trusted * (weighed.common - law))
+    return VarianceCurve(
+        level=np.where(histograms, level - linear * weighed.values, level + law - flat),
+        linear=np.where(histograms, linear, 0.0),
+        bent=np.where(histograms, bent, 0.0) + np.zeros_like(level),
+        floor=floor,
+        entries=n + np.zeros_like(level),
+        up=up,
+        down=down,
+    )
+
+
+def _of_an_entry(
+    design: SamplingDesign, rows: Floats, periods: int, phi: Floats, touched: Floats
+) -> tuple[Floats, Floats]:
+    """What the reports of one more entry with an answer have in common, and those of all others, shape (k,) each.
+
+    phi: how much of the correlation of an entry's answers is left after a period, for each estimate, shape (k,).
+    touched: on how many changes of each edge such an entry is expected to have a part, shape (k, E).
+    With φ^|τ-τ'| the chance to hold the answer at one time and the other, Σ_ττ' c_τ c_τ' φ^|τ-τ'| is summed up in time.
+    """
+    many, lone = forms(design, rows, periods), scatter(design, rows)
+    behind, sums = np.zeros(many.omega.shape), np.zeros(many.omega.shape)
+    for time in range(1, periods + 1):
+        now = many.c[:, :, time]
+        sums += now * (now + 2 * behind)
+        behind = phi[:, None] * (behind + now)
+    sums -= 2 * many.base * many.c[:, :, 1:].sum(2)
+    single = lone.sampled + lone.tied
+    each = np.einsum("kj,kj->k", many.omega, sums) + np.einsum("ke,ke->k", single, touched)
+    flat = np.einsum("kj,kj->k", many.omega, many.base**2) + lone.tied @ lone.base**2
+    needed = design.needed
+    return np.where(needed, each, 0.0), np.where(needed, design.entries * flat, 0.0)
+
+
+def _kept(known: Releases, until: Indices) -> Floats:
+    """φ, as it is known at some times, shape (k,): by how many changed on the nodes that tell, or else as expected."""
+    survey, network = known.survey, known.network
+    rate = survey.expected.later / MICRO
+    traces = np.einsum("eaa->e", known.products) / 2
+    counted = np.where(np.isnan(known.changed), traces, known.changed)
+    told = _later(known) & ~np.isnan(counted)
+    moved = 1 - (1 - min(rate, 1.0)) ** (network.end - network.start)
+    expected = np.where(told, known.enrolment.stands_for[network.end] * moved, 0.0)
+    closed = np.searchsorted(network.end, until, side="right")
+    seen, awaited = (
+        np.concatenate([[0.0], np.cumsum(each)])[closed] for each in (np.where(told, counted, 0.0), expected)
+    )
+    ratio = np.clip(seen / np.where(awaited > 0, awaited, 1.0), LEAST_CHURN, MOST_CHURN)
+    churn = np.where(awaited > 0, ratio, ALLOWED)
+    lost = 1 - persistence(len(survey.answers), survey.expected)
+    return np.maximum(0.0, 1 - churn * lost)
+
+
+def _touched(known: Releases, phi: Floats) -> Floats:
+    """On how many changes over each edge an entry with an answer is expected to have a part, shape (k, E).
+
+    Of reports of states and first answers it is one; of later changes it may be the start of one, or the end.
+    """
+    width = (known.network.end - known.network.start)[None]
+    return np.where(_later(known), 2 * (1 - phi[:, None] ** width), 1.0)
+
+
+def _later(known: Releases) -> NDArray[np.bool_]:
+    """True for the edges of change nodes that start after time 0, shape (E,)."""
+    tracks = known.survey.plan.tracks
+    changes = np.array([track.reports_changes for track in tracks], np.bool_)[known.track]
+    later: NDArray[np.bool_] = changes & (known.network.start > 0)
+    return later
+
+
+def _reports(known: Releases) -> Floats:
+    return np.array([tally.reports for tally in known.tallies], np.float64)
+
+
+def _of_reports(known: Releases) -> Floats:
+    """`report_variances` and `largest_values` of every edge, shape (3, E, z)."""
+    of_reports = np.empty((3, len(known), len(known.survey.answers)))
+    for randomizer, edges in known.by_randomizer:
+        later = known.network.start[edges] > 0
+        for conserved in (False, True):
+            at = edges[conserves(known.survey.closed, randomizer.space.reports_changes, 1) & later == conserved]
+            of_reports[:, at] = np.array([*report_variances(randomizer, conserved), largest_values(randomizer)])[
+                :, None
+            ]
+    return of_reports
+
+
+@lru_cache(maxsize=256)
+def report_variances(randomizer: Randomizer, conserved: bool) -> tuple[Floats, Floats]:
+    """The least variance of one report whatever it tells, and how much more it is if it tells of an answer; (z,) each.
+
+    conserved: whether changes are known to add up to zero over the answers. In entries squared.
+    """
+    counterpart, space = counterpart_of(randomizer), randomizer.space
+    inputs: dict[object, int] = {}
+    for true in range(space.size):
+        old, new = space.pair(true)
+        inputs.setdefault((old == 0, new == 0, old == new) if counterpart.answers_alike else true, true)
+    z, states = space.answers, np.arange(1, space.answers + 1)
+    variances, tells = np.empty((len(inputs), z)), np.zeros((len(inputs), z), np.bool_)
+    for row, true in enumerate(inputs.values()):
+        covariance, (old, new) = counterpart.report_covariance(true), space.pair(true)
+        if conserved:
+            covariance = without_sum(np.zeros(z), covariance)[1]
+        variances[row] = np.diag(covariance)
+        tells[row] = ((states == old) | (states == new)) & (old != new or not space.reports_changes)
+    if counterpart.answers_alike:
+        quiet = variances[~tells] if not space.reports_changes else variances[[0]]
+        base = float(quiet.mean()) if quiet.size else 0.0
+        more = float(variances[tells].mean()) - base if tells.any() else 0.0
+        return np.full(z, variances.min()), np.full(z, more)
+    count = np.maximum(tells.sum(0), 1), np.maximum((~tells).sum(0), 1)
+    more_of_each = (variances * tells).sum(0) / count[0] - (variances * ~tells).sum(0) / count[1]
+    return variances.min(0), more_of_each
+
+
+@lru_cache(maxsize=256)
+def largest_values(randomizer: Randomizer) -> tuple[float, ...]:
+    """The largest value, for each answer, that a single report decodes to, and in a closed cohort without its mean."""
+    counterpart, symbols = counterpart_of(randomizer), randomizer.symbols
+    listed = np.unique(np.linspace(0, symbols - 1, min(symbols, MOST_LISTED)).astype(np.uint64))
+    values = np.array(
+        [counterpart.estimate(counterpart.tally(listed[at : at + 1])).values for at in range(len(listed))]
+    )
+    values = np.maximum(np.abs(values), np.abs(values - values.mean(1, keepdims=True)))
+    largest: Floats = values.max(0)
+    if symbols > len(listed):
+        largest = np.full_like(largest, largest.max())
+    return tuple(largest.tolist())

@@ -8,7 +8,7 @@ worst wish and of what the planner remembers of the others.
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, astuple, dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from itertools import pairwise, product
 from resource import RUSAGE_SELF, getrusage
@@ -60,7 +60,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a wish: plan, reason or crash; the error; what was said; seconds of the clock and the processor."""
+    """What became of a wish: plan, reason or crash; the error; what was said; seconds, and those of the processor."""
 
     kind: str
     error: float
@@ -75,7 +75,7 @@ def whole_grid() -> list[Case]:
 
 
 def sampled(per_stratum: int = 1) -> list[Case]:
-    """So many wishes of each number of periods and changes, open and closed; and of short ones the next larger."""
+    """So many wishes of each number of periods and changes, open and closed, some with the next larger."""
     generator, cases = np.random.default_rng(SEED), []
     for periods, changes, closed in product(PERIODS, CHANGES, (False, True)):
         for _ in range(per_stratum):
@@ -140,7 +140,8 @@ def _neighbours(outcomes: dict[Case, Outcome], name: str) -> Iterator[tuple[Outc
     """The outcomes of wishes that differ in one thing alone, and are next to each other in it."""
     lines: dict[tuple[object, ...], list[Case]] = {}
     for case in outcomes:
-        lines.setdefault(astuple(replace(case, **{name: 0})), []).append(case)
+        alike = tuple(value for field, value in asdict(case).items() if field != name)
+        lines.setdefault(alike, []).append(case)
     for line in lines.values():
         line.sort(key=lambda case: getattr(case, name))
         yield from ((outcomes[less], outcomes[more]) for less, more in pairwise(line))
@@ -156,7 +157,7 @@ def main(every: bool) -> None:
     cases = sampled()
     if every:
         cases = whole_grid()
-        np.random.default_rng(SEED).shuffle(cases)  # type: ignore[arg-type]
+        np.random.default_rng(SEED).shuffle(cases)
     done: dict[Case, Outcome] = {}
     for case in cases:
         done[case] = outcome(case)

@@ -5,7 +5,7 @@ below it. So there are fewer times where that number is large: every d-th of the
 mix is best is for the shares to find out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from changeling_protocol import MOST_TIMES, Group, History, Odds
 
@@ -25,9 +25,9 @@ WINDOWS = (2, 4, 8)
 """A window is this part of the horizon, at most; they begin at every half of one."""
 
 
-def history_groups(wish: Wish, odds: Odds) -> Iterator[Group]:
-    """The history groups that are worth trying for a wish, at these odds."""
-    for periods in _times(wish.periods):
+def history_groups(wish: Wish, odds: Odds, times: Iterable[range] | None = None) -> Iterator[Group]:
+    """The history groups that are worth trying for a wish, at these odds; at all times that are, or at some."""
+    for periods in _times(wish.periods) if times is None else times:
         if (group := history_group(wish, periods, odds)) is not None:
             yield group
 

@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup node browser java nginx check test test-heavy demo bench-plans bench-joint bench-central bench-sigma bench-field bench-client bench-server bench-house bench-scale bench-costs soak clean
+.PHONY: setup node browser java nginx check test test-heavy demo bench-plans bench-joint bench-histories bench-central bench-sigma bench-field bench-client bench-server bench-house bench-scale bench-costs soak clean
 
 setup: $(VENV)/ready
 
@@ -53,6 +53,9 @@ demo: setup
 
 bench-plans: setup
 	$(BIN)/python -m benchmarks plans
+
+bench-histories: setup
+	$(BIN)/python -m benchmarks histories
 
 bench-joint: setup
 	$(BIN)/python -m benchmarks joint

@@ -28,7 +28,7 @@ def test_every_id_that_was_counted_is_found_and_no_other(store: Store, most_byte
     """However much of the runs is in memory, whoever wrote and merged them, and though many ids share a high half."""
     random, seen = Random(5), SeenIds(most_bytes)
     known: dict[ClosingKey, set[bytes]] = {(SURVEY, period): set() for period in (1, 2, 3)}
-    for batch in range(60):
+    for batch in range(30):
         wanted = {key: _some(random, ids) for key, ids in known.items()}
         fresh = _fresh(store, seen, {}, wanted)
         assert fresh == {key: ids - known[key] for key, ids in wanted.items()}, batch

@@ -17,5 +17,5 @@ def test_the_examples_of_a_page_give_what_it_says(page, tmp_path, monkeypatch):
 
 
 def test_the_page_of_joint_responses_has_examples():
-    """Its figures are not left to be believed."""
-    assert DOCS / "joint.md" in PAGES
+    """Its figures are not left to be believed, nor those of histories."""
+    assert {DOCS / "joint.md", DOCS / "histories.md"} <= set(PAGES)

@@ -245,6 +245,11 @@ def notes(answer: Answer) -> Iterator[str]:
         f"About {last['enrolled']:,} entries, of which {last['heard']:,} ({last['response_rate']:.0%}) were heard; "
         f"an entry loses at most epsilon {answer['epsilon']:g}."
     )
+    if last["heard"] < last["enrolled"]:
+        yield (
+            "Shares are those among the entries that are heard; counts are scaled up to all who ever enrolled, as if "
+            "those who fell silent were like them."
+        )
     yield f"{last['false_entries']:,} false entries could move a share by one percentage point."
     if last["provisional"]:
         yield "* provisional: late reports may still change it."

@@ -2,8 +2,8 @@
 
 An answer depends on the question and on the revision of what is shown, on nothing else; so it is made once for both,
 remembered, and its entity tag is known before it is made. A standard error is null where its variance, itself an
-unbiased estimate, came out below zero. A period that the nodes do not identify has null values and the node that is
-missing.
+unbiased estimate, came out below zero; an interval never is. A period that the nodes do not identify has null values
+and the node that is missing.
 """
 
 import asyncio

@@ -107,6 +107,7 @@ export function drawLatest(survey, series, view) {
   const level = share(series.confidence).replace(".0%", "%");
   at("latest-note").textContent =
     `Of ${plural(last.enrolled, "enrolled entry").replace("entrys", "entries")}, ${share(last.response_rate)} of whom were heard; with ${level} intervals. ` +
+    (last.heard < last.enrolled ? "Shares are those among the entries that are heard; counts are scaled up to all who ever enrolled, as if those who fell silent were like them. " : "") +
     `It takes at least ${plural(last.false_entries, "invented device")} to move a share by one percentage point.`;
 }
 

@@ -30,6 +30,8 @@ SUITES = {
         "histories.mixed",
         "histories.devices",
         "coverage.intervals",
+        "field.growth",
+        "field.freezing",
     ),
     "central": (
         "central_bounds",
@@ -50,8 +52,6 @@ SUITES = {
         "field.silence",
         "field.strata",
         "field.bridge",
-        "field.growth",
-        "field.freezing",
     ),
     "client": (
         "client_kills",

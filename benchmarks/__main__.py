@@ -24,7 +24,15 @@ SUITES = {
         "rivals",
     ),
     "joint": ("joint", "coverage.joint", "joint_best", "joint_client"),
-    "histories": ("histories.losses", "histories.tiny", "histories.mixed", "histories.devices"),
+    "histories": (
+        "histories.losses",
+        "histories.tiny",
+        "histories.mixed",
+        "histories.devices",
+        "coverage.intervals",
+        "field.growth",
+        "field.freezing",
+    ),
     "central": (
         "central_bounds",
         "central_flights",
@@ -41,12 +49,9 @@ SUITES = {
     "field": (
         "field.stopped",
         "coverage.field",
-        "coverage.intervals",
         "field.silence",
         "field.strata",
         "field.bridge",
-        "field.growth",
-        "field.freezing",
     ),
     "client": (
         "client_kills",

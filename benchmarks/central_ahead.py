@@ -1,4 +1,4 @@
-"""Measure 6 of the central releases: the mean squared error of levels over 720 periods, and of flights by hour.
+"""Measures 6, 9 and 10 of the central releases: the mean squared error of levels, and of flights by hour.
 
 Predicted from noise alone, which is exact. Beside it: the best of dpcrpy by the errors that it states, and what no
 factorization A = B C can go below. For k = 1 that is (‖A‖_* / T)² / 2ρ, ‖·‖_* the sum of singular values; for more
@@ -29,6 +29,7 @@ from changeling_central import (
 )
 from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint
+from scipy.spatial.distance import pdist
 
 from .central_flights import HOURS, START, flights
 
@@ -46,7 +47,25 @@ def measure() -> dict[str, float | None]:
         figures[f"6_mse_pure_k{k}"], figures[f"6_mse_rho_k{k}"] = mean_variance(tree, T), mean_variance(root, T)
         figures[f"6_lower_bound_rho_k{k}"] = lower_bound(k)
     figures |= {f"6_mse_dpcrpy_best_{name}": dpcrpy_best(name) for name in ("pure", "rho")}
-    return figures | by_hour()
+    return figures | come_and_gone() | by_hour()
+
+
+def come_and_gone() -> dict[str, float]:
+    """Of counts of entries that come and go, at epsilon 1; and what one of them loses, over every two periods, over
+    what is stated."""
+    figures = {}
+    for periods in (12, 31, 52, 168, 365, 720):
+        tree = drawn_ahead(COUNT, Calendar(0, 3600, periods), AtMost(2), ONE)
+        at = np.arange(periods)
+        held = [
+            (at // width == block) / scale
+            for width, scales in zip(tree.widths, tree.shape.scales(tree.rate), strict=True)
+            for block, scale in enumerate(scales)
+        ]
+        apart = pdist(np.array(held).T, "cityblock")
+        figures[f"9_mse_k2_t{periods}"] = mean_variance(tree, periods)
+        figures[f"9_loss_over_stated_k2_t{periods}"] = max(float(apart.max()), float(np.sum(held, 0).max()))
+    return figures
 
 
 def mean_variance(mechanism: Mechanism[Any, Any, Any], periods: int) -> float:
@@ -121,4 +140,6 @@ def by_hour() -> dict[str, float]:
             squares.append(float(np.mean((level.values - np.tile(true, RUNS)) ** 2)))
         figures[f"6_flights_rmse_{name}"] = chosen.error
         figures[f"6_flights_rmse_{name}_measured"] = sqrt(np.mean(squares))
+    rho = compared(MechanismChoice().asked(query, calendar, AtMost(2), ONE, Fraction(0), None, Fraction(1, 2)))[0]
+    figures["10_flights_rmse_rho_half"] = rho.error
     return figures

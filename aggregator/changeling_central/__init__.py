@@ -18,13 +18,20 @@ from .files import PublishedRow, held, read_about, read_rows, replaced
 from .guard import first_breach, frozen
 from .ledger import Charge, ReleaseAccount, ledger_beside, read_ledger
 from .linear_query import LinearQuery, clipped_sum, counting, histogram_query
-from .mechanism import Guarantee, Mechanism, State, check_counts, read_state, written_state
-from .nodes import (
+from .mechanism import (
     NEIGHBOURS,
+    Guarantee,
+    Level,
+    Mechanism,
+    NodeRelease,
+    State,
+    check_counts,
+    read_state,
+    written_state,
+)
+from .nodes import (
     BestEstimates,
     Hdcr,
-    Level,
-    NodeRelease,
     Swcr,
     Windows,
     best_hierarchy,

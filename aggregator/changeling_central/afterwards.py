@@ -16,7 +16,8 @@ import numpy as np
 from changeling_protocol import Calendar, Node
 
 from .files import Output, PublishedRow, over_window, read_rows
-from .nodes import NodeRelease, retrospective
+from .mechanism import NodeRelease
+from .nodes import retrospective
 from .offers import ReleaseMechanism
 from .queries import ShownNumber
 

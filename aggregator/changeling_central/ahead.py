@@ -27,8 +27,7 @@ from changeling_statistics import Counts, Floats
 
 from .errors import BadState, BudgetExhausted
 from .linear_query import LinearQuery
-from .mechanism import Guarantee, Mechanism, check_counts
-from .nodes import NEIGHBOURS, Level, checked_change
+from .mechanism import NEIGHBOURS, Guarantee, Level, Mechanism, check_counts, checked_change
 from .noise import Noise
 from .shape import Blocks, Curve, Layers, Shape, Weights, best_shape
 

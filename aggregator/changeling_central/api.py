@@ -44,9 +44,9 @@ from .mechanism import Guarantee
 from .noise import Law, OpenDPNoise, PooledNoise
 from .offers import Asked, MechanismChoice, ReleaseMechanism, offered, root_mean_square
 from .queries import Mean, answer_query, best_weight, column_of, mean_of
-from .release_mechanisms import BEST, compared, in_words
+from .release_mechanisms import BEST, FRESH, compared, in_words
 from .run import Release, run
-from .statement import About, Begun, Statement, about_release, begun, state_beside
+from .statement import UNBOUNDED, About, Begun, Statement, about_release, begun, state_beside
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -299,7 +299,8 @@ class _Wish:
 
 def _wish(changelog: Source, options: ReleaseOptions) -> _Wish:
     within = None if options.within is None else parse_duration(options.within, months=True)
-    constraint = constraint_of(_whole("at_most", options.at_most), within)
+    unbounded = options.mechanism == FRESH.name and options.at_most is None and within is None
+    constraint = UNBOUNDED if unbounded else constraint_of(_whole("at_most", options.at_most), within)
     period = parse_duration(options.every)
     window = None if options.window is None else _periods(options.window, period)
     unit = Unit(options.person, _whole("per_person", options.per_person) or 0)
@@ -545,7 +546,7 @@ def _say_plan(job: Release, last: int, before: Begun | None, log: Changelog, wis
 
 def _other_constraints(statement: Statement, log: Changelog, wish: _Wish) -> Iterator[str]:
     """How far levels err with other numbers of mutations, and whom those would freeze, a sentence each."""
-    if not isinstance(statement.constraint, AtMost) or not len(log):
+    if not isinstance(statement.constraint, AtMost) or statement.constraint == UNBOUNDED or not len(log):
         return
     most = int(np.unique(log.entry, return_counts=True)[1].max())
     for k in sorted({*SHOWN_CONSTRAINTS, statement.constraint.k}):

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from changeling_statistics import format_instant
 
 from .errors import BadState
-from .nodes import Level
+from .mechanism import Level
 from .noise import Law, interval
 from .queries import Mean, ShownNumber
 

@@ -15,7 +15,8 @@ from hashlib import sha256
 from typing import Generic, TypeVar
 
 import numpy as np
-from changeling_statistics import Counts
+from changeling_protocol import Node
+from changeling_statistics import Counts, Floats
 from numpy.typing import NDArray
 
 from .errors import BadState
@@ -40,6 +41,27 @@ class Guarantee:
     neighbours: str
     source: str
     rho: Fraction | None = None
+
+
+NEIGHBOURS = "changelogs of which one lacks an entry of the other, with all its mutations, which keep to the constraint"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeRelease:
+    """The noisy change over a node, shape (w,), in units of the query; variance: of each."""
+
+    node: Node
+    values: Counts
+    variance: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Level:
+    """values: shape (w,), in units of the query. variance: of each, in units squared. nodes: those it came with."""
+
+    values: Floats
+    variance: float
+    nodes: tuple[NodeRelease, ...] = ()
 
 
 class Mechanism(ABC, Generic[State, Input, Result]):
@@ -140,6 +162,14 @@ def check_counts(array: Counts, shape: tuple[int, ...]) -> None:
     """Raises BadState unless the array holds whole numbers of 64 bits and has this shape."""
     if array.dtype != np.int64 or array.shape != shape:
         raise BadState(f"the state holds {array.dtype} of shape {array.shape}, not int64 of shape {shape}")
+
+
+def checked_change(value: Counts, width: int) -> Counts:
+    """A true change, int64 of shape (w,). ValueError for anything else."""
+    change = np.asarray(value)
+    if change.shape != (width,) or change.dtype.kind not in "iu":
+        raise ValueError(f"a change is {width} integers, got shape {change.shape} of {change.dtype}")
+    return change.astype(np.int64)
 
 
 def _plain(value: object) -> object:

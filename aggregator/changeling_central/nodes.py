@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from math import gcd
+from typing import ClassVar, Generic
 
 import numpy as np
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint, Hybrid, Node, TimeBounded, cover
@@ -29,28 +30,38 @@ from changeling_statistics import ClosingEdges, Counts, Floats, Frontier, Indice
 
 from .errors import BadState, BudgetExhausted
 from .linear_query import LinearQuery
-from .mechanism import Guarantee, Mechanism, check_counts
+from .mechanism import (
+    NEIGHBOURS,
+    Guarantee,
+    Level,
+    Mechanism,
+    NodeRelease,
+    Result,
+    State,
+    check_counts,
+    checked_change,
+)
 from .noise import JointShifts, Law, NodeNoise, Noise, added, calibrated
 from .noise import total as total_shift
 
-NEIGHBOURS = "changelogs of which one lacks an entry of the other, with all its mutations, which keep to the constraint"
 
+class _OfNodes(Mechanism[State, Counts, Result], Generic[State, Result]):
+    """A mechanism that draws the same noise for every node, so that all of them together cost (epsilon, delta)."""
 
-def checked_change(value: Counts, width: int) -> Counts:
-    """A true change, int64 of shape (w,). ValueError for anything else."""
-    change = np.asarray(value)
-    if change.shape != (width,) or change.dtype.kind not in "iu":
-        raise ValueError(f"a change is {width} integers, got shape {change.shape} of {change.dtype}")
-    return change.astype(np.int64)
+    __slots__ = ()
+    source: ClassVar[str]
+    noise: NodeNoise
+    epsilon: Fraction
+    delta: Fraction
 
+    @property
+    def guarantee(self) -> Guarantee:
+        """(epsilon, delta) for all nodes together."""
+        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, self.source)
 
-@dataclass(frozen=True, slots=True, eq=False)
-class NodeRelease:
-    """The noisy change over a node, shape (w,), in units of the query; variance: of each."""
-
-    node: Node
-    values: Counts
-    variance: float
+    def variance(self, step: int) -> float:  # noqa: ARG002
+        """Of each column of every node's change, in units squared."""
+        return self.noise.variance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,23 +73,19 @@ class HdcrState:
 
 
 @dataclass(frozen=True, slots=True)
-class Hdcr(Mechanism[HdcrState, Counts, tuple[NodeRelease, ...]]):
+class Hdcr(_OfNodes[HdcrState, tuple[NodeRelease, ...]]):
     """Made by `hierarchy`. widths: of the layers' nodes, in periods, each dividing the next.
 
     noise: of every node. epsilon, delta: what this noise costs an entry over all layers. Only whole nodes are released.
     """
 
+    source = "Pan 2023, theorem 4.3, mended"
     query: LinearQuery
     calendar: Calendar
     widths: tuple[int, ...]
     noise: NodeNoise
     epsilon: Fraction
     delta: Fraction = Fraction(0)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """(epsilon, delta) for the nodes of all layers together."""
-        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Pan 2023, theorem 4.3, mended")
 
     def start(self) -> HdcrState:
         """Before the first period; every layer's open node is empty."""
@@ -109,10 +116,6 @@ class Hdcr(Mechanism[HdcrState, Counts, tuple[NodeRelease, ...]]):
         if not 0 <= state.period <= self.calendar.periods:
             raise BadState(f"the state is of {state.period} periods, and the calendar has {self.calendar.periods}")
         check_counts(state.sums, (len(self.widths), self.query.width))
-
-    def variance(self, step: int) -> float:  # noqa: ARG002
-        """Of each column of every node's change, in units squared."""
-        return self.noise.variance
 
 
 def hierarchy(
@@ -205,15 +208,6 @@ def best_hierarchy(
     if not choices:
         raise ValueError(f"{layers} layers with a branching of {branching} are wider than {calendar.periods} periods")
     return min(choices, key=lambda choice: choice.mean_variance)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Level:
-    """values: shape (w,), in units of the query. variance: of each, in units squared. nodes: those it came with."""
-
-    values: Floats
-    variance: float
-    nodes: tuple[NodeRelease, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,22 +365,18 @@ class SwcrState:
 
 
 @dataclass(frozen=True, slots=True)
-class Swcr(Mechanism[SwcrState, Counts, NodeRelease | None]):
+class Swcr(_OfNodes[SwcrState, NodeRelease | None]):
     """Made by `sliding_windows`. Every window is one release; nothing is added up from others.
 
     noise: of every window. epsilon, delta: what this noise costs an entry over all windows.
     """
 
+    source = "Pan 2023, theorems 4.5 and 4.6"
     query: LinearQuery
     windows: Windows
     noise: NodeNoise
     epsilon: Fraction
     delta: Fraction = Fraction(0)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """(epsilon, delta) for all windows together."""
-        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Pan 2023, theorems 4.5 and 4.6")
 
     def start(self) -> SwcrState:
         """Before the first period."""
@@ -412,10 +402,6 @@ class Swcr(Mechanism[SwcrState, Counts, NodeRelease | None]):
         if not 0 <= state.period <= self.windows.calendar.periods:
             raise BadState(f"the state is of {state.period} periods, not of 0 to {self.windows.calendar.periods}")
         check_counts(state.recent, (self.windows.periods, self.query.width))
-
-    def variance(self, step: int) -> float:  # noqa: ARG002
-        """Of each column of every window's change, in units squared."""
-        return self.noise.variance
 
 
 def sliding_windows(

@@ -25,8 +25,7 @@ from changeling_statistics import Changelog, Counts, Mutations, States
 from numpy.typing import NDArray
 
 from .linear_query import LinearQuery
-from .mechanism import Mechanism, State
-from .nodes import Level
+from .mechanism import Level, Mechanism, State
 from .noise import Law
 
 Made: TypeAlias = dict[str, str | int | list[int]]

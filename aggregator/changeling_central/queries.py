@@ -28,7 +28,7 @@ from changeling_protocol import AtMost, AtMostWithin, Constraint, Hybrid
 from numpy.typing import NDArray
 
 from .linear_query import LinearQuery, clipped_sum, counting, histogram_query
-from .nodes import Level
+from .mechanism import Level
 from .noise import Law
 
 Mask = NDArray[np.bool_]

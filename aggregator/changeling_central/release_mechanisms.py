@@ -3,6 +3,7 @@
     ahead           a tree of noise drawn ahead                                       `ahead`
     square-root     Gaussian noise most of which cancels                              `square_root`
     hdcr, dcr       a hierarchy of nodes, with the best online estimates from them    `nodes`
+    fresh           every level with noise of its own
     swcr            the change over each window that ends with a period               `nodes`
 
 Guarantees, neighbours and sources are those of the mechanisms; estimates are post-processing. What a release has begun
@@ -17,19 +18,18 @@ from typing import Generic, cast
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint
-from changeling_statistics import Frontier
+from changeling_statistics import Counts, Frontier
 
 from .ahead import AheadState, AheadTree, drawn_ahead
 from .budget import implied_by
-from .errors import BadState
+from .errors import BadState, BudgetExhausted
 from .files import over_window
 from .linear_query import LinearQuery
-from .mechanism import Guarantee, State
+from .mechanism import NEIGHBOURS, Guarantee, Level, State, check_counts, checked_change
 from .nodes import (
     BestEstimates,
     Hdcr,
     HdcrState,
-    Level,
     Swcr,
     SwcrState,
     Windows,
@@ -39,7 +39,7 @@ from .nodes import (
     online_variances,
     sliding_windows,
 )
-from .noise import Law, NodeNoise, Noise
+from .noise import Law, NodeNoise, Noise, calibrated
 from .offers import Asked, Made, MechanismOption, Offer, PeriodChange, ReleaseMechanism, register, root_mean_square
 from .square_root import (
     SquareRoot,
@@ -427,6 +427,93 @@ SWCR = Offer(
 )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FreshState:
+    """period: how many have been taken in. level: true, (w,), in units."""
+
+    period: int
+    level: Counts
+
+
+@dataclass(frozen=True, slots=True)
+class FreshRelease(ReleaseMechanism[FreshState]):
+    """Every level with Laplace noise of its own, for as much as an entry counts in all periods together.
+
+    Whatever an entry does, it counts in a level for no more than it appears, so no bound on its mutations is needed.
+    epsilon, delta: the budget that was asked for.
+    """
+
+    query: LinearQuery
+    calendar: Calendar
+    noise: NodeNoise
+    epsilon: Fraction
+    delta: Fraction
+
+    @classmethod
+    def as_begun(cls, asked: Asked, begun: Made) -> "FreshRelease":
+        """The release with the noise that it has begun with. BadState for what is none of fresh levels."""
+        match begun:
+            case {"kind": "fresh", "scale": str(scale)}:
+                noise = NodeNoise(Law.LAPLACE, float.fromhex(scale))
+                return cls(asked.query, asked.calendar, noise, asked.epsilon, asked.delta)
+        raise BadState(f"no fresh levels: {sorted(begun)}")
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """Epsilon for all periods together, stated with the delta that was asked for."""
+        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Dwork, McSherry, Nissim, Smith 2006, level by level")
+
+    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:  # noqa: ARG002
+        """Whether an entry costs at most epsilon under this noise, whatever it does."""
+        enough = self.noise.epsilon(query.shifts_of(calendar.periods, 0)) <= self.epsilon
+        return (self.query, self.calendar) == (query, calendar) and enough
+
+    def made_with(self) -> Made:
+        """The noise to the last bit."""
+        return {"kind": "fresh", "law": str(self.noise.law), "scale": self.noise.scale.hex()}
+
+    def start(self) -> FreshState:
+        """Before the first period."""
+        return FreshState(0, np.zeros(self.query.width, np.int64))
+
+    def step(self, state: FreshState, value: PeriodChange, noise: Noise) -> tuple[FreshState, Level]:
+        """value: one more period. Returns the level of the query at its end."""
+        if state.period >= self.calendar.periods:
+            raise BudgetExhausted(f"the guarantee covers {self.calendar.periods} periods, and all of them are released")
+        after = FreshState(state.period + 1, state.level + checked_change(value.net, self.query.width))
+        noisy = after.level + self.noise.draw(noise, self.query.width)
+        return after, Level(noisy.astype(np.float64), self.noise.variance)
+
+    def check(self, state: FreshState) -> None:
+        """Raises BadState for more periods than the calendar has, or for other columns."""
+        if not 0 <= state.period <= self.calendar.periods:
+            raise BadState(f"the state is of {state.period} periods, and the calendar has {self.calendar.periods}")
+        check_counts(state.level, (self.query.width,))
+
+    def variance(self, step: int) -> float:  # noqa: ARG002
+        """Of every level, in units squared."""
+        return self.noise.variance
+
+    def window_variance(self, step: int, window: int) -> float:
+        """Of a window's change: two levels' noise, or one's where the window begins with the calendar."""
+        return self.noise.variance * (2 if step > window else 1)
+
+
+def _fresh(asked: Asked) -> FreshRelease:
+    if asked.begun is not None and asked.begun["kind"] == "fresh":
+        return FreshRelease.as_begun(asked, asked.begun)
+    noise = calibrated(asked.query.shifts_of(asked.calendar.periods, 0), asked.epsilon)
+    return FreshRelease(asked.query, asked.calendar, noise, asked.epsilon, asked.delta)
+
+
+FRESH = Offer(
+    "fresh",
+    "Every level with noise of its own: short calendars, where entries mutate often.",
+    _fresh,
+    frozenset({MechanismOption.DELTA}),
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Predicted:
     """What an offer would give. error: root mean square over the calendar, in what the query counts.
@@ -444,7 +531,7 @@ def compared(asked: Asked) -> tuple[Predicted, ...]:
     new = replace(asked, law=None, begun=None)
     candidates: dict[str, Callable[[Asked], object]] = {}
     if asked.law is not Law.GAUSSIAN:
-        candidates[AHEAD.name] = AHEAD.make
+        candidates |= {AHEAD.name: AHEAD.make, FRESH.name: FRESH.make}
     if (asked.delta or asked.rho is not None) and asked.law is not Law.LAPLACE:
         candidates[SQUARE_ROOT.name] = SQUARE_ROOT.make
     reasons: list[str] = []
@@ -483,6 +570,7 @@ def _as_begun(asked: Asked, begun: Made) -> ReleaseMechanism[object]:
         "ahead": AheadRelease.as_begun,
         "square-root": SquareRootRelease.as_begun,
         "hierarchy": HierarchyRelease.as_begun,
+        "fresh": FreshRelease.as_begun,
     }
     kind = str(begun["kind"])
     if kind not in kinds:
@@ -501,6 +589,7 @@ BEST = Offer(
 register(BEST)
 register(AHEAD)
 register(SQUARE_ROOT)
+register(FRESH)
 register(HDCR)
 register(DCR)
 register(SWCR)

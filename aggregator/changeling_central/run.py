@@ -22,7 +22,7 @@ from .errors import BadState, CentralError, TimeReversed
 from .files import Output, held
 from .guard import Breach, first_beyond, first_breach
 from .ledger import ReleaseAccount
-from .nodes import Level
+from .mechanism import Level
 from .noise import Noise
 from .offers import PeriodChange, ReleaseMechanism
 from .statement import Begun, SavedRelease, Statement, Terms, begun, keep, state_beside

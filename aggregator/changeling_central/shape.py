@@ -328,7 +328,8 @@ def _starts(blocks: Blocks) -> Iterator[Shape]:
     even: list[Curve] = [(-log(layer), 0.0, 0.0) for layer in range(1, len(blocks.widths))]
     yield Shape(blocks, tuple(even))
     if blocks.counts[-1] == 1 and len(even) > 1:
-        yield Shape(blocks, (*even[:-1], HALF))
+        less = 0.25 * (len(even) - 1)  # near what searches end at
+        yield Shape(blocks, (*((a - less, b, 0.55) for a, b, _ in even[:-1]), HALF))
 
 
 def _fitted(start: Shape, figure: Callable[[Shape], float]) -> Shape:

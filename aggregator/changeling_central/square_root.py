@@ -37,8 +37,7 @@ from changeling_statistics import Counts, Floats
 
 from .errors import BadState, BudgetExhausted
 from .linear_query import MOST_NUMBERS, LinearQuery
-from .mechanism import Guarantee, Mechanism, check_counts
-from .nodes import NEIGHBOURS, Level, checked_change
+from .mechanism import NEIGHBOURS, Guarantee, Level, Mechanism, check_counts, checked_change
 from .noise import Noise
 from .sensitivity import most_moved, square_root_coefficients, squared_sensitivity
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
 
-from changeling_protocol import Calendar, Constraint, encode
+from changeling_protocol import MOST_MUTATIONS, AtMost, Calendar, Constraint, encode
 from changeling_statistics import constraint_in_words, format_duration, format_instant
 
 from .budget import ENTRY, Unit, number
@@ -27,6 +27,8 @@ About = tuple[tuple[str, str], ...]
 
 
 IDENTITY = "release"
+UNBOUNDED = AtMost(MOST_MUTATIONS)
+"""The constraint of entries that may mutate as they like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,8 @@ def about_release(
 
     error: the standard error of every column, None where it is not one for all of them, or unknown.
     """
-    calendar, constraint = statement.calendar, constraint_in_words(statement.constraint)
+    calendar, unbounded = statement.calendar, statement.constraint == UNBOUNDED
+    constraint = "none, an entry may mutate as it likes" if unbounded else constraint_in_words(statement.constraint)
     first, last = format_instant(calendar.start), format_instant(calendar.time(calendar.periods))
     dates = f"{calendar.periods} of {format_duration(calendar.period)} from {first} to {last}"
     beyond = "; mutations beyond it are left out (--freeze)" * statement.freeze

@@ -310,14 +310,16 @@ class Update(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DynamicState(Generic[Data]):
-    """held: the item and segment of each entry, as of the last segment's end; None for one that is gone for good.
+    """held: the item and segment of each entry, as of the last segment's end; None for one that is gone.
+
+    It is held in parts, each over the one before it, so that a segment need not copy what is there.
 
     pending: the item that the open segment has given an entry, None where it was deleted. partition: of the updates.
     tree: of the segments that have ended.
     """
 
     partition: PartitionState
-    held: Mapping[Key, Born | None]
+    held: tuple[Mapping[Key, Born | None], ...]
     pending: Mapping[Key, int | None]
     tree: TreeState[Data]
 
@@ -339,7 +341,7 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
 
     def start(self) -> DynamicState[Data]:
         """An empty database, before the first step."""
-        return DynamicState(self.partitioning.start(), {}, {}, self.tree.start())
+        return DynamicState(self.partitioning.start(), (), {}, self.tree.start())
 
     def step(self, state: DynamicState[Data], value: Sequence[Update], noise: Noise) -> tuple[DynamicState[Data], Data]:
         """value: the updates of one more step, in their order. Returns the answers as of the last segment's end.
@@ -362,7 +364,7 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
         for number, (entry, given) in enumerate(updates, 1):
             where = f"update {number} of step {step}"
             item = None if given is None else whole(given)
-            born = state.held.get(entry)
+            known, born = _looked_up(state.held, entry)
             there = pending[entry] is not None if entry in pending else born is not None
             if given is None and not there:
                 raise UnusableChangelog(f"{where}: deletes an entry that is not there")
@@ -371,27 +373,31 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
                     raise ValueError(f"{where}: an item is one of 0 to {items - 1}")
                 if there:
                     raise UnusableChangelog(f"{where}: inserts an entry that is there already")
-                if self.protects is Protects.ENTRY and (entry in pending or entry in state.held):
+                if self.protects is Protects.ENTRY and (entry in pending or known):
                     raise ConstraintBroken(f"{where}: inserts an entry again, which the guarantee does not count with")
             pending[entry] = item
         return pending
 
     def _settled(
         self, state: DynamicState[Data], pending: Mapping[Key, int | None]
-    ) -> tuple[dict[Key, Born | None], StreamSegment]:
+    ) -> tuple[tuple[Mapping[Key, Born | None], ...], StreamSegment]:
         """The database after the open segment, and what the segment does to it.
 
         An entry in `pending` that was there has been deleted, whatever came then. Entries that are protected as a whole
         are remembered when they are gone.
         """
-        held, segment = dict(state.held), state.tree.segments + 1
-        deleted = [born for entry in pending if (born := held.pop(entry, None)) is not None]
-        for entry, item in pending.items():
-            if item is not None:
-                held[entry] = Born(item, segment)
-            elif self.protects is Protects.ENTRY:
-                held[entry] = None
-        return held, StreamSegment([item for item in pending.values() if item is not None], deleted)
+        segment = state.tree.segments + 1
+        deleted = [born for entry in pending if (born := _looked_up(state.held, entry)[1]) is not None]
+        newest: Mapping[Key, Born | None] = {
+            entry: None if item is None else Born(item, segment) for entry, item in pending.items()
+        }
+        parts: list[Mapping[Key, Born | None]] = list(state.held)
+        while parts and len(parts[-1]) < 2 * len(newest):  # so every entry is copied as often as sizes double
+            newest = {**parts.pop(), **newest}
+        if not parts and self.protects is Protects.UPDATE:
+            newest = {entry: born for entry, born in newest.items() if born is not None}
+        inserted = [item for item in pending.values() if item is not None]
+        return (*parts, newest), StreamSegment(inserted, deleted)
 
     def check(self, state: DynamicState[Data]) -> None:
         """Raises BadState for parts that have seen different segments, and for items or segments that there are not."""
@@ -399,12 +405,20 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
         self.tree.check(state.tree)
         if state.partition.segment != state.tree.segments + 1:
             raise BadState("the state's tree has other segments than its partitioning")
-        there = [born for born in state.held.values() if born]
+        there = [born for part in state.held for born in part.values() if born]
         items = [born.item for born in there] + [item for item in state.pending.values() if item is not None]
         if any(not 0 <= item < self.tree.static.items for item in items):
             raise BadState(f"the state holds an item that is none of 0 to {self.tree.static.items - 1}")
         if any(not 1 <= born.segment <= state.tree.segments for born in there):
             raise BadState("the state holds an entry of a segment that has not ended")
+
+
+def _looked_up(held: tuple[Mapping[Key, Born | None], ...], entry: Key) -> tuple[bool, Born | None]:
+    """Whether anything is known of an entry, and where it was born, if it is there."""
+    for part in reversed(held):
+        if entry in part:
+            return True, part[entry]
+    return False, None
 
 
 def fully_dynamic(

@@ -97,31 +97,36 @@ def _join(groups: list[list[Query]], columns: Sequence[int], classes: dict[int, 
     bits = np.array([np.isin(columns, group[0].columns) for group in groups], np.float64).reshape(len(groups), -1)
     pieces = np.log([max(1.0, sum(_pieces(query, classes) for query in group)) for group in groups])
     sizes = np.array([float(len(group)) for group in groups])
+    weights = bits * split  # ln of the combinations of classes that each group's columns tell apart, column by column
+    combined = weights.sum(1)
 
-    def joined(row: int) -> Floats:
-        finer, others = (bits * (1 - bits[row])) @ split, ((1 - bits) * bits[row]) @ split
-        together: Floats = np.logaddexp(pieces[row] + finer, pieces + others)
-        return together
-
-    def gains(row: int) -> Floats:
-        gain = _root(pieces[row], sizes[row]) + _root(pieces, sizes) - _root(joined(row), sizes[row] + sizes)
-        gain[(sizes == 0) | (np.maximum(bits, bits[row]) @ split > np.log(MOST_CELLS))] = -np.inf
+    def gains(row: int) -> tuple[Floats, Floats]:
+        """What joining each group to this one gains, and the pieces of the two."""
+        together = combined + combined[row] - (shared := weights @ bits[row])
+        joined: Floats = np.logaddexp(pieces[row] + combined - shared, pieces + combined[row] - shared)
+        gain = _root(pieces[row], sizes[row]) + _root(pieces, sizes) - _root(joined, sizes[row] + sizes)
+        gain[(sizes == 0) | (together > np.log(MOST_CELLS))] = -np.inf
         gain[row] = -np.inf
-        return gain
+        return gain, joined
 
-    table = np.array([gains(row) for row in range(len(groups))])
-    best = table.max(1)  # of each row, so that a joining looks at few others
+    table = np.array([gains(row)[0] for row in range(len(groups))])
+    best, partner = table.max(1), table.argmax(1)  # of each row, so that a joining looks at few others
     while best.max() > 1e-9:
         one = int(best.argmax())
-        other = int(table[one].argmax())
-        changed = ((table[:, one] == best) | (table[:, other] == best)) & (sizes > 0)
-        pieces[one], bits[one] = joined(one)[other], np.maximum(bits[one], bits[other])
+        other = int(partner[one])
+        pieces[one], bits[one] = gains(one)[1][other], np.maximum(bits[one], bits[other])
+        weights[one] = bits[one] * split
+        combined[one] = weights[one].sum()
         sizes[one], sizes[other] = sizes[one] + sizes[other], 0
         groups[one], groups[other] = groups[one] + groups[other], []
-        table[other, :] = table[:, other] = -np.inf
-        table[one, :] = table[:, one] = gains(one)
-        best = np.maximum(best, table[:, one])
-        best[changed] = table[changed].max(1)
+        changed = np.flatnonzero(((partner == one) | (partner == other)) & (sizes > 0))
+        table[other, :] = table[:, other] = best[other] = -np.inf
+        table[one, :] = table[:, one] = gains(one)[0]
+        better = table[:, one] > best
+        best[better], partner[better] = table[better, one], one
+        for row in {one, *changed.tolist()}:
+            partner[row] = table[row].argmax()
+            best[row] = table[row, partner[row]]
 
 
 def _pieces(query: Query, classes: dict[int, Classes]) -> float:

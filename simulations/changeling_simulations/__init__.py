@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .changelogs import bundled_names, calendar_for, changelog_path, synthetic_calendar, synthetic_changelog
-    from .experiment import Experiment, compare, epsilon_text, exact_error, in_the_field, simulate, simulated_errors
+    from .experiment import Experiment, epsilon_text, exact_error, in_the_field, simulate, simulated_errors
     from .field import Field
     from .field_sampler import FieldTallies, sample_field
     from .plots import save_plan_plot, save_plot
     from .population import Population, closed_cohort, fitted_expectation, paper_survey
-    from .sampler import full_attendance, sample_tallies
+    from .sampler import sample_tallies
 
 _MODULES = {
     "bundled_names": "changelogs",
@@ -30,7 +30,6 @@ _MODULES = {
     "synthetic_calendar": "changelogs",
     "synthetic_changelog": "changelogs",
     "Experiment": "experiment",
-    "compare": "experiment",
     "epsilon_text": "experiment",
     "exact_error": "experiment",
     "in_the_field": "experiment",
@@ -45,7 +44,6 @@ _MODULES = {
     "closed_cohort": "population",
     "fitted_expectation": "population",
     "paper_survey": "population",
-    "full_attendance": "sampler",
     "sample_tallies": "sampler",
 }
 
@@ -58,11 +56,9 @@ __all__ = [
     "calendar_for",
     "changelog_path",
     "closed_cohort",
-    "compare",
     "epsilon_text",
     "exact_error",
     "fitted_expectation",
-    "full_attendance",
     "in_the_field",
     "paper_survey",
     "sample_field",

@@ -25,6 +25,9 @@ def synthetic_calendar(period: int | None = None, start: int | None = None, peri
     period: its length in seconds.
     start: in Unix seconds.
     periods: how many.
+
+    >>> synthetic_calendar(period=86_400).periods
+    52
     """
     return Calendar(
         START if start is None else start,
@@ -53,6 +56,10 @@ def synthetic_changelog(
     generator: draws everything.
     gradual: whether each entry is inserted in a uniformly random period; if not, all are in the first.
     Raises ValueError if the calendar has not periods enough for so many changes.
+
+    >>> made = synthetic_changelog(3, 100, 1.0, synthetic_calendar(), np.random.default_rng(1))
+    >>> made.answers
+    ('answer 1', 'answer 2', 'answer 3')
     """
     if answers < 1 or entries < 1:
         raise ValueError(f"there must be an answer and an entry, got {answers} and {entries}")
@@ -124,7 +131,11 @@ FOLDER = Path(__file__).parent / "data"
 
 
 def bundled_names() -> list[str]:
-    """The names that `changeling-sim run NAME` knows."""
+    """The names that `changeling-sim run NAME` knows.
+
+    >>> bundled_names()
+    ['school-to-work']
+    """
     return sorted(path.stem.replace("_", "-") for path in FOLDER.glob("*.csv"))
 
 
@@ -133,6 +144,9 @@ def changelog_path(name: str) -> Path:
 
     name: a path, or one of `bundled_names()`.
     Raises FileNotFoundError, which lists the bundled names, if there is neither.
+
+    >>> changelog_path("school-to-work").name
+    'school_to_work.csv'
     """
     path = Path(name)
     if path.exists():
@@ -159,6 +173,10 @@ def calendar_for(
     start: in Unix seconds; if not given, such that the first period ends in the second of the first mutation.
     periods: how many; if not given, as many as it takes to hold the last mutation.
     Raises ValueError for more than MOST_SIMULATED_PERIODS periods.
+
+    >>> from changeling_statistics import read_csv
+    >>> calendar_for(read_csv(changelog_path("school-to-work")), period=52 * 604_800).periods
+    7
     """
     first, last = ceil(changelog.time.min() / MICROSECONDS), ceil(changelog.time.max() / MICROSECONDS)
     if period is None:

@@ -51,6 +51,14 @@ class Experiment:
     variances: the published variances of the estimates given `frozen`, shape (T, z), in entries squared; nan likewise.
     intervals: the published 95% intervals, lower and upper ends, shape (T, z, 2), in entries; nan likewise.
     heard: which share of those who have enrolled is heard at a closing, mean over closings.
+
+    >>> from changeling_protocol import AtMost, Calendar
+    >>> from changeling_simulations import closed_cohort, paper_survey
+    >>> population = closed_cohort(10_000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1))
+    >>> survey = paper_survey(population.answers, Calendar(0, "1d", 4), AtMost(2), epsilon=Decimal(20))
+    >>> experiment = simulate(population, survey, np.random.default_rng(2))
+    >>> 0 < experiment.rms_noise == experiment.rms_error < 0.1
+    True
     """
 
     survey: Survey
@@ -186,11 +194,21 @@ def epsilon_text(epsilon: Decimal) -> str:
     return f"{epsilon.quantize(Decimal('0.0001'), ROUND_CEILING).normalize():f}"
 
 
-def compare(population: Population, survey: Survey, tallies: Tallies) -> Experiment:
-    """Estimates histograms from the tallies of a survey that everybody answered, and sets them beside the truth.
+def simulate(population: Population, survey: Survey, generator: np.random.Generator) -> Experiment:
+    """Simulates a survey that every entry of a population answers, and sets its estimates beside the truth.
 
-    population: of the same answers and as many periods as the survey.
+    population, survey: of the same answers, in the same order, and as many periods.
+    generator: draws everything; with the same seed the simulation is the same.
+    Raises ValueError if the two do not fit.
+
+    >>> from changeling_protocol import AtMost, Calendar
+    >>> from changeling_simulations import closed_cohort, paper_survey
+    >>> population = closed_cohort(10_000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1))
+    >>> survey = paper_survey(population.answers, Calendar(0, "1d", 4), AtMost(2), epsilon=Decimal(20))
+    >>> simulate(population, survey, np.random.default_rng(2)).rms_error < 0.1
+    True
     """
+    tallies = sample_tallies(population, survey, generator)
     counted, estimates, variances, ends = _published(survey, series(survey, tallies, population.periods))
     return Experiment(
         survey=survey,
@@ -204,20 +222,18 @@ def compare(population: Population, survey: Survey, tallies: Tallies) -> Experim
     )
 
 
-def simulate(population: Population, survey: Survey, generator: np.random.Generator) -> Experiment:
-    """Simulates a survey that every entry of a population answers, and sets its estimates beside the truth.
-
-    population, survey: of the same answers, in the same order, and as many periods.
-    generator: draws everything; with the same seed the simulation is the same.
-    Raises ValueError if the two do not fit.
-    """
-    return compare(population, survey, sample_tallies(population, survey, generator))
-
-
 def in_the_field(population: Population, survey: Survey, field: Field, generator: np.random.Generator) -> Experiment:
     """Simulates a survey whose entries fare as a field says, and sets its estimates beside the truth.
 
     Estimates are made as each period closes, of what is known by then. Arguments as for `simulate`.
+
+    >>> from changeling_protocol import AtMost, Calendar
+    >>> from changeling_simulations import closed_cohort, paper_survey
+    >>> population = closed_cohort(10_000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1))
+    >>> survey = paper_survey(population.answers, Calendar(0, "1d", 4), AtMost(2), epsilon=Decimal(20))
+    >>> sparse = in_the_field(population, survey, Field(offline=0.5), np.random.default_rng(3))
+    >>> 0.45 < sparse.heard < 0.55
+    True
     """
     drawn = sample_field(population, survey, field, generator)
     counted, estimates, variances, ends = _published(survey, _as_periods_close(survey, drawn))
@@ -273,6 +289,13 @@ def simulated_errors(
     seeds: a generator for each survey.
     retrospective: whether histograms are estimated from everything; if not, each as its period closes.
     Returns shape (seeds, T), in squared fractions.
+
+    >>> from changeling_protocol import AtMost, Calendar
+    >>> from changeling_simulations import closed_cohort, paper_survey
+    >>> population = closed_cohort(10_000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1))
+    >>> survey = paper_survey(population.answers, Calendar(0, "1d", 4), AtMost(2), epsilon=Decimal(20))
+    >>> simulated_errors(population, survey, iter([np.random.default_rng(2)])).shape
+    (1, 4)
     """
     truth, n = population.frozen_histogram()[1:], population.entries
     errors = []
@@ -422,6 +445,13 @@ def exact_error(
     population: of the same answers and as many periods as the survey.
     retrospective: whether histograms are estimated when all is over, from everything.
     devices: how many entries of this kind answer; if not given, as many as the population has.
+
+    >>> from changeling_protocol import AtMost, Calendar
+    >>> from changeling_simulations import closed_cohort, paper_survey
+    >>> population = closed_cohort(10_000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1))
+    >>> survey = paper_survey(population.answers, Calendar(0, "1d", 4), AtMost(2), epsilon=Decimal(20))
+    >>> round(exact_error(population, survey, devices=100).mean / exact_error(population, survey).mean, 6)
+    10.0
     """
     n = population.entries if devices is None else devices
     return predict(survey, n, retrospective=retrospective, population=KnownPopulation(survey, population))

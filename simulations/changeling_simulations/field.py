@@ -34,6 +34,9 @@ class Field:
     reluctance: of each state 0..z the chance that an entry which holds it as a period closes is not heard; none if
     empty.
     Raises ValueError, by name, for a rate that is not within 0 to 1, and for a spell that is too short.
+
+    >>> Field(offline=0.1, spell=2).returning
+    0.5
     """
 
     arrivals: float = 0

@@ -29,6 +29,8 @@ def save_plot(experiment: Experiment, path: Path, title: str | None = None) -> N
 
     title: if not given, it tells the number of entries and the total epsilon.
     Raises ValueError for a format there is not, OSError if the file cannot be written.
+
+    >>> save_plot(experiment, Path("run.png"))  # doctest: +SKIP
     """
     _draw_experiment(experiment, title).savefig(path, dpi=150)
 
@@ -98,6 +100,8 @@ def save_plan_plot(comparison: Comparison, chosen: Option, path: Path) -> None:
 
     chosen: the plan whose release graph is drawn.
     Raises ValueError for a format there is not, OSError if the file cannot be written.
+
+    >>> save_plan_plot(comparison, comparison.choose("optimal"), Path("plan.png"))  # doctest: +SKIP
     """
     _draw_comparison(comparison, chosen).savefig(path, dpi=150)
 

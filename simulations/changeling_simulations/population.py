@@ -26,6 +26,10 @@ class Population:
     frozen: the same of what the devices report on, where the constraint has frozen some entries.
     weights: how many entries have each history, shape (rows,).
     Raises ValueError if the shapes do not fit, or there is no entry.
+
+    >>> states = np.array([[0, 1, 1], [0, 1, 2]], np.uint16)  # one answer all along; a change in the second period
+    >>> Population(("tea", "coffee"), states, states, np.array([30, 10])).histogram().tolist()
+    [[0, 0], [40, 0], [30, 10]]
     """
 
     answers: tuple[str, ...]
@@ -138,6 +142,9 @@ def fitted_expectation(population: Population) -> ExpectedChanges:
     """The share of entries with an answer after the first period, and how often an entry changes in a later one.
 
     Both are of the frozen histories, which the devices report on. A deletion counts as a change.
+
+    >>> fitted_expectation(closed_cohort(1000, 2, periods=4, most_changes=0, generator=np.random.default_rng(1)))
+    ExpectedChanges(first=1000000, later=0)
     """
     states, n = population.frozen, population.entries
     first = (states[:, 1] > 0) @ population.weights / n
@@ -164,6 +171,11 @@ def paper_survey(
     layers: how many; one is the flat release.
     What only devices and a server need (skew, spread, grace, minimum) is filled with the least there is.
     Raises ValueError if there is no such plan.
+
+    >>> from changeling_protocol import AtMost
+    >>> daily = Calendar(0, "1d", 8)
+    >>> [track.width for track in paper_survey(("tea",), daily, AtMost(2), epsilon=Decimal(8), layers=2).plan.tracks]
+    [1, 2]
     """
     plan = hierarchical_plan(len(answers), calendar, constraint, epsilon=epsilon, branching=branching, layers=layers)
     return Survey.at_cost(
@@ -186,6 +198,9 @@ def closed_cohort(
 
     The first answer is uniform. Every number of changes is equally likely, at independent uniform periods from the
     second to the last, each to a uniformly random other answer. Two may fall into one period; a node sees their sum.
+
+    >>> closed_cohort(1000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1)).entries
+    1000
     """
     state = generator.integers(1, answers + 1, entries)
     changes = generator.integers(0, most_changes + 1, entries)

@@ -11,19 +11,18 @@ import typer
 from changeling_commands.allowing import best_rung
 from changeling_commands.wishes import read_count, read_date, read_duration, read_epsilon, read_length
 from changeling_protocol import AtMost, Calendar, Node, Survey
-from changeling_statistics import Changelog, Tallies, Wish, constraint_of, pilot_of, read_csv, read_survey, rung
+from changeling_statistics import Changelog, Wish, constraint_of, pilot_of, read_csv, read_survey, rung
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 
 from . import options
 from .changelogs import aligned, calendar_for, changelog_path, check_dates, synthetic_calendar, synthetic_changelog
-from .experiment import Experiment, Trials, compare, exact_error, in_the_field, trials_of, tried
+from .experiment import Trials, exact_error, in_the_field, simulate, trials_of, tried
 from .field import Field
 from .plots import save_plot
 from .population import Population, paper_survey
 from .reports import print_paper, print_report, print_trials
-from .sampler import draw_members, full_attendance, sample_nodes
 
 HISTORIES = 10_000
 """How many histories are made up at most; a larger synthetic population is resampled from them."""
@@ -207,7 +206,7 @@ def run(
     survey = survey if minimum is None else replace(survey, minimum=minimum)
     worst = [*fields.values()][-1:]
     experiment = (
-        in_the_field(population, survey, worst[0], generator) if worst else _watched(population, survey, generator)
+        in_the_field(population, survey, worst[0], generator) if worst else simulate(population, survey, generator)
     )
     print_report(console, experiment)
     if papers is not None:
@@ -268,17 +267,6 @@ def _fields(spell: float | None, **switches: float | Node | None) -> dict[str, F
     everything = {name: value for values in each.values() for name, value in values.items()}
     together = {"all of these": Field(**everything)} if len(each) > 1 else {}
     return {"everybody answers": Field(), **alone, **together}
-
-
-def _watched(population: Population, survey: Survey, generator: np.random.Generator) -> Experiment:
-    """As `simulate`, with a progress bar on a terminal."""
-    members = draw_members(population, survey, generator)
-    nodes = _track(
-        sample_nodes(population, survey, members, generator),
-        "sampling nodes",
-        sum(reported.count for reported in survey.plan.tracks),
-    )
-    return compare(population, survey, Tallies(dict(nodes), full_attendance(survey, members)))
 
 
 def _tried(population: Population, survey: Survey, fields: Mapping[str, Field], seed: int) -> dict[str, Trials]:

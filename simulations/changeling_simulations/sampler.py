@@ -99,6 +99,14 @@ def sample_tallies(population: Population, survey: Survey, generator: np.random.
 
     population: of the same answers, in the same order, and as many periods as the survey.
     generator: draws everything. Raises ValueError if the two do not fit.
+
+    >>> from decimal import Decimal
+    >>> from changeling_protocol import AtMost, Calendar
+    >>> from changeling_simulations import closed_cohort, paper_survey
+    >>> population = closed_cohort(1000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1))
+    >>> survey = paper_survey(population.answers, Calendar(0, "1d", 4), AtMost(2), epsilon=Decimal(20))
+    >>> {tally.reports for _, tally in sample_tallies(population, survey, np.random.default_rng(2)).items()}
+    {1000}
     """
     members = draw_members(population, survey, generator)
     nodes = dict(sample_nodes(population, survey, members, generator))

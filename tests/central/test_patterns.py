@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from changeling_central import sensitivity, square_root_coefficients
 from changeling_central.linear_query import Reach
-from changeling_central.sensitivity import _alternating, _between_columns, products
+from changeling_central.sensitivity import _alternating, _between_columns
 from scipy.linalg import toeplitz
 
 COUNTED = ((0,), (1,))
@@ -116,16 +116,3 @@ def test_a_search_that_is_cut_short_is_a_bound(monkeypatch):
         stated = searched(COUNTED, 4, 100, 100, 99)
         assert stated.attained <= exact.bound * (1 + 1e-9)
         assert exact.bound <= stated.bound * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("band", [30, 8])
-def test_products_are_those_of_the_columns_and_fall_with_distance(band):
-    """C'C, with a column of nothing at the end; rising towards the later column, falling as that comes later."""
-    C = np.hstack([strategy(30, band), np.zeros((30, 1))])
-    G = C.T @ C
-    held = products(30, band, 30)
-    assert np.triu(held.table) == pytest.approx(np.triu(G))
-    falls = np.diff(G, axis=1)[np.triu_indices(30)]
-    rises = np.diff(G, axis=0)[np.triu_indices(30, 1)]
-    assert np.all(falls <= 1e-12)
-    assert np.all(rises >= -1e-12)

@@ -125,6 +125,18 @@ def test_a_time_that_python_alone_would_read_is_refused_by_its_row(tmp_path, tim
                 release(source, "any answer", every="1d", epsilon=1, at_most=1, output=tmp_path / "out.csv")
 
 
+def test_fresh_levels_need_no_bound_on_mutations(tmp_path):
+    """Who mutates in every period stops nothing and is not frozen; other mechanisms ask for a bound."""
+    rows = {"entry": ["a"] * 24, "time": [3600 * n + 1 for n in range(24)], "answer": ["tea", ""] * 12}
+    day = {"every": "4h", "epsilon": 1000, "start": "1970-01-01", "until": "1970-01-02"}
+    one = release(pl.DataFrame(rows), "any answer", **day, mechanism="fresh", output=tmp_path / "out.csv")
+    assert [round(row.estimate) for row in one.rows()] == [0] * 6
+    assert dict(one.about)["constraint"] == "none, an entry may mutate as it likes"
+    assert one.asides == ()
+    with pytest.raises(ValueError, match="say how an entry's answer may change"):
+        release(pl.DataFrame(rows), "any answer", **day, output=tmp_path / "two.csv")
+
+
 def test_rows_before_the_start_are_told_to_the_curator(log):
     """They count in the first period, as what was there before; never in what is published."""
     one = released(log, start="2026-01-01T04:00")

@@ -233,9 +233,9 @@ def test_the_examples_of_the_docs_run(tmp_path, monkeypatch, capsys):
     )
     monkeypatch.chdir(tmp_path)
     exec(compile(releasing, "docs/central/guide.md", "exec"), {})
-    assert "shape: (3, 5)" in capsys.readouterr().out
+    assert "shape: (3, 7)" in capsys.readouterr().out
     exec(compile(ahead, "docs/central/guide.md", "exec"), {})
-    assert re.fullmatch(r"\(1, .*\) \(1,\) .* do not depend on what was published\n", capsys.readouterr().out)
+    assert re.fullmatch(r"\(1, .*\) \(1,\) .* which keep to the constraint\n", capsys.readouterr().out)
     exec(compile(roots, "docs/central/guide.md", "exec"), {})
     assert capsys.readouterr().out == "168 (1,) 7.286\n"
     exec(compile(sums, "docs/central/guide.md", "exec"), {})

@@ -190,7 +190,10 @@ def test_a_changelog_is_moved_as_a_whole():
         (["--spell", "3"], "say how many are offline, too"),
         (["--offline", "0.9", "--spell", "2"], "too few for offline = 0.9"),
         (["--offline", "1"], "somebody has to be heard"),
-        (["--offline", "0.1", "--entries", "3000000"], "at most 2,000,000 entries"),
+        (
+            ["--offline", "0.1", "--entries", "3000000", "--at-most", "2", "--periods", "4", "--changes", "1"],
+            "at most 2,000,000",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(arguments, fault):

@@ -26,12 +26,12 @@ from numpy.typing import NDArray
 from ..estimate import Floats, VarianceCurve, conserves, without_sum
 from ..randomizers.registry import counterpart_of
 from .entries import persistence
-from .forms import SamplingDesign, forms, scatter
+from .forms import SamplingDesign, forms, known_base, scatter
 from .network import Indices
 from .releases import Releases
 from .sampling import Sampling
 
-ALLOWED = 1.5
+ALLOWED = 1.2
 """So many times the changes that a designer expects are allowed for, where no node counts changes."""
 LEAST_CHURN, MOST_CHURN = 0.25, 4.0
 """Changes as they are counted, as multiples of those expected, are taken to lie between these."""
@@ -92,6 +92,7 @@ def variance_curves(known: Releases, weighed: Weighed, sampling: Sampling | None
         design = sampling.design(until, of_heard=weighed.of_heard)
         each, flats = _of_an_entry(design, weighed.rows, network.periods, phi, touched)
         flat, bent = flats[:, None], each[:, None] / scale
+    floor = np.maximum(floor + np.minimum(flat, 0.0), 0.0)
     histograms = (weighed.minus == 0)[:, None]
     held = weighed.values
     if sampling is not None and not histograms.all():
@@ -131,8 +132,8 @@ def _of_an_entry(
     single = lone.sampled + lone.tied
     each = np.einsum("kj,kj->k", many.omega, sums) + np.einsum("ke,ke->k", single, touched)
     flat = np.einsum("kj,kj->k", many.omega, many.base**2) + lone.tied @ lone.base**2
-    needed = design.needed
-    return np.where(needed, each, 0.0), np.where(needed, design.entries * flat, 0.0)
+    flat, needed = design.entries * flat + known_base(design, rows, periods)[0], design.needed
+    return np.where(needed, each, 0.0), np.where(needed, flat, 0.0)
 
 
 def _kept(known: Releases, until: Indices) -> Floats:

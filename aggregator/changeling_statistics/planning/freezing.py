@@ -52,6 +52,11 @@ class Freezing:
     stopped: the share of entries that have made a change which was not taken up, shape (T,).
     bias: the error of shares that follows, root mean square over the answers, shape (T,).
     bounded: whether the bias is at most so large, and not known better.
+
+    >>> calendar = Calendar(0, "1d", 8)
+    >>> habits = SteadyChanges(2, calendar, changes=1.0)
+    >>> [round(float(habits.freezing(AtMost(k)).stopped[-1]), 3) for k in (1, 2, 3)]
+    [0.632, 0.264, 0.08]
     """
 
     stopped: Floats
@@ -64,7 +69,13 @@ class Freezing:
 
 
 class Habits(Protocol):
-    """What is known of how entries will change, before they are asked."""
+    """What is known of how entries will change, before they are asked.
+
+    >>> calendar = Calendar(0, "1d", 8)
+    >>> habits = SteadyChanges(2, calendar, changes=1.0)
+    >>> habits.expected(AtMost(3)).first
+    1000000
+    """
 
     def expected(self, constraint: Constraint) -> ExpectedChanges:
         """How often entries change as far as the constraint lets them, for a wish."""
@@ -80,6 +91,11 @@ class Pilot:
     """The changes of some entries over a survey's calendar, which stand for those of all whom it will ask.
 
     changelog: begins with the calendar, as `pilot_of` makes it. calendar: the survey's.
+
+    >>> from changeling_statistics import read_rows
+    >>> pilot = pilot_of(read_rows([(1, 5, "tea"), (2, 5, "tea"), (2, 90_000, "coffee")]), Calendar(0, "1d", 2))
+    >>> pilot.freezing(AtMost(1)).stopped.tolist()
+    [0.0, 0.5]
     """
 
     changelog: Changelog
@@ -130,6 +146,9 @@ class SteadyChanges:
     over the entries; None, or less, for what chance alone makes of one rate, the root of the mean.
     first: the share of entries that answer in the first period.
     Raises ValueError for fewer changes than 0, or more than one a period.
+
+    >>> SteadyChanges(2, Calendar(0, "1d", 8), changes=2.0, spread=3.0).freezing(AtMost(3)).objective("worst") > 0.1
+    True
     """
 
     answers: int
@@ -202,6 +221,10 @@ def pilot_of(changelog: Changelog, calendar: Calendar, *, closed: bool = False) 
     the rate of changes, how far it differs between entries, and nothing of where answers go.
     closed: whether only entries count that have an answer from the first period on.
     Raises ValueError, if closed, for a pilot without an entry that answers at first.
+
+    >>> from changeling_statistics import read_rows
+    >>> pilot_of(read_rows([(1, 5, "tea"), (1, 90_000, "coffee")]), Calendar(0, "1d", 2)).shares.tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
     """
     begin = int(changelog.time.min())
     starts_with_it = calendar.period_of(UnixSeconds(begin / MICROSECONDS)) == 1
@@ -228,7 +251,12 @@ def pilot_of(changelog: Changelog, calendar: Calendar, *, closed: bool = False) 
 
 
 def admitted(changelog: Changelog, constraint: Constraint) -> NDArray[np.bool_]:
-    """Which mutations a device takes up, shape (mutations,). An entry is frozen by the first that is refused."""
+    """Which mutations a device takes up, shape (mutations,). An entry is frozen by the first that is refused.
+
+    >>> from changeling_statistics import read_rows
+    >>> admitted(read_rows([(1, 5, "tea"), (1, 90_000, "coffee")]), AtMost(1)).tolist()
+    [True, False]
+    """
     kept = np.zeros(len(changelog), np.bool_)
     entry, first, mutations, frozen = -1, 0, 0, False
     for row, (mutating, time) in enumerate(zip(changelog.entry.tolist(), changelog.time.tolist(), strict=True)):
@@ -241,7 +269,12 @@ def admitted(changelog: Changelog, constraint: Constraint) -> NDArray[np.bool_]:
 
 
 def periods_told(changelog: Changelog, calendar: Calendar) -> int:
-    """How many of a calendar's periods lie between the first mutation and the last; 0 or less where none does."""
+    """How many of a calendar's periods lie between the first mutation and the last; 0 or less where none does.
+
+    >>> from changeling_statistics import read_rows
+    >>> periods_told(read_rows([(1, 5, "tea"), (1, 90_000, "coffee")]), Calendar(0, "1d", 8))
+    2
+    """
     first, last = changelog.time.min() / MICROSECONDS, changelog.time.max() / MICROSECONDS
     return int(min(calendar.period_of(last), calendar.periods) - max(calendar.period_of(first), 1) + 1)
 
@@ -251,6 +284,12 @@ class Rung:
     """A number of changes to allow: the best plan for it, its noise, and the freezing that it leaves.
 
     wish: with the constraint. planned: the best plan for it.
+
+    >>> wish = Wish(2, Calendar(0, "1d", 4), AtMost(2), epsilon=4, devices=10_000)
+    >>> habits = SteadyChanges(2, wish.calendar, changes=0.5)
+    >>> tight = rung(wish, habits)
+    >>> tight.total > tight.noise
+    True
     """
 
     wish: Wish
@@ -281,6 +320,11 @@ def rung(wish: Wish, habits: Habits) -> Rung:
     """The rung of a wish's own constraint, with the changes that are expected under it.
 
     Raises ValueError as `optimal_plan` does.
+
+    >>> wish = Wish(2, Calendar(0, "1d", 4), AtMost(2), epsilon=4, devices=10_000)
+    >>> habits = SteadyChanges(2, wish.calendar, changes=0.5)
+    >>> rung(wish, habits).wish.expected
+    ExpectedChanges(first=1000000, later=131156)
     """
     wish = replace(wish, expected=habits.expected(wish.constraint))
     return Rung(wish, optimal_plan(wish), habits.freezing(wish.constraint))
@@ -295,6 +339,11 @@ def ladder(wish: Wish, habits: Habits) -> Iterator[Rung]:
     A period shows one change at most, so that no k above the number of periods costs more than that number does; the
     last rung is far above it. Numbers that no plan meets are left out.
     Raises ValueError as `optimal_plan` does, if none is left.
+
+    >>> wish = Wish(2, Calendar(0, "1d", 4), AtMost(2), epsilon=4, devices=10_000)
+    >>> habits = SteadyChanges(2, wish.calendar, changes=0.5)
+    >>> min(ladder(wish, habits), key=lambda rung: rung.total).wish.constraint
+    AtMost(k=40)
     """
     allowed = [*range(1, wish.periods), BEYOND * wish.periods]
     bias = cache(lambda k: habits.freezing(AtMost(k)).objective(wish.objective))

@@ -37,6 +37,10 @@ def history_group(wish: Wish, periods: range, odds: Odds) -> Group | None:
     if not LEAST_TIMES <= len(periods) <= (MOST_TIMES if wish.closed else MOST_TRACKS):
         return None
     history = History.of(odds, periods, wish.constraint, wish.calendar, wish.closed)
+    limits = history.limits
+    counted, within = limits.changes > 0, limits.span == len(periods) - 1
+    if wish.closed and not ((counted or within) if limits.either else (counted and within)):
+        return None  # the last reports would always be the same one, and tell nothing more
     group = Group.of_history(history, wish.answers)
     return group if group.histories.told >= LEAST_TOLD else None
 

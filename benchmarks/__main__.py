@@ -29,6 +29,7 @@ SUITES = {
         "histories.tiny",
         "histories.mixed",
         "histories.devices",
+        "wishes",
         "coverage.intervals",
         "field.growth",
         "field.freezing",

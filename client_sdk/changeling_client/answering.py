@@ -3,7 +3,7 @@
 A node is answered once, whatever happened in it: when its last period has closed, and the clock's skew and a random
 delay have passed. What is answered in one go is uploaded together, whatever the server says meanwhile. Answers are on
 disk, and the witness is told, before anything is sent. A single wrong reading of the clock does no lasting harm: as
-long as no server has told the time, nothing is dropped as too late.
+long as no server has told the time, nothing is dropped as too late, and no several closings are answered at once.
 """
 
 import sqlite3
@@ -276,7 +276,10 @@ class Answerer:
             waiting = outbox.waiting(db, survey.id, entry.number)
             late = takewhile(lambda period: past_grace(survey, period, now_ms), waiting)
             entry = outbox.drop(db, entry, late)
-        done = answer_due(survey, entry, drawn, now_ms, may_drop, self._coins)
+        if server.has_told_time or len(unanswered(survey, entry, now_ms)) <= 1:
+            done = answer_due(survey, entry, drawn, now_ms, may_drop, self._coins)
+        else:  # the clock may have leapt, and then most of them are of the future
+            done = Answered(entry, drawn, (), more=False)
         entry = done.entry
         if entry is before:
             return False, 0

@@ -52,6 +52,7 @@ class Client:
 
         self._device = Device(ClientSettings.of(options), options.get("consent", True))
         self._reporter = Reporter(self._device)
+        self._device.keep_reporting = self._reporter.ensure
         if options.get("background", True):
             self._reporter.start()
 

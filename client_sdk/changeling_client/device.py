@@ -8,7 +8,7 @@ network is waited for, and never for longer than it takes to answer what one upl
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -18,13 +18,13 @@ from . import enrolment, entries, outbox, witness
 from .answering import Answerer, next_due_ms
 from .enrolment import Enroller
 from .entries import Known, Status
-from .errors import ClientClosed, ClientError, ServerTrouble, StoreUnusable, WitnessTrouble
+from .errors import ClientClosed, ClientError, ServerTrouble, StoreBusy, StoreUnusable, WitnessTrouble
 from .ledger import Account, account
 from .outbox import Sender
 from .recording import Recorded, Recorder, state_of
 from .server import Server, Servers, known_time, ms_of
 from .settings import ClientSettings
-from .store import ClientStore, survive
+from .store import ClientStore, reading, survive
 from .transport import Deadline
 
 LONGEST_WAIT_SECONDS = 900.0
@@ -77,6 +77,7 @@ class Flush:
         self._sender = Sender(store, sending)
         self._trouble: str | None = None
 
+    @reading
     def run(self, unbidden: bool) -> tuple[Flushed, list[ClientError]]:
         """Joins, answers and sends. unbidden: whether nobody asked for it: servers that failed are then left in peace.
 
@@ -155,6 +156,8 @@ class Device:
         self._recorder: Recorder | None = None
         self._servers: Servers | None = None
         self._sending, self._deciding = threading.RLock(), threading.RLock()
+        self.keep_reporting: Callable[[], None] = lambda: None
+        """Called whenever the app does something, so that the background thread goes on after a fork."""
         survive(self)
         if consent:
             self._open()
@@ -202,6 +205,7 @@ class Device:
 
     def record(self, id_: SurveyId, answer: str | None, number: int) -> Recorded:
         """Records an entry's answer as `Recorder.record` does; DROPPED without consent."""
+        self.keep_reporting()
         recorder = self._recorder
         if recorder is None:
             return Recorded.DROPPED
@@ -217,6 +221,7 @@ class Device:
 
         unbidden: whether nobody asked for it, so that servers which have failed a short while ago are not asked.
         """
+        self.keep_reporting()
         if not self.consent or self._servers is None:
             return Flushed(0, 0, 0, None)
         deadline = Deadline.after(timeout)
@@ -231,6 +236,7 @@ class Device:
             self.tell(error)
         return replace(flushed, trouble=flushed.trouble or str(told[0])) if told else flushed
 
+    @reading
     def leave(self, id_: SurveyId) -> None:
         """Leaves a survey for good: what it knew and what waits is wiped, and it is never joined again."""
         if self._opened is None:
@@ -254,18 +260,23 @@ class Device:
             else:
                 self._wipe()
 
+    @reading
     def account(self) -> Account:
         """The cost of all surveys; without consent too, as what was spent stays so."""
+        self.keep_reporting()
         at_most, witnessed = self.settings.max_epsilon, self.settings.witness is not None
         with enrolment.looking(self._opened, self.settings.file, self.settings.key) as db:
             none = Account(from_micro(0), at_most, (), {}, witnessed)
             return none if db is None else account(db, at_most, witnessed)
 
+    @reading
     def find(self, id_: SurveyId) -> Known | None:
         """The survey as the store knows it, without consent too; None if it has not heard of it."""
+        self.keep_reporting()
         with enrolment.looking(self._opened, self.settings.file, self.settings.key) as db:
             return None if db is None else entries.find_survey(db, id_)
 
+    @reading
     def next_due_ms(self) -> UnixMilliseconds | None:
         """When something is to be answered next by the device's clock, in Unix milliseconds; None if nothing is."""
         if self._opened is None:
@@ -333,31 +344,40 @@ class Device:
         self._opened.erase_past(changed=silenced is not None)
 
     def _wipe(self) -> None:
-        """Wipes what the store holds. One that cannot be opened is destroyed: nobody knows what is in it.
+        """Wipes what the store holds. One for which that fails is destroyed: nobody knows what is in it.
 
-        Raises StoreUnusable for a file that never was a store.
+        Raises StoreUnusable for a file that never was a store, and ClientClosed, StoreBusy or StoreReadOnly.
         """
         self._recorder = None
         self._stop_sending()
         self._servers = None
-        file = self.settings.file
+        file, store = self.settings.file, self._opened
         try:
-            store = self._opened or (ClientStore(file, self.settings.key) if file.exists() else None)
-        except StoreUnusable:
+            if store is None and file.exists():
+                store = ClientStore(file, self.settings.key)
+            if store is not None:
+                self._leave_all(store)
+                return
+        except (ClientClosed, StoreBusy):  # nothing was changed, and it can be tried again
+            raise
+        except Exception:
             if not enrolment.is_ours(file):
                 raise
+            self._opened = None
+            if store is not None:
+                store.abandon()
             enrolment.destroy(file)
-            store = None
-        if store is None:
-            self._tell_witness(None)
-            return
+        self._tell_witness(None)
+
+    def _leave_all(self, store: ClientStore) -> None:
+        """Leaves every survey of a store, and closes it when nothing is left in it."""
         with store.transaction() as db:
             told = witness.outdate(db, self.settings.witness)
             enrolment.leave_all(db)
-        self._opened = None
         self._tell_witness(store, told)
         wiped = store.erase_past()
         store.close()
+        self._opened = None
         self._tell_unless(wiped)
 
     def _stop_sending(self) -> None:
@@ -398,6 +418,8 @@ class Reporter:
     def __init__(self, device: Device) -> None:
         self._device = device
         self._wanted = False
+        self._told = False
+        """Whether the app was told that there is no thread."""
         self._troubles = 0
         """How many flushes in a row have met trouble."""
         self._thread: threading.Thread | None = None
@@ -410,10 +432,17 @@ class Reporter:
         self.ensure()
 
     def ensure(self) -> None:
-        """Starts the thread again in a child that was forked: threads do not live on there."""
-        if self._wanted and self._thread is None and not self._stopped.is_set():
-            self._thread = threading.Thread(target=self._run, name="changeling", daemon=True)
-            self._thread.start()
+        """Starts the thread where there is none that lives: in a child that was forked, or where there was no room."""
+        if not self._wanted or self._stopped.is_set() or (self._thread is not None and self._thread.is_alive()):
+            return
+        thread = threading.Thread(target=self._run, name="changeling", daemon=True)
+        try:
+            thread.start()
+            self._thread = thread
+        except RuntimeError:  # the interpreter ends, or there are threads enough
+            if not self._told:
+                self._told = True
+                self._device.tell(ClientError("no thread can be started to report in the background"))
 
     def wake(self) -> None:
         """Flushes soon: a survey was asked for, or consent was given."""

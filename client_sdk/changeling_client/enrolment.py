@@ -37,6 +37,7 @@ from .errors import (
     ClientError,
     EnrolmentOver,
     ServerTrouble,
+    StoreReadOnly,
     TooCostly,
     WrongSurvey,
 )
@@ -253,11 +254,15 @@ def leave(db: sqlite3.Connection, known: Known) -> None:
 
 
 def leave_all(db: sqlite3.Connection) -> None:
-    """Leaves every survey, and forgets all that is kept besides: keys of servers, and what is known of their time."""
+    """Leaves every survey, and forgets all that is kept besides: keys of servers, and what is known of their time.
+
+    Whatever survey a row says that it belongs to.
+    """
+    for table in ("closings", "drawn", "entries", "sealing_keys", "servers", "drops"):
+        db.execute(f"DELETE FROM {table}")  # noqa: S608
     for known in entries.find_surveys(db):
         leave(db, known)
-    for table in ("sealing_keys", "servers", "drops"):
-        db.execute(f"DELETE FROM {table}")  # noqa: S608
+    db.execute("UPDATE surveys SET payload = x'', stratum = x'80', reason = ''")
 
 
 @contextmanager
@@ -278,13 +283,23 @@ def looking(opened: ClientStore | None, path: Path, key: bytes | None) -> Iterat
 
 def is_ours(store: Path) -> bool:
     """True if a file that cannot be opened was a store of ours: by the mark in its head, or the lock beside it."""
-    with open(store, "rb") as content:
-        head = content.read(_MARK_AT + 4)
+    try:
+        with open(store, "rb") as content:
+            head = content.read(_MARK_AT + 4)
+    except OSError:
+        return False
     return head[_MARK_AT:] == APPLICATION.to_bytes(4) or store.with_name(f"{store.name}.lock").exists()
 
 
 def destroy(store: Path) -> None:
-    """Overwrites and deletes a store that cannot be opened, with all files beside it that SQLite made."""
+    """Overwrites and deletes a store, with all files beside it that SQLite made. Raises StoreReadOnly."""
+    try:
+        _destroy(store)
+    except OSError as error:
+        raise StoreReadOnly(f"{store} cannot be destroyed: {error.strerror}") from error
+
+
+def _destroy(store: Path) -> None:
     for file in (store, *(store.with_name(store.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
         with suppress(FileNotFoundError):
             with open(file, "r+b") as content:

@@ -32,7 +32,7 @@ from changeling_protocol import (
 )
 
 from .errors import StoreUnusable
-from .store import Wrapping
+from .store import Wrapping, reading
 from .transport import is_loopback
 
 States = tuple[tuple[int, int], ...]
@@ -196,6 +196,7 @@ def spent(db: sqlite3.Connection) -> Decimal:
     return from_micro(total)
 
 
+@reading
 def _known(row: Sequence[Any]) -> Known:
     id_, status, entries, one_person, asked_ms, url, charge, payload, stratum, reason = row
     told = msgpack.unpackb(stratum)
@@ -333,7 +334,12 @@ def drawn_nodes(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> Dra
     row = db.execute("SELECT nodes FROM drawn WHERE survey = ? AND entry = ?", (entry.survey, entry.number)).fetchone()
     if row is None:
         return frozenset()
-    numbers = array("L", wrapping.unwrap(row[0], _place(entry.survey, entry.number)))
+    return _drawn(wrapping.unwrap(row[0], _place(entry.survey, entry.number)))
+
+
+@reading
+def _drawn(packed: bytes) -> Drawn:
+    numbers = array("L", packed)
     return frozenset(zip(map(TrackNumber, numbers[::2]), map(NodeNumber, numbers[1::2]), strict=True))
 
 
@@ -356,17 +362,19 @@ def _row(wrapping: Wrapping, entry: Entry) -> tuple[Any, ...]:
     states = [number for pair in entry.states for number in pair]
     pending = [(each.at_ms, each.answer) for each in entry.pending]
     public = entry.answered, entry.delay_ms, entry.standing, entry.stratum, entry.stratum_changes, entry.dropped
-    piece: bytes = msgpack.packb([entry.group, used, score, entry.mutations, entry.first_s, states, pending])
+    private_values = entry.group, used, score, entry.mutations, entry.first_s, states, pending, wrapping.fresh()
+    piece: bytes = msgpack.packb(private_values)
     if wrapping.has_key:
         piece = piece.ljust(max(_LEAST_BYTES, 1 << (len(piece) - 1).bit_length()), b"\0")
     private = wrapping.wrap(piece, _place(entry.survey, entry.number))
     return entry.survey, entry.number, *public, private
 
 
+@reading
 def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
     survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private = row
     piece = wrapping.unwrap(private, _place(survey, number))
-    group, used, score, mutations, first_s, states, pending = (
+    group, used, score, mutations, first_s, states, pending, _ = (
         _first_in(piece) if wrapping.has_key else msgpack.unpackb(piece)
     )
     return Entry(

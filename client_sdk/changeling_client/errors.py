@@ -4,8 +4,8 @@
     ├── ClientClosed        the client was closed: make another
     ├── StoreUnusable       the store is damaged, foreign, or from a later version: stay silent
     ├── StoreFull           the disk, or the room of the store, is full: nothing was kept
-    ├── StoreReadOnly       the file, its folder or its disk may not be written to: nothing was kept
-    ├── StoreBusy           another process held the store for too long: try again
+    ├── StoreReadOnly       the file, its folder or its disk may not be written to, or none is known: nothing was kept
+    ├── StoreBusy           another process held the store for too long, or no file can be opened: try again
     ├── ServerTrouble       the server could not be asked, or its answer not be used: try again
     ├── WitnessTrouble      the witness cannot be read or written: nothing is answered until it can
     ├── Silenced            the store was put back, copied, or lost: the survey stays silent for good
@@ -41,11 +41,11 @@ class StoreFull(ClientError):
 
 
 class StoreReadOnly(ClientError):
-    """The store, or the folder it is in, may not be written to; nothing was changed."""
+    """The store, or the folder it is in, may not be written to, or nobody knows where it is; nothing was changed."""
 
 
 class StoreBusy(ClientError):
-    """Another process held the store for longer than we wait; nothing was changed."""
+    """Another process held the store for longer than we wait, or no more files can be opened; nothing was changed."""
 
 
 class ServerTrouble(ClientError):

@@ -33,7 +33,7 @@ from . import entries
 from .entries import Drop, Entry, Status
 from .errors import ServerTrouble
 from .server import Server, close_ms
-from .store import ClientStore, Wrapping
+from .store import ClientStore, Wrapping, reading
 from .transport import Deadline
 
 MOST_WAITING = 65_536
@@ -194,6 +194,7 @@ def _upload(survey: Survey, entry: Entry, refused: int, answers: Sequence[Closin
     return Upload(survey.id, entry.number, periods, refused, plaintext)
 
 
+@reading
 def _reports(wrapping: Wrapping, kept: bytes, place: bytes) -> tuple[Report, ...]:
     rows = msgpack.unpackb(wrapping.unwrap(kept, place))
     return tuple(Report(track, node, int.from_bytes(symbol)) for track, node, symbol in rows)

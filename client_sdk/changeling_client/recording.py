@@ -256,8 +256,7 @@ class Recorder:
             stamp_ms = known_time(db, url).stamp(at_ms)
             entry = bring_back(survey, before, drawn, stamp_ms)
             entry, recorded = record(survey, entry, drawn, Pending(stamp_ms, answer), time_known=False)
-        if entry is not before:
-            entries.update(db, self._store.wrapping, entry)
+        entries.update(db, self._store.wrapping, entry)  # a change or none: both take as long, and write as much
         return recorded, None
 
     def _drawn(self, db: sqlite3.Connection, survey: Survey, entry: Entry) -> Drawn:

@@ -18,6 +18,7 @@ from .device import Device
 from .entries import Entry, Known, Status
 from .explanation import moment, percent_down, percent_up, said, truthfulness
 from .server import known_time
+from .store import reading
 
 MOST_EXAMPLES = 6
 """How many of the things that a report could say are listed."""
@@ -119,6 +120,7 @@ class SurveyReports:
         return "\n".join([f"Reports on: {self.question}", *map(str, self.told), *map(str, self.coming)])
 
 
+@reading
 def reports(device: Device) -> tuple[SurveyReports, ...]:
     """The reports of each survey that the device takes part in. One that cannot be read is left out."""
     if not device.consent:

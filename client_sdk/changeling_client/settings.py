@@ -12,7 +12,7 @@ from changeling_protocol import KEY_BYTES, authority_key
 
 from .errors import ClientError
 from .transport import Endpoint, is_loopback
-from .witness import Sidecar, Witness, default_folder
+from .witness import Sidecar, Witness, default_folder, known_home
 
 if TYPE_CHECKING:
     import ssl
@@ -145,7 +145,8 @@ def _store_file(app: str | None, path: str | os.PathLike[str] | None) -> Path:
     if (app is None) == (path is None):
         raise ValueError("a client is told either its app's name or the path of its store")
     if path is not None:
-        file = Path(path).expanduser().absolute()
+        with known_home():
+            file = Path(path).expanduser().absolute()
         if not os.fspath(path) or file.is_dir():
             raise ValueError(f"the store is a file, such as {STORE_NAME} in a folder, got the path {os.fspath(path)!r}")
         return file
@@ -153,7 +154,8 @@ def _store_file(app: str | None, path: str | os.PathLike[str] | None) -> Path:
         raise ValueError(f"an app's name is the name of a folder, such as org.example.tea, got {app!r}")
     import platformdirs
 
-    return platformdirs.user_data_path(app, appauthor=False) / STORE_NAME
+    with known_home():
+        return platformdirs.user_data_path(app, appauthor=False) / STORE_NAME
 
 
 def _default_witness(app: str | None, store: Path) -> Sidecar:

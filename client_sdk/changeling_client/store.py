@@ -4,6 +4,7 @@ The file is made whole or not at all, so one that is empty, damaged, foreign or 
 new store. Knows nothing of surveys but the tables in which they are kept.
 """
 
+import errno
 import os
 import sqlite3
 import sys
@@ -12,10 +13,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from functools import wraps
 from pathlib import Path
 from tempfile import mkstemp
-from typing import Any, Protocol
+from typing import Any, ParamSpec, Protocol, TypeVar
 from weakref import WeakSet
+
+import msgpack
 
 from .errors import ClientClosed, ClientError, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
 from .schema import APPLICATION, MIGRATIONS, TABLES, VERSION
@@ -40,7 +44,12 @@ _PRAGMAS = (
     "foreign_keys = ON",
     "temp_store = MEMORY",  # no copy of an answer in a temporary file
 )
+_DAMAGE = (TypeError, LookupError, ArithmeticError, AttributeError, UnicodeError, msgpack.UnpackException)
+"""Raised where a row holds something else than was written into it."""
+_P = ParamSpec("_P")
+_Row = TypeVar("_Row")
 _NONCE_BYTES = 12
+_FRESH_BYTES = 8
 _CHECK = b"changeling store"
 _abandoned: list[sqlite3.Connection] = []
 
@@ -156,6 +165,12 @@ class ClientStore:
             self._closed = True
             self._disconnect()
 
+    def abandon(self) -> None:
+        """Closes the file for good, whatever is wrong with it: it is about to be destroyed."""
+        with suppress(ClientError), _store_errors(self.file):
+            self._close()
+        self._connection = None
+
     def before_fork(self) -> None:
         """Takes the lock and closes the file; it is opened again by who needs it first."""
         self._lock.acquire()
@@ -213,7 +228,7 @@ class ClientStore:
     def _make(self) -> None:
         """Makes the file, unless another process does so first."""
         try:
-            self.file.parent.mkdir(parents=True, exist_ok=True)
+            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             deadline = time.monotonic() + BUSY_SECONDS
             while not self.file.exists():
                 with self.reporting.tried() as taken:
@@ -275,10 +290,39 @@ def _pragma(connection: sqlite3.Connection, name: str) -> Any:
 
 @contextmanager
 def _store_errors(file: Path) -> Iterator[None]:
+    """Makes a ClientError of what SQLite, the operating system, or a damaged row raises; a ValueError goes on.
+
+    What is raised in place of another error does not hold it, as that may hold a piece of a row.
+    """
     try:
         yield
     except sqlite3.Error as error:
-        raise _client_error(error, file) from error
+        raise _client_error(error, file) from (error if hasattr(error, "sqlite_errorname") else None)
+    except OSError as error:
+        raise _of_system(error, file) from error
+    except _DAMAGE as error:
+        raise StoreUnusable(f"{file} holds a row that cannot be read: {type(error).__name__}") from None
+
+
+def _of_system(error: OSError, file: Path) -> ClientError:
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return StoreBusy(f"no file beside {file} can be opened: {error.strerror}")
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreFull(f"there is no room for {file}")
+    return StoreReadOnly(f"{file}, or what lies beside it, cannot be used: {error.strerror}")
+
+
+def reading(decode: Callable[_P, _Row]) -> Callable[_P, _Row]:
+    """Makes StoreUnusable of what a function raises that reads rows, and is given nothing by the app: one is bad."""
+
+    @wraps(decode)
+    def read(*args: _P.args, **options: _P.kwargs) -> _Row:
+        try:
+            return decode(*args, **options)
+        except (ValueError, *_DAMAGE) as error:
+            raise StoreUnusable(f"the store holds a row that cannot be read: {type(error).__name__}") from None
+
+    return read
 
 
 def _client_error(error: sqlite3.Error, file: Path) -> ClientError:
@@ -313,6 +357,10 @@ class Wrapping:
     def has_key(self) -> bool:
         """True if anything is encrypted."""
         return self._cipher is not None
+
+    def fresh(self) -> bytes:
+        """Random bytes for a row: with them it is another each time, or SQLite would not write what has not changed."""
+        return os.urandom(_FRESH_BYTES)
 
     def wrap(self, piece: bytes, place: bytes) -> bytes:
         """The piece as it is stored. place: which row it belongs to."""
@@ -362,15 +410,16 @@ class ProcessLock:
     def tried(self) -> Iterator[bool]:
         """Takes the lock for the block if no other process has it; waits for another thread of this one.
 
-        Yields whether it did. Raises OSError.
+        Yields whether it did. Raises StoreReadOnly or StoreBusy if the file cannot be opened.
         """
         threads = self._threads
         if not threads.acquire(timeout=_THREAD_SECONDS):
             yield False
             return
         try:
-            handle = os.open(self._file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-            taken = _lock(handle)
+            with _store_errors(self._file):
+                handle = os.open(self._file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+                taken = _lock(handle)
             self._held = handle if taken else self._held
             try:
                 yield taken

@@ -9,7 +9,8 @@ stays silent, for good.
 import os
 import sqlite3
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +20,7 @@ from changeling_protocol import SurveyId
 
 from . import entries
 from .entries import Known, Status
-from .errors import ClientError, Silenced, WitnessTrouble
+from .errors import ClientError, Silenced, StoreReadOnly, WitnessTrouble
 from .store import sync_folder
 
 _MARK_BYTES = 16
@@ -119,7 +120,8 @@ class Sidecar:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self._folder = Path(folder).expanduser().absolute()
+        with known_home():
+            self._folder = Path(folder).expanduser().absolute()
         self._tag, self._file = self._folder / "CACHEDIR.TAG", self._folder / "witness"
 
     def __str__(self) -> str:
@@ -144,7 +146,7 @@ class Sidecar:
         """Writes it beside, then puts it in place at once."""
         try:
             if not self._tag.exists():
-                self._folder.mkdir(parents=True, exist_ok=True)
+                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 _write_through(self._tag, _TAG.encode())
             draft = self._file.with_suffix(".new")
             draft.unlink(missing_ok=True)
@@ -163,7 +165,19 @@ def default_folder(app: str) -> Path:
     import platformdirs
 
     place = platformdirs.user_cache_path if sys.platform == "darwin" else platformdirs.user_state_path
-    return place(app, appauthor=False) / "changeling.witness"
+    with known_home():
+        return place(app, appauthor=False) / "changeling.witness"
+
+
+@contextmanager
+def known_home() -> Iterator[None]:
+    """Makes StoreReadOnly of what is raised where nobody can tell the folder of the user, as of some services."""
+    try:
+        yield
+    except (RuntimeError, KeyError, OSError) as error:
+        raise StoreReadOnly(
+            f"no folder for an app's data is known here ({error}): pass `path` and `witness`"
+        ) from error
 
 
 if sys.platform == "linux":

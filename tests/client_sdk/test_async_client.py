@@ -144,6 +144,23 @@ def test_it_reports_by_itself_while_a_loop_runs_and_in_the_next_loop_too(tmp_pat
     assert said(server) == ["from no answer to tea"]
 
 
+def test_a_second_loop_finds_the_reporting_thread_alive(tmp_path, server):
+    """Whatever is called in it; a thread that has ended is begun anew."""
+    client, handles = AsyncClient(**options(tmp_path, server, background=True)), []
+    before = set(threading.enumerate())
+
+    async def joined():
+        handles.append(await client.join(SURVEY.id, signed=server.signed(SURVEY)))
+
+    async def used():
+        await handles[0].record("tea")
+        assert "changeling" in [each.name for each in set(threading.enumerate()) - before]
+
+    run(joined())
+    run(used())
+    run(client.aclose())
+
+
 def test_the_loop_goes_on_while_the_disk_is_waited_for(tmp_path, server):
     """Another process holds the store until the loop has turned many times; then the record is done."""
 

@@ -145,7 +145,7 @@ def offline(periods: int) -> list[Moment]:
         Moment(BEGIN + PERIOD + 0.001, act=True),
         Moment(BEGIN + PERIOD * periods + 1, act=True),
         Moment(BEGIN + PERIOD * periods + 4, may_drop=False),
-        Moment(BEGIN + PERIOD * periods + 5),
+        Moment(BEGIN + PERIOD * periods + 5, hears=BEGIN + PERIOD * periods + 5),
     ]
 
 
@@ -208,7 +208,7 @@ def test_a_failure_at_any_draw_leaves_the_store_as_it_was():
     for draws in range(100):
         coins.left = draws
         try:
-            answer(store, Moment(BEGIN + 21, may_drop=False), coins)
+            answer(store, Moment(BEGIN + 21, hears=BEGIN + 21, may_drop=False), coins)
             break
         except MemoryError:
             failures += 1

@@ -59,6 +59,35 @@ def test_the_same_answer_again_is_no_mutation(tmp_path):
         assert [handle.record("coffee"), handle.record("tea")] == [Recorded.COUNTED] * 2
 
 
+@pytest.mark.parametrize("known", [True, False], ids=["joined", "not known yet"])
+@pytest.mark.parametrize("key", [None, b"K" * 32], ids=["plain", "key"])
+def test_a_change_and_none_do_the_same_to_the_disk(tmp_path, known, key):
+    """The same statements in the same order, and as many bytes of the log: nobody who times a call, or looks at the
+    files' sizes and times, sees whether the answer was another one."""
+    server, done = FakeServer(PLAIN), []
+    with client(tmp_path, server, Clock(), key=key) as device:
+        handle = device.join(PLAIN.id, **({} if known else {"signed": None}))
+        handle.record("tea")
+        log = tmp_path / "store.db-wal"
+        connection = device.store._connection
+        for answer in ("tea", "coffee", "coffee", "tea", "tea", None, None, "tea"):
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            statements = []
+            connection.set_trace_callback(statements.append)
+            handle.retract() if answer is None else handle.record(answer)
+            connection.set_trace_callback(None)
+            done.append(([each.split("(")[0].split("=")[0] for each in statements], log.stat().st_size))
+    assert done[0][1] > 0
+    assert all(each == done[0] for each in done)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_the_folder_of_the_store_is_its_owners_alone(tmp_path):
+    """Where we make it: whoever may not look into it sees no times of its files."""
+    client(tmp_path / "made", FakeServer(PLAIN), Clock()).close()
+    assert (tmp_path / "made").stat().st_mode & 0o077 == 0
+
+
 def test_entries_are_apart(tmp_path):
     """Each entry has its own answer and its own count."""
     with client(tmp_path, FakeServer(PLAIN), Clock()) as device:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from email.utils import formatdate
 
 import pytest
-from changeling_client import Callbacks, ClientError, Recorded, Silenced, Status, StoreBusy
+from changeling_client import Callbacks, Client, ClientError, Recorded, Silenced, Status, StoreBusy
 from changeling_protocol import (
     AtMost,
     Group,
@@ -26,8 +26,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from tests.coins import SeededCoins
 
-from ..protocol.examples import survey
+from ..protocol.examples import AUTHORITY, PINNED, survey
 from .device import LATE, PLAIN, START, TRUTHFUL, Clock, FakeServer, client, signed_key
+from .loopback import serving
 
 OTHER = replace(PLAIN, question="And what else?")
 
@@ -493,6 +494,41 @@ def test_a_child_works_on_though_the_parent_was_sending(tmp_path):
     flushing.join()
     device.close()
     assert status == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize("call", ["record", "status", "answer", "ledger"])
+def test_reporting_goes_on_in_a_process_that_became_a_daemon(tmp_path, call):
+    """It forks, its parent ends, and joins nothing again: any call of a handle that it had begins the thread."""
+    clock, heard = Clock(), threading.Event()
+
+    def behave(connection, _stop):
+        if connection.request().startswith(b"GET /v1/keys"):
+            heard.set()
+
+    def app(url):
+        options = {"authority": PINNED, "max_epsilon": 10**6, "witness": None, "clock": clock}
+        client = Client(path=tmp_path / "store.db", server=url, **options)
+        handle = client.join(PLAIN.id, signed=PLAIN.signed_by(AUTHORITY))
+        calls = {"record": lambda: handle.record("tea"), "status": lambda: handle.status}
+        calls |= {"answer": handle.answer, "ledger": handle.ledger}
+        client.flush()
+        if os.fork() == 0:
+            os.setsid()
+            clock.now = START + 80  # only now is anything due
+            calls[call]()
+            time.sleep(10)
+        os._exit(0)
+
+    with serving(behave) as server:
+        child = os.fork()
+        if child == 0:
+            try:
+                app(server.url)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert heard.wait(9), "nobody asked for the keys"
 
 
 def test_a_signal_handler_may_leave_while_its_thread_sends(tmp_path):

@@ -74,7 +74,8 @@ def test_no_trouble_with_the_server_loses_anything(tmp_path, name, on):
         clock.now = LATE
         server.reply = lambda request: reply(request) if request.url.path == on else None
         flushed = device.flush()
-        assert (flushed.sent, flushed.waiting, flushed.dropped) == (0, 8, 0)
+        answered = 8 if on == "/v1/uploads" else 0  # before a time was heard, several closings wait to be answered
+        assert (flushed.sent, flushed.waiting, flushed.dropped) == (0, answered, 0)
         assert words in flushed.trouble
         assert "secret" not in flushed.trouble
         tried = server.answers()
@@ -535,6 +536,9 @@ def test_no_status_drops_anything(tmp_path):
     with client(tmp_path, server, clock) as device:
         device.join(PLAIN.id)
         clock.now = LATE
+        server.refused = [[0, "unknown-key"]]
+        assert device.flush().waiting == 8
+        server.refused = []
         for path in ("/v1/keys", "/v1/uploads"):
             for status in [201, 204, 304, *range(400, 430), 451, *range(500, 512)]:
                 server.reply = lambda request: httpx.Response(status) if request.url.path == path else None  # noqa: B023

@@ -82,6 +82,27 @@ def test_no_node_is_answered_by_a_clock_that_leapt(tmp_path):
     assert {node for node, true in by_node(server).items() if true} == {(1, 2), (0, 2), (0, 4)}
 
 
+@pytest.mark.parametrize("ahead", [*range(1, 9), 160, 10**6])
+@pytest.mark.parametrize("flushes", [1, 3])
+def test_a_clock_ahead_while_offline_answers_no_future(tmp_path, ahead, flushes):
+    """By so many periods, from the second one on: what is due by it alone waits until a server has told the time, and
+    nothing arrives before its closing by the server's clock."""
+    server, clock = Told(PLAIN), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id)
+        server.time.now = START + 140
+        clock.now, server.reachable = server.time.now + 60 * ahead, False
+        for _ in range(flushes):
+            assert device.flush().waiting == 0
+            clock.now += 1
+        assert handle.ledger().answered_period == 0
+        server.reachable = True
+        device.flush()
+        assert handle.ledger().answered_period == 2
+        live(device, server, clock, 3, 60 * ahead)
+    assert set(by_node(server)) == all_nodes(PLAIN)
+
+
 def test_nothing_is_dropped_while_the_time_cannot_be_asked(tmp_path):
     """What is too late by the device's clock is held, answered or not, and dropped once the server agrees."""
     server, clock = Told(ASKED), Clock()

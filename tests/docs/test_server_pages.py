@@ -126,7 +126,7 @@ def test_the_fields_of_the_readers_page_are_those_of_an_estimate(shown):
     fields = {
         name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1] if "|" in row else "")
     }
-    assert set(estimate) - fields == {"period", "time", "intervals", "simultaneous", "covariance"}
+    assert set(estimate) - fields == {"period", "time", "covariance"}
     assert fields <= set(estimate)
 
 

@@ -41,7 +41,7 @@ def lived(wheel, folder, requirements):
 
 def test_each_floor_is_one_version_and_nothing_is_forbidden_above_it():
     """So that a host app is free to pin its own."""
-    assert set(LOWEST) == {"httpx", "msgpack", "cryptography", "platformdirs"}
+    assert set(LOWEST) == {"httpx", "httpcore", "certifi", "msgpack", "cryptography", "platformdirs"}
     assert all(re.fullmatch(r"\d+(\.\d+)*", version) for version in LOWEST.values())
 
 

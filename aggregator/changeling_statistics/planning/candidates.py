@@ -21,6 +21,7 @@ import numpy as np
 from changeling_protocol import (
     MOST_EPSILON,
     Group,
+    History,
     Joint,
     KaryChange,
     MutationSpace,
@@ -91,9 +92,11 @@ class Maker:
         for group in groups:
             yield self._candidate(kind, GroupEdges.of(group), family)
 
-    def histories(self) -> Iterator[Candidate]:
-        """The history groups that are worth trying."""
-        for group in history_groups(self.wish, self._odds):
+    def histories(self, times: Iterable[range] | None = None) -> Iterator[Candidate]:
+        """The history groups of some times, or of those that are worth trying."""
+        if self.wish.most_later() == 0:  # all reports of an entry would be the same, and their covariance singular
+            return
+        for group in history_groups(self.wish, self._odds, times):
             yield self._candidate("history", GroupEdges.of(group), None)
 
     def without(self, candidate: Candidate, lost: int) -> Candidate:
@@ -271,17 +274,28 @@ def closer_look(maker: Maker, used: Iterable[Candidate]) -> Iterator[Candidate]:
 def stretched(maker: Maker, used: Iterable[Candidate], factor: int) -> Iterator[Candidate]:
     """Candidates of a calendar with wider periods, as they would be with periods `factor` times as short.
 
-    Their changes are reported on nodes as wide as they were, and on ones of as many periods as they had.
+    Their changes are reported on nodes as wide as they were, and on ones of as many periods as they had, or a few.
     """
-    periods, made = maker.wish.periods, set[object]()
+    periods, closed, made = maker.wish.periods, maker.wish.closed, set[object]()
+    yield from maker.candidates("panel", (Span(1, 0, periods, 1),), (), 1)  # these tell all periods, whatever the rest
+    at_first = [Span(1, 0, 1)] if closed else []
+    yield from maker.candidates("mix" if closed else "changes", at_first, (Span(1, int(closed), periods),), 1)
     for each in used:
+        if isinstance(each.group.joint, History):
+            yield from maker.histories(_times_of(each.group.joint, factor, periods))
+            continue
         spans = [(track.reports_changes, Span.of(track)) for track in each.group.tracks]
         states = tuple(_stretched(span, factor, periods, 1) for changes, span in spans if not changes)
-        for finer in {1, factor}:
+        for finer in sorted({1, 2, 4, factor}):
             changes = tuple(_stretched(span, factor, periods, span.width * finer) for told, span in spans if told)
             if (states, changes) not in made and all(span.count for span in changes):
                 made.add((states, changes))
-                yield from maker.candidates(each.kind, states, changes, COARSE)
+                yield from maker.candidates(each.kind, states, changes, FINE)
+
+
+def _times_of(history: History, factor: int, periods: int) -> list[range]:
+    told = history.periods
+    return [range(told.start * factor, min(periods, told[-1] * factor) + 1, told.step * factor)]
 
 
 def _stretched(span: Span, factor: int, periods: int, width: int) -> Span:

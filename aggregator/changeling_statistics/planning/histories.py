@@ -5,7 +5,7 @@ below it. So there are fewer times where that number is large: every d-th of the
 mix is best is for the shares to find out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from changeling_protocol import MOST_TIMES, Group, History, Odds
 
@@ -25,9 +25,9 @@ WINDOWS = (2, 4, 8)
 """A window is this part of the horizon, at most; they begin at every half of one."""
 
 
-def history_groups(wish: Wish, odds: Odds) -> Iterator[Group]:
-    """The history groups that are worth trying for a wish, at these odds."""
-    for periods in _times(wish.periods):
+def history_groups(wish: Wish, odds: Odds, times: Iterable[range] | None = None) -> Iterator[Group]:
+    """The history groups that are worth trying for a wish, at these odds; at all times that are, or at some."""
+    for periods in _times(wish.periods) if times is None else times:
         if (group := history_group(wish, periods, odds)) is not None:
             yield group
 
@@ -37,6 +37,10 @@ def history_group(wish: Wish, periods: range, odds: Odds) -> Group | None:
     if not LEAST_TIMES <= len(periods) <= (MOST_TIMES if wish.closed else MOST_TRACKS):
         return None
     history = History.of(odds, periods, wish.constraint, wish.calendar, wish.closed)
+    limits = history.limits
+    counted, within = limits.changes > 0, limits.span == len(periods) - 1
+    if wish.closed and not ((counted or within) if limits.either else (counted and within)):
+        return None  # the last reports would always be the same one, and tell nothing more
     group = Group.of_history(history, wish.answers)
     return group if group.histories.told >= LEAST_TOLD else None
 

@@ -9,6 +9,7 @@ budget.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal, localcontext
+from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -47,8 +48,10 @@ ROUGH, FINE = 0.02, 0.006
 """The gaps at which the search ends, at first and at last."""
 MOST_SEARCHED, LOOKED_AT = 400, 150
 """Over more periods than the first, the first look is at about as many as the second, each some of the calendar's."""
-MOST_STRETCHED, FEWER_TIMES = 10, 20
+MOST_STRETCHED, FEWER_TIMES = 16, 16
 """Of so many groups at most the last look at a long calendar is at more forms, and at so many times."""
+MOST_HELD = 20_000_000
+"""The last look is at as many forms as have so many figures together, those of the best groups: 160 megabytes."""
 FIRST_LOOK = 250
 """About how many groups a first look is at; only a bar of progress knows."""
 Progress: TypeAlias = Callable[[float], None]
@@ -107,9 +110,10 @@ def _optimal_plan(wish: Wish, progress: Progress) -> Planned:
             "ask more, or choose a smaller minimum"
         )
     problem, weights, start = _search(wish, progress)
-    shares = optimal_shares(problem, weights, wish.objective, FINE, start)
+    gap = FINE if wish.periods <= MOST_SEARCHED else ROUGH
+    shares = optimal_shares(problem, weights, wish.objective, gap, start)
     progress(0.7)
-    shares = publishable_shares(problem, shares, weights, wish.objective, FINE)
+    shares = publishable_shares(problem, shares, weights, wish.objective, gap)
     integers = rounded_shares(problem, shares, weights, wish.objective)
     progress(0.8)
     chosen = np.flatnonzero(integers)
@@ -135,13 +139,17 @@ def _search(wish: Wish, progress: Progress) -> tuple[ShareProblem, Floats, Float
     looked = wish if factor == 1 else _wider(wish, factor)
     maker, few = Maker(looked), _times(looked.periods)
     candidates = _gathered(first_look(maker), progress, FIRST_LOOK)
-    shares = optimal_shares(_problem(looked, candidates, few[0]), few[1], wish.objective, ROUGH)
+    problem = _problem(looked, candidates, few[0])
+    shares = optimal_shares(problem, few[1], wish.objective, ROUGH)
     progress(0.4)
     used = [candidate for candidate, share in zip(candidates, shares.f.tolist(), strict=True) if share > 0]
     if factor > 1:
-        used = sorted(used, key=lambda each: -shares.f[candidates.index(each)])[:MOST_STRETCHED]
+        slopes = problem.at(shares.f, few[1]).slopes
+        best = np.lexsort((-slopes, -shares.f))[:MOST_STRETCHED]
+        used = [candidates[i] for i in best.tolist()]
         few = _times(wish.periods)
-        return _problem(wish, list(stretched(Maker(wish), used, factor)), few[0]), few[1], None
+        forms = islice(stretched(Maker(wish), used, factor), MOST_HELD // wish.periods**2)
+        return _problem(wish, list(forms), few[0]), few[1], None
     known = {candidate.group for candidate in candidates}
     candidates += [candidate for candidate in closer_look(maker, used) if candidate.group not in known]
     progress(0.5)

@@ -8,7 +8,7 @@ layer, at their rates. Neighbours: as for DCR.
 
 It holds where people react to what is published, too. Fix what is published, o: whoever reacts to it then feeds one of
 two fixed streams, which are neighbours, and the chance of o is that of a fixed stream's, so the ratio is at most
-e^epsilon at every o, although the noise was drawn before (docs/mathematics.md, "Noise drawn ahead").
+e^epsilon at every o, although the noise was drawn before (docs/mathematics.md, "Central releases").
 
 Nothing is lost to floating point. Estimates are made in whole parts of 2^-bits units, and only what the true changes
 cancel out of is rounded, so whoever saw G x + z could compute what is published, to the last bit. The state holds the

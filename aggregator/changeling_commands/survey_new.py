@@ -8,16 +8,17 @@ import typer
 from changeling_aggregator.cli.survey import console, expectation_table
 from changeling_statistics import parse_duration, write_survey
 
-from .allowing import ChangesSpreadOption, FromOption, say_freezing, settled
 from .wishes import (
     AnswersOption,
     AnywayOption,
     AtMostOption,
+    ChangesSpreadOption,
     ClosedOption,
     DevicesOption,
     EpsilonOption,
     ExpectedOption,
     FirstShareOption,
+    FromOption,
     GraceOption,
     Handling,
     MinimumOption,
@@ -31,6 +32,8 @@ from .wishes import (
     names_of,
     planning_bar,
     refuse_hopeless,
+    say_freezing,
+    settled,
 )
 
 

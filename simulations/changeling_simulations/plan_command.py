@@ -5,16 +5,17 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_commands.allowing import ChangesSpreadOption, FromOption, say_freezing, settled
 from changeling_commands.wishes import (
     AnswersOption,
     AnywayOption,
     AtMostOption,
+    ChangesSpreadOption,
     ClosedOption,
     DevicesOption,
     EpsilonOption,
     ExpectedOption,
     FirstShareOption,
+    FromOption,
     GraceOption,
     Handling,
     HorizonOption,
@@ -29,6 +30,8 @@ from changeling_commands.wishes import (
     names_of,
     planning_bar,
     refuse_hopeless,
+    say_freezing,
+    settled,
 )
 from changeling_protocol import Survey
 from changeling_statistics import Comparison, Option, compare_plans, write_survey

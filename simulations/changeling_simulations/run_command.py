@@ -8,8 +8,7 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import typer
-from changeling_commands.allowing import best_rung
-from changeling_commands.wishes import read_count, read_date, read_duration, read_epsilon, read_length
+from changeling_commands.wishes import best_rung, read_count, read_date, read_duration, read_epsilon, read_length
 from changeling_protocol import AtMost, Calendar, Node, Survey
 from changeling_statistics import Changelog, Wish, constraint_of, pilot_of, read_csv, read_survey, rung
 from rich.console import Console

@@ -1,13 +1,6 @@
 """How often a server is asked: the mathematics of the pauses and of the budget, for any coins and any clock."""
 
-from changeling_client.backoff import (
-    MOST_IN_VAIN,
-    MOST_PAUSE_MS,
-    MOST_SILENCE_MS,
-    NEVER_FAILED,
-    REGAIN_MS,
-    Budget,
-)
+from changeling_client.server import MOST_IN_VAIN, MOST_PAUSE_MS, MOST_SILENCE_MS, NEVER_FAILED, REGAIN_MS, Budget
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-MOST_FILES = (20, 58, 37, 25)
+MOST_FILES = (20, 59, 39, 25)
 """Of each journey; the aim is 20 for a device and 25 for the others."""
 
 

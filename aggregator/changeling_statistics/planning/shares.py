@@ -168,7 +168,8 @@ class ShareProblem:
         Raises LinAlgError where an L is singular.
         """
         used = np.flatnonzero(shares).tolist()
-        if not self.retrospective and sum(len(self.candidates[g].ends) for g in used) <= MANY * len(self.times):
+        seen = 0 if self.retrospective or len(self.own) > APART * len(self.times) else len(self.times)
+        if sum(len(self.candidates[g].ends) for g in used) <= MANY * seen:
             rows = np.concatenate([np.sqrt(shares[g]) * self.candidates[g].rows for g in used])
             ends = np.concatenate([self.candidates[g].ends for g in used])
             for at, P in enumerate(inverses(rows, ends, self.times)):
@@ -205,6 +206,8 @@ def _factored(L: Floats) -> _Solver:
     return partial(cho_solve, cho_factor(L, lower=True, check_finite=False), check_finite=False)
 
 
+APART = 10
+"""If times that are looked at are on average farther apart, in periods, L is factored anew for each: faster then."""
 LITTLE = 0.5
 """Newton steps among few groups end at this part of the gap that is asked for among all."""
 ROUNDS, STEPS, WARM = 12, 8, 4
@@ -324,7 +327,10 @@ def _newton(problem: ShareProblem, f: Floats, weights: Floats, gap: float) -> Fl
     rough, counted = problem.looking_at(problem.times[some]), _normed(weights[some])
     evaluation = problem.at(f, weights)
     for _ in range(STEPS):
-        step = _quadratic_step(f, evaluation, rough.curvature(f, counted))
+        try:
+            step = _quadratic_step(f, evaluation, rough.curvature(f, counted))
+        except np.linalg.LinAlgError:  # nearly unconnected, and singular as far as fewer times can tell
+            break
         length, improved = 1.0, evaluation
         while length > 0.05:
             tried = _normed(f + length * step)

@@ -134,7 +134,7 @@ def test_an_unsigned_survey_is_readable_json(tmp_path: Path, cli: Cli) -> None:
     assert content["survey"]["answers"] == ["yes", "no"]
     assert content["survey"]["constraint"]["kind"] == "at-most-within"
     assert float(content["cost"]["epsilon"]) == pytest.approx(4)
-    content["survey"]["plan"][0]["joint"]["odds"] = [100, 1]
+    content["survey"]["plan"][0]["history"]["odds"] = [100, 1]
     (tmp_path / "tea.json").write_text(json.dumps(content))
     assert run(["survey", "sign", "tea.json", "--key", "authority.key", "-o", "tea.signed"]) == 1
     assert not (tmp_path / "tea.signed").exists()

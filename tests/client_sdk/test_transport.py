@@ -13,6 +13,7 @@ import time
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from email.utils import formatdate
 from tempfile import TemporaryDirectory
 
 import httpx
@@ -310,11 +311,12 @@ def test_a_request_is_these_bytes_and_no_others(environment, tmp_path):
 
 def test_an_upload_adds_its_type_and_the_apps_token_alone():
     """A request without a body has none of it; neither words of the settings nor an error's hold it."""
-    keys = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n%b"
+    keys = b"HTTP/1.1 200 OK\r\ndate: %b\r\ncontent-length: %d\r\n\r\n%b"
+    date = formatdate(LATE, usegmt=True).encode()
 
     def behave(connection, _stop):
         content = encode_key_list([signed_key(PRIVATE)]) if connection.request().startswith(b"GET") else b"\x80"
-        connection.send(keys % (len(content), content))
+        connection.send(keys % (date, len(content), content))
 
     clock = Clock()
     with serving(behave) as server, asking(server.url, upload_token="of-the-app", clock=clock) as device:

@@ -188,7 +188,7 @@ def survey(planned, changelog) -> Survey:
 class ToyServer(ServerProcess):
     """`changeling serve` in a process that knows the toy, as do all that it starts: they import what it was run as."""
 
-    _module = __name__
+    module = __name__
 
 
 def test_the_planner_chooses_the_toy_where_it_is_best(planned):

@@ -55,7 +55,7 @@ def test_a_class_name_is_used_once():
     assert said.stdout.split() == []
 
 
-def test_a_bare_install_brings_four_distributions():
-    """What an app embeds: a client of HTTP, a codec, cryptography, and where a platform keeps files."""
+def test_a_bare_install_brings_six_distributions():
+    """An app embeds a client of HTTP with its two parts, a codec, cryptography, and where a platform keeps files."""
     bare = {Requirement(text).name for text in requires("changeling") or [] if "extra ==" not in text}
-    assert bare == {"httpx", "msgpack", "cryptography", "platformdirs"}
+    assert bare == {"httpx", "httpcore", "certifi", "msgpack", "cryptography", "platformdirs"}

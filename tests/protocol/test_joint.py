@@ -249,7 +249,7 @@ CHANGES = Track(2, SignedSubset(MutationSpace(3), ANY), 0, 8)
         (lambda: Joint(Odds(2, 1), 1, (1,), (MOST_SCORE + 1,)), f"at most {MOST_SCORE} together, got {MOST_SCORE + 1}"),
         (lambda: Group.jointly([STATES], Joint(Odds(2, 1), 1, (1, 1), (1, 1))), "2 tracks is none of 1"),
         (lambda: Group.jointly([STATES, CHANGES], Joint(Odds(2, 1), 4, (4, 1), (2, 3))), "track 1 .* says nothing"),
-        (lambda: Group((STATES,), joint=Joint(Odds(9, 2), 2, (1,), (2,))), "odds that follow from it"),
+        (lambda: Group((STATES,), joint=Joint(Odds(9, 2), 2, (1,), (2,))), "tracks of a joint group follow"),
         (lambda: Group((STATES,)).kernel, "drawn by itself"),
         (
             lambda: Group.jointly(

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from changeling_protocol import UnixMilliseconds
 
-from ..durable_files import write_durably
+from ..durable_files import sync_folder, write_durably
 from ..errors import SegmentLost, StoreError, Unwritable
 
 LEAST_FREE_BYTES = 32 * 2**20
@@ -85,17 +85,24 @@ class Folder(Place):
         self.name, self.path = str(path), path
         self._made: os.stat_result | None = None
         if make:
+            new = [each for each in (path, *path.parents) if not each.exists()]
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for each in new:
+                sync_folder(each.parent)
             self._made = path.stat()
 
     def put(self, name: str, content: bytes) -> None:
         """Written aside, brought to the disk, and only then given its name."""
         try:
-            if self._made is not None and not os.path.samestat(self._made, self.path.stat()):
-                raise Unwritable(f"the folder {self.name} is not the one that this server began with")
+            self._check_made()
             write_durably(self.path / name, content)
+            self._check_made()  # which may have gone while the disk was slow
         except OSError as error:
             raise Unwritable(f"no segment can be written to {self.name}: {error.strerror}") from error
+
+    def _check_made(self) -> None:
+        if self._made is not None and not os.path.samestat(self._made, self.path.stat()):
+            raise Unwritable(f"the folder {self.name} is not the one that this server began with")
 
     def get(self, name: str) -> bytes:
         """The bytes of a file."""

@@ -104,13 +104,14 @@ class GuardedClock:
     ) -> None:
         self._wall, self._steady, self._lock = wall, steady, Lock()
         self._known = kept.told / 1000
+        self._offset = self._anchored = self._sure_at = 0.0
         self._away = self._contradicted = False
         self._logged: Doubt | None = None
         if database is None:
             self._begin(wall(), kept.jumped)
         else:
-            self._offset, self._anchored = database - steady(), steady()
-            self._sure_at = steady()
+            self._begin(database, vouched=True)
+            self.compare(database)
         self.doubt  # noqa: B018  # which is logged
 
     def __call__(self) -> UnixSeconds:
@@ -173,11 +174,15 @@ class GuardedClock:
                 )
             self._offset, self._anchored, self._sure_at = wall - steady, steady, steady
 
-    def _begin(self, wall: float, jumped: bool = False) -> None:
-        """Go on from this time, unless the store remembers a later one, or that the clock was set before a pause."""
+    def _begin(self, wall: float, jumped: bool = False, vouched: bool = False) -> None:
+        """Go on from this time, unless the store remembers a later one, or that the clock was set before a pause.
+
+        vouched: whether a database says so too, which is then right about the past, but may be this machine's: the
+        pause counts all the same.
+        """
         steady = self._steady()
         pause = wall - self._known if self._known else 0.0
-        impossible = pause < -MOST_STEP or (jumped and pause > MOST_PAUSE)
+        impossible = not vouched and (pause < -MOST_STEP or (jumped and pause > MOST_PAUSE))
         self._offset, self._anchored = (self._known if impossible else wall) - steady, steady
         self._sure_at = steady
         if pause > MOST_PAUSE and not impossible:

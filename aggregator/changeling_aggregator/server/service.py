@@ -176,9 +176,10 @@ class FoldLoop:
                 self._keep_time()
                 if self._process is not None:
                     self._process.await_start()
-                now = self._clock()
+                believed = self._guarded is None or self._guarded.doubt is None
+                now = self._clock()  # after that, as what is read while a clock is in doubt may be a wrong time
                 try:
-                    report = self._fold(now, closing=self._guarded is None or self._guarded.doubt is None)
+                    report = self._fold(now, closing=believed)
                 finally:
                     self._registry.refresh()  # keys may have been destroyed; tokens are revoked, whatever has failed
             except BaseException:

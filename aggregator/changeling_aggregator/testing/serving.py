@@ -29,6 +29,9 @@ class RunningServer:
     options: more of its options. store: a path or a URL; by default a file in the folder.
     """
 
+    module = "changeling_commands"
+    """The module whose `main` is the command; a subclass may name one that registers something first."""
+
     def __init__(self, folder: Path, *options: str, store: str | None = None, log: Path | None = None) -> None:
         self._log = log
         self.store_path = store or str(folder / "server.db")
@@ -52,7 +55,7 @@ class RunningServer:
         errors = None if self._log is None else self._log.open("a")
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "changeling_commands", *self.arguments],
+                [sys.executable, "-m", self.module, *self.arguments],
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,

@@ -180,14 +180,14 @@ def _draw_graph(panel: "Axes", option: Option) -> None:
 
     periods = option.survey.calendar.periods
     shown = min(periods, MOST_SHOWN)
-    edges = _conductances(option)
+    edges, states = _conductances(option), _states(option)
     largest = max((conductance for (start, _), conductance in edges.items() if start < shown), default=1.0)
     arcs, stems, arc_widths, stem_widths = [], [], [], []
     drawn = [(span, conductance) for span, conductance in edges.items() if span[0] < shown and span[1] > 0]
     tallest = max((min(end, 2 * shown) - start for (start, end), _ in drawn if start), default=1)
     for (start, end), conductance in sorted(drawn, key=lambda edge: edge[0][0] - edge[0][1]):
         width = THINNEST + (THICKEST - THINNEST) * float(np.sqrt(conductance / largest))
-        if start == 0 and (0, end) in _states(option):
+        if start == 0 and (0, end) in states:
             if end <= shown:
                 stems.append([(end, -0.02), (end, -0.42)])
                 stem_widths.append(width)

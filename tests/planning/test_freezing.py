@@ -103,7 +103,8 @@ def test_the_ladder_finds_the_least_total_error_of_all():
     wish = Wish(3, CALENDAR, AtMost(1), Decimal(8), 3000, bridge=False)
     habits = pilot_of(pilot_changelog(), CALENDAR)
     rungs = [*ladder(wish, habits)]
-    all_of_them = [rung(replace(wish, constraint=AtMost(k)), habits) for k in range(1, 10)]
+    found = {each.wish.constraint.k: each for each in rungs}
+    all_of_them = [found.get(k) or rung(replace(wish, constraint=AtMost(k)), habits) for k in range(1, 10)]
     least = min(each.total for each in all_of_them)
     assert min(each.total for each in rungs) <= 1.01 * least
     assert len(rungs) < 9

@@ -1,10 +1,13 @@
 """Plans never cost more than they may, reach every period, and do what a designer would hope."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from changeling_protocol import AtMost, Hybrid, Survey, TimeBounded, plan_cost
 from changeling_statistics import compare_plans, optimal_plan
-from changeling_statistics.planning.plans import NAMES
+from changeling_statistics.planning.plans import LOOKED_AT, MOST_SEARCHED, NAMES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -142,12 +145,43 @@ def test_a_panel_tells_as_many_states_as_pay():
     assert planned.option.prediction.mean <= 0.0036
 
 
-def test_a_long_horizon_is_looked_at_with_wider_periods_first():
-    """Its groups stand on the calendar's own periods, and reach every one of them; the bar only ever goes on."""
+@pytest.mark.parametrize(
+    ("periods", "long", "looked_at", "gap"),
+    [(90, 60, 30, 0.5), pytest.param(420, MOST_SEARCHED, LOOKED_AT, 0.2, marks=pytest.mark.heavy)],
+)
+def test_a_long_horizon_is_looked_at_with_wider_periods_first(monkeypatch, periods, long, looked_at, gap):
+    """Its groups stand on the calendar's own periods, and reach every one of them; the bar only ever goes on.
+
+    Once over a shorter horizon that is taken for a long one.
+    """
+    monkeypatch.setattr("changeling_statistics.planning.plans.MOST_SEARCHED", long)
+    monkeypatch.setattr("changeling_statistics.planning.plans.LOOKED_AT", looked_at)
     seen: list[float] = []
-    of = wish(periods=420, answers=2, k=2, epsilon="4", devices=10**6, minimum=100)
+    of = wish(periods=periods, answers=2, k=2, epsilon="4", devices=10**6, minimum=100)
     planned = optimal_plan(of, seen.append)
     assert np.isfinite(planned.option.prediction.errors).all()
-    assert 0 <= planned.gap < 0.2
+    assert 0 <= planned.gap < gap
     assert seen == sorted(seen)
     assert 0 <= seen[0] < seen[-1] < 1
+
+
+LONGEST = """
+from resource import RUSAGE_SELF, getrusage
+from time import process_time
+from changeling_statistics import optimal_plan
+from tests.planning.wishes import wish
+
+began = process_time()
+planned = optimal_plan(wish(1200, 3, 3, "4", 10_000, later=834, minimum=100))
+print(planned.option.prediction.mean, process_time() - began, getrusage(RUSAGE_SELF).ru_maxrss / 1024)
+"""
+
+
+@pytest.mark.heavy
+def test_a_plan_of_1200_periods_takes_less_than_a_minute_and_a_gigabyte():
+    """In a process of its own, with a floor: seconds of the processor, and the most memory; and the error."""
+    run = subprocess.run([sys.executable, "-c", LONGEST], capture_output=True, text=True, check=True)
+    error, seconds, megabytes = map(float, run.stdout.split())
+    assert error <= 0.05
+    assert seconds < 60
+    assert megabytes < 1000

@@ -77,6 +77,7 @@ def one_entry(survey, history, row, held):
     for group, each in enumerate(plan.groups):
         share = each.share / plan.total_share
         numbered = list(plan.numbered(group))
+        decoded = [decoded_symbols(track.randomizer) for track in each.tracks]
         drawn = [list(combinations(track.nodes(), track.reports)) for _, track in numbered]
         for nodes in product(*drawn):
             chance = share / np.prod([len(sets) for sets in drawn])
@@ -88,13 +89,18 @@ def one_entry(survey, history, row, held):
             for probability, symbols in transcripts(each, [(place, node) for place, node, _, _ in asked], history):
                 said, true = whole.copy(), whole.copy()
                 for (place, node, worth, changes), symbol in zip(asked, symbols, strict=True):
-                    counterpart = counterpart_of(each.tracks[place].randomizer)
-                    decoded = counterpart.estimate(counterpart.tally(np.array([symbol], np.uint64))).values
                     start = node.start if changes else 0
                     mean = held[node.end] - held[start]
-                    said += worth * (decoded - mean)
+                    said += worth * (decoded[place][symbol] - mean)
                     true += worth * (states[node.end] - states[start] - mean)
                 yield chance * probability, said, true
+
+
+def decoded_symbols(randomizer):
+    """The estimate from a single report, by its symbol."""
+    counterpart = counterpart_of(randomizer)
+    tallies = (counterpart.tally(np.array([symbol], np.uint64)) for symbol in range(randomizer.symbols))
+    return [counterpart.estimate(tally).values for tally in tallies]
 
 
 def transcripts(group, asked, history):

@@ -27,17 +27,11 @@ MANY = 150
 class Whitened:
     """The information of one entry of a group, whitened.
 
-    edges: the E edges. covariance: V over them.
+    edges: the E edges. factor: C, lower triangular, CC' = V over them, shape (E, E).
     """
 
     edges: GroupEdges
-    covariance: EntryCovariance
-
-    @cached_property
-    def factor(self) -> Floats:
-        """C, lower triangular, CC' = V, shape (E, E)."""
-        factor = np.linalg.cholesky(self.covariance.whole)
-        return factor.astype(np.float64, copy=False)
+    factor: Floats
 
     def rows(self, periods: int) -> Floats:
         """R, shape (E, periods + 1): a column for each time, time 0 included."""
@@ -133,6 +127,7 @@ class BestWeights:
                 if lag and time > lag:
                     column -= P[:, place[time - lag]]
                 reached.append(time)
+        del rows  # as large as all that follows
         columns = columns[:, : len(reached)]
         weights = np.zeros((len(reached), len(self.network.start)))
         for heard, told in self._paired:
@@ -246,7 +241,7 @@ MOST_DENSE_PERIODS = 1200
 
 
 def best_weights(
-    survey: Survey, network: Network, group: Indices, track: Indices, entries: float
+    survey: Survey, network: Network, group: Indices, track: Indices, entries: float, *, remember: bool = True
 ) -> BestWeights | None:
     """The weights of a survey's nodes; None where the network's own do.
 
@@ -254,10 +249,11 @@ def best_weights(
     group, track: the numbers of each node's group and track in the plan, shape (nodes,).
     entries: how many entries there are. Without a drift the weights do not depend on it; nor on anything but the survey
     and which of its nodes are published, so they are worked out once for these.
+    remember: whether to keep them for the next call, which takes memory; not for a plan that is looked at once.
     """
     if survey.calendar.periods > MOST_DENSE_PERIODS or not hangs_together(survey):
         return None
-    if len(group) < len(network.start):
+    if len(group) < len(network.start) or not remember:
         return _best_weights(_Published(survey, network, group, track), entries)
     return _remembered(_Published(survey, network, group, track, (survey.id, track.tobytes(), network.end.tobytes())))
 
@@ -304,9 +300,17 @@ def is_partial(survey: Survey) -> bool:
 
 def whitened(edges: GroupEdges, answers: int, expected: ExpectedChanges, closed: bool, periods: int) -> Whitened:
     """The information that one entry is expected to give on these edges, in a survey of so many answers and periods."""
+    covariance = expected_covariance(edges, answers, expected, closed, periods).whole
+    return Whitened(edges, np.linalg.cholesky(covariance).astype(np.float64, copy=False))
+
+
+def expected_covariance(
+    edges: GroupEdges, answers: int, expected: ExpectedChanges, closed: bool, periods: int
+) -> EntryCovariance:
+    """The covariance of what one entry is expected to say on these edges, as above."""
     variances = np.empty(len(edges.end))
     for place, track in enumerate(edges.group.tracks):
         at = edges.place == place
         variances[at] = expected_variances(track.randomizer, edges.start[at], edges.end[at], expected, closed)
     moments = expected_moments(answers, expected, periods)
-    return Whitened(edges, entry_covariance(edges, np.maximum(variances, LEAST_VARIANCE), moments))
+    return entry_covariance(edges, np.maximum(variances, LEAST_VARIANCE), moments)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
-from math import ceil, floor, sqrt
+from math import ceil, exp, floor, log, sqrt
 
 import numpy as np
 from changeling_protocol import Group, Track
@@ -190,8 +190,8 @@ EXTENDED, WAYS = 3, 3
 budget."""
 LEAST, PARTS = 0.001, 10_000
 """The smallest share of a floor; shares are whole numbers of such parts."""
-HALVINGS = 12
-"""How often the range in which a share lies is halved."""
+CLOSE, FAR = 0.002, 10.0
+"""A share is found to within this part; a figure far too large counts as this, and may be infinite."""
 UNTOLD = 1e-9
 """The little that is said to be known of the lost time, lest a system be singular where no node begins then."""
 
@@ -223,86 +223,112 @@ def best_floor(
     problem: one of the same wish, of whatever candidates, that looks at the times whose errors count.
     weights: what each of these counts in a mean, adding up to 1.
     """
-    wish = maker.wish
+    wish, lost = maker.wish, lost_period(maker.wish.periods)
     sure = sure_tracks(wish, [each.group for each in chosen], shares.tolist())
-    trials = (
-        _Trial(maker, (*chosen, added), shares, problem, weights)
-        for added in _floors(maker, chosen)
-        if is_bridged(wish, [*sure, *added.group.tracks])
-    )
     room = 1 - max(each.least / share for each, share in zip(chosen, shares.tolist(), strict=True))
-    cheap = [trial for trial in trials if trial.least <= room and trial.price(trial.least) <= PRICE]
-    best = min(cheap, key=lambda trial: (max(GOOD, trial.after(trial.share)), trial.price(trial.share)), default=None)
+    left = [maker.without(group, lost) for group in chosen]
+    later = problem.looking_at(problem.times[problem.times >= back_by(lost, wish.periods)])
+    whole = _Told.of(wish, problem, chosen, shares, weights)
+    untold = _untold(lost, wish.periods, left[0])
+    lossy = _Told.of(wish, later, [*left, untold], np.append(shares, 1.0), even(len(later.times)))
+    best: tuple[float, float, float, Candidate] | None = None
+    for added in _floors(maker, chosen):
+        least = _least(wish, added)
+        if least > room or not is_bridged(wish, [*sure, *added.group.tracks]):
+            continue
+        trial = _Trial(whole, lossy, whole.of_group(added), lossy.of_group(maker.without(added, lost)), least, room)
+        cheapest = trial.price(least)
+        if cheapest > PRICE or (best is not None and (GOOD, cheapest) >= best[:2]):  # larger ones are dearer
+            continue
+        share = trial.share
+        tried = max(GOOD, trial.after(share)), trial.price(share), share, added
+        best = tried if best is None or tried[:2] < best[:2] else best
     if best is None:
         return None
-    integers = np.maximum(1, np.round(best.shares(min(room, best.share)) * PARTS)).astype(np.int64)
-    return Floor(best.groups, tuple(integers.tolist()))
+    _, _, share, added = best
+    integers = np.maximum(1, np.round(np.append((1 - share) * shares, share) * PARTS)).astype(np.int64)
+    return Floor((*chosen, added), tuple(integers.tolist()))
 
 
-@dataclass(frozen=True)
-class _Trial:
-    """A plan's groups with a floor that is tried.
+@dataclass(frozen=True, eq=False)
+class _Told:
+    """The groups of a plan, and how accurate it is if a floor tells something beside them.
 
-    groups: the floor is the last. without: the shares of the others if there is none, adding up to 1.
-    problem, weights: as for `best_floor`.
+    wish: what it is for. problem: the times that are looked at. weights: what each counts in a mean, adding up to 1.
+    informations: what the plan's groups tell of them without a floor, as `ShareProblem.informations` gives it.
     """
 
-    maker: Maker
-    groups: tuple[Candidate, ...]
-    without: Floats
+    wish: Wish
     problem: ShareProblem
     weights: Floats
+    informations: Sequence[Floats]
 
-    def shares(self, floor: float) -> Floats:
-        """The shares of all groups if the floor has this one, adding up to 1."""
-        return np.append((1 - floor) * self.without, floor)
+    @classmethod
+    def of(
+        cls, wish: Wish, problem: ShareProblem, groups: Sequence[Candidate], shares: Floats, weights: Floats
+    ) -> "_Told":
+        """What some groups tell with these shares, at the times that a problem looks at."""
+        informations = [L.copy() for L in replace(problem, candidates=groups).informations(shares)]
+        return cls(wish, problem, weights, informations)
+
+    def of_group(self, group: Candidate) -> Sequence[Floats]:
+        """What one group tells of the same times, with all devices in it."""
+        return [L.copy() for L in replace(self.problem, candidates=[group]).informations(np.ones(1))]
+
+    def error(self, added: Sequence[Floats], floor: float) -> float:
+        """The standard error that the wish wants small, in fractions, of one device, if a floor has this share.
+
+        added: what the floor tells, of the same times.
+        """
+        pairs = zip(self.informations, added, strict=True)
+        variances = self.problem.variances((1 - floor) * usual + floor * more for usual, more in pairs)
+        mean = self.wish.objective == "mean"
+        return sqrt(max(0.0, float(self.weights @ variances if mean else variances.max())))
+
+    @cached_property
+    def usual(self) -> float:
+        """The error without a floor."""
+        return self.error(self.informations, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """A floor that is tried.
+
+    whole, lossy: the plan's groups, before a loss and after it, once it is to be bridged.
+    added, left: what the floor tells then, of the times that these look at.
+    least, most: between which its share may be.
+    """
+
+    whole: _Told
+    lossy: _Told
+    added: Sequence[Floats]
+    left: Sequence[Floats]
+    least: float
+    most: float
 
     def price(self, floor: float) -> float:
         """By what part a floor with this share raises the error."""
-        return self._error(self._whole, self.shares(floor), self.weights) / self._usual - 1
+        return self.whole.error(self.added, floor) / self.whole.usual - 1
 
     def after(self, floor: float) -> float:
         """The error after a loss, once it is to be bridged, over the usual one without a floor."""
-        seen = even(len(self._lossy.times))
-        return self._error(self._lossy, np.append(self.shares(floor), 1.0), seen) / self._usual
+        return self.lossy.error(self.left, floor) / self.whole.usual
 
-    @cached_property
-    def least(self) -> float:
-        """The smallest share with which all nodes of the floor are published."""
-        wish = self.maker.wish
-        scarcest = max(track.count / track.reports for track in self.groups[-1].group.tracks)
-        return ceil(max(enough_reports(wish.minimum) * scarcest / wish.devices, LEAST) * PARTS) / PARTS
-
-    @cached_property
+    @property
     def share(self) -> float:
         """The smallest share that is of use, or if it is not cheap enough, the largest that is."""
-        dearest, _ = _halved(self.least, 1.0, lambda share: self.price(share) > PRICE)
         if self.after(self.least) <= GOOD:
             return self.least
-        _, share = _halved(self.least, dearest, lambda share: self.after(share) <= GOOD)
-        return floor(share * PARTS) / PARTS
+        dearest = _crossing(self.least, self.most, lambda share: self.price(share) / PRICE)
+        useful = _crossing(self.least, dearest, lambda share: GOOD / self.after(share))
+        return max(self.least, floor(useful * PARTS) / PARTS)
 
-    @cached_property
-    def _usual(self) -> float:
-        return self._error(self._whole, self.shares(0.0), self.weights)
 
-    @cached_property
-    def _whole(self) -> ShareProblem:
-        return replace(self.problem, candidates=self.groups)
-
-    @cached_property
-    def _lossy(self) -> ShareProblem:
-        """The problem that is left after a loss, seen at the times by which it is to be bridged."""
-        periods, times = self.maker.wish.periods, self.problem.times
-        lost = lost_period(periods)
-        left = [self.maker.without(group, lost) for group in self.groups]
-        later = times[times >= back_by(lost, periods)]
-        return replace(self.problem, candidates=[*left, _untold(lost, periods, left[0])], times=later)
-
-    def _error(self, problem: ShareProblem, shares: Floats, weights: Floats) -> float:
-        """The standard error that the wish wants small, in fractions, of one device."""
-        evaluation = problem.at(shares, weights)
-        return sqrt(evaluation.error if self.maker.wish.objective == "mean" else float(evaluation.variances.max()))
+def _least(wish: Wish, added: Candidate) -> float:
+    """The smallest share with which all nodes of a floor are published."""
+    scarcest = max(track.count / track.reports for track in added.group.tracks)
+    return ceil(max(enough_reports(wish.minimum) * scarcest / wish.devices, LEAST) * PARTS) / PARTS
 
 
 def _untold(time: int, periods: int, like: Candidate) -> Candidate:
@@ -312,12 +338,16 @@ def _untold(time: int, periods: int, like: Candidate) -> Candidate:
     return replace(like, ends=np.array([time]), rows=rows, told=rows.T @ rows)
 
 
-def _halved(low: float, high: float, is_high: Callable[[float], bool]) -> tuple[float, float]:
-    """The ends of a small range in which a share becomes high, found by halving one on the scale of logarithms."""
-    for _ in range(HALVINGS):
-        middle = sqrt(low * high)
-        low, high = (low, middle) if is_high(middle) else (middle, high)
-    return low, high
+def _crossing(low: float, high: float, rising: Callable[[float], float]) -> float:
+    """The share at which a figure that rises with it, from below 1, becomes 1; the highest if it is still below there.
+
+    It is found on the scale of logarithms, to within CLOSE.
+    """
+    from scipy.optimize import brentq  # late: it loads slowly, and the command line imports this
+
+    if rising(high) <= 1:
+        return high
+    return exp(brentq(lambda at: min(rising(exp(at)), FAR) - 1, log(low), log(high), xtol=CLOSE))
 
 
 def _floors(maker: Maker, chosen: Sequence[Candidate]) -> Iterator[Candidate]:

@@ -118,13 +118,15 @@ def _optimal_plan(wish: Wish, progress: Progress) -> Planned:
     progress(0.8)
     chosen = np.flatnonzero(integers)
     groups, f = [problem.candidates[i] for i in chosen.tolist()], integers[chosen] / integers.sum()
+    considered, looked = len(problem.candidates), problem.restricted(chosen)
+    del problem  # the groups that are left out take memory
     option, kinds = _planned(wish, groups, integers[chosen].tolist())
-    without, floor, considered = option.error(wish), None, len(problem.candidates)
+    without, floor = option.error(wish), None
     gap = max(0.0, 1.0 - shares.bound / wish.devices / without**2)
     progress(0.9)
     if wish.bridge and not is_bridged(wish, sure_tracks(wish, [each.group for each in groups], f.tolist())):
         few = _times(wish.periods)
-        floor = best_floor(Maker(wish), groups, f, problem.looking_at(few[0]), few[1])
+        floor = best_floor(Maker(wish), groups, f, looked.looking_at(few[0]), few[1])
     if floor is not None:
         option, kinds = _planned(wish, floor.groups, floor.shares)
     return Planned(option, kinds, gap, considered, floor.share if floor else 0.0, without)

@@ -11,7 +11,7 @@ It is the whole figure that is predicted: noise, joint responses and sampling. "
 points. Knows what entries tell; nothing of randomizers.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -111,6 +111,48 @@ class ShareProblem:
         """The same problem with other times looked at."""
         return ShareProblem(self.candidates, self.own, self.retrospective, times)
 
+    def informations(self, shares: Floats) -> Iterator[Floats]:
+        """L of each time that is looked at, over the times from 1 to it; if retrospective the one L of all.
+
+        Online each is overwritten by the next.
+        """
+        used, periods = np.flatnonzero(shares).tolist(), len(self.own)
+        L = np.zeros((periods, periods))
+        if self.retrospective:
+            for g in used:
+                L += shares[g] * self.candidates[g].told
+            yield L
+            return
+        before = dict.fromkeys(used, 0)
+        for time in self.times.tolist():
+            for g in used:
+                known = int(np.searchsorted(self.candidates[g].ends, time, side="right"))
+                new = self.candidates[g].rows[before[g] : known, :time]
+                L[:time, :time] += shares[g] * (new.T @ new)
+                before[g] = known
+            yield L[:time, :time]
+
+    def variances(self, informations: Iterable[Floats]) -> Floats:
+        """The variances that are published if so much is told, shape (times,); inf if a time is not connected with 0.
+
+        informations: L as `informations` gives it, each only asked for as it is needed.
+        """
+        from scipy.linalg import cholesky, solve_triangular  # late: it loads slowly
+
+        R = np.empty(len(self.times))
+        try:
+            if self.retrospective:
+                (C,) = (cholesky(L, lower=True, check_finite=False) for L in informations)
+                units = np.zeros((len(C), len(R)))
+                units[self.times - 1, np.arange(len(R))] = 1.0
+                R[:] = (solve_triangular(C, units, lower=True, check_finite=False) ** 2).sum(0)
+            else:  # L⁻¹ at its last place
+                factors = (cholesky(L, lower=True, check_finite=False) for L in informations)
+                R[:] = [C[-1, -1] ** -2 for C in factors]
+        except np.linalg.LinAlgError:
+            R[:] = np.inf
+        return R - self.own[self.times - 1]
+
     def _columns(self, shares: Floats) -> Floats:
         """L⁻¹ e_t for each time that is looked at, 0 for times that L does not reach, shape (T, times)."""
         columns = np.zeros((len(self.own), len(self.times)))
@@ -126,25 +168,15 @@ class ShareProblem:
         Raises LinAlgError where an L is singular.
         """
         used = np.flatnonzero(shares).tolist()
-        if self.retrospective:
-            L = np.zeros((len(self.own),) * 2)
-            for g in used:
-                L += shares[g] * self.candidates[g].told
-            yield slice(None), len(L), _factored(L)
-            return
-        rows = np.concatenate([np.sqrt(shares[g]) * self.candidates[g].rows for g in used])
-        ends = np.concatenate([self.candidates[g].ends for g in used])
-        if len(rows) <= MANY * len(self.times):
+        seen = 0 if self.retrospective or len(self.own) > APART * len(self.times) else len(self.times)
+        if sum(len(self.candidates[g].ends) for g in used) <= MANY * seen:
+            rows = np.concatenate([np.sqrt(shares[g]) * self.candidates[g].rows for g in used])
+            ends = np.concatenate([self.candidates[g].ends for g in used])
             for at, P in enumerate(inverses(rows, ends, self.times)):
                 yield slice(at, at + 1), len(P), partial(np.matmul, P)
             return
-        order, L, before = np.argsort(ends, kind="stable"), np.zeros((len(self.own),) * 2), 0
-        closed = np.searchsorted(ends[order], self.times, side="right").tolist()
-        for at, (time, known) in enumerate(zip(self.times.tolist(), closed, strict=True)):
-            new = rows[order[before:known], :time]
-            L[:time, :time] += new.T @ new
-            before = known
-            yield slice(at, at + 1), time, _factored(L[:time, :time])
+        for at, L in enumerate(self.informations(shares)):
+            yield slice(None) if self.retrospective else slice(at, at + 1), len(L), _factored(L)
 
     def _slopes(self, columns: Floats, weights: Floats) -> Floats:
         """φ_g = Σ_t w_t u_t' L_g u_t, over the edges that may be used at t."""
@@ -174,6 +206,8 @@ def _factored(L: Floats) -> _Solver:
     return partial(cho_solve, cho_factor(L, lower=True, check_finite=False), check_finite=False)
 
 
+APART = 10
+"""If times that are looked at are on average farther apart, in periods, L is factored anew for each: faster then."""
 LITTLE = 0.5
 """Newton steps among few groups end at this part of the gap that is asked for among all."""
 ROUNDS, STEPS, WARM = 12, 8, 4
@@ -293,7 +327,10 @@ def _newton(problem: ShareProblem, f: Floats, weights: Floats, gap: float) -> Fl
     rough, counted = problem.looking_at(problem.times[some]), _normed(weights[some])
     evaluation = problem.at(f, weights)
     for _ in range(STEPS):
-        step = _quadratic_step(f, evaluation, rough.curvature(f, counted))
+        try:
+            step = _quadratic_step(f, evaluation, rough.curvature(f, counted))
+        except np.linalg.LinAlgError:  # nearly unconnected, and singular as far as fewer times can tell
+            break
         length, improved = 1.0, evaluation
         while length > 0.05:
             tried = _normed(f + length * step)

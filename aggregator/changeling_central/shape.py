@@ -154,7 +154,7 @@ class Shape:
         """What an entry loses at most where the rates along a path add up to 1, rounded up.
 
         Exact of up to two mutations, and of up to MOST_FOLLOWED that lie anywhere in the calendar; else a bound.
-        docs/mathematics.md, "Noise drawn ahead".
+        docs/mathematics.md, "Central releases".
         """
         return ABOVE * max(self._loss_of(query, reach) for reach in reaches(constraint, calendar))
 

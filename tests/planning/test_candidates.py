@@ -38,7 +38,7 @@ def test_every_kind_is_tried_and_every_candidate_is_a_plan_within_the_budget(clo
     of = wish(periods=20, closed=closed)
     found = list(first_look(Maker(of)))
     found += closer_look(Maker(of), found)
-    assert {candidate.kind for candidate in found} == {"panel", "changes", "hierarchy", "mix"}
+    assert {candidate.kind for candidate in found} == {"panel", "changes", "hierarchy", "mix", "history"}
     for candidate in found:
         group = candidate.group
         assert plan_cost(ReleasePlan((group,)), of.calendar, of.constraint, closed) <= of.epsilon

@@ -166,6 +166,7 @@ def answered(modes, waits):
 
 
 @pytest.mark.heavy
+@pytest.mark.xfail(strict=True, reason="several closings wait until a server tells the time; one may tell none")
 @settings(max_examples=25)
 @given(st.lists(st.tuples(st.sampled_from(MODES), st.sampled_from([1, 20, 61, 150])), min_size=4, max_size=9))
 def test_a_server_cannot_make_the_next_answers_of_one_device_differ(steps):

@@ -216,8 +216,7 @@ class Answerer:
                 drew = self._answer_some(db, server, due, may_drop)
             if drew:
                 changed = True
-                with self._store.transaction() as db:
-                    told.append(witness.check(db, self._witness))  # a clone may have drawn meanwhile
+                told.append(witness.check(self._store, self._witness))  # a clone may have drawn meanwhile
         return [each for each in told if each is not None], changed or self.dropped > 0
 
     def judge(self, db: sqlite3.Connection, server: Server) -> None:

@@ -11,7 +11,7 @@ TABLES = """
 CREATE TABLE device (             -- one row
     identity BLOB NOT NULL,       -- 16 random bytes, drawn with each generation, then those before: what a witness saw
     generation INTEGER NOT NULL,  -- how often answers were drawn, or surveys left
-    witnessed INTEGER NOT NULL,   -- whether a witness has seen it
+    witnessed INTEGER NOT NULL,   -- whether a witness has seen it; 2 where it has to hear that surveys were left
     key_check BLOB NOT NULL       -- known words, as the app's key encrypts them; empty without a key
 );
 

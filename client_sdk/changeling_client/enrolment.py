@@ -260,7 +260,7 @@ def leave_all(db: sqlite3.Connection) -> None:
 
     Whatever survey a row says that it belongs to.
     """
-    for table in ("closings", "drawn", "entries", "sealing_keys", "servers", "drops"):
+    for table in ("closings", "drawn", "entries", "sealing_keys", "servers", "looks", "drops"):
         db.execute(f"DELETE FROM {table}")  # noqa: S608
     for known in entries.find_surveys(db):
         leave(db, known)

@@ -26,6 +26,12 @@ CREATE TABLE servers (            -- what is known of each server or relay that 
     whole_ms INTEGER NOT NULL     -- when its budget of requests in vain is whole again
 ) WITHOUT ROWID;
 
+CREATE TABLE looks (              -- when several closings were due, and no server had told the time yet
+    url TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,       -- by the device's clock
+    PRIMARY KEY (url, at_ms)
+) WITHOUT ROWID;
+
 CREATE TABLE sealing_keys (
     url TEXT NOT NULL,
     signed BLOB NOT NULL,         -- verified again at each use

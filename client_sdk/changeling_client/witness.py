@@ -241,16 +241,19 @@ def check(store: ClientStore, witness: Witness | None) -> Silenced | None:
         if not admitted:
             silenced = _silence(db, seen, bool(witnessed))
             if witnessed or kept is not None:
-                db.execute("UPDATE device SET identity = ?", (os.urandom(_MARK_BYTES),))
+                db.execute("UPDATE device SET identity = ?, witnessed = ?", (os.urandom(_MARK_BYTES), _UNSEEN))
         elif witnessed == _OUTDATED:
             advance(db)
             db.execute("UPDATE device SET witnessed = ?", (_SEEN,))
         now = _as_seen(db, None if admitted else seen)
-    if not admitted or seen is None or seen.generation != now.generation:
-        witness.write(now.encode())  # nothing that was drawn may leave before
-    if witnessed != _SEEN:
-        with store.transaction() as db:  # only now: a store is never witnessed by one that has not heard of it
+    try:
+        if seen is None or not admitted or seen.generation != now.generation:
+            witness.write(now.encode())  # nothing that was drawn may leave before
+        with store.transaction() as db:  # only now: no store counts as seen by a witness that has not heard of it
             db.execute("UPDATE device SET witnessed = ? WHERE witnessed = ?", (_SEEN, _UNSEEN))
+    except WitnessTrouble:
+        if not silenced:  # else the app hears of that first; the witness is told by the next check
+            raise
     if not silenced:
         return None
     return Silenced(
@@ -298,7 +301,7 @@ def advance(db: sqlite3.Connection) -> None:
 
 
 def outdate(db: sqlite3.Connection) -> None:
-    """Notes that surveys are left in this transaction, so that the next `check` makes any store of before an old one."""
+    """Notes that surveys are left in this transaction, so that from the next `check` on a store of before is old."""
     db.execute("UPDATE device SET witnessed = ? WHERE witnessed", (_OUTDATED,))
 
 

@@ -7,7 +7,6 @@ stays silent, for good.
 """
 
 import os
-import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from changeling_protocol import SurveyId
 from . import entries
 from .entries import Known, Status
 from .errors import ClientError, Silenced, StoreReadOnly, WitnessTrouble
-from .store import sync_folder
+from .store import Database, sync_folder
 
 _MARK_BYTES = 16
 _FORMAT = 1
@@ -218,7 +217,7 @@ def _write_through(file: Path, content: bytes, numbered: bool = False) -> None:
         os.close(handle)
 
 
-def check(db: sqlite3.Connection, witness: Witness | None) -> Silenced | None:
+def check(db: Database, witness: Witness | None) -> Silenced | None:
     """Looks whether the store is the one that the witness has seen, and as far. If it is not, its surveys are silenced.
 
     A store that is not witnessed yet is from now on; surveys that an earlier store of this witness had joined are never
@@ -226,12 +225,12 @@ def check(db: sqlite3.Connection, witness: Witness | None) -> Silenced | None:
     """
     identity, generation, witnessed = db.execute("SELECT identity, generation, witnessed FROM device").fetchone()
     if witness is None:
-        db.execute("UPDATE device SET witnessed = 0 WHERE witnessed")
+        db.execute("UPDATE device SET witnessed = 0 WHERE witnessed = 1")
         return None
     kept = witness.read()
     seen = None if kept is None else Seen.decode(kept)
     if seen is not None and seen.admits(identity, generation):
-        db.execute("UPDATE device SET witnessed = 1 WHERE NOT witnessed")
+        db.execute("UPDATE device SET witnessed = 1 WHERE witnessed = 0")
         if seen.generation != generation:
             tell(db, witness)
         return None
@@ -251,22 +250,21 @@ def check(db: sqlite3.Connection, witness: Witness | None) -> Silenced | None:
     tell(db, witness, seen)
     if not silenced:
         return None
-    (_, _, store), *_ = db.execute("PRAGMA database_list")
     return Silenced(
-        f"{store} is not the store that its witness, {witness}, saw; silent for good on this device: "
+        f"{db.place} is not the store that its witness, {witness}, saw; silent for good on this device: "
         f"{', '.join(sorted(map(bytes.hex, silenced)))}. Who deleted a store by hand while developing deletes the "
         "witness as well to start anew"
     )
 
 
-def advance(db: sqlite3.Connection) -> None:
+def advance(db: Database) -> None:
     """Counts that answers are drawn in this transaction, and marks the store anew."""
     (identity,) = db.execute("SELECT identity FROM device").fetchone()
     marks = os.urandom(_MARK_BYTES) + identity[:_MARK_BYTES]
     db.execute("UPDATE device SET generation = generation + 1, identity = ?", (marks,))
 
 
-def outdate(db: sqlite3.Connection, witness: Witness | None) -> ClientError | None:
+def outdate(db: Database, witness: Witness | None) -> ClientError | None:
     """Counts that surveys are left in this transaction, so that a store of before is an old one.
 
     Not while the witness cannot be asked: whoever leaves does not wait for it. Returns what there is to tell the app.
@@ -286,7 +284,7 @@ def disown(witness: Witness | None) -> None:
         witness.write(replace(seen, identity=b"").encode())
 
 
-def tell(db: sqlite3.Connection, witness: Witness | None, before: Seen | None = None) -> None:
+def tell(db: Database, witness: Witness | None, before: Seen | None = None) -> None:
     """Tells the witness how far the store is: nothing that was drawn may leave before. Raises WitnessTrouble.
 
     before: what an earlier store had told it; the surveys of that one are not forgotten.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-import changeling_client.store as store_module
+import changeling_client.sqlite as store_module
 import httpx
 import pytest
 from changeling_client import Callbacks, EnrolmentOver, Recorded, Sidecar, Silenced, Status, WitnessTrouble

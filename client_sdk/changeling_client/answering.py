@@ -8,7 +8,6 @@ They are put into the same uploads later as they would have been then, so that a
 longer.
 """
 
-import sqlite3
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +36,7 @@ from .errors import ClientError
 from .outbox import ClosingAnswer
 from .recording import at_close, bring_back, judged, pruned
 from .server import Server, close_ms, keep_time, known_time
-from .store import ClientStore
+from .store import ClientStore, Database
 from .witness import Witness
 
 MOST_AT_ONCE = 512
@@ -243,9 +242,9 @@ class Answerer:
             if server.has_told_time:
                 db.execute("DELETE FROM looks WHERE url = ?", (server.url,))
             elif self._held and len(self._looks) < MOST_LOOKS:
-                db.execute("INSERT OR IGNORE INTO looks VALUES (?, ?)", (server.url, server.now_ms()))
+                db.execute("INSERT INTO looks VALUES (?, ?) ON CONFLICT DO NOTHING", (server.url, server.now_ms()))
 
-    def judge(self, db: sqlite3.Connection, server: Server) -> None:
+    def judge(self, db: Database, server: Server) -> None:
         """Judges the answers that waited for the time, which the server has now told."""
         now_ms = known_time(db, server.url).stamp(server.now_ms())
         for survey in entries.surveys_at(db, server.url):
@@ -257,7 +256,7 @@ class Answerer:
                     entries.count_drop(db, Drop.WRONG_ANSWER, wrong)
                     entries.update(db, self._store.wrapping, after)
 
-    def end_finished(self, db: sqlite3.Connection, server: Server) -> None:
+    def end_finished(self, db: Database, server: Server) -> None:
         """Ends the surveys of which nothing is left to answer or to send, and forgets what was sent."""
         for known in entries.find_surveys(db, Status.JOINED):
             if known.url != server.url or (survey := known.readable) is None:
@@ -266,9 +265,7 @@ class Answerer:
                 outbox.forget_sent(db, survey.id)
                 entries.put_survey(db, replace(known, status=Status.ENDED))
 
-    def _answer_some(
-        self, db: sqlite3.Connection, server: Server, due: deque[tuple[Survey, EntryNumber]], may_drop: bool
-    ) -> int:
+    def _answer_some(self, db: Database, server: Server, due: deque[tuple[Survey, EntryNumber]], may_drop: bool) -> int:
         """Answers for the first of these entries, and takes them off, as many as one transaction may keep waiting.
 
         Returns how many closings were answered.
@@ -290,7 +287,7 @@ class Answerer:
         return drew
 
     def _answer_entry(
-        self, db: sqlite3.Connection, server: Server, survey: Survey, before: Entry, may_drop: bool
+        self, db: Database, server: Server, survey: Survey, before: Entry, may_drop: bool
     ) -> tuple[bool, int]:
         """Answers as much of one entry as one upload spans. Returns whether more is due, and how many it answered."""
         wrapping, time = self._store.wrapping, known_time(db, server.url)

@@ -265,7 +265,7 @@ class Device:
         """The cost of all surveys; without consent too, as what was spent stays so."""
         self.keep_reporting()
         at_most, witnessed = self.settings.max_epsilon, self.settings.witness is not None
-        with enrolment.looking(self._opened, self.settings.file, self.settings.key) as db:
+        with enrolment.looking(self._opened, self.settings.place, self.settings.key) as db:
             none = Account(from_micro(0), at_most, (), {}, witnessed)
             return none if db is None else account(db, at_most, witnessed)
 
@@ -273,7 +273,7 @@ class Device:
     def find(self, id_: SurveyId) -> Known | None:
         """The survey as the store knows it, without consent too; None if it has not heard of it."""
         self.keep_reporting()
-        with enrolment.looking(self._opened, self.settings.file, self.settings.key) as db:
+        with enrolment.looking(self._opened, self.settings.place, self.settings.key) as db:
             return None if db is None else entries.find_survey(db, id_)
 
     @reading
@@ -329,7 +329,7 @@ class Device:
             self._sending, self._deciding = threading.RLock(), threading.RLock()
 
     def _open(self) -> None:
-        self._opened = ClientStore(self.settings.file, self.settings.key)
+        self._opened = self.settings.place.open(self.settings.key)
         self._recorder = Recorder(self._opened, self.settings.strict, self.tell)
         self._servers = Servers(self._opened, self.settings)
         with self._opened.transaction() as db:
@@ -344,22 +344,22 @@ class Device:
         self._recorder = None
         self._stop_sending()
         self._servers = None
-        file, store = self.settings.file, self._opened
+        place, store = self.settings.place, self._opened
         try:
-            if store is None and file.exists():
-                store = ClientStore(file, self.settings.key)
+            if store is None and place.exists():
+                store = place.open(self.settings.key)
             if store is not None:
                 self._leave_all(store)
                 return
         except (ClientClosed, StoreBusy):  # nothing was changed, and it can be tried again
             raise
         except Exception:
-            if not enrolment.is_ours(file):
+            if not place.is_ours():
                 raise
             self._opened = None
             if store is not None:
                 store.abandon()
-            enrolment.destroy(file)
+            place.destroy()
         try:
             witness.disown(self.settings.witness)
         except WitnessTrouble as error:

@@ -7,7 +7,6 @@ stays silent, for good.
 """
 
 import os
-import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +20,7 @@ from changeling_protocol import SurveyId
 from . import entries
 from .entries import Known, Status
 from .errors import Silenced, StoreReadOnly, WitnessTrouble
-from .store import ClientStore, sync_folder
+from .store import ClientStore, Database, sync_folder
 
 _MARK_BYTES = 16
 _UNSEEN, _SEEN, _OUTDATED = range(3)
@@ -230,7 +229,7 @@ def check(store: ClientStore, witness: Witness | None) -> Silenced | None:
     """
     if witness is None:
         with store.transaction() as db:
-            db.execute("UPDATE device SET witnessed = ? WHERE witnessed", (_UNSEEN,))
+            db.execute("UPDATE device SET witnessed = ? WHERE witnessed > 0", (_UNSEEN,))
         return None
     kept = witness.read()
     seen = None if kept is None else Seen.decode(kept)
@@ -257,14 +256,14 @@ def check(store: ClientStore, witness: Witness | None) -> Silenced | None:
     if not silenced:
         return None
     return Silenced(
-        f"{store.file} is not the store that its witness, {witness}, saw: {_cause(kept, seen, generation)}. Silent for "
-        f"good on this device: {', '.join(sorted(map(bytes.hex, silenced)))}. Who deleted a store by hand while "
+        f"{store.place} is not the store that its witness, {witness}, saw: {_cause(kept, seen, generation)}. Silent "
+        f"for good on this device: {', '.join(sorted(map(bytes.hex, silenced)))}. Who deleted a store by hand while "
         "developing deletes the witness as well to start anew",
         tuple(sorted(silenced)),
     )
 
 
-def _silence(db: sqlite3.Connection, seen: Seen | None, witnessed: bool) -> set[SurveyId]:
+def _silence(db: Database, seen: Seen | None, witnessed: bool) -> set[SurveyId]:
     """Silences what the store, or an earlier one of this witness, may have answered elsewhere. Returns the surveys.
 
     seen: what the witness knows; None if nothing. witnessed: whether any witness had seen the store before.
@@ -293,16 +292,16 @@ def _cause(kept: bytes | None, seen: Seen | None, generation: int) -> str:
     return "it is a copy, or was put back"
 
 
-def advance(db: sqlite3.Connection) -> None:
+def advance(db: Database) -> None:
     """Counts that answers are drawn in this transaction, and marks the store anew."""
     (identity,) = db.execute("SELECT identity FROM device").fetchone()
     marks = os.urandom(_MARK_BYTES) + identity[:_MARK_BYTES]
     db.execute("UPDATE device SET generation = generation + 1, identity = ?", (marks,))
 
 
-def outdate(db: sqlite3.Connection) -> None:
+def outdate(db: Database) -> None:
     """Notes that surveys are left in this transaction, so that from the next `check` on a store of before is old."""
-    db.execute("UPDATE device SET witnessed = ? WHERE witnessed", (_OUTDATED,))
+    db.execute("UPDATE device SET witnessed = ? WHERE witnessed > 0", (_OUTDATED,))
 
 
 def disown(witness: Witness | None) -> None:
@@ -312,7 +311,7 @@ def disown(witness: Witness | None) -> None:
         witness.write(replace(seen, identity=b"").encode())
 
 
-def _as_seen(db: sqlite3.Connection, before: Seen | None) -> Seen:
+def _as_seen(db: Database, before: Seen | None) -> Seen:
     """The store as a witness sees it now. before: an earlier store's; the surveys of that one are not forgotten."""
     identity, generation = db.execute("SELECT identity, generation FROM device").fetchone()
     never_joined = {Status.ASKED, Status.REFUSED}

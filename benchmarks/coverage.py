@@ -266,7 +266,7 @@ class Held:
     def bands(self) -> list[float]:
         """The share of the surveys with an estimate whose simultaneous bands all held, by method."""
         often = self.often.max(1)
-        return (self.together[often > 0] / often[often > 0]).tolist()
+        return [float(share) for share in self.together[often > 0] / often[often > 0]]
 
     def by_share(self) -> Iterator[float]:
         """The coverage of the answers of one share, over all times and both methods apart; 0 has a cell of its own."""

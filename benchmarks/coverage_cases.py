@@ -213,7 +213,7 @@ def interval_cases() -> list[IntervalCase]:
     while unmet:
         chosen.append(max(drawn, key=lambda levels: len(_pairs(levels) & unmet)))
         unmet -= _pairs(chosen[-1])
-    cases = []
+    cases: list[IntervalCase] = []
     for levels in chosen:
         z, n, minimum, epsilon, closed = map(int, levels)
         wish = Wish(z, GRID_CALENDAR, CONSTRAINT, Decimal(epsilon), n, closed=bool(closed), minimum=minimum)

@@ -112,7 +112,7 @@ class Flush:
                 self._note(str(error))
             self._note(self._sender.trouble)
             waiting, dropped = self._waiting(), self._answerer.dropped + self._sender.dropped
-            self._store.erase_past()  # also if nothing was due: what is recorded overwrites as well
+            self._store.erase_past(changed=self._sender.sent + dropped > 0)
             return Flushed(self._sender.sent, waiting, dropped, self._trouble), told
 
     def _flush_server(self, server: Server, deadline: Deadline) -> list[ClientError]:

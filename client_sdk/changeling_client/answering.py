@@ -236,7 +236,8 @@ class Answerer:
         for known in entries.find_surveys(db, Status.JOINED):
             if known.url != server.url or (survey := known.readable) is None:
                 continue
-            if entries.have_answered(db, survey.id, last_closing(survey)) and not outbox.waits(db, survey.id):
+            answered = entries.least_answered(db, survey.id)
+            if answered is not None and answered >= last_closing(survey) and not outbox.waits(db, survey.id):
                 outbox.forget_sent(db, survey.id)
                 entries.put_survey(db, replace(known, status=Status.ENDED))
 

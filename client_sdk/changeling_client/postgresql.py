@@ -6,6 +6,7 @@ transaction. What a connection had begun when it was lost is undone; a commit wh
 """
 
 import os
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +17,7 @@ from typing import Any
 from . import store
 from .errors import ClientError, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
 from .schema import APPLICATION, MIGRATIONS, TABLES, VERSION
-from .store import DAMAGE, THREAD_SECONDS, ClientStore, Database, Rows, Wrapping, survive
+from .store import DAMAGE, THREAD_SECONDS, Changed, ClientStore, Database, Rows, Wrapping, survive
 
 try:
     import psycopg
@@ -54,6 +55,9 @@ SELECT count(*) FROM (
 ) AS others (age) WHERE age > age(pg_current_xact_id()::xid)
 """
 """How many transactions may see what was there before: for them it is kept, whatever is rewritten."""
+_ROW = re.compile(r"(?<=VALUES )\(\?(, \?)*\)")
+"""The place of the values in a statement that takes many rows of them."""
+_MOST_ROWS = 1_000
 _BUSY = ("55P03", "57014", "40P01", "25P03")
 """A lock was waited for in vain, or a transaction ended as it took too long."""
 
@@ -127,13 +131,29 @@ class _Connection:
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Rows:
         return self.opened.execute(_as_psycopg(statement), values or None)
 
-    def executemany(self, statement: str, values: Sequence[Sequence[Any]]) -> Rows:
-        cursor = self.opened.cursor()
-        cursor.executemany(_as_psycopg(statement), values)
-        return cursor
+    def executemany(self, statement: str, values: Sequence[Sequence[Any]]) -> Changed:
+        """Puts many rows into one statement where it has a place for them, as each takes a journey else."""
+        row = _ROW.search(statement)
+        if row is None:
+            cursor = self.opened.cursor()
+            cursor.executemany(_as_psycopg(statement), values)
+            return cursor
+        changed = _Changed(0)
+        for first in range(0, len(values), _MOST_ROWS):
+            some = values[first : first + _MOST_ROWS]
+            rows = ", ".join([row[0]] * len(some))
+            whole = statement[: row.start()] + rows + statement[row.end() :]
+            flat = [value for each in some for value in each]
+            changed.rowcount += self.opened.execute(whole.replace("?", "%s").encode(), flat).rowcount
+        return changed
 
     def close(self) -> None:
         self.opened.close()
+
+
+@dataclass(slots=True)
+class _Changed:
+    rowcount: int
 
 
 @lru_cache(maxsize=256)

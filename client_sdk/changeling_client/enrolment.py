@@ -295,7 +295,7 @@ def leave_all(db: Database) -> None:
 
     Whatever survey a row says that it belongs to.
     """
-    for table in ("closings", "drawn", "entries", "departed", "sealing_keys", "servers", "drops"):
+    for table in ("closings", "drawn", "entries", "departed", "sealing_keys", "servers", "looks", "drops"):
         db.execute(f"DELETE FROM {table}")  # noqa: S608
     for known in entries.find_surveys(db):
         leave(db, known)

@@ -297,26 +297,26 @@ class SessionLock:
         self._held: tuple[int, Database] | None = None
 
     @contextmanager
-    def tried(self) -> Iterator[bool]:
-        """Takes the lock for the block if no other process has it; waits for another thread of this one.
+    def tried(self, seconds: float = THREAD_SECONDS) -> Iterator[bool]:
+        """Takes the lock for the block if no other process has it; waits so long for another thread of this one.
 
         Yields whether it did. Raises a store's errors.
         """
         threads = self._threads
-        if not threads.acquire(timeout=THREAD_SECONDS):
+        if not threads.acquire(timeout=seconds):
             yield False
             return
         try:
             with self._store.transaction() as db:
                 (taken,) = db.execute(f"SELECT pg_try_advisory_lock({_REPORTING})").fetchone()
-            self._held = (threading.get_ident(), db) if taken else None
+            before, self._held = self._held, (threading.get_ident(), db) if taken else self._held
             try:
                 yield taken
             finally:
                 if taken and self._held is not None:
                     with suppress(ClientError), self._store.transaction() as db:
                         db.execute(f"SELECT pg_advisory_unlock({_REPORTING})")
-                    self._held = None
+                    self._held = before
         finally:
             if threads is self._threads:  # else this is a child, and has others
                 threads.release()

@@ -289,13 +289,13 @@ class ProcessLock:
         self._threads = threading.RLock()
 
     @contextmanager
-    def tried(self) -> Iterator[bool]:
-        """Takes the lock for the block if no other process has it; waits for another thread of this one.
+    def tried(self, seconds: float = THREAD_SECONDS) -> Iterator[bool]:
+        """Takes the lock for the block if no other process has it; waits so long for another thread of this one.
 
         Yields whether it did. Raises StoreReadOnly or StoreBusy if the file cannot be opened.
         """
         threads = self._threads
-        if not threads.acquire(timeout=THREAD_SECONDS):
+        if not threads.acquire(timeout=seconds):
             yield False
             return
         try:

@@ -84,8 +84,8 @@ class Database(Protocol):
 class ReportingLock(Protocol):
     """A lock that one process holds, the one that reports; it ends with the process."""
 
-    def tried(self) -> AbstractContextManager[bool]:
-        """Takes the lock for the block if no other process has it; waits for another thread of this one.
+    def tried(self, seconds: float = ..., /) -> AbstractContextManager[bool]:
+        """Takes the lock for the block if no other process has it; waits so long for another thread of this one.
 
         Yields whether it did.
         """

@@ -300,7 +300,7 @@ class Device:
                 if (survey := known.readable) is None:
                     continue
                 lead = known_time(db, known.url).lead_ms
-                for entry in entries.load_all(db, self.store.wrapping, known.id):
+                for entry in entries.next_delays(db, known.id):
                     if (at_ms := next_due_ms(survey, entry)) is not None:
                         due.append(at_ms + lead)
         return UnixMilliseconds(min(due)) if due else None

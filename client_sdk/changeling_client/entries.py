@@ -323,6 +323,13 @@ def least_answered(db: Database, survey: SurveyId) -> int | None:
     return None if period is None else int(period)
 
 
+def next_delays(db: Database, survey: SurveyId) -> list[Entry]:
+    """For each period up to which entries have answered, one that answers next, without what is private of it."""
+    query = "SELECT answered, min(delay_ms) FROM entries WHERE survey = ? GROUP BY answered"
+    rows = db.execute(query, (survey,))
+    return [Entry(survey, EntryNumber(0), answered=answered, delay_ms=delay_ms) for answered, delay_ms in rows]
+
+
 def leave(db: Database, survey: SurveyId, number: EntryNumber) -> bool:
     """Deletes an entry with all that hangs on it, and keeps its number. Returns whether there was one.
 
@@ -366,6 +373,12 @@ def drawn_nodes(db: Database, wrapping: Wrapping, entry: Entry) -> Drawn:
     if row is None:
         return frozenset()
     return _drawn(wrapping.unwrap(row[0], _place(entry.survey, entry.number)))
+
+
+def drawn_among(db: Database, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int]) -> dict[EntryNumber, Drawn]:
+    """The same of all entries from one number to another that have any."""
+    rows = db.execute("SELECT entry, nodes FROM drawn WHERE survey = ? AND entry BETWEEN ? AND ?", (survey, *among))
+    return {number: _drawn(wrapping.unwrap(nodes, _place(survey, number))) for number, nodes in rows}
 
 
 @reading

@@ -39,7 +39,7 @@ MOST_WAITING = 65_536
 """The most closings that wait in a store; the oldest go first, being the first whose grace is over."""
 MOST_SENT = 1_024
 """The most acknowledged closings of an entry whose reports a person can still see."""
-MOST_AT_ONCE = 64
+MOST_AT_ONCE = 256
 """How many entries' uploads are packed in one transaction."""
 _BODY_HEAD_BYTES = 32
 """Covers the map, its key and the array's head."""
@@ -75,19 +75,21 @@ class Upload:
     plaintext: bytes = field(repr=False)
 
 
-def put(db: Database, wrapping: Wrapping, survey: Survey, entry: Entry, answers: Sequence[ClosingAnswer]) -> None:
-    """Adds a batch of an entry's answers, rising; at least one."""
-    batch, tracks = answers[0].closing.period, survey.plan.tracks
-    rows = []
-    for answer in answers:
-        closing = answer.closing
-        reports = [
-            (each.track, each.node, each.symbol.to_bytes(symbol_bytes(tracks[each.track].randomizer)))
-            for each in answer.reports
-        ]
-        kept = wrapping.wrap(msgpack.packb(reports), _place(entry, closing.period))
-        stated = closing.id, closing.standing, closing.stratum
-        rows.append((entry.survey, entry.number, closing.period, batch, *stated, 0, kept))
+def put(
+    db: Database, wrapping: Wrapping, survey: Survey, answered: Sequence[tuple[Entry, Sequence[ClosingAnswer]]]
+) -> None:
+    """Adds batches of answers, each with its entry; each rising, and at least one."""
+    tracks, rows = survey.plan.tracks, []
+    for entry, answers in answered:
+        for answer in answers:
+            closing = answer.closing
+            reports = [
+                (each.track, each.node, each.symbol.to_bytes(symbol_bytes(tracks[each.track].randomizer)))
+                for each in answer.reports
+            ]
+            kept = wrapping.wrap(msgpack.packb(reports), _place(entry, closing.period))
+            stated = answers[0].closing.period, closing.id, closing.standing, closing.stratum
+            rows.append((entry.survey, entry.number, closing.period, *stated, 0, kept))
     db.executemany("INSERT INTO closings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
@@ -95,6 +97,12 @@ def waiting(db: Database, survey: SurveyId, entry: EntryNumber) -> list[int]:
     """The periods of an entry whose closings wait in the outbox, rising."""
     query = "SELECT period FROM closings WHERE batch > 0 AND survey = ? AND entry = ? ORDER BY period"
     return [period for (period,) in db.execute(query, (survey, entry))]
+
+
+def earliest(db: Database, survey: SurveyId) -> int | None:
+    """The first period of which an answer of any entry of a survey waits; None if nothing does."""
+    (period,) = db.execute("SELECT min(period) FROM closings WHERE batch > 0 AND survey = ?", (survey,)).fetchone()
+    return None if period is None else int(period)
 
 
 def waits(db: Database, survey: SurveyId) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 from . import store
@@ -87,7 +88,7 @@ class StoreDatabase:
         """Connects; each statement is a transaction of its own, unless one is begun."""
         told = conninfo_to_dict(self.told)
         patient = {name: value for name, value in _PATIENCE.items() if name not in told}
-        return psycopg.connect(make_conninfo(self.told, **patient), autocommit=True)
+        return psycopg.connect(make_conninfo(self.told, **patient), autocommit=True, cursor_factory=psycopg.RawCursor)
 
     def exists(self) -> bool:
         """True if the store's tables are there. Raises StoreBusy if the database cannot be reached."""
@@ -129,22 +130,15 @@ class _Connection:
         return self.opened.info.transaction_status != TransactionStatus.IDLE
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Rows:
-        return self.opened.execute(_as_psycopg(statement), values or None)
+        return self.opened.execute(_numbered(statement), values or None)
 
     def executemany(self, statement: str, values: Sequence[Sequence[Any]]) -> Changed:
         """Puts many rows into one statement where it has a place for them, as each takes a journey else."""
-        row = _ROW.search(statement)
-        if row is None:
-            cursor = self.opened.cursor()
-            cursor.executemany(_as_psycopg(statement), values)
-            return cursor
-        changed = _Changed(0)
-        for first in range(0, len(values), _MOST_ROWS):
-            some = values[first : first + _MOST_ROWS]
-            rows = ", ".join([row[0]] * len(some))
-            whole = statement[: row.start()] + rows + statement[row.end() :]
-            flat = [value for each in some for value in each]
-            changed.rowcount += self.opened.execute(whole.replace("?", "%s").encode(), flat).rowcount
+        changed, most = _Changed(0), _MOST_ROWS if _ROW.search(statement) else 1
+        for first in range(0, len(values), most):
+            some = values[first : first + most]
+            flat = [value for row in some for value in row]
+            changed.rowcount += self.opened.execute(_numbered(statement, len(some)), flat).rowcount
         return changed
 
     def close(self) -> None:
@@ -157,8 +151,12 @@ class _Changed:
 
 
 @lru_cache(maxsize=256)
-def _as_psycopg(statement: str) -> bytes:
-    return statement.replace("?", "%s").encode()
+def _numbered(statement: str, rows: int = 1) -> bytes:
+    """The statement for so many rows of values, its places for values numbered as PostgreSQL does it."""
+    if rows > 1:
+        statement = _ROW.sub(lambda row: ", ".join([row[0]] * rows), statement)
+    number = count(1)
+    return re.sub(r"\?", lambda _: f"${next(number)}", statement).encode()
 
 
 class PostgreSQLStore(ClientStore):
@@ -237,12 +235,12 @@ class PostgreSQLStore(ClientStore):
         """Waits for the row that only one transaction holds; its version is another if a newer pod came meanwhile."""
         if self.reporting.is_lost(connection):
             raise StoreBusy(f"the connection to {self.place} was lost, and another process may report")
-        begun = connection.opened.execute("BEGIN; SELECT version FROM format FOR UPDATE")
-        begun.nextset()
         try:
+            begun = connection.opened.execute("BEGIN; SELECT version FROM format FOR UPDATE")
+            begun.nextset()
             self._check(*begun.fetchone() or (0,))
         except BaseException:
-            connection.execute("ROLLBACK")
+            self._roll_back(connection)
             raise
 
     def _roll_back(self, connection: _Connection) -> None:

@@ -34,6 +34,7 @@ from .errors import (
     ClientError,
     EnrolmentOver,
     ServerTrouble,
+    StoreUnusable,
     TooCostly,
     WrongSurvey,
 )
@@ -293,10 +294,13 @@ def leave(db: Database, known: Known) -> None:
 def leave_all(db: Database) -> None:
     """Leaves every survey, and forgets all that is kept besides: keys of servers, and what is known of their time.
 
-    Whatever survey a row says that it belongs to.
+    Whatever survey a row says that it belongs to. Raises StoreUnusable if anything stays.
     """
     for table in ("closings", "drawn", "entries", "departed", "sealing_keys", "servers", "looks", "drops"):
         db.execute(f"DELETE FROM {table}")  # noqa: S608
+        (left,) = db.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
+        if left:  # a row whose key is damaged is not found where it should be
+            raise StoreUnusable(f"{table} cannot be emptied")
     for known in entries.find_surveys(db):
         leave(db, known)
     db.execute("UPDATE surveys SET payload = ?, stratum = ?, reason = ''", (b"", b"\x80"))

@@ -300,8 +300,12 @@ def load(db: Database, wrapping: Wrapping, survey: SurveyId, number: int) -> Ent
     if row is None:
         if has_left(db, survey, number):
             raise ValueError(f"entry {number} has left the survey")
-        (given,) = db.execute("SELECT coalesce(max(entries), 0) FROM surveys WHERE id = ?", (survey,)).fetchone()
-        raise ValueError(f"entries are numbered 0 to {given - 1}, got {number}")
+        known = find_survey(db, survey)
+        if known is None or known.status not in (Status.ASKED, Status.JOINED, Status.ENDED):
+            raise ValueError(why_not(known, survey))
+        if 0 <= number < known.entries:
+            raise StoreUnusable(f"entry {number} is lost")
+        raise ValueError(f"entries are numbered 0 to {known.entries - 1}, got {number}")
     return _entry(wrapping, row)
 
 

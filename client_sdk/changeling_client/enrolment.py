@@ -296,7 +296,7 @@ def leave_all(db: Database) -> None:
 
     Whatever survey a row says that it belongs to. Raises StoreUnusable if anything stays.
     """
-    for table in ("closings", "drawn", "entries", "departed", "sealing_keys", "servers", "looks", "drops"):
+    for table in ("closings", "drawn", "entries", "departed", "sealing_keys", "servers", "looks", "hand_over", "drops"):
         db.execute(f"DELETE FROM {table}")  # noqa: S608
         (left,) = db.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
         if left:  # a row whose key is damaged is not found where it should be

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -23,6 +24,7 @@ from .server import FakeServer
 from .surveys import make_survey
 
 KEY = b"K" * 32
+_NOWHERE: dict[str, Any] = {"path": None, "database": None}
 ANSWERS = ["tea", "coffee", "neither"]
 
 
@@ -252,6 +254,19 @@ class StoreContract:
             assert pods.join(client).status is Status.SILENCED
         assert [type(error).__name__ for error in told] == ["Silenced"]
         assert len(pods.server.reports) == 4
+
+    def test_a_store_is_handed_over_with_the_entries_that_left(self, pods: Pods, tmp_path: Path) -> None:
+        """To a file: who left stays away, the others go on, and the old store is retired."""
+        with pods.client() as old, pods.client(**{**_NOWHERE, "path": tmp_path / "new" / "store.db"}) as new:
+            handle = pods.join(old, entries=3)
+            handle.record("tea", 2)
+            handle.leave(1)
+            new.take_over(old.hand_over(new.invite(old.hand_over_key())))
+            taken = pods.join(new, entries=3)
+            assert taken.record("coffee", 1) is Recorded.DROPPED
+            assert taken.answer(2) == "tea"
+            pods.clock.advance(days=1)
+            assert (new.flush().sent, old.flush().sent) == (2, 0)
 
     def test_a_store_that_cannot_be_read_is_destroyed_when_consent_ends(self, pods: Pods) -> None:
         """Whatever is in it; where it was there is none then."""

@@ -59,6 +59,7 @@ from .estimation.releases import (
     superpopulation_change,
 )
 from .estimation.solution import Solution
+from .planning.distance import Distance, distance_from_best
 from .planning.freezing import (
     Freezing,
     Habits,
@@ -132,6 +133,7 @@ __all__ = [
     "Counterpart",
     "Counts",
     "DecodedNodes",
+    "Distance",
     "Ellipsoid",
     "EmptyNode",
     "Estimate",
@@ -194,6 +196,7 @@ __all__ = [
     "curve_of",
     "delta_at",
     "diagnosed",
+    "distance_from_best",
     "epsilon_at",
     "false_entries",
     "format_duration",

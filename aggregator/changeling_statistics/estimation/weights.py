@@ -224,7 +224,7 @@ def grown(P: Floats, rows: Floats) -> Floats:
     gained = Z @ PZ
     gained.flat[:: len(gained) + 1] += 1.0
     wider = np.empty((rows.shape[1],) * 2)
-    wider[:old, :old] = P - PZ @ np.linalg.solve(gained, PZ.T)
+    np.subtract(P, PZ @ np.linalg.solve(gained, PZ.T), out=wider[:old, :old])
     wider[old:, :old] = -C @ wider[:old, :old]
     wider[:old, old:] = wider[old:, :old].T
     wider[old:, old:] = N - wider[old:, :old] @ C.T

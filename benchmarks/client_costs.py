@@ -24,6 +24,7 @@ from .client_world import PINNED, START, LoopbackServer, plain_survey
 STARTS, RECORDS = 15, 2_000
 SHAPES = {"100x100": (100, 100), "1x10000": (1, 10_000), "10000x1": (10_000, 1)}
 """Entries by periods: 10,000 due nodes each."""
+_SDK = Path(__file__).parents[1] / "client_sdk"
 _BASE = "import msgpack, sqlite3\nfrom cryptography.hazmat.primitives.asymmetric import ed25519"
 _IMPORT = "from changeling_client import Client"
 _RECORDED = f"""
@@ -61,8 +62,8 @@ def imports(starts: int = STARTS) -> dict[str, float]:
 
 
 def wheels() -> set[str]:
-    """The distributions that `pip install changeling` brings beside its own, from the metadata of those installed."""
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    """The distributions that `pip install changeling-client` brings beside its own, by the metadata of those here."""
+    project = tomllib.loads((_SDK / "pyproject.toml").read_text())["project"]
     found: set[str] = set()
     asked = [Requirement(each) for each in project["dependencies"]]
     while asked:

@@ -37,7 +37,7 @@ from .errors import ClientError
 from .outbox import ClosingAnswer
 from .recording import at_close, bring_back, judged, pruned
 from .server import KnownTime, Server, close_ms, keep_time, known_time
-from .store import ClientStore, Database
+from .store import ClientStore, StoreConnection
 from .witness import Witness
 
 MOST_AT_ONCE = 512
@@ -250,7 +250,7 @@ class Answerer:
             elif self._held and len(self._looks) < MOST_LOOKS:
                 db.execute("INSERT INTO looks VALUES (?, ?) ON CONFLICT DO NOTHING", (server.url, server.now_ms()))
 
-    def judge(self, db: Database, server: Server) -> None:
+    def judge(self, db: StoreConnection, server: Server) -> None:
         """Judges the answers that waited for the time, which the server has now told."""
         now_ms = known_time(db, server.url).stamp(server.now_ms())
         for survey in entries.surveys_at(db, server.url):
@@ -263,7 +263,7 @@ class Answerer:
                     entries.count_drop(db, Drop.WRONG_ANSWER, wrong)
                     entries.update(db, self._store.wrapping, after)
 
-    def end_finished(self, db: Database, server: Server) -> None:
+    def end_finished(self, db: StoreConnection, server: Server) -> None:
         """Ends the surveys of which nothing is left to answer or to send, and forgets what was sent."""
         for known in entries.find_surveys(db, Status.JOINED):
             if known.url != server.url or (survey := known.readable) is None:
@@ -274,7 +274,9 @@ class Answerer:
                 outbox.forget_sent(db, survey.id)
                 entries.put_survey(db, replace(known, status=Status.ENDED))
 
-    def _answer_some(self, db: Database, server: Server, due: deque[tuple[Survey, EntryNumber]], may_drop: bool) -> int:
+    def _answer_some(
+        self, db: StoreConnection, server: Server, due: deque[tuple[Survey, EntryNumber]], may_drop: bool
+    ) -> int:
         """Answers for the first of these entries, and takes them off, as many as one transaction may keep waiting.
 
         They are of one survey, and read and written together. Returns how many closings were answered.
@@ -314,7 +316,9 @@ class Answerer:
             self.dropped += outbox.make_room(db, wrapping)
         return drew
 
-    def _answer_entry(self, db: Database, survey: Survey, before: Entry, drawn: Drawn, moment: "_Moment") -> Answered:
+    def _answer_entry(
+        self, db: StoreConnection, survey: Survey, before: Entry, drawn: Drawn, moment: "_Moment"
+    ) -> Answered:
         """Answers as much of one entry as one upload spans. What it gives is not kept yet."""
         time, now_ms = moment.time, moment.time.delayed(moment.now_ms)
         entry = bring_back(survey, before, drawn, time.stamp(moment.now_ms))

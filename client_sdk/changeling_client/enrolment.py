@@ -41,7 +41,7 @@ from .errors import (
 from .recording import judged, needed_close
 from .server import Server, Servers, known_time, ms_of
 from .settings import ClientSettings
-from .store import ClientStore, Database, Place
+from .store import ClientStore, StoreConnection, StorePlace
 from .transport import Deadline, Endpoint, is_loopback
 
 MOST_ENTRIES = 65_536
@@ -84,7 +84,7 @@ class Enroller:
     def __init__(self, store: ClientStore, settings: ClientSettings, coins: Coins) -> None:
         self._store, self._settings, self._coins = store, settings, coins
 
-    def ask(self, db: Database, asked: Known, answers: Sequence[str] | None) -> Known:
+    def ask(self, db: StoreConnection, asked: Known, answers: Sequence[str] | None) -> Known:
         """Notes that the app wants to join a survey, and its first answers, checked; the survey need not be known.
 
         Returns the survey as it is known then: if it was asked for before and not refused, as it was, but for entries
@@ -102,7 +102,9 @@ class Enroller:
             return replace(known, entries=asked.entries)
         return known
 
-    def _insert(self, db: Database, survey: SurveyId, numbers: range, answers: Sequence[str] | None) -> list[Entry]:
+    def _insert(
+        self, db: StoreConnection, survey: SurveyId, numbers: range, answers: Sequence[str] | None
+    ) -> list[Entry]:
         """Keeps new entries, with the first answer of each. One that has left is none."""
         now_ms = ms_of(self._settings.clock())
         new = []
@@ -162,7 +164,7 @@ class Enroller:
                 server.succeed(db)
             return told
 
-    def enrol_or_refuse(self, db: Database, asked: Known, survey: Survey, time_known: bool) -> list[ClientError]:
+    def enrol_or_refuse(self, db: StoreConnection, asked: Known, survey: Survey, time_known: bool) -> list[ClientError]:
         """Enrols the entries of a survey that was asked for, or notes why not. Returns what there is to tell.
 
         time_known: whether a server has told the time.
@@ -179,7 +181,7 @@ class Enroller:
             db.execute("RELEASE enrolling")
         return []
 
-    def enrol(self, db: Database, asked: Known, survey: Survey, time_known: bool) -> None:
+    def enrol(self, db: StoreConnection, asked: Known, survey: Survey, time_known: bool) -> None:
         """Enrols the entries of a survey that was asked for, and judges the answers that they have had meanwhile.
 
         Raises TooCostly, EnrolmentOver or BadEnrolment.
@@ -191,7 +193,12 @@ class Enroller:
         entries.put_survey(db, joined)
 
     def add(
-        self, db: Database, id_: SurveyId, count: int, answers: Sequence[str] | None, stratum: Mapping[str, str] | None
+        self,
+        db: StoreConnection,
+        id_: SurveyId,
+        count: int,
+        answers: Sequence[str] | None,
+        stratum: Mapping[str, str] | None,
     ) -> range:
         """Adds entries to a survey that was asked for, and enrols them if it is known. Returns their numbers.
 
@@ -219,7 +226,7 @@ class Enroller:
             self._enrol(db, replace(more, asked_ms=now_ms, stratum=stratum or {}), known.survey, new, time_known=False)
         return numbers
 
-    def _enrol(self, db: Database, asked: Known, survey: Survey, new: Sequence[Entry], time_known: bool) -> None:
+    def _enrol(self, db: StoreConnection, asked: Known, survey: Survey, new: Sequence[Entry], time_known: bool) -> None:
         """Draws what these entries draw once, and judges the answers that they have had.
 
         asked: with the time from which on they take part, and their stratum. Raises EnrolmentOver or BadEnrolment.
@@ -254,7 +261,7 @@ class Enroller:
             entries.keep_drawn(db, wrapping, enrolled, drawn)
             entries.count_drop(db, Drop.WRONG_ANSWER, wrong)
 
-    def _charge(self, db: Database, asked: Known, survey: Survey) -> int:
+    def _charge(self, db: StoreConnection, asked: Known, survey: Survey) -> int:
         """The survey's charge against the budget, in millionths: once, or for each entry of one person's.
 
         One on loopback counts nothing in development. Raises TooCostly.
@@ -271,7 +278,7 @@ class Enroller:
                 )
         return charge
 
-    def _refuse(self, db: Database, id_: SurveyId, error: CannotJoin) -> list[ClientError]:
+    def _refuse(self, db: StoreConnection, id_: SurveyId, error: CannotJoin) -> list[ClientError]:
         """Notes that a survey that was asked for may not be joined, and forgets the answers that waited for it."""
         asked = entries.find_survey(db, id_)
         if asked is None or asked.status is not Status.ASKED:
@@ -282,7 +289,7 @@ class Enroller:
         return [error]
 
 
-def leave(db: Database, known: Known) -> None:
+def leave(db: StoreConnection, known: Known) -> None:
     """Leaves one survey: what it knew and what waits is deleted, and a tombstone stays.
 
     Of one that was never joined nothing stays but the tombstone either: the app has asked for it, and may have told.
@@ -291,7 +298,7 @@ def leave(db: Database, known: Known) -> None:
         entries.end_survey(db, known, Status.LEFT)
 
 
-def leave_all(db: Database) -> None:
+def leave_all(db: StoreConnection) -> None:
     """Leaves every survey, and forgets all that is kept besides: keys of servers, and what is known of their time.
 
     Whatever survey a row says that it belongs to. Raises StoreUnusable if anything stays.
@@ -307,7 +314,7 @@ def leave_all(db: Database) -> None:
 
 
 @contextmanager
-def looking(opened: ClientStore | None, place: Place, key: bytes | None) -> Iterator[Database | None]:
+def looking(opened: ClientStore | None, place: StorePlace, key: bytes | None) -> Iterator[StoreConnection | None]:
     """A transaction of a store, to look at what is left of it where it is closed, as there is no consent.
 
     opened: the store, if it is open. place, key: as it is opened else. Gives None if there is none.

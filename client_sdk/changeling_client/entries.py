@@ -31,7 +31,7 @@ from changeling_protocol import (
 )
 
 from .errors import StoreUnusable
-from .store import Database, Wrapping, reading
+from .store import StoreConnection, Wrapping, reading
 from .transport import is_loopback
 
 States = tuple[tuple[int, int], ...]
@@ -146,7 +146,7 @@ def why_not(known: Known | None, id_: SurveyId) -> str:
     }.get(known.status, "is at hand")
 
 
-def put_survey(db: Database, known: Known) -> None:
+def put_survey(db: StoreConnection, known: Known) -> None:
     """Keeps what is known of a survey in place of what was."""
     kept = ", ".join(f"{name} = excluded.{name}" for name in _SURVEY.split(", ")[1:])
     values = (
@@ -164,30 +164,30 @@ def put_survey(db: Database, known: Known) -> None:
     )
 
 
-def find_survey(db: Database, id_: SurveyId) -> Known | None:
+def find_survey(db: StoreConnection, id_: SurveyId) -> Known | None:
     """The survey with this id; None if the store has never heard of it."""
     row = db.execute(f"SELECT {_SURVEY} FROM surveys WHERE id = ?", (id_,)).fetchone()  # noqa: S608
     return None if row is None else _known(row)
 
 
-def find_surveys(db: Database, *statuses: Status) -> list[Known]:
+def find_surveys(db: StoreConnection, *statuses: Status) -> list[Known]:
     """All surveys of these statuses, or of any if none is named, in the order of their ids."""
     rows = db.execute(f"SELECT {_SURVEY} FROM surveys ORDER BY id")  # noqa: S608
     return [known for row in rows if (known := _known(row)).status in (statuses or Status)]
 
 
-def surveys_at(db: Database, url: str) -> list[Survey]:
+def surveys_at(db: StoreConnection, url: str) -> list[Survey]:
     """The surveys whose answers go to the server of this URL. One that cannot be read is passed over."""
     known = (each for each in find_surveys(db, Status.JOINED) if each.url == url)
     return [survey for each in known if (survey := each.readable) is not None]
 
 
-def joined_ids(db: Database) -> set[SurveyId]:
+def joined_ids(db: StoreConnection) -> set[SurveyId]:
     """The ids of the surveys that are answered."""
     return {known.id for known in find_surveys(db, Status.JOINED)}
 
 
-def follow_server(db: Database, url: str) -> None:
+def follow_server(db: StoreConnection, url: str) -> None:
     """Sends everything to the app's server at this URL from now on, but for what a survey's own relay takes.
 
     What counted nothing when it was joined, as it was for development, goes to no other server than one on loopback.
@@ -202,7 +202,7 @@ def follow_server(db: Database, url: str) -> None:
             put_survey(db, replace(known, url=to))
 
 
-def spent(db: Database) -> Decimal:
+def spent(db: StoreConnection) -> Decimal:
     """The sum that the surveys of the store count; one that has ended, or was left, still counts."""
     (total,) = db.execute("SELECT coalesce(sum(charge_micro), 0) FROM surveys").fetchone()
     return from_micro(int(total))
@@ -282,19 +282,19 @@ class Entry(NamedTuple):
         return self._replace(delay_ms=0, slots=None, mutations=0, first_s=None, states=(), pending=())
 
 
-def insert(db: Database, wrapping: Wrapping, new: Sequence[Entry]) -> None:
+def insert(db: StoreConnection, wrapping: Wrapping, new: Sequence[Entry]) -> None:
     """Keeps new entries."""
     db.executemany(_INSERT, [_row(wrapping, entry) for entry in new])
 
 
-def update(db: Database, wrapping: Wrapping, *changed: Entry) -> None:
+def update(db: StoreConnection, wrapping: Wrapping, *changed: Entry) -> None:
     """Keeps what has changed of entries."""
     kept = ", ".join(f"{name} = excluded.{name}" for name in _ENTRY.split(", ")[2:])
     rows = [_row(wrapping, entry) for entry in changed]
     db.executemany(f"{_INSERT} ON CONFLICT (survey, number) DO UPDATE SET {kept}", rows)
 
 
-def load(db: Database, wrapping: Wrapping, survey: SurveyId, number: int) -> Entry:
+def load(db: StoreConnection, wrapping: Wrapping, survey: SurveyId, number: int) -> Entry:
     """The entry of that number. Raises ValueError if the survey has none, or it has left."""
     try:
         row = db.execute(_LOAD, (survey, number)).fetchone()
@@ -312,32 +312,34 @@ def load(db: Database, wrapping: Wrapping, survey: SurveyId, number: int) -> Ent
     return _entry(wrapping, row)
 
 
-def load_all(db: Database, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int] = (0, 2**31)) -> list[Entry]:
+def load_all(
+    db: StoreConnection, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int] = (0, 2**31)
+) -> list[Entry]:
     """The survey's entries in order. among: the least and the greatest number that they may have."""
     query = f"SELECT {_ENTRY} FROM entries WHERE survey = ? AND number BETWEEN ? AND ? ORDER BY number"  # noqa: S608
     return [_entry(wrapping, row) for row in db.execute(query, (survey, *among))]
 
 
-def numbers(db: Database, survey: SurveyId) -> list[EntryNumber]:
+def numbers(db: StoreConnection, survey: SurveyId) -> list[EntryNumber]:
     """The numbers of the survey's entries, rising."""
     query = "SELECT number FROM entries WHERE survey = ? ORDER BY number"
     return [EntryNumber(number) for (number,) in db.execute(query, (survey,))]
 
 
-def least_answered(db: Database, survey: SurveyId) -> int | None:
+def least_answered(db: StoreConnection, survey: SurveyId) -> int | None:
     """The period by which every entry of the survey has answered or dropped all nodes; None if it has no entries."""
     (period,) = db.execute("SELECT min(answered) FROM entries WHERE survey = ?", (survey,)).fetchone()
     return None if period is None else int(period)
 
 
-def next_delays(db: Database, survey: SurveyId) -> list[Entry]:
+def next_delays(db: StoreConnection, survey: SurveyId) -> list[Entry]:
     """For each period up to which entries have answered, one that answers next, without what is private of it."""
     query = "SELECT answered, min(delay_ms) FROM entries WHERE survey = ? GROUP BY answered"
     rows = db.execute(query, (survey,))
     return [Entry(survey, EntryNumber(0), answered=answered, delay_ms=delay_ms) for answered, delay_ms in rows]
 
 
-def leave(db: Database, survey: SurveyId, number: EntryNumber) -> bool:
+def leave(db: StoreConnection, survey: SurveyId, number: EntryNumber) -> bool:
     """Deletes an entry with all that hangs on it, and keeps its number. Returns whether there was one.
 
     Of a survey that is not known, or was left, nothing is kept anyway.
@@ -349,7 +351,7 @@ def leave(db: Database, survey: SurveyId, number: EntryNumber) -> bool:
     return gone.rowcount > 0
 
 
-def has_left(db: Database, survey: SurveyId, number: int) -> bool:
+def has_left(db: StoreConnection, survey: SurveyId, number: int) -> bool:
     """True if the survey had an entry of that number, which left."""
     try:
         row = db.execute("SELECT 1 FROM departed WHERE survey = ? AND number = ?", (survey, number)).fetchone()
@@ -358,7 +360,7 @@ def has_left(db: Database, survey: SurveyId, number: int) -> bool:
     return row is not None
 
 
-def end_survey(db: Database, known: Known, status: Status) -> None:
+def end_survey(db: StoreConnection, known: Known, status: Status) -> None:
     """Wipes what a survey knew of answers: at once and for good, what waits to be sent as well.
 
     status: what it is from now on: left, or silenced. Its cost stays counted, and nothing else but its id.
@@ -368,13 +370,13 @@ def end_survey(db: Database, known: Known, status: Status) -> None:
     put_survey(db, replace(known, status=status, payload=b"", stratum={}, reason=""))
 
 
-def delete_entries(db: Database, survey: SurveyId) -> None:
+def delete_entries(db: StoreConnection, survey: SurveyId) -> None:
     """Deletes the entries of a survey with all that hangs on them."""
     for table in ("closings", "drawn", "entries"):
         db.execute(f"DELETE FROM {table} WHERE survey = ?", (survey,))  # noqa: S608
 
 
-def drawn_nodes(db: Database, wrapping: Wrapping, entry: Entry) -> Drawn:
+def drawn_nodes(db: StoreConnection, wrapping: Wrapping, entry: Entry) -> Drawn:
     """The nodes that an entry has still to report of tracks of which it reports only some."""
     row = db.execute("SELECT nodes FROM drawn WHERE survey = ? AND entry = ?", (entry.survey, entry.number)).fetchone()
     if row is None:
@@ -382,7 +384,9 @@ def drawn_nodes(db: Database, wrapping: Wrapping, entry: Entry) -> Drawn:
     return _drawn(wrapping.unwrap(row[0], _place(entry.survey, entry.number)))
 
 
-def drawn_among(db: Database, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int]) -> dict[EntryNumber, Drawn]:
+def drawn_among(
+    db: StoreConnection, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int]
+) -> dict[EntryNumber, Drawn]:
     """The same of all entries from one number to another that have any."""
     rows = db.execute("SELECT entry, nodes FROM drawn WHERE survey = ? AND entry BETWEEN ? AND ?", (survey, *among))
     return {number: _drawn(wrapping.unwrap(nodes, _place(survey, number))) for number, nodes in rows}
@@ -394,7 +398,7 @@ def _drawn(packed: bytes) -> Drawn:
     return frozenset(zip(map(TrackNumber, numbers[::2]), map(NodeNumber, numbers[1::2]), strict=True))
 
 
-def keep_drawn(db: Database, wrapping: Wrapping, entry: Entry, drawn: Drawn) -> None:
+def keep_drawn(db: StoreConnection, wrapping: Wrapping, entry: Entry, drawn: Drawn) -> None:
     """Keeps these nodes of an entry in place of those before."""
     place = entry.survey, entry.number
     if not drawn:
@@ -488,7 +492,7 @@ class Drop(StrEnum):
     """A record for a survey that was left, refused or silenced, or without consent."""
 
 
-def count_drop(db: Database, reason: Drop, times: int = 1) -> None:
+def count_drop(db: StoreConnection, reason: Drop, times: int = 1) -> None:
     """Counts it so many times more."""
     if times:
         db.execute(
@@ -497,6 +501,6 @@ def count_drop(db: Database, reason: Drop, times: int = 1) -> None:
         )
 
 
-def counted_drops(db: Database) -> Mapping[str, int]:
+def counted_drops(db: StoreConnection) -> Mapping[str, int]:
     """The count of each reason in this store."""
     return dict(db.execute("SELECT reason, count FROM drops ORDER BY reason"))

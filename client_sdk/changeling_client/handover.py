@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from . import entries, witness
 from .entries import Known, Status
 from .schema import VERSION
-from .store import ClientStore, Database, Wrapping, reading
+from .store import ClientStore, StoreConnection, Wrapping, reading
 
 _CONTEXT = b"changeling hand-over"
 _SIGNATURE_BYTES = 64
@@ -64,7 +64,7 @@ def invite(store: ClientStore, giver: bytes | None) -> bytes:
     return _invitation(secret)
 
 
-def is_awaited(db: Database) -> bool:
+def is_awaited(db: StoreConnection) -> bool:
     """True if an invitation is open: the store then joins and answers nothing."""
     row = db.execute("SELECT 1 FROM hand_over WHERE role = ? AND parcel = ?", (_TAKER, b"")).fetchone()
     return row is not None
@@ -119,12 +119,12 @@ def unpack(store: ClientStore, parcel: bytes, most: Decimal) -> tuple[SurveyId, 
         return tuple(known.id for known in entries.find_surveys(db, Status.ASKED, Status.JOINED))
 
 
-def _has_answered(db: Database, survey: SurveyId) -> bool:
+def _has_answered(db: StoreConnection, survey: SurveyId) -> bool:
     query = "SELECT 1 FROM entries WHERE survey = ? AND standing <> ? LIMIT 1"
     return db.execute(query, (survey, Standing.NEW)).fetchone() is not None
 
 
-def _give_way(db: Database, known: Known) -> None:
+def _give_way(db: StoreConnection, known: Known) -> None:
     entries.delete_entries(db, known.id)
     reason = "TooCostly: with what was handed over, the sum would be above max_epsilon"
     entries.put_survey(db, replace(known, status=Status.REFUSED, charge_micro=0, payload=b"", reason=reason))
@@ -134,7 +134,7 @@ def _invitation(secret: bytes) -> bytes:
     return bytes([VERSION]) + X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
 
 
-def _packed(db: Database, wrapping: Wrapping) -> bytes:
+def _packed(db: StoreConnection, wrapping: Wrapping) -> bytes:
     surveys = [
         (
             *(known.id, int(known.status), known.entries, known.one_person, known.asked_ms),
@@ -166,7 +166,7 @@ def _opened(parcel: bytes, secret: bytes, giver: bytes) -> Any:
         ) from None
 
 
-def _unpack(db: Database, wrapping: Wrapping, content: Any) -> None:
+def _unpack(db: StoreConnection, wrapping: Wrapping, content: Any) -> None:
     surveys, tables, departed = content
     settled = set()
     for id_, status, *fields in surveys:
@@ -192,12 +192,12 @@ def _place(row: Sequence[Any], keys: int) -> bytes:
 
 
 @reading
-def _kept(db: Database, wrapping: Wrapping, role: str) -> tuple[bytes, bytes, bytes]:
+def _kept(db: StoreConnection, wrapping: Wrapping, role: str) -> tuple[bytes, bytes, bytes]:
     """A role's private key, the other side's public one, and the parcel; empty where there is none."""
     row = db.execute("SELECT secret, peer, parcel FROM hand_over WHERE role = ?", (role,)).fetchone()
     return (b"", b"", b"") if row is None else (wrapping.unwrap(row[0], _CONTEXT), row[1], row[2])
 
 
-def _keep(db: Database, wrapping: Wrapping, role: str, secret: bytes, peer: bytes, parcel: bytes) -> None:
+def _keep(db: StoreConnection, wrapping: Wrapping, role: str, secret: bytes, peer: bytes, parcel: bytes) -> None:
     db.execute("DELETE FROM hand_over WHERE role = ?", (role,))
     db.execute("INSERT INTO hand_over VALUES (?, ?, ?, ?)", (role, wrapping.wrap(secret, _CONTEXT), peer, parcel))

@@ -32,7 +32,7 @@ from . import entries
 from .entries import Drop, Entry, Status
 from .errors import ServerTrouble
 from .server import Server, close_ms
-from .store import ClientStore, Database, Wrapping, reading
+from .store import ClientStore, StoreConnection, Wrapping, reading
 from .transport import Deadline
 
 MOST_WAITING = 65_536
@@ -76,7 +76,7 @@ class Upload:
 
 
 def put(
-    db: Database, wrapping: Wrapping, survey: Survey, answered: Sequence[tuple[Entry, Sequence[ClosingAnswer]]]
+    db: StoreConnection, wrapping: Wrapping, survey: Survey, answered: Sequence[tuple[Entry, Sequence[ClosingAnswer]]]
 ) -> None:
     """Adds batches of answers, each with its entry; each rising, and at least one."""
     tracks, rows = survey.plan.tracks, []
@@ -93,25 +93,25 @@ def put(
     db.executemany("INSERT INTO closings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
-def waiting(db: Database, survey: SurveyId, entry: EntryNumber) -> list[int]:
+def waiting(db: StoreConnection, survey: SurveyId, entry: EntryNumber) -> list[int]:
     """The periods of an entry whose closings wait in the outbox, rising."""
     query = "SELECT period FROM closings WHERE batch > 0 AND survey = ? AND entry = ? ORDER BY period"
     return [period for (period,) in db.execute(query, (survey, entry))]
 
 
-def earliest(db: Database, survey: SurveyId) -> int | None:
+def earliest(db: StoreConnection, survey: SurveyId) -> int | None:
     """The first period of which an answer of any entry of a survey waits; None if nothing does."""
     (period,) = db.execute("SELECT min(period) FROM closings WHERE batch > 0 AND survey = ?", (survey,)).fetchone()
     return None if period is None else int(period)
 
 
-def waits(db: Database, survey: SurveyId) -> bool:
+def waits(db: StoreConnection, survey: SurveyId) -> bool:
     """True if any closing of a survey's entries waits."""
     (found,) = db.execute("SELECT EXISTS (SELECT 1 FROM closings WHERE batch > 0 AND survey = ?)", (survey,)).fetchone()
     return bool(found)
 
 
-def uploads(db: Database, wrapping: Wrapping, survey: Survey, kept: Sequence[Entry]) -> list[Upload]:
+def uploads(db: StoreConnection, wrapping: Wrapping, survey: Survey, kept: Sequence[Entry]) -> list[Upload]:
     """Everything that waits of a survey's entries, in their order, a batch at a time. kept: entries, rising."""
     batches: dict[tuple[int, int, int], list[ClosingAnswer]] = {}
     by_number: dict[int, Entry] = {entry.number: entry for entry in kept}
@@ -128,14 +128,14 @@ def uploads(db: Database, wrapping: Wrapping, survey: Survey, kept: Sequence[Ent
     return [_upload(survey, by_number[number], refused, answers) for (number, _, refused), answers in batches.items()]
 
 
-def sent(db: Database, wrapping: Wrapping, entry: Entry) -> list[tuple[int, bool, tuple[Report, ...]]]:
+def sent(db: StoreConnection, wrapping: Wrapping, entry: Entry) -> list[tuple[int, bool, tuple[Report, ...]]]:
     """The periods that an entry has answered, rising: whether the server has each answer, and its reports."""
     query = "SELECT period, batch, reports FROM closings WHERE survey = ? AND entry = ? ORDER BY period"
     rows = db.execute(query, (entry.survey, entry.number))
     return [(period, batch == 0, _reports(wrapping, kept, _place(entry, period))) for period, batch, kept in rows]
 
 
-def acknowledge(db: Database, taken: Sequence[Upload]) -> int:
+def acknowledge(db: StoreConnection, taken: Sequence[Upload]) -> int:
     """Notes that the server has these uploads. Returns how many of their closings still waited."""
     done = db.executemany(
         "UPDATE closings SET batch = 0, id = substr(id, 1, 0)"
@@ -151,7 +151,7 @@ def acknowledge(db: Database, taken: Sequence[Upload]) -> int:
     return done.rowcount
 
 
-def count_refusal(db: Database, upload: Upload) -> None:
+def count_refusal(db: StoreConnection, upload: Upload) -> None:
     """Counts that the server refused an upload."""
     db.executemany(
         "UPDATE closings SET refused = refused + 1 WHERE survey = ? AND entry = ? AND period = ?",
@@ -159,7 +159,7 @@ def count_refusal(db: Database, upload: Upload) -> None:
     )
 
 
-def drop(db: Database, entry: Entry, periods: Iterable[int]) -> Entry:
+def drop(db: StoreConnection, entry: Entry, periods: Iterable[int]) -> Entry:
     """Takes closings of these periods out that nobody would count, as far as they still wait.
 
     Returns the entry as it then is.
@@ -169,7 +169,7 @@ def drop(db: Database, entry: Entry, periods: Iterable[int]) -> Entry:
     return entry.dropping(*(Standing(standing) for (standing,) in rows)) if rows else entry
 
 
-def make_room(db: Database, wrapping: Wrapping) -> int:
+def make_room(db: StoreConnection, wrapping: Wrapping) -> int:
     """Drops the oldest of what waits if it is too much. Returns how many closings."""
     excess = size(db) - MOST_WAITING
     if excess <= 0:
@@ -181,12 +181,12 @@ def make_room(db: Database, wrapping: Wrapping) -> int:
     return excess
 
 
-def forget_sent(db: Database, survey: SurveyId) -> None:
+def forget_sent(db: StoreConnection, survey: SurveyId) -> None:
     """Forgets the reports of a survey that were acknowledged."""
     db.execute("DELETE FROM closings WHERE batch = 0 AND survey = ?", (survey,))
 
 
-def size(db: Database) -> int:
+def size(db: StoreConnection) -> int:
     """The number of closings that wait, of all surveys and entries."""
     (count,) = db.execute("SELECT count(*) FROM closings WHERE batch > 0").fetchone()
     return int(count)
@@ -346,7 +346,7 @@ class Sender:
             entries.put_survey(db, replace(known, status=Status.ENDED))
             server.succeed(db)
 
-    def _drop(self, db: Database, upload: Upload) -> None:
+    def _drop(self, db: StoreConnection, upload: Upload) -> None:
         entry = entries.load(db, self._store.wrapping, upload.survey, upload.entry)
         after = drop(db, entry, upload.periods)
         entries.update(db, self._store.wrapping, after)
@@ -354,13 +354,13 @@ class Sender:
         self.dropped += after.dropped - entry.dropped
 
 
-def _still_there(db: Database, body: Sequence[Upload]) -> list[Upload]:
+def _still_there(db: StoreConnection, body: Sequence[Upload]) -> list[Upload]:
     """Those of the uploads whose survey is not left, nor their entry."""
     there = {survey: set(entries.numbers(db, survey)) for survey in {upload.survey for upload in body}}
     return [upload for upload in body if upload.entry in there[upload.survey]]
 
 
-def _calendar_is_over(db: Database, survey: SurveyId, now_ms: UnixMilliseconds) -> bool:
+def _calendar_is_over(db: StoreConnection, survey: SurveyId, now_ms: UnixMilliseconds) -> bool:
     """True if the survey's calendar has ended by the device's own time.
 
     It is the one thing for which a report is dropped at a server's word: it says "closed" also of a survey that has not

@@ -18,7 +18,7 @@ from typing import Any
 from . import store
 from .errors import ClientError, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
 from .schema import APPLICATION, MIGRATIONS, TABLES, VERSION
-from .store import DAMAGE, THREAD_SECONDS, Changed, ClientStore, Database, Rows, Wrapping, survive
+from .store import DAMAGE, THREAD_SECONDS, Changed, ClientStore, Rows, StoreConnection, Wrapping, survive
 
 try:
     import psycopg
@@ -178,7 +178,7 @@ class PostgreSQLStore(ClientStore):
             self._connected()
         survive(self)
 
-    def _connect(self) -> Database:
+    def _connect(self) -> StoreConnection:
         connection = _Connection(self.place, self._where.connect())
         try:
             for setting in (*_SESSION, f"SET lock_timeout = '{store.BUSY_SECONDS}s'"):
@@ -293,7 +293,7 @@ class SessionLock:
 
     def __init__(self, of: PostgreSQLStore) -> None:
         self._store, self._threads = of, threading.RLock()
-        self._held: tuple[int, Database] | None = None
+        self._held: tuple[int, StoreConnection] | None = None
 
     @contextmanager
     def tried(self, seconds: float = THREAD_SECONDS) -> Iterator[bool]:
@@ -320,7 +320,7 @@ class SessionLock:
             if threads is self._threads:  # else this is a child, and has others
                 threads.release()
 
-    def is_lost(self, connection: Database) -> bool:
+    def is_lost(self, connection: StoreConnection) -> bool:
         """True if this thread has taken the lock on another connection: then it reports no more."""
         return self._held is not None and self._held[0] == threading.get_ident() and self._held[1] is not connection
 

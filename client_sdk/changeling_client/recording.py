@@ -17,7 +17,7 @@ from . import entries
 from .entries import Drawn, Drop, Entry, Known, Pending, States, Status, why_not
 from .errors import ClientError
 from .server import close_ms, known_time
-from .store import ClientStore, Database
+from .store import ClientStore, StoreConnection
 
 NULL = 0
 """The state of an entry that has no answer."""
@@ -236,7 +236,7 @@ class Recorder:
         return recorded
 
     def _keep(
-        self, db: Database, id_: SurveyId, answer: str | None, number: int, at_ms: UnixMilliseconds
+        self, db: StoreConnection, id_: SurveyId, answer: str | None, number: int, at_ms: UnixMilliseconds
     ) -> tuple[Recorded, Known | None]:
         """Keeps an answer. Returns the outcome, and the survey where that was refused: it is logged afterwards."""
         known = self._joined.get(id_)
@@ -266,7 +266,7 @@ class Recorder:
         entries.update(db, self._store.wrapping, entry)  # a change or none: both take as long, and write as much
         return recorded, None
 
-    def _drawn(self, db: Database, survey: Survey, entry: Entry) -> Drawn:
+    def _drawn(self, db: StoreConnection, survey: Survey, entry: Entry) -> Drawn:
         if all(track.reported is None for track in survey.plan.groups[entry.group].tracks):
             return frozenset()
         return entries.drawn_nodes(db, self._store.wrapping, entry)

@@ -18,7 +18,7 @@ from .entries import Entry, Known, Status
 from .explanation import moment, percent_down, percent_up, said, truthfulness
 from .ledger import shown
 from .server import known_time
-from .store import Database, reading
+from .store import StoreConnection, reading
 
 MOST_EXAMPLES = 6
 """How many of the things that a report could say are listed."""
@@ -130,7 +130,7 @@ def reports(device: Device) -> tuple[SurveyReports, ...]:
         return tuple(_reports(device, db, known, survey) for known, survey in readable)
 
 
-def _reports(device: Device, db: Database, known: Known, survey: Survey) -> SurveyReports:
+def _reports(device: Device, db: StoreConnection, known: Known, survey: Survey) -> SurveyReports:
     kept = entries.load_all(db, device.store.wrapping, known.id)
     lead_ms = known_time(db, known.url).lead_ms
     told = tuple(
@@ -142,7 +142,7 @@ def _reports(device: Device, db: Database, known: Known, survey: Survey) -> Surv
     return SurveyReports(known.id.hex(), survey.question, told, tuple(each for each in coming if each is not None))
 
 
-def _next(device: Device, db: Database, survey: Survey, entry: Entry, lead_ms: int) -> Next | None:
+def _next(device: Device, db: StoreConnection, survey: Survey, entry: Entry, lead_ms: int) -> Next | None:
     due_ms = next_due_ms(survey, entry)
     if due_ms is None:
         return None

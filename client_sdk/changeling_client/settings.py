@@ -12,7 +12,7 @@ from changeling_protocol import KEY_BYTES, authority_key
 
 from .errors import ClientError
 from .sqlite import StoreFile
-from .store import Place
+from .store import StorePlace
 from .transport import Endpoint, is_loopback
 from .witness import Sidecar, Witness, default_folder, known_home
 
@@ -64,7 +64,7 @@ class ClientSettings:
     clock: gives the time in Unix seconds.
     """
 
-    place: Place
+    place: StorePlace
     key: bytes | None
     endpoint: Endpoint
     authority: tuple[bytes, ...]
@@ -94,7 +94,7 @@ class ClientSettings:
         development = options.get("development", False)
         if development and not is_loopback(server):
             raise ValueError(f"development is for servers on loopback, got {server!r}")
-        place: Place
+        place: StorePlace
         try:
             place, beside = _place(app, options.get("path"), options.get("database"))
         except ClientError as error:
@@ -169,7 +169,9 @@ def _checked_epsilon(max_epsilon: Decimal | float) -> Decimal:
     return epsilon
 
 
-def _place(app: str | None, path: str | os.PathLike[str] | None, database: str | None) -> tuple[Place, Witness | None]:
+def _place(
+    app: str | None, path: str | os.PathLike[str] | None, database: str | None
+) -> tuple[StorePlace, Witness | None]:
     """Where the store is, and what sees to it if the app says nothing: at the path, or in the app's data folder, with a
     sidecar where devices keep what backups leave out or, of a path, beside it; or in a database, which pods share.
 

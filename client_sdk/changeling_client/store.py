@@ -31,7 +31,7 @@ _Row = TypeVar("_Row")
 _NONCE_BYTES = 12
 _FRESH_BYTES = 8
 _CHECK = b"changeling store"
-_abandoned: list["Database"] = []
+_abandoned: list["StoreConnection"] = []
 
 
 class Changed(Protocol):
@@ -57,7 +57,7 @@ class Rows(Changed, Protocol):
     def __iter__(self) -> Iterator[Any]: ...
 
 
-class Database(Protocol):
+class StoreConnection(Protocol):
     """A connection to what keeps a store. Statements are such as SQLite and PostgreSQL both take, values are `?`.
 
     place: where the store is, in words.
@@ -96,7 +96,7 @@ class ReportingLock(Protocol):
         ...
 
 
-class Place(Protocol):
+class StorePlace(Protocol):
     """Where a store is, or would be; as a string, in words."""
 
     def exists(self) -> bool:
@@ -137,7 +137,7 @@ class ClientStore(ABC):
         self._past_left = True  # by a process that was killed, perhaps
 
     @contextmanager
-    def transaction(self) -> Iterator[Database]:
+    def transaction(self) -> Iterator[StoreConnection]:
         """A transaction: all of it is kept when it ends, or nothing. No other thread or process writes meanwhile.
 
         A child that is forked in the middle of it has no part in it: there it raises StoreBusy, as it does in a signal
@@ -258,11 +258,11 @@ class ClientStore(ABC):
             self._connection = None
 
     @abstractmethod
-    def _connect(self) -> Database:
+    def _connect(self) -> StoreConnection:
         """A connection to the store, which is of our version and key."""
 
     @abstractmethod
-    def _begun(self) -> Database:
+    def _begun(self) -> StoreConnection:
         """The connection, on which a transaction has begun that no other process has part in."""
 
     @abstractmethod

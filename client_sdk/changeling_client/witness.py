@@ -20,7 +20,7 @@ from changeling_protocol import SurveyId
 from . import entries
 from .entries import Known, Status
 from .errors import Silenced, StoreReadOnly, WitnessTrouble
-from .store import ClientStore, Database, sync_folder
+from .store import ClientStore, StoreConnection, sync_folder
 
 _MARK_BYTES = 16
 _UNSEEN, _SEEN, _OUTDATED = range(3)
@@ -284,7 +284,7 @@ def check(store: ClientStore, witness: Witness | None) -> Silenced | None:
     )
 
 
-def _silence(db: Database, seen: Seen | None, witnessed: bool) -> set[SurveyId]:
+def _silence(db: StoreConnection, seen: Seen | None, witnessed: bool) -> set[SurveyId]:
     """Silences what the store, or an earlier one of this witness, may have answered elsewhere. Returns the surveys.
 
     seen: what the witness knows; None if nothing. witnessed: whether any witness had seen the store before.
@@ -313,14 +313,14 @@ def _cause(kept: bytes | None, seen: Seen | None, generation: int) -> str:
     return "it is a copy, or was put back"
 
 
-def advance(db: Database) -> None:
+def advance(db: StoreConnection) -> None:
     """Counts that answers are drawn in this transaction, and marks the store anew."""
     (identity,) = db.execute("SELECT identity FROM device").fetchone()
     marks = os.urandom(_MARK_BYTES) + identity[:_MARK_BYTES]
     db.execute("UPDATE device SET generation = generation + 1, identity = ?", (marks,))
 
 
-def outdate(db: Database) -> None:
+def outdate(db: StoreConnection) -> None:
     """Notes that surveys are left in this transaction, so that from the next `check` on a store of before is old."""
     db.execute("UPDATE device SET witnessed = ? WHERE witnessed > 0", (_OUTDATED,))
 
@@ -332,7 +332,7 @@ def disown(witness: Witness | None) -> None:
         witness.write(replace(seen, identity=b"").encode())
 
 
-def _as_seen(db: Database, before: Seen | None) -> Seen:
+def _as_seen(db: StoreConnection, before: Seen | None) -> Seen:
     """The store as a witness sees it now. before: an earlier store's; the surveys of that one are not forgotten."""
     identity, generation = db.execute("SELECT identity, generation FROM device").fetchone()
     never_joined = {Status.ASKED, Status.REFUSED}

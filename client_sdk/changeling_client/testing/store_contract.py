@@ -18,7 +18,7 @@ from ..client import Client, SurveyHandle
 from ..entries import Drop, Status, count_drop
 from ..errors import ClientClosed, StoreBusy, StoreUnusable, TooCostly
 from ..recording import Recorded
-from ..store import ClientStore, Database, Place
+from ..store import ClientStore, StoreConnection, StorePlace
 from ..witness import Callbacks
 from .server import FakeServer
 from .surveys import make_survey
@@ -68,12 +68,12 @@ class Pods:
         return self.server._answer(request)
 
 
-def _count_in_vain(db: Database) -> None:
+def _count_in_vain(db: StoreConnection) -> None:
     count_drop(db, Drop.LATE, 5)
     raise ValueError("no answer of the survey")
 
 
-def place_of(client: Client) -> Place:
+def place_of(client: Client) -> StorePlace:
     """Where a client's store is."""
     return client._device.settings.place
 

@@ -46,6 +46,7 @@ from .offers import Asked, MechanismChoice, ReleaseMechanism, offered, root_mean
 from .queries import Mean, answer_query, best_weight, column_of, mean_of
 from .release_mechanisms import BEST, FRESH, compared, in_words
 from .run import Release, run
+from .smoothing import smoothed
 from .statement import UNBOUNDED, About, Begun, Statement, about_release, begun, state_beside
 
 if TYPE_CHECKING:
@@ -181,6 +182,13 @@ class Released:
         """All that was published by then, a row for each period and column."""
         every = read_rows(self.output) if self.output.exists() else []
         return [row for row in every if row.period <= self.last]
+
+    def smoothed(self) -> list[PublishedRow]:
+        """The best estimates of all levels from what is published alone: a drift and seasons are believed in.
+
+        Their intervals hold noise and bias. ValueError for a mechanism whose levels' covariance is not known.
+        """
+        return smoothed(self.output)
 
     def frame(self) -> "DataFrame":
         """The same as a polars frame, with times as datetimes in UTC."""

@@ -16,6 +16,7 @@ from .api import FILES, Help, Released, ReleaseOptions, default_output, release_
 from .budget import check_output, exact
 from .files import read_about
 from .offers import all_offers
+from .smoothing import save_smoothed
 from .statement import state_beside
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -54,6 +55,24 @@ def release(changelog: Path, plot: Path | None = None, **given: object) -> None:
         price = f"ρ = {options.rho}" if options.epsilon is None else f"ε = {str(options.epsilon).strip()}"
         title = f"{options.query}, every {format_duration(released.calendar.period)}, {price}"
         save_release_plot(released.output, plot, title)
+
+
+def smooth(
+    published: Annotated[Path, typer.Argument(help="The .csv or .jsonl output of `changeling release`.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A .csv or .jsonl file; NAME.smoothed.csv if left out.")
+    ] = None,
+) -> None:
+    """Estimate levels better from what is published alone, under drift and seasons; it costs nothing.
+
+    Intervals hold noise and bias, as far as levels drift and have a day, a week or a year. Later periods change
+    earlier estimates.
+    """
+    path = published.with_name(f"{published.name.split('.')[0]}.smoothed.csv") if output is None else output
+    check_output(path)
+    if path.exists() and path.samefile(published):
+        raise ValueError(f"{path} is the release: choose another output")
+    _say(f"wrote {save_smoothed(published, path)} smoothed levels to {path}")
 
 
 def _parameters() -> Iterator[inspect.Parameter]:

@@ -166,17 +166,17 @@ class Output:
 
     def shown(self, period: int, time: float, numbers: Sequence[ShownNumber]) -> bytes:
         """The file's rows of these numbers. Arguments as of `rows`."""
-        text = io.StringIO()
-        for row in (_rounded(period, time, each, self.law) for each in numbers):
-            if self.path.suffix == ".csv":
-                # a reader that takes # for the beginning of a comment does not do so within quotes
-                fields = ["" if field is None else field for field in row]
-                if "#" in row.name:
-                    csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC).writerow(fields)
-                else:
-                    csv.writer(text, lineterminator="\n").writerow(fields)
-            else:
-                text.write(json.dumps(row._asdict(), ensure_ascii=False) + "\n")
+        return b"".join(self.written(published_row(period, time, each, self.law)) for each in numbers)
+
+    def written(self, row: PublishedRow) -> bytes:
+        """The row as the file holds it."""
+        if self.path.suffix == ".jsonl":
+            return (json.dumps(row._asdict(), ensure_ascii=False) + "\n").encode()
+        text, fields = io.StringIO(), ["" if field is None else field for field in row]
+        if "#" in row.name:  # a reader that takes # for the beginning of a comment does not do so within quotes
+            csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC).writerow(fields)
+        else:
+            csv.writer(text, lineterminator="\n").writerow(fields)
         return text.getvalue().encode()
 
     def _levels(self, level: Level) -> list[ShownNumber]:
@@ -242,7 +242,7 @@ class Output:
         return at + len(rows)
 
 
-def _rounded(period: int, time: float, shown: ShownNumber, law: Law) -> PublishedRow:
+def published_row(period: int, time: float, shown: ShownNumber, law: Law = Law.LAPLACE) -> PublishedRow:
     """The number as it is published, with its interval. time: the end of the period, Unix seconds."""
     name, value, error, step = shown
     when = format_instant(time)

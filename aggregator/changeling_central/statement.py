@@ -5,6 +5,7 @@ goes on under the same terms or not at all. What it says of itself stands at the
 prints it as well; nothing of it comes from the data, unless the calendar does, which is then said.
 """
 
+import json
 import re
 from dataclasses import dataclass, fields
 from fractions import Fraction
@@ -27,6 +28,8 @@ About = tuple[tuple[str, str], ...]
 
 
 IDENTITY = "release"
+NOISE = "noise"
+"""What its noise was made with, to the last bit, stands under this at the head of an output."""
 UNBOUNDED = AtMost(MOST_MUTATIONS)
 """The constraint of entries that may mutate as they like."""
 
@@ -118,6 +121,7 @@ def about_release(
         ("mechanism", mechanism.noise_in_words or described(mechanism.made_with())),
         ("standard error", stated if error is None else f"{error:.6g}, root mean square over the periods"),
         ("low, high", "hold the truth 95 times of 100 or more, by the noise alone"),
+        (NOISE, json.dumps({"made": mechanism.made_with(), "periods": calendar.periods})),
     )
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from changeling_statistics import MICROSECONDS, Changelog, Mutations
 
+from .dates import bounds_of
 from .errors import BadState, CentralError, TimeReversed
 from .files import Output, held
 from .guard import Breach, first_beyond, first_breach
@@ -157,8 +158,8 @@ def _due(release: Release, flush: "_Flush", until: int | None, breach: Breach | 
     """
     calendar, log, published, digest = release.statement.calendar, release.changelog, flush.saved.period, b""
     last = max(calendar.periods if until is None else until, published)
-    for number, part in enumerate(log.mutations().by_period(calendar.start, calendar.period, calendar.periods), 1):
-        end = calendar.start + number * calendar.period
+    for number, part in enumerate(log.mutations().by_end(bounds_of(calendar)[1:]), 1):
+        end = calendar.time(number)
         if number > last or (number > published and breach is not None and breach.time <= end * MICROSECONDS):
             return
         digest = _digest(digest, log, part)

@@ -9,11 +9,13 @@ import re
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
+from typing import TypeAlias
 
 from changeling_protocol import MOST_MUTATIONS, AtMost, Calendar, Constraint, encode
-from changeling_statistics import constraint_in_words, format_duration, format_instant
+from changeling_statistics import constraint_in_words
 
 from .budget import ENTRY, Unit, number
+from .dates import DatedCalendar, said_of_periods
 from .errors import BadState
 from .files import load, save
 from .linear_query import LinearQuery
@@ -29,6 +31,10 @@ About = tuple[tuple[str, str], ...]
 IDENTITY = "release"
 UNBOUNDED = AtMost(MOST_MUTATIONS)
 """The constraint of entries that may mutate as they like."""
+
+
+WrittenDates: TypeAlias = tuple[str, str, tuple[int, ...]]
+NO_DATES: WrittenDates = ("", "", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,8 @@ class Terms:
     freeze: what breaks the constraint is left out; else it stops the release. rho: of an entry, where the budget is in
     that; it is "" else, and the budget 0 and 0 with it.
     mechanism: what it was made with. format: of the output file. Both are None before they are known.
+    dates: of a calendar in a time zone the words of its periods, the zone, and their ends, which are kept as they were
+    when the release began; NO_DATES for any other.
     """
 
     query: QueryTerms
@@ -61,6 +69,7 @@ class Terms:
     rho: str = ""
     mechanism: Made | None = None
     format: str | None = None
+    dates: WrittenDates = NO_DATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +96,11 @@ class Statement:
         counted = QueryTerms(self.text, query.names, query.moving, query.appearing, query.fixed, query.unit)
         budget, words = (self.budget, "") if self.rho is None else ((Fraction(0), Fraction(0)), str(self.rho))
         constraint, unit = encode(self.constraint.as_fields()), (self.unit.name, self.unit.most)
-        return Terms(counted, self.calendar, constraint, budget, unit, self.freeze, words)
+        calendar, dates = self.calendar, NO_DATES
+        if isinstance(calendar, DatedCalendar):
+            dates = calendar.every, calendar.zone, calendar.ends
+            calendar = Calendar(calendar.start, calendar.period, calendar.periods)
+        return Terms(counted, calendar, constraint, budget, unit, self.freeze, words, dates=dates)
 
 
 def about_release(
@@ -103,13 +116,11 @@ def about_release(
     """
     calendar, unbounded = statement.calendar, statement.constraint == UNBOUNDED
     constraint = "none, an entry may mutate as it likes" if unbounded else constraint_in_words(statement.constraint)
-    first, last = format_instant(calendar.start), format_instant(calendar.time(calendar.periods))
-    dates = f"{calendar.periods} of {format_duration(calendar.period)} from {first} to {last}"
     beyond = "; mutations beyond it are left out (--freeze)" * statement.freeze
     stated = "stated with each row, as far as it is known"
     return (
         ("query", statement.text),
-        ("periods", dates + ", read from the data and not protected" * from_data),
+        ("periods", said_of_periods(calendar) + ", read from the data and not protected" * from_data),
         ("unit of privacy", statement.unit.said),
         ("guarantee", f"{spent(guarantee.epsilon, guarantee.delta, guarantee.rho)}, for the whole release"),
         ("neighbours", guarantee.neighbours),
@@ -201,7 +212,8 @@ class Begun:
     @property
     def calendar(self) -> Calendar:
         """The calendar that it has begun with."""
-        return self.saved.terms.calendar
+        calendar, (every, zone, ends) = self.saved.terms.calendar, self.saved.terms.dates
+        return DatedCalendar(calendar, every, zone, ends) if every else calendar
 
     def refuse_others(self, terms: Terms) -> None:
         """BadState, which lists the terms that differ from those given, as far as these are known."""

@@ -19,6 +19,7 @@ import numpy as np
 from changeling_protocol import AtMost, Calendar, Constraint, UnixSeconds
 from changeling_statistics import (
     ANSWER,
+    MICROSECONDS,
     BadChangelog,
     Changelog,
     Columns,
@@ -36,6 +37,7 @@ from .dates import Dates, Every, calendar_for, local_instant, said_of_periods, z
 from .errors import UnusableChangelog
 from .files import Output, PublishedRow, read_rows
 from .guard import Listener, beyond, frozen, frozen_in_words, said_of_freezing
+from .late import Arrivals, Late, Seen, arrived, late_of
 from .ledger import Charge, ReleaseAccount, ReleaseLedger, ledger_beside, read_ledger
 from .linear_query import LinearQuery
 from .mechanism import Guarantee
@@ -122,6 +124,9 @@ class ReleaseOptions:
         str | datetime | None,
         Help(WHEN, "Until when the changelog is whole: later periods wait. Now if left out."),
     ] = None
+    late: Annotated[
+        str, Help(WHEN, "Rows for periods that are published: stop, drop them, or shift them to the next one.")
+    ] = "stop"
     mechanism: Annotated[str | None, Help(HOW, "One of those named below; the best if left out.")] = None
     law: Annotated[str | None, Help(HOW, "The noise: laplace or gaussian; chosen if left out.")] = None
     branching: Annotated[int | None, Help(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None
@@ -222,17 +227,25 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ValueError(f"a central release needs {missing[0]}: pip install 'changeling[central]'")
     wish = _wish(changelog, options)
-    log = changelog_of(changelog, Columns(column_of(options.query), options.person, zone_of(wish.every.zone)))
     before = begun(state_beside(wish.output))
+    listener = Listener(options.on_note)
+    log, arrivals = _read(changelog, wish, before, listener)
     query, mean = _query(wish, log)
     dates = _dates(wish, log, before)
     spent = wish.spending
     statement = Statement(
-        options.query, query, dates.calendar, wish.constraint, spent.each, spent.rho, spent.unit, options.freeze
+        options.query,
+        query,
+        dates.calendar,
+        wish.constraint,
+        spent.each,
+        spent.rho,
+        spent.unit,
+        options.freeze,
+        wish.late,
     )
     if before is not None:
         before.refuse_others(statement.terms())
-    listener = Listener(options.on_note)
     for sentence in dates.said(begins=before is None):
         listener.note(sentence)
     listener.hear_of_data(options.query, wish.answers, log, query)
@@ -251,7 +264,7 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
     output = Output(wish.output, names, float(query.unit), about, mean, options.nodes, mechanism.law, zone)
     account = _account(changelog, wish, said_of_periods(dates.calendar), listener)
     last = _last_period(dates.calendar, options.through, wish.every.zone)
-    job = Release(kept, statement, mechanism, output, dates.from_data, account, options.overwrite)
+    job = Release(kept, statement, mechanism, output, dates.from_data, account, options.overwrite, arrivals)
     published = 0
     if options.plan:
         _say_plan(job, last, before, log, wish, listener)
@@ -298,6 +311,7 @@ class _Wish:
     spending: Spending
     answers: list[str] | None
     output: Path
+    late: Late
 
 
 def _wish(changelog: Source, options: ReleaseOptions) -> _Wish:
@@ -311,7 +325,9 @@ def _wish(changelog: Source, options: ReleaseOptions) -> _Wish:
     spent = spending(unit, options.epsilon, options.delta, options.rho)
     output = _output(changelog, options.output)
     check_output(output)
-    return _Wish(options, constraint, every, window, choice, spent, _named(options.answers), output)
+    return _Wish(
+        options, constraint, every, window, choice, spent, _named(options.answers), output, late_of(options.late)
+    )
 
 
 def _choice(options: ReleaseOptions, window: int | None) -> MechanismChoice:
@@ -386,6 +402,23 @@ def changelog_of(source: Source, columns: Columns = Columns()) -> Changelog:  # 
         return read_parquet(path, columns=columns) if path.suffix == ".parquet" else read_csv(path, columns=columns)
     except BadChangelog as error:
         raise UnusableChangelog(str(error)) from error
+
+
+def _read(source: Source, wish: _Wish, before: Begun | None, listener: Listener) -> tuple[Changelog, Arrivals | None]:
+    """What is counted of the changelog; and all its rows, where late ones do not stop the release."""
+    column, options = column_of(wish.options.query), wish.options
+    stops = wish.late == Late.STOP
+    log = changelog_of(source, Columns(column, options.person, zone_of(wish.every.zone), late=not stops))
+    if stops:
+        return log, None
+    if before is None or not before.saved.period:
+        arrivals = arrived(log, wish.late, None, Seen())
+    else:
+        end = before.calendar.time(before.saved.period)
+        arrivals = arrived(log, wish.late, end * MICROSECONDS, before.saved.seen)
+        if arrivals.late:
+            listener.aside(arrivals.said(wish.late, local_instant(end, wish.every.zone)))
+    return arrivals.counted, arrivals
 
 
 def _dates(wish: _Wish, log: Changelog, before: Begun | None) -> Dates:

@@ -195,7 +195,7 @@ def calendar_for(log: Changelog, every: Every, start: str | None, until: str | N
     zone = zone_of(every.zone)
     first = int(parse_instant(start, zone)) if start else _first(log, every, begun)
     end = int(parse_instant(until, zone)) if until else None if begun is None else begun.time(begun.periods)
-    last = ceil(int(log.time.max()) / MICROSECONDS)
+    last = ceil(int(log.time.max()) / MICROSECONDS) if len(log) else first
     if every.seconds:
         calendar = _regular(every, first, end, last if start else max(last, first + 1))
     else:

@@ -6,7 +6,7 @@ prints it as well; nothing of it comes from the data, unless the calendar does, 
 """
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
 from typing import TypeAlias
@@ -18,6 +18,7 @@ from .budget import ENTRY, Unit, number
 from .dates import DatedCalendar, said_of_periods
 from .errors import BadState
 from .files import load, save
+from .late import Late, Seen
 from .linear_query import LinearQuery
 from .mechanism import Guarantee, read_state, written_state
 from .offers import Made, ReleaseMechanism
@@ -57,7 +58,7 @@ class Terms:
     that; it is "" else, and the budget 0 and 0 with it.
     mechanism: what it was made with. format: of the output file. Both are None before they are known.
     dates: of a calendar in a time zone the words of its periods, the zone, and their ends, which are kept as they were
-    when the release began; NO_DATES for any other.
+    when the release began; NO_DATES for any other. late: what is done with late rows.
     """
 
     query: QueryTerms
@@ -70,6 +71,7 @@ class Terms:
     mechanism: Made | None = None
     format: str | None = None
     dates: WrittenDates = NO_DATES
+    late: Late = Late.STOP
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,7 @@ class Statement:
 
     text: the query in words. budget: epsilon and delta of an entry; with a rho, the pure epsilon that is worth as much.
     rho: of an entry, where the budget is in that. unit: of privacy. freeze: what breaks the constraint is left out;
-    else it stops the release.
+    else it stops the release. late: what is done with late rows.
     """
 
     text: str
@@ -89,6 +91,7 @@ class Statement:
     rho: Fraction | None = None
     unit: Unit = ENTRY
     freeze: bool = False
+    late: Late = Late.STOP
 
     def terms(self) -> Terms:
         """The terms of a release whose mechanism and format are not yet known."""
@@ -100,7 +103,7 @@ class Statement:
         if isinstance(calendar, DatedCalendar):
             dates = calendar.every, calendar.zone, calendar.ends
             calendar = Calendar(calendar.start, calendar.period, calendar.periods)
-        return Terms(counted, calendar, constraint, budget, unit, self.freeze, words, dates=dates)
+        return Terms(counted, calendar, constraint, budget, unit, self.freeze, words, dates=dates, late=self.late)
 
 
 def about_release(
@@ -126,6 +129,7 @@ def about_release(
         ("neighbours", guarantee.neighbours),
         ("source", guarantee.source),
         ("constraint", constraint + beyond),
+        ("late rows", statement.late.words),
         ("mechanism", mechanism.noise_in_words or described(mechanism.made_with())),
         ("standard error", stated if error is None else f"{error:.6g}, root mean square over the periods"),
         ("low, high", "hold the truth 95 times of 100 or more, by the noise alone"),
@@ -180,7 +184,8 @@ class SavedRelease:
     at: how many bytes of the output are published. published: SHA-256 of those. pending: the rows that follow them.
     digest: SHA-256 of all mutations until the period. state: of the mechanism, as it saves it. charge: the id that it
     is charged by to a ledger. changelog: the id in that ledger, "" where there is none. tag: of the flush that it was
-    saved with, random. before: that of the flush before it, "" for none.
+    saved with, random. before: that of the flush before it, "" for none. seen: of the rows until the period, where
+    late ones do not stop the release.
     """
 
     terms: Terms
@@ -195,6 +200,7 @@ class SavedRelease:
     changelog: str
     tag: str
     before: str
+    seen: Seen = field(default_factory=Seen)
 
     @property
     def mark(self) -> Mark:
@@ -218,7 +224,7 @@ class Begun:
     def refuse_others(self, terms: Terms) -> None:
         """BadState, which lists the terms that differ from those given, as far as these are known."""
         ours = self.saved.terms
-        known = [name for name in (field.name for field in fields(terms)) if getattr(terms, name) is not None]
+        known = [name for name in (each.name for each in fields(terms)) if getattr(terms, name) is not None]
         if other := [name for name in known if getattr(terms, name) != getattr(ours, name)]:
             raise BadState(
                 f"{self.path} belongs to a release with another {', '.join(other)}; its nodes are never drawn again: "

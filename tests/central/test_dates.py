@@ -64,7 +64,9 @@ def test_a_bound_in_time_is_never_counted_as_fewer_periods_than_it_touches(every
         assert within.most_nodes(nominal) >= within.most_nodes(ends), (every, days)
 
 
-MONTHS = {"every": "1mo", "zone": "Europe/Berlin", "start": "2026-01-01", "until": "2026-05-01"}
+MONTHS = {
+    "every": "1mo", "zone": "Europe/Berlin", "start": "2026-01-01", "until": "2026-05-01", "through": "2027-01-01",
+}  # fmt: skip
 
 
 def arrivals(tmp_path):
@@ -119,7 +121,13 @@ def test_a_time_that_clocks_skip_is_refused_by_its_row_and_one_they_show_twice_i
             frame = pl.DataFrame({"entry": ["a"], "time": ["2026-10-25T02:30:00"], "answer": ["tea"]})
         if kind == "datetimes":
             frame = frame.with_columns(pl.col("time").str.to_datetime())
-        day = {"every": "1h", "zone": "Europe/Berlin", "start": "2026-10-25", "until": "2026-10-26"}
+        day = {
+            "every": "1h",
+            "zone": "Europe/Berlin",
+            "start": "2026-10-25",
+            "until": "2026-10-26",
+            "through": "2027-01-01",
+        }
         if message:
             with pytest.raises(UnusableChangelog, match=message):
                 release(frame, "any answer", **day, epsilon=1, at_most=1, output=tmp_path / "out.csv")
@@ -131,7 +139,7 @@ def test_a_time_that_clocks_skip_is_refused_by_its_row_and_one_they_show_twice_i
 def test_a_release_goes_on_by_the_boundaries_that_it_began_with(tmp_path, monkeypatch):
     """Whatever rules of the zone say later, which is told; another zone or another length of periods is refused."""
     path, options = arrivals(tmp_path), {**MONTHS, "epsilon": 1000, "at_most": 1, "output": tmp_path / "out.csv"}
-    begun = release(path, "any answer", through="2026-03-15", **options)
+    begun = release(path, "any answer", **{**options, "through": "2026-03-15"})
     assert begun.published == 2
     for other in ({"zone": "Europe/London"}, {"every": "1w"}):
         with pytest.raises(BadState, match=r"with another (calendar|dates)"):

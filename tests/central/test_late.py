@@ -38,11 +38,11 @@ def replayed(rows, second):
 
 @pytest.mark.parametrize("late", [Late.DROP, Late.SHIFT])
 def test_late_rows_count_as_they_are_said_to_whatever_comes_when(late):
-    """80 made-up lives of a file, seed 5, rows shuffled before every run: shifted, the counts of a period that is
+    """40 made-up lives of a file, seed 5, rows shuffled before every run: shifted, the counts of a period that is
     published next are those of the whole file as it is; dropped, those of the rows that were in time. What was
     published stays, and no entry mutates more often than its rows do."""
     chance = random.Random(5)
-    for _ in range(80):
+    for _ in range(40):
         times = chance.sample(range(1, 40), 14)
         rows = [(chance.choice("abc"), time, chance.choice(["x", "y", ""])) for time in times]
         arrival = {row: row[1] + chance.choice([0, 0, 0, chance.randrange(25)]) for row in rows}

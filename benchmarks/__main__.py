@@ -29,6 +29,7 @@ SUITES = {
         "histories.tiny",
         "histories.mixed",
         "histories.devices",
+        "histories.smoother",
         "wishes",
         "coverage.intervals",
         "field.growth",

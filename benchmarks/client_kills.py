@@ -24,7 +24,7 @@ from unittest.mock import patch
 
 import changeling_client
 import httpx
-from changeling_client import Client, ClientError, answering, outbox, store, witness
+from changeling_client import Client, ClientError, answering, outbox, sqlite, witness
 from changeling_protocol import respond
 
 from .client_world import PINNED, START, LoopbackServer, arrived, ended, forked, plain_survey
@@ -78,7 +78,7 @@ class Watched(httpx.HTTPTransport):
         return response
 
 
-def live(folder: Path, url: str, steps: Steps, connect: Callable[[Path], Any] = store._connect) -> None:
+def live(folder: Path, url: str, steps: Steps, connect: Callable[[Path], Any] = sqlite._connect) -> None:
     """A life's actions, from where the process before it was killed. Raises what the client raises."""
     now = START
 
@@ -88,11 +88,11 @@ def live(folder: Path, url: str, steps: Steps, connect: Callable[[Path], Any] = 
         return connection
 
     with (
-        patch.object(store, "_connect", connected),
+        patch.object(sqlite, "_connect", connected),
         patch.object(witness, "_write_through", steps.around("witness", witness._write_through)),
         patch.object(answering, "respond", steps.around("draw", respond)),
         patch.object(outbox, "put", steps.around("queue", outbox.put)),
-        patch.object(store.ClientStore, "erase_past", steps.around("erase", store.ClientStore.erase_past)),
+        patch.object(sqlite.SQLiteStore, "erase_past", steps.around("erase", sqlite.SQLiteStore.erase_past)),
         Client(
             server=url,
             authority=PINNED,
@@ -234,7 +234,7 @@ def full_disks(most_pages: int = 200) -> dict[str, float]:
         def limited(folder: Path, pages: int, grows: int | None) -> None:
             if grows is None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (pages, resource.RLIM_INFINITY))
-            connect = store._connect if grows is None else partial(_bounded, grows)
+            connect = sqlite._connect if grows is None else partial(_bounded, grows)
             try:
                 live(folder, server.url, Steps(), connect)
             except ClientError:
@@ -264,7 +264,7 @@ def full_disks(most_pages: int = 200) -> dict[str, float]:
 
 def _bounded(pages: int, file: Path) -> Any:
     """A connection to a file that grows by no more than so many pages."""
-    connection = store._connect(file)
+    connection = sqlite._connect(file)
     (has,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {max(has, 1) + pages}")
     return connection

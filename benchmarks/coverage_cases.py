@@ -1,8 +1,9 @@
 """The scenarios that coverage is measured on: plans of every kind, and everything that goes wrong in the field."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 from changeling_protocol import (
@@ -198,16 +199,34 @@ GRID_PERIODS, GRID_RATE, PAIRS = 6, 0.02, 8
 GRID_CALENDAR = Calendar(0, "1w", GRID_PERIODS)
 
 
+LEVELS = ((2, 4, 20, 200), (700, 10_000, 100_000), (1, 10, 100), (2, 8, 16), (False, True))
+"""z answers, n entries, the minimum, ε, and whether the cohort is closed."""
+HARDEST = ((200, 700, 1, 8, False), (2, 700, 1, 16, False), (2, 700, 1, 8, True), (200, 100_000, 1, 2, True))
+"""What fell out of the whole grid once: many rare answers of few entries, and few that report at a large ε."""
+
+
 def interval_cases() -> list[IntervalCase]:
-    """z answers, n entries and a minimum, each with each; epsilon and cohort alternate. Planned by the planner."""
-    cases = []
-    for at, (z, n, minimum) in enumerate(product((2, 4, 20, 200), (700, 10_000, 100_000), (1, 10, 100))):
-        epsilon, closed = (2, 8)[(at + at // 3) % 2], bool((at // 2) % 2)
-        wish = Wish(z, GRID_CALENDAR, CONSTRAINT, Decimal(epsilon), n, closed=closed, minimum=minimum)
+    """Surveys planned by the planner: the hardest, and so many that any two levels of two factors meet in one."""
+    drawn, chosen = list(product(*LEVELS)), list(HARDEST)
+    np.random.default_rng(5).shuffle(drawn)
+    unmet = set[tuple[tuple[int, float], ...]]().union(*map(_pairs, drawn)).difference(*map(_pairs, chosen))
+    while unmet:
+        chosen.append(max(drawn, key=lambda levels: len(_pairs(levels) & unmet)))
+        unmet -= _pairs(chosen[-1])
+    cases: list[IntervalCase] = []
+    for levels in chosen:
+        z, n, minimum, epsilon, closed = map(int, levels)
+        wish = Wish(z, GRID_CALENDAR, CONSTRAINT, Decimal(epsilon), n, closed=bool(closed), minimum=minimum)
         survey = wish.survey(optimal_plan(wish).plan, tuple(f"answer {a}" for a in range(1, z + 1)))
         name = f"z{z}_n{n}_minimum{minimum}_epsilon{epsilon}_{'closed' if closed else 'open'}"
-        cases.append(IntervalCase(name, survey, steady(from_nothing_to_half(z, at), n, GRID_PERIODS, GRID_RATE)))
+        shares = from_nothing_to_half(z, len(cases))
+        cases.append(IntervalCase(name, survey, steady(shares, n, GRID_PERIODS, GRID_RATE)))
     return cases
+
+
+def _pairs(levels: Sequence[float]) -> set[tuple[tuple[int, float], ...]]:
+    """Every two factors of a case, each with its level."""
+    return set(combinations(enumerate(levels), 2))
 
 
 def demo_case() -> IntervalCase:

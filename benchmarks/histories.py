@@ -4,6 +4,7 @@ A function a measure; the names of its figures begin with the measure's number.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
@@ -23,8 +24,17 @@ from changeling_protocol import (
     lives_cost,
     plan_cost,
 )
-from changeling_simulations import closed_cohort, exact_error, simulated_errors
-from changeling_statistics import Floats, Wish, optimal_plan, steady_changes
+from changeling_simulations import Population, closed_cohort, exact_error, sample_tallies, simulated_errors
+from changeling_statistics import (
+    Floats,
+    Smoothing,
+    Solution,
+    Wish,
+    histogram_figures,
+    optimal_plan,
+    releases,
+    steady_changes,
+)
 from changeling_statistics.testing import lived_histories, questions, transcripts, worst_of_laws
 
 from .joint_best import Histories, all_histories, best_of, distinct, information, joint_groups, optimum
@@ -218,3 +228,52 @@ def devices() -> dict[str, float]:
         )
         figures[f"4_devices_for_a_point_eps{epsilon}"] = optimal_plan(wish).option.prediction.devices_for()
     return figures
+
+
+SMOOTHED_SEEDS, WAVE = 24, (40, 5)
+"""Surveys of each plan; when the wave comes, and how long it takes: mean and standard deviation in periods."""
+
+
+def smoother() -> dict[str, float]:
+    """Measure 9: root mean squared error of smoothed histograms over the plain retrospective ones'; coverage of theirs.
+
+    Of the cohort of measure 3 with four answers over 64 periods, whose entries change one by one, and of one in which
+    half of the entries go over to the first answer in one wave, after which nobody moves any more.
+    """
+    figures: dict[str, float] = {}
+    for epsilon in (2, 8, 32):
+        wish = cohort_wish(epsilon, retrospective=True)
+        survey = optimal_plan(wish).option.survey
+        for name, made in (("steady", _steady), ("wave", _wave)):
+            off = np.zeros((2, SMOOTHED_SEEDS))
+            held = np.zeros((2, SMOOTHED_SEEDS))
+            for seed in range(SMOOTHED_SEEDS):
+                generator = np.random.default_rng([9, seed])
+                population = made(generator)
+                known, truth = releases(survey, sample_tallies(population, survey, generator)), population.histogram()
+                for at, solution in enumerate((Solution(known, retrospective=True), Smoothing(known))):
+                    shown, _ = histogram_figures(solution, survey.calendar.periods)
+                    ends = shown.intervals(0.95)
+                    off[at, seed] = ((shown.values - truth[1:]) ** 2).mean()
+                    held[at, seed] = ((ends[..., 0] <= truth[1:]) & (truth[1:] <= ends[..., 1])).mean()
+            plain, smoothed = np.sqrt(off.mean(1))
+            figures |= {
+                f"9_{name}_plain_error_eps{epsilon}": float(plain / ENTRIES),
+                f"9_{name}_smoothed_over_plain_error_eps{epsilon}": float(smoothed / plain),
+                f"9_{name}_plain_coverage_eps{epsilon}": float(held[0].mean()),
+                f"9_{name}_smoothed_coverage_eps{epsilon}": float(held[1].mean()),
+            }
+    return figures
+
+
+def _steady(generator: np.random.Generator) -> Population:
+    return closed_cohort(ENTRIES, 4, 64, 3, generator)
+
+
+def _wave(generator: np.random.Generator) -> Population:
+    population = closed_cohort(ENTRIES, 4, 64, 0, generator)
+    states = population.true
+    when = np.clip(np.rint(generator.normal(*WAVE, ENTRIES)), 2, 64)
+    when[generator.random(ENTRIES) < 0.5] = 65
+    states = np.where((np.arange(65) >= when[:, None]) & (states > 0), 1, states).astype(np.uint16)
+    return replace(population, true=states, frozen=states)

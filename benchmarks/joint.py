@@ -40,7 +40,8 @@ def measure() -> dict[str, float]:
             errors = exact_and_simulated(f"2_{name}", survey, tried, retrospective)
             del errors[f"2_{name}_deviation"]
             figures |= errors
-            figures[f"2_smoothed_{name}"] = smoothed_error(survey, tried[:SMOOTHED_SEEDS], retrospective)
+            if retrospective:
+                figures[f"2_smoothed_{name}"] = smoothed_error(survey, tried[:SMOOTHED_SEEDS])
             figures[f"3_predicted_over_simulated_{name}"] = planned.option.error(wish) / errors[f"2_{name}_simulated"]
             figures[f"5_{name}_gap"] = planned.gap
             if epsilon == CERTIFIED:

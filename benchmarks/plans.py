@@ -38,13 +38,15 @@ from changeling_statistics import (
     Network,
     NodeTally,
     Option,
+    Smoothing,
     Wish,
     compare_plans,
     hierarchical_plan,
     histogram_change,
+    histogram_figures,
     optimal_plan,
     read_csv,
-    smoothed_series,
+    releases,
 )
 from changeling_statistics.estimation.network import online_rows
 from changeling_statistics.planning.plans import panel, paper_hierarchy
@@ -108,7 +110,8 @@ def accuracy() -> dict[str, float]:
             when = "retrospective" if retrospective else "online"
             planned = optimal_plan(wish).option
             figures |= exact_and_simulated(f"2_optimal_{when}_{epsilon}", planned.survey, tried, retrospective)
-            figures[f"2_smoothed_{when}_{epsilon}"] = smoothed_error(planned.survey, tried, retrospective)
+            if retrospective:
+                figures[f"2_smoothed_{when}_{epsilon}"] = smoothed_error(planned.survey, tried)
             if not retrospective:
                 for name, option in _references(wish):
                     figures |= exact_and_simulated(f"2_{name}_{when}_{epsilon}", option.survey, tried, retrospective)
@@ -145,17 +148,13 @@ def exact_and_simulated(name: str, survey: Survey, tried: list[Population], retr
     }
 
 
-def smoothed_error(survey: Survey, tried: list[Population], retrospective: bool) -> float:
-    """Of the drift smoother with its own τ², simulated: it is biased, and τ² depends on the reports.
-
-    Its values are wanted, not their covariances, and so the sampling error is not worked out.
-    """
+def smoothed_error(survey: Survey, tried: list[Population]) -> float:
+    """The error of the smoother, simulated: it is biased, and its drifts depend on the reports."""
     found = []
     for seed, population in enumerate(tried):
         tallies = sample_tallies(population, survey, np.random.default_rng([7, seed]))
-        smoothed = smoothed_series(survey, tallies, PERIODS, retrospective=retrospective)
-        values = np.array([each.estimate.values for each in smoothed.histograms])
-        found.append((((values - population.histogram()[1:]) / population.entries) ** 2).mean())
+        figures, _ = histogram_figures(Smoothing(releases(survey, tallies)), PERIODS)
+        found.append((((figures.values - population.histogram()[1:]) / population.entries) ** 2).mean())
     return float(np.sqrt(np.mean(found)))
 
 

@@ -27,7 +27,7 @@ from changeling_statistics import Counts, Floats
 
 from .errors import BadState, BudgetExhausted
 from .linear_query import LinearQuery
-from .mechanism import NEIGHBOURS, Guarantee, Level, Mechanism, check_counts, checked_change
+from .mechanism import NEIGHBOURS, Guarantee, Level, Mechanism, check_counts, checked_change, level_with_noise
 from .noise import Noise
 from .shape import Blocks, Curve, Layers, Shape, Weights, best_shape
 
@@ -105,9 +105,7 @@ class AheadTree(Mechanism[AheadState, Counts, Level]):
                 self.shape.blocks, _weights(self.shape, self.rate), scales, top, self.bits, self.query.width, noise
             )
         after = AheadState(state.period + 1, state.level + change, state.total + ahead[0], ahead[1:].copy())
-        whole = after.total >> self.bits
-        left = np.ldexp((after.total - (whole << self.bits)).astype(np.float64), -self.bits)
-        return after, Level((after.level + whole).astype(np.float64) + left, self.variance(after.period))
+        return after, Level(level_with_noise(after.level, after.total, self.bits), self.variance(after.period))
 
     def check(self, state: AheadState) -> None:
         """Raises BadState for more periods than the calendar has, for other columns, or for noise not drawn by now."""

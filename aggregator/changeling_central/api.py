@@ -316,12 +316,12 @@ class _Wish:
 
 def _wish(changelog: Source, options: ReleaseOptions) -> _Wish:
     within = None if options.within is None else parse_duration(options.within, months=True)
-    unbounded = options.mechanism == FRESH.name and options.at_most is None and within is None
-    constraint = UNBOUNDED if unbounded else constraint_of(_whole("at_most", options.at_most), within)
     every = Every.parsed(options.every, options.zone)
     window = None if options.window is None else every.periods_of(options.window)
     unit = Unit(options.person, _whole("per_person", options.per_person) or 0)
     choice = _choice(options, window)
+    unbounded = choice.name in (BEST.name, FRESH.name) and options.at_most is None and within is None
+    constraint = UNBOUNDED if unbounded else constraint_of(_whole("at_most", options.at_most), within)
     spent = spending(unit, options.epsilon, options.delta, options.rho)
     output = _output(changelog, options.output)
     check_output(output)

@@ -172,6 +172,14 @@ def checked_change(value: Counts, width: int) -> Counts:
     return change.astype(np.int64)
 
 
+def level_with_noise(level: Counts, noise: Counts, bits: int) -> Floats:
+    """A true level, in units, and its noise, in parts of 2^-bits units: whole units are added before any rounding."""
+    whole = noise >> bits
+    left = np.ldexp((noise - (whole << bits)).astype(np.float64), -bits)
+    published: Floats = (level + whole).astype(np.float64) + left
+    return published
+
+
 def _plain(value: object) -> object:
     """What MessagePack has no form for."""
     import msgspec

@@ -18,14 +18,15 @@ from typing import Generic, cast
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint
-from changeling_statistics import Counts, Frontier
+from changeling_statistics import Frontier
 
 from .ahead import AheadState, AheadTree, drawn_ahead
 from .budget import implied_by
-from .errors import BadState, BudgetExhausted
+from .errors import BadState
 from .files import over_window
+from .levels import FreshLevels, LevelsState, gaussian_levels, laplace_levels
 from .linear_query import LinearQuery
-from .mechanism import NEIGHBOURS, Guarantee, Level, State, check_counts, checked_change
+from .mechanism import Guarantee, Level, State
 from .nodes import (
     BestEstimates,
     Hdcr,
@@ -39,7 +40,7 @@ from .nodes import (
     online_variances,
     sliding_windows,
 )
-from .noise import Law, NodeNoise, Noise, calibrated
+from .noise import Law, NodeNoise, Noise
 from .offers import Asked, Made, MechanismOption, Offer, PeriodChange, ReleaseMechanism, register, root_mean_square
 from .square_root import (
     SquareRoot,
@@ -188,16 +189,22 @@ DCR = Offer(
 
 @dataclass(frozen=True, slots=True)
 class LevelRelease(ReleaseMechanism[State], Generic[State]):
-    """A release by a mechanism that publishes levels. mechanism: it. epsilon, delta: the budget that was asked for."""
+    """A release by a mechanism that publishes levels.
 
-    mechanism: "AheadTree | SquareRoot"
+    mechanism: it. epsilon, delta: the budget that was asked for. rho: the same, where it is in that and the mechanism
+    has no pure epsilon.
+    """
+
+    mechanism: "AheadTree | SquareRoot | FreshLevels"
     epsilon: Fraction
     delta: Fraction
+    rho: Fraction | None = None
 
     @property
     def guarantee(self) -> Guarantee:
         """The mechanism's, stated at the budget that was asked for, which is no less."""
-        return replace(self.mechanism.guarantee, epsilon=self.epsilon, delta=self.delta)
+        budget = (self.epsilon, self.delta) if self.rho is None else implied_by(self.rho)
+        return replace(self.mechanism.guarantee, epsilon=budget[0], delta=budget[1], rho=self.rho)
 
     def start(self) -> State:
         """Before the first period."""
@@ -263,19 +270,9 @@ class AheadRelease(LevelRelease[AheadState]):
 
 @dataclass(frozen=True, slots=True)
 class SquareRootRelease(LevelRelease[SquareRootState]):
-    """The square root mechanism. rho: the budget that was asked for, where it is in that."""
+    """The square root mechanism."""
 
     mechanism: SquareRoot
-    rho: Fraction | None = None
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The mechanism's, stated at the budget that was asked for."""
-        stated = replace(self.mechanism.guarantee, epsilon=self.epsilon, delta=self.delta)
-        if self.rho is None:
-            return stated
-        epsilon, delta = implied_by(self.rho)
-        return replace(stated, epsilon=epsilon, delta=delta, rho=self.rho)
 
     @property
     def law(self) -> Law:
@@ -295,7 +292,7 @@ class SquareRootRelease(LevelRelease[SquareRootState]):
 
     def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
         """Whether an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""
-        length = told_apart(self.epsilon, self.delta) if self.rho is None else concentrated_length(self.rho)
+        length = _length(self.epsilon, self.delta, self.rho)
         return self._is_of(query, calendar) and self.mechanism.costs_at_most(length, constraint)
 
     @property
@@ -427,90 +424,77 @@ SWCR = Offer(
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FreshState:
-    """period: how many have been taken in. level: true, (w,), in units."""
-
-    period: int
-    level: Counts
-
-
 @dataclass(frozen=True, slots=True)
-class FreshRelease(ReleaseMechanism[FreshState]):
-    """Every level with Laplace noise of its own, for as much as an entry counts in all periods together.
+class FreshRelease(LevelRelease[LevelsState]):
+    """Every level with noise of its own, and one draw that all have in common."""
 
-    Whatever an entry does, it counts in a level for no more than it appears, so no bound on its mutations is needed.
-    epsilon, delta: the budget that was asked for.
-    """
-
-    query: LinearQuery
-    calendar: Calendar
-    noise: NodeNoise
-    epsilon: Fraction
-    delta: Fraction
+    mechanism: FreshLevels
 
     @classmethod
     def as_begun(cls, asked: Asked, begun: Made) -> "FreshRelease":
         """The release with the noise that it has begun with. BadState for what is none of fresh levels."""
         match begun:
-            case {"kind": "fresh", "scale": str(scale)}:
-                noise = NodeNoise(Law.LAPLACE, float.fromhex(scale))
-                return cls(asked.query, asked.calendar, noise, asked.epsilon, asked.delta)
+            case {"kind": "fresh", "law": str(law), "bits": int(bits), "own": str(own), "common": str(common)}:
+                scales = float.fromhex(own), float.fromhex(common)
+                rho = asked.rho if law == Law.GAUSSIAN else None
+                budget = asked.epsilon, asked.delta
+                stated = budget if rho is None else implied_by(rho)
+                return cls(FreshLevels(asked.query, asked.calendar, Law(law), bits, *scales, *stated), *budget, rho)
         raise BadState(f"no fresh levels: {sorted(begun)}")
 
     @property
-    def guarantee(self) -> Guarantee:
-        """Epsilon for all periods together, stated with the delta that was asked for."""
-        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Dwork, McSherry, Nissim, Smith 2006, level by level")
+    def law(self) -> Law:
+        """That of the levels."""
+        return self.mechanism.law
 
     def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:  # noqa: ARG002
-        """Whether an entry costs at most epsilon under this noise, whatever it does."""
-        enough = self.noise.epsilon(query.shifts_of(calendar.periods, 0)) <= self.epsilon
-        return (self.query, self.calendar) == (query, calendar) and enough
+        """Whether an entry costs at most the budget under this noise, whatever it does."""
+        length = _length(self.epsilon, self.delta, self.rho) if self.law is Law.GAUSSIAN else 0.0
+        return self._is_of(query, calendar) and self.mechanism.costs_at_most(length)
+
+    @property
+    def noise_in_words(self) -> str:
+        """The law, and the scales in the query's units."""
+        m = self.mechanism
+        common = f", and {ldexp(m.common, -m.bits):.6g} once for all of them" if m.common else ""
+        return f"fresh; law {m.law}, scale {ldexp(m.own, -m.bits):.6g} a level{common}"
+
+    def window_variance(self, step: int, window: int) -> float:
+        """Of a window's change, read off the levels."""
+        return self.mechanism.window_variance(step, window)
 
     def made_with(self) -> Made:
         """The noise to the last bit."""
-        return {"kind": "fresh", "law": str(self.noise.law), "scale": self.noise.scale.hex()}
-
-    def start(self) -> FreshState:
-        """Before the first period."""
-        return FreshState(0, np.zeros(self.query.width, np.int64))
-
-    def step(self, state: FreshState, value: PeriodChange, noise: Noise) -> tuple[FreshState, Level]:
-        """value: one more period. Returns the level of the query at its end."""
-        if state.period >= self.calendar.periods:
-            raise BudgetExhausted(f"the guarantee covers {self.calendar.periods} periods, and all of them are released")
-        after = FreshState(state.period + 1, state.level + checked_change(value.net, self.query.width))
-        noisy = after.level + self.noise.draw(noise, self.query.width)
-        return after, Level(noisy.astype(np.float64), self.noise.variance)
-
-    def check(self, state: FreshState) -> None:
-        """Raises BadState for more periods than the calendar has, or for other columns."""
-        if not 0 <= state.period <= self.calendar.periods:
-            raise BadState(f"the state is of {state.period} periods, and the calendar has {self.calendar.periods}")
-        check_counts(state.level, (self.query.width,))
-
-    def variance(self, step: int) -> float:  # noqa: ARG002
-        """Of every level, in units squared."""
-        return self.noise.variance
-
-    def window_variance(self, step: int, window: int) -> float:
-        """Of a window's change: two levels' noise, or one's where the window begins with the calendar."""
-        return self.noise.variance * (2 if step > window else 1)
+        m = self.mechanism
+        return {"kind": "fresh", "law": str(m.law), "bits": m.bits, "own": m.own.hex(), "common": m.common.hex()}
 
 
 def _fresh(asked: Asked) -> FreshRelease:
     if asked.begun is not None and asked.begun["kind"] == "fresh":
         return FreshRelease.as_begun(asked, asked.begun)
-    noise = calibrated(asked.query.shifts_of(asked.calendar.periods, 0), asked.epsilon)
-    return FreshRelease(asked.query, asked.calendar, noise, asked.epsilon, asked.delta)
+    made: list[FreshRelease] = []
+    budget = asked.epsilon, asked.delta
+    if asked.law is not Law.GAUSSIAN:
+        made.append(FreshRelease(laplace_levels(asked.query, asked.calendar, asked.epsilon), *budget))
+    if asked.law is not Law.LAPLACE and (asked.delta or asked.rho is not None):
+        stated = budget if asked.rho is None else implied_by(asked.rho)
+        levels = gaussian_levels(asked.query, asked.calendar, _length(*budget, asked.rho), *stated)
+        made.append(FreshRelease(levels, *budget, asked.rho))
+    if not made:
+        raise ValueError("Gaussian noise needs a delta above 0: --delta 1e-6, or --rho")
+    return min(made, key=lambda release: release.variance(1))
+
+
+def _length(epsilon: Fraction, delta: Fraction, rho: Fraction | None) -> float:
+    """By how many scales of Gaussian noise an entry may move what is measured."""
+    return told_apart(epsilon, delta) if rho is None else concentrated_length(rho)
 
 
 FRESH = Offer(
     "fresh",
     "Every level with noise of its own: short calendars, where entries mutate often.",
     _fresh,
-    frozenset({MechanismOption.DELTA}),
+    frozenset({MechanismOption.DELTA, MechanismOption.RHO, MechanismOption.LAW}),
 )
 
 
@@ -528,10 +512,10 @@ class Predicted:
 
 def compared(asked: Asked) -> tuple[Predicted, ...]:
     """Those that may be chosen for what is asked, the best first. ValueError where there is none."""
-    new = replace(asked, law=None, begun=None)
-    candidates: dict[str, Callable[[Asked], object]] = {}
+    new = replace(asked, begun=None)
+    candidates: dict[str, Callable[[Asked], object]] = {FRESH.name: FRESH.make}
     if asked.law is not Law.GAUSSIAN:
-        candidates |= {AHEAD.name: AHEAD.make, FRESH.name: FRESH.make}
+        candidates[AHEAD.name] = AHEAD.make
     if (asked.delta or asked.rho is not None) and asked.law is not Law.LAPLACE:
         candidates[SQUARE_ROOT.name] = SQUARE_ROOT.make
     reasons: list[str] = []
@@ -554,7 +538,7 @@ def in_words(asked: Asked, predicted: tuple[Predicted, ...]) -> str:
     chosen, *others = predicted
     every = [f"{one.name} by {one.error:.3g}" for one in others]
     beside = f"; instead would err {', '.join(every)}" if every else ""
-    alone = not isinstance(chosen.made, SquareRootRelease) and (asked.delta or asked.rho is not None)
+    alone = chosen.made.law is not Law.GAUSSIAN and (asked.delta or asked.rho is not None)
     pure = f" It promises epsilon {float(asked.epsilon):.6g} alone." * bool(alone)
     return f"chosen: {chosen.name}, whose levels err by {chosen.error:.3g} (root mean square){beside}.{pure}"
 

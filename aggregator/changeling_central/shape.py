@@ -119,8 +119,8 @@ Curve = tuple[float, float, float]
 """a, b, c: a block at place u of [-1, 1] among its siblings keeps 1 / (1 + e^-(a + b u + c u²)) of what is left."""
 
 
-MOST_FOLLOWED = 6
-"""Mutations of an entry whose loss is followed through all blocks."""
+MOST_FOLLOWED, MOST_SEARCHED = 64, 6
+"""Mutations of an entry whose loss is followed through all blocks: of a shape, and of every shape that a search tries."""
 MOST_LOOKED_AT = 2**24
 """Periods of windows that are sorted, all windows together."""
 
@@ -150,15 +150,17 @@ class Shape:
             left = (left * (1 - share))[self.blocks.parents(layer - 1)]
         return (left, *reversed(found))
 
-    def loss(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> float:
+    def loss(
+        self, query: LinearQuery, calendar: Calendar, constraint: Constraint, followed: int = MOST_FOLLOWED
+    ) -> float:
         """What an entry loses at most where the rates along a path add up to 1, rounded up.
 
-        Exact of up to two mutations, and of up to MOST_FOLLOWED that lie anywhere in the calendar; else a bound.
-        docs/mathematics.md, "Central releases".
+        Exact of up to two mutations, and of as many as are followed that lie anywhere in a calendar of up to SHORT
+        periods; else a bound. docs/mathematics.md, "Central releases".
         """
-        return ABOVE * max(self._loss_of(query, reach) for reach in reaches(constraint, calendar))
+        return ABOVE * max(self._loss_of(query, reach, followed) for reach in reaches(constraint, calendar))
 
-    def _loss_of(self, query: LinearQuery, reach: Reach) -> float:
+    def _loss_of(self, query: LinearQuery, reach: Reach, followed: int) -> float:
         apart = reached_at_most(self.apart, reach)
         bound = query.extent.appears[0] + query.extent.moves[0] * apart  # as if no two mutations ever cancelled
         if reach.periods == 1 or not (ends := query.ends):
@@ -166,7 +168,7 @@ class Shape:
         if reach.periods == 2:
             pairs = product(ends, repeat=2)
             return max(_size(g) + apart * max(0, _size(f) + _distance(f, g) - _size(g)) for f, g in pairs)
-        if reach.periods > MOST_FOLLOWED or self.blocks.periods > SHORT:
+        if reach.periods > followed or self.blocks.periods > SHORT:
             return bound
         return min(bound, self._followed(ends, reach.periods))
 
@@ -289,12 +291,13 @@ def mean_variance(shape: Shape, rate: float) -> float:
 def best_shape(query: LinearQuery, calendar: Calendar, constraint: Constraint, epsilon: float) -> Shape:
     """The shape of the least mean variance, a single layer included, which draws nothing ahead."""
 
-    def figure(shape: Shape) -> float:
-        return mean_variance(shape, epsilon / shape.loss(query, calendar, constraint))
+    def figure(shape: Shape, followed: int = MOST_SEARCHED) -> float:
+        return mean_variance(shape, epsilon / shape.loss(query, calendar, constraint, followed))
 
     starts = [shape for blocks in _candidates(calendar.periods, query.width) for shape in _starts(blocks)]
     tried = sorted(starts, key=figure)[: FITTED if calendar.periods <= SHORT else 1]
-    return min((_fitted(shape, figure) for shape in tried), key=figure)
+    fitted = [_fitted(shape, figure) for shape in tried]
+    return min((*fitted, *tried), key=lambda shape: figure(shape, MOST_FOLLOWED))
 
 
 def _candidates(periods: int, columns: int) -> Iterator[Blocks]:

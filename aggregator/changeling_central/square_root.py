@@ -37,7 +37,7 @@ from changeling_statistics import Counts, Floats
 
 from .errors import BadState, BudgetExhausted
 from .linear_query import MOST_NUMBERS, LinearQuery
-from .mechanism import NEIGHBOURS, Guarantee, Level, Mechanism, check_counts, checked_change
+from .mechanism import NEIGHBOURS, Guarantee, Level, Mechanism, check_counts, checked_change, level_with_noise
 from .noise import Noise
 from .sensitivity import most_moved, square_root_coefficients, squared_sensitivity
 
@@ -105,7 +105,7 @@ class SquareRoot(Mechanism[SquareRootState, Counts, Level]):
             np.concatenate([whole[None], state.whole[:kept]])[: self.band - 1],
             np.concatenate([part[None], state.part[:kept]])[: self.band - 1],
         )
-        return after, Level(self._published(after), self.variance(after.period))
+        return after, Level(level_with_noise(after.level, after.total, self.bits), self.variance(after.period))
 
     def _solved(self, state: SquareRootState, z: Counts) -> tuple[Counts, Floats, Counts]:
         """w_t = (z_t - Σ ĉ_i w_{t-i}) / ĉ_0 in whole units, in parts of one, and on the lattice.
@@ -117,13 +117,6 @@ class SquareRoot(Mechanism[SquareRootState, Counts, Level]):
         whole = solved >> self.bits
         part = np.ldexp((solved - (whole << self.bits)).astype(np.float64), -self.bits)
         return whole, part, solved
-
-    def _published(self, state: SquareRootState) -> Floats:
-        """The level with its noise: whole units are added up before anything is rounded."""
-        whole = state.total >> self.bits
-        left = np.ldexp((state.total - (whole << self.bits)).astype(np.float64), -self.bits)
-        published: Floats = (state.level + whole).astype(np.float64) + left
-        return published
 
     def check(self, state: SquareRootState) -> None:
         """Raises BadState for more periods than the calendar has, or for another band or other columns."""

@@ -46,7 +46,7 @@ from .estimate import (
 from .estimation.entries import Moments
 from .estimation.figures import Figures, false_entries, histogram_figures, span_figures, window_figures
 from .estimation.gaps import Gap
-from .estimation.histograms import Change, Histogram, Smoothed, change, histogram, series, smoothed_series, smoothing
+from .estimation.histograms import Change, Histogram, Smoothed, change, histogram, series, smoothed_series
 from .estimation.network import Indices, Network
 from .estimation.recursion import ClosingEdges, Frontier, advance
 from .estimation.regions import NORMAL, Ellipsoid, bands, half_width, intervals, region
@@ -58,6 +58,7 @@ from .estimation.releases import (
     releases,
     superpopulation_change,
 )
+from .estimation.smoothing import Smoothing
 from .estimation.solution import Solution
 from .planning.freezing import (
     Freezing,
@@ -167,6 +168,7 @@ __all__ = [
     "Releases",
     "Rung",
     "Smoothed",
+    "Smoothing",
     "Solution",
     "States",
     "StatisticsError",
@@ -239,7 +241,6 @@ __all__ = [
     "series",
     "shuffled_loss",
     "smoothed_series",
-    "smoothing",
     "span_figures",
     "steady_changes",
     "superpopulation_change",

@@ -52,17 +52,41 @@ class VarianceCurve:
         """All figures that make it up, in the order of their names above."""
         return self.level, self.linear, self.bent, self.floor, self.entries, self.up, self.down
 
+    def plus(self, variances: Floats) -> "VarianceCurve":
+        """These variances and others, shape (..., z), that are there whatever is true."""
+        level, linear, bent, floor, *rest = self.parts
+        return VarianceCurve(level + variances, linear, bent, floor + variances, *rest)
+
     def at(self, values: Floats) -> Floats:
         """The variance if these values are true, shape (..., z)."""
         above = self.level + self.linear * values + self.bent * values * (1 - values / self.entries)
         return np.maximum(self.floor, above)
 
-    def ends(self, values: Floats, critical: float | Floats) -> Floats:
+    def ends(self, values: Floats, critical: float) -> Floats:
         """The least and the largest θ that is so near the estimate as its own variance allows, shape (..., z, 2).
 
         values: the estimates, shape (..., z).
-        critical: how many standard errors away it may be: (values - θ)² <= critical² V(θ); shape (..., z) or one.
+        critical: how many standard errors away it may be: (values - θ)² <= critical² V(θ). A lower end may be farther,
+        as few large steps make errors skew: by critical² - 1 sixths of the skewness (Cornish and Fisher 1938).
         """
+        ends = self._normal_ends(values, critical)
+        for _ in range(SETTLED):
+            farther = critical + max(critical**2 - 1, 0.0) / 6 * self._skewness(np.clip(ends[..., 0], 0.0, None))
+            ends[..., 0] = self._normal_ends(values, farther)[..., 0]
+        return ends
+
+    def _skewness(self, values: Floats) -> Floats:
+        """How skew upward the errors are if these values are true, at least 0.
+
+        Of those that tell of an answer, each entry is heard with one chance in 1 + bent, and else missing.
+        """
+        V = self.at(values)
+        of_entries = self.bent * np.maximum(values * (1 - values / self.entries), 0.0)
+        thirds = (self.up - self.down) * np.maximum(V - of_entries, 0.0) + np.maximum(self.bent - 1, 0.0) * of_entries
+        return np.maximum(np.divide(thirds, V**1.5, out=np.zeros_like(V), where=V > 0), 0.0)
+
+    def _normal_ends(self, values: Floats, critical: float | Floats) -> Floats:
+        """`ends` for errors that are not skew. critical: one, or of shape (..., z)."""
         square, entries = critical**2, np.where(self.entries > 0, self.entries, 1.0)
         # of the parabola a θ² - 2 b θ + c <= 0
         a = np.maximum(1 + square * self.bent / entries, 1e-9)
@@ -86,7 +110,7 @@ class VarianceCurve:
                 relative = np.sqrt(np.divide(steps**2, V, out=np.zeros_like(V), where=V > 0))
                 excess = _bennett(critical**2 * relative**2 / 2)
                 farther = np.where(relative > 1e-6, excess / np.maximum(relative, 1e-6), critical)
-                ends[..., side] = self.ends(values, np.maximum(farther, critical))[..., side]
+                ends[..., side] = self._normal_ends(values, np.maximum(farther, critical))[..., side]
         return ends
 
 

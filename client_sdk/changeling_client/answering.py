@@ -4,9 +4,10 @@ A node is answered once, whatever happened in it: when its last period has close
 delay have passed. What is answered in one go is uploaded together, whatever the server says meanwhile. Answers are on
 disk, and the witness is told, before anything is sent. A single wrong reading of the clock does no lasting harm: as
 long as no server has told the time, nothing is dropped as too late, and no several closings are answered at once.
+They are put into the same uploads later as they would have been then, so that a server which tells no time makes none
+longer.
 """
 
-import sqlite3
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -35,11 +36,14 @@ from .errors import ClientError
 from .outbox import ClosingAnswer
 from .recording import at_close, bring_back, judged, pruned
 from .server import Server, close_ms, keep_time, known_time
-from .store import ClientStore
+from .store import ClientStore, Database
 from .witness import Witness
 
 MOST_AT_ONCE = 512
 """How many closings are answered, about, in one transaction: a record may have to wait for so long."""
+MOST_LOOKS = 4_096
+"""So many looks are kept of a device that hears no time; of later ones the closings are one upload."""
+_LOOKS = "SELECT at_ms FROM looks WHERE url = ? ORDER BY at_ms"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -57,12 +61,19 @@ class Answered:
 
 
 def answer_due(
-    survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseconds, may_drop: bool, coins: Coins
+    survey: Survey,
+    entry: Entry,
+    drawn: Drawn,
+    now_ms: UnixMilliseconds,
+    may_drop: bool,
+    coins: Coins,
+    by_ms: UnixMilliseconds | None = None,
 ) -> Answered:
     """Answers the closings of an entry that are due, in order, as many as one upload spans.
 
     Those past grace are dropped without an answer.
     now_ms: the device's time without its lead, in Unix milliseconds.
+    by_ms: an earlier time, of which only what was due then is answered; None for now.
     may_drop: whether closings past grace may be dropped now; if not, the first of them and all after it wait.
     """
     before = entry
@@ -74,7 +85,7 @@ def answer_due(
             slots = _drawn_unsent(survey, entry, period, coins)
             entry = entry.dropping(entry.standing)
             entry = entry._replace(slots=slots, answered=period, delay_ms=draw_delay(survey, coins))
-        elif now_ms > due_ms(survey, entry, period):
+        elif (now_ms if by_ms is None else by_ms) > due_ms(survey, entry, period):
             if answers and period >= answers[0].closing.period + MOST_SPANNED_PERIODS:
                 return Answered(entry, drawn, tuple(answers), more=True)
             answer, slots = _answer(survey, entry, drawn, period, coins)
@@ -178,6 +189,10 @@ class Answerer:
         self._store, self._witness, self._coins = store, witness, coins
         self.dropped = 0
         """How many closings were dropped."""
+        self._held = False
+        """Whether closings of any entry wait for the server's time."""
+        self._looks: list[int] = []
+        """When, by the device's clock, closings waited so before, rising."""
 
     def doubts_the_time(self, server: Server) -> bool:
         """True if a wrong clock would do harm now: it was ahead of the server's, was set back, or has leapt forward."""
@@ -209,6 +224,7 @@ class Answerer:
                 for survey in entries.surveys_at(db, server.url)
                 for number in entries.numbers(db, survey.id)
             )
+            self._looks = [look_ms for (look_ms,) in db.execute(_LOOKS, (server.url,))]
         told: list[ClientError | None] = []
         changed = False
         while due:
@@ -216,11 +232,19 @@ class Answerer:
                 drew = self._answer_some(db, server, due, may_drop)
             if drew:
                 changed = True
-                with self._store.transaction() as db:
-                    told.append(witness.check(db, self._witness))  # a clone may have drawn meanwhile
+                told.append(witness.check(self._store, self._witness))  # a clone may have drawn meanwhile
+        self._keep_look(server)
         return [each for each in told if each is not None], changed or self.dropped > 0
 
-    def judge(self, db: sqlite3.Connection, server: Server) -> None:
+    def _keep_look(self, server: Server) -> None:
+        """Keeps when this was, if closings wait for a server's time; once it is told, no look matters any more."""
+        with self._store.transaction() as db:
+            if server.has_told_time:
+                db.execute("DELETE FROM looks WHERE url = ?", (server.url,))
+            elif self._held and len(self._looks) < MOST_LOOKS:
+                db.execute("INSERT INTO looks VALUES (?, ?) ON CONFLICT DO NOTHING", (server.url, server.now_ms()))
+
+    def judge(self, db: Database, server: Server) -> None:
         """Judges the answers that waited for the time, which the server has now told."""
         now_ms = known_time(db, server.url).stamp(server.now_ms())
         for survey in entries.surveys_at(db, server.url):
@@ -232,7 +256,7 @@ class Answerer:
                     entries.count_drop(db, Drop.WRONG_ANSWER, wrong)
                     entries.update(db, self._store.wrapping, after)
 
-    def end_finished(self, db: sqlite3.Connection, server: Server) -> None:
+    def end_finished(self, db: Database, server: Server) -> None:
         """Ends the surveys of which nothing is left to answer or to send, and forgets what was sent."""
         for known in entries.find_surveys(db, Status.JOINED):
             if known.url != server.url or (survey := known.readable) is None:
@@ -241,9 +265,7 @@ class Answerer:
                 outbox.forget_sent(db, survey.id)
                 entries.put_survey(db, replace(known, status=Status.ENDED))
 
-    def _answer_some(
-        self, db: sqlite3.Connection, server: Server, due: deque[tuple[Survey, EntryNumber]], may_drop: bool
-    ) -> int:
+    def _answer_some(self, db: Database, server: Server, due: deque[tuple[Survey, EntryNumber]], may_drop: bool) -> int:
         """Answers for the first of these entries, and takes them off, as many as one transaction may keep waiting.
 
         Returns how many closings were answered.
@@ -265,7 +287,7 @@ class Answerer:
         return drew
 
     def _answer_entry(
-        self, db: sqlite3.Connection, server: Server, survey: Survey, before: Entry, may_drop: bool
+        self, db: Database, server: Server, survey: Survey, before: Entry, may_drop: bool
     ) -> tuple[bool, int]:
         """Answers as much of one entry as one upload spans. Returns whether more is due, and how many it answered."""
         wrapping, time = self._store.wrapping, known_time(db, server.url)
@@ -276,10 +298,18 @@ class Answerer:
             waiting = outbox.waiting(db, survey.id, entry.number)
             late = takewhile(lambda period: past_grace(survey, period, now_ms), waiting)
             entry = outbox.drop(db, entry, late)
-        if server.has_told_time or len(unanswered(survey, entry, now_ms)) <= 1:
+        done = Answered(entry, drawn, (), more=False)
+        if server.has_told_time:
+            for look_ms in [*(time.delayed(UnixMilliseconds(each)) for each in self._looks), now_ms]:
+                by_ms = min(look_ms, now_ms)  # the clock may have been ahead
+                done = answer_due(survey, done.entry, done.drawn, now_ms, may_drop, self._coins, by_ms)
+                if done.answers:  # an upload of its own
+                    done = replace(done, more=done.more or by_ms < now_ms)
+                    break
+        elif len(unanswered(survey, entry, now_ms)) <= 1:
             done = answer_due(survey, entry, drawn, now_ms, may_drop, self._coins)
         else:  # the clock may have leapt, and then most of them are of the future
-            done = Answered(entry, drawn, (), more=False)
+            self._held = True
         entry = done.entry
         if entry is before:
             return False, 0

@@ -1,7 +1,8 @@
 """The client for apps that run an event loop: the calls of `Client`, with `await`, on the same store.
 
-The loop never waits for a disk or a network: calls run in threads. A flush may take long, so it runs in a daemon thread
-of its own: those of the loop's executor are joined at exit.
+The loop never waits for a disk or a network: calls run in a few threads of our own, so that nothing that the app has
+its loop's executor do, such as looking up a name, waits for them. A flush may take long, so it runs in a daemon thread
+of its own: those of an executor are joined at exit.
 """
 
 from __future__ import annotations
@@ -9,12 +10,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from .client import Client, SurveyHandle
-from .errors import ClientClosed
+from .errors import ClientClosed, ClientError
 from .settings import check_names
+from .store import survive
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -31,6 +34,40 @@ if TYPE_CHECKING:
     from .settings import ClientOptions
 
 T = TypeVar("T")
+_MOST_THREADS = 4
+"""Calls wait for one disk, so more threads would not be faster."""
+
+
+class _Threads:
+    """Threads for short calls, whatever loop awaits them; a forked child begins with none of the parent's."""
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = None
+        survive(self)
+
+    async def run(self, act: Callable[[], T]) -> T:
+        """Does something in one of them. Raises what it raises, or ClientError where no thread can be started."""
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(_MOST_THREADS, thread_name_prefix="changeling")
+        try:
+            future = self._executor.submit(act)
+        except RuntimeError as error:
+            raise _no_thread() from error
+        return await asyncio.wrap_future(future)
+
+    def end(self) -> None:
+        """Lets the threads end when they are through with what they do."""
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=False)
+
+    def before_fork(self) -> None:
+        """Does nothing: what is under way goes on in the parent."""
+
+    def after_fork(self, in_child: bool) -> None:
+        """Forgets the threads in a child, where they are not."""
+        if in_child:
+            self._executor = None
 
 
 class AsyncClient:
@@ -47,6 +84,7 @@ class AsyncClient:
         self._making = threading.Lock()
         self._client: Client | None = None
         self._closed = False
+        self._threads = _Threads()
 
     async def join(
         self,
@@ -67,7 +105,7 @@ class AsyncClient:
                 survey_id, entries=entries, one_person=one_person, signed=signed, answers=answers, stratum=stratum
             )
         )
-        return AsyncSurveyHandle(handle)
+        return AsyncSurveyHandle(handle, self._threads)
 
     async def flush(self, timeout: float = 30.0) -> Flushed:
         """Joins what was asked for, answers every node that is due, then sends all reports that wait.
@@ -108,7 +146,8 @@ class AsyncClient:
     async def aclose(self) -> None:
         """Closes the store and ends what is being sent, within a second; what waits is sent after the next start."""
         self._closed = True
-        await asyncio.to_thread(self._close)
+        await self._threads.run(self._close)
+        self._threads.end()
 
     async def __aenter__(self) -> AsyncClient:
         await self._call(lambda client: client)
@@ -121,7 +160,7 @@ class AsyncClient:
 
     async def _call(self, act: Callable[[Client], T]) -> T:
         """Does something with the client in a thread."""
-        return await asyncio.to_thread(lambda: act(self._opened()))
+        return await self._threads.run(lambda: act(self._opened()))
 
     def _opened(self) -> Client:
         with self._making:
@@ -144,43 +183,43 @@ class AsyncSurveyHandle:
     id: the survey's, 16 bytes.
     """
 
-    __slots__ = ("_handle", "id")
+    __slots__ = ("_handle", "_threads", "id")
 
-    def __init__(self, handle: SurveyHandle) -> None:
+    def __init__(self, handle: SurveyHandle, threads: _Threads) -> None:
         self.id: SurveyId = handle.id
-        self._handle = handle
+        self._handle, self._threads = handle, threads
 
     async def survey(self) -> Survey | None:
         """The survey, with its question, answers and calendar; None until it is known, and after it was left."""
-        return await asyncio.to_thread(lambda: self._handle.survey)
+        return await self._threads.run(lambda: self._handle.survey)
 
     async def status(self) -> Status:
         """The survey's standing: ASKED until it is known, then JOINED, or REFUSED for a `reason`."""
-        return await asyncio.to_thread(lambda: self._handle.status)
+        return await self._threads.run(lambda: self._handle.status)
 
     async def reason(self) -> str:
         """The reason why the survey was refused, in words; empty if it was not."""
-        return await asyncio.to_thread(lambda: self._handle.reason)
+        return await self._threads.run(lambda: self._handle.reason)
 
     async def record(self, answer: str, entry: int = 0) -> Recorded:
         """Records the entry's answer from now on; it is on disk when this returns."""
-        return await asyncio.to_thread(self._handle.record, answer, entry)
+        return await self._threads.run(lambda: self._handle.record(answer, entry))
 
     async def retract(self, entry: int = 0) -> Recorded:
         """Records that the entry has no answer from now on."""
-        return await asyncio.to_thread(self._handle.retract, entry)
+        return await self._threads.run(lambda: self._handle.retract(entry))
 
     async def answer(self, entry: int = 0) -> str | None:
         """The entry's answer as it was last recorded; None if there is none, or the survey has ended."""
-        return await asyncio.to_thread(self._handle.answer, entry)
+        return await self._threads.run(lambda: self._handle.answer(entry))
 
     async def stratum(self, told: Mapping[str, str], entry: int = 0) -> None:
         """Changes the entry's stratum; what it answers from now on is counted there."""
-        await asyncio.to_thread(self._handle.stratum, told, entry)
+        await self._threads.run(lambda: self._handle.stratum(told, entry))
 
     async def ledger(self, entry: int = 0) -> Ledger | None:
         """The entry's progress and its cost; None until the survey is known."""
-        return await asyncio.to_thread(self._handle.ledger, entry)
+        return await self._threads.run(lambda: self._handle.ledger(entry))
 
 
 def _in_daemon(act: Callable[[], T]) -> asyncio.Future[T]:
@@ -208,5 +247,12 @@ def _in_daemon(act: Callable[[], T]) -> asyncio.Future[T]:
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(tell, result, raised)
 
-    threading.Thread(target=run, name="changeling", daemon=True).start()
+    try:
+        threading.Thread(target=run, name="changeling", daemon=True).start()
+    except RuntimeError as error:
+        raise _no_thread() from error
     return future
+
+
+def _no_thread() -> ClientError:
+    return ClientError("no thread can be started for this call: the interpreter ends, or there are threads enough")

@@ -110,8 +110,8 @@ class Flush:
 
     def _flush_server(self, server: Server, deadline: Deadline) -> list[ClientError]:
         """Answers and sends what goes to one server."""
+        silenced = witness.check(self._store, self._settings.witness)  # while it cannot be asked, no server is
         with self._store.transaction() as db:
-            silenced = witness.check(db, self._settings.witness)  # while it cannot be asked, no server is
             server.begin(db)
         doubtful = self._answerer.doubts_the_time(server)
         if doubtful:
@@ -242,10 +242,10 @@ class Device:
         if self._opened is None:
             return
         with self.store.transaction() as db:
-            told = witness.outdate(db, self.settings.witness)
+            witness.outdate(db)
             enrolment.leave(db, entries.find_survey(db, id_) or Known(id_))
         self._stop_sending()
-        self._tell_witness(self.store, told)
+        self._check_witness(self.store)
         self._servers = Servers(self.store, self.settings)
         self._tell_unless(wiped=self.store.erase_past())
 
@@ -265,7 +265,7 @@ class Device:
         """The cost of all surveys; without consent too, as what was spent stays so."""
         self.keep_reporting()
         at_most, witnessed = self.settings.max_epsilon, self.settings.witness is not None
-        with enrolment.looking(self._opened, self.settings.file, self.settings.key) as db:
+        with enrolment.looking(self._opened, self.settings.place, self.settings.key) as db:
             none = Account(from_micro(0), at_most, (), {}, witnessed)
             return none if db is None else account(db, at_most, witnessed)
 
@@ -273,7 +273,7 @@ class Device:
     def find(self, id_: SurveyId) -> Known | None:
         """The survey as the store knows it, without consent too; None if it has not heard of it."""
         self.keep_reporting()
-        with enrolment.looking(self._opened, self.settings.file, self.settings.key) as db:
+        with enrolment.looking(self._opened, self.settings.place, self.settings.key) as db:
             return None if db is None else entries.find_survey(db, id_)
 
     @reading
@@ -329,19 +329,12 @@ class Device:
             self._sending, self._deciding = threading.RLock(), threading.RLock()
 
     def _open(self) -> None:
-        self._opened = ClientStore(self.settings.file, self.settings.key)
+        self._opened = self.settings.place.open(self.settings.key)
         self._recorder = Recorder(self._opened, self.settings.strict, self.tell)
         self._servers = Servers(self._opened, self.settings)
-        silenced: ClientError | None
-        try:
-            with self._opened.transaction() as db:
-                entries.follow_server(db, self.settings.endpoint.url)
-                silenced = witness.check(db, self.settings.witness)
-        except WitnessTrouble as error:
-            silenced = error  # looked at again before anything is answered
-        if silenced is not None:
-            self.tell(silenced)
-        self._opened.erase_past(changed=silenced is not None)
+        with self._opened.transaction() as db:
+            entries.follow_server(db, self.settings.endpoint.url)
+        self._opened.erase_past(changed=self._check_witness(self._opened))
 
     def _wipe(self) -> None:
         """Wipes what the store holds. One for which that fails is destroyed: nobody knows what is in it.
@@ -351,30 +344,33 @@ class Device:
         self._recorder = None
         self._stop_sending()
         self._servers = None
-        file, store = self.settings.file, self._opened
+        place, store = self.settings.place, self._opened
         try:
-            if store is None and file.exists():
-                store = ClientStore(file, self.settings.key)
+            if store is None and place.exists():
+                store = place.open(self.settings.key)
             if store is not None:
                 self._leave_all(store)
                 return
         except (ClientClosed, StoreBusy):  # nothing was changed, and it can be tried again
             raise
         except Exception:
-            if not enrolment.is_ours(file):
+            if not place.is_ours():
                 raise
             self._opened = None
             if store is not None:
                 store.abandon()
-            enrolment.destroy(file)
-        self._tell_witness(None)
+            place.destroy()
+        try:
+            witness.disown(self.settings.witness)
+        except WitnessTrouble as error:
+            self.tell(error)
 
     def _leave_all(self, store: ClientStore) -> None:
         """Leaves every survey of a store, and closes it when nothing is left in it."""
         with store.transaction() as db:
-            told = witness.outdate(db, self.settings.witness)
+            witness.outdate(db)
             enrolment.leave_all(db)
-        self._tell_witness(store, told)
+        self._check_witness(store)
         wiped = store.erase_past()
         store.close()
         self._opened = None
@@ -386,21 +382,21 @@ class Device:
         with self._sending:
             return
 
-    def _tell_witness(self, store: ClientStore | None, told: ClientError | None = None) -> None:
-        """Lets the witness know that surveys were left, or with None that there is no store any more.
+    def _check_witness(self, store: ClientStore) -> bool:
+        """Looks whether the store is the one that was witnessed, unless somebody reports: who does looks as well.
 
-        told: what came of asking it before, for the app.
+        It is not waited for long, as it may wait for a witness of the app's that waits for this very thread.
+        Returns whether there was anything to tell the app.
         """
+        told: ClientError | None = None
+        with store.reporting.tried(STOP_SECONDS) as alone:
+            try:
+                told = witness.check(store, self.settings.witness) if alone else None
+            except WitnessTrouble as error:
+                told = error  # looked at again before anything is answered
         if told is not None:
             self.tell(told)
-        try:
-            if store is None:
-                witness.disown(self.settings.witness)
-            else:
-                with store.transaction() as db:
-                    witness.check(db, self.settings.witness)
-        except WitnessTrouble as error:
-            self.tell(error)
+        return told is not None
 
     def _tell_unless(self, wiped: bool) -> None:
         if not wiped:

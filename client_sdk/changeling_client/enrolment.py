@@ -5,13 +5,10 @@ period on in which the app asked. All of it is one transaction, and no entry eve
 everything but a tombstone, the survey's id and what it counted: such a survey is never joined again.
 """
 
-import os
-import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 
 from changeling_protocol import (
     Coins,
@@ -37,21 +34,17 @@ from .errors import (
     ClientError,
     EnrolmentOver,
     ServerTrouble,
-    StoreReadOnly,
     TooCostly,
     WrongSurvey,
 )
 from .recording import judged, needed_close
-from .schema import APPLICATION
 from .server import Server, Servers, known_time, ms_of
 from .settings import ClientSettings
-from .store import ClientStore
+from .store import ClientStore, Database, Place
 from .transport import Deadline, Endpoint, is_loopback
 
 MOST_ENTRIES = 65_536
 """The most entries of a survey in one store."""
-_MARK_AT = 68
-"""Where a file of SQLite says which program it belongs to."""
 
 
 def check(asked: Known, answers: Sequence[str] | None) -> None:
@@ -81,7 +74,7 @@ def verified(id_: bytes, signed: bytes, authority: Sequence[bytes]) -> Survey:
     return survey
 
 
-def ask(db: sqlite3.Connection, store: ClientStore, asked: Known, answers: Sequence[str] | None) -> Known:
+def ask(db: Database, store: ClientStore, asked: Known, answers: Sequence[str] | None) -> Known:
     """Notes that the app wants to join a survey, and its first answers, checked; the survey need not be known.
 
     Returns the survey as it is known then: as it was, if it was asked for before and not refused.
@@ -160,9 +153,7 @@ class Enroller:
                 server.succeed(db)
             return told
 
-    def enrol_or_refuse(
-        self, db: sqlite3.Connection, asked: Known, survey: Survey, time_known: bool
-    ) -> list[ClientError]:
+    def enrol_or_refuse(self, db: Database, asked: Known, survey: Survey, time_known: bool) -> list[ClientError]:
         """Enrols the entries of a survey that was asked for, or notes why not. Returns what there is to tell.
 
         time_known: whether a server has told the time.
@@ -179,7 +170,7 @@ class Enroller:
             db.execute("RELEASE enrolling")
         return []
 
-    def enrol(self, db: sqlite3.Connection, asked: Known, survey: Survey, time_known: bool) -> None:
+    def enrol(self, db: Database, asked: Known, survey: Survey, time_known: bool) -> None:
         """Enrols the entries of a survey that was asked for, and judges the answers that they have had meanwhile.
 
         Raises TooCostly, EnrolmentOver or BadEnrolment.
@@ -218,7 +209,7 @@ class Enroller:
         joined = replace(asked, status=Status.JOINED, url=url, charge_micro=charge, payload=survey.payload, stratum={})
         entries.put_survey(db, joined)
 
-    def _charge(self, db: sqlite3.Connection, asked: Known, survey: Survey) -> int:
+    def _charge(self, db: Database, asked: Known, survey: Survey) -> int:
         """The survey's charge against the budget, in millionths: once, or for each entry of one person's.
 
         One on loopback counts nothing in development. Raises TooCostly.
@@ -235,7 +226,7 @@ class Enroller:
                 )
         return charge
 
-    def _refuse(self, db: sqlite3.Connection, id_: SurveyId, error: CannotJoin) -> list[ClientError]:
+    def _refuse(self, db: Database, id_: SurveyId, error: CannotJoin) -> list[ClientError]:
         """Notes that a survey that was asked for may not be joined, and forgets the answers that waited for it."""
         asked = entries.find_survey(db, id_)
         if asked is None or asked.status is not Status.ASKED:
@@ -246,7 +237,7 @@ class Enroller:
         return [error]
 
 
-def leave(db: sqlite3.Connection, known: Known) -> None:
+def leave(db: Database, known: Known) -> None:
     """Leaves one survey: what it knew and what waits is deleted, and a tombstone stays.
 
     Of one that was never joined nothing stays but the tombstone either: the app has asked for it, and may have told.
@@ -255,57 +246,29 @@ def leave(db: sqlite3.Connection, known: Known) -> None:
         entries.end_survey(db, known, Status.LEFT)
 
 
-def leave_all(db: sqlite3.Connection) -> None:
+def leave_all(db: Database) -> None:
     """Leaves every survey, and forgets all that is kept besides: keys of servers, and what is known of their time.
 
     Whatever survey a row says that it belongs to.
     """
-    for table in ("closings", "drawn", "entries", "sealing_keys", "servers", "drops"):
+    for table in ("closings", "drawn", "entries", "sealing_keys", "servers", "looks", "drops"):
         db.execute(f"DELETE FROM {table}")  # noqa: S608
     for known in entries.find_surveys(db):
         leave(db, known)
-    db.execute("UPDATE surveys SET payload = x'', stratum = x'80', reason = ''")
+    db.execute("UPDATE surveys SET payload = ?, stratum = ?, reason = ''", (b"", b"\x80"))
 
 
 @contextmanager
-def looking(opened: ClientStore | None, path: Path, key: bytes | None) -> Iterator[sqlite3.Connection | None]:
+def looking(opened: ClientStore | None, place: Place, key: bytes | None) -> Iterator[Database | None]:
     """A transaction of a store, to look at what is left of it where it is closed, as there is no consent.
 
-    opened: the store, if it is open. path, key: as it is opened else. Gives None if there is none.
+    opened: the store, if it is open. place, key: as it is opened else. Gives None if there is none.
     """
-    if opened is None and not path.exists():
+    if opened is None and not place.exists():
         yield None
         return
     with (
-        nullcontext(opened) if opened is not None else closing(ClientStore(path, key)) as store,
+        nullcontext(opened) if opened is not None else closing(place.open(key)) as store,
         store.transaction() as db,
     ):
         yield db
-
-
-def is_ours(store: Path) -> bool:
-    """True if a file that cannot be opened was a store of ours: by the mark in its head, or the lock beside it."""
-    try:
-        with open(store, "rb") as content:
-            head = content.read(_MARK_AT + 4)
-    except OSError:
-        return False
-    return head[_MARK_AT:] == APPLICATION.to_bytes(4) or store.with_name(f"{store.name}.lock").exists()
-
-
-def destroy(store: Path) -> None:
-    """Overwrites and deletes a store, with all files beside it that SQLite made. Raises StoreReadOnly."""
-    try:
-        _destroy(store)
-    except OSError as error:
-        raise StoreReadOnly(f"{store} cannot be destroyed: {error.strerror}") from error
-
-
-def _destroy(store: Path) -> None:
-    for file in (store, *(store.with_name(store.name + suffix) for suffix in ("-wal", "-shm", "-journal"))):
-        with suppress(FileNotFoundError):
-            with open(file, "r+b") as content:
-                content.write(bytes(file.stat().st_size))
-                content.flush()
-                os.fsync(content.fileno())
-            file.unlink()

@@ -4,7 +4,6 @@ What hangs on answers is one private piece of each entry, which the store may en
 calendar, from chance and from what the app tells in public.
 """
 
-import sqlite3
 from array import array
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,7 +31,7 @@ from changeling_protocol import (
 )
 
 from .errors import StoreUnusable
-from .store import Wrapping, reading
+from .store import Database, Wrapping, reading
 from .transport import is_loopback
 
 States = tuple[tuple[int, int], ...]
@@ -142,40 +141,48 @@ def why_not(known: Known | None, id_: SurveyId) -> str:
     }.get(known.status, "is at hand")
 
 
-def put_survey(db: sqlite3.Connection, known: Known) -> None:
+def put_survey(db: Database, known: Known) -> None:
     """Keeps what is known of a survey in place of what was."""
     kept = ", ".join(f"{name} = excluded.{name}" for name in _SURVEY.split(", ")[1:])
-    values = (known.id, known.status, known.entries, known.one_person, known.asked_ms, known.url, known.charge_micro)
+    values = (
+        known.id,
+        known.status,
+        known.entries,
+        int(known.one_person),
+        known.asked_ms,
+        known.url,
+        known.charge_micro,
+    )
     db.execute(
-        f"INSERT INTO surveys ({_SURVEY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET {kept}",  # noqa: S608
+        f"INSERT INTO surveys ({_SURVEY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET {kept}",  # noqa: S608
         (*values, known.payload, msgpack.packb(dict(known.stratum)), known.reason),
     )
 
 
-def find_survey(db: sqlite3.Connection, id_: SurveyId) -> Known | None:
+def find_survey(db: Database, id_: SurveyId) -> Known | None:
     """The survey with this id; None if the store has never heard of it."""
     row = db.execute(f"SELECT {_SURVEY} FROM surveys WHERE id = ?", (id_,)).fetchone()  # noqa: S608
     return None if row is None else _known(row)
 
 
-def find_surveys(db: sqlite3.Connection, *statuses: Status) -> list[Known]:
+def find_surveys(db: Database, *statuses: Status) -> list[Known]:
     """All surveys of these statuses, or of any if none is named, in the order of their ids."""
     rows = db.execute(f"SELECT {_SURVEY} FROM surveys ORDER BY id")  # noqa: S608
     return [known for row in rows if (known := _known(row)).status in (statuses or Status)]
 
 
-def surveys_at(db: sqlite3.Connection, url: str) -> list[Survey]:
+def surveys_at(db: Database, url: str) -> list[Survey]:
     """The surveys whose answers go to the server of this URL. One that cannot be read is passed over."""
     known = (each for each in find_surveys(db, Status.JOINED) if each.url == url)
     return [survey for each in known if (survey := each.readable) is not None]
 
 
-def joined_ids(db: sqlite3.Connection) -> set[SurveyId]:
+def joined_ids(db: Database) -> set[SurveyId]:
     """The ids of the surveys that are answered."""
     return {known.id for known in find_surveys(db, Status.JOINED)}
 
 
-def follow_server(db: sqlite3.Connection, url: str) -> None:
+def follow_server(db: Database, url: str) -> None:
     """Sends everything to the app's server at this URL from now on, but for what a survey's own relay takes.
 
     What counted nothing when it was joined, as it was for development, goes to no other server than one on loopback.
@@ -190,10 +197,10 @@ def follow_server(db: sqlite3.Connection, url: str) -> None:
             put_survey(db, replace(known, url=to))
 
 
-def spent(db: sqlite3.Connection) -> Decimal:
+def spent(db: Database) -> Decimal:
     """The sum that the surveys of the store count; one that has ended, or was left, still counts."""
     (total,) = db.execute("SELECT coalesce(sum(charge_micro), 0) FROM surveys").fetchone()
-    return from_micro(total)
+    return from_micro(int(total))
 
 
 @reading
@@ -270,12 +277,12 @@ class Entry(NamedTuple):
         return self._replace(delay_ms=0, slots=None, mutations=0, first_s=None, states=(), pending=())
 
 
-def insert(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> None:
+def insert(db: Database, wrapping: Wrapping, entry: Entry) -> None:
     """Keeps a new entry."""
     db.execute(f"INSERT INTO entries ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", _row(wrapping, entry))  # noqa: S608
 
 
-def update(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> None:
+def update(db: Database, wrapping: Wrapping, entry: Entry) -> None:
     """Keeps what has changed of an entry."""
     survey, number, *kept = _row(wrapping, entry)
     db.execute(
@@ -285,7 +292,7 @@ def update(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> None:
     )
 
 
-def load(db: sqlite3.Connection, wrapping: Wrapping, survey: SurveyId, number: int) -> Entry:
+def load(db: Database, wrapping: Wrapping, survey: SurveyId, number: int) -> Entry:
     """The entry of that number. Raises ValueError if the survey has none."""
     try:
         row = db.execute(_LOAD, (survey, number)).fetchone()
@@ -296,25 +303,25 @@ def load(db: sqlite3.Connection, wrapping: Wrapping, survey: SurveyId, number: i
     return _entry(wrapping, row)
 
 
-def load_all(db: sqlite3.Connection, wrapping: Wrapping, survey: SurveyId) -> list[Entry]:
+def load_all(db: Database, wrapping: Wrapping, survey: SurveyId) -> list[Entry]:
     """The survey's entries in order."""
     query = f"SELECT {_ENTRY} FROM entries WHERE survey = ? ORDER BY number"  # noqa: S608
     return [_entry(wrapping, row) for row in db.execute(query, (survey,))]
 
 
-def numbers(db: sqlite3.Connection, survey: SurveyId) -> list[EntryNumber]:
+def numbers(db: Database, survey: SurveyId) -> list[EntryNumber]:
     """The numbers of the survey's entries, rising."""
     query = "SELECT number FROM entries WHERE survey = ? ORDER BY number"
     return [EntryNumber(number) for (number,) in db.execute(query, (survey,))]
 
 
-def have_answered(db: sqlite3.Connection, survey: SurveyId, period: int) -> bool:
+def have_answered(db: Database, survey: SurveyId, period: int) -> bool:
     """True if every entry of the survey has answered or dropped all nodes that end by a period."""
     query = "SELECT 1 FROM entries WHERE survey = ? AND answered < ? LIMIT 1"
     return db.execute(query, (survey, period)).fetchone() is None
 
 
-def end_survey(db: sqlite3.Connection, known: Known, status: Status) -> None:
+def end_survey(db: Database, known: Known, status: Status) -> None:
     """Wipes what a survey knew of answers: at once and for good, what waits to be sent as well.
 
     status: what it is from now on: left, or silenced. Its cost stays counted, and nothing else but its id.
@@ -323,13 +330,13 @@ def end_survey(db: sqlite3.Connection, known: Known, status: Status) -> None:
     put_survey(db, replace(known, status=status, payload=b"", stratum={}, reason=""))
 
 
-def delete_entries(db: sqlite3.Connection, survey: SurveyId) -> None:
+def delete_entries(db: Database, survey: SurveyId) -> None:
     """Deletes the entries of a survey with all that hangs on them."""
     for table in ("closings", "drawn", "entries"):
         db.execute(f"DELETE FROM {table} WHERE survey = ?", (survey,))  # noqa: S608
 
 
-def drawn_nodes(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> Drawn:
+def drawn_nodes(db: Database, wrapping: Wrapping, entry: Entry) -> Drawn:
     """The nodes that an entry has still to report of tracks of which it reports only some."""
     row = db.execute("SELECT nodes FROM drawn WHERE survey = ? AND entry = ?", (entry.survey, entry.number)).fetchone()
     if row is None:
@@ -343,14 +350,17 @@ def _drawn(packed: bytes) -> Drawn:
     return frozenset(zip(map(TrackNumber, numbers[::2]), map(NodeNumber, numbers[1::2]), strict=True))
 
 
-def keep_drawn(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry, drawn: Drawn) -> None:
+def keep_drawn(db: Database, wrapping: Wrapping, entry: Entry, drawn: Drawn) -> None:
     """Keeps these nodes of an entry in place of those before."""
     place = entry.survey, entry.number
     if not drawn:
         db.execute("DELETE FROM drawn WHERE survey = ? AND entry = ?", place)
         return
     numbers = array("L", [number for pair in sorted(drawn) for number in pair]).tobytes()
-    db.execute("INSERT OR REPLACE INTO drawn VALUES (?, ?, ?)", (*place, wrapping.wrap(numbers, _place(*place))))
+    db.execute(
+        "INSERT INTO drawn VALUES (?, ?, ?) ON CONFLICT (survey, entry) DO UPDATE SET nodes = excluded.nodes",
+        (*place, wrapping.wrap(numbers, _place(*place))),
+    )
 
 
 def _place(survey: SurveyId, number: int) -> bytes:
@@ -434,12 +444,15 @@ class Drop(StrEnum):
     """A record for a survey that was left, refused or silenced, or without consent."""
 
 
-def count_drop(db: sqlite3.Connection, reason: Drop, times: int = 1) -> None:
+def count_drop(db: Database, reason: Drop, times: int = 1) -> None:
     """Counts it so many times more."""
     if times:
-        db.execute("INSERT INTO drops VALUES (?, ?) ON CONFLICT DO UPDATE SET count = count + ?2", (reason, times))
+        db.execute(
+            "INSERT INTO drops VALUES (?, ?) ON CONFLICT (reason) DO UPDATE SET count = drops.count + excluded.count",
+            (reason, times),
+        )
 
 
-def counted_drops(db: sqlite3.Connection) -> Mapping[str, int]:
+def counted_drops(db: Database) -> Mapping[str, int]:
     """The count of each reason in this store."""
     return dict(db.execute("SELECT reason, count FROM drops ORDER BY reason"))

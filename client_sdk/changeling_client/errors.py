@@ -72,8 +72,14 @@ class WitnessTrouble(ClientError):
 class Silenced(ClientError):
     """The witness saw something else than the store says: a backup was put back, or the store is a copy, or was lost.
 
-    Answering again would tell more than the ledger says, so the surveys named here stay silent for good.
+    Answering again would tell more than the ledger says, so these surveys stay silent for good. Its words say what has
+    happened, as far as it can be told: a witness that is gone is a new laptop, say, or a folder that was cleaned.
+    surveys: their ids.
     """
+
+    def __init__(self, words: str, surveys: tuple[bytes, ...] = ()) -> None:
+        super().__init__(words)
+        self.surveys = surveys
 
 
 class CannotJoin(ClientError):

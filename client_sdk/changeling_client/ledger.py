@@ -1,6 +1,5 @@
 """The ledger: how far an app's entries have answered, and what surveys can cost at most."""
 
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
@@ -10,6 +9,7 @@ from changeling_protocol import Survey, from_micro, lives_cost, micro, per_week
 
 from . import entries
 from .entries import Known, Status
+from .store import Database
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ def cost_if_restored(survey: Survey) -> Decimal:
     return from_micro(micro(lives_cost(survey.plan, survey.calendar, survey.constraint, survey.closed, lives=2)))
 
 
-def account(db: sqlite3.Connection, at_most: Decimal, witnessed: bool) -> Account:
+def account(db: Database, at_most: Decimal, witnessed: bool) -> Account:
     """The cost of all surveys of a store. at_most, witnessed: as the account says them."""
     each = tuple(_account(known) for known in entries.find_surveys(db))
     return Account(entries.spent(db), at_most, each, entries.counted_drops(db), witnessed)

@@ -5,7 +5,6 @@ cannot make later uploads differ. Their sizes depend on the calendar and on when
 Of what was acknowledged the reports are kept for the person to see, until the survey ends; the ids are not.
 """
 
-import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -33,7 +32,7 @@ from . import entries
 from .entries import Drop, Entry, Status
 from .errors import ServerTrouble
 from .server import Server, close_ms
-from .store import ClientStore, Wrapping, reading
+from .store import ClientStore, Database, Wrapping, reading
 from .transport import Deadline
 
 MOST_WAITING = 65_536
@@ -76,9 +75,7 @@ class Upload:
     plaintext: bytes = field(repr=False)
 
 
-def put(
-    db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, entry: Entry, answers: Sequence[ClosingAnswer]
-) -> None:
+def put(db: Database, wrapping: Wrapping, survey: Survey, entry: Entry, answers: Sequence[ClosingAnswer]) -> None:
     """Adds a batch of an entry's answers, rising; at least one."""
     batch, tracks = answers[0].closing.period, survey.plan.tracks
     rows = []
@@ -94,19 +91,19 @@ def put(
     db.executemany("INSERT INTO closings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
-def waiting(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber) -> list[int]:
+def waiting(db: Database, survey: SurveyId, entry: EntryNumber) -> list[int]:
     """The periods of an entry whose closings wait in the outbox, rising."""
     query = "SELECT period FROM closings WHERE batch > 0 AND survey = ? AND entry = ? ORDER BY period"
     return [period for (period,) in db.execute(query, (survey, entry))]
 
 
-def waits(db: sqlite3.Connection, survey: SurveyId) -> bool:
+def waits(db: Database, survey: SurveyId) -> bool:
     """True if any closing of a survey's entries waits."""
     (found,) = db.execute("SELECT EXISTS (SELECT 1 FROM closings WHERE batch > 0 AND survey = ?)", (survey,)).fetchone()
     return bool(found)
 
 
-def uploads(db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, kept: Sequence[Entry]) -> list[Upload]:
+def uploads(db: Database, wrapping: Wrapping, survey: Survey, kept: Sequence[Entry]) -> list[Upload]:
     """Everything that waits of a survey's entries, in their order, a batch at a time. kept: entries, rising."""
     batches: dict[tuple[int, int, int], list[ClosingAnswer]] = {}
     by_number: dict[int, Entry] = {entry.number: entry for entry in kept}
@@ -123,29 +120,29 @@ def uploads(db: sqlite3.Connection, wrapping: Wrapping, survey: Survey, kept: Se
     return [_upload(survey, by_number[number], refused, answers) for (number, _, refused), answers in batches.items()]
 
 
-def sent(db: sqlite3.Connection, wrapping: Wrapping, entry: Entry) -> list[tuple[int, bool, tuple[Report, ...]]]:
+def sent(db: Database, wrapping: Wrapping, entry: Entry) -> list[tuple[int, bool, tuple[Report, ...]]]:
     """The periods that an entry has answered, rising: whether the server has each answer, and its reports."""
     query = "SELECT period, batch, reports FROM closings WHERE survey = ? AND entry = ? ORDER BY period"
     rows = db.execute(query, (entry.survey, entry.number))
     return [(period, batch == 0, _reports(wrapping, kept, _place(entry, period))) for period, batch, kept in rows]
 
 
-def acknowledge(db: sqlite3.Connection, survey: SurveyId, entry: EntryNumber, periods: Sequence[int]) -> int:
+def acknowledge(db: Database, survey: SurveyId, entry: EntryNumber, periods: Sequence[int]) -> int:
     """Notes that the server has these closings. Returns how many still waited."""
     done = db.executemany(
-        "UPDATE closings SET batch = 0, id = x'' WHERE batch > 0 AND survey = ? AND entry = ? AND period = ?",
-        [(survey, entry, period) for period in periods],
+        "UPDATE closings SET batch = 0, id = ? WHERE batch > 0 AND survey = ? AND entry = ? AND period = ?",
+        [(b"", survey, entry, period) for period in periods],
     )
     db.execute(
-        "DELETE FROM closings WHERE batch = 0 AND survey = ?1 AND entry = ?2 AND period <="
-        " (SELECT period FROM closings WHERE batch = 0 AND survey = ?1 AND entry = ?2"
-        " ORDER BY period DESC LIMIT 1 OFFSET ?3)",
-        (survey, entry, MOST_SENT),
+        "DELETE FROM closings WHERE batch = 0 AND survey = ? AND entry = ? AND period <="
+        " (SELECT period FROM closings WHERE batch = 0 AND survey = ? AND entry = ?"
+        " ORDER BY period DESC LIMIT 1 OFFSET ?)",
+        (survey, entry, survey, entry, MOST_SENT),
     )
     return done.rowcount
 
 
-def count_refusal(db: sqlite3.Connection, upload: Upload) -> None:
+def count_refusal(db: Database, upload: Upload) -> None:
     """Counts that the server refused an upload."""
     db.executemany(
         "UPDATE closings SET refused = refused + 1 WHERE survey = ? AND entry = ? AND period = ?",
@@ -153,7 +150,7 @@ def count_refusal(db: sqlite3.Connection, upload: Upload) -> None:
     )
 
 
-def drop(db: sqlite3.Connection, entry: Entry, periods: Iterable[int]) -> Entry:
+def drop(db: Database, entry: Entry, periods: Iterable[int]) -> Entry:
     """Takes closings of these periods out that nobody would count, as far as they still wait.
 
     Returns the entry as it then is.
@@ -163,7 +160,7 @@ def drop(db: sqlite3.Connection, entry: Entry, periods: Iterable[int]) -> Entry:
     return entry.dropping(*(Standing(standing) for (standing,) in rows)) if rows else entry
 
 
-def make_room(db: sqlite3.Connection, wrapping: Wrapping) -> int:
+def make_room(db: Database, wrapping: Wrapping) -> int:
     """Drops the oldest of what waits if it is too much. Returns how many closings."""
     excess = size(db) - MOST_WAITING
     if excess <= 0:
@@ -175,12 +172,12 @@ def make_room(db: sqlite3.Connection, wrapping: Wrapping) -> int:
     return excess
 
 
-def forget_sent(db: sqlite3.Connection, survey: SurveyId) -> None:
+def forget_sent(db: Database, survey: SurveyId) -> None:
     """Forgets the reports of a survey that were acknowledged."""
     db.execute("DELETE FROM closings WHERE batch = 0 AND survey = ?", (survey,))
 
 
-def size(db: sqlite3.Connection) -> int:
+def size(db: Database) -> int:
     """The number of closings that wait, of all surveys and entries."""
     (count,) = db.execute("SELECT count(*) FROM closings WHERE batch > 0").fetchone()
     return int(count)
@@ -341,7 +338,7 @@ class Sender:
             entries.put_survey(db, replace(known, status=Status.ENDED))
             server.succeed(db)
 
-    def _drop(self, db: sqlite3.Connection, upload: Upload) -> None:
+    def _drop(self, db: Database, upload: Upload) -> None:
         entry = entries.load(db, self._store.wrapping, upload.survey, upload.entry)
         after = drop(db, entry, upload.periods)
         entries.update(db, self._store.wrapping, after)
@@ -349,7 +346,7 @@ class Sender:
         self.dropped += after.dropped - entry.dropped
 
 
-def _calendar_is_over(db: sqlite3.Connection, survey: SurveyId, now_ms: UnixMilliseconds) -> bool:
+def _calendar_is_over(db: Database, survey: SurveyId, now_ms: UnixMilliseconds) -> bool:
     """True if the survey's calendar has ended by the device's own time.
 
     It is the one thing for which a report is dropped at a server's word: it says "closed" also of a survey that has not

@@ -7,7 +7,6 @@ what is sent, or when.
 """
 
 import logging
-import sqlite3
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from enum import Enum
@@ -18,7 +17,7 @@ from . import entries
 from .entries import Drawn, Drop, Entry, Known, Pending, States, Status, why_not
 from .errors import ClientError
 from .server import close_ms, known_time
-from .store import ClientStore
+from .store import ClientStore, Database
 
 NULL = 0
 """The state of an entry that has no answer."""
@@ -236,7 +235,7 @@ class Recorder:
         return recorded
 
     def _keep(
-        self, db: sqlite3.Connection, id_: SurveyId, answer: str | None, number: int, at_ms: UnixMilliseconds
+        self, db: Database, id_: SurveyId, answer: str | None, number: int, at_ms: UnixMilliseconds
     ) -> tuple[Recorded, Known | None]:
         """Keeps an answer. Returns the outcome, and the survey where that was refused: it is logged afterwards."""
         known = self._joined.get(id_)
@@ -265,7 +264,7 @@ class Recorder:
         entries.update(db, self._store.wrapping, entry)  # a change or none: both take as long, and write as much
         return recorded, None
 
-    def _drawn(self, db: sqlite3.Connection, survey: Survey, entry: Entry) -> Drawn:
+    def _drawn(self, db: Database, survey: Survey, entry: Entry) -> Drawn:
         if all(track.reported is None for track in survey.plan.groups[entry.group].tracks):
             return frozenset()
         return entries.drawn_nodes(db, self._store.wrapping, entry)

@@ -4,7 +4,6 @@ A report was chosen at random, so beside what it says stands how often such a re
 stands here: whoever looked over the person's shoulder would learn more than the server does.
 """
 
-import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from .device import Device
 from .entries import Entry, Known, Status
 from .explanation import moment, percent_down, percent_up, said, truthfulness
 from .server import known_time
-from .store import reading
+from .store import Database, reading
 
 MOST_EXAMPLES = 6
 """How many of the things that a report could say are listed."""
@@ -130,7 +129,7 @@ def reports(device: Device) -> tuple[SurveyReports, ...]:
         return tuple(_reports(device, db, known, survey) for known, survey in readable)
 
 
-def _reports(device: Device, db: sqlite3.Connection, known: Known, survey: Survey) -> SurveyReports:
+def _reports(device: Device, db: Database, known: Known, survey: Survey) -> SurveyReports:
     kept = entries.load_all(db, device.store.wrapping, known.id)
     lead_ms = known_time(db, known.url).lead_ms
     told = tuple(
@@ -142,7 +141,7 @@ def _reports(device: Device, db: sqlite3.Connection, known: Known, survey: Surve
     return SurveyReports(known.id.hex(), survey.question, told, tuple(each for each in coming if each is not None))
 
 
-def _next(device: Device, db: sqlite3.Connection, survey: Survey, entry: Entry, lead_ms: int) -> Next | None:
+def _next(device: Device, db: Database, survey: Survey, entry: Entry, lead_ms: int) -> Next | None:
     due_ms = next_due_ms(survey, entry)
     if due_ms is None:
         return None

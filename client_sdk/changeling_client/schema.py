@@ -11,7 +11,7 @@ TABLES = """
 CREATE TABLE device (             -- one row
     identity BLOB NOT NULL,       -- 16 random bytes, drawn with each generation, then those before: what a witness saw
     generation INTEGER NOT NULL,  -- how often answers were drawn, or surveys left
-    witnessed INTEGER NOT NULL,   -- whether a witness has seen it
+    witnessed INTEGER NOT NULL,   -- whether a witness has seen it; 2 where it has to hear that surveys were left
     key_check BLOB NOT NULL       -- known words, as the app's key encrypts them; empty without a key
 );
 
@@ -24,6 +24,12 @@ CREATE TABLE servers (            -- what is known of each server or relay that 
     pause_ms INTEGER NOT NULL,    -- and for how long after that nobody asks unbidden
     failures INTEGER NOT NULL,    -- how often in a row it failed
     whole_ms INTEGER NOT NULL     -- when its budget of requests in vain is whole again
+) WITHOUT ROWID;
+
+CREATE TABLE looks (              -- when several closings were due, and no server had told the time yet
+    url TEXT NOT NULL,
+    at_ms INTEGER NOT NULL,       -- by the device's clock
+    PRIMARY KEY (url, at_ms)
 ) WITHOUT ROWID;
 
 CREATE TABLE sealing_keys (

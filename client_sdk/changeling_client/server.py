@@ -11,7 +11,6 @@ behind the server goes by its own. Each server has a time of its own, so that no
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -47,7 +46,7 @@ from .transport import Deadline, Endpoint, Exchanges, Response, is_loopback
 
 if TYPE_CHECKING:
     from .settings import ClientSettings
-    from .store import ClientStore
+    from .store import ClientStore, Database
 
 
 MOST_SILENCE_MS = 86_400_000
@@ -208,16 +207,17 @@ def close_ms(calendar: Calendar, period: int) -> UnixMilliseconds:
     return UnixMilliseconds(calendar.time(period) * 1000)
 
 
-def known_time(db: sqlite3.Connection, url: str) -> KnownTime:
+def known_time(db: Database, url: str) -> KnownTime:
     """The store's knowledge of the time at the server of this URL."""
     row = db.execute("SELECT seen_ms, lead_ms FROM servers WHERE url = ?", (url,)).fetchone()
     return KnownTime(UnixMilliseconds(0), 0) if row is None else KnownTime(*row)
 
 
-def keep_time(db: sqlite3.Connection, url: str, time: KnownTime) -> None:
+def keep_time(db: Database, url: str, time: KnownTime) -> None:
     """Keeps what is known of the time there."""
     db.execute(
-        "INSERT INTO servers VALUES (?, ?, ?, 0, 0, 0, 0, 0) ON CONFLICT DO UPDATE SET seen_ms = ?2, lead_ms = ?3",
+        "INSERT INTO servers VALUES (?, ?, ?, 0, 0, 0, 0, 0)"
+        " ON CONFLICT (url) DO UPDATE SET seen_ms = excluded.seen_ms, lead_ms = excluded.lead_ms",
         (url, time.seen_ms, time.lead_ms),
     )
 
@@ -332,7 +332,7 @@ class Server:
         """True if the server has told the time since `begin`."""
         return self.heard is not None
 
-    def begin(self, db: sqlite3.Connection) -> None:
+    def begin(self, db: Database) -> None:
         """Forgets the time that the server told before, as a clock may have been set since."""
         self.heard, self._time, self._lent = None, known_time(db, self.url), 0
         self._look(db)
@@ -343,12 +343,12 @@ class Server:
             self._look(db)
         self._resting = unbidden and self.backoff.wait_ms(self.now_ms()) > 0
 
-    def _look(self, db: sqlite3.Connection) -> None:
+    def _look(self, db: Database) -> None:
         """Looks what is known of its failures, which another process may have met."""
         row = db.execute(f"SELECT {_BACKOFF} FROM servers WHERE url = ?", (self.url,)).fetchone()  # noqa: S608
         self.backoff = NEVER_FAILED if row is None else Backoff(*row)
 
-    def keep(self, db: sqlite3.Connection) -> None:
+    def keep(self, db: Database) -> None:
         """Keeps the time that the server told, if it told it, and what is known of its failures."""
         self._time = known_time(db, self.url)
         if self.heard is not None:
@@ -356,7 +356,7 @@ class Server:
         keep_time(db, self.url, self._time)
         self._keep_backoff(db)
 
-    def _keep_backoff(self, db: sqlite3.Connection) -> None:
+    def _keep_backoff(self, db: Database) -> None:
         failed = self.backoff
         row = failed.failed_ms, failed.silence_ms, failed.pause_ms, failed.failures, self.url
         db.execute(f"UPDATE servers SET ({_BACKOFF}) = (?, ?, ?, ?) WHERE url = ?", row)  # noqa: S608
@@ -368,7 +368,7 @@ class Server:
         """
         self.backoff = self.backoff.after_failure(self.now_ms(), silence_ms, self._coins)
 
-    def succeed(self, db: sqlite3.Connection) -> None:
+    def succeed(self, db: Database) -> None:
         """Ends the backoff, and pays back the requests that led to this: something was taken, or given for good."""
         self.backoff, lent, self._lent = NEVER_FAILED, self._lent, 0
         self._keep_budget(db, self._budget(db).paid_back(lent))
@@ -431,11 +431,11 @@ class Server:
                 raise ServerTrouble("the server was asked in vain too often, and is left alone", is_failure=False)
             self._keep_budget(db, budget.paying(now_ms))
 
-    def _budget(self, db: sqlite3.Connection) -> Budget:
+    def _budget(self, db: Database) -> Budget:
         row = db.execute("SELECT whole_ms FROM servers WHERE url = ?", (self.url,)).fetchone()
         return Budget(UnixMilliseconds(0 if row is None else row[0]))
 
-    def _keep_budget(self, db: sqlite3.Connection, budget: Budget) -> None:
+    def _keep_budget(self, db: Database, budget: Budget) -> None:
         keep_time(db, self.url, known_time(db, self.url))  # the row, if there is none
         db.execute("UPDATE servers SET whole_ms = ? WHERE url = ?", (budget.whole_ms, self.url))
 
@@ -448,7 +448,7 @@ class Server:
         self.heard = HeardTime(date_ms, asked_ms)
         return date_ms
 
-    def _forget_keys(self, db: sqlite3.Connection) -> None:
+    def _forget_keys(self, db: Database) -> None:
         db.execute("DELETE FROM sealing_keys WHERE url = ?", (self.url,))
 
     def _verified(self, signed: Iterable[bytes]) -> dict[bytes, SealingKey]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Required, TypedDict
 from changeling_protocol import KEY_BYTES, authority_key
 
 from .errors import ClientError
+from .sqlite import StoreFile
+from .store import Place
 from .transport import Endpoint, is_loopback
 from .witness import Sidecar, Witness, default_folder, known_home
 
@@ -30,6 +32,7 @@ class ClientOptions(TypedDict, total=False):
     max_epsilon: Required[Decimal | float]
     app: str | None
     path: str | os.PathLike[str] | None
+    database: str | None
     key: bytes | None
     witness: Witness | str | os.PathLike[str] | None
     consent: bool
@@ -48,7 +51,7 @@ class ClientOptions(TypedDict, total=False):
 class ClientSettings:
     """The settings of a client, checked.
 
-    file: the store. key: what the store encrypts answers under; None for none.
+    place: where the store is. key: what the store encrypts answers under; None for none.
     endpoint: the way to the app's server.
     authority: the survey authority's pinned Ed25519 public keys, 32 bytes each.
     max_epsilon: the most that the epsilons of all surveys may add up to.
@@ -59,7 +62,7 @@ class ClientSettings:
     clock: gives the time in Unix seconds.
     """
 
-    file: Path
+    place: Place
     key: bytes | None
     endpoint: Endpoint
     authority: tuple[bytes, ...]
@@ -88,10 +91,10 @@ class ClientSettings:
         development = options.get("development", False)
         if development and not is_loopback(server):
             raise ValueError(f"development is for servers on loopback, got {server!r}")
-        file = _store_file(app, options.get("path"))
-        witness = options["witness"] if "witness" in options else _default_witness(app, file)
+        place, beside = _place(app, options.get("path"), options.get("database"))
+        witness = options.get("witness", beside)
         return cls(
-            file=file,
+            place=place,
             key=options.get("key"),
             endpoint=endpoint,
             authority=_checked_authority(options["authority"]),
@@ -137,27 +140,29 @@ def _checked_epsilon(max_epsilon: Decimal | float) -> Decimal:
     return epsilon
 
 
-def _store_file(app: str | None, path: str | os.PathLike[str] | None) -> Path:
-    """Where the store is: at the path, or in the app's data folder.
+def _place(app: str | None, path: str | os.PathLike[str] | None, database: str | None) -> tuple[Place, Witness | None]:
+    """Where the store is, and what sees to it if the app says nothing: at the path, or in the app's data folder, with a
+    sidecar where devices keep what backups leave out or, of a path, beside it; or in a database, which pods share.
 
-    Raises ValueError unless exactly one is told, or for the path of a folder.
+    Nothing on one of these pods could see what the others do, so there an app names the witness, or has none.
+    Raises ValueError unless exactly one place is told, or for the path of a folder.
     """
-    if (app is None) == (path is None):
-        raise ValueError("a client is told either its app's name or the path of its store")
+    if [app, path, database].count(None) != 2:
+        raise ValueError("a client is told one of these: its app's name, the path of its store, its database")
+    if database is not None:
+        from .postgresql import StoreDatabase
+
+        return StoreDatabase(database), None
     if path is not None:
         with known_home():
             file = Path(path).expanduser().absolute()
         if not os.fspath(path) or file.is_dir():
             raise ValueError(f"the store is a file, such as {STORE_NAME} in a folder, got the path {os.fspath(path)!r}")
-        return file
+        return StoreFile(file), Sidecar(file.with_name(f"{file.name}.witness"))
     if not app or app in (".", "..") or any(sign in app for sign in ("/", "\\", "\0")):
         raise ValueError(f"an app's name is the name of a folder, such as org.example.tea, got {app!r}")
     import platformdirs
 
     with known_home():
-        return platformdirs.user_data_path(app, appauthor=False) / STORE_NAME
-
-
-def _default_witness(app: str | None, store: Path) -> Sidecar:
-    """The sidecar of a store: where devices keep what backups leave out or, of a store with a path, beside it."""
-    return Sidecar(store.with_name(f"{store.name}.witness") if app is None else default_folder(app))
+        folder = platformdirs.user_data_path(app, appauthor=False)
+    return StoreFile(folder / STORE_NAME), Sidecar(default_folder(app))

@@ -7,7 +7,6 @@ stays silent, for good.
 """
 
 import os
-import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,10 +19,12 @@ from changeling_protocol import SurveyId
 
 from . import entries
 from .entries import Known, Status
-from .errors import ClientError, Silenced, StoreReadOnly, WitnessTrouble
-from .store import sync_folder
+from .errors import Silenced, StoreReadOnly, WitnessTrouble
+from .store import ClientStore, Database, sync_folder
 
 _MARK_BYTES = 16
+_UNSEEN, _SEEN, _OUTDATED = range(3)
+"""Whether a witness has seen the store; and that surveys were left since, so that it has to be told."""
 _FORMAT = 1
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A witness of changeling. Backups must leave this folder out.\n"
 """The mark of folders that backups leave out: bford.info/cachedir."""
@@ -218,23 +219,55 @@ def _write_through(file: Path, content: bytes, numbered: bool = False) -> None:
         os.close(handle)
 
 
-def check(db: sqlite3.Connection, witness: Witness | None) -> Silenced | None:
-    """Looks whether the store is the one that the witness has seen, and as far. If it is not, its surveys are silenced.
+def check(store: ClientStore, witness: Witness | None) -> Silenced | None:
+    """Looks whether a store is the one that the witness has seen, and as far. If it is not, its surveys are silenced.
 
     A store that is not witnessed yet is from now on; surveys that an earlier store of this witness had joined are never
-    joined by this one. Returns what there is to tell the app. Raises WitnessTrouble.
+    joined by this one. The witness is asked and told outside of any transaction, as a host may have it wait for a
+    thread that records just then. Called by who holds `store.reporting`, so that nobody draws meanwhile.
+    Returns what there is to tell the app. Raises WitnessTrouble.
     """
-    identity, generation, witnessed = db.execute("SELECT identity, generation, witnessed FROM device").fetchone()
     if witness is None:
-        db.execute("UPDATE device SET witnessed = 0 WHERE witnessed")
+        with store.transaction() as db:
+            db.execute("UPDATE device SET witnessed = ? WHERE witnessed > 0", (_UNSEEN,))
         return None
     kept = witness.read()
     seen = None if kept is None else Seen.decode(kept)
-    if seen is not None and seen.admits(identity, generation):
-        db.execute("UPDATE device SET witnessed = 1 WHERE NOT witnessed")
-        if seen.generation != generation:
-            tell(db, witness)
+    silenced: set[SurveyId] = set()
+    with store.transaction() as db:
+        identity, generation, witnessed = db.execute("SELECT identity, generation, witnessed FROM device").fetchone()
+        admitted = seen is not None and seen.admits(identity, generation)
+        if not admitted:
+            silenced = _silence(db, seen, bool(witnessed))
+            if witnessed or kept is not None:
+                db.execute("UPDATE device SET identity = ?, witnessed = ?", (os.urandom(_MARK_BYTES), _UNSEEN))
+        elif witnessed == _OUTDATED:
+            advance(db)
+            db.execute("UPDATE device SET witnessed = ?", (_SEEN,))
+        now = _as_seen(db, None if admitted else seen)
+    try:
+        if seen is None or not admitted or seen.generation != now.generation:
+            witness.write(now.encode())  # nothing that was drawn may leave before
+        with store.transaction() as db:  # only now: no store counts as seen by a witness that has not heard of it
+            db.execute("UPDATE device SET witnessed = ? WHERE witnessed = ?", (_SEEN, _UNSEEN))
+    except WitnessTrouble:
+        if not silenced:  # else the app hears of that first; the witness is told by the next check
+            raise
+    if not silenced:
         return None
+    return Silenced(
+        f"{store.place} is not the store that its witness, {witness}, saw: {_cause(kept, seen, generation)}. Silent "
+        f"for good on this device: {', '.join(sorted(map(bytes.hex, silenced)))}. Who deleted a store by hand while "
+        "developing deletes the witness as well to start anew",
+        tuple(sorted(silenced)),
+    )
+
+
+def _silence(db: Database, seen: Seen | None, witnessed: bool) -> set[SurveyId]:
+    """Silences what the store, or an earlier one of this witness, may have answered elsewhere. Returns the surveys.
+
+    seen: what the witness knows; None if nothing. witnessed: whether any witness had seen the store before.
+    """
     doubted = {known.id for known in entries.find_surveys(db, Status.ASKED, Status.JOINED)} if witnessed else set()
     if seen is not None:
         doubted = {known.id for known in entries.find_surveys(db, Status.JOINED)} & doubted | seen.charges.keys()
@@ -245,38 +278,30 @@ def check(db: sqlite3.Connection, witness: Witness | None) -> Silenced | None:
             charge = max(known.charge_micro, 0 if seen is None else seen.charges.get(id_, 0))
             entries.end_survey(db, replace(known, charge_micro=charge), Status.SILENCED)
             silenced.add(id_)
-    if witnessed or kept is not None:
-        db.execute("UPDATE device SET identity = ?", (os.urandom(_MARK_BYTES),))
-    db.execute("UPDATE device SET witnessed = 1")
-    tell(db, witness, seen)
-    if not silenced:
-        return None
-    (_, _, store), *_ = db.execute("PRAGMA database_list")
-    return Silenced(
-        f"{store} is not the store that its witness, {witness}, saw; silent for good on this device: "
-        f"{', '.join(sorted(map(bytes.hex, silenced)))}. Who deleted a store by hand while developing deletes the "
-        "witness as well to start anew"
-    )
+    return silenced
 
 
-def advance(db: sqlite3.Connection) -> None:
+def _cause(kept: bytes | None, seen: Seen | None, generation: int) -> str:
+    """What has happened, as far as it can be told."""
+    if kept is None:
+        return "the witness is gone; its folder was cleaned, or this is another device or installation"
+    if seen is None or not seen.identity:
+        return "the witness was copied or damaged, or its store destroyed"
+    if generation < seen.generation:
+        return "the store was put back or made anew; the app was installed again, perhaps"
+    return "it is a copy, or was put back"
+
+
+def advance(db: Database) -> None:
     """Counts that answers are drawn in this transaction, and marks the store anew."""
     (identity,) = db.execute("SELECT identity FROM device").fetchone()
     marks = os.urandom(_MARK_BYTES) + identity[:_MARK_BYTES]
     db.execute("UPDATE device SET generation = generation + 1, identity = ?", (marks,))
 
 
-def outdate(db: sqlite3.Connection, witness: Witness | None) -> ClientError | None:
-    """Counts that surveys are left in this transaction, so that a store of before is an old one.
-
-    Not while the witness cannot be asked: whoever leaves does not wait for it. Returns what there is to tell the app.
-    """
-    try:
-        silenced = check(db, witness)
-    except WitnessTrouble as error:
-        return error
-    advance(db)
-    return silenced
+def outdate(db: Database) -> None:
+    """Notes that surveys are left in this transaction, so that from the next `check` on a store of before is old."""
+    db.execute("UPDATE device SET witnessed = ? WHERE witnessed > 0", (_OUTDATED,))
 
 
 def disown(witness: Witness | None) -> None:
@@ -286,15 +311,10 @@ def disown(witness: Witness | None) -> None:
         witness.write(replace(seen, identity=b"").encode())
 
 
-def tell(db: sqlite3.Connection, witness: Witness | None, before: Seen | None = None) -> None:
-    """Tells the witness how far the store is: nothing that was drawn may leave before. Raises WitnessTrouble.
-
-    before: what an earlier store had told it; the surveys of that one are not forgotten.
-    """
-    if witness is None:
-        return
+def _as_seen(db: Database, before: Seen | None) -> Seen:
+    """The store as a witness sees it now. before: an earlier store's; the surveys of that one are not forgotten."""
     identity, generation = db.execute("SELECT identity, generation FROM device").fetchone()
     never_joined = {Status.ASKED, Status.REFUSED}
     charges = {} if before is None else dict(before.charges)
     charges |= {known.id: known.charge_micro for known in entries.find_surveys(db) if known.status not in never_joined}
-    witness.write(Seen(identity, generation, charges).encode())
+    return Seen(identity, generation, charges)

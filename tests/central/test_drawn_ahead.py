@@ -36,7 +36,7 @@ SHAPES = [
 ]
 CONSTRAINTS = [
     AtMost(1), AtMost(2), AtMost(3), TimeBounded(1), TimeBounded(3), TimeBounded(100), AtMostWithin(2, 2),
-    AtMostWithin(3, 4), AtMost(5),
+    AtMostWithin(3, 4), AtMost(5), AtMost(7),
     Hybrid((AtMost(1), TimeBounded(2))),
 ]  # fmt: skip
 
@@ -97,7 +97,8 @@ def test_what_is_published_follows_from_what_is_measured_to_the_last_bit(shape):
 def test_no_entry_loses_more_than_is_stated(shape, query, constraint):
     """Every history of an entry over seven periods: the shifts of all blocks over their scales, added up.
 
-    One loses all of it: of up to two mutations wherever they lie, of more that lie anywhere in the calendar.
+    One loses all of it: of up to two mutations wherever they lie, of more that lie anywhere in the calendar (of a
+    histogram with two columns, up to five).
     """
     calendar, table = Calendar(0, 1, 7), np.array(query.table)
     mechanism = drawn_ahead(query, calendar, constraint, ONE, shape)
@@ -110,7 +111,8 @@ def test_no_entry_loses_more_than_is_stated(shape, query, constraint):
         worst = max(worst, sum(float((s / b).sum()) for s, b in zip(shifts, shape.scales(mechanism.rate), strict=True)))
     assert worst <= 1
     assert mechanism.keeps(constraint)
-    if isinstance(constraint, AtMost) or all(reach.periods <= 2 for reach in reaches(constraint, calendar)):
+    anywhere = isinstance(constraint, AtMost) and (constraint.k <= 5 or query is not HISTOGRAM)
+    if anywhere or all(reach.periods <= 2 for reach in reaches(constraint, calendar)):
         assert worst == pytest.approx(1, rel=1e-8)
 
 

@@ -37,7 +37,7 @@ def test_a_plan_says_what_would_happen_and_writes_draws_and_charges_nothing(log,
     assert names(log) == ["log.csv"]
     assert (plan.published, plan.rows()) == (0, [])
     assert plan.notes[0].startswith("chosen: ahead, whose levels err by ")
-    assert "instead would err square-root by" in plan.notes[0]
+    assert ", square-root by " in plan.notes[0]
     assert plan.notes[1] == "a plan: 6 of 6 periods would be published now; nothing is charged"
     assert plan.asides[0].startswith("--at-most 1: ahead errs by ")
     assert plan.asides[0].endswith("would freeze 10 entries of 20 and leave out 10 mutations of 30")
@@ -126,15 +126,19 @@ def test_a_time_that_python_alone_would_read_is_refused_by_its_row(tmp_path, tim
 
 
 def test_fresh_levels_need_no_bound_on_mutations(tmp_path):
-    """Who mutates in every period stops nothing and is not frozen; other mechanisms ask for a bound."""
+    """Who mutates in every period stops nothing and is not frozen; they are chosen where no bound is given, and other
+    mechanisms ask for one."""
     rows = {"entry": ["a"] * 24, "time": [3600 * n + 1 for n in range(24)], "answer": ["tea", ""] * 12}
     day = {"every": "4h", "epsilon": 1000, "start": "1970-01-01", "until": "1970-01-02"}
-    one = release(pl.DataFrame(rows), "any answer", **day, mechanism="fresh", output=tmp_path / "out.csv")
-    assert [round(row.estimate) for row in one.rows()] == [0] * 6
-    assert dict(one.about)["constraint"] == "none, an entry may mutate as it likes"
-    assert one.asides == ()
+    for mechanism in ("fresh", None):
+        output = tmp_path / f"{mechanism}.csv"
+        one = release(pl.DataFrame(rows), "any answer", **day, mechanism=mechanism, output=output)
+        assert [round(row.estimate) for row in one.rows()] == [0] * 6
+        assert dict(one.about)["constraint"] == "none, an entry may mutate as it likes"
+        assert dict(one.about)["mechanism"].startswith("fresh")
+        assert one.asides == ()
     with pytest.raises(ValueError, match="say how an entry's answer may change"):
-        release(pl.DataFrame(rows), "any answer", **day, output=tmp_path / "two.csv")
+        release(pl.DataFrame(rows), "any answer", **day, mechanism="ahead", output=tmp_path / "two.csv")
 
 
 def test_rows_before_the_start_are_told_to_the_curator(log):

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from fractions import Fraction
 
-import numpy as np
 import pytest
 from changeling_central import (
     Asked,
@@ -13,14 +12,11 @@ from changeling_central import (
     best_hierarchy,
     compared,
     counting,
-    histogram_query,
     release_mechanisms,
 )
 from changeling_central.nodes import BRANCHINGS
 from changeling_central.release_mechanisms import HierarchyRelease, in_words
 from changeling_protocol import AtMost, AtMostWithin, Calendar, TimeBounded
-
-from .examples import histories
 
 COUNT, CALENDAR, TWICE = counting(["a", "b"], ["a"], "a"), Calendar(0, 3600, 48), AtMost(2)
 ONE, NONE, SMALL = Fraction(1), Fraction(0), Fraction(1, 10**6)
@@ -127,26 +123,11 @@ def test_what_is_chosen_is_the_least_of_the_predicted_errors_and_says_what_the_o
     pure, root = (compared(asked(delta, 168)) for delta in (NONE, SMALL))
     assert [one.name for one in pure] == ["ahead", "fresh"]
     assert [one.name for one in root] == ["ahead", "square-root", "fresh"]
-    assert [one.error for one in root] == pytest.approx([11.2, 13.5, 237.6], abs=0.1)
+    assert [one.error for one in root] == pytest.approx([11.2, 13.5, 29.5], abs=0.1)
     assert in_words(asked(SMALL, 168), root) == (
         "chosen: ahead, whose levels err by 11.2 (root mean square); instead would err square-root by 13.5, "
-        "fresh by 238. It promises epsilon 1 alone."
+        "fresh by 29.5. It promises epsilon 1 alone."
     )
-
-
-@pytest.mark.parametrize("query", [COUNT, histogram_query(["a", "b"], ["a", "b"])])
-def test_levels_of_their_own_noise_cost_what_is_stated_whatever_an_entry_does(query):
-    """Every history of an entry over six seconds in three periods: what it counts for, over the scale, added up; and
-    where entries mutate often on a short calendar no other way errs less."""
-    calendar, table = Calendar(0, 2, 3), np.array(query.table)
-    made = MechanismChoice("fresh").made(query, calendar, AtMost(6), ONE)
-    lives = [table[list(states)][1::2] for states in histories(2, AtMost(6), 6)]
-    losses = [Fraction(int(np.abs(life).sum())) / Fraction(made.noise.scale) for life in lives]
-    assert max(losses) == 1
-    assert made.covers(query, calendar, AtMost(1000))
-    often = compared(Asked(query, Calendar(0, 1, 8), AtMost(8), ONE))
-    assert [one.name for one in often] == ["fresh", "ahead"]
-    assert compared(Asked(query, Calendar(0, 1, 8), AtMost(2), ONE))[0].name == "ahead"
 
 
 @pytest.mark.parametrize("periods", [3, 24])
@@ -159,9 +140,9 @@ def test_no_hierarchy_of_closed_nodes_errs_less_than_noise_drawn_ahead(periods, 
 
 
 def test_a_law_that_is_asked_for_is_kept_to():
-    """Gaussian noise is the square root's, and needs a delta; Laplace noise is the others'."""
-    assert [one.name for one in compared(asked(SMALL, law=Law.GAUSSIAN))] == ["square-root"]
-    assert "square-root" not in [one.name for one in compared(asked(SMALL, 744, Law.LAPLACE))]
+    """Gaussian noise is the square root's or of fresh levels, and needs a delta; Laplace noise is the others'."""
+    assert [one.name for one in compared(asked(SMALL, law=Law.GAUSSIAN))] == ["square-root", "fresh"]
+    assert {one.made.law for one in compared(asked(SMALL, 744, Law.LAPLACE))} == {Law.LAPLACE}
     with pytest.raises(ValueError, match="needs a delta"):
         compared(asked(NONE, law=Law.GAUSSIAN))
 

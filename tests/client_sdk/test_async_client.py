@@ -3,10 +3,13 @@
 import asyncio
 import gc
 import inspect
+import os
 import sqlite3
 import threading
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 
 import pytest
 from changeling_client import AsyncClient, AsyncSurveyHandle, Client, ClientClosed, Recorded, Status, SurveyHandle
@@ -308,3 +311,48 @@ def test_many_tasks_record_at_a_time_and_all_of_it_is_kept(tmp_path, server):
     with Client(**options(tmp_path, server)) as client:
         survey = client.join(SURVEY.id, entries=64)
         assert {survey.answer(entry) for entry in range(64)} == {"tea"}
+
+
+def test_the_apps_own_calls_wait_for_none_of_ours(tmp_path, server):
+    """With an executor of one thread, and a store that another process holds, the app still looks names up at once."""
+
+    async def lived():
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        async with AsyncClient(**options(tmp_path, server)) as client:
+            survey = await client.join(SURVEY.id)
+            with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                records = [asyncio.create_task(survey.record("tea")) for _ in range(20)]
+                await asyncio.sleep(0.05)
+                await loop.getaddrinfo("127.0.0.1", 80)
+                assert not any(task.done() for task in records)
+                other.execute("ROLLBACK")
+            assert Recorded.PENDING in await asyncio.gather(*records)
+
+    run(lived())
+
+
+def test_a_client_goes_on_in_the_next_loop_and_in_a_forked_child(tmp_path, server):
+    """In each, records are kept and a flush reports; of a child that is forked between two loops as well."""
+    client = AsyncClient(**options(tmp_path, server))
+
+    async def records(answer):
+        survey = await client.join(SURVEY.id)
+        await client.flush()
+        assert await survey.record(answer) is Recorded.COUNTED
+        server.clock.advance(days=1)
+        assert (await client.flush()).sent == 1
+
+    run(records("tea"))
+    if (child := os.fork()) == 0:
+        try:
+            asyncio.run(records("coffee"))
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    server.clock.advance(days=1)
+    run(records("tea"))
+    run(client.aclose())
+    assert said(server)[0] == "from no answer to tea"

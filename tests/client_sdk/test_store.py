@@ -524,8 +524,8 @@ def test_no_transaction_of_a_flush_answers_more_than_a_record_may_wait_for(tmp_p
 @pytest.mark.parametrize("statements", [("ALTER TABLE drops ADD note TEXT",), ("DELETE FROM drops", "not a statement")])
 def test_an_earlier_store_is_brought_to_the_present_version_wholly_or_not_at_all(used, monkeypatch, statements):
     """As the next release would: with what it keeps; a step that fails leaves it as it was."""
-    monkeypatch.setattr("changeling_client.store.VERSION", 2)
-    monkeypatch.setattr("changeling_client.store.MIGRATIONS", {1: statements})
+    monkeypatch.setattr("changeling_client.sqlite.VERSION", 2)
+    monkeypatch.setattr("changeling_client.sqlite.MIGRATIONS", {1: statements})
     works = len(statements) == 1
     if works:
         with client(used.parent, FakeServer(PLAIN), Clock()) as device:

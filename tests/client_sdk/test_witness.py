@@ -4,12 +4,15 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import threading
+import time
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
-import changeling_client.store as store_module
+import changeling_client.sqlite as store_module
 import httpx
 import pytest
 from changeling_client import Callbacks, EnrolmentOver, Recorded, Sidecar, Silenced, Status, WitnessTrouble
@@ -283,6 +286,52 @@ def test_a_host_whose_callbacks_fail_loses_nothing(tmp_path):
         assert device.flush().sent == 1
         assert device.join(PLAIN.id).status is Status.JOINED
     assert PLAIN.id in kept[-1]
+
+
+def test_a_witness_that_waits_for_the_apps_own_thread_does_not_hold_up_what_that_thread_does(tmp_path):
+    """A host may keep it where only its main thread goes. That thread records, looks and leaves meanwhile, and none of
+    it waits for the witness."""
+    calls, kept, main, waited = SimpleQueue(), [], threading.get_ident(), []
+
+    def there(act):
+        """Does something in the main thread, and waits until it is done."""
+        if threading.get_ident() == main:
+            return act()
+        done = threading.Event()
+        calls.put((act, done))
+        assert done.wait(20), "the main thread never came to it"
+        return None
+
+    witness = Callbacks(
+        lambda: (there(lambda: None), kept[-1] if kept else None)[1], lambda seen: there(lambda: kept.append(seen))
+    )
+    server, clock = FakeServer(PLAIN, OTHER), Clock(START + 1)
+    with client(tmp_path, server, clock, witness=witness) as device:
+        handles = [device.join(each.id) for each in (PLAIN, OTHER)]
+        clock.now = START + 80
+        flush = threading.Thread(target=device.flush)
+        flush.start()
+        for turn in range(1000):
+            with suppress(Empty):
+                act, done = calls.get(timeout=0.01)
+                began = time.monotonic()
+                handles[0].record(("tea", "coffee")[turn % 2])
+                assert device.ledger().surveys
+                if turn == 2:
+                    device.leave(OTHER.id)
+                waited.append(time.monotonic() - began)
+                act()
+                done.set()
+            if not flush.is_alive():
+                break
+        flush.join()
+        assert len(waited) >= 3, "it was asked before, and told and asked after the drawing"
+        assert max(waited) < 5
+        assert device.flush().trouble is None
+        seen = Seen.decode(kept[-1])
+        with device.store.transaction() as db:
+            assert db.execute("SELECT generation, witnessed FROM device").fetchone() == (seen.generation, 1)
+    assert [each.period for each in server.closings()].count(1) >= 1
 
 
 MARKS = st.integers(0, 255).map(lambda number: bytes([number]) * 16)

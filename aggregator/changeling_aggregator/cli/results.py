@@ -254,7 +254,7 @@ def notes(answer: Answer) -> Iterator[str]:
     if last["provisional"]:
         yield "* provisional: late reports may still change it."
     if answer["biased"]:
-        yield "Smoothed: less noise, some bias, of which the intervals say nothing."
+        yield "Smoothed: less noise, some bias; the intervals hold what slow drifts make of it, not a sudden jump."
     if answer["diagnostics"]["impossible"]:
         suspects = ", ".join(
             f"({each['start']}, {each['end']}] of track {each['track']}" for each in answer["diagnostics"]["suspects"]

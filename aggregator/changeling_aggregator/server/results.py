@@ -22,6 +22,7 @@ from changeling_protocol.wire import ErrorCode
 from changeling_statistics import (
     Figures,
     Gap,
+    Smoothing,
     Solution,
     UsedNode,
     diagnosed,
@@ -85,7 +86,7 @@ class Diagnostics(Body):
 
 
 class ResultAnswer(Body, kw_only=True):
-    """The head of every answer. drift: of smoothed estimates."""
+    """The head of every answer. drift: of smoothed estimates, τ² of each answer."""
 
     survey: HexId
     question: str
@@ -98,7 +99,7 @@ class ResultAnswer(Body, kw_only=True):
     confidence: float | None
     diagnostics: Diagnostics
     nodes: list[PublishedNode]
-    drift: float | UnsetType = UNSET
+    drift: list[float] | UnsetType = UNSET
 
 
 class ResultEstimate(Body, kw_only=True):
@@ -263,7 +264,7 @@ def _head(
         "method": question.method,
         "biased": question.method is ResultMethod.SMOOTHED,
         "confidence": question.confidence,
-        "drift": UNSET if solution.drift is None else solution.drift,
+        "drift": solution.drifts.tolist() if isinstance(solution, Smoothing) else UNSET,
         "diagnostics": msgspec.convert(diagnosed(solution.releases).as_dict(), Diagnostics),
         "nodes": [
             PublishedNode(

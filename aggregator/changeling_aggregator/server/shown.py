@@ -21,11 +21,11 @@ from changeling_statistics import (
     GroupClosing,
     NodeTally,
     PlanNode,
+    Smoothing,
     Solution,
     StratifiedTallies,
     Tallies,
     releases,
-    smoothing,
 )
 
 from ..errors import Overloaded
@@ -89,7 +89,7 @@ class ShownSurvey:
             if asked not in self._solutions:
                 graph = releases(self.survey, tallies)
                 if method is ResultMethod.SMOOTHED:
-                    self._solutions[asked] = smoothing(graph)
+                    self._solutions[asked] = Smoothing(graph)
                 else:
                     self._solutions[asked] = Solution(graph, method is ResultMethod.RETROSPECTIVE)
                 if len(self._solutions) > MOST_SOLUTIONS:

@@ -15,7 +15,7 @@ weight.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from .network import Indices
 from .regions import half_width
 from .releases import Releases, UsedNode
 from .sampling import Sampling
+from .smoothing import Smoothing, joined
 from .solution import MOST_AT_ONCE, Solution
 from .variance_curves import Weighed, largest_values, variance_curves
 
@@ -86,7 +87,10 @@ def histogram_figures(solution: Solution, until: int) -> tuple[Figures, list[Gap
     The same values and variances as `series`, within rounding. Raises ValueError outside the calendar.
     """
     check_period(solution.releases.survey, until)
-    figures = _figures(solution, ((Node(0, time), row) for time, row in solution.histogram_rows(until)))
+    if isinstance(solution, Smoothing):
+        figures = _smoothed(solution, solution.times[solution.times <= until])
+    else:
+        figures = _figures(solution, ((Node(0, time), row) for time, row in solution.histogram_rows(until)))
     there = {span.end for span in figures.spans}
     if len(there) == until:
         return figures, []
@@ -116,8 +120,10 @@ def window_figures(solution: Solution, width: int, until: int) -> tuple[Figures,
 
 def span_figures(solution: Solution, span: Node) -> tuple[Figures, tuple[UsedNode, ...]]:
     """The figures of one span, and the nodes they are made of. Raises NotEstimable."""
-    row = solution.row(span.end, span.start)
-    return _figures(solution, [(span, row)]), solution.used(span.end, span.start)
+    row, used = solution.row(span.end, span.start), solution.used(span.end, span.start)
+    if isinstance(solution, Smoothing) and not span.start:
+        return _smoothed(solution, np.array([span.end])), used
+    return _figures(solution, [(span, row)]), used
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -157,10 +163,13 @@ class Basis:
         """
         if self.plus == 0:
             return np.zeros((len(self.solution.releases.survey.answers), 2))
-        row = self.solution.row(self.plus, self.minus)[None]
-        bounds: Floats = _bounds(
-            self.solution, _FigureBlock.of(self.solution, [Node(self.minus, self.plus)], row), level
-        )[0]
+        spans, solution = [Node(self.minus, self.plus)], self.solution
+        if not isinstance(solution, Smoothing):
+            row = solution.row(self.plus, self.minus)[None]
+            return _bounds(solution, _FigureBlock.of(solution, spans, row), level)[0]  # type: ignore[no-any-return]
+        bounds = np.empty((len(solution.releases.survey.answers), 2))
+        for answers, rows in solution.parts(np.array([self.plus])):
+            bounds[answers] = _bounds(solution, _FigureBlock.of(solution, spans, rows), level)[0, answers]
         return bounds
 
 
@@ -220,6 +229,28 @@ def _figures(solution: Solution, rows: Iterable[tuple[Node, Floats]]) -> Figures
         known_until=np.full(len(spans), last) if solution.retrospective else whole.plus,
         enrolled=np.round(enrolment.enrolled[whole.until]),
         heard=np.round(enrolment.latest[whole.plus]),
+    )
+
+
+def _smoothed(solution: Smoothing, times: Indices) -> Figures:
+    """The figures of smoothed histograms: those of each answer by its own drift, and beside their noise the bias."""
+    spans, parts = [Node(0, time) for time in times.tolist()], solution.parts(times)
+    alone = [_figures(solution, zip(spans, rows, strict=True)) for _, rows in parts]
+    columns, beyond = [answers for answers, _ in parts], solution.errors[np.searchsorted(solution.times, times)]
+    values, variances, bounds, influence = (
+        np.empty_like(getattr(alone[0], name)) for name in ("values", "variances", "bounds", "influence")
+    )
+    for answers, each in zip(columns, alone, strict=True):
+        values[:, answers], variances[:, answers] = each.values[:, answers], each.variances[:, answers]
+        bounds[:, answers], influence[:, answers] = each.bounds[:, answers], each.influence[:, answers]
+    return replace(
+        alone[0],
+        values=values,
+        variances=variances + beyond,
+        curve=joined([each.curve for each in alone], columns).plus(beyond),
+        upper_bound=np.any([each.upper_bound for each in alone], axis=0),
+        bounds=bounds,
+        influence=influence,
     )
 
 

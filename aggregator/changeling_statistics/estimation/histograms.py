@@ -5,10 +5,8 @@ an estimate uses the nodes that have closed by the period it is about; retrospec
 entries that are enrolled by then; those who are silent are taken to be like those who are heard, and `basis` says
 what holds whatever they are like. docs/mathematics.md, "The release graph" and "Who is missing".
 
-Smoothed by the belief that they drift slowly, histograms have less noise and some bias; that is never the default. Each
-answer's count is taken to do a random walk of variance τ² a period, as if there were an edge of resistance τ² between
-every two neighbouring times, on which no change was measured. τ² is estimated from the published nodes by marginal
-likelihood. The published covariance is that of the noise; it says nothing of the bias.
+Smoothed by the belief that shares drift slowly, histograms have less noise and some bias (`smoothing`); that is never
+the default.
 """
 
 from collections.abc import Sequence
@@ -19,13 +17,10 @@ from changeling_protocol import Node, Survey
 
 from ..estimate import Estimate, Floats, Tallies
 from .figures import Basis
-from .gaps import Gap, check_period, first_missing, not_estimable
-from .network import Network, with_drift
-from .releases import Releases, UsedNode, releases
+from .gaps import Gap, check_period, first_missing
+from .releases import UsedNode, releases
+from .smoothing import Smoothing
 from .solution import Solution
-
-FLATTEST, WILDEST = 1e-8, 1e4
-"""τ² is sought between these multiples of the nodes' median planned variance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,16 +86,7 @@ def series(survey: Survey, tallies: Tallies, until: int, *, retrospective: bool 
     Returns one for each period; a gap for a period that the nodes do not identify.
     """
     check_period(survey, until)
-    known = releases(survey, tallies)
-    solution = Solution(known, retrospective)
-    estimates = solution.estimates(until)
-    missing = first_missing(known, until, retrospective=retrospective) if None in estimates else [None] * until
-    return [
-        Gap(Node(0, period), missing[period - 1])
-        if estimate is None
-        else Histogram(period, estimate, Basis(solution, period))
-        for period, estimate in enumerate(estimates, 1)
-    ]
+    return _series(Solution(releases(survey, tallies), retrospective), until)
 
 
 def change(survey: Survey, tallies: Tallies, window: Node, *, retrospective: bool = False) -> Change:
@@ -117,77 +103,40 @@ def change(survey: Survey, tallies: Tallies, window: Node, *, retrospective: boo
     return Change(window, solution.estimate(window.end, window.start), Basis(solution, window.end, window.start))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Smoothed:
     """Smoothed histograms at the ends of periods 1, 2, ….
 
-    drift: τ², in entries squared a period.
-    histograms: one for each period.
-    biased: True, always. If a histogram drifts faster than believed, its estimates lag behind and its peaks are cut.
+    drifts: τ² of each answer, in shares squared a period, shape (z,).
+    histograms: one for each period; a gap for a period that the nodes do not identify.
+    biased: True, always: peaks are cut. The covariances and intervals hold the bias that such drifts make.
     """
 
-    drift: float
-    histograms: tuple[Histogram, ...]
+    drifts: Floats
+    histograms: tuple[Histogram | Gap, ...]
     biased: bool = True
 
 
-def smoothed_series(
-    survey: Survey, tallies: Tallies, until: int, *, retrospective: bool = False, drift: float | None = None
-) -> Smoothed:
-    """The smoothed histograms at the ends of periods 1 to `until`. They are biased.
+def smoothed_series(survey: Survey, tallies: Tallies, until: int, *, drift: float | None = None) -> Smoothed:
+    """The smoothed histograms at the ends of periods 1 to `until`, from all tallies. They are biased.
 
-    tallies, retrospective: as for `histogram`.
-    drift: τ², in entries squared a period; if not given, the likeliest for the nodes that have closed by `until`, or
-    for all nodes if retrospective.
-    Raises NotEstimable as `series` does; ValueError for a drift of 0 or less.
+    tallies: as for `histogram`.
+    drift: τ², in shares squared a period; if not given, what is likely for each answer.
+    Raises ValueError for a drift of 0 or less, for fewer than two periods that can be estimated, and for more than
+    1,200.
     """
     check_period(survey, until)
-    known = releases(survey, tallies)
-    network = known.network if retrospective else known.network.closed_by(until)
-    if drift is None:
-        drift = likely_drift(network, known.changes[: len(network.start)])
-    solution = Solution(known, retrospective, drift)
-    histograms = []
-    for period, estimate in enumerate(solution.estimates(until), 1):
-        if estimate is None:
-            raise not_estimable(known, period, network.periods if retrospective else period)
-        histograms.append(Histogram(period, estimate, Basis(solution, period)))
-    return Smoothed(drift, tuple(histograms))
+    solution = Smoothing(releases(survey, tallies), drift=drift)
+    return Smoothed(solution.drifts, tuple(_series(solution, until)))
 
 
-def smoothing(releases: Releases) -> Solution:
-    """The solution that smooths all nodes with the drift that is likeliest for them. Raises ValueError for too few."""
-    return Solution(releases, True, likely_drift(releases.network, releases.changes))
-
-
-def likely_drift(network: Network, changes: Floats) -> float:
-    """The τ² under which the changes measured on the edges are likeliest, in entries squared a period.
-
-        -2 ln p = z·{ln det L(τ²) + (T-1) ln τ²} + Σ_answers min_v Σ_e r_e²/σ_e² + constant
-
-    where the edges e include those of the drift. Answers are taken to be independent, and nothing is known of the
-    histogram at the first time.
-
-    changes: shape (E, z), in entries. Raises ValueError if fewer than two periods have closed.
-    """
-    from scipy.optimize import minimize_scalar
-
-    last = int(network.end.max(initial=0))
-    if last < 2:
-        raise ValueError("a drift takes at least two periods that have closed")
-    used = Network(last, network.start, network.end, network.variance)
-    typical = float(np.median(network.variance))
-    bounds = (np.log(FLATTEST * typical), np.log(WILDEST * typical))
-    least = minimize_scalar(lambda x: _surprise(used, changes, float(np.exp(x))), bounds=bounds, method="bounded")
-    return float(np.exp(least.x))
-
-
-def _surprise(network: Network, changes: Floats, drift: float) -> float:
-    """-2 ln p of the changes for one τ², but for a constant."""
-    drifting = with_drift(network, drift)
-    measured = np.concatenate([changes, np.zeros((network.periods - 1, changes.shape[1]))])
-    v = drifting.fit(measured)
-    residuals = measured - v[drifting.end] + v[drifting.start]
-    misfit = float((residuals**2 / drifting.variance[:, None]).sum())
-    z, steps = changes.shape[1], network.periods - 1
-    return float(z * (drifting.log_determinant + steps * np.log(drift)) + misfit)
+def _series(solution: Solution, until: int) -> list[Histogram | Gap]:
+    estimates, known = solution.estimates(until), solution.releases
+    retrospective = solution.retrospective
+    missing = first_missing(known, until, retrospective=retrospective) if None in estimates else [None] * until
+    return [
+        Gap(Node(0, period), missing[period - 1])
+        if estimate is None
+        else Histogram(period, estimate, Basis(solution, period))
+        for period, estimate in enumerate(estimates, 1)
+    ]

@@ -128,11 +128,6 @@ class Network:
         """The effective resistance between two times: the variance of v̂_plus - v̂_minus. Raises ValueError likewise."""
         return float((self.row(plus, minus) ** 2 * self.variance).sum())
 
-    @property
-    def log_determinant(self) -> float:
-        """ln det L, without the rows and columns of the first time of each connected part."""
-        return float(np.log(np.abs(self._factor.U.diagonal())).sum()) if len(self.free) else 0.0
-
     @cached_property
     def free(self) -> Indices:
         """All times but the first of each connected part, whose potential is 0."""
@@ -166,20 +161,6 @@ class Network:
         laplacian = csc_matrix((entries[inside], (rows[inside], columns[inside])), shape=(n, n))
         # Symmetric and positive definite, and nearly a tree: hardly any fill, and no pivoting is needed.
         return splu(laplacian, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-
-
-def with_drift(network: Network, drift: float) -> Network:
-    """The network with more edges after its own: one of variance τ² between the times t and t + 1, for each t >= 1.
-
-    drift: τ².
-    """
-    times = np.arange(1, network.periods, dtype=np.intp)
-    return Network(
-        network.periods,
-        np.concatenate([network.start, times]),
-        np.concatenate([network.end, times + 1]),
-        np.concatenate([network.variance, np.full(len(times), drift)]),
-    )
 
 
 class _State:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..estimate import Estimate, Floats, VarianceCurve
 from .gaps import not_estimable
-from .network import Indices, Network, online_rows, with_drift
+from .network import Indices, Network, online_rows
 from .releases import Releases, UsedNode
 from .sampling import Sampling
 from .variance_curves import Weighed, variance_curves
@@ -32,19 +32,15 @@ class Solution:
 
     releases: the published nodes.
     retrospective: whether to use all of them; if not, an estimate uses those that have closed by its time.
-    drift: τ², the resistance of extra edges between neighbouring times, on which a change of 0 is taken to have been
-    measured; None for no such edges. They make estimates biased, and only smoothed histograms use them.
     """
 
     releases: Releases
     retrospective: bool = False
-    drift: float | None = None
 
-    @cached_property
+    @property
     def network(self) -> Network:
-        """The edges of the nodes, then those of the drift."""
-        network = self.releases.network
-        return network if self.drift is None else with_drift(network, self.drift)
+        """The nodes as edges."""
+        return self.releases.network
 
     def reaches(self, plus: int, minus: int = 0) -> bool:
         """True if v_plus - v_minus can be estimated: whether edges connect the two times."""
@@ -63,7 +59,7 @@ class Solution:
             row = self._best.row(plus, minus, until)
         else:
             row[self.network.end <= until] = network.row(plus, minus)
-        scaled: Floats = self.releases.enrolment.scales[until] * row[: len(self.releases)]
+        scaled: Floats = self.releases.enrolment.scales[until] * row
         return scaled
 
     def histogram_rows(self, until: int) -> Iterator[tuple[int, Floats]]:
@@ -76,14 +72,14 @@ class Solution:
         elif self._best is not None:
             yield from self._scaled(self._best.online if len(self.releases) else [], until)
         else:
-            yield from self._scaled(((time, row) for time, row, _ in self._online_rows(until)), until)
+            yield from self._scaled(((time, row) for time, row, _ in online_rows(self.network, until)), until)
 
     def window_rows(self, width: int, until: int) -> Iterator[tuple[int, Floats]]:
         """(t, K) of the change over each window (t - width, t] up to `until` that can be estimated, likewise."""
         if self.retrospective:
             yield from self._retrospective_rows([(end, end - width) for end in range(width, until + 1)])
         elif self._best is None:
-            yield from self._scaled(((end, row) for end, _, row in self._online_rows(until, width)), until)
+            yield from self._scaled(((end, row) for end, _, row in online_rows(self.network, until, width)), until)
         else:
             try:
                 rows = self._best.windows(width) if len(self.releases) else []
@@ -116,11 +112,9 @@ class Solution:
         """
         values = np.full((until, len(self.releases.survey.answers)), np.nan)
         if self.retrospective and self._best is None:
-            changes = np.zeros((len(self.network.start), values.shape[1]))
-            changes[: len(self.releases)] = self.releases.changes
             reached = self.network.components[1 : until + 1] == self.network.components[0]
             scale = self.releases.enrolment.scales[self.network.periods]
-            values[reached] = scale * self.network.fit(changes)[1 : until + 1][reached]
+            values[reached] = scale * self.network.fit(self.releases.changes)[1 : until + 1][reached]
             return values
         for time, row in self.histogram_rows(until):
             values[time - 1] = row @ self.releases.changes
@@ -151,7 +145,7 @@ class Solution:
     @property
     def everybody_reports(self) -> bool:
         """True if everybody reports everything, so that what entries have in common does not hang on weights."""
-        return self.drift is None and not hangs_together(self.releases.survey)
+        return not hangs_together(self.releases.survey)
 
     def _weighed(self, row: Floats, plus: int, minus: int) -> Estimate:
         """The estimate of v_plus - v_minus with these weights, and its covariance."""
@@ -194,8 +188,7 @@ class Solution:
     @cached_property
     def _best(self) -> BestWeights | None:
         known = self.releases
-        entries = float(known.enrolment.stands_for[-1])
-        return best_weights(known.survey, self.network, known.group, known.track, entries)
+        return best_weights(known.survey, self.network, known.group, known.track)
 
     def _used_for(self, time: int) -> Network:
         return self.network if self.retrospective else self.network.closed_by(time)
@@ -203,22 +196,11 @@ class Solution:
     def _scaled(
         self, rows: Iterator[tuple[int, Floats | None]] | Sequence[tuple[int, Floats]], until: int
     ) -> Iterator[tuple[int, Floats]]:
-        """Online weights, taken from units m to entries; without those of a drift."""
+        """Online weights, taken from units m to entries."""
         scales = self.releases.enrolment.scales
         for time, row in rows:
             if time <= until and row is not None:
-                yield time, scales[time] * row[: len(self.releases)]
-
-    def _online_rows(self, until: int, lag: int = 0) -> Iterator[tuple[int, Floats | None, Floats | None]]:
-        """`online_rows` of the network, whose edges of a drift come last."""
-        if self.drift is None:
-            yield from online_rows(self.network, until, lag)
-            return
-        order = np.argsort(self.network.end, kind="stable")
-        place = np.argsort(order)
-        for time, *rows in online_rows(self.network.take(order), until, lag):
-            alone, over = (row if row is None else row[place] for row in rows)
-            yield time, alone, over
+                yield time, scales[time] * row
 
     def _retrospective_rows(self, spans: list[tuple[int, int]]) -> Iterator[tuple[int, Floats]]:
         """(plus, K) of v_plus - v_minus for those of these pairs of times that edges connect, some solved at once."""
@@ -232,4 +214,4 @@ class Solution:
             else:
                 rows = self._best.retrospective[list(plus)] - self._best.retrospective[list(minus)]
             for time, row in zip(plus, rows, strict=True):
-                yield time, scale * row[: len(self.releases)]
+                yield time, scale * row

@@ -35,7 +35,7 @@ ALLOWED = 1.2
 """So many times the changes that a designer expects are allowed for, where no node counts changes."""
 LEAST_CHURN, MOST_CHURN = 0.25, 4.0
 """Changes as they are counted, as multiples of those expected, are taken to lie between these."""
-MOST_LISTED = 4096
+MOST_LISTED = 256
 """The most symbols that are looked at where all answers are treated alike; each has the largest value somewhere."""
 STEADY = 25.0
 """An answer's own figure counts half where the estimate is so many times its variance, squared: √25 standard errors."""

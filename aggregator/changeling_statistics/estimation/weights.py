@@ -55,19 +55,19 @@ class HeardGroup:
 
     told: what one of its entries tells on the edges of those nodes.
     at: the numbers of these edges in the network, rising, shape (E_g,).
-    scale: f_g/n. Of the sums over n entries that are estimated, a share f_g of them tells so many times what one does.
+    share: f_g, the part of the entries that are in the group.
     """
 
     told: Whitened
     at: Indices
-    scale: float
+    share: float
 
 
 @dataclass(frozen=True)
 class BestWeights:
     """The weights of the best linear unbiased estimates from several groups.
 
-    network: the edges, in order of their ends, and after them those of a drift, if any, which no group has.
+    network: the edges, in order of their ends.
     groups: all groups of which an edge is in the network.
     """
 
@@ -88,6 +88,17 @@ class BestWeights:
         """K of v_t less that at the first time of its connected part, for all times t and from all edges, (T+1, E)."""
         network = self.network
         return self._solved(np.eye(network.periods + 1), network, self._information(network.periods), network.periods)
+
+    @cached_property
+    def planned(self) -> Floats:
+        """L⁻¹: the covariance between the estimates of all times, if there were one entry, shape (T+1, T+1).
+
+        That of n entries has an n-th of it. Rows of the first time of each connected part are 0.
+        """
+        network, free = self.network, np.ix_(self.network.free, self.network.free)
+        planned = np.zeros((network.periods + 1,) * 2)
+        planned[free] = inverse(self._information(network.periods)[free])
+        return planned
 
     @cached_property
     def online(self) -> Sequence[tuple[int, Floats]]:
@@ -111,13 +122,11 @@ class BestWeights:
         """
         from scipy.linalg import solve_triangular  # late: it loads slowly
 
-        if sum(len(heard.at) for heard in self.groups) < len(self.network.start):
-            raise np.linalg.LinAlgError("with a drift, what is told changes at every time")
         times = np.unique(np.concatenate([self.network.start, self.network.end]))
         times = times[times > 0]
         place: dict[int, int] = {0: -1, **{time: at for at, time in enumerate(times.tolist())}}
         reached: list[int] = []
-        rows = np.concatenate([np.sqrt(heard.scale) * rows[:, times] for heard, rows in self._paired])
+        rows = np.concatenate([np.sqrt(heard.share) * rows[:, times] for heard, rows in self._paired])
         ends = np.searchsorted(times, np.concatenate([heard.told.edges.end for heard in self.groups])) + 1
         columns = np.zeros((len(times), len(times)))
         for P, time in zip(inverses(rows, ends, np.arange(1, len(times) + 1)), times.tolist(), strict=True):
@@ -131,7 +140,7 @@ class BestWeights:
         columns = columns[:, : len(reached)]
         weights = np.zeros((len(reached), len(self.network.start)))
         for heard, told in self._paired:
-            currents = heard.scale * (told[:, times] @ columns)
+            currents = heard.share * (told[:, times] @ columns)
             currents[heard.told.edges.end[:, None] > np.array(reached, np.intp)] = 0.0
             C = heard.told.factor
             weights[:, heard.at] = solve_triangular(C, currents, lower=True, trans="T", check_finite=False).T
@@ -146,19 +155,12 @@ class BestWeights:
                 yield time, self._solved(network.unit_sources([time]), network, information, time)[0]
 
     def _information(self, until: int, after: int = -1) -> Floats:
-        """n Σ_g f_g L_g from the edges that end in (after, until], and that of the drift, shape (T+1, T+1)."""
+        """Σ_g f_g L_g from the edges that end in (after, until], shape (T+1, T+1)."""
         information = np.zeros((self.network.periods + 1,) * 2)
         for heard, rows in self._paired:
             known = rows[heard.told.closed_by(after) : heard.told.closed_by(until)]
             if len(known):
-                information += heard.scale * (known.T @ known)
-        owned = sum(len(heard.at) for heard in self.groups)
-        start, end = self.network.start[owned:], self.network.end[owned:]
-        chosen = (end > after) & (end <= until)
-        conductance = 1.0 / self.network.variance[owned:][chosen]
-        for here, there in ((start, end), (end, start)):
-            np.add.at(information, (here[chosen], here[chosen]), conductance)
-            np.add.at(information, (here[chosen], there[chosen]), -conductance)
+                information += heard.share * (known.T @ known)
         return information
 
     def _solved(self, sources: Floats, network: Network, information: Floats, until: int) -> Floats:
@@ -171,7 +173,7 @@ class BestWeights:
         weights = np.zeros((sources.shape[1], len(self.network.start)))
         for heard, rows in self._paired:
             known = heard.told.closed_by(until)
-            currents = heard.scale * (rows[:known] @ potentials)
+            currents = heard.share * (rows[:known] @ potentials)
             C = heard.told.factor[:known, :known]
             weights[:, heard.at[:known]] = solve_triangular(C, currents, lower=True, trans="T", check_finite=False).T
         return weights
@@ -241,20 +243,19 @@ MOST_DENSE_PERIODS = 1200
 
 
 def best_weights(
-    survey: Survey, network: Network, group: Indices, track: Indices, entries: float, *, remember: bool = True
+    survey: Survey, network: Network, group: Indices, track: Indices, *, remember: bool = True
 ) -> BestWeights | None:
     """The weights of a survey's nodes; None where the network's own do.
 
-    network: the nodes as edges, in order of their ends, and after them the edges of a drift.
+    network: the nodes as edges, in order of their ends.
     group, track: the numbers of each node's group and track in the plan, shape (nodes,).
-    entries: how many entries there are. Without a drift the weights do not depend on it; nor on anything but the survey
-    and which of its nodes are published, so they are worked out once for these.
-    remember: whether to keep them for the next call, which takes memory; not for a plan that is looked at once.
+    remember: whether to keep them for the next call, which takes memory; not for a plan that is looked at once. They
+    depend on nothing but the survey and which of its nodes are published.
     """
     if survey.calendar.periods > MOST_DENSE_PERIODS or not hangs_together(survey):
         return None
-    if len(group) < len(network.start) or not remember:
-        return _best_weights(_Published(survey, network, group, track), entries)
+    if not remember:
+        return _best_weights(_Published(survey, network, group, track))
     return _remembered(_Published(survey, network, group, track, (survey.id, track.tobytes(), network.end.tobytes())))
 
 
@@ -271,10 +272,10 @@ class _Published:
 
 @lru_cache(maxsize=4)
 def _remembered(published: _Published) -> BestWeights:
-    return _best_weights(published, 1.0)
+    return _best_weights(published)
 
 
-def _best_weights(published: _Published, entries: float) -> BestWeights:
+def _best_weights(published: _Published) -> BestWeights:
     survey, network, group, track = published.survey, published.network, published.group, published.track
     plan, heard = survey.plan, []
     for number, each in enumerate(plan.groups):
@@ -284,7 +285,7 @@ def _best_weights(published: _Published, entries: float) -> BestWeights:
             edges = GroupEdges(each, track[at] - first, network.start[at], network.end[at])
             share = each.share / plan.total_share
             told = whitened(edges, len(survey.answers), survey.expected, survey.closed, survey.calendar.periods)
-            heard.append(HeardGroup(told, at, share / entries))
+            heard.append(HeardGroup(told, at, share))
     return BestWeights(network, heard)
 
 

@@ -201,7 +201,7 @@ class PlannedEdges:
         if not len(self.end):
             return K, reached
         network = Network(periods, self.start, self.end, np.ones(len(self.end)))  # best weights know no resistances
-        best = best_weights(survey, network, self.group, self.track, 1.0, remember=False)
+        best = best_weights(survey, network, self.group, self.track, remember=False)
         if best is None:
             planned = [self._of_track(number) for number in range(len(survey.plan.tracks))]
             network = replace(network, variance=self.by_edge(planned))

@@ -125,8 +125,8 @@ class ReleaseOptions:
         Help(WHEN, "Until when the changelog is whole: later periods wait. Now if left out."),
     ] = None
     late: Annotated[
-        str, Help(WHEN, "Rows for periods that are published: stop, drop them, or shift them to the next one.")
-    ] = "stop"
+        str | None, Help(WHEN, "Rows for periods that are published: drop, shift to the next one, or stop.")
+    ] = None
     mechanism: Annotated[str | None, Help(HOW, "One of those named below; the best if left out.")] = None
     law: Annotated[str | None, Help(HOW, "The noise: laplace or gaussian; chosen if left out.")] = None
     branching: Annotated[int | None, Help(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None

@@ -34,16 +34,16 @@ class Late(StrEnum):
     def words(self) -> str:
         """What a reader of the release is told."""
         return {
-            Late.STOP: "a row for a period that is published stops the release",
+            Late.STOP: "a row that comes after its period stops the release",
             Late.DROP: "rows that come after their period was published are left out",
             Late.SHIFT: "rows that come after their period was published count from the next one on",
         }[self]
 
 
-def late_of(text: str) -> Late:
-    """What is asked for. ValueError for anything else."""
+def late_of(text: str | None) -> Late:
+    """What is asked for; to stop, where nobody says. ValueError for anything else."""
     try:
-        return Late(text)
+        return Late(text or "stop")
     except ValueError:
         raise ValueError(f"--late is stop, drop or shift, got {text!r}") from None
 

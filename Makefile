@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup node browser java nginx check test test-heavy demo bench-plans bench-joint bench-histories bench-central bench-sigma bench-field bench-client bench-server bench-house bench-scale bench-costs soak clean
+.PHONY: setup node browser java nginx check test test-heavy demo demo-full bench-plans bench-joint bench-histories bench-central bench-sigma bench-field bench-client bench-server bench-house bench-scale bench-costs soak clean
 
 setup: $(VENV)/ready
 
@@ -46,10 +46,19 @@ nginx:
 		|| echo "there is no nginx, and none could be installed: tests/aggregator/test_nginx.py is skipped"
 
 test-heavy: setup browser java nginx
-	$(BIN)/pytest tests -m heavy --junitxml=build/test-heavy.xml
+	$(BIN)/pytest tests -m heavy --numprocesses 2 --dist loadfile --junitxml=build/test-heavy.xml
 
-demo: setup
+# The demo needs a third of what development does; where that is there, it is used.
+$(VENV)/demo: pyproject.toml constraints.txt
+	@test -e $(VENV)/ready || echo "Installing into $(VENV): less than a minute on most networks"
+	@test -e $(VENV)/ready || { $(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet --editable '.[demo]'; }
+	@touch $@
+
+demo: $(VENV)/demo
 	$(BIN)/python -m demo
+
+demo-full: $(VENV)/demo
+	$(BIN)/python -m demo --full
 
 bench-plans: setup
 	$(BIN)/python -m benchmarks plans

@@ -231,11 +231,11 @@ def _pairs(levels: Sequence[float]) -> set[tuple[tuple[int, float], ...]]:
 
 def demo_case() -> IntervalCase:
     """The demo's survey of 712 entries."""
-    from demo.__main__ import CONSTRAINT, PERIOD, PERIODS, START, best_plan
+    from demo.__main__ import FULL, best_plan
 
-    changelog, calendar = read_csv(changelog_path("school-to-work")), Calendar(START, PERIOD, PERIODS)
-    population = Population.from_changelog(changelog, calendar, CONSTRAINT)
-    _, survey = best_plan(calendar, changelog.answers, population.entries)
+    changelog = read_csv(changelog_path("school-to-work"))
+    population = Population.from_changelog(changelog, FULL.calendar(), FULL.constraint)
+    _, survey = best_plan(FULL, changelog.answers, population.entries)
     return IntervalCase("demo", survey, population)
 
 

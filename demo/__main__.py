@@ -1,8 +1,9 @@
-"""The main job, end to end, on real input: `make demo`."""
+"""The main job, end to end, on real input: `make demo`, and for longer `make demo-full`."""
 
+import argparse
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,8 +36,24 @@ from .report import (
 )
 
 QUESTION = "What do you do?"
-START, PERIOD, PERIODS = "1993-06-30", "13w", 24
-CONSTRAINT = AtMost(11)
+START = "1993-06-30"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The calendar that the same six years are cut into, and how many changes an entry may report in it."""
+
+    period: str
+    periods: int
+    constraint: AtMost
+
+    def calendar(self) -> Calendar:
+        """The calendar of its periods."""
+        return Calendar(START, self.period, self.periods)
+
+
+SHORT = Size("26w", 12, AtMost(7))
+FULL = Size("13w", 24, AtMost(11))
 EPSILON = Decimal(8)
 BRANCHING, LAYERS = 2, 4
 MANY = 10**9
@@ -50,54 +67,62 @@ WIDTH = 110
 
 def main() -> None:
     """Runs the two parts and writes their plots into build/demo."""
+    parser = argparse.ArgumentParser(prog="python -m demo", description="Real clients against a real server.")
+    parser.add_argument("--full", action="store_true", help="quarters instead of half-years, for some minutes")
+    size = FULL if parser.parse_args().full else SHORT
     console = Console(width=WIDTH, highlight=False)
     began = time.monotonic()
     OUTPUT.mkdir(parents=True, exist_ok=True)
     changelog = read_csv(changelog_path("school-to-work"))
-    calendar = Calendar(START, PERIOD, PERIODS)
-    population = Population.from_changelog(changelog, calendar, CONSTRAINT)
+    population = Population.from_changelog(changelog, size.calendar(), size.constraint)
 
     console.rule(f"1. {population.entries} real clients and a real server, ε = {EPSILON}")
     console.print(introduction(population.entries, EPSILON))
-    planned, survey = best_plan(calendar, changelog.answers, population.entries)
+    with console.status("Looking for the plan with the least error"):
+        planned, survey = best_plan(size, changelog.answers, population.entries)
     console.print(f"The planner took {time.monotonic() - began:.0f} s: {plan_in_words(planned)}.\n")
     with TemporaryDirectory(prefix="changeling-demo-") as folder:
         published = _through_real_clients(console, changelog, population, survey, Path(folder))
     save_plot(published, OUTPUT / "clients.png")
     console.print(series_table(published))
     console.print(coverage(published))
+    console.print(f"A picture of it: {OUTPUT / 'clients.png'}, after {time.monotonic() - began:.0f} seconds.\n")
 
     console.rule(f"2. The paper's plan beside it, at the same ε = {EPSILON}")
     generator = np.random.default_rng(SEED)
-    surveys = {"planned": survey, "paper": _paper(calendar, changelog.answers, EPSILON)}
-    many = population.resampled(MANY, generator)
-    sampled = {
-        name: [simulate(entries, each, generator) for entries in (population, many)] for name, each in surveys.items()
-    }
+    surveys = {"planned": survey, "paper": _paper(size, changelog.answers, EPSILON)}
+    with console.status("Sampling the same survey with a billion devices"):
+        many = population.resampled(MANY, generator)
+        sampled = {
+            name: [simulate(entries, each, generator) for entries in (population, many)]
+            for name, each in surveys.items()
+        }
     for name, (_, large) in sampled.items():
         save_plot(large, OUTPUT / f"{name}.png")
     console.print(beside_the_paper(sampled["paper"][0]))
     console.print(comparison_table(sampled))
-    console.print(without_protection(population.entries, _as_good(population, survey)))
+    console.print(without_protection(population.entries, _as_good(population, survey, size)))
     console.print(f"\nPlots in {OUTPUT}: clients, planned, paper. {time.monotonic() - began:.0f} seconds.")
 
 
-def best_plan(calendar: Calendar, answers: Sequence[str], devices: int) -> tuple[Planned, Survey]:
+def best_plan(size: Size, answers: Sequence[str], devices: int) -> tuple[Planned, Survey]:
     """The best plan for so many devices, and the survey with it."""
-    wish = Wish(len(answers), calendar, CONSTRAINT, EPSILON, devices=devices, closed=True, expected=EXPECTED)
+    wish = Wish(
+        len(answers), size.calendar(), size.constraint, EPSILON, devices=devices, closed=True, expected=EXPECTED
+    )
     planned = optimal_plan(wish)
     survey = wish.survey(planned.plan, tuple(answers), QUESTION)
     return planned, replace(survey, skew=SKEW, spread=SPREAD, grace=GRACE, minimum=MINIMUM)
 
 
-def _paper(calendar: Calendar, answers: Sequence[str], epsilon: Decimal) -> Survey:
-    return paper_survey(answers, calendar, CONSTRAINT, epsilon=epsilon, branching=BRANCHING, layers=LAYERS)
+def _paper(size: Size, answers: Sequence[str], epsilon: Decimal) -> Survey:
+    return paper_survey(answers, size.calendar(), size.constraint, epsilon=epsilon, branching=BRANCHING, layers=LAYERS)
 
 
-def _as_good(population: Population, survey: Survey) -> Decimal:
+def _as_good(population: Population, survey: Survey, size: Size) -> Decimal:
     """The total epsilon, in steps of ten, at which the paper's plan is as accurate as a survey is, or more so."""
     wanted, epsilon = exact_error(population, survey).mean, EPSILON
-    while exact_error(population, _paper(survey.calendar, survey.answers, epsilon)).mean > wanted:
+    while exact_error(population, _paper(size, survey.answers, epsilon)).mean > wanted:
         epsilon += 10
     return epsilon
 
@@ -110,8 +135,8 @@ def _through_real_clients(
         console.print(f"Server at {deployment.url}, survey {deployment.survey.id.hex()}, signed and published.")
         with joined(changelog, deployment, folder) as people:
             closings = replay(changelog, deployment, people)
-            sent = sum(track(closings, "quarters", total=PERIODS, console=console, transient=True))
-            deployment.fold()
+            sent = sum(track(closings, "periods", total=survey.calendar.periods, console=console, transient=True))
+            deployment.seal()
             console.print(f"{sent:,} sealed uploads acknowledged, and folded into tallies.\n")
             console.print(ledger_table(people.handles))
             console.print()

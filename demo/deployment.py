@@ -38,6 +38,13 @@ class Deployment:
         folded: dict[str, Any] = self.admin.request("POST", FOLD).json()
         return folded
 
+    def seal(self) -> None:
+        """Lets the grace of the last period pass, and folds: from then on nothing that is published changes."""
+        survey = self.survey
+        self.fold()
+        self.move_clock(survey.calendar.time(survey.calendar.periods) + survey.grace + 1)
+        self.fold()
+
     def series(self) -> list[dict[str, Any]]:
         """The published histograms of all periods."""
         query = (("until", self.survey.calendar.periods), ("covariance", "true"), ("confidence", "0.95"))

@@ -59,7 +59,7 @@ def comparison_table(sampled: Mapping[str, Sequence[Experiment]]) -> Table:
 
     sampled: for each plan one experiment with each number of entries.
     """
-    table = Table(title="Root mean squared error over all quarters and answers, in points")
+    table = Table(title="Root mean squared error over all periods and answers, in points")
     table.add_column("plan")
     for column in ("total epsilon", "reports an entry"):
         table.add_column(column, justify="right")
@@ -105,9 +105,10 @@ def coverage(published: Experiment) -> str:
     """How far the estimates are off, and how often the bands hold the truth."""
     low, high = np.moveaxis(published.intervals, -1, 0)
     inside = (low <= published.truth) & (published.truth <= high)
+    reach = 100 * float((high - low).mean()) / 2 / published.entries
     return (
-        f"[bold]Standard error {100 * _mean_error(published):.1f} points[/] on average; the estimates are off by "
-        f"{100 * published.rms_error:.1f}. The 95% intervals hold the truth in {inside.sum()} of {inside.size} "
+        f"[bold]The estimates are off by {100 * published.rms_error:.1f} points[/], root mean square; their 95% "
+        f"intervals reach {reach:.1f} to either side on average, and hold the truth in {inside.sum()} of {inside.size} "
         "figures.\n"
     )
 
@@ -127,8 +128,3 @@ def without_protection(people: int, epsilon: Decimal) -> str:
         f"To say as much of {people} entries, the paper's plan would need a total ε of about {epsilon}, which protects "
         "nobody."
     )
-
-
-def _mean_error(published: Experiment) -> float:
-    """The root mean square of the standard errors, as a fraction of the entries."""
-    return float(np.sqrt(np.nanmean(published.standard_errors**2))) / published.entries

@@ -33,9 +33,12 @@ class Estimates:
     They are of what devices report: an entry that has used up the changes its survey allows stands still (freezing).
     standard_errors: shape (k, z); nan too where a variance, itself estimated, came out below zero.
     intervals: of each figure by itself; simultaneous: of all of them together; lower and upper ends, shape (k, z, 2).
-    bounds: what holds whatever those are like who were not heard, shape (k, z, 2).
+    bounds: what share of `entries` holds of all who ever enrolled, whatever those are like who were not heard, shape
+    (k, z, 2).
     covariance: shape (k, z, z), in entries squared; None unless asked for.
-    enrolled, heard: how many entries each is about, and how many of them were heard, shape (k,); 0 without an estimate.
+    population: whom figures are about: `heard`, those heard at the last closing, or `enrolled`, all who ever enrolled.
+    entries: how many these are, shape (k,); 0 without an estimate.
+    enrolled, heard: how many entries enrolled, and how many of them were heard, shape (k,); likewise.
     false_entries: how many invented entries could move a share by one percentage point, shape (k,).
     provisional: whether late reports may still change it, shape (k,).
     upper_bound: whether the standard errors are upper bounds, shape (k,).
@@ -47,6 +50,7 @@ class Estimates:
     answers: tuple[str, ...]
     epsilon: float
     method: str
+    population: str
     biased: bool
     confidence: float | None
     start: NDArray[np.int64]
@@ -58,6 +62,7 @@ class Estimates:
     simultaneous: Floats
     bounds: Floats
     covariance: Floats | None
+    entries: NDArray[np.int64]
     enrolled: NDArray[np.int64]
     heard: NDArray[np.int64]
     false_entries: NDArray[np.int64]
@@ -83,7 +88,8 @@ class Estimates:
         ended = [row["time"].removesuffix("Z") if "time" in row else "NaT" for row in rows]
         covered = any("covariance" in row for row in rows)
         return cls(
-            **{name: answer[name] for name in ("survey", "question", "epsilon", "method", "biased", "confidence")},
+            **{name: answer[name] for name in ("survey", "question", "epsilon", "method", "population")},
+            **{name: answer[name] for name in ("biased", "confidence")},
             answers=tuple(answer["answers"]),
             start=whole("after"),
             end=np.array([row["until"] if "until" in row else row["period"] for row in rows], np.int64),
@@ -94,6 +100,7 @@ class Estimates:
             simultaneous=figures("simultaneous", z, 2),
             bounds=figures("bounds", z, 2),
             covariance=figures("covariance", z, z) if covered else None,
+            entries=whole("entries"),
             enrolled=whole("enrolled"),
             heard=whole("heard"),
             false_entries=whole("false_entries"),
@@ -109,9 +116,9 @@ class Estimates:
 
     @property
     def shares(self) -> Floats:
-        """The values as shares of the entries that are enrolled, shape (k, z)."""
-        enrolled = np.where(self.enrolled > 0, self.enrolled, np.nan)
-        shares: Floats = self.values / enrolled[:, None]
+        """The values as shares of the entries that they are about, shape (k, z)."""
+        entries = np.where(self.entries > 0, self.entries, np.nan)
+        shares: Floats = self.values / entries[:, None]
         return shares
 
     @property
@@ -137,7 +144,7 @@ class Estimates:
             },
             **{
                 name: np.repeat(getattr(self, name), z)
-                for name in ("enrolled", "heard", "false_entries", "provisional", "upper_bound")
+                for name in ("entries", "enrolled", "heard", "false_entries", "provisional", "upper_bound")
             },
         }
         return pd.DataFrame(columns)
@@ -163,11 +170,12 @@ class Estimates:
                 drawn.plot(when[open_], self.values[open_, at], "o", mfc="none", color=line.get_color())
             drawn.legend()
         drawn.set_title(self.question)
-        drawn.set_ylabel("entries")
+        drawn.set_ylabel(f"entries {'heard' if self.population == 'heard' else 'that ever enrolled'}")
         return drawn
 
 
 Method = Literal["online", "retrospective", "smoothed"]
+Population = Literal["heard", "enrolled"]
 Strata = Mapping[str, Sequence[str]]
 
 
@@ -175,10 +183,20 @@ class Reader:
     """A reader of one server; use as a context, or close it.
 
     server: its base URL. token: one of its tokens for reading, if the survey asks for one: it is sent over TLS and on
-    loopback only. transport: instead of a connection, for tests. Raises what `ServerClient` raises.
+    loopback only. population: whom figures are about, those heard at each time, or `enrolled`: all who ever enrolled,
+    as if those who fell silent were like them. transport: instead of a connection, for tests. Raises what
+    `ServerClient` raises.
     """
 
-    def __init__(self, server: str, *, token: str | None = None, transport: httpx.BaseTransport | None = None) -> None:
+    def __init__(
+        self,
+        server: str,
+        *,
+        token: str | None = None,
+        population: Population = "heard",
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._population = population
         self._client = ServerClient(server, token=token, transport=transport)
 
     def __enter__(self) -> Self:
@@ -268,7 +286,8 @@ class Reader:
         covariance: bool,
     ) -> Estimates:
         query: list[Parameter] = [(name, str(value)) for name, value in asked.items() if value is not None]
-        query += [("method", method)] + ([("confidence", repr(confidence))] if confidence is not None else [])
+        query += [("method", method), ("population", self._population)]
+        query += [("confidence", repr(confidence))] if confidence is not None else []
         query += [("stratum", f"{name}:{value}") for name, values in (strata or {}).items() for value in values]
         query += [("covariance", "true")] if covariance else []
         return Estimates.of(self._client.read(survey_path(survey) + what, query))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from changeling_aggregator.fold import FoldReport, in_turn
 from changeling_aggregator.store import Store, Turn
-from changeling_protocol import UnixSeconds
+from changeling_protocol import UnixMilliseconds, UnixSeconds
 
 from .runs import SparkExecutors, fold_once, fold_through
 from .session import ClusterSettings, SparkTrouble, end_java, is_stopped, see_alive, session
@@ -59,7 +59,7 @@ class SparkFold:
         """
         self.await_start()
         try:
-            return in_turn(self._store, now, closing, lambda turn: self._count(now, turn))
+            return in_turn(self._store, now, closing, self._count)
         except SparkTrouble:
             if self._spark is not None and is_stopped(self._spark):
                 self._end()  # the next fold has a session of its own
@@ -81,10 +81,10 @@ class SparkFold:
         self._spark = self._stream = None
         self._stack.close()
 
-    def _count(self, now: UnixSeconds, turn: Turn) -> FoldReport:
+    def _count(self, turn: Turn, until: UnixMilliseconds) -> FoldReport:
         spark, stream = self._spark, self._stream
         if spark is None or self._closed:
             raise SparkTrouble(_ENDED)
         if stream is None:
-            return fold_once(self._store, SparkExecutors(spark), self._place, now, turn)
-        return fold_through(stream.batch, self._store, self._place, now, turn)
+            return fold_once(self._store, SparkExecutors(spark), self._place, until, turn)
+        return fold_through(stream.batch, self._store, self._place, until, turn)

@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from changeling_aggregator.errors import AggregatorError, Overtaken
-from changeling_aggregator.fold import BatchCounts, FoldReport, latest_right
+from changeling_aggregator.fold import BatchCounts, FoldReport
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import IdFile, Store, Turn
-from changeling_protocol import UnixSeconds
+from changeling_protocol import UnixMilliseconds
 
 from .inputs import NumberedRun, Piece, ids_of_runs, moves_of, pieces_of, tasks_of
 from .keys import KeyService
@@ -77,22 +77,25 @@ class SparkExecutors(Executors):
         return numbers.mapInArrow(partial(open_pieces, run, tasks), _BLOCKS)
 
 
-def fold_once(store: Store, executors: Executors, place: str, now: UnixSeconds, turn: Turn) -> FoldReport:
-    """Fold what the log holds, in one run. Raises SparkTrouble; Overtaken where another folder counted some of it."""
-    return fold_through(lambda _name, _pieces, count: count(executors), store, place, now, turn)
+def fold_once(store: Store, executors: Executors, place: str, until: UnixMilliseconds, turn: Turn) -> FoldReport:
+    """Fold what arrived up to a moment, in Unix milliseconds, in one run.
+
+    Raises SparkTrouble; Overtaken where another folder counted some of it.
+    """
+    return fold_through(lambda _name, _pieces, count: count(executors), store, place, until, turn)
 
 
 def fold_through(
     through: Callable[[str, list[Piece], Callable[[Executors], FoldReport]], FoldReport],
     store: Store,
     place: str,
-    now: UnixSeconds,
+    until: UnixMilliseconds,
     turn: Turn,
 ) -> FoldReport:
     """As `fold_once`. through: is given the run's name, the pieces and what counts them, and calls that once."""
     at, name = place_at(place), secrets.token_hex(8)
     with store.view() as view:
-        ranges = view.unread_ranges(latest_right(view, now))
+        ranges = view.unread_ranges(until)
     if not ranges:
         return FoldReport()
     turn.sweep_runs()

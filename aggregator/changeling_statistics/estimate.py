@@ -57,6 +57,13 @@ class VarianceCurve:
         level, linear, bent, floor, *rest = self.parts
         return VarianceCurve(level + variances, linear, bent, floor + variances, *rest)
 
+    def times(self, factor: Floats) -> "VarianceCurve":
+        """The variances of the estimate times a factor, shape (..., 1)."""
+        level, linear, bent, floor, entries, up, down = self.parts
+        square = factor**2
+        by = (level * square, linear * factor, bent * factor, floor * square)
+        return VarianceCurve(*by, entries * factor, up * factor, down * factor)
+
     def at(self, values: Floats) -> Floats:
         """The variance if these values are true, shape (..., z)."""
         above = self.level + self.linear * values + self.bent * values * (1 - values / self.entries)

@@ -120,6 +120,22 @@ class AsyncClient:
         """Leaves a survey: all it knew is wiped at once, nothing more is sent, and it is never joined again."""
         await self._call(lambda client: client.leave(survey_id))
 
+    async def hand_over_key(self) -> bytes:
+        """The public key of this store, 32 bytes, to be carried to the device that shall take over."""
+        return await self._call(lambda client: client.hand_over_key())
+
+    async def invite(self, key: bytes | None) -> bytes:
+        """Invites the store with this key to hand over to this one, as `Client.invite` does."""
+        return await self._call(lambda client: client.invite(key))
+
+    async def hand_over(self, invitation: bytes) -> bytes:
+        """Moves all surveys of this store to the one that invites it, as `Client.hand_over` does."""
+        return await self._call(lambda client: client.hand_over(invitation))
+
+    async def take_over(self, parcel: bytes) -> tuple[SurveyId, ...]:
+        """Goes on with the surveys that another store has handed over to this one, as `Client.take_over` does."""
+        return await self._call(lambda client: client.take_over(parcel))
+
     async def set_consent(self, given: bool) -> None:
         """Takes part from now on; or leaves all surveys, and wipes all that was kept before this returns."""
         await self._call(lambda client: client.set_consent(given))

@@ -107,6 +107,45 @@ class Client:
         """Leaves a survey: all it knew is wiped at once, nothing more is sent, and it is never joined again."""
         self._device.leave(_id(survey_id))
 
+    def hand_over_key(self) -> bytes:
+        """The public key of this store, 32 bytes, to be carried to the device that shall take over."""
+        from .handover import own_key
+
+        return own_key(self._device.store)
+
+    def invite(self, key: bytes | None) -> bytes:
+        """Invites the store with this key to hand over to this one; the same invitation, as long as it is open.
+
+        Until then nothing is joined or answered here. None withdraws the invitation; what was packed for it is lost.
+        key: the other store's `hand_over_key()`, as it was carried here.
+        Returns 33 bytes, to be carried to the other device in a way that nobody can change.
+        Raises ValueError for a bad key, or where this store has itself answered; a store's errors.
+        """
+        from .handover import invite
+
+        return invite(self._device.store, key)
+
+    def hand_over(self, invitation: bytes) -> bytes:
+        """Moves all surveys of this store, with what they know and have spent, to the store that invites it.
+
+        They are MOVED here from then on, for good. Returns the parcel for `take_over` of the other store: encrypted, so
+        that it may be carried any way; kept here as well, so that the same call gives it again.
+        Raises ValueError for what is no invitation; WitnessTrouble, or StoreBusy while another process reports, after
+        which the same call goes on.
+        """
+        return self._device.hand_over(invitation)
+
+    def take_over(self, parcel: bytes) -> tuple[SurveyId, ...]:
+        """Goes on with the surveys that another store has handed over to this one, from where they were.
+
+        What was asked for here, and not answered, gives way to what is handed over; an answer that has changed
+        meanwhile is recorded again. Returns the ids of the surveys that go on here; join them as ever for a handle.
+        Raises ValueError for a parcel that is not for this store's invitation, WitnessTrouble, Silenced, StoreBusy.
+        """
+        surveys = self._device.take_over(parcel)
+        self._reporter.wake()
+        return surveys
+
     @property
     def consent(self) -> bool:
         """True if the person takes part."""

@@ -8,13 +8,13 @@ network is waited for, and never for longer than it takes to answer what one upl
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 from changeling_protocol import Coins, SurveyId, SystemCoins, UnixMilliseconds, from_micro
 
-from . import enrolment, entries, outbox, witness
+from . import enrolment, entries, handover, outbox, witness
 from .answering import Answerer, next_due_ms
 from .enrolment import Enroller
 from .entries import Known, Status
@@ -90,7 +90,9 @@ class Flush:
             told: list[ClientError] = []
             self._servers.begin(unbidden)
             with self._store.transaction() as db:
-                asked = entries.find_surveys(db, Status.ASKED)
+                asked, awaited = entries.find_surveys(db, Status.ASKED), handover.is_awaited(db)
+            if awaited:
+                return Flushed(0, self._waiting(), 0, "an invitation is open: nothing is joined or answered"), []
             if asked:
                 told, trouble = Enroller(self._store, self._settings, self._coins).join_asked(
                     self._servers, self._deadline
@@ -248,6 +250,38 @@ class Device:
         self._check_witness(self.store)
         self._servers = Servers(self.store, self.settings)
         self._tell_unless(wiped=self.store.erase_past())
+
+    def hand_over(self, invitation: bytes) -> bytes:
+        """Packs the parcel for an invitation, and retires the store. Raises ValueError, WitnessTrouble, a store's."""
+        self._stop_sending()
+        try:
+            with self._alone() as store:
+                parcel = handover.pack(store, invitation)
+                witness.check(store, self.settings.witness)
+        finally:
+            self._servers = Servers(self.store, self.settings)
+        self._tell_unless(wiped=self.store.erase_past())
+        return parcel
+
+    def take_over(self, parcel: bytes) -> tuple[SurveyId, ...]:
+        """Takes over what is in a parcel. Returns the surveys. Raises ValueError, WitnessTrouble, a store's errors."""
+        with self._alone() as store:
+            surveys = handover.unpack(store, parcel, self.settings.max_epsilon)
+            with store.transaction() as db:
+                entries.follow_server(db, self.settings.endpoint.url)
+            witness.check(store, self.settings.witness)
+        self._tell_unless(wiped=self.store.erase_past())
+        return surveys
+
+    @contextmanager
+    def _alone(self) -> Iterator[ClientStore]:
+        """The store, which is the one that was witnessed, while nobody reports. Raises StoreBusy, or Silenced."""
+        with self.store.reporting.tried() as alone:
+            if not alone:
+                raise StoreBusy("another process of this app is reporting")
+            if (silenced := witness.check(self.store, self.settings.witness)) is not None:
+                raise silenced
+            yield self.store
 
     def set_consent(self, given: bool) -> None:
         """Takes part from now on, or wipes everything at once. A survey that was left so is never joined again."""

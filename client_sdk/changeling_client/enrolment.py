@@ -251,7 +251,7 @@ def leave_all(db: Database) -> None:
 
     Whatever survey a row says that it belongs to.
     """
-    for table in ("closings", "drawn", "entries", "sealing_keys", "servers", "looks", "drops"):
+    for table in ("closings", "drawn", "entries", "sealing_keys", "servers", "looks", "hand_over", "drops"):
         db.execute(f"DELETE FROM {table}")  # noqa: S608
     for known in entries.find_surveys(db):
         leave(db, known)

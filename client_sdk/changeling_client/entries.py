@@ -66,6 +66,8 @@ class Status(IntEnum):
     """The witness saw more than the store knows. It is never joined again."""
     NOT_JOINED = 6
     """The store does not know it: there was no consent when it was asked for. With consent it can be joined."""
+    MOVED = 7
+    """Its entries were handed over to another store, where they go on. This one never joins it again by itself."""
 
     def __str__(self) -> str:
         return self.name.lower()
@@ -137,6 +139,7 @@ def why_not(known: Known | None, id_: SurveyId) -> str:
         Status.ASKED: "is not known yet: the next flush that reaches the server fetches it",
         Status.LEFT: "was left: all that was known of it is wiped, and it is never joined again",
         Status.REFUSED: f"was not joined: {known.reason}",
+        Status.MOVED: "was handed over to another store, where it goes on",
         Status.SILENCED: "is silent for good on this device: its store was put back, copied or lost",
     }.get(known.status, "is at hand")
 

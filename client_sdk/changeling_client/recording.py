@@ -241,7 +241,7 @@ class Recorder:
         known = self._joined.get(id_)
         if known is None:
             found = entries.find_survey(db, id_)
-            if found is None or found.status in (Status.LEFT, Status.REFUSED, Status.SILENCED):
+            if found is None or found.status in (Status.LEFT, Status.REFUSED, Status.SILENCED, Status.MOVED):
                 entries.count_drop(db, Drop.NOT_TAKING_PART)
                 return Recorded.DROPPED, found if found is not None and found.status is Status.REFUSED else None
             if found.status in (Status.JOINED, Status.ENDED):

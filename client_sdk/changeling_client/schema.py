@@ -87,6 +87,13 @@ CREATE TABLE closings (           -- what an entry answered at a period's close
 ) WITHOUT ROWID;
 CREATE INDEX waiting ON closings (survey, entry, period) WHERE batch > 0;
 
+CREATE TABLE hand_over (          -- from this store, and to it
+    role TEXT PRIMARY KEY,        -- giver, or taker
+    secret BLOB NOT NULL,         -- its private key, encrypted if the app brings one; a taker's goes with the parcel
+    peer BLOB NOT NULL,           -- a giver's invitation, a taker's giver
+    parcel BLOB NOT NULL          -- a giver's sealed parcel; a taker's hash of the one that it has unpacked
+) WITHOUT ROWID;
+
 CREATE TABLE drops (              -- what was not kept or not sent, by its reason
     reason TEXT PRIMARY KEY,
     count INTEGER NOT NULL

@@ -9,10 +9,10 @@ stays silent, for good.
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgpack
 from changeling_protocol import SurveyId
@@ -148,6 +148,8 @@ class Sidecar:
         try:
             if not self._tag.exists():
                 self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                if sys.platform == "darwin":
+                    leave_out_of_backups(self._folder)
                 _write_through(self._tag, _TAG.encode())
             draft = self._file.with_suffix(".new")
             draft.unlink(missing_ok=True)
@@ -159,15 +161,33 @@ class Sidecar:
 
 
 def default_folder(app: str) -> Path:
-    """Where the sidecar of an app's store is if the app names no place: beside what stays on a device.
+    """Where the sidecar of an app's store is if the app names no place: among what stays on a device.
 
-    macOS leaves the caches out of its backups, not the folder for states.
+    On macOS that is Application Support, which nothing cleans, and which backups take along but for what is marked.
     """
     import platformdirs
 
-    place = platformdirs.user_cache_path if sys.platform == "darwin" else platformdirs.user_state_path
     with known_home():
-        return place(app, appauthor=False) / "changeling.witness"
+        return platformdirs.user_state_path(app, appauthor=False) / "changeling.witness"
+
+
+_EXCLUDED = "com.apple.metadata:com_apple_backup_excludeItem"
+"""The mark that `tmutil addexclusion` sets: Time Machine leaves out what bears it, wherever it is moved."""
+
+
+def leave_out_of_backups(folder: Path, c_library: Any = None) -> None:
+    """Marks a folder on macOS, so that backups leave it out. Where it cannot be marked, a copy is known all the same.
+
+    c_library: has macOS's setxattr, which Python does not; None for the process's own.
+    """
+    import ctypes
+    import plistlib
+
+    mark = plistlib.dumps("com.apple.backupd", fmt=plistlib.FMT_BINARY)
+    with suppress(OSError, AttributeError):
+        library = ctypes.CDLL(None) if c_library is None else c_library
+        place, none = ctypes.c_uint32(0), ctypes.c_int(0)
+        library.setxattr(os.fsencode(folder), _EXCLUDED.encode(), mark, ctypes.c_size_t(len(mark)), place, none)
 
 
 @contextmanager
@@ -241,6 +261,7 @@ def check(store: ClientStore, witness: Witness | None) -> Silenced | None:
             silenced = _silence(db, seen, bool(witnessed))
             if witnessed or kept is not None:
                 db.execute("UPDATE device SET identity = ?, witnessed = ?", (os.urandom(_MARK_BYTES), _UNSEEN))
+                db.execute("DELETE FROM hand_over")  # a copy opens no parcel
         elif witnessed == _OUTDATED:
             advance(db)
             db.execute("UPDATE device SET witnessed = ?", (_SEEN,))

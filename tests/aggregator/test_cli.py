@@ -61,7 +61,7 @@ def test_from_an_authority_to_a_histogram(tmp_path: Path, cli: Cli) -> None:
         assert "period 1" in cli("histogram", "tea.json", *at_server, "--at", "2027-02-01T12:00:00")
         assert "all answers" in table
         assert "95% interval" in table
-        assert "About 2 entries, of which 1 (50%) were heard" in table
+        assert "About the 1 entries that were heard: 1 of 2 (50%) were heard" in " ".join(table.split())
         assert " to " in cli("series", "tea.json", *at_server)
         rows = list(csv.DictReader(StringIO(cli("series", "tea.json", *at_server, "--csv"))))
         assert [(row["period"], row["answer"]) for row in rows] == [

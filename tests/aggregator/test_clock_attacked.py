@@ -125,10 +125,6 @@ def test_a_clock_set_right_between_two_looks_of_a_fold_destroys_nothing(store: S
     assert log.sealed() == 0
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="while a clock is watched its time is given to uploads and what is late by it is folded, for good",
-)
 @pytest.mark.parametrize("ahead", [25 * HOUR, 40 * DAY])
 def test_what_arrives_at_a_machine_that_boots_ahead_counts_once_it_is_set_right(
     store: Store, machine: Machine, started: Callable[[Service], Service], ahead: float
@@ -148,10 +144,6 @@ def test_what_arrives_at_a_machine_that_boots_ahead_counts_once_it_is_set_right(
     assert log.tallies()[0, 1][0] == 1
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="what is folded keeps an arrival ahead of the time, and all behind it in its stream is kept as long",
-)
 def test_envelopes_are_kept_no_longer_because_one_came_while_the_clock_was_ahead(
     store: Store, machine: Machine, started: Callable[[Service], Service]
 ) -> None:

@@ -168,8 +168,10 @@ def test_changes_over_windows_come_from_the_same_releases(server: ServerProcess,
     _, all_ = get(server, survey, "series", until=1, method="retrospective")
     assert [len(each["nodes"]) for each in (first, all_)] == [1, 3]
     assert get(server, survey, "windows", width=9)[1]["nodes"] == []
-    _, online = get(server, survey, "histogram", period=1, covariance="true")
-    _, later = get(server, survey, "histogram", period=1, covariance="true", method="retrospective")
+    _, online = get(server, survey, "histogram", period=1, covariance="true", population="enrolled")
+    _, later = get(
+        server, survey, "histogram", period=1, covariance="true", population="enrolled", method="retrospective"
+    )
     assert len(online["nodes"]) == 1
     assert len(later["nodes"]) == 3
     assert np.trace(later["covariance"]) < np.trace(online["covariance"])

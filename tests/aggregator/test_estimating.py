@@ -250,6 +250,6 @@ def test_csv_json_and_messagepack_say_the_same(asked: tuple[Log, list[float], li
         for name in ("intervals", "simultaneous", "bounds"):
             sides = ["" if end is None else repr(end) for end in each[name][at]]
             assert [row[f"{name}_low"], row[f"{name}_high"]] == sides
-        for name in ("enrolled", "heard", "false_entries", "provisional", "upper_bound", "period"):
+        for name in ("entries", "enrolled", "heard", "false_entries", "provisional", "upper_bound", "period"):
             assert row[name] == str(each[name])
         assert row["epsilon"] == repr(told["epsilon"])

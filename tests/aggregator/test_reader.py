@@ -48,13 +48,26 @@ def test_a_series_has_arrays_a_frame_and_a_plot(reader: Reader, asked: Survey) -
     frame = series.frame()
     assert frame.shape[0] == 12
     assert frame["value"].tolist()[:3] == series.values[0].tolist()
-    assert frame["share"].iloc[0] == pytest.approx(series.values[0, 0] / series.enrolled[0])
+    assert frame["share"].iloc[0] == pytest.approx(series.values[0, 0] / series.entries[0])
     assert (series.epsilon, series.answers) == (float(asked.epsilon), asked.answers)
     assert not series.diagnostics["impossible"]
     axes = series.plot()
     assert axes.get_title() == asked.question
     alone = reader.histogram(asked.id.hex(), period=1).plot()
-    assert alone.get_ylabel() == "entries"
+    assert alone.get_ylabel() == "entries heard"
+
+
+def test_figures_are_about_those_heard_unless_all_who_enrolled_are_named(reader: Reader, asked: Survey) -> None:
+    """By name they are scaled up to all who ever enrolled, and every answer says whom it is about."""
+    heard = reader.series(asked.id.hex())
+    assert heard.population == "heard"
+    assert heard.entries.tolist() == heard.heard.tolist()
+    reader._population = "enrolled"
+    enrolled = reader.series(asked.id.hex())
+    assert enrolled.population == "enrolled"
+    assert enrolled.entries.tolist() == enrolled.enrolled.tolist()
+    np.testing.assert_allclose(enrolled.shares[0], heard.shares[0])
+    assert enrolled.plot().get_ylabel() == "entries that ever enrolled"
 
 
 def test_histograms_changes_windows_and_status(reader: Reader, asked: Survey) -> None:

@@ -16,7 +16,7 @@ import changeling_client.sqlite as store_module
 import httpx
 import pytest
 from changeling_client import Callbacks, EnrolmentOver, Recorded, Sidecar, Silenced, Status, WitnessTrouble
-from changeling_client.witness import Seen
+from changeling_client.witness import Seen, default_folder, leave_out_of_backups
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
@@ -392,6 +392,33 @@ def test_a_second_process_that_starts_while_the_first_reports_silences_nobody(ph
         assert handle.status is Status.JOINED
         others[0].close()
     assert phone.told == []
+
+
+def test_on_macos_the_sidecar_bears_the_mark_that_time_machine_looks_for(tmp_path):
+    """The bytes that `tmutil addexclusion` writes, handed to macOS's setxattr with its six arguments; and nothing is
+    raised where it is not to be had."""
+    given = []
+
+    class Library:
+        @staticmethod
+        def setxattr(*arguments):
+            given.append([getattr(each, "value", each) for each in arguments])
+
+    leave_out_of_backups(tmp_path, Library)
+    head, trailer = "62706c6973743030 5f1011 636f6d2e6170706c652e6261636b757064 08", "000000000000 01 01"
+    mark = bytes.fromhex(f"{head} {trailer} {1:016x} {0:016x} {28:016x}")
+    assert given == [[bytes(tmp_path), b"com.apple.metadata:com_apple_backup_excludeItem", mark, len(mark), 0, 0]]
+    leave_out_of_backups(tmp_path, object())
+
+
+def test_on_macos_the_sidecar_is_in_application_support(monkeypatch):
+    """Caches are cleaned, and a participant would be lost with them."""
+    import platformdirs
+    from platformdirs.macos import MacOS
+
+    monkeypatch.setattr(platformdirs, "PlatformDirs", MacOS)
+    folder = default_folder("org.example.tea").as_posix()
+    assert folder.endswith("/Library/Application Support/org.example.tea/changeling.witness")
 
 
 def test_a_sidecar_says_to_backups_that_they_leave_it_out(phone):

@@ -92,7 +92,7 @@ def test_every_path_and_parameter_of_the_readers_page_is_answered(shown):
     paths = dict(re.findall(r"^\| `(/[a-z]+)` \|[^|]*\| (.*) \|$", text, re.MULTILINE))
     assert list(paths) == ["/histogram", "/series", "/change", "/windows", "/status"]
     shared = re.findall(r"^\| `([a-z]+=[a-z0-9.]+)` \|", text, re.MULTILINE)
-    assert {each.partition("=")[0] for each in shared} == {"method", "confidence", "covariance"}
+    assert {each.partition("=")[0] for each in shared} == {"method", "population", "confidence", "covariance"}
     time_of = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(survey.calendar.time(60)))
     values = {"period": 60, "until": 60, "after": 30, "width": 7, "time": time_of}
     needed = {"/change": {"after": 30, "until": 60}, "/windows": {"width": 7}}

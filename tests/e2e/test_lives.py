@@ -73,7 +73,7 @@ def lived(request, tmp_path_factory):
         with joined(changelog, deployment, folder) as people:
             assert list(replay(changelog, deployment, people)) == [PEOPLE] * PERIODS
             ledgers = [handle.ledger() for handle in people.handles]
-        deployment.fold()
+        deployment.seal()
         published, asked = deployment.series(), deployment.survey
     assert {(ledger.answered_period, ledger.waiting, ledger.dropped) for ledger in ledgers} == {(PERIODS, 0, 0)}
     store = Store.open(folder / "server.db")

@@ -207,3 +207,23 @@ def test_tallies_that_no_answers_explain_are_flagged_and_named():
     assert told.impossible
     assert [(each.used.track, each.used.number) for each in told.suspects] == [(1, 2)]
     assert told.as_dict()["suspects"][0]["end"] == 4
+
+
+@pytest.mark.parametrize("kind", PLANS)
+@pytest.mark.parametrize("retrospective", [False, True])
+def test_figures_about_those_heard_have_the_same_shares(kind, retrospective):
+    """Where entries fall silent: values, errors and intervals are those of all who enrolled,
+    scaled to how many were heard; so are bounds, as shares. Nothing changes where everybody is heard."""
+    asked, tallies = published(PLANS[kind], silent=True, lost=False)
+    everybody, _ = histogram_figures(Solution(releases(asked, tallies), retrospective), PERIODS)
+    heard = everybody.of_heard()
+    assert (heard.entries == heard.heard).all()
+    assert (heard.entries < everybody.entries).any()
+    ratio = (heard.heard / everybody.summed)[:, None]
+    np.testing.assert_allclose(heard.values, everybody.values * ratio)
+    np.testing.assert_allclose(heard.variances, everybody.variances * ratio**2)
+    np.testing.assert_allclose(heard.intervals(), everybody.intervals() * ratio[..., None], rtol=2e-3)
+    shares = [each.bounds / each.entries[:, None, None] for each in (heard, everybody)]
+    np.testing.assert_allclose(*shares)
+    there, _ = histogram_figures(Solution(releases(*published(PLANS[kind], silent=False, lost=False))), PERIODS)
+    np.testing.assert_allclose(there.of_heard().values, there.values)

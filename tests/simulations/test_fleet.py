@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from changeling_aggregator.fold import fold
+from changeling_aggregator.store import KeptTime
 from changeling_aggregator.testing import counted_rows
 from changeling_protocol import Breakdown, Calendar, MalformedBytes, Node, Refusal, Survey
 from changeling_protocol.wire import encode_upload_request, envelopes_in
@@ -60,6 +61,7 @@ def test_a_fold_counts_what_the_truth_says(store, tmp_path, monkeypatch, plan, s
         for place in np.argsort(block.due, kind="stable"):
             body = encode_upload_request([block.envelopes[place]])
             writing.append(log.stream, [body], 1000 * now)
+        writing.keep_time(KeptTime(1000 * now, False))  # so that what is late is counted as late
     fold(store, now + 1, closing=False)
     found = counted(log)
     found.envelopes = block.truth.envelopes

@@ -48,7 +48,7 @@ class OnSpark:
 
     def fold(self, now: float = AFTER, *, closing: bool = False) -> FoldReport:
         return in_turn(
-            self.store, now, closing, lambda turn: fold_once(self.store, self.executors, self.place, now, turn)
+            self.store, now, closing, lambda turn, until: fold_once(self.store, self.executors, self.place, until, turn)
         )
 
     def close(self) -> None:

@@ -26,10 +26,21 @@ class MethodOption(StrEnum):
     SMOOTHED = "smoothed"
 
 
+class PopulationOption(StrEnum):
+    """Whom figures are about, as the server names them."""
+
+    HEARD = "heard"
+    ENROLLED = "enrolled"
+
+
 _Survey = Annotated[str, typer.Argument(help="The survey's id, or its file.")]
 _Server = Annotated[str, typer.Option(help="The server's URL.")]
 _Stratum = Annotated[list[str] | None, typer.Option(help="NAME:VALUE of a breakdown; once or more.")]
 _Method = Annotated[MethodOption, typer.Option(help="What closed by then; all; or all, smoothed, which is biased.")]
+_Population = Annotated[
+    PopulationOption,
+    typer.Option(help="Whom figures are about: who was heard at the time, or all who ever enrolled, as if alike."),
+]
 _Confidence = Annotated[float, typer.Option(help="The level of the intervals, as 0.8, 0.95 or 0.99.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="As the server gives it.")]
 _AsCsv = Annotated[bool, typer.Option("--csv", help="A row per time and answer.")]
@@ -42,6 +53,7 @@ def histogram(
     at: _At = None,
     period: Annotated[int | None, typer.Option(help="At the end of this period.")] = None,
     method: _Method = MethodOption.ONLINE,
+    population: _Population = PopulationOption.HEARD,
     stratum: _Stratum = None,
     confidence: _Confidence = 0.95,
     as_json: _AsJson = False,
@@ -52,7 +64,7 @@ def histogram(
 
     By default at the last period of which anything is shown.
     """
-    query = _query(method, stratum, confidence, *_moment("period", at, period))
+    query = _query(method, population, stratum, confidence, *_moment("period", at, period))
     _print(survey, server, HISTOGRAM, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
 
 
@@ -62,6 +74,7 @@ def series(
     at: _At = None,
     until: Annotated[int | None, typer.Option(help="The last period.")] = None,
     method: _Method = MethodOption.ONLINE,
+    population: _Population = PopulationOption.HEARD,
     stratum: _Stratum = None,
     confidence: _Confidence = 0.95,
     as_json: _AsJson = False,
@@ -69,7 +82,7 @@ def series(
     token_file: TokenFile = None,
 ) -> None:
     """Print how many entries hold each answer at the end of every period."""
-    query = _query(method, stratum, confidence, *_moment("until", at, until))
+    query = _query(method, population, stratum, confidence, *_moment("until", at, until))
     _print(survey, server, SERIES, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
 
 
@@ -80,6 +93,7 @@ def change(
     width: Annotated[int | None, typer.Option(help="The changes over all windows of so many periods.")] = None,
     until: Annotated[int | None, typer.Option(help="The end of the last window.")] = None,
     method: _Method = MethodOption.ONLINE,
+    population: _Population = PopulationOption.HEARD,
     stratum: _Stratum = None,
     confidence: _Confidence = 0.95,
     as_json: _AsJson = False,
@@ -90,7 +104,7 @@ def change(
     if (after is None) == (width is None):
         raise ValueError("choose one of --after and --width")
     window = ("after", str(after)) if width is None else ("width", str(width))
-    query = _query(method, stratum, confidence, *_moment("until", None, until), window)
+    query = _query(method, population, stratum, confidence, *_moment("until", None, until), window)
     path = CHANGE if width is None else WINDOWS
     _print(survey, server, path, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
 
@@ -144,9 +158,16 @@ def _id(survey: str) -> str:
     return read_survey(path).id.hex() if path.is_file() else survey
 
 
-def _query(method: MethodOption, stratum: list[str] | None, confidence: float, *more: tuple[str, str]) -> Query:
+def _query(
+    method: MethodOption,
+    population: PopulationOption,
+    stratum: list[str] | None,
+    confidence: float,
+    *more: tuple[str, str],
+) -> Query:
     return [
         ("method", method.value),
+        ("population", population.value),
         ("confidence", str(confidence)),
         *(("stratum", each) for each in stratum or ()),
         *more,
@@ -162,19 +183,19 @@ def _moment(name: str, at: str | None, period: int | None) -> Query:
 
 
 def histogram_table(answer: Answer) -> Table:
-    """One histogram, or one change, with shares of those who are enrolled."""
+    """One histogram, or one change, with shares of those whom it is about."""
     table = Table(title=f"{answer['question']}\n{_when(answer)}", show_footer=True)
-    total, enrolled = sum(answer["values"]), answer["enrolled"]
+    total, entries = sum(answer["values"]), answer["entries"]
     level = f"{answer['confidence']:.0%} interval"
     table.add_column("answer", footer="all answers")
     table.add_column("estimate", justify="right", footer=f"{total:,.1f}")
     table.add_column("± standard error", justify="right")
-    table.add_column("share", justify="right", footer=_share(total, enrolled))
+    table.add_column("share", justify="right", footer=_share(total, entries))
     table.add_column(level, justify="right")
     for name, value, error, ends in zip(
         answer["answers"], answer["values"], answer["standard_errors"], answer["intervals"], strict=True
     ):
-        table.add_row(name, f"{value:,.1f}", shown_error(error), _share(value, enrolled), _ends(ends))
+        table.add_row(name, f"{value:,.1f}", shown_error(error), _share(value, entries), _ends(ends))
     return table
 
 
@@ -242,14 +263,11 @@ def notes(answer: Answer) -> Iterator[str]:
         yield "Nothing can be estimated yet."
         return
     yield (
-        f"About {last['enrolled']:,} entries, of which {last['heard']:,} ({last['response_rate']:.0%}) were heard; "
-        f"an entry loses at most epsilon {answer['epsilon']:g}."
+        f"About {_people(answer, last)}: {last['heard']:,} of {last['enrolled']:,} ({last['response_rate']:.0%}) "
+        f"were heard; an entry loses at most epsilon {answer['epsilon']:g}."
     )
-    if last["heard"] < last["enrolled"]:
-        yield (
-            "Shares are those among the entries that are heard; counts are scaled up to all who ever enrolled, as if "
-            "those who fell silent were like them."
-        )
+    if last["heard"] < last["enrolled"] and answer["population"] == PopulationOption.ENROLLED:
+        yield "Counts are scaled up to all who ever enrolled, as if those who fell silent were like those heard."
     yield f"{last['false_entries']:,} false entries could move a share by one percentage point."
     if last["provisional"]:
         yield "* provisional: late reports may still change it."
@@ -282,8 +300,13 @@ def _mark(at: Answer) -> str:
     return "*" if at.get("provisional") else ""
 
 
-def _share(value: float, enrolled: int) -> str:
-    return f"{value / enrolled:.1%}" if enrolled else "?"
+def _people(answer: Answer, at: Answer) -> str:
+    of_heard = answer["population"] == PopulationOption.HEARD
+    return f"the {at['entries']:,} entries that " + ("were heard" if of_heard else "ever enrolled")
+
+
+def _share(value: float, entries: int) -> str:
+    return f"{value / entries:.1%}" if entries else "?"
 
 
 def _ends(ends: Sequence[float | None]) -> str:

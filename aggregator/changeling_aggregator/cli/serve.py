@@ -304,20 +304,20 @@ def fold(
 
 
 def _fold_once(loop: "FoldLoop", clock: "GuardedClock") -> None:
-    """Count all, then seal what is due, if need be once the clock was watched; say what was done, and what was left."""
+    """Count, and seal what is due, if need be again once the clock was watched; say what was done and what was left."""
     from ..server import Doubt
 
     watched = clock.doubt is Doubt.STARTED
     done = loop.fold_now()
-    refused = ", ".join(f"{count} {reason.value}" for reason, count in sorted(done.refused.items()))
-    typer.echo(f"{done.envelopes} envelopes, {done.reports} reports; refused: {refused or 'none'}")
     if watched:
         typer.echo("closings that are due are sealed once the clock was watched for ten minutes")
         while clock.doubt is Doubt.STARTED:
             time.sleep(0.5)
-        loop.fold_now()
+        done += loop.fold_now()
+    refused = ", ".join(f"{count} {reason.value}" for reason, count in sorted(done.refused.items()))
+    typer.echo(f"{done.envelopes} envelopes, {done.reports} reports; refused: {refused or 'none'}")
     if clock.doubt is not None:
-        typer.echo(f"closings that are due are not sealed: {clock.doubt.value}")
+        typer.echo(f"closings that are due are not sealed, and what came since may wait: {clock.doubt.value}")
 
 
 def _check(store: "Store") -> None:

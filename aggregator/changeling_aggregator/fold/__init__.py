@@ -10,7 +10,7 @@ are the embedded fold's own.
 """
 
 from .check import Difference, check
-from .closing import MOST_RETENTION_SECONDS, latest_right
+from .closing import MOST_RETENTION_SECONDS
 from .columns import UploadRows
 from .counting import OF_A_SURVEY, BatchCounts, count, fresh_closings
 from .engine import EngineOptions, EnginePlugin, FoldEngine, FoldProcess, engine_plugin
@@ -37,6 +37,5 @@ __all__ = [
     "fresh_closings",
     "ids_in",
     "in_turn",
-    "latest_right",
     "merged_ids",
 ]

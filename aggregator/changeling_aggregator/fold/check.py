@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from changeling_protocol import NodeNumber, Survey, SurveyId, TrackNumber, UnixSeconds
+from changeling_protocol import NodeNumber, Survey, SurveyId, TrackNumber, UnixMilliseconds, UnixSeconds
 from changeling_statistics import Tallies
 
 from ..opening import Open, open_requests
-from ..store import Store
+from ..store import KeptTime, Store
 from .folding import fold
 
 _AFTER_ALL = UnixSeconds(2.0**40)
@@ -38,6 +38,8 @@ def check(store: Store, open_: Open = open_requests) -> list[Difference]:
     with TemporaryDirectory() as folder, store.view() as stored:
         scratch = store.copy_of_counted(stored, Path(folder) / "scratch.db")
         try:
+            with scratch.transaction() as writing:
+                writing.keep_time(KeptTime(UnixMilliseconds(int(_AFTER_ALL * 1000)), False))  # so that it counts all
             fold(scratch, _AFTER_ALL, closing=False, open_=open_)
             ends = stored.early_ends()
             with scratch.view() as again:

@@ -54,6 +54,24 @@ def arrivals_are_ahead(store: Store, now: UnixSeconds) -> bool:
         return view.latest_arrival() > latest_right(view, now)
 
 
+def latest_to_count(store: Store, now: UnixSeconds, believed: bool) -> UnixMilliseconds:
+    """The moment, in Unix milliseconds, after which no arrival is counted yet.
+
+    believed: False where `now` may be wrong. What is late by such a clock is in time once that is set right, and late
+    for good if it is counted: so what arrived after the time that was last believed waits from the first deadline on.
+    """
+    with store.view() as view:
+        latest = latest_right(view, now)
+        if believed:
+            return latest
+        due = [
+            survey.calendar.time(period) + survey.grace
+            for id_, survey in view.surveys().items()
+            if (period := view.sealed_period(id_) + 1) <= _last(view, survey)
+        ]
+        return min(latest, max(view.kept_time().told, UnixMilliseconds(1000 * min(due, default=0))))
+
+
 def latest_right(view: View, now: UnixSeconds) -> UnixMilliseconds:
     """After this moment, in Unix milliseconds, an arrival comes of a clock that was wrong. now: Unix seconds.
 

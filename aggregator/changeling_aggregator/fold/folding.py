@@ -23,7 +23,7 @@ from .closing import (
     arrivals_are_ahead,
     close_what_ended,
     compact,
-    latest_right,
+    latest_to_count,
     set_arrivals_right,
     take_snapshots,
 )
@@ -86,18 +86,21 @@ def fold(
     seen: what is remembered of ids from one fold to the next. stop: asked after each transaction whether to leave the
     rest for the next time.
     closing: False where `now` may be wrong, so that nothing is sealed or destroyed, nor folded where arrivals are ahead
-    of it: what is folded as late is late for good.
+    of it, or past the first deadline that is left: what is folded as late is late for good.
     What is appended meanwhile may wait for the next time, so that uploads which never stop keep nothing from being
     sealed.
     """
     remembered = seen or SeenIds()
-    return in_turn(store, now, closing, lambda turn: _fold(turn, store, now, batch, open_, remembered, stop))
+    return in_turn(store, now, closing, lambda turn, until: _fold(turn, store, until, batch, open_, remembered, stop))
 
 
-def in_turn(store: Store, now: UnixSeconds, closing: bool, count: Callable[[Turn], FoldReport]) -> FoldReport:
+def in_turn(
+    store: Store, now: UnixSeconds, closing: bool, count: Callable[[Turn, UnixMilliseconds], FoldReport]
+) -> FoldReport:
     """Fold in this process's turn, if it is given it: before and after counting, what every engine does there.
 
-    now, closing: as `fold` has them. count: counts what the log holds, in transactions of the turn.
+    now, closing: as `fold` has them. count: counts what arrived up to a moment, in Unix milliseconds, in
+    transactions of the turn.
     """
     with store.turn_to_fold() as turn:
         if turn is None:
@@ -106,7 +109,7 @@ def in_turn(store: Store, now: UnixSeconds, closing: bool, count: Callable[[Turn
             set_arrivals_right(store, now)
         elif arrivals_are_ahead(store, now):
             return FoldReport()
-        total = count(turn)
+        total = count(turn, latest_to_count(store, now, closing))
         if closing:
             close_what_ended(store, now)
             take_snapshots(store, now)
@@ -117,12 +120,12 @@ def in_turn(store: Store, now: UnixSeconds, closing: bool, count: Callable[[Turn
 
 
 def _fold(
-    turn: Turn, store: Store, now: UnixSeconds, most: int, open_: Open, seen: SeenIds, stop: Callable[[], bool]
+    turn: Turn, store: Store, until: UnixMilliseconds, most: int, open_: Open, seen: SeenIds, stop: Callable[[], bool]
 ) -> FoldReport:
     take_over_files(store, turn)
     total = FoldReport()
     with store.view() as view:
-        waiting, until = view.unfolded(), latest_right(view, now)
+        waiting = view.unfolded()
     while total.requests < waiting and not stop():
         left = waiting - total.requests
         with suppress(Overtaken), ending(batches(store, most, open_, left, until, stop)) as coming:

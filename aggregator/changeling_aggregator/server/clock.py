@@ -2,7 +2,7 @@
 
 The machine's clock is compared with one that nobody sets, at the start with the time that the store remembers, and on
 PostgreSQL with the database's. Where they differ by more than a minute nothing is sealed or destroyed until they agree
-or an operator confirms the time; uploads are taken and counted all the while.
+or an operator confirms the time. Uploads are taken all the while, and counted but where they might be late.
 """
 
 import logging

@@ -39,6 +39,13 @@ class ResultMethod(StrEnum):
     SMOOTHED = "smoothed"
 
 
+class FigurePopulation(StrEnum):
+    """Whom figures are about: those heard at the last closing, or all who ever enrolled, as if alike."""
+
+    HEARD = "heard"
+    ENROLLED = "enrolled"
+
+
 class Format(StrEnum):
     """A form that answers have."""
 
@@ -53,7 +60,12 @@ CONFIDENCES = (0.5, 0.68, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999)
 OPENING = 0.95
 """The one that the page opens with."""
 MOST_PERIODS = 999_999_999
-_CHOICES = {"method": [*ResultMethod], "format": [*Format], "covariance": ["true", "false"]}
+_CHOICES = {
+    "method": [*ResultMethod],
+    "population": [*FigurePopulation],
+    "format": [*Format],
+    "covariance": ["true", "false"],
+}
 _Last: TypeAlias = Annotated[
     int, Meta(ge=0, le=MOST_PERIODS, description="By default the last of which anything is shown.")
 ]
@@ -68,6 +80,7 @@ class AnyQuery(Body, kw_only=True):
     """The parameters that every question may have."""
 
     method: ResultMethod = ResultMethod.ONLINE
+    population: FigurePopulation = FigurePopulation.HEARD
     confidence: Annotated[float, Meta(extra_json_schema={"enum": [*CONFIDENCES]})] | UnsetType = UNSET
     covariance: Truth = "false"
     stratum: _Strata = msgspec.field(default_factory=list)
@@ -124,6 +137,7 @@ class Question:
     until: int
     width: int
     method: ResultMethod
+    population: FigurePopulation
     strata: tuple[StratumNumber, ...] | None
     confidence: float | None
     covariance: bool
@@ -148,6 +162,7 @@ def parse(
         until=_period(asked, "period" if kind is ResultKind.HISTOGRAM else "until", published, last_shown, now),
         width=getattr(asked, "width", 0),
         method=asked.method,
+        population=asked.population,
         strata=_strata(asked.stratum, published),
         confidence=asked.confidence or None,
         covariance=asked.covariance == "true",
@@ -158,7 +173,7 @@ def parse(
 def opens_page(question: Question, form: Format, last_shown: int) -> bool:
     """True for the question that the page of a survey asks first. last_shown: the last period that is shown."""
     return form is Format.JSON and question == Question(
-        ResultKind.SERIES, 0, last_shown, 0, ResultMethod.ONLINE, None, OPENING, False
+        ResultKind.SERIES, 0, last_shown, 0, ResultMethod.ONLINE, FigurePopulation.HEARD, None, OPENING, False
     )
 
 

@@ -42,7 +42,18 @@ from ..ingest import PublishedSurvey
 from ..store import TokenScope
 from .front_door import network_of
 from .openapi import Body, Count, Described, HexId, Instant, Period, described
-from .questions import MEDIA_TYPES, QUERIES, Format, Question, ResultKind, ResultMethod, format_of, opens_page, parse
+from .questions import (
+    MEDIA_TYPES,
+    QUERIES,
+    FigurePopulation,
+    Format,
+    Question,
+    ResultKind,
+    ResultMethod,
+    format_of,
+    opens_page,
+    parse,
+)
 from .requests import require_reader, service_of, survey_in_path
 from .responses import cache_control, is_kept, tag_of
 from .shown import ShownSurvey
@@ -95,6 +106,7 @@ class ResultAnswer(Body, kw_only=True):
     last_period: Period
     revision: Count
     method: ResultMethod
+    population: FigurePopulation
     biased: bool
     confidence: float | None
     diagnostics: Diagnostics
@@ -113,6 +125,7 @@ class ResultEstimate(Body, kw_only=True):
     standard_errors: list[float | None] | UnsetType = UNSET
     upper_bound: bool | UnsetType = UNSET
     provisional: bool | UnsetType = UNSET
+    entries: Count | UnsetType = UNSET
     enrolled: Count | UnsetType = UNSET
     heard: Count | UnsetType = UNSET
     response_rate: float | UnsetType = UNSET
@@ -262,6 +275,7 @@ def _head(
         "last_period": published.last,
         "revision": shown.revision,
         "method": question.method,
+        "population": question.population,
         "biased": question.method is ResultMethod.SMOOTHED,
         "confidence": question.confidence,
         "drift": solution.drifts.tolist() if isinstance(solution, Smoothing) else UNSET,
@@ -282,10 +296,12 @@ def _head(
 def _estimates(
     question: Question, survey: Survey, solution: Solution, figures: Figures, shown: ShownSurvey
 ) -> list[ResultEstimate]:
+    if of_heard := question.population is FigurePopulation.HEARD:
+        summed, figures = figures.summed, figures.of_heard()
     k, z = figures.values.shape
     if question.covariance and k * z * z > MOST_COVARIANCES:
         raise TurnedDown(ErrorCode.INVALID, "these are more covariances than fit an answer: ask for fewer periods")
-    errors, needed = figures.standard_errors, false_entries(figures.influence, figures.enrolled)
+    errors, needed = figures.standard_errors, false_entries(figures.influence, figures.entries)
     ends: dict[str, Any] = {}
     if question.confidence is not None:
         ends["intervals"] = figures.intervals(question.confidence).tolist()
@@ -300,6 +316,7 @@ def _estimates(
             standard_errors=standard[at],
             upper_bound=bool(figures.upper_bound[at]),
             provisional=bool(figures.known_until[at] > shown.final),
+            entries=int(figures.entries[at]),
             enrolled=enrolled,
             heard=heard,
             response_rate=heard / enrolled if enrolled else 1.0,
@@ -308,7 +325,8 @@ def _estimates(
             **{name: each[at] for name, each in ends.items()},
         )
         if question.covariance:
-            estimate.covariance = solution.estimate(span.end, span.start).covariance.tolist()
+            factor = float(figures.heard[at] / summed[at]) if of_heard else 1.0
+            estimate.covariance = (solution.estimate(span.end, span.start).covariance * factor**2).tolist()
         listed.append(estimate)
     return listed
 
@@ -337,7 +355,7 @@ def _nulls(nested: Any) -> Any:
     return None if isnan(nested) else nested
 
 
-_COLUMNS = ("upper_bound", "provisional", "enrolled", "heard", "false_entries")
+_COLUMNS = ("upper_bound", "provisional", "entries", "enrolled", "heard", "false_entries")
 
 
 def _rows(answer: ResultAnswer) -> str:
@@ -349,7 +367,7 @@ def _rows(answer: ResultAnswer) -> str:
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(
-        [*when, "answer", "estimate", "standard_error"]
+        [*when, "answer", "population", "estimate", "standard_error"]
         + [f"{name}_{side}" for name in ends for side in ("low", "high")]
         + [*_COLUMNS, "epsilon"]
     )
@@ -358,5 +376,15 @@ def _rows(answer: ResultAnswer) -> str:
             figures = [each["values"] and each["values"][at], (each.get("standard_errors") or {at: None})[at]]
             sides = [side for end in ends for side in (each[end][at] if end in each else (None, None))]
             rest = [each.get(column) for column in _COLUMNS]
-            writer.writerow([*(each[column] for column in when), name, *figures, *sides, *rest, content["epsilon"]])
+            writer.writerow(
+                [
+                    *(each[column] for column in when),
+                    name,
+                    content["population"],
+                    *figures,
+                    *sides,
+                    *rest,
+                    content["epsilon"],
+                ]
+            )
     return written.getvalue()

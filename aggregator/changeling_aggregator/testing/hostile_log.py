@@ -39,7 +39,7 @@ from changeling_protocol import (
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from ..store import Store
+from ..store import KeptTime, Store
 from .stores import open_stream_at
 
 Append: TypeAlias = Callable[[Sequence[bytes], UnixMilliseconds], None]
@@ -171,6 +171,7 @@ def prepared(store: Store, seed: int = 3, place: str | None = None) -> tuple[Hos
             writing.add_survey(each.id, each.signed_by(AUTHORITY), public=True)
         key = SealingKey(writing.make_key(), 0, 2**40)
         writing.publish_key(key, key.signed_by(AUTHORITY))
+        writing.keep_time(KeptTime(UnixMilliseconds(int(AFTER * 1000)), False))  # so that no arrival is doubted
     return HostileLog.made(key, seed), [appender(store, place) for _ in range(3)]
 
 

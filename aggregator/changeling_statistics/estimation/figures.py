@@ -52,7 +52,9 @@ class Figures:
     influence: by how much one more entry, with any reports on all nodes of its group, can move each value at most,
     shape (k, z), in entries.
     known_until: the last closing that each hangs on, shape (k,).
-    enrolled, heard: of how many entries each is, and how many were heard, shape (k,).
+    enrolled, heard: how many entries enrolled by then, and how many of them were heard at the last closing, shape (k,).
+    entries: how many entries the figures are about: all who ever enrolled, or those heard, shape (k,).
+    summed: how many entries a histogram's values and those who have no answer add up to, shape (k,).
     """
 
     spans: tuple[Node, ...]
@@ -65,6 +67,27 @@ class Figures:
     known_until: Indices
     enrolled: Floats
     heard: Floats
+    entries: Floats
+    summed: Floats
+
+    def of_heard(self) -> "Figures":
+        """The same about those alone who were heard at the last closing up to each time.
+
+        Their shares are the same, as those who are silent are taken to be like them. Intervals are not narrower, though
+        less is unknown. Bounds become what share holds of all who ever enrolled, of that number of entries.
+        """
+        factor = np.divide(self.heard, self.summed, out=np.zeros_like(self.heard), where=self.summed > 0)[:, None]
+        of_all = np.divide(self.heard, self.enrolled, out=np.zeros_like(self.heard), where=self.enrolled > 0)
+        return replace(
+            self,
+            values=self.values * factor,
+            variances=self.variances * factor**2,
+            curve=self.curve.times(factor),
+            bounds=self.bounds * of_all[:, None, None],
+            influence=self.influence * factor,
+            entries=self.heard,
+            summed=self.heard,
+        )
 
     @property
     def standard_errors(self) -> Floats:
@@ -229,6 +252,8 @@ def _figures(solution: Solution, rows: Iterable[tuple[Node, Floats]]) -> Figures
         known_until=np.full(len(spans), last) if solution.retrospective else whole.plus,
         enrolled=np.round(enrolment.enrolled[whole.until]),
         heard=np.round(enrolment.latest[whole.plus]),
+        entries=np.round(enrolment.enrolled[whole.until]),
+        summed=enrolment.scales[whole.until] * enrolment.stands_for[whole.plus],
     )
 
 

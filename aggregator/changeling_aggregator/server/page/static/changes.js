@@ -9,7 +9,7 @@ import { count } from "./words.js";
 const points = (figure) => `${figure > 0 ? "+" : figure < 0 ? "−" : ""}${Math.abs(figure).toFixed(1)}`;
 const signed = (figure) => `${figure > 0 ? "+" : ""}${count(figure)}`;
 
-// The change of totals, or in points: hundredths of all who were enrolled at the window's end.
+// The change of totals, or in points: hundredths of the entries it is about at the window's end.
 function figuresOf(estimate, number, view) {
   const known = figures(estimate, number, view);
   const by = view.unit === "share" ? 100 : 1;
@@ -32,7 +32,7 @@ export function drawChanges(survey, windows, view) {
         return { time: timeOf(survey, each.until), ...known, words: interval(known, view) };
       })),
     ),
-    yaxis: { title: { text: view.unit === "share" ? "change, in percentage points" : "change, in entries" }, zeroline: true, zerolinewidth: 2,
+    yaxis: { title: { text: view.unit === "share" ? "change, in percentage points" : `change, in entries of the ${view.population}` }, zeroline: true, zerolinewidth: 2,
       tickformat: view.unit === "share" ? "+~f" : "+,d" },
     x: timeAxis(survey, "window"),
   }));

@@ -11,10 +11,10 @@ export const MOST_ROWS = 1000;
 export const timeOf = (survey, period) => new Date((survey.start + period * survey.period_seconds) * 1000);
 export const dayOf = (survey, period) => moment(survey.start + period * survey.period_seconds, survey.period_seconds);
 
-// How one figure of an estimate is shown: as a share of all enrolled, or as it is.
+// How one figure of an estimate is shown: as a share of the entries it is about, or as it is.
 export function figures(estimate, number, view) {
   if (estimate.values === null) return { value: null, low: null, high: null };
-  const by = view.unit === "share" ? estimate.enrolled || 1 : 1;
+  const by = view.unit === "share" ? estimate.entries || 1 : 1;
   const [low, high] = estimate[view.bands][number];
   return { value: estimate.values[number] / by, low: low / by, high: high / by };
 }
@@ -44,7 +44,7 @@ export function drawSeries(survey, series, view) {
         return { time: timeOf(survey, each.period), ...known, words: interval(known, view) };
       })),
     ),
-    yaxis: { title: { text: view.unit === "share" ? "share of the enrolled" : "entries" }, ...ticks(view) },
+    yaxis: { title: { text: view.unit === "share" ? `share of the ${view.population}` : `entries, of the ${view.population}` }, ...ticks(view) },
     x: timeAxis(survey, "period"),
     more: grounds(runs(late.length < estimates.length ? late : []).map(([from, to]) => [timeOf(survey, from - 1), timeOf(survey, to)]), "provisional"),
   }));
@@ -106,8 +106,8 @@ export function drawLatest(survey, series, view) {
   at("latest").replaceChildren(made);
   const level = share(series.confidence).replace(".0%", "%");
   at("latest-note").textContent =
-    `Of ${plural(last.enrolled, "enrolled entry").replace("entrys", "entries")}, ${share(last.response_rate)} of whom were heard; with ${level} intervals. ` +
-    (last.heard < last.enrolled ? "Shares are those among the entries that are heard; counts are scaled up to all who ever enrolled, as if those who fell silent were like them. " : "") +
+    `About the ${plural(last.entries, "entry").replace("entrys", "entries")} that ${series.population === "heard" ? "were heard" : "ever enrolled"}; ${share(last.response_rate)} of the enrolled were heard; with ${level} intervals. ` +
+    (series.population === "enrolled" && last.heard < last.enrolled ? "Those who fell silent are taken to be like those who are heard. " : "") +
     `It takes at least ${plural(last.false_entries, "invented device")} to move a share by one percentage point.`;
 }
 

@@ -47,6 +47,7 @@ function offerStrata(survey) {
 
 const asked = () => [
   ["method", at("method").value],
+  ["population", at("population").value],
   ["confidence", at("confidence").value],
   ...[...document.querySelectorAll("#strata input:checked")].map((each) => ["stratum", each.value]),
 ];
@@ -96,7 +97,7 @@ async function loadWindows(mine) {
 
 function view({ survey }) {
   const chosen = [...document.querySelectorAll("#answers input:checked")].map((each) => Number(each.value));
-  return { unit: at("unit").value, bands: at("bands").value, answers: chosen.length ? chosen : survey.answers.map((_, number) => number).slice(0, 1) };
+  return { unit: at("unit").value, population: at("population").value, bands: at("bands").value, answers: chosen.length ? chosen : survey.answers.map((_, number) => number).slice(0, 1) };
 }
 
 function redraw(mine) {
@@ -142,7 +143,7 @@ export function listen(fail) {
     event.preventDefault();
     if (open) Promise.resolve(work(open)).catch(fail);
   };
-  for (const id of ["method", "confidence", "strata"]) at(id).addEventListener("change", caught(load));
+  for (const id of ["method", "population", "confidence", "strata"]) at(id).addEventListener("change", caught(load));
   for (const id of ["unit", "bands", "answers"]) at(id).addEventListener("change", caught(redraw));
   at("controls").addEventListener("submit", (event) => event.preventDefault());
   at("windows").addEventListener("submit", caught(loadWindows));

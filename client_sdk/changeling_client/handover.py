@@ -1,0 +1,200 @@
+"""A hand-over: all that a store knows of its surveys moves to another store, and the old one is retired.
+
+The old store shows its public key, the new one answers with an invitation for that key alone, and the old one seals a
+parcel to the invitation and signs it. Moved, never copied: the transaction that packs a parcel forgets what is in it,
+and the witness hears of that before anybody sees the parcel; the one that unpacks it destroys the only key that opens
+it. So killed anywhere, at most one of the two stores answers. Chances, spent budget and what waits to be sent go along:
+the two lives together are one. Knows no network: the app carries the bytes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from decimal import Decimal
+from hashlib import sha256
+from typing import Any
+
+import msgpack
+from changeling_protocol import Standing, SurveyId, authority_key
+from changeling_protocol.sealing import hpke_seal, hpke_unseal
+from cryptography.exceptions import InvalidSignature, InvalidTag
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from . import entries, witness
+from .entries import Known, Status
+from .schema import VERSION
+from .store import ClientStore, Database, Wrapping, reading
+
+_CONTEXT = b"changeling hand-over"
+_SIGNATURE_BYTES = 64
+_GIVER, _TAKER = "giver", "taker"
+_TABLES = {"entries": 2, "drawn": 2, "closings": 3}
+"""Tables whose last column is encrypted, for its place: by how many columns, the first of them the survey."""
+_SETTLED = (Status.ENDED, Status.LEFT, Status.SILENCED)
+"""Surveys of these standings stay as they are, whatever is handed over to their store."""
+
+
+def own_key(store: ClientStore) -> bytes:
+    """The public key that a store signs its parcels with, 32 bytes; it is made when it is first asked for."""
+    with store.transaction() as db:
+        secret, peer, parcel = _kept(db, store.wrapping, _GIVER)
+        if not secret:
+            secret = Ed25519PrivateKey.generate().private_bytes_raw()
+            _keep(db, store.wrapping, _GIVER, secret, peer, parcel)
+    return Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def invite(store: ClientStore, giver: bytes | None) -> bytes:
+    """An invitation to the store with this key, the same as long as it is open; None withdraws it.
+
+    Raises ValueError for a bad key, or in a store that has itself answered for an entry.
+    """
+    with store.transaction() as db:
+        if giver is None:
+            db.execute("DELETE FROM hand_over WHERE role = ?", (_TAKER,))
+            return b""
+        authority_key(giver)
+        secret, peer, _ = _kept(db, store.wrapping, _TAKER)
+        if not secret or peer != giver:
+            for known in entries.find_surveys(db, Status.JOINED):
+                if _has_answered(db, known.id):
+                    raise ValueError(f"this store has itself answered for the survey {known.id.hex()}")
+            secret = X25519PrivateKey.generate().private_bytes_raw()
+            _keep(db, store.wrapping, _TAKER, secret, giver, b"")
+    return _invitation(secret)
+
+
+def is_awaited(db: Database) -> bool:
+    """True if an invitation is open: the store then joins and answers nothing."""
+    row = db.execute("SELECT 1 FROM hand_over WHERE role = ? AND parcel = ?", (_TAKER, b"")).fetchone()
+    return row is not None
+
+
+def pack(store: ClientStore, invitation: bytes) -> bytes:
+    """Packs a parcel for this invitation and retires the store; once more for the same one, it is the same parcel.
+
+    Called by who holds `store.reporting`, as nothing may be on its way; and none of it may leave the device before
+    `witness.check` was called. Raises ValueError for an invitation that is none, or of another version of the SDK.
+    """
+    with store.transaction() as db:
+        secret, peer, parcel = _kept(db, store.wrapping, _GIVER)
+        if not secret:
+            raise ValueError("nobody was shown the key of this store: there can be no invitation for it")
+        if parcel and peer == invitation:
+            return parcel
+        if len(invitation) != 33 or invitation[0] != VERSION:
+            raise ValueError("this is no invitation, or one of another version of the SDK")
+        if is_awaited(db):
+            raise ValueError("this store waits itself for what another one hands over")
+        private = Ed25519PrivateKey.from_private_bytes(secret)
+        recipient = X25519PublicKey.from_public_bytes(invitation[1:])
+        sealed = hpke_seal(_packed(db, store.wrapping), recipient, _CONTEXT, X25519PrivateKey.generate())
+        parcel = private.sign(_CONTEXT + invitation + sealed) + sealed
+        for known in entries.find_surveys(db, Status.ASKED, Status.JOINED, Status.ENDED):
+            entries.end_survey(db, known, Status.MOVED)
+        witness.outdate(db)
+        _keep(db, store.wrapping, _GIVER, secret, invitation, parcel)
+    return parcel
+
+
+def unpack(store: ClientStore, parcel: bytes, most: Decimal) -> tuple[SurveyId, ...]:
+    """Takes over what is in a parcel, once; the same one once more changes nothing. Returns the surveys that go on.
+
+    What this store has joined itself, and not answered, gives way to it; where the sum is then above `most`, all of it.
+    Called by who holds `store.reporting`, after `witness.check`.
+    Raises ValueError for a parcel that was not packed for this store's open invitation by the key it was made for.
+    """
+    with store.transaction() as db:
+        secret, giver, taken = _kept(db, store.wrapping, _TAKER)
+        digest = sha256(parcel).digest()
+        if not taken or taken != digest:
+            if not secret:
+                raise ValueError("no invitation of this store is open")
+            _unpack(db, store.wrapping, _opened(parcel, secret, giver))
+            _keep(db, store.wrapping, _TAKER, b"", giver, digest)
+            for known in entries.find_surveys(db, Status.JOINED):
+                if entries.spent(db) > most and known.charge_micro and not _has_answered(db, known.id):
+                    _give_way(db, known)
+            witness.advance(db)
+        return tuple(known.id for known in entries.find_surveys(db, Status.ASKED, Status.JOINED))
+
+
+def _has_answered(db: Database, survey: SurveyId) -> bool:
+    query = "SELECT 1 FROM entries WHERE survey = ? AND standing <> ? LIMIT 1"
+    return db.execute(query, (survey, Standing.NEW)).fetchone() is not None
+
+
+def _give_way(db: Database, known: Known) -> None:
+    entries.delete_entries(db, known.id)
+    reason = "TooCostly: with what was handed over, the sum would be above max_epsilon"
+    entries.put_survey(db, replace(known, status=Status.REFUSED, charge_micro=0, payload=b"", reason=reason))
+
+
+def _invitation(secret: bytes) -> bytes:
+    return bytes([VERSION]) + X25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+
+
+def _packed(db: Database, wrapping: Wrapping) -> bytes:
+    surveys = [
+        (
+            *(known.id, int(known.status), known.entries, known.one_person, known.asked_ms),
+            *(known.url, known.charge_micro, known.payload, dict(known.stratum), known.reason),
+        )
+        for known in entries.find_surveys(db)
+        if known.status is not Status.REFUSED
+    ]
+    tables = {
+        name: [
+            (*row[:-1], wrapping.unwrap(row[-1], _place(row, keys)))
+            for row in db.execute(f"SELECT * FROM {name}")  # noqa: S608
+        ]
+        for name, keys in _TABLES.items()
+    }
+    packed: bytes = msgpack.packb([surveys, tables])
+    return packed
+
+
+def _opened(parcel: bytes, secret: bytes, giver: bytes) -> Any:
+    signature, sealed = parcel[:_SIGNATURE_BYTES], parcel[_SIGNATURE_BYTES:]
+    try:
+        authority_key(giver).verify(signature, _CONTEXT + _invitation(secret) + sealed)
+        return msgpack.unpackb(hpke_unseal(sealed, X25519PrivateKey.from_private_bytes(secret), _CONTEXT))
+    except (InvalidSignature, InvalidTag, ValueError):
+        raise ValueError(
+            "this parcel was not packed for this store's invitation by the store it was made for"
+        ) from None
+
+
+def _unpack(db: Database, wrapping: Wrapping, content: Any) -> None:
+    surveys, tables = content
+    settled = set()
+    for id_, status, *fields in surveys:
+        known, here = Known(SurveyId(id_), Status(status), *fields), entries.find_survey(db, id_)
+        goes_on = here is not None and here.status is Status.JOINED and known.status is Status.MOVED
+        if here is not None and (here.status in _SETTLED or goes_on):
+            settled.add(id_)
+            known = replace(here, charge_micro=max(here.charge_micro, known.charge_micro))
+        else:
+            entries.delete_entries(db, known.id)
+        entries.put_survey(db, known)
+    for name, keys in _TABLES.items():
+        rows = [(*row[:-1], wrapping.wrap(row[-1], _place(row, keys))) for row in tables[name] if row[0] not in settled]
+        if rows:
+            db.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)  # noqa: S608
+
+
+def _place(row: Sequence[Any], keys: int) -> bytes:
+    survey, *numbers = row[:keys]
+    return bytes(survey) + b"".join(number.to_bytes(8) for number in numbers)
+
+
+@reading
+def _kept(db: Database, wrapping: Wrapping, role: str) -> tuple[bytes, bytes, bytes]:
+    """A role's private key, the other side's public one, and the parcel; empty where there is none."""
+    row = db.execute("SELECT secret, peer, parcel FROM hand_over WHERE role = ?", (role,)).fetchone()
+    return (b"", b"", b"") if row is None else (wrapping.unwrap(row[0], _CONTEXT), row[1], row[2])
+
+
+def _keep(db: Database, wrapping: Wrapping, role: str, secret: bytes, peer: bytes, parcel: bytes) -> None:
+    db.execute("DELETE FROM hand_over WHERE role = ?", (role,))
+    db.execute("INSERT INTO hand_over VALUES (?, ?, ?, ?)", (role, wrapping.wrap(secret, _CONTEXT), peer, parcel))

@@ -1,0 +1,296 @@
+"""What is handed over is moved: one store answers at a time, one life goes on, and nobody else opens the parcel."""
+
+import os
+import shutil
+import signal
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import pytest
+from changeling_client import Recorded, Sidecar, Silenced, Status, WitnessTrouble, witness
+from changeling_client.store import ClientStore
+from changeling_protocol import AtMost
+
+from tests.coins import SeededCoins
+
+from ..protocol.examples import survey
+from .device import PLAIN, START, Clock, FakeServer, client
+from .test_crashes import PLAN, TOGETHER, Steps, fast_path, forked, sent_reports  # noqa: F401
+
+NOISY = survey(PLAN, grace=10**6, constraint=AtMost(3))
+OTHER = replace(PLAIN, question="And what would you rather?")
+TOLD = ("tea", "tea", "coffee", "neither", "tea", "coffee", "coffee", "tea")
+
+
+class Home:
+    """Two devices, an old one and a new one, whose answers go to one server."""
+
+    def __init__(self, root: Path, *surveys) -> None:
+        self.root, self.server, self.clock, self.told = root, FakeServer(*surveys), Clock(START + 1), []
+
+    def start(self, name, coins=None, **options):
+        kept = {"witness": Sidecar(self.root / name / "witness"), "on_error": self.told.append, **options}
+        return client(self.root / name, self.server, self.clock, coins, **kept)
+
+    def period(self, device, id_, number, entries=1):
+        """Records and reports in this period; an answer is for the one that runs."""
+        handle = device.join(id_, entries=entries)
+        handle.record(TOLD[number - 1])
+        self.clock.now = START + 60 * number + 20
+        device.flush()
+        return handle
+
+
+def moved(old, new):
+    """The parcel of a hand-over, taken over. Returns it."""
+    parcel = old.hand_over(new.invite(old.hand_over_key()))
+    new.take_over(parcel)
+    return parcel
+
+
+@pytest.mark.parametrize("at", range(5))
+@pytest.mark.parametrize("asked", [NOISY, TOGETHER], ids=["each by itself", "joint"])
+def test_two_lives_are_one(tmp_path, asked, at):
+    """After whichever period it is handed over, both lives together draw from the same coins what one store would have
+    drawn, ids, standings and slots included: so each transcript is as likely as that of a life that stays, and costs as
+    much."""
+
+    def lived(root, moves):
+        home, coins = Home(root, asked), SeededCoins(5)
+        device = home.start("old", coins)
+        device.join(asked.id, entries=2)
+        for number in range(1, 5):
+            if moves and number == at + 1:
+                new = home.start("new", coins, key=b"n" * 32)
+                moved(device, new)
+                device.close()
+                device = new
+            handle = home.period(device, asked.id, number, 2)
+        ledger = handle.ledger()
+        account = device.ledger().spent
+        device.close()
+        return home.server.answers(), ledger, account
+
+    (tmp_path / "stays").mkdir()
+    assert lived(tmp_path / "moves", moves=True) == lived(tmp_path / "stays", moves=False)
+
+
+def test_the_old_store_is_retired_and_the_new_one_goes_on(tmp_path):
+    """With what waited, the answer that stands and what was spent; the old one keeps nothing but what it counted."""
+    home = Home(tmp_path, PLAIN, OTHER)
+    with home.start("old") as old, home.start("new") as new:
+        before = home.period(old, PLAIN.id, 1)
+        old.join(OTHER.id)
+        home.server.reply = lambda _: httpx.Response(503)
+        home.period(old, PLAIN.id, 2)
+        home.server.reply = lambda _: None
+        assert before.ledger().waiting == 1
+        handle = new.join(PLAIN.id)
+        parcel = moved(old, new)
+        assert (before.status, before.record("coffee"), before.answer()) == (Status.MOVED, Recorded.DROPPED, None)
+        assert (old.flush().sent, old.join(PLAIN.id).status) == (0, Status.MOVED)
+        assert (handle.status, handle.answer(), new.ledger().spent) == (Status.JOINED, "tea", old.ledger().spent)
+        assert home.period(new, PLAIN.id, 7).answer() == TOLD[6]
+        assert new.flush().waiting == 0
+        assert new.take_over(parcel), "once more, it changes nothing"
+    closings = home.server.closings()
+    assert {closing.period for closing in closings} == set(range(1, 8))
+    assert len({closing.id for closing in closings}) == 7 + 6, "what was sent again has the id that it had"
+    assert home.told == []
+
+
+def test_a_parcel_opens_for_one_store_alone(tmp_path):
+    """Not for another that was invited too, not changed by a bit, not from another giver, and not for a copy of the
+    store that invited, which its witness does not know."""
+    home = Home(tmp_path, PLAIN)
+    with home.start("old") as old, home.start("new") as new, home.start("third") as third, home.start("evil") as evil:
+        home.period(old, PLAIN.id, 1)
+        key = old.hand_over_key()
+        invitation = new.invite(key)
+        assert invitation == new.invite(key)
+        third.invite(key)
+        evil.hand_over_key()
+        forged = evil.hand_over(invitation)
+        shutil.copytree(tmp_path / "new", tmp_path / "copy")
+        parcel = old.hand_over(invitation)
+        assert parcel == old.hand_over(invitation)
+        with pytest.raises(ValueError, match="was not packed for this store"):
+            third.take_over(parcel)
+        with pytest.raises(ValueError, match="was not packed for this store"):
+            new.take_over(forged)
+        for place in range(0, len(parcel), 97):
+            broken = bytearray(parcel)
+            broken[place] ^= 1
+            with pytest.raises(ValueError, match="was not packed for this store"):
+                new.take_over(bytes(broken))
+        with home.start("copy") as copy, pytest.raises(ValueError, match="no invitation of this store is open"):
+            copy.take_over(parcel)
+        assert new.take_over(parcel) == (PLAIN.id,)
+        with pytest.raises(ValueError, match="this is no invitation"):
+            old.hand_over(b"\xff" + invitation[1:])
+
+
+def test_a_backup_of_the_old_store_is_silent(tmp_path):
+    """Its witness saw that it has handed over: what is put back neither answers nor hands over again."""
+    home = Home(tmp_path, PLAIN)
+    with home.start("old") as old:
+        home.period(old, PLAIN.id, 1)
+        key = old.hand_over_key()
+    backup = (tmp_path / "old" / "store.db").read_bytes()
+    with home.start("new") as new:
+        with home.start("old") as old:
+            new.take_over(old.hand_over(new.invite(key)))
+        (tmp_path / "old" / "store.db").write_bytes(backup)
+        sent = len(home.server.bodies)
+        with home.start("old") as old:
+            assert [type(error) for error in home.told] == [Silenced]
+            assert home.told[0].surveys == (PLAIN.id,)
+            assert home.period(old, PLAIN.id, 2).status is Status.SILENCED
+        assert len(home.server.bodies) == sent
+        home.period(new, PLAIN.id, 2)
+    assert [closing.period for closing in home.server.closings()] == [1, 2]
+
+
+def test_nothing_leaves_the_old_device_before_its_witness_knows(tmp_path):
+    """While it cannot be told there is no parcel, and nothing is answered; then it is the one that was packed."""
+    home, broken = Home(tmp_path, PLAIN), []
+
+    class Fails(Sidecar):
+        def write(self, seen):
+            if broken:
+                raise WitnessTrouble("not now")
+            super().write(seen)
+
+    with home.start("old", witness=Fails(tmp_path / "w")) as old, home.start("new") as new:
+        home.period(old, PLAIN.id, 1)
+        invitation = new.invite(old.hand_over_key())
+        broken.append(1)
+        with pytest.raises(WitnessTrouble):
+            old.hand_over(invitation)
+        assert old.join(PLAIN.id).status is Status.MOVED
+        broken.clear()
+        assert new.take_over(old.hand_over(invitation)) == (PLAIN.id,)
+
+
+def test_who_is_invited_waits_and_who_has_answered_is_not_invited(tmp_path):
+    """So no entry answers twice, and what was joined meanwhile gives way."""
+    home = Home(tmp_path, PLAIN, OTHER)
+    with home.start("old") as old, home.start("new") as new, home.start("used") as used:
+        home.period(old, PLAIN.id, 1)
+        new.join(PLAIN.id).record("coffee")
+        invitation = new.invite(old.hand_over_key())
+        home.clock.now += 60
+        assert "an invitation is open" in new.flush().trouble
+        parcel = old.hand_over(invitation)
+        new.take_over(parcel)
+        assert new.join(PLAIN.id).answer() == "tea"
+        home.clock.now += 60
+        assert new.flush().trouble is None
+        home.period(used, PLAIN.id, 4)
+        home.period(used, PLAIN.id, 5)
+        with pytest.raises(ValueError, match="has itself answered"):
+            used.invite(old.hand_over_key())
+        assert used.invite(None) == b""
+
+
+@contextmanager
+def counted(steps: Steps):
+    """Every statement that changes something, and both sides of every write of a witness, is a step while it lasts."""
+    transaction, write = ClientStore.transaction, witness._write_through
+
+    @contextmanager
+    def traced(store):
+        with transaction(store) as db:
+            db.set_trace_callback(steps.step)
+            yield db
+
+    def written(*args, **options):
+        steps.step()
+        write(*args, **options)
+        steps.step()
+
+    ClientStore.transaction, witness._write_through = traced, written
+    try:
+        yield
+    finally:
+        ClientStore.transaction, witness._write_through = transaction, write
+
+
+def live(root: Path, steps: Steps) -> None:
+    """A life of both devices, from where the process before it was killed: each action is done once at least, and both
+    devices report in every period."""
+    home = Home(root, NOISY)
+    answered = httpx.MockTransport(home.server._serve)
+
+    def serve(request):
+        if request.method == "POST":
+            with (root / "sent").open("ab") as sent:
+                sent.write(len(request.content).to_bytes(4) + request.content)
+        return answered.handle_request(request)
+
+    done, carried = root / "done", root / "carried"
+    options = {"transport": httpx.MockTransport(serve)}
+
+    def flush(number):
+        home.clock.now = START + 60 * number + 20
+        with home.start("old", **options) as old, home.start("new", **options) as new:
+            old.flush()
+            new.flush()
+
+    def record(name, answer):
+        with home.start(name, **options) as device:
+            device.join(NOISY.id, entries=2).record(answer)
+
+    def hand_over():
+        with home.start("old", **options) as old, home.start("new", **options) as new:
+            invitation = new.invite(old.hand_over_key())
+            with counted(steps):
+                carried.write_bytes(old.hand_over(invitation))
+
+    def take_over():
+        with home.start("new", **options) as new, counted(steps):
+            new.take_over(carried.read_bytes())
+
+    actions = [
+        (1, lambda: record("old", "tea")),
+        (80, lambda: flush(1)),
+        (100, hand_over),
+        (140, lambda: flush(2)),
+        (141, take_over),
+        (142, lambda: record("new", "coffee")),
+        (200, lambda: flush(3)),
+        (260, lambda: flush(4)),
+    ]
+    for number, (moment, action) in enumerate(actions):
+        if done.exists() and number < int(done.read_text()):
+            continue
+        home.clock.now = START + moment
+        action()
+        (root / "next").write_text(str(number + 1))
+        (root / "next").rename(done)
+    assert home.told == []
+
+
+@pytest.mark.heavy
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_killed_at_any_write_there_is_one_store_that_answers(fast_path):  # noqa: F811
+    """For every statement and every write of a witness: killed there and started again, each node of each entry is
+    answered once, or the same answer sent again, by the one store or the other; and none is lost."""
+    counting = Steps()
+    (fast_path / "whole").mkdir()
+    live(fast_path / "whole", counting)
+    assert counting.count > 25
+    for last in range(1, counting.count + 1):
+        root = fast_path / str(last)
+        root.mkdir()
+        assert forked(lambda: live(root, Steps(last))) == -signal.SIGKILL  # noqa: B023
+        live(root, Steps())
+        symbols = sent_reports(root, NOISY)
+        tracks = NOISY.plan.tracks
+        assert set(symbols) == {(number, node) for number, track in enumerate(tracks) for node in track.nodes()}
+        for ids in symbols.values():
+            assert len(ids) == 2, "an entry answered a closing twice, or not at all"
+            assert all(len(drawn) == 1 for drawn in ids.values()), "a node was answered with two symbols"
+        shutil.rmtree(root)

@@ -394,7 +394,7 @@ class ReleaseAccount:
         try:
             return ledger.charged(replace(self.charge, release=release))
         except BudgetExhausted as error:
-            raise BudgetExhausted(f"{self.path}: {error}") from error
+            raise BudgetExhausted(f"{self.path.name}: {error}") from error
 
     def _ledger(self, known: str) -> ReleaseLedger:
         ledger = read_ledger(self.path)

@@ -224,7 +224,7 @@ def test_an_entry_beyond_the_constraint_stops_the_run_or_is_frozen(log, capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"more": []}, "say how an entry's answer may change"),
+        ({"more": ["--mechanism", "dcr"]}, "say how an entry's answer may change"),
         ({"query": "answer = 1"}, "not a query"),
         ({"query": "each answer"}, "would come from the data"),
         ({"output": "out.txt"}, ".csv or a .jsonl"),

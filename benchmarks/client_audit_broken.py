@@ -52,14 +52,12 @@ def only_on_change() -> AbstractContextManager[None]:
     def answering(group: Group, place: int, true: int, slots: Memory | None, coins: Coins) -> tuple[int, Memory | None]:
         return respond(group, place, true, slots, coins) if true else (_SILENT, slots)
 
-    def putting(db: Any, wrapping: Any, survey: Any, entry: Any, answers: Sequence[ClosingAnswer]) -> None:
-        put(
-            db,
-            wrapping,
-            survey,
-            entry,
-            [replace(each, reports=tuple(filter(_spoken, each.reports))) for each in answers],
-        )
+    def putting(db: Any, wrapping: Any, survey: Any, answered: Sequence[tuple[Any, Sequence[ClosingAnswer]]]) -> None:
+        spoken = [
+            (entry, [replace(each, reports=tuple(filter(_spoken, each.reports))) for each in answers])
+            for entry, answers in answered
+        ]
+        put(db, wrapping, survey, spoken)
 
     return _patched({_RESPOND: answering, _PUT: putting})
 

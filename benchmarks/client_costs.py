@@ -1,4 +1,4 @@
-"""Measure 3 of the client: what it costs the app that embeds it.
+"""Measures 3, 11 and 12 of the client: what it costs the app that embeds it, and a web backend with 10,000 accounts.
 
 Imports, in fresh processes, in turn with their baseline; record() in turn with one durable transaction on the same
 disk; 10,000 due nodes, in seconds of CPU; the memory of a client that waits. Times are medians.
@@ -13,9 +13,11 @@ import time
 import tomllib
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Any
 
+from changeling_aggregator.testing.postgres import PostgreSQL
 from changeling_client import Client
-from changeling_client.testing import FakeServer, ManualClock
+from changeling_client.testing import AUTHORITY, FakeServer, ManualClock
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -24,6 +26,7 @@ from .client_world import PINNED, START, LoopbackServer, plain_survey
 STARTS, RECORDS = 15, 2_000
 SHAPES = {"100x100": (100, 100), "1x10000": (1, 10_000), "10000x1": (10_000, 1)}
 """Entries by periods: 10,000 due nodes each."""
+_SDK = Path(__file__).parents[1] / "client_sdk"
 _BASE = "import msgpack, sqlite3\nfrom cryptography.hazmat.primitives.asymmetric import ed25519"
 _IMPORT = "from changeling_client import Client"
 _RECORDED = f"""
@@ -40,7 +43,58 @@ with tempfile.TemporaryDirectory() as folder:
 
 def measure() -> dict[str, float]:
     """Ratios and times of imports and records, wheels, CPU seconds for 10,000 due nodes, and MiB of an idle client."""
-    return imports() | {"3_wheels": float(len(wheels()))} | records() | due_nodes() | {"3_idle_mib": idle_mib()}
+    costs = imports() | {"3_wheels": float(len(wheels()))} | records() | due_nodes() | {"3_idle_mib": idle_mib()}
+    return costs | accounts() | {"12_wheel_kb": wheel_bytes() / 1000}
+
+
+def wheel_bytes() -> int:
+    """The size of the SDK's wheel."""
+    with tempfile.TemporaryDirectory() as folder:
+        build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, str(_SDK)]
+        subprocess.run(build, check=True, capture_output=True)  # noqa: S603
+        (wheel,) = Path(folder).glob("*.whl")
+        return wheel.stat().st_size
+
+
+def accounts(count: int = 10_000) -> dict[str, float]:
+    """A closing of so many entries of one store, of which a tenth has an answer, on loopback: CPU seconds of the flush,
+    requests and connections; where a file keeps the store, and where PostgreSQL does."""
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, PostgreSQL() as postgresql:
+        file = _closing(count, path=Path(folder) / "store.db")
+        database = _closing(count, database=postgresql.new())
+    return {f"11_{name}_sqlite": value for name, value in file.items()} | {
+        f"11_{name}_postgresql": value for name, value in database.items()
+    }
+
+
+def _closing(count: int, **place: Any) -> dict[str, float]:
+    asked, clock = plain_survey(8), ManualClock(START)
+    with tempfile.TemporaryDirectory() as folder:
+        server = LoopbackServer(Path(folder) / "kept", asked)
+        told: dict[str, Any] = {
+            "server": server.url,
+            "authority": PINNED,
+            "max_epsilon": 10**6,
+            "witness": None,
+            "clock": clock,
+        }
+        with Client(background=False, **told, **place) as client:
+            handle = client.join(asked.id, entries=count, signed=asked.signed_by(AUTHORITY))
+            for entry in range(0, count, 10):
+                handle.record("tea", entry)
+            clock.now += 60 + 20
+            began = time.process_time()
+            flushed = client.flush()
+            taken = time.process_time() - began
+        server.close()
+    if flushed.sent != count:
+        raise ArithmeticError(f"{flushed} is not {count} closings sent")
+    handler = server.handler
+    return {
+        "closing_cpu_s": taken,
+        "closing_requests": float(handler.requests),
+        "closing_connections": float(handler.connections),
+    }
 
 
 def imports(starts: int = STARTS) -> dict[str, float]:
@@ -61,8 +115,8 @@ def imports(starts: int = STARTS) -> dict[str, float]:
 
 
 def wheels() -> set[str]:
-    """The distributions that `pip install changeling` brings beside its own, from the metadata of those installed."""
-    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    """The distributions that `pip install changeling-client` brings beside its own, by the metadata of those here."""
+    project = tomllib.loads((_SDK / "pyproject.toml").read_text())["project"]
     found: set[str] = set()
     asked = [Requirement(each) for each in project["dependencies"]]
     while asked:

@@ -72,6 +72,11 @@ class _Handler(BaseHTTPRequestHandler):
     contents: dict[str, bytes]
     kept: Path
     lock = threading.Lock()
+    connections = requests = 0
+
+    def setup(self) -> None:
+        type(self).connections += 1
+        super().setup()
 
     def do_GET(self) -> None:
         self._answer(self.contents.get(self.path))
@@ -86,6 +91,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(self.contents[UPLOADS])
 
     def _answer(self, content: bytes | None) -> None:
+        type(self).requests += 1
         self.send_response_only(200 if content is not None else 404)
         self.send_header("date", formatdate(START + 10**7, usegmt=True))
         self.send_header("content-length", str(len(content or b"")))

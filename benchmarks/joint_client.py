@@ -97,7 +97,7 @@ def seconds(survey: Survey, coins: Coins, count: int = 20) -> float:
                     began = process_time()
                     answered = answer_due(survey, entry, (), now_ms, False, coins)
                     entries.update(db, store.wrapping, answered.entry)
-                    outbox.put(db, store.wrapping, survey, answered.entry, answered.answers)
+                    outbox.put(db, store.wrapping, survey, [(answered.entry, answered.answers)])
                     taken += process_time() - began
     return taken / (count * PERIODS)
 

@@ -96,6 +96,7 @@ def new(
     option = replace(planned.option, survey=survey)
     typer.echo(f"The plan: {plan_in_words(planned)}.")
     console().print(expectation_table(option, points))
+    typer.echo(planned.distance.words)
     say_freezing(console(), wish, planned, asked.habits)
     refuse_hopeless(option, anyway)
     if option.least_reports(wish.devices) < minimum:

@@ -60,6 +60,7 @@ from .estimation.releases import (
 )
 from .estimation.smoothing import Smoothing
 from .estimation.solution import Solution
+from .planning.distance import Distance, distance_from_best
 from .planning.freezing import (
     Freezing,
     Habits,
@@ -133,6 +134,7 @@ __all__ = [
     "Counterpart",
     "Counts",
     "DecodedNodes",
+    "Distance",
     "Ellipsoid",
     "EmptyNode",
     "Estimate",
@@ -196,6 +198,7 @@ __all__ = [
     "curve_of",
     "delta_at",
     "diagnosed",
+    "distance_from_best",
     "epsilon_at",
     "false_entries",
     "format_duration",

@@ -11,7 +11,8 @@ longer.
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import takewhile
+from itertools import islice, takewhile
+from typing import NamedTuple
 
 from changeling_protocol import (
     MOST_SPANNED_PERIODS,
@@ -35,7 +36,7 @@ from .entries import Drawn, Drop, Entry, Status
 from .errors import ClientError
 from .outbox import ClosingAnswer
 from .recording import at_close, bring_back, judged, pruned
-from .server import Server, close_ms, keep_time, known_time
+from .server import KnownTime, Server, close_ms, keep_time, known_time
 from .store import ClientStore, Database
 from .witness import Witness
 
@@ -78,7 +79,7 @@ def answer_due(
     """
     before = entry
     answers: list[ClosingAnswer] = []
-    for period in unanswered(survey, entry, now_ms):
+    for period in unanswered(survey, entry.answered, now_ms):
         if past_grace(survey, period, now_ms):
             if not may_drop:
                 break
@@ -135,19 +136,24 @@ def last_closing(survey: Survey) -> int:
     return max(track.first + track.count * track.width for track in survey.plan.tracks)
 
 
-def unanswered(survey: Survey, entry: Entry, now_ms: UnixMilliseconds) -> list[int]:
-    """The periods whose closings an entry has still to answer, of those that are closed by now."""
-    return closings(survey.plan, entry.answered, survey.calendar.closed(UnixSeconds(now_ms / 1000)))
+def unanswered(survey: Survey, answered: int, now_ms: UnixMilliseconds) -> list[int]:
+    """The periods whose closings are still to be answered, of those that are closed by now.
+
+    answered: the period up to which they are.
+    """
+    return closings(survey.plan, answered, survey.calendar.closed(UnixSeconds(now_ms / 1000)))
 
 
-def hangs_on_time(survey: Survey, entry: Entry, waiting: Sequence[int], now_ms: UnixMilliseconds) -> bool:
+def hangs_on_time(survey: Survey, answered: int, waiting: int | None, now_ms: UnixMilliseconds) -> bool:
     """True if, at this time, a closing would be dropped as past grace, or several closings be answered at once.
 
     After a long silence that is right. If the clock has leapt, it would be a mistake that cannot be undone.
-    waiting: the periods whose answers are not yet acknowledged, rising.
+    answered: the period by which every entry has answered. waiting: the first with an answer that is not acknowledged;
+    None if there is none.
     """
-    due = unanswered(survey, entry, now_ms)
-    return len(due) > 1 or any(past_grace(survey, period, now_ms) for period in (*waiting[:1], *due[:1]))
+    due = unanswered(survey, answered, now_ms)
+    first = [period for period in (waiting, *due[:1]) if period is not None]
+    return len(due) > 1 or any(past_grace(survey, period, now_ms) for period in first)
 
 
 def _answer(
@@ -203,9 +209,9 @@ class Answerer:
                 time.lead_ms > 0
                 or time.seen_ms > now_ms
                 or any(
-                    hangs_on_time(survey, entry, outbox.waiting(db, survey.id, entry.number), now_ms)
+                    hangs_on_time(survey, answered, outbox.earliest(db, survey.id), now_ms)
                     for survey in entries.surveys_at(db, server.url)
-                    for entry in entries.load_all(db, self._store.wrapping, survey.id)
+                    if (answered := entries.least_answered(db, survey.id)) is not None
                 )
             )
 
@@ -261,66 +267,82 @@ class Answerer:
         for known in entries.find_surveys(db, Status.JOINED):
             if known.url != server.url or (survey := known.readable) is None:
                 continue
-            if entries.have_answered(db, survey.id, last_closing(survey)) and not outbox.waits(db, survey.id):
+            answered = entries.least_answered(db, survey.id)
+            if answered is not None and answered >= last_closing(survey) and not outbox.waits(db, survey.id):
                 outbox.forget_sent(db, survey.id)
                 entries.put_survey(db, replace(known, status=Status.ENDED))
 
     def _answer_some(self, db: Database, server: Server, due: deque[tuple[Survey, EntryNumber]], may_drop: bool) -> int:
         """Answers for the first of these entries, and takes them off, as many as one transaction may keep waiting.
 
-        Returns how many closings were answered.
+        They are of one survey, and read and written together. Returns how many closings were answered.
         """
-        drew = 0
-        joined = entries.joined_ids(db)
-        while due and drew < MOST_AT_ONCE:
-            survey, number = due[0]
-            more = False
-            if survey.id in joined:
-                before = entries.load(db, self._store.wrapping, survey.id, number)
-                more, answered = self._answer_entry(db, server, survey, before, may_drop)
-                drew += answered
+        survey, wrapping = due[0][0], self._store.wrapping
+        numbers = deque(number for asked, number in islice(due, MOST_AT_ONCE) if asked.id == survey.id)
+        among = numbers[0], numbers[-1]
+        there = {entry.number: entry for entry in entries.load_all(db, wrapping, survey.id, among)}
+        drawn = entries.drawn_among(db, wrapping, survey.id, among)
+        time, now_ms, first = known_time(db, server.url), server.now_ms(), outbox.earliest(db, survey.id)
+        drops_waiting = may_drop and first is not None and past_grace(survey, first, time.delayed(now_ms))
+        moment = _Moment(time, now_ms, server.has_told_time, may_drop, drops_waiting)
+        changed: dict[EntryNumber, Entry] = {}
+        answered: list[tuple[Entry, Sequence[ClosingAnswer]]] = []
+        drew = late = 0
+        while numbers and drew < MOST_AT_ONCE:
+            number, more = numbers[0], False
+            if before := there.get(number):  # else it, or the survey, was left meanwhile
+                done = self._answer_entry(db, survey, before, drawn.get(number, frozenset()), moment)
+                more, drew, late = done.more, drew + len(done.answers), late + done.entry.dropped - before.dropped
+                if done.entry is not before:
+                    there[number] = changed[number] = done.entry
+                if done.drawn != drawn.get(number, frozenset()):
+                    drawn[number] = done.drawn
+                    entries.keep_drawn(db, wrapping, done.entry, done.drawn)
+                if done.answers:
+                    answered.append((done.entry, done.answers))
             if not more:
+                numbers.popleft()
                 due.popleft()
+        entries.update(db, wrapping, *changed.values())
+        entries.count_drop(db, Drop.LATE, late)
+        self.dropped += late
         if drew:
+            outbox.put(db, wrapping, survey, answered)
             witness.advance(db)
-            self.dropped += outbox.make_room(db, self._store.wrapping)
+            self.dropped += outbox.make_room(db, wrapping)
         return drew
 
-    def _answer_entry(
-        self, db: Database, server: Server, survey: Survey, before: Entry, may_drop: bool
-    ) -> tuple[bool, int]:
-        """Answers as much of one entry as one upload spans. Returns whether more is due, and how many it answered."""
-        wrapping, time = self._store.wrapping, known_time(db, server.url)
-        now_ms = time.delayed(server.now_ms())
-        drawn = entries.drawn_nodes(db, wrapping, before)
-        entry = bring_back(survey, before, drawn, time.stamp(server.now_ms()))
-        if may_drop:
+    def _answer_entry(self, db: Database, survey: Survey, before: Entry, drawn: Drawn, moment: "_Moment") -> Answered:
+        """Answers as much of one entry as one upload spans. What it gives is not kept yet."""
+        time, now_ms = moment.time, moment.time.delayed(moment.now_ms)
+        entry = bring_back(survey, before, drawn, time.stamp(moment.now_ms))
+        if moment.drops_waiting:
             waiting = outbox.waiting(db, survey.id, entry.number)
             late = takewhile(lambda period: past_grace(survey, period, now_ms), waiting)
             entry = outbox.drop(db, entry, late)
         done = Answered(entry, drawn, (), more=False)
-        if server.has_told_time:
+        if moment.told:
             for look_ms in [*(time.delayed(UnixMilliseconds(each)) for each in self._looks), now_ms]:
                 by_ms = min(look_ms, now_ms)  # the clock may have been ahead
-                done = answer_due(survey, done.entry, done.drawn, now_ms, may_drop, self._coins, by_ms)
+                done = answer_due(survey, done.entry, done.drawn, now_ms, moment.may_drop, self._coins, by_ms)
                 if done.answers:  # an upload of its own
                     done = replace(done, more=done.more or by_ms < now_ms)
                     break
-        elif len(unanswered(survey, entry, now_ms)) <= 1:
-            done = answer_due(survey, entry, drawn, now_ms, may_drop, self._coins)
+        elif len(unanswered(survey, entry.answered, now_ms)) <= 1:
+            done = answer_due(survey, entry, drawn, now_ms, moment.may_drop, self._coins)
         else:  # the clock may have leapt, and then most of them are of the future
             self._held = True
-        entry = done.entry
-        if entry is before:
-            return False, 0
-        if entry.answered >= last_closing(survey):
-            entry = entry.emptied()
-        dropped = entry.dropped - before.dropped
-        entries.count_drop(db, Drop.LATE, dropped)
-        self.dropped += dropped
-        entries.update(db, wrapping, entry)
-        if done.drawn != drawn:
-            entries.keep_drawn(db, wrapping, entry, done.drawn)
-        if done.answers:
-            outbox.put(db, wrapping, survey, entry, done.answers)
-        return done.more, len(done.answers)
+        if done.entry is not before and done.entry.answered >= last_closing(survey):
+            return replace(done, entry=done.entry.emptied())
+        return done
+
+
+class _Moment(NamedTuple):
+    """When entries are answered: what is known of the time, the device's, whether a server has told it by now, whether
+    what is too late may be dropped, and whether any of what waits is."""
+
+    time: KnownTime
+    now_ms: UnixMilliseconds
+    told: bool
+    may_drop: bool
+    drops_waiting: bool

@@ -225,6 +225,16 @@ class AsyncSurveyHandle:
         """Records that the entry has no answer from now on."""
         return await self._threads.run(lambda: self._handle.retract(entry))
 
+    async def add_entries(
+        self, count: int = 1, *, answers: Sequence[str] | None = None, stratum: Mapping[str, str] | None = None
+    ) -> range:
+        """Adds entries, which take part from now on. Returns their numbers, which no other process is given."""
+        return await self._threads.run(lambda: self._handle.add_entries(count, answers=answers, stratum=stratum))
+
+    async def leave(self, entry: int) -> None:
+        """Withdraws one entry: what it knew is wiped at once, what waits of it as well, and it never comes back."""
+        await self._threads.run(lambda: self._handle.leave(entry))
+
     async def answer(self, entry: int = 0) -> str | None:
         """The entry's answer as it was last recorded; None if there is none, or the survey has ended."""
         return await self._threads.run(lambda: self._handle.answer(entry))

@@ -76,7 +76,8 @@ class Client:
         `on_error`.
 
         survey_id: 16 bytes, or 32 hex digits.
-        entries: how many answers the app holds for this survey, numbered from 0; the number never changes.
+        entries: how many answers the app has held for this survey, numbered from 0. If there are fewer, the others are
+        added; `add_entries` adds some whose numbers it tells.
         one_person: whether all entries are one person's, who then spends the survey's epsilon for each of them.
         signed: the signed survey, if the app brings it; then it is joined before this returns.
         answers: the first answer of each entry. A closed cohort needs them; later calls pass over them.
@@ -251,6 +252,28 @@ class SurveyHandle:
         Returns whether that stands: in a closed cohort an entry keeps its answer.
         """
         return self._device.record(self.id, None, entry)
+
+    def add_entries(
+        self, count: int = 1, *, answers: Sequence[str] | None = None, stratum: Mapping[str, str] | None = None
+    ) -> range:
+        """Adds entries, which take part from now on: accounts of a web backend, as their owners consent.
+
+        Taking part is public: add an entry when somebody consents, never because an answer is given.
+        answers, stratum: as `Client.join` takes them, of the entries that are added.
+        Returns their numbers, which no other process is given. Raises CannotJoin, a store's errors, or ValueError.
+        """
+        return self._device.add_entries(self.id, count, answers, stratum)
+
+    def leave(self, entry: int) -> None:
+        """Withdraws one entry: what it knew is wiped at once, what waits of it as well, and it never comes back.
+
+        Nothing more of it is sent; what another process is sending just now may still arrive. Its number is given to
+        nobody else, its epsilon stays spent, and what is recorded for it is dropped. The other entries go on.
+        Raises a store's errors.
+        """
+        from changeling_protocol import EntryNumber
+
+        self._device.leave(self.id, EntryNumber(entry))
 
     def answer(self, entry: int = 0) -> str | None:
         """The entry's answer as it was last recorded; None if there is none, or the survey has ended.

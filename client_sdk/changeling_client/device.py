@@ -8,11 +8,11 @@ network is waited for, and never for longer than it takes to answer what one upl
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
-from changeling_protocol import Coins, SurveyId, SystemCoins, UnixMilliseconds, from_micro
+from changeling_protocol import Coins, EntryNumber, SurveyId, SystemCoins, UnixMilliseconds, from_micro
 
 from . import enrolment, entries, handover, outbox, witness
 from .answering import Answerer, next_due_ms
@@ -177,7 +177,7 @@ class Device:
         """Notes that the app wants to join a survey, and joins it if its signed bytes are at hand.
 
         Does nothing if it was asked for before, or without consent.
-        Raises ValueError for another number of entries than before, or a bad argument; CannotJoin; a store's errors.
+        Raises ValueError for a bad argument; CannotJoin; a store's errors.
         """
         store = self._opened
         if store is None:
@@ -193,9 +193,9 @@ class Device:
             with store.transaction() as db:
                 if not self.consent:
                     return
-                known = enrolment.ask(db, store, asked, answers)
+                enroller = Enroller(store, self.settings, self.coins)
+                known = enroller.ask(db, asked, answers)
                 if survey is not None and known.status is Status.ASKED:
-                    enroller = Enroller(store, self.settings, self.coins)
                     told = enroller.enrol_or_refuse(db, known, survey, time_known=False)
             if survey is not None and known.status is Status.ASKED:
                 store.erase_past()  # the answers that waited for it, and when they were given
@@ -204,6 +204,13 @@ class Device:
                 raise
         for error in told:
             raise error
+
+    def add_entries(
+        self, id_: SurveyId, count: int, answers: Sequence[str] | None, stratum: Mapping[str, str] | None
+    ) -> range:
+        """Adds entries to a survey as `Enroller.add` does. Raises StoreUnusable without consent."""
+        with self.store.transaction() as db:
+            return Enroller(self.store, self.settings, self.coins).add(db, id_, count, answers, stratum)
 
     def record(self, id_: SurveyId, answer: str | None, number: int) -> Recorded:
         """Records an entry's answer as `Recorder.record` does; DROPPED without consent."""
@@ -239,13 +246,19 @@ class Device:
         return replace(flushed, trouble=flushed.trouble or str(told[0])) if told else flushed
 
     @reading
-    def leave(self, id_: SurveyId) -> None:
-        """Leaves a survey for good: what it knew and what waits is wiped, and it is never joined again."""
+    def leave(self, id_: SurveyId, number: EntryNumber | None = None) -> None:
+        """Leaves a survey for good: what it knew and what waits is wiped, and it is never joined again.
+
+        number: of the one entry that leaves; None for all of the survey.
+        """
         if self._opened is None:
             return
         with self.store.transaction() as db:
             witness.outdate(db)
-            enrolment.leave(db, entries.find_survey(db, id_) or Known(id_))
+            if number is None:
+                enrolment.leave(db, entries.find_survey(db, id_) or Known(id_))
+            else:
+                entries.leave(db, id_, number)
         self._stop_sending()
         self._check_witness(self.store)
         self._servers = Servers(self.store, self.settings)
@@ -321,7 +334,7 @@ class Device:
                 if (survey := known.readable) is None:
                     continue
                 lead = known_time(db, known.url).lead_ms
-                for entry in entries.load_all(db, self.store.wrapping, known.id):
+                for entry in entries.next_delays(db, known.id):
                     if (at_ms := next_due_ms(survey, entry)) is not None:
                         due.append(at_ms + lead)
         return UnixMilliseconds(min(due)) if due else None

@@ -5,7 +5,7 @@ period on in which the app asked. All of it is one transaction, and no entry eve
 everything but a tombstone, the survey's id and what it counted: such a survey is never joined again.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from decimal import Decimal
@@ -26,7 +26,7 @@ from changeling_protocol import (
 
 from . import entries
 from .answering import draw_delay, last_closing
-from .entries import Drop, Entry, Known, Pending, Status
+from .entries import Drop, Entry, Known, Pending, Status, why_not
 from .errors import (
     BadEnrolment,
     BadSurvey,
@@ -34,6 +34,7 @@ from .errors import (
     ClientError,
     EnrolmentOver,
     ServerTrouble,
+    StoreUnusable,
     TooCostly,
     WrongSurvey,
 )
@@ -52,8 +53,8 @@ def check(asked: Known, answers: Sequence[str] | None) -> None:
 
     answers: one for each entry; None if they have none yet.
     """
-    if not 1 <= asked.entries <= MOST_ENTRIES:
-        raise ValueError(f"a survey is joined with 1 to {MOST_ENTRIES} entries, got {asked.entries}")
+    if not 0 <= asked.entries <= MOST_ENTRIES:
+        raise ValueError(f"a survey is joined with 0 to {MOST_ENTRIES} entries, got {asked.entries}")
     if answers is not None and (isinstance(answers, str) or len(answers) != asked.entries):
         raise ValueError(f"`answers` holds one answer for each of the {asked.entries} entries")
 
@@ -74,27 +75,6 @@ def verified(id_: bytes, signed: bytes, authority: Sequence[bytes]) -> Survey:
     return survey
 
 
-def ask(db: Database, store: ClientStore, asked: Known, answers: Sequence[str] | None) -> Known:
-    """Notes that the app wants to join a survey, and its first answers, checked; the survey need not be known.
-
-    Returns the survey as it is known then: as it was, if it was asked for before and not refused.
-    Raises ValueError for another number of entries than it was joined with.
-    """
-    known = entries.find_survey(db, asked.id)
-    if known is not None and known.status is not Status.REFUSED:
-        if known.entries != asked.entries and known.status in (Status.ASKED, Status.JOINED, Status.ENDED):
-            raise ValueError(
-                f"the survey was joined with {known.entries} entries, which is for good; got {asked.entries}"
-            )
-        return known
-    entries.delete_entries(db, asked.id)
-    entries.put_survey(db, asked)
-    for number in range(asked.entries):
-        pending = () if answers is None else (Pending(asked.asked_ms, str(answers[number])),)
-        entries.insert(db, store.wrapping, Entry(asked.id, EntryNumber(number), pending=pending))
-    return asked
-
-
 class Enroller:
     """Enrols the entries of surveys that were asked for, each in the caller's transaction.
 
@@ -103,6 +83,35 @@ class Enroller:
 
     def __init__(self, store: ClientStore, settings: ClientSettings, coins: Coins) -> None:
         self._store, self._settings, self._coins = store, settings, coins
+
+    def ask(self, db: Database, asked: Known, answers: Sequence[str] | None) -> Known:
+        """Notes that the app wants to join a survey, and its first answers, checked; the survey need not be known.
+
+        Returns the survey as it is known then: if it was asked for before and not refused, as it was, but for entries
+        that come to it. Raises what `add` does.
+        """
+        known = entries.find_survey(db, asked.id)
+        if known is None or known.status is Status.REFUSED:
+            entries.delete_entries(db, asked.id)
+            entries.put_survey(db, asked)
+            self._insert(db, asked.id, range(asked.entries), answers)
+            return asked
+        if known.entries < asked.entries and known.status in (Status.ASKED, Status.JOINED):
+            more = None if answers is None else answers[known.entries :]
+            self.add(db, asked.id, asked.entries - known.entries, more, asked.stratum or None)
+            return replace(known, entries=asked.entries)
+        return known
+
+    def _insert(self, db: Database, survey: SurveyId, numbers: range, answers: Sequence[str] | None) -> list[Entry]:
+        """Keeps new entries, with the first answer of each. One that has left is none."""
+        now_ms = ms_of(self._settings.clock())
+        new = []
+        for place, number in enumerate(numbers):
+            if not entries.has_left(db, survey, number):
+                pending = () if answers is None else (Pending(now_ms, str(answers[place])),)
+                new.append(Entry(survey, EntryNumber(number), pending=pending))
+        entries.insert(db, self._store.wrapping, new)
+        return new
 
     def join_asked(self, servers: Servers, deadline: Deadline) -> tuple[list[ClientError], str | None]:
         """Fetches and joins what was asked for and could not be joined yet.
@@ -176,6 +185,45 @@ class Enroller:
         Raises TooCostly, EnrolmentOver or BadEnrolment.
         """
         charge = self._charge(db, asked, survey)
+        self._enrol(db, asked, survey, entries.load_all(db, self._store.wrapping, asked.id), time_known)
+        url = survey.relay.rstrip("/") or asked.url
+        joined = replace(asked, status=Status.JOINED, url=url, charge_micro=charge, payload=survey.payload, stratum={})
+        entries.put_survey(db, joined)
+
+    def add(
+        self, db: Database, id_: SurveyId, count: int, answers: Sequence[str] | None, stratum: Mapping[str, str] | None
+    ) -> range:
+        """Adds entries to a survey that was asked for, and enrols them if it is known. Returns their numbers.
+
+        answers: the first of each. stratum: of those added; None for none, or the one that the survey was joined with.
+        Raises ValueError for a bad argument; EnrolmentOver, TooCostly or BadEnrolment.
+        """
+        known = entries.find_survey(db, id_)
+        if known is None or known.status not in (Status.ASKED, Status.JOINED):
+            raise EnrolmentOver(f"no entry can be added: {why_not(known, id_)}")
+        if not 1 <= count <= MOST_ENTRIES - known.entries:
+            raise ValueError(f"a survey has at most {MOST_ENTRIES} entries, and has {known.entries}; got {count} more")
+        if answers is not None and (isinstance(answers, str) or len(answers) != count):
+            raise ValueError(f"`answers` holds one answer for each of the {count} entries")
+        if stratum is not None and known.status is Status.ASKED and stratum != known.stratum:
+            raise BadEnrolment(
+                "the survey is not known yet: until it is, all entries have the stratum it is joined with"
+            )
+        numbers, now_ms = range(known.entries, known.entries + count), ms_of(self._settings.clock())
+        more = replace(known, entries=known.entries + count)
+        if known.status is Status.JOINED:
+            more = replace(more, charge_micro=self._charge(db, more, known.survey))
+        entries.put_survey(db, more)
+        new = self._insert(db, id_, numbers, answers)
+        if known.status is Status.JOINED:
+            self._enrol(db, replace(more, asked_ms=now_ms, stratum=stratum or {}), known.survey, new, time_known=False)
+        return numbers
+
+    def _enrol(self, db: Database, asked: Known, survey: Survey, new: Sequence[Entry], time_known: bool) -> None:
+        """Draws what these entries draw once, and judges the answers that they have had.
+
+        asked: with the time from which on they take part, and their stratum. Raises EnrolmentOver or BadEnrolment.
+        """
         now_ms = known_time(db, asked.url).stamp(ms_of(self._settings.clock()))
         closed = survey.calendar.closed(UnixSeconds(min(asked.asked_ms, now_ms) / 1000))
         if closed >= last_closing(survey):
@@ -187,7 +235,7 @@ class Enroller:
         except ValueError as error:
             raise BadEnrolment(str(error)) from error
         wrapping, coins = self._store.wrapping, self._coins
-        for entry in entries.load_all(db, wrapping, asked.id):
+        for entry in new:
             group = survey.plan.draw_group(coins)
             drawn = frozenset(
                 (number, node)
@@ -205,9 +253,6 @@ class Enroller:
             entries.update(db, wrapping, enrolled)
             entries.keep_drawn(db, wrapping, enrolled, drawn)
             entries.count_drop(db, Drop.WRONG_ANSWER, wrong)
-        url = survey.relay.rstrip("/") or asked.url
-        joined = replace(asked, status=Status.JOINED, url=url, charge_micro=charge, payload=survey.payload, stratum={})
-        entries.put_survey(db, joined)
 
     def _charge(self, db: Database, asked: Known, survey: Survey) -> int:
         """The survey's charge against the budget, in millionths: once, or for each entry of one person's.
@@ -218,7 +263,7 @@ class Enroller:
             return 0
         charge, most = survey.epsilon_micro * (asked.entries if asked.one_person else 1), self._settings.max_epsilon
         with upwards():
-            total = micro(entries.spent(db)) + charge
+            total = micro(entries.spent(db)) - asked.charge_micro + charge
             if total > most * 1_000_000:
                 raise TooCostly(
                     f"with this survey of epsilon {Decimal(charge) / 1_000_000} the sum is "
@@ -249,10 +294,13 @@ def leave(db: Database, known: Known) -> None:
 def leave_all(db: Database) -> None:
     """Leaves every survey, and forgets all that is kept besides: keys of servers, and what is known of their time.
 
-    Whatever survey a row says that it belongs to.
+    Whatever survey a row says that it belongs to. Raises StoreUnusable if anything stays.
     """
-    for table in ("closings", "drawn", "entries", "sealing_keys", "servers", "looks", "hand_over", "drops"):
+    for table in ("closings", "drawn", "entries", "departed", "sealing_keys", "servers", "looks", "hand_over", "drops"):
         db.execute(f"DELETE FROM {table}")  # noqa: S608
+        (left,) = db.execute(f"SELECT count(*) FROM {table}").fetchone()  # noqa: S608
+        if left:  # a row whose key is damaged is not found where it should be
+            raise StoreUnusable(f"{table} cannot be emptied")
     for known in entries.find_surveys(db):
         leave(db, known)
     db.execute("UPDATE surveys SET payload = ?, stratum = ?, reason = ''", (b"", b"\x80"))

@@ -46,6 +46,7 @@ _LEAST_BYTES = 256
 _FIRST_STRATUM = StratumNumber(0)
 _SURVEY = "id, status, entries, one_person, asked_ms, url, charge_micro, payload, stratum, reason"
 _ENTRY = "survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private"
+_INSERT = f"INSERT INTO entries ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _LOAD = f"SELECT {_ENTRY} FROM entries WHERE survey = ? AND number = ?"  # noqa: S608
 
 
@@ -80,7 +81,8 @@ class Status(IntEnum):
 class Known:
     """A survey as the store knows it.
 
-    id, status. entries: how many the app holds. one_person: whether they are all one person's, who pays for each.
+    id, status. entries: how many the app has ever held, so that the next one has this number. one_person: whether they
+    are all one person's, who pays for each.
     asked_ms: when the app asked to join, in Unix milliseconds. url: who its answers go to. charge_micro: what it counts
     against the budget. payload: the signed bytes; empty until they are known. stratum: what the app told of its
     entries' stratum, until the survey is known. reason: why it was refused.
@@ -280,36 +282,40 @@ class Entry(NamedTuple):
         return self._replace(delay_ms=0, slots=None, mutations=0, first_s=None, states=(), pending=())
 
 
-def insert(db: Database, wrapping: Wrapping, entry: Entry) -> None:
-    """Keeps a new entry."""
-    db.execute(f"INSERT INTO entries ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", _row(wrapping, entry))  # noqa: S608
+def insert(db: Database, wrapping: Wrapping, new: Sequence[Entry]) -> None:
+    """Keeps new entries."""
+    db.executemany(_INSERT, [_row(wrapping, entry) for entry in new])
 
 
-def update(db: Database, wrapping: Wrapping, entry: Entry) -> None:
-    """Keeps what has changed of an entry."""
-    survey, number, *kept = _row(wrapping, entry)
-    db.execute(
-        "UPDATE entries SET (answered, delay_ms, standing, stratum, stratum_changes, dropped, private)"
-        " = (?, ?, ?, ?, ?, ?, ?) WHERE survey = ? AND number = ?",
-        (*kept, survey, number),
-    )
+def update(db: Database, wrapping: Wrapping, *changed: Entry) -> None:
+    """Keeps what has changed of entries."""
+    kept = ", ".join(f"{name} = excluded.{name}" for name in _ENTRY.split(", ")[2:])
+    rows = [_row(wrapping, entry) for entry in changed]
+    db.executemany(f"{_INSERT} ON CONFLICT (survey, number) DO UPDATE SET {kept}", rows)
 
 
 def load(db: Database, wrapping: Wrapping, survey: SurveyId, number: int) -> Entry:
-    """The entry of that number. Raises ValueError if the survey has none."""
+    """The entry of that number. Raises ValueError if the survey has none, or it has left."""
     try:
         row = db.execute(_LOAD, (survey, number)).fetchone()
     except OverflowError:  # a number of more than 64 bits
         row = None
     if row is None:
-        raise ValueError(f"entries are numbered 0 to {len(numbers(db, survey)) - 1}, got {number}")
+        if has_left(db, survey, number):
+            raise ValueError(f"entry {number} has left the survey")
+        known = find_survey(db, survey)
+        if known is None or known.status not in (Status.ASKED, Status.JOINED, Status.ENDED):
+            raise ValueError(why_not(known, survey))
+        if 0 <= number < known.entries:
+            raise StoreUnusable(f"entry {number} is lost")
+        raise ValueError(f"entries are numbered 0 to {known.entries - 1}, got {number}")
     return _entry(wrapping, row)
 
 
-def load_all(db: Database, wrapping: Wrapping, survey: SurveyId) -> list[Entry]:
-    """The survey's entries in order."""
-    query = f"SELECT {_ENTRY} FROM entries WHERE survey = ? ORDER BY number"  # noqa: S608
-    return [_entry(wrapping, row) for row in db.execute(query, (survey,))]
+def load_all(db: Database, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int] = (0, 2**31)) -> list[Entry]:
+    """The survey's entries in order. among: the least and the greatest number that they may have."""
+    query = f"SELECT {_ENTRY} FROM entries WHERE survey = ? AND number BETWEEN ? AND ? ORDER BY number"  # noqa: S608
+    return [_entry(wrapping, row) for row in db.execute(query, (survey, *among))]
 
 
 def numbers(db: Database, survey: SurveyId) -> list[EntryNumber]:
@@ -318,10 +324,38 @@ def numbers(db: Database, survey: SurveyId) -> list[EntryNumber]:
     return [EntryNumber(number) for (number,) in db.execute(query, (survey,))]
 
 
-def have_answered(db: Database, survey: SurveyId, period: int) -> bool:
-    """True if every entry of the survey has answered or dropped all nodes that end by a period."""
-    query = "SELECT 1 FROM entries WHERE survey = ? AND answered < ? LIMIT 1"
-    return db.execute(query, (survey, period)).fetchone() is None
+def least_answered(db: Database, survey: SurveyId) -> int | None:
+    """The period by which every entry of the survey has answered or dropped all nodes; None if it has no entries."""
+    (period,) = db.execute("SELECT min(answered) FROM entries WHERE survey = ?", (survey,)).fetchone()
+    return None if period is None else int(period)
+
+
+def next_delays(db: Database, survey: SurveyId) -> list[Entry]:
+    """For each period up to which entries have answered, one that answers next, without what is private of it."""
+    query = "SELECT answered, min(delay_ms) FROM entries WHERE survey = ? GROUP BY answered"
+    rows = db.execute(query, (survey,))
+    return [Entry(survey, EntryNumber(0), answered=answered, delay_ms=delay_ms) for answered, delay_ms in rows]
+
+
+def leave(db: Database, survey: SurveyId, number: EntryNumber) -> bool:
+    """Deletes an entry with all that hangs on it, and keeps its number. Returns whether there was one.
+
+    Of a survey that is not known, or was left, nothing is kept anyway.
+    """
+    for table, column in (("closings", "entry"), ("drawn", "entry"), ("entries", "number")):
+        gone = db.execute(f"DELETE FROM {table} WHERE survey = ? AND {column} = ?", (survey, number))  # noqa: S608
+    if gone.rowcount:
+        db.execute("INSERT INTO departed VALUES (?, ?)", (survey, number))
+    return gone.rowcount > 0
+
+
+def has_left(db: Database, survey: SurveyId, number: int) -> bool:
+    """True if the survey had an entry of that number, which left."""
+    try:
+        row = db.execute("SELECT 1 FROM departed WHERE survey = ? AND number = ?", (survey, number)).fetchone()
+    except OverflowError:
+        return False
+    return row is not None
 
 
 def end_survey(db: Database, known: Known, status: Status) -> None:
@@ -330,6 +364,7 @@ def end_survey(db: Database, known: Known, status: Status) -> None:
     status: what it is from now on: left, or silenced. Its cost stays counted, and nothing else but its id.
     """
     delete_entries(db, known.id)
+    db.execute("DELETE FROM departed WHERE survey = ?", (known.id,))
     put_survey(db, replace(known, status=status, payload=b"", stratum={}, reason=""))
 
 
@@ -345,6 +380,12 @@ def drawn_nodes(db: Database, wrapping: Wrapping, entry: Entry) -> Drawn:
     if row is None:
         return frozenset()
     return _drawn(wrapping.unwrap(row[0], _place(entry.survey, entry.number)))
+
+
+def drawn_among(db: Database, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int]) -> dict[EntryNumber, Drawn]:
+    """The same of all entries from one number to another that have any."""
+    rows = db.execute("SELECT entry, nodes FROM drawn WHERE survey = ? AND entry BETWEEN ? AND ?", (survey, *among))
+    return {number: _drawn(wrapping.unwrap(nodes, _place(survey, number))) for number, nodes in rows}
 
 
 @reading

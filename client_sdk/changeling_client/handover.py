@@ -150,7 +150,8 @@ def _packed(db: Database, wrapping: Wrapping) -> bytes:
         ]
         for name, keys in _TABLES.items()
     }
-    packed: bytes = msgpack.packb([surveys, tables])
+    departed = [tuple(row) for row in db.execute("SELECT survey, number FROM departed")]
+    packed: bytes = msgpack.packb([surveys, tables, departed])
     return packed
 
 
@@ -166,7 +167,7 @@ def _opened(parcel: bytes, secret: bytes, giver: bytes) -> Any:
 
 
 def _unpack(db: Database, wrapping: Wrapping, content: Any) -> None:
-    surveys, tables = content
+    surveys, tables, departed = content
     settled = set()
     for id_, status, *fields in surveys:
         known, here = Known(SurveyId(id_), Status(status), *fields), entries.find_survey(db, id_)
@@ -177,6 +178,8 @@ def _unpack(db: Database, wrapping: Wrapping, content: Any) -> None:
         else:
             entries.delete_entries(db, known.id)
         entries.put_survey(db, known)
+    gone = [(*row,) for row in departed if row[0] not in settled and not entries.has_left(db, *row)]
+    db.executemany("INSERT INTO departed VALUES (?, ?)", gone)
     for name, keys in _TABLES.items():
         rows = [(*row[:-1], wrapping.wrap(row[-1], _place(row, keys))) for row in tables[name] if row[0] not in settled]
         if rows:

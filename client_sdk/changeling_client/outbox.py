@@ -26,7 +26,7 @@ from changeling_protocol import (
     seal,
     symbol_bytes,
 )
-from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES
+from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES_TAKEN
 
 from . import entries
 from .entries import Drop, Entry, Status
@@ -39,7 +39,7 @@ MOST_WAITING = 65_536
 """The most closings that wait in a store; the oldest go first, being the first whose grace is over."""
 MOST_SENT = 1_024
 """The most acknowledged closings of an entry whose reports a person can still see."""
-MOST_AT_ONCE = 64
+MOST_AT_ONCE = 256
 """How many entries' uploads are packed in one transaction."""
 _BODY_HEAD_BYTES = 32
 """Covers the map, its key and the array's head."""
@@ -75,19 +75,21 @@ class Upload:
     plaintext: bytes = field(repr=False)
 
 
-def put(db: Database, wrapping: Wrapping, survey: Survey, entry: Entry, answers: Sequence[ClosingAnswer]) -> None:
-    """Adds a batch of an entry's answers, rising; at least one."""
-    batch, tracks = answers[0].closing.period, survey.plan.tracks
-    rows = []
-    for answer in answers:
-        closing = answer.closing
-        reports = [
-            (each.track, each.node, each.symbol.to_bytes(symbol_bytes(tracks[each.track].randomizer)))
-            for each in answer.reports
-        ]
-        kept = wrapping.wrap(msgpack.packb(reports), _place(entry, closing.period))
-        stated = closing.id, closing.standing, closing.stratum
-        rows.append((entry.survey, entry.number, closing.period, batch, *stated, 0, kept))
+def put(
+    db: Database, wrapping: Wrapping, survey: Survey, answered: Sequence[tuple[Entry, Sequence[ClosingAnswer]]]
+) -> None:
+    """Adds batches of answers, each with its entry; each rising, and at least one."""
+    tracks, rows = survey.plan.tracks, []
+    for entry, answers in answered:
+        for answer in answers:
+            closing = answer.closing
+            reports = [
+                (each.track, each.node, each.symbol.to_bytes(symbol_bytes(tracks[each.track].randomizer)))
+                for each in answer.reports
+            ]
+            kept = wrapping.wrap(msgpack.packb(reports), _place(entry, closing.period))
+            stated = answers[0].closing.period, closing.id, closing.standing, closing.stratum
+            rows.append((entry.survey, entry.number, closing.period, *stated, 0, kept))
     db.executemany("INSERT INTO closings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
@@ -95,6 +97,12 @@ def waiting(db: Database, survey: SurveyId, entry: EntryNumber) -> list[int]:
     """The periods of an entry whose closings wait in the outbox, rising."""
     query = "SELECT period FROM closings WHERE batch > 0 AND survey = ? AND entry = ? ORDER BY period"
     return [period for (period,) in db.execute(query, (survey, entry))]
+
+
+def earliest(db: Database, survey: SurveyId) -> int | None:
+    """The first period of which an answer of any entry of a survey waits; None if nothing does."""
+    (period,) = db.execute("SELECT min(period) FROM closings WHERE batch > 0 AND survey = ?", (survey,)).fetchone()
+    return None if period is None else int(period)
 
 
 def waits(db: Database, survey: SurveyId) -> bool:
@@ -127,17 +135,18 @@ def sent(db: Database, wrapping: Wrapping, entry: Entry) -> list[tuple[int, bool
     return [(period, batch == 0, _reports(wrapping, kept, _place(entry, period))) for period, batch, kept in rows]
 
 
-def acknowledge(db: Database, survey: SurveyId, entry: EntryNumber, periods: Sequence[int]) -> int:
-    """Notes that the server has these closings. Returns how many still waited."""
+def acknowledge(db: Database, taken: Sequence[Upload]) -> int:
+    """Notes that the server has these uploads. Returns how many of their closings still waited."""
     done = db.executemany(
-        "UPDATE closings SET batch = 0, id = ? WHERE batch > 0 AND survey = ? AND entry = ? AND period = ?",
-        [(b"", survey, entry, period) for period in periods],
+        "UPDATE closings SET batch = 0, id = substr(id, 1, 0)"
+        " WHERE batch > 0 AND (survey, entry, period) IN (VALUES (?, ?, ?))",
+        [(upload.survey, upload.entry, period) for upload in taken for period in upload.periods],
     )
-    db.execute(
+    db.executemany(
         "DELETE FROM closings WHERE batch = 0 AND survey = ? AND entry = ? AND period <="
         " (SELECT period FROM closings WHERE batch = 0 AND survey = ? AND entry = ?"
         " ORDER BY period DESC LIMIT 1 OFFSET ?)",
-        (survey, entry, survey, entry, MOST_SENT),
+        [(*(each.survey, each.entry) * 2, MOST_SENT) for each in taken if each.periods[-1] > MOST_SENT],
     )
     return done.rowcount
 
@@ -207,7 +216,7 @@ def bodies(waiting: Iterable[Upload], most_bytes: int = MOST_BODY_BYTES) -> Iter
     size = _BODY_HEAD_BYTES
     for upload in waiting:
         more = len(upload.plaintext) + _ENVELOPE_BYTES
-        if body and (len(body) == MOST_ENVELOPES or size + more > most_bytes):
+        if body and (len(body) == MOST_ENVELOPES_TAKEN or size + more > most_bytes):
             yield body
             body, size = [], _BODY_HEAD_BYTES
         body.append(upload)
@@ -289,21 +298,19 @@ class Sender:
         key = server.sealing_key(deadline)
         with self._sending:
             with self._store.transaction() as db:
-                joined = entries.joined_ids(db)
-            body = [upload for upload in body if upload.survey in joined]
+                body = _still_there(db, body)
             if not body:
                 return True, set()
             refused = server.upload([seal(upload.plaintext, upload.survey, key) for upload in body], deadline)
         now_ms = server.delayed_ms()
         closed = set()
         with self._store.transaction() as db:
-            joined = entries.joined_ids(db)
+            there = set(_still_there(db, body))
+            self.sent += acknowledge(db, [upload for index, upload in enumerate(body) if index not in refused])
             for index, upload in enumerate(body):
-                if upload.survey not in joined:
+                if index not in refused or upload not in there:
                     continue
-                if index not in refused:
-                    self.sent += acknowledge(db, upload.survey, upload.entry, upload.periods)
-                elif refused[index] == Refusal.CLOSED and _calendar_is_over(db, upload.survey, now_ms):
+                if refused[index] == Refusal.CLOSED and _calendar_is_over(db, upload.survey, now_ms):
                     self._drop(db, upload)
                 else:
                     count_refusal(db, upload)
@@ -344,6 +351,12 @@ class Sender:
         entries.update(db, self._store.wrapping, after)
         entries.count_drop(db, Drop.CLOSED, after.dropped - entry.dropped)
         self.dropped += after.dropped - entry.dropped
+
+
+def _still_there(db: Database, body: Sequence[Upload]) -> list[Upload]:
+    """Those of the uploads whose survey is not left, nor their entry."""
+    there = {survey: set(entries.numbers(db, survey)) for survey in {upload.survey for upload in body}}
+    return [upload for upload in body if upload.entry in there[upload.survey]]
 
 
 def _calendar_is_over(db: Database, survey: SurveyId, now_ms: UnixMilliseconds) -> bool:

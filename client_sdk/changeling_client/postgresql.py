@@ -6,17 +6,19 @@ transaction. What a connection had begun when it was lost is undone; a commit wh
 """
 
 import os
+import re
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 from . import store
 from .errors import ClientError, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
 from .schema import APPLICATION, MIGRATIONS, TABLES, VERSION
-from .store import DAMAGE, THREAD_SECONDS, ClientStore, Database, Rows, Wrapping, survive
+from .store import DAMAGE, THREAD_SECONDS, Changed, ClientStore, Database, Rows, Wrapping, survive
 
 try:
     import psycopg
@@ -42,9 +44,10 @@ _TABLES = (
     TABLES.replace(" INTEGER", " BIGINT").replace(" BLOB", " BYTEA").replace(" WITHOUT ROWID", ""),
     "ALTER TABLE entries ALTER private SET STATISTICS 0; ALTER TABLE drawn ALTER nodes SET STATISTICS 0;",
     "ALTER TABLE closings ALTER reports SET STATISTICS 0; ALTER TABLE closings ALTER id SET STATISTICS 0;",
+    "ALTER TABLE hand_over ALTER secret SET STATISTICS 0;",
 )
 """Without statistics of what hangs on answers, which would be copies of them."""
-_ANSWERS = ("entries", "drawn", "closings")
+_ANSWERS = ("entries", "drawn", "closings", "hand_over")
 _OLDER = """
 SELECT count(*) FROM (
     SELECT greatest(age(backend_xid), age(backend_xmin)) FROM pg_stat_activity
@@ -54,6 +57,9 @@ SELECT count(*) FROM (
 ) AS others (age) WHERE age > age(pg_current_xact_id()::xid)
 """
 """How many transactions may see what was there before: for them it is kept, whatever is rewritten."""
+_ROW = re.compile(r"(?<=VALUES )\(\?(, \?)*\)")
+"""The place of the values in a statement that takes many rows of them."""
+_MOST_ROWS = 1_000
 _BUSY = ("55P03", "57014", "40P01", "25P03")
 """A lock was waited for in vain, or a transaction ended as it took too long."""
 
@@ -83,7 +89,7 @@ class StoreDatabase:
         """Connects; each statement is a transaction of its own, unless one is begun."""
         told = conninfo_to_dict(self.told)
         patient = {name: value for name, value in _PATIENCE.items() if name not in told}
-        return psycopg.connect(make_conninfo(self.told, **patient), autocommit=True)
+        return psycopg.connect(make_conninfo(self.told, **patient), autocommit=True, cursor_factory=psycopg.RawCursor)
 
     def exists(self) -> bool:
         """True if the store's tables are there. Raises StoreBusy if the database cannot be reached."""
@@ -125,20 +131,33 @@ class _Connection:
         return self.opened.info.transaction_status != TransactionStatus.IDLE
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> Rows:
-        return self.opened.execute(_as_psycopg(statement), values or None)
+        return self.opened.execute(_numbered(statement), values or None)
 
-    def executemany(self, statement: str, values: Sequence[Sequence[Any]]) -> Rows:
-        cursor = self.opened.cursor()
-        cursor.executemany(_as_psycopg(statement), values)
-        return cursor
+    def executemany(self, statement: str, values: Sequence[Sequence[Any]]) -> Changed:
+        """Puts many rows into one statement where it has a place for them, as each takes a journey else."""
+        changed, most = _Changed(0), _MOST_ROWS if _ROW.search(statement) else 1
+        for first in range(0, len(values), most):
+            some = values[first : first + most]
+            flat = [value for row in some for value in row]
+            changed.rowcount += self.opened.execute(_numbered(statement, len(some)), flat).rowcount
+        return changed
 
     def close(self) -> None:
         self.opened.close()
 
 
+@dataclass(slots=True)
+class _Changed:
+    rowcount: int
+
+
 @lru_cache(maxsize=256)
-def _as_psycopg(statement: str) -> bytes:
-    return statement.replace("?", "%s").encode()
+def _numbered(statement: str, rows: int = 1) -> bytes:
+    """The statement for so many rows of values, its places for values numbered as PostgreSQL does it."""
+    if rows > 1:
+        statement = _ROW.sub(lambda row: ", ".join([row[0]] * rows), statement)
+    number = count(1)
+    return re.sub(r"\?", lambda _: f"${next(number)}", statement).encode()
 
 
 class PostgreSQLStore(ClientStore):
@@ -217,12 +236,12 @@ class PostgreSQLStore(ClientStore):
         """Waits for the row that only one transaction holds; its version is another if a newer pod came meanwhile."""
         if self.reporting.is_lost(connection):
             raise StoreBusy(f"the connection to {self.place} was lost, and another process may report")
-        begun = connection.opened.execute("BEGIN; SELECT version FROM format FOR UPDATE")
-        begun.nextset()
         try:
+            begun = connection.opened.execute("BEGIN; SELECT version FROM format FOR UPDATE")
+            begun.nextset()
             self._check(*begun.fetchone() or (0,))
         except BaseException:
-            connection.execute("ROLLBACK")
+            self._roll_back(connection)
             raise
 
     def _roll_back(self, connection: _Connection) -> None:
@@ -289,14 +308,14 @@ class SessionLock:
         try:
             with self._store.transaction() as db:
                 (taken,) = db.execute(f"SELECT pg_try_advisory_lock({_REPORTING})").fetchone()
-            self._held = (threading.get_ident(), db) if taken else None
+            before, self._held = self._held, (threading.get_ident(), db) if taken else self._held
             try:
                 yield taken
             finally:
                 if taken and self._held is not None:
                     with suppress(ClientError), self._store.transaction() as db:
                         db.execute(f"SELECT pg_advisory_unlock({_REPORTING})")
-                    self._held = None
+                    self._held = before
         finally:
             if threads is self._threads:  # else this is a child, and has others
                 threads.release()

@@ -249,7 +249,8 @@ class Recorder:
         try:
             before = entries.load(db, self._store.wrapping, id_, number)
         except ValueError:
-            if known is not None and (now := entries.find_survey(db, id_)) is not None and now.status >= Status.LEFT:
+            now = entries.find_survey(db, id_)
+            if (now is not None and now.status >= Status.LEFT) or entries.has_left(db, id_, number):
                 entries.count_drop(db, Drop.NOT_TAKING_PART)
                 return Recorded.DROPPED, None
             raise

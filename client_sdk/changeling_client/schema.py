@@ -41,7 +41,7 @@ CREATE TABLE sealing_keys (
 CREATE TABLE surveys (            -- never deleted, so that none is ever joined twice
     id BLOB PRIMARY KEY,
     status INTEGER NOT NULL,
-    entries INTEGER NOT NULL,
+    entries INTEGER NOT NULL,     -- how many numbers were given, those of entries that left as well
     one_person INTEGER NOT NULL,  -- whether all entries are one person's, who then pays for each
     asked_ms INTEGER NOT NULL,    -- when the app asked to join it
     url TEXT NOT NULL,            -- who its answers go to
@@ -61,6 +61,12 @@ CREATE TABLE entries (
     stratum_changes INTEGER NOT NULL,
     dropped INTEGER NOT NULL,     -- closings past grace
     private BLOB NOT NULL,        -- group, slots, mutations, states: encrypted if the app brings a key
+    PRIMARY KEY (survey, number)
+) WITHOUT ROWID;
+
+CREATE TABLE departed (           -- entries that left: their numbers are never given again
+    survey BLOB NOT NULL REFERENCES surveys,
+    number INTEGER NOT NULL,
     PRIMARY KEY (survey, number)
 ) WITHOUT ROWID;
 

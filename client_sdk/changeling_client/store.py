@@ -34,13 +34,17 @@ _CHECK = b"changeling store"
 _abandoned: list["Database"] = []
 
 
-class Rows(Protocol):
-    """The rows that a statement gives, and how many it has changed."""
+class Changed(Protocol):
+    """The outcome of a statement that changes something."""
 
     @property
     def rowcount(self) -> int:
         """How many rows were changed."""
         ...
+
+
+class Rows(Changed, Protocol):
+    """The rows that a statement gives."""
 
     def fetchone(self) -> Any:
         """The next row; None if there is none."""
@@ -68,7 +72,7 @@ class Database(Protocol):
         """Runs a statement."""
         ...
 
-    def executemany(self, statement: str, values: Sequence[Sequence[Any]], /) -> Rows:
+    def executemany(self, statement: str, values: Sequence[Sequence[Any]], /) -> Changed:
         """Runs a statement that changes something, with each of these values in turn."""
         ...
 

@@ -12,6 +12,7 @@ what was sent so far; these are counted in closed form, as exact integers. docs/
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
 from math import comb, gcd
 
 from .calendar import Calendar
@@ -262,6 +263,8 @@ class PossibleHistories:
             return d * self.answered(1, *self._overlaps(1, start, end))
         if limits.span == m - 1 and not limits.either:  # the first answer is a change as any other
             return _signed(d, m, limits.changes + 1, end - start)
+        if start == 0:
+            return _alternating_from_start(d, m, limits)[end]
         total = 1  # NULL for ever
         for first in range(1, m + 1):
             ways = self.answered(first, *self._overlaps(first, start, end))
@@ -366,6 +369,31 @@ class HistoryKernel:
         stays, changes = self.possible.going_on(state)
         goes_on = (stays if true == state.last else changes) > 0
         return self.odds.favoured - self.odds.other if state.true and goes_on else 0
+
+
+@lru_cache(maxsize=64)
+def _alternating_from_start(states: int, times: int, limits: Limits) -> tuple[int, ...]:
+    """`alternating(0, t)` for all t from 0 to `times` in an open cohort, each from sums of those who first answer when.
+
+    Who first answers at f has as many ways to go on as there are to change at most so often on min(span, times - f)
+    reports; where two limits are enough each, those of either less those of both. If the span reaches to the end,
+    the first answer is a change as any other, and the sum over f is known.
+    """
+    d, m = states, times
+    counted = [(limits.changes, limits.span, 1)]
+    if limits.either:
+        counted = [(limits.changes, m, 1), (m, limits.span, 1), (limits.changes, limits.span, -1)]
+    totals = [1] * (m + 1)
+    for most, span, sign in counted:
+        whole = m - span  # up to this report the span ends before the reports do
+        later = [0, *accumulate(_signed(d, min(left, span), most, 0) for left in range(m))]
+        earlier = [0, *accumulate(_signed(d, span, most, min(inside, span)) for inside in range(m))]
+        for t in range(m + 1):
+            answered = earlier[t] - earlier[t - min(t, whole)]
+            if t > whole:
+                answered += 1 + (d - 1) * later[m - t] - _signed(d, span, most + 1, t - whole)
+            totals[t] += sign * ((d - 1) * later[m - t] - answered)
+    return tuple(totals)
 
 
 @lru_cache(maxsize=2**14)

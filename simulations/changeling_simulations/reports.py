@@ -159,11 +159,12 @@ def print_comparison(console: Console, comparison: Comparison, delta: float, rel
     console.print(escape(comparison.verdict), highlight=False)
     wish, planned = comparison.wish, comparison.planned
     console.print(
-        f"{planned.considered} candidate groups; with other shares of them, or other weights of the reports, the "
-        f"{wish.objective} variance could fall by {100 * planned.gap:.1f}% at most",
+        f"{planned.considered} candidate groups; with other shares of these same groups, or other weights of the "
+        f"reports, the {wish.objective} variance could fall by {100 * planned.gap:.1f}% at most",
         style="dim",
         highlight=False,
     )
+    console.print(planned.distance.words, highlight=False)
     console.print(bridge_in_words(wish, planned), highlight=False)
     console.print(_groups(planned.option))
 

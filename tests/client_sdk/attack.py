@@ -137,8 +137,9 @@ def enrol(store: MemoryStore, survey: Survey, now: float, answers: list[str] | N
     stratum = stratum_values(survey.breakdowns, StratumNumber(0))
     asked = Known(survey.id, entries=1, asked_ms=int(now * 1000), url=_URL, stratum=stratum)
     with store.transaction() as db:
-        enrolment.ask(db, store, asked, answers)
-        enrolment.Enroller(store, settings_at(now), coins).enrol(db, asked, survey, time_known=False)
+        enroller = enrolment.Enroller(store, settings_at(now), coins)
+        enroller.ask(db, asked, answers)
+        enroller.enrol(db, asked, survey, time_known=False)
 
 
 def answer(store: MemoryStore, moment: Moment, coins: Any) -> Hashable:

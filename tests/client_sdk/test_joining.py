@@ -226,14 +226,19 @@ def test_max_epsilon_must_be_a_positive_number(tmp_path, max_epsilon):
         client(tmp_path, FakeServer(), Clock(), max_epsilon=max_epsilon)
 
 
-def test_the_number_of_entries_is_for_good(tmp_path):
-    """Joining with another number is an error that names both, and there is at least one entry."""
+def test_the_number_of_entries_only_grows(tmp_path):
+    """Joining with more adds those that lack, also before the survey is known; with fewer it changes nothing."""
     with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
-        with pytest.raises(ValueError, match="with 1 to 65536 entries, got 0"):
-            device.join(PLAIN.id, entries=0)
-        device.join(PLAIN.id, entries=2)
-        with pytest.raises(ValueError, match=r"with 2 entries.*got 3"):
-            device.join(PLAIN.id, entries=3)
+        with pytest.raises(ValueError, match="with 0 to 65536 entries, got -1"):
+            device.join(PLAIN.id, entries=-1)
+        handle = device.join(PLAIN.id, entries=2, signed=None)
+        assert device.join(PLAIN.id, entries=3, signed=None).record("tea", 2) is Recorded.PENDING
+        assert handle.add_entries(answers=["coffee"]) == range(3, 4)
+        device.join(PLAIN.id, entries=1)
+        assert [handle.answer(entry) for entry in range(4)] == [None, None, "tea", "coffee"]
+        assert device.join(PLAIN.id, entries=5).add_entries() == range(5, 6)
+        with pytest.raises(ValueError, match="has 6; got 65531 more"):
+            handle.add_entries(65_531)
 
 
 @pytest.mark.parametrize("named", ["ab", b"\0" * 15, "zz" * 16])

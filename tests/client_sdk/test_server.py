@@ -9,9 +9,9 @@ from email.utils import formatdate
 
 import httpx
 import pytest
-from changeling_client import BadSurvey, Client, ClientClosed
+from changeling_client import BadSurvey, Client, ClientClosed, outbox
 from changeling_protocol import decode, encode
-from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES
+from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES_TAKEN
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -261,15 +261,17 @@ def test_two_entries_are_never_in_one_envelope(tmp_path):
     assert len({closing.id for closing in server.closings()}) == 5 * 8
 
 
-def test_many_envelopes_share_bodies_within_the_limits(tmp_path):
-    """150 entries make three bodies, none above the number or the bytes that the server takes."""
+@pytest.mark.parametrize(("most", "bodies"), [(MOST_ENVELOPES_TAKEN, [150]), (64, [64, 64, 22])])
+def test_many_envelopes_share_bodies_within_the_limits(tmp_path, monkeypatch, most, bodies):
+    """150 entries make one body, as a server takes 4,096, or as many as it would take; none has too many bytes."""
+    monkeypatch.setattr(outbox, "MOST_ENVELOPES_TAKEN", most)
     server, clock = FakeServer(PLAIN), Clock()
     with client(tmp_path, server, clock) as device:
         device.join(PLAIN.id, entries=150)
         clock.now = LATE
         assert device.flush().sent == 150 * 8
-    assert [len(decode(body)["envelopes"]) for body in server.bodies] == [64, 64, 22]
-    assert MOST_ENVELOPES == 64
+    assert [len(decode(body)["envelopes"]) for body in server.bodies] == bodies
+    assert MOST_ENVELOPES_TAKEN == 4096
     assert all(len(body) <= MOST_BODY_BYTES for body in server.bodies)
 
 

@@ -149,8 +149,9 @@ def answered(modes, waits):
     asked = replace(PLAIN, grace=10**6)
     server, clock, coins, batches = Watched(asked), Clock(START + 1), Apart(), []
 
-    def put(db, wrapping, survey, entry, answers):
-        kept(db, wrapping, survey, entry, answers)
+    def put(db, wrapping, survey, answered):
+        kept(db, wrapping, survey, answered)
+        ((entry, answers),) = answered
         periods = tuple(answer.closing.period for answer in answers)
         (upload,) = (each for each in outbox.uploads(db, wrapping, survey, [entry]) if each.periods == periods)
         batches.append((entry.number, periods, len(upload.plaintext)))

@@ -1,4 +1,4 @@
-"""The wheel that tests install in environments of their own, built once."""
+"""The wheels that tests install in environments of their own, built once."""
 
 import subprocess
 import sys
@@ -9,11 +9,22 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.fixture(scope="session")
-def wheel(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
-    built = subprocess.run(build, capture_output=True, text=True, cwd=ROOT)
-    assert built.returncode == 0, built.stdout + built.stderr
+def built(source, folder):
+    """The wheel of a folder with a pyproject.toml."""
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(source)]
+    done = subprocess.run(build, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
     (path,) = folder.glob("*.whl")
     return path
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory):
+    """All but the SDK."""
+    return built(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def sdk(tmp_path_factory):
+    """The SDK alone, with the protocol."""
+    return built(ROOT / "client_sdk", tmp_path_factory.mktemp("sdk"))

@@ -1,4 +1,4 @@
-"""The client serves with the lowest versions that pyproject.toml asks for, and with the newest that there are."""
+"""The client serves with the lowest versions that its pyproject.toml asks for, and with the newest that there are."""
 
 import json
 import os
@@ -14,12 +14,12 @@ from .conftest import ROOT
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
-ASKED = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+ASKED = tomllib.loads((ROOT / "client_sdk/pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
 LOWEST = dict(requirement.split(">=") for requirement in ASKED)
 LIFE = Path(__file__).with_name("floor_life.py")
 
 
-def lived(wheel, folder, requirements):
+def lived(sdk, folder, requirements):
     """A life in a new environment of these requirements: what it printed, and the versions it had."""
     clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PIP_CONSTRAINT")}
 
@@ -32,7 +32,7 @@ def lived(wheel, folder, requirements):
     python = folder / "environment" / "bin" / "python"
     pip = (python, "-m", "pip", "--disable-pip-version-check")
     run(*pip, "install", *requirements)
-    run(*pip, "install", "--no-deps", wheel)
+    run(*pip, "install", "--no-deps", sdk)
     run(*pip, "check")
     versions = {each["name"].lower(): each["version"] for each in json.loads(run(*pip, "list", "--format=json"))}
     (folder / "home").mkdir()
@@ -45,12 +45,12 @@ def test_each_floor_is_one_version_and_nothing_is_forbidden_above_it():
     assert all(re.fullmatch(r"\d+(\.\d+)*", version) for version in LOWEST.values())
 
 
-def test_a_life_is_the_same_with_the_lowest_versions_and_with_the_newest(wheel, tmp_path_factory):
+def test_a_life_is_the_same_with_the_lowest_versions_and_with_the_newest(sdk, tmp_path_factory):
     """A first launch offline, records before and after the survey is known, a restart, all closings sent and opened,
     the survey left; in an environment with just the lowest versions, and in another with the newest. Warnings are
     errors in both."""
-    lowest, low = lived(wheel, tmp_path_factory.mktemp("lowest"), [f"{name}=={LOWEST[name]}" for name in LOWEST])
-    newest, new = lived(wheel, tmp_path_factory.mktemp("newest"), LOWEST)
+    lowest, low = lived(sdk, tmp_path_factory.mktemp("lowest"), [f"{name}=={LOWEST[name]}" for name in LOWEST])
+    newest, new = lived(sdk, tmp_path_factory.mktemp("newest"), LOWEST)
     assert lowest == newest
     assert lowest["told"] == ["pending", True, 0, True, "counted", 4, True, 4, True]
     for name, version in LOWEST.items():

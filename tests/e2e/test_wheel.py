@@ -1,23 +1,26 @@
-"""The wheel, in environments of its own."""
+"""The two wheels, the SDK's and the other, in environments of their own."""
 
 import json
 import os
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from changeling_aggregator.testing.processes import free_port
 from changeling_central import read_rows
 from changeling_protocol import __version__
 
 pytestmark = pytest.mark.heavy
 
 ROOT = Path(__file__).parents[2]
-MOST_BYTES, MOST_OF_THE_SDK = 1_100_000, 135_000
-ON_REQUEST = {"testing", "async_client", "explanation", "reports"}
+MOST_BYTES, MOST_OF_THE_SDK, MOST_LOADED = 900_000, 200_000, 150_000
+LIFE = Path(__file__).with_name("sdk_life.py")
+ON_REQUEST = {"testing", "async_client", "explanation", "reports", "postgresql"}
 """Modules of the SDK that an app loads only if it asks for what they do."""
 OF_A_SERVER = {"starlette", "uvicorn", "uvloop", "httptools", "sqlalchemy"}
 OF_A_CURATOR = {"opendp", "dp-accounting", "matplotlib"}
@@ -28,11 +31,14 @@ def run(*command, **options):
 
 
 @pytest.fixture(scope="module")
-def environment(wheel, tmp_path_factory):
-    """A new environment with the bare wheel in it. The tests below add one extra after the other, in their order."""
+def environment(wheel, sdk, tmp_path_factory):
+    """A new environment with the SDK's wheel in it. The tests below add the other, and one extra after the other, in
+    their order."""
     folder = tmp_path_factory.mktemp("environment")
     assert run(sys.executable, "-m", "venv", folder).returncode == 0
-    return Environment(folder, wheel).with_extra("")
+    environment = Environment(folder, wheel)
+    environment.install(sdk)
+    return environment
 
 
 @dataclass(frozen=True)
@@ -53,12 +59,15 @@ class Environment:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def with_extra(self, extra):
-        """The environment with an extra added, "" for the bare wheel."""
-        required = f"changeling[{extra}] @ {self.wheel.as_uri()}" if extra else self.wheel
+    def install(self, required):
+        """Installs a wheel, or what is asked for by name."""
         self.printed(
             "pip", "install", "--disable-pip-version-check", "--constraint", ROOT / "constraints.txt", required
         )
+
+    def with_extra(self, extra):
+        """The environment with an extra added, "" for the bare wheel."""
+        self.install(f"changeling[{extra}] @ {self.wheel.as_uri()}" if extra else self.wheel)
         return self
 
     def without(self, *distributions):
@@ -79,22 +88,26 @@ class Environment:
         return done.stderr
 
 
+def packages(wheel):
+    """The packages that a wheel holds, and the bytes that each file takes in it."""
+    taken = {file.filename: file.compress_size for file in zipfile.ZipFile(wheel).infolist()}
+    return {name.split("/")[0] for name in taken if ".dist-info/" not in name}, taken
+
+
+def test_the_sdk_is_small_and_alone(sdk):
+    """At most 200 kB, of which what every app loads at most 150 kB: the protocol, the client and the pytest kit."""
+    assert sdk.stat().st_size <= MOST_OF_THE_SDK
+    tops, taken = packages(sdk)
+    assert tops == {"changeling_protocol", "changeling_client", "changeling_pytest"}
+    loaded = [size for name, size in taken.items() if name.split("/")[1].removesuffix(".py") not in ON_REQUEST]
+    assert 0 < sum(loaded) <= MOST_LOADED
+
+
 def test_the_wheel_is_small_and_holds_our_packages_only(wheel):
-    """At most 1.1 MB, of which what every app loads at most 135 kB; all inner names prefixed, nothing of the tests."""
+    """At most 900 kB; all inner names prefixed, nothing of the tests, and no file that the SDK's wheel has."""
     assert wheel.stat().st_size <= MOST_BYTES
-    files = zipfile.ZipFile(wheel).infolist()
-    sdk = [
-        file
-        for file in files
-        if file.filename.startswith(("changeling_client/", "changeling_protocol/"))
-        and file.filename.split("/")[1].removesuffix(".py") not in ON_REQUEST
-    ]
-    assert 0 < sum(file.compress_size for file in sdk) <= MOST_OF_THE_SDK
-    tops = {file.filename.split("/")[0] for file in files}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {
-        "changeling_protocol",
-        "changeling_client",
-        "changeling_pytest",
+    tops, _ = packages(wheel)
+    assert tops == {
         "changeling_statistics",
         "changeling_central",
         "changeling_papers",
@@ -106,14 +119,34 @@ def test_the_wheel_is_small_and_holds_our_packages_only(wheel):
     }
 
 
-def test_the_version_is_that_of_the_wheel(wheel):
-    """One number, in the protocol; hatch reads it there."""
+def test_the_version_is_that_of_the_wheels(wheel, sdk):
+    """One number, in the protocol; hatch reads it there for both, and the one asks for just this one of the other."""
     assert wheel.name.startswith(f"changeling-{__version__}-")
+    assert sdk.name.startswith(f"changeling_client-{__version__}-")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["dependencies"] == [f"changeling-client=={__version__}"]
 
 
 @pytest.mark.timeout(600)
-def test_a_bare_install_is_the_sdk_alone(environment):
+def test_the_sdk_alone_records_and_reports_to_a_real_server(environment, tmp_path):
+    """Nothing of numbers, servers and command lines is there; what it records is counted by `changeling dev`."""
+    assert not environment.installed() & {"changeling", "numpy", "typer", "rich", "psycopg", *OF_A_SERVER}
+    folder, port = tmp_path / "dev", free_port()
+    words = ("dev", "--answers", "tea,coffee", "--store", folder, "--port", port)
+    command = [str(Path(sys.executable).parent / "changeling"), *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            until_it_stands = next(line for line in server.stdout if "Stop with" in line)
+            assert until_it_stands
+            assert environment.printed("python", "-W", "error", LIFE, port, folder) == "counted joined True 0\n"
+        finally:
+            server.terminate()
+
+
+@pytest.mark.timeout(600)
+def test_a_bare_install_is_the_sdk_and_no_numbers(environment):
     """The client imports, numpy is not there; each command line knows its version and names its extra."""
+    environment.with_extra("")
     assert not environment.installed() & {"numpy", "typer", "rich"}
     assert environment.printed("python", "-c", "from changeling_client import Client, __version__; print(__version__)")
     for command, words, extra in (

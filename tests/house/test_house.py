@@ -9,8 +9,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
-MOST_FILES = (20, 59, 39, 25)
-"""Of each journey; the aim is 20 for a device and 25 for the others."""
+MOST_FILES = (21, 59, 39, 25)
+"""Of each journey; the aim is 20 for a device and 25 for the others. A device's passes what a store is, and the file
+that keeps it, as a database may."""
 
 
 def test_the_journeys_of_the_page_are_those_that_data_travel():
@@ -57,5 +58,5 @@ def test_a_class_name_is_used_once():
 
 def test_a_bare_install_brings_six_distributions():
     """An app embeds a client of HTTP with its two parts, a codec, cryptography, and where a platform keeps files."""
-    bare = {Requirement(text).name for text in requires("changeling") or [] if "extra ==" not in text}
+    bare = {Requirement(text).name for text in requires("changeling-client") or [] if "extra ==" not in text}
     assert bare == {"httpx", "httpcore", "certifi", "msgpack", "cryptography", "platformdirs"}

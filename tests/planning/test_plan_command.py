@@ -25,6 +25,9 @@ def test_it_prints_every_plan_and_says_which_kind_wins():
     for word in ("devices for ±1 point", "at delta 1e-06", "kB sent", "A panel beats every hierarchy"):
         assert word in shown.output
     assert "shuffled" not in shown.output
+    said = " ".join(shown.output.split())
+    assert "other shares of these same groups" in said
+    assert "The best of all reports that keep epsilon, of any kind, would need at most" in said
 
 
 def test_a_shuffled_figure_is_shown_where_the_survey_declares_its_relay(tmp_path):

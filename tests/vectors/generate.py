@@ -10,7 +10,21 @@ from pathlib import Path
 
 from changeling_protocol import VERSION
 
-from .making import bodies, calendars, canonical, costs, draws, joint, lives, seals, signed, strata, symbols, uploads
+from .making import (
+    bodies,
+    calendars,
+    canonical,
+    costs,
+    draws,
+    histories,
+    joint,
+    lives,
+    seals,
+    signed,
+    strata,
+    symbols,
+    uploads,
+)
 from .making.notation import Case
 
 HERE = Path(__file__).parent
@@ -20,6 +34,7 @@ FILES: Mapping[str, Callable[[], list[Case]]] = {
     "canonical": canonical.cases,
     "costs": costs.cases,
     "draws": draws.cases,
+    "histories": histories.cases,
     "joint": joint.cases,
     "lives": lives.cases,
     "seals": seals.cases,

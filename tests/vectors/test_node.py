@@ -114,7 +114,10 @@ def test_a_file_that_is_missing_or_unknown_is_a_problem(tmp_path):
     assert (done.returncode, done.stderr) == (1, "surprise: an unknown file\n")
 
 
-LIVED = ("hierarchy", "mixed", "joint", "closed", "closed, from the first period", "states")
+LIVED = (
+    *("hierarchy", "mixed", "joint", "closed", "closed, from the first period", "states"),
+    *("history", "history, closed", "history, time-bounded"),
+)
 
 
 @pytest.mark.parametrize("name", LIVED)

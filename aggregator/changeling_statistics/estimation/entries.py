@@ -93,13 +93,24 @@ def expected_variances(
 
     start, end: the nodes' times, all of one width. closed: whether the cohort is closed. In entries squared.
     """
-    answers, changes = randomizer.space.answers, randomizer.space.reports_changes
-    after = shares_there(expected, end)
+    before, after = shares_there(expected, start), shares_there(expected, end)
+    moved = before * (1 - 1 / randomizer.space.answers)
+    moved = moved * (1 - persistence(randomizer.space.answers, expected) ** (end - start))
+    return report_variances(randomizer, start, before, after, moved, closed)
+
+
+def report_variances(
+    randomizer: Randomizer, start: Indices, before: Floats, after: Floats, moved: Floats, closed: bool
+) -> Floats:
+    """The variance that the randomizer adds to one report on each node, mean over the answers, shape (nodes,).
+
+    start: when each begins. before, after: the shares of the entries that have an answer then, and at its end.
+    moved: the share that has another one at its end. closed: whether the cohort is closed. In entries squared.
+    """
+    changes = randomizer.space.reports_changes
     if not changes:
         variances = class_variances(randomizer, False)
         return (1 - after) * variances.none + after * variances.came
-    before = shares_there(expected, start)
-    moved = before * (1 - 1 / answers) * (1 - persistence(answers, expected) ** (end - start))
     plain = class_variances(randomizer, False).mixed(moved, after - before)
     conserved = class_variances(randomizer, conserves(closed, changes, 1)).mixed(moved, after - before)
     return np.where(start > 0, conserved, plain)
@@ -263,8 +274,9 @@ def _drawn_together(edges: GroupEdges) -> Floats:
 
 def _between(products: Floats, start: Indices, end: Indices) -> Floats:
     """E δ_e δ_e' from E x(τ)x(τ'), where δ_e = x(end) - x(start), shape (E, E)."""
-    at_end, at_start = products[end], products[start]
-    between: Floats = at_end[:, end] - at_end[:, start] - at_start[:, end] + at_start[:, start]
+    changes = (products[end] - products[start]).T.copy()  # rows are copied much faster than columns
+    between: Floats = changes[end]
+    between -= changes[start]
     return between
 
 

@@ -224,7 +224,7 @@ def grown(P: Floats, rows: Floats) -> Floats:
     gained = Z @ PZ
     gained.flat[:: len(gained) + 1] += 1.0
     wider = np.empty((rows.shape[1],) * 2)
-    wider[:old, :old] = P - PZ @ np.linalg.solve(gained, PZ.T)
+    np.subtract(P, PZ @ np.linalg.solve(gained, PZ.T), out=wider[:old, :old])
     wider[old:, :old] = -C @ wider[:old, :old]
     wider[:old, old:] = wider[old:, :old].T
     wider[old:, old:] = N - wider[old:, :old] @ C.T
@@ -238,6 +238,8 @@ def inverse(L: Floats) -> Floats:
     return found
 
 
+APART = 1e-12
+"""By so much, relatively, a report is taken to vary by itself: those that never differ would make V singular."""
 MOST_DENSE_PERIODS = 1200
 """With more periods than that, matrices over all times and nodes take too long, and releases are weighed one by one."""
 
@@ -302,6 +304,7 @@ def is_partial(survey: Survey) -> bool:
 def whitened(edges: GroupEdges, answers: int, expected: ExpectedChanges, closed: bool, periods: int) -> Whitened:
     """The information that one entry is expected to give on these edges, in a survey of so many answers and periods."""
     covariance = expected_covariance(edges, answers, expected, closed, periods).whole
+    covariance.flat[:: len(covariance) + 1] *= 1 + APART
     return Whitened(edges, np.linalg.cholesky(covariance).astype(np.float64, copy=False))
 
 

@@ -236,10 +236,11 @@ def best_floor(
         least = _least(wish, added)
         if least > room or not is_bridged(wish, [*sure, *added.group.tracks]):
             continue
-        trial = _Trial(whole, lossy, whole.of_group(added), lossy.of_group(maker.without(added, lost)), least, room)
-        cheapest = trial.price(least)
+        told = whole.of_group(added)
+        cheapest = whole.price(told, least)
         if cheapest > PRICE or (best is not None and (GOOD, cheapest) >= best[:2]):  # larger ones are dearer
             continue
+        trial = _Trial(whole, lossy, told, lossy.of_group(maker.without(added, lost)), least, room)
         share = trial.share
         tried = max(GOOD, trial.after(share)), trial.price(share), share, added
         best = tried if best is None or tried[:2] < best[:2] else best
@@ -285,6 +286,10 @@ class _Told:
         mean = self.wish.objective == "mean"
         return sqrt(max(0.0, float(self.weights @ variances if mean else variances.max())))
 
+    def price(self, added: Sequence[Floats], floor: float) -> float:
+        """By what part a floor with this share raises the error."""
+        return self.error(added, floor) / self.usual - 1
+
     @cached_property
     def usual(self) -> float:
         """The error without a floor."""
@@ -309,7 +314,7 @@ class _Trial:
 
     def price(self, floor: float) -> float:
         """By what part a floor with this share raises the error."""
-        return self.whole.error(self.added, floor) / self.whole.usual - 1
+        return self.whole.price(self.added, floor)
 
     def after(self, floor: float) -> float:
         """The error after a loss, once it is to be bridged, over the usual one without a floor."""

@@ -33,6 +33,7 @@ from ..estimate import Floats
 from ..estimation.entries import expected_moments
 from ..randomizers.kary import UNIT_LOSSES
 from .candidates import Candidate, Maker, closer_look, first_look, stretched
+from .distance import Distance, distance_from_best
 from .outages import best_floor, is_bridged, sure_tracks
 from .prediction import Option
 from .responses import best_state
@@ -62,15 +63,18 @@ Progress: TypeAlias = Callable[[float], None]
 class Planned:
     """The best plan for a wish.
 
+    wish: what it is for.
     option: the plan, how accurate it will be and what it asks of a device.
     kinds: the kind of each of its groups: panel, changes, hierarchy, mix or history.
     gap: by what part the variance that is predicted for the plan without its floor could fall at most, from 0 to 1,
-    with any other shares of the groups that were considered and any linear unbiased estimator.
+    with any other shares of the groups that were considered and any linear unbiased estimator. It says how well the
+    search among these groups ended, and nothing of other reports: that is `distance`.
     considered: how many groups there were.
     floor: the share of the devices that are in a group which is there to bridge lost periods; 0 if there is none.
     without: the standard error that the wish wants small, as it would be without that group.
     """
 
+    wish: Wish
     option: Option
     kinds: tuple[str, ...]
     gap: float
@@ -82,6 +86,11 @@ class Planned:
     def plan(self) -> ReleasePlan:
         """The release plan itself."""
         return self.option.plan
+
+    @property
+    def distance(self) -> Distance:
+        """How far the plan is from the best of all reports that keep epsilon; takes seconds, each time."""
+        return distance_from_best(self.wish, self.plan)
 
     def share_of(self, kind: str) -> float:
         """The share of the devices that are in groups of this kind."""
@@ -129,7 +138,7 @@ def _optimal_plan(wish: Wish, progress: Progress) -> Planned:
         floor = best_floor(Maker(wish), groups, f, looked.looking_at(few[0]), few[1])
     if floor is not None:
         option, kinds = _planned(wish, floor.groups, floor.shares)
-    return Planned(option, kinds, gap, considered, floor.share if floor else 0.0, without)
+    return Planned(wish, option, kinds, gap, considered, floor.share if floor else 0.0, without)
 
 
 def _search(wish: Wish, progress: Progress) -> tuple[ShareProblem, Floats, Floats | None]:

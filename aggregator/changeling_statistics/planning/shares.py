@@ -123,14 +123,17 @@ class ShareProblem:
                 L += shares[g] * self.candidates[g].told
             yield L
             return
-        before = dict.fromkeys(used, 0)
+        before = 0
         for time in self.times.tolist():
-            for g in used:
-                known = int(np.searchsorted(self.candidates[g].ends, time, side="right"))
-                new = self.candidates[g].rows[before[g] : known, :time]
-                L[:time, :time] += shares[g] * (new.T @ new)
-                before[g] = known
+            new = np.concatenate([np.sqrt(shares[g]) * self._closing(g, before, time) for g in used])
+            L[:time, :time] += new.T @ new
+            before = time
             yield L[:time, :time]
+
+    def _closing(self, group: int, before: int, time: int) -> Floats:
+        """The rows of a group's edges that end in (before, time], over the times from 1 to that."""
+        ends, rows = self.candidates[group].ends, self.candidates[group].rows
+        return rows[np.searchsorted(ends, before, side="right") : np.searchsorted(ends, time, side="right"), :time]
 
     def variances(self, informations: Iterable[Floats]) -> Floats:
         """The variances that are published if so much is told, shape (times,); inf if a time is not connected with 0.

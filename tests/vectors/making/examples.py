@@ -7,9 +7,11 @@ from changeling_protocol import (
     AtMost,
     Breakdown,
     Calendar,
+    Constraint,
     CustomResponse,
     ExpectedChanges,
     Group,
+    History,
     Hybrid,
     Joint,
     KaryChange,
@@ -65,6 +67,23 @@ JOINT_GROUPS = (
         Joint(Odds(2981, 1000), 3, (3, 2), (1, 2)),
     ),
 )
+HISTORY_CALENDAR = Calendar(1_800_000_000, 60, 8)
+HISTORIES_OF = (
+    (3, range(1, 9), AtMost(3), False),
+    (3, range(2, 9, 3), AtMost(2), True),
+    (2, range(1, 9), TimeBounded(200), False),
+    (2, range(1, 9), TimeBounded(200), True),
+    (2, range(2, 8), Hybrid((AtMost(2), TimeBounded(150))), False),
+    (1, range(3, 4), AtMost(1), False),
+)
+"""Answers, the periods of the reports, the constraint, and whether the cohort is closed."""
+
+
+def history_group(answers: int, periods: range, constraint: Constraint, closed: bool) -> Group:
+    return Group.of_history(History.of(Odds(55, 2), periods, constraint, HISTORY_CALENDAR, closed), answers)
+
+
+HISTORY_GROUPS = tuple((history_group(*each), each[0]) for each in HISTORIES_OF)
 PUBLIC = (Breakdown("platform", ("linux", "mac", "other")), Breakdown("channel", ("release", "beta")))
 LONG = Calendar(1_800_000_000, 86_400, 64)
 
@@ -116,6 +135,13 @@ def _surveys() -> dict[str, Survey]:
             plain, breakdowns=PUBLIC, stratum_changes=2, relay="https://relay.example", follows=bytes(range(16))
         ),
         "expected": replace(plain, expected=ExpectedChanges(500_000, 1), question="Très bien? 茶か"),
+        "history": survey(ReleasePlan((history_group(*HISTORIES_OF[0]), JOINT_GROUPS[0])), constraint=AtMost(3)),
+        "history, closed": survey(
+            ReleasePlan((history_group(3, *HISTORIES_OF[1][1:]),)), constraint=AtMost(2), closed=True
+        ),
+        "history, time-bounded": survey(
+            ReleasePlan((history_group(3, range(1, 9, 2), TimeBounded(200), False),)), constraint=TimeBounded(200)
+        ),
         "large odds": survey(hierarchical(3, 8, (1, 8), Odds(2**63, 1)), minimum=2**32),
     }
 

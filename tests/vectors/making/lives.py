@@ -74,6 +74,11 @@ def _lives() -> Iterator[Life]:
         yield Life(f"a joint response, {seed}", survey(joint_plan(3, 8)), _CHANGES, seed=seed)
         yield Life(f"a closed cohort, {seed}", _CLOSED, _CHANGES, seed=seed, answers=["neither"])
         yield Life(f"sets and weights of its own, {seed}", _SIGNED, _CHANGES, seed=seed)
+    yield Life("a history", SURVEYS["history"], _CHANGES)
+    yield Life("a history in a closed cohort", SURVEYS["history, closed"], _CHANGES, answers=["neither"])
+    late = replace(SURVEYS["history, time-bounded"], grace=85)
+    offline: Sequence[Event] = [(200, "record", "tea"), (400, "flush"), (520, "flush")]
+    yield Life("a history of an entry that enrolled late and was offline", late, offline, joined=70)
     yield Life("nothing is ever recorded", survey(joint_plan(3, 8)), _OFTEN)
     within = [(101, "record", "tea"), (101.001, "retract"), (120, "record", "coffee")]
     yield Life("changes within a time", _BOUNDED, [*_CHANGES[:4], *within, *_CHANGES[5:]])

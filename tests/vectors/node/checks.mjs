@@ -100,6 +100,20 @@ function checkJoint(vector) {
   }
 }
 
+function checkHistories(vector) {
+  const group = surveys.readGroup(fieldsOf(vector.group), vector.answers);
+  same(String(group.history.kernel.count), vector.histories);
+  same(vector.reports.length > 0, true);
+  for (const report of vector.reports) {
+    for (const [drawn, symbol, memory] of report.symbols) {
+      const coins = new ListedCoins([[report.below, drawn]]);
+      const [chosen, left] = respond(group, 0, report.input, report.memory, coins);
+      coins.allTaken();
+      same([String(chosen), left], [symbol, memory]);
+    }
+  }
+}
+
 function checkRandomizer(vector) {
   const randomizer = makeRandomizer(fieldsOf(vector.randomizer), vector.answers);
   same([String(randomizer.symbols), randomizer.bytes], [vector.symbols, vector.bytes]);
@@ -187,6 +201,7 @@ export const CHECKS = {
     nodes: (vector) => drawn(vector, (coins) => same(drawNodes(vector.count, vector.reported, coins), vector.nodes)),
     "closing id": (vector) => drawn(vector, (coins) => same(drawId(coins).toString("hex"), vector.id)),
   },
+  histories: { group: checkHistories },
   joint: { group: checkJoint },
   lives: { life: checkLife },
   seals: {

@@ -1,6 +1,7 @@
 // What a plan costs an entry. docs/mathematics.md, "What a plan costs an entry".
 
 import { largest, ln, smallest, sum } from "./arithmetic.mjs";
+import { limitsOf } from "./histories.mjs";
 import { need } from "./msgpack.mjs";
 
 /** survey: { calendar, constraint, closed, groups }. */
@@ -11,6 +12,13 @@ export const restoredCost = (survey) =>
   largest(survey.groups.map((group) => groupCost(group, survey) * (group.joint ? 3n : 2n)));
 
 function groupCost(group, survey) {
+  if (group.history) {
+    const { history } = group;
+    const limits = limitsOf(history, survey);
+    need(history.open === !survey.closed, "NULL is a state where the cohort is open");
+    need(Object.keys(limits).every((name) => limits[name] === history[name]), "other histories than the constraint's");
+    return ln(...history.odds);
+  }
   if (!group.joint) return sum(group.tracks.map((track) => trackCost(track, survey)));
   group.tracks.forEach((track, place) =>
     need(group.joint.slots[place] >= mostTelling(track, survey), "fewer slots than reports that tell"),

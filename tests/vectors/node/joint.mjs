@@ -59,8 +59,9 @@ export function makeKernel(joint, agreements) {
   return { conditional };
 }
 
-/** Draws the symbol of one report: [symbol, slots]. slots: { used, score }, or null if none is left. */
+/** Draws the symbol of one report: [symbol, slots]. slots: { used, score }, or null if none is left; of a history its memory. */
 export function respond(group, place, input, slots, coins) {
+  if (group.history) return group.history.kernel.respond(input, slots, coins);
   const { randomizer } = group.tracks[place];
   if (!group.joint) return [randomizer.at(coins.below(randomizer.below(input, randomizer.odds)), input, randomizer.odds), null];
   if (!slots || slots.used[place] === group.joint.slots[place] || !randomizer.tells(input)) {

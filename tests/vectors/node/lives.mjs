@@ -1,5 +1,6 @@
 // A device: what it draws when it joins, what becomes of records, and what it answers and sends at a flush.
 
+import { FIRST_MEMORY } from "./histories.mjs";
 import { respond } from "./joint.mjs";
 import { MOST_SPANNED, closeMs, closedAt, closingsOf, endingAt, nodeEnd, plaintext } from "./uploads.mjs";
 import { unsigned } from "./msgpack.mjs";
@@ -67,11 +68,11 @@ export function enrol(survey, timeMs, told, coins) {
     if (track.reported !== null) nodes.set(track.number, drawNodes(track.count, track.reported, coins));
   }
   const delay = drawDelay(survey, coins);
-  const { joint } = survey.groups[group];
+  const { joint, history } = survey.groups[group];
   return {
     ...{ survey, group, delay, nodes, answered: closedAt(survey.calendar, timeMs), standing: "new" },
     ...{ stratum: stratumOf(survey.breakdowns, told ?? {}), changelog: [], mutations: 0, firstMs: null, pending: false, batches: [] },
-    slots: joint ? { used: joint.slots.map(() => 0), score: 0 } : null,
+    slots: joint ? { used: joint.slots.map(() => 0), score: 0 } : history ? FIRST_MEMORY : null,
   };
 }
 
@@ -125,8 +126,10 @@ export function flush(entry, timeMs, coins) {
   const kept = entry.batches.map((batch) => batch.filter(({ period }) => !isLate(period)));
   const answers = [];
   for (const period of closingsOf(allTracks(survey), entry.answered, closedAt(survey.calendar, timeMs))) {
-    if (isLate(period)) drop(entry.standing);
-    else if (timeMs > closeMs(survey.calendar, period) + 1000 * survey.skew + entry.delay) {
+    if (isLate(period)) {
+      drawUnsent(entry, period, coins);
+      drop(entry.standing);
+    } else if (timeMs > closeMs(survey.calendar, period) + 1000 * survey.skew + entry.delay) {
       answers.push(answer(entry, period, coins));
     } else break;
     entry.answered = period;
@@ -152,11 +155,22 @@ function batchesOf(answers) {
   return batches;
 }
 
+/** The reports of a history that nobody is sent, as their times are dropped or lie before enrolment, are drawn all the same. */
+function drawUnsent(entry, until, coins) {
+  const { history, tracks } = entry.survey.groups[entry.group];
+  while (history && entry.slots && history.first + history.every * entry.slots.drawn <= until) {
+    const period = history.first + history.every * entry.slots.drawn;
+    const state = stateAt(entry, closeMs(entry.survey.calendar, period));
+    [, entry.slots] = history.kernel.respond(tracks[0].randomizer.space.index(0, state), entry.slots, coins);
+  }
+}
+
 function answer(entry, period, coins) {
   const { survey } = entry;
   const group = survey.groups[entry.group];
   const now = stateAt(entry, closeMs(survey.calendar, period));
   const reports = [];
+  drawUnsent(entry, period - 1, coins);
   group.tracks.forEach((track, place) => {
     const node = endingAt(track, period);
     if (node === null || !reportsOn(entry, track, node)) return;

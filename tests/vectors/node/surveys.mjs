@@ -3,6 +3,7 @@
 import { micro } from "./arithmetic.mjs";
 import { planCost } from "./cost.mjs";
 import { exchange, sha256, verified } from "./crypto.mjs";
+import { historyKernel, historyTracks, makeHistory } from "./histories.mjs";
 import { makeJoint, makeKernel, stepsOf } from "./joint.mjs";
 import { Malformed, decode, need } from "./msgpack.mjs";
 import { makeRandomizer } from "./randomizers.mjs";
@@ -156,6 +157,7 @@ export function readPlan(value, answers) {
 }
 
 export function readGroup(value, answers) {
+  if (value instanceof Map && value.has("history")) return readHistory(value, answers);
   const isJoint = value instanceof Map && value.has("joint");
   const group = exactly(value, "share", "tracks", ...(isJoint ? ["joint"] : []));
   const share = integer(group.share, 1n, 2n ** 64n, "a share");
@@ -176,6 +178,17 @@ export function readGroup(value, answers) {
   } else made.tracks = group.tracks.map((track) => readTrack(track, answers));
   need(made.tracks.reduce((drawn, { reported }) => drawn + (reported ?? 0), 0) <= 2 ** 14, "too many drawn nodes");
   return made;
+}
+
+function readHistory(value, answers) {
+  const group = exactly(value, "share", "history");
+  const share = integer(group.share, 1n, 2n ** 64n, "a share");
+  need(group.history instanceof Map, "a history");
+  const history = makeHistory(group.history, answers);
+  // Each report by itself has a law that only the server needs: the device needs its inputs and the width of its symbols.
+  const reported = new Map([["kind", "k-rr"], ["space", history.open ? "states" : "answers"], ["odds", [2n, 1n]]]);
+  const tracks = historyTracks(history, makeRandomizer(reported, answers));
+  return { share, joint: null, kernel: null, history: { ...history, kernel: historyKernel(history) }, tracks };
 }
 
 function readTrack(value, answers, odds = null) {

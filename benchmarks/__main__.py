@@ -59,6 +59,7 @@ SUITES = {
         "client_kills",
         "client_blocking",
         "client_costs",
+        "client_host",
         "client_audit",
     ),
     "server": (

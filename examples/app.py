@@ -42,14 +42,15 @@ def main() -> None:
         print(survey.survey.question)
 
         first, second = survey.survey.answers[:2]
-        survey.record(first)  # on disk when this returns
         for elapsed in range(wanted.seconds):
-            if elapsed == wanted.seconds // 2 and survey.record(second) is Recorded.FROZEN:
-                print("no change is left: the answer stays what it was")
-            flushed = client.flush()  # answers what is due, sends what waits
+            flushed = client.flush()  # by a timer, never because of an answer: answers what is due, sends what waits
             if flushed.sent or flushed.trouble:
                 print(f"{flushed.sent} sent, {flushed.waiting} waiting", flushed.trouble or "")
-            time.sleep(1)
+            time.sleep(0.8)
+            answer = {0: first, wanted.seconds // 2: second}.get(elapsed)
+            if answer is not None and survey.record(answer) is Recorded.FROZEN:  # on disk when this returns
+                print("no change is left: the answer stays what it was")
+            time.sleep(0.2)
 
         print(f"the answer on this device is {survey.answer()}; it never left it")
         print(survey.ledger())

@@ -256,6 +256,7 @@ class Answerer:
         for survey in entries.surveys_at(db, server.url):
             for entry in entries.load_all(db, self._store.wrapping, survey.id):
                 if entry.pending:
+                    self._store.overwrote()
                     drawn = entries.drawn_nodes(db, self._store.wrapping, entry)
                     entry = bring_back(survey, entry, drawn, now_ms)
                     after, wrong = judged(survey, entry, drawn, now_ms, time_known=True)
@@ -269,6 +270,7 @@ class Answerer:
                 continue
             answered = entries.least_answered(db, survey.id)
             if answered is not None and answered >= last_closing(survey) and not outbox.waits(db, survey.id):
+                self._store.overwrote()
                 outbox.forget_sent(db, survey.id)
                 entries.put_survey(db, replace(known, status=Status.ENDED))
 

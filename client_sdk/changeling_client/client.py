@@ -35,7 +35,12 @@ class Client:
     witness: sees that a backup of the store was put back, or a copy made: a sidecar in its usual place, or in the
     folder named here, or what the host app keeps (`Callbacks`); with None nothing does.
     consent: whether the person takes part. Without, whatever was kept is wiped, and nothing is recorded or sent.
-    strict: whether a wrong answer raises ValueError, as tests and development want it, or is dropped and counted.
+    strict: whether a wrong answer raises ValueError, as tests and development want it, or is dropped and counted. By a
+    real clock a strict client warns as well where the app gives away by its calls when an answer was given: `record`
+    within a second of the first `join`, or `flush`, `leave` or `stratum` within a tenth of one after `record`.
+    silent: whether the app runs on where nothing can be kept, on a full disk, say, or without a home: what its calls
+    would raise is told to `on_error`, and they return as if nothing were known. Only `leave`, `set_consent` and the
+    calls of a hand-over still raise, as an app has to know what became of them.
     background: whether a thread reports by itself; else the app calls `flush` whenever it runs.
     development: surveys that go to loopback do not count against max_epsilon; for servers on loopback only.
     upload_token: names the app to a server that asks for it, with each upload: the same in all copies of the app, never
@@ -91,7 +96,8 @@ class Client:
 
         id_ = _id(survey_id)
         asked = Known(id_, entries=entries, one_person=one_person, stratum=dict(stratum or {}))
-        self._device.join(asked, answers, signed)
+        with self._device.quietly():
+            self._device.join(asked, answers, signed)
         self._reporter.wake()
         return SurveyHandle(id_, self._device)
 
@@ -102,10 +108,16 @@ class Client:
         Returns what became of the reports. Trouble with the server is told there, and loses none of them.
         Raises a store's errors, or ClientClosed.
         """
-        return self._device.flush(timeout)
+        from .device import Flushed
+
+        self._device.doubt("flush")
+        with self._device.quietly():
+            return self._device.flush(timeout)
+        return Flushed(0, 0, 0, "the store cannot be used")
 
     def leave(self, survey_id: bytes | str) -> None:
         """Leaves a survey: all it knew is wiped at once, nothing more is sent, and it is never joined again."""
+        self._device.doubt("leave")
         self._device.leave(_id(survey_id))
 
     def hand_over_key(self) -> bytes:
@@ -162,7 +174,9 @@ class Client:
 
     def ledger(self) -> Account:
         """The cost of all surveys of this store so far, and at most; `str` of it is in plain words."""
-        return self._device.account()
+        with self._device.quietly():
+            return self._device.account()
+        return self._device.no_account()
 
     def reports(self) -> tuple[SurveyReports, ...]:
         """Each survey's reports: those sent, those that wait, and a preview of the next; `str` of each is in words.
@@ -171,7 +185,9 @@ class Client:
         """
         from .reports import reports
 
-        return reports(self._device)
+        with self._device.quietly():
+            return reports(self._device)
+        return ()
 
     def explain(self, survey_id: bytes | str) -> Explanation:
         """The most that somebody who sees everything ever sent for a survey could conclude; `str` is in words.
@@ -244,14 +260,14 @@ class SurveyHandle:
         """
         if answer is None and self._device.settings.strict:
             raise ValueError("None is no answer: `retract` records that the entry has none from now on")
-        return self._device.record(self.id, answer, entry)
+        return self._record(answer, entry)
 
     def retract(self, entry: int = 0) -> Recorded:
         """Records that the entry has no answer from now on, as `record` does.
 
         Returns whether that stands: in a closed cohort an entry keeps its answer.
         """
-        return self._device.record(self.id, None, entry)
+        return self._record(None, entry)
 
     def add_entries(
         self, count: int = 1, *, answers: Sequence[str] | None = None, stratum: Mapping[str, str] | None = None
@@ -286,12 +302,14 @@ class SurveyHandle:
         known = self._known()
         if known is None or known.status not in (Status.ASKED, Status.JOINED):
             return None
-        with self._device.store.transaction() as db:
-            kept = entries.load(db, self._device.store.wrapping, self.id, entry)
-        if kept.pending:
-            return kept.pending[-1].answer
-        state = recording.current(kept.states)
-        return None if state == recording.NULL else known.survey.answers[state - 1]
+        with self._device.quietly():
+            with self._device.store.transaction() as db:
+                kept = entries.load(db, self._device.store.wrapping, self.id, entry)
+            if kept.pending:
+                return kept.pending[-1].answer
+            state = recording.current(kept.states)
+            return None if state == recording.NULL else known.survey.answers[state - 1]
+        return None
 
     def stratum(self, told: Mapping[str, str], entry: int = 0) -> None:
         """Changes the entry's stratum; what it answers from now on is counted there.
@@ -305,12 +323,15 @@ class SurveyHandle:
 
         from . import entries
 
+        self._device.doubt("stratum")
         survey = self.survey
+        if survey is None and self._device.settings.silent:
+            return
         if survey is None:
             raise ValueError(f"no stratum: {entries.why_not(self._known(), self.id)}; `join` takes the first one")
         number = stratum_of(survey.breakdowns, told)
-        wrapping = self._device.store.wrapping
-        with self._device.store.transaction() as db:
+        with self._device.quietly(), self._device.store.transaction() as db:
+            wrapping = self._device.store.wrapping
             kept = entries.load(db, wrapping, self.id, entry)
             if number == kept.stratum:
                 return
@@ -331,14 +352,26 @@ class SurveyHandle:
         survey = self.survey
         if survey is None:
             return None
-        with self._device.store.transaction() as db:
-            kept = entries.load(db, self._device.store.wrapping, self.id, entry)
-            waiting = len(outbox.waiting(db, self.id, kept.number))
-        costs = survey.epsilon, survey.per_week, cost_if_restored(survey)
-        return Ledger(*costs, kept.answered, waiting, kept.dropped, stratum_values(survey.breakdowns, kept.stratum))
+        with self._device.quietly():
+            with self._device.store.transaction() as db:
+                kept = entries.load(db, self._device.store.wrapping, self.id, entry)
+                waiting = len(outbox.waiting(db, self.id, kept.number))
+            costs = survey.epsilon, survey.per_week, cost_if_restored(survey)
+            return Ledger(*costs, kept.answered, waiting, kept.dropped, stratum_values(survey.breakdowns, kept.stratum))
+        return None
+
+    def _record(self, answer: str | None, entry: int) -> Recorded:
+        from .recording import Recorded
+
+        self._device.doubt("record")
+        with self._device.quietly():
+            return self._device.record(self.id, answer, entry)
+        return Recorded.DROPPED
 
     def _known(self) -> Known | None:
-        return self._device.find(self.id)
+        with self._device.quietly():
+            return self._device.find(self.id)
+        return None
 
 
 def _id(named: bytes | str) -> SurveyId:

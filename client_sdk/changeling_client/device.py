@@ -8,9 +8,12 @@ network is waited for, and never for longer than it takes to answer what one upl
 
 import logging
 import threading
+import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from math import inf
 
 from changeling_protocol import Coins, EntryNumber, SurveyId, SystemCoins, UnixMilliseconds, from_micro
 
@@ -33,6 +36,8 @@ SOONEST_SECONDS = 1.0
 RETRY_SECONDS = 5.0
 """Trouble that no server is to blame for, such as another process that reports, is over after so long, perhaps."""
 FLUSH_SECONDS = 60.0
+JOINED_JUST_NOW_SECONDS, RECORDED_JUST_NOW_SECONDS = 1.0, 0.1
+"""A call so soon after another was made because of it, most likely."""
 STOP_SECONDS = 0.5
 """How long to wait for a flush that was told to end."""
 _log = logging.getLogger("changeling")
@@ -107,7 +112,7 @@ class Flush:
                 self._note(str(error))
             self._note(self._sender.trouble)
             waiting, dropped = self._waiting(), self._answerer.dropped + self._sender.dropped
-            self._store.erase_past()  # also if nothing was due: what is recorded overwrites as well
+            self._store.erase_past(changed=self._sender.sent + dropped > 0)
             return Flushed(self._sender.sent, waiting, dropped, self._trouble), told
 
     def _flush_server(self, server: Server, deadline: Deadline) -> list[ClientError]:
@@ -160,11 +165,42 @@ class Device:
         self._sending, self._deciding = threading.RLock(), threading.RLock()
         self.keep_reporting: Callable[[], None] = lambda: None
         """Called whenever the app does something, so that the background thread goes on after a fork."""
+        self._first_join, self._last_record = -inf, (-inf, 0)
+        """By the monotonic clock, in seconds; and of the record, which thread made it."""
         survive(self)
         if consent:
-            self._open()
+            with self.quietly():
+                self._open()
         else:
             self._wipe()
+
+    def doubt(self, call: str) -> None:
+        """Warns where a call tells when an answer was given, of a strict client by a real clock. call: the method."""
+        if not self.settings.strict or self.settings.clock is not time.time:
+            return
+        now, here = time.monotonic(), threading.get_ident()
+        when, where = self._last_record
+        words = ""
+        if call == "record":
+            self._last_record = now, here
+            if now - self._first_join < JOINED_JUST_NOW_SECONDS:
+                words = (
+                    "`record` follows the first `join` at once: join at the app's first launch, or the server learns"
+                )
+        elif where == here and now - when < RECORDED_JUST_NOW_SECONDS:
+            words = (
+                f"`{call}` follows `record` at once: call it by a timer, or at the app's start, or the server may learn"
+            )
+        if words:
+            warnings.warn(f"{words} when the answer was given", stacklevel=4 if call == "record" else 3)
+
+    def _note_join(self, first: bool) -> None:
+        if first:
+            self._first_join = time.monotonic()
+
+    def quietly(self) -> "_Quiet":
+        """Tells what is raised in the block instead of raising it, if the app is silent."""
+        return _Quiet(self)
 
     @property
     def store(self) -> ClientStore:
@@ -195,6 +231,7 @@ class Device:
                     return
                 enroller = Enroller(store, self.settings, self.coins)
                 known = enroller.ask(db, asked, answers)
+                self._note_join(first=known is asked and answers is None)
                 if survey is not None and known.status is Status.ASKED:
                     told = enroller.enrol_or_refuse(db, known, survey, time_known=False)
             if survey is not None and known.status is Status.ASKED:
@@ -313,8 +350,11 @@ class Device:
         self.keep_reporting()
         at_most, witnessed = self.settings.max_epsilon, self.settings.witness is not None
         with enrolment.looking(self._opened, self.settings.place, self.settings.key) as db:
-            none = Account(from_micro(0), at_most, (), {}, witnessed)
-            return none if db is None else account(db, at_most, witnessed)
+            return self.no_account() if db is None else account(db, at_most, witnessed)
+
+    def no_account(self) -> Account:
+        """The account of a store in which there is nothing."""
+        return Account(from_micro(0), self.settings.max_epsilon, (), {}, self.settings.witness is not None)
 
     @reading
     def find(self, id_: SurveyId) -> Known | None:
@@ -376,11 +416,12 @@ class Device:
             self._sending, self._deciding = threading.RLock(), threading.RLock()
 
     def _open(self) -> None:
-        self._opened = self.settings.place.open(self.settings.key)
-        self._recorder = Recorder(self._opened, self.settings.strict, self.tell)
-        self._servers = Servers(self._opened, self.settings)
-        with self._opened.transaction() as db:
+        store = self.settings.place.open(self.settings.key)
+        with store.transaction() as db:
             entries.follow_server(db, self.settings.endpoint.url)
+        self._opened = store
+        self._recorder = Recorder(store, self.settings.strict, self.tell)
+        self._servers = Servers(store, self.settings)
         self._opened.erase_past(changed=self._check_witness(self._opened))
 
     def _wipe(self) -> None:
@@ -449,6 +490,22 @@ class Device:
         if not wiped:
             sentence = "another process reads the store: its old pages are erased when this app next starts"
             self.tell(ClientError(sentence))
+
+
+class _Quiet:
+    """A block out of which nothing comes but a bad argument, where the device's app is silent."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        quiet = self._device.settings.silent and isinstance(error, ClientError)
+        if quiet and isinstance(error, ClientError):
+            self._device.tell(error)
+        return quiet
 
 
 class Reporter:

@@ -16,7 +16,7 @@ from typing import cast
 
 from changeling_protocol import Agreeing, Breakdown, Randomizer, ReleasePlan, Report, Survey, upwards
 
-from .ledger import cost_if_restored
+from .ledger import cost_if_restored, shown
 
 PLACES = 12
 """Bounds are rounded to so many decimal places."""
@@ -119,7 +119,7 @@ def moment(at: datetime) -> str:
 
 def said(survey: Survey, report: Report) -> str:
     """A report in words, such as "tea", "from tea to coffee", or "more of tea and water, less of coffee"."""
-    return survey.plan.tracks[report.track].randomizer.said(report.symbol, [NO_ANSWER, *survey.answers])
+    return survey.plan.tracks[report.track].randomizer.said(report.symbol, [NO_ANSWER, *map(shown, survey.answers)])
 
 
 _STATED = (
@@ -254,7 +254,7 @@ class Explanation:
     def __str__(self) -> str:
         return "\n".join(
             (
-                f"What others can learn from your answers to: {self.question}",
+                f"What others can learn from your answers to: {shown(self.question)}",
                 "",
                 *(f"- {line}" for line in (*_about_reports(self), *_about_conclusions(self), *_about_the_rest(self))),
             )
@@ -305,7 +305,7 @@ def _about_reports(explanation: Explanation) -> Sequence[str]:
 
 def _about_conclusions(explanation: Explanation) -> Sequence[str]:
     rare, example, even = explanation.conclusions
-    answer = f'"{explanation.answers[0]}"'
+    answer = f'"{shown(explanation.answers[0])}"'
     return (
         f"All reports together: whoever thought before that it was {percent_up(example.before)} likely that you ever "
         f"answered {answer} can at most come to think it {percent_up(example.at_most)}, and at least "
@@ -343,11 +343,11 @@ def privacy_notice(survey: Survey) -> str:
 
 
 def _asked(survey: Survey) -> Sequence[str]:
-    answers = [f'"{answer}"' for answer in survey.answers]
+    answers = [f'"{shown(answer)}"' for answer in survey.answers]
     named = answers[0] if len(answers) == 1 else f"{', '.join(answers[:-1])} or {answers[-1]}"
     return (
-        f'If you agree, this app takes part in a survey with the question "{survey.question}"; the answers that it '
-        f"tells apart are {named}.",
+        f'If you agree, this app takes part in a survey with the question "{shown(survey.question)}"; the answers that '
+        f"it tells apart are {named}.",
         "Your answer is kept on your device and is never sent as it is.",
     )
 
@@ -375,7 +375,7 @@ def _concluded(survey: Survey) -> Sequence[str]:
     return (
         "The server, and whoever sees all that your device ever sends for this survey, can conclude at most this: what "
         f"was thought {percent_up(example.before)} likely before, such as that you ever answered "
-        f'"{survey.answers[0]}", can come to be thought at most {percent_up(example.at_most)} and at least '
+        f'"{shown(survey.answers[0])}", can come to be thought at most {percent_up(example.at_most)} and at least '
         f"{percent_down(example.at_least)} likely.",
         "Other surveys that you take part in add to that.",
         "What is published are estimates for all who take part together, from at least "

@@ -65,7 +65,7 @@ class SurveyAccount:
     reason: str = ""
 
     def __str__(self) -> str:
-        asked = f"“{self.question}”" if self.question else f"survey {self.id}"
+        asked = f"“{shown(self.question)}”" if self.question else f"survey {self.id}"
         return f"{asked} ({self.status}): {self._cost()}"
 
     def _cost(self) -> str:
@@ -125,6 +125,11 @@ def _account(known: Known) -> SurveyAccount:
         return SurveyAccount(known.id.hex(), None, known.status, epsilon, None, known.reason)
     weekly = per_week(epsilon, survey.calendar.period * survey.calendar.periods)
     return SurveyAccount(known.id.hex(), survey.question, known.status, epsilon, weekly)
+
+
+def shown(text: str) -> str:
+    """A survey's text as it may stand in a line of ours: whoever signs it begins no other line, and moves no cursor."""
+    return "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in text)
 
 
 def _plain(number: Decimal) -> str:

@@ -342,6 +342,7 @@ class Sender:
                 entries.update(db, self._store.wrapping, after.emptied()._replace(answered=survey.calendar.periods))
                 entries.keep_drawn(db, self._store.wrapping, entry, frozenset())
             forget_sent(db, id_)
+            self._store.overwrote()
             entries.put_survey(db, replace(known, status=Status.ENDED))
             server.succeed(db)
 

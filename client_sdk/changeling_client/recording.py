@@ -223,6 +223,7 @@ class Recorder:
         try:
             with self._store.transaction() as db:
                 recorded, refused = self._keep(db, id_, answer, number, at_ms)
+            self._store.overwrote()  # the answer that stood, perhaps
         except ValueError:
             if self._strict:
                 raise

@@ -16,6 +16,7 @@ from .answering import last_closing, next_due_ms
 from .device import Device
 from .entries import Entry, Known, Status
 from .explanation import moment, percent_down, percent_up, said, truthfulness
+from .ledger import shown
 from .server import known_time
 from .store import Database, reading
 
@@ -116,7 +117,7 @@ class SurveyReports:
     coming: tuple[Next, ...]
 
     def __str__(self) -> str:
-        return "\n".join([f"Reports on: {self.question}", *map(str, self.told), *map(str, self.coming)])
+        return "\n".join([f"Reports on: {shown(self.question)}", *map(str, self.told), *map(str, self.coming)])
 
 
 @reading

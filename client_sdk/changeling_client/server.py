@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from changeling_protocol import (
@@ -135,6 +136,8 @@ class Budget:
         return owed_ms if 0 <= owed_ms <= _MOST_OWED_MS else 0  # more is owed only if the clock was set back
 
 
+MOST_KEYS = 64
+"""So many sealing keys of a list are looked at: each costs a signature, and a server has a few."""
 _Wanted = TypeVar("_Wanted")
 _DATE_RESOLUTION_MS = 1000
 _STEP_MS = 60_000
@@ -454,7 +457,7 @@ class Server:
     def _verified(self, signed: Iterable[bytes]) -> dict[bytes, SealingKey]:
         """The keys among these that the authority signed, by their signed bytes."""
         verified = {}
-        for encoded in signed:
+        for encoded in islice(signed, MOST_KEYS):
             with suppress(ProtocolError):
                 verified[encoded] = SealingKey.from_signed(encoded, self._authority)
         return verified

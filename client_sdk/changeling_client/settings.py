@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
-from typing import TYPE_CHECKING, Required, TypedDict
+from typing import TYPE_CHECKING, NoReturn, Required, TypedDict
 
 from changeling_protocol import KEY_BYTES, authority_key
 
@@ -37,6 +37,7 @@ class ClientOptions(TypedDict, total=False):
     witness: Witness | str | os.PathLike[str] | None
     consent: bool
     strict: bool
+    silent: bool
     background: bool
     development: bool
     upload_token: str | None
@@ -57,6 +58,7 @@ class ClientSettings:
     max_epsilon: the most that the epsilons of all surveys may add up to.
     witness: sees how far the store is; None if nothing does.
     strict: whether a wrong answer raises ValueError, or is dropped and counted.
+    silent: whether an app runs on where nothing can be kept, and is told alone.
     development: whether surveys count nothing, as nobody's answers are in them.
     on_error: told what cannot be raised into the app.
     clock: gives the time in Unix seconds.
@@ -69,6 +71,7 @@ class ClientSettings:
     max_epsilon: Decimal
     witness: Witness | None
     strict: bool
+    silent: bool
     development: bool
     on_error: Callable[[ClientError], None] | None
     clock: Callable[[], float]
@@ -91,7 +94,13 @@ class ClientSettings:
         development = options.get("development", False)
         if development and not is_loopback(server):
             raise ValueError(f"development is for servers on loopback, got {server!r}")
-        place, beside = _place(app, options.get("path"), options.get("database"))
+        place: Place
+        try:
+            place, beside = _place(app, options.get("path"), options.get("database"))
+        except ClientError as error:
+            if not options.get("silent"):
+                raise
+            place, beside = _Nowhere(error), None
         witness = options.get("witness", beside)
         return cls(
             place=place,
@@ -101,10 +110,30 @@ class ClientSettings:
             max_epsilon=_checked_epsilon(options["max_epsilon"]),
             witness=Sidecar(witness) if isinstance(witness, str | os.PathLike) else witness,
             strict=options.get("strict", False),
+            silent=options.get("silent", False),
             development=development,
             on_error=options.get("on_error"),
             clock=options.get("clock", time.time),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Nowhere:
+    """The place of a store where none is known. error: says why."""
+
+    error: ClientError
+
+    def exists(self) -> bool:
+        return False
+
+    def open(self, _key: bytes | None) -> NoReturn:
+        raise self.error
+
+    def is_ours(self) -> bool:
+        return False
+
+    def destroy(self) -> None:
+        return
 
 
 def check_names(options: ClientOptions) -> None:

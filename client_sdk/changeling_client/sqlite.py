@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import mkstemp
 from typing import Any
 
 from . import store
@@ -188,10 +187,12 @@ class SQLiteStore(ClientStore):
 
 
 def _make(file: Path, key_check: bytes) -> None:
-    handle, draft = mkstemp(prefix=f"{file.name}.", suffix=".new", dir=file.parent)
-    os.close(handle)
+    draft = _beside(file, ".new")  # no other process makes one: `reporting` is held
+    for left in (draft, *(_beside(draft, suffix) for suffix in ("-wal", "-shm", "-journal"))):
+        left.unlink(missing_ok=True)  # of a process that was killed here
+    os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     try:
-        with closing(_connect(Path(draft))) as connection:
+        with closing(_connect(draft)) as connection:
             _set_up(connection)
             connection.executescript(
                 f"BEGIN; {TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"

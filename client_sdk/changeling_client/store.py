@@ -189,6 +189,10 @@ class ClientStore(ABC):
             finally:
                 self._catching_up = None
 
+    def overwrote(self) -> None:
+        """Notes that something of answers was overwritten or deleted: the next `erase_past` has work to do."""
+        self._past_left = True
+
     def erase_past(self, changed: bool = True) -> bool:
         """Rewrites the store, so that no copy is left of answers and counts that were overwritten or deleted.
 

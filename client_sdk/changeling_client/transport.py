@@ -133,20 +133,23 @@ class Endpoint:
 
 
 class _AppTransport:
-    """A transport of the app's own, called as httpx calls it."""
+    """A transport of the app's own, called as httpx calls it, or its successor httpx2 if it is one of that."""
 
     def __init__(self, transport: httpx.BaseTransport) -> None:
         self._transport = transport
+        of = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
+        self._library = "httpx2" if "httpx2" in of else "httpx"
         self.close = transport.close
 
     def handle_request(self, request: httpcore.Request) -> httpcore.Response:
         """Hands it the request, and returns what it answers."""
+        from importlib import import_module
+
         import httpcore
-        import httpx
 
         url = request.url.scheme + b"://" + dict(request.headers)[b"Host"] + request.url.target
         content = b"".join(request.stream) or None  # type: ignore[arg-type]
-        sent = httpx.Request(
+        sent = import_module(self._library).Request(
             request.method.decode(),
             url.decode(),
             headers=request.headers,

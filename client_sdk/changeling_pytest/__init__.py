@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -36,3 +36,15 @@ def changeling_client(tmp_path: Path, changeling_server: FakeServer) -> Iterator
 
     with make_client(tmp_path / "changeling", changeling_server) as client:
         yield client
+
+
+@pytest.fixture
+def changeling_audit() -> Callable[[Callable[..., object], Iterable[Any]], None]:
+    """Plays lives of an app as `changeling_client.testing.audit` does, and fails where their traffic differs."""
+    from changeling_client.testing import audit
+
+    def check(app: Callable[..., object], lives: Iterable[Any]) -> None:
+        if found := audit(app, lives):
+            raise AssertionError("answers can be told from the app's traffic:\n" + "\n".join(found))
+
+    return check

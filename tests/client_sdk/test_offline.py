@@ -210,3 +210,26 @@ def test_a_clock_that_is_a_year_ahead_before_the_survey_is_known_loses_nothing(t
         device.flush()
     moved = {node: true for node, true in by_node(server).items() if true and node[1] - node[0] == 1}
     assert moved == {(0, 1): CHANGES.index(0, 1), (1, 2): CHANGES.index(1, 2)}
+
+
+def test_a_flush_for_which_there_is_nothing_to_do_writes_little(tmp_path):
+    """However many entries a store has, it is rewritten only after something of answers was overwritten or sent."""
+    server, clock = FakeServer(PLAIN), Clock(START + 1)
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(PLAIN.id, entries=1000)
+        clock.now = START + 80
+        device.flush()
+        device.flush()
+
+        def written():
+            with device.store.transaction() as db:
+                db.execute("PRAGMA wal_autocheckpoint = 0")
+            before = file.stat().st_mtime_ns
+            device.flush()
+            return file.stat().st_mtime_ns != before, log.stat().st_size
+
+        file, log = tmp_path / "store.db", tmp_path / "store.db-wal"
+        assert written() == (False, log.stat().st_size)
+        assert log.stat().st_size < 65_536 < file.stat().st_size
+        handle.record("coffee")
+        assert written() == (True, 0), "what was recorded has overwritten the answer before"

@@ -674,3 +674,15 @@ def test_uploads_to_the_apps_own_server_alone_carry_the_token(tmp_path, relay):
         clock.now = LATE
         assert device.flush().sent == 8
     assert shown == {("GET", None), ("POST", None if relay else "Bearer of-the-app")}
+
+
+def test_a_list_of_thousands_of_signed_keys_costs_a_few_signatures(tmp_path):
+    """A device looks at sixty-four of them, and keeps no more."""
+    server, clock, private = FakeServer(PLAIN), Clock(START + 1), FakeServer().private
+    server.keys = [signed_key(private), *(signed_key(private, expires=2**32 + 1 + each) for each in range(200))]
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        clock.now = START + 80
+        assert device.flush().sent == 1
+        with device.store.transaction() as db:
+            assert db.execute("SELECT count(*) FROM sealing_keys").fetchone() == (64,)

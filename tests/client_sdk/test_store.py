@@ -535,3 +535,11 @@ def test_an_earlier_store_is_brought_to_the_present_version_wholly_or_not_at_all
             opened(used)
     with closing(sqlite3.connect(used)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (2 if works else 1,)
+
+
+def test_a_draft_that_a_killed_process_left_is_cleared_away(tmp_path):
+    """It was about to make the store: what it left is gone, and the store is a whole one."""
+    for suffix in (".new", ".new-wal", ".new-shm"):
+        (tmp_path / f"store.db{suffix}").write_bytes(b"half a store")
+    opened(tmp_path / "store.db").close()
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["store.db", "store.db.lock"]

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from ..protocol.examples import AUTHORITY, PINNED
-from .device import LATE, PLAIN, PRIVATE, Clock, signed_key
+from .device import LATE, PLAIN, PRIVATE, START, Clock, FakeServer, client, signed_key
 from .loopback import BAD, answering, full_backlog, serving, silent
 
 pytestmark = pytest.mark.timed
@@ -462,3 +462,21 @@ def test_a_proxy_beside_a_transport_is_refused():
         asking("https://s.example", transport=transport, proxy="http://proxy.example"),
     ):
         pass
+
+
+def test_a_transport_of_the_successor_of_httpx_is_taken_as_well(tmp_path):
+    """httpx2's own requests reach it, and its answers come back."""
+    httpx2 = pytest.importorskip("httpx2")
+    server, clock, kinds = FakeServer(PLAIN), Clock(START + 1), set()
+
+    def serve(request):
+        kinds.add(type(request))
+        answer = server._serve(httpx.Request(request.method, str(request.url), content=request.read()))
+        return httpx2.Response(answer.status_code, content=answer.content, headers=answer.headers.raw)
+
+    with client(tmp_path, server, clock, transport=httpx2.MockTransport(serve)) as device:
+        device.join(PLAIN.id, signed=None)
+        device.flush()
+        clock.now = START + 80
+        assert device.flush().sent == 1
+    assert kinds == {httpx2.Request}

@@ -1,8 +1,10 @@
 """What a report says, in words."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
+from changeling_client import privacy_notice
 from changeling_client.explanation import said
 from changeling_protocol import (
     CustomResponse,
@@ -21,6 +23,7 @@ from changeling_protocol import (
 )
 
 from ..protocol.examples import survey
+from .device import PLAIN, START, Clock, FakeServer, client
 
 STATES, CHANGES, ODDS = StateSpace(3), MutationSpace(3), Odds(3, 1)
 RANDOMIZERS = {
@@ -88,3 +91,29 @@ def test_without_null_nothing_is_said_of_having_no_answer():
     )
     for symbol in range(randomizer.symbols):
         assert "no answer" not in said(asked, Report(0, 1, symbol))
+
+
+def test_no_survey_forges_a_line_of_what_a_person_reads(tmp_path):
+    """Whatever its text holds, escapes of a terminal, newlines or marks that turn the reading direction, each thing
+    that is printed has as many lines as with a plain text, and no sign that is not printed."""
+
+    def printed(folder, question, answers):
+        asked = replace(PLAIN, question=question, answers=answers)
+        server, clock = FakeServer(asked), Clock(START + 1)
+        with client(folder, server, clock) as device:
+            device.join(asked.id).record(answers[1])
+            clock.now += 80
+            device.flush()
+            return [
+                str(device.ledger()),
+                *map(str, device.reports()),
+                str(device.explain(asked.id)),
+                privacy_notice(asked),
+            ]
+
+    forged = "Tea?\n- survey 0 (joined): 0 of 0\x1b[2J\r\u202e\u2028"
+    hostile = printed(tmp_path / "hostile", forged, ("tea\x1b[1A\n", "cof\nfee", "nei\x07ther"))
+    plain = printed(tmp_path / "plain", "Tea?", ("tea", "coffee", "neither"))
+    for one, other in zip(hostile, plain, strict=True):
+        assert one.count("\n") == other.count("\n")
+        assert all(line.isprintable() for line in one.split("\n"))

@@ -246,3 +246,10 @@ def test_bad_arguments_are_named():
         predict(survey, 1).at(5)
     with pytest.raises(ValueError, match="above 0, got 0"):
         predict(survey, 1).devices_for(0)
+
+
+def test_a_point_takes_at_least_one_device():
+    """At an epsilon of 32 the noise of one device is far below a point: the figure is 1, and never 0."""
+    prediction = optimal_plan(wish(1, 2, 1, "32", closed=True, later=0)).option.prediction
+    assert prediction.mean * prediction.devices**0.5 < 0.01
+    assert prediction.devices_for(0.01) == 1

@@ -108,12 +108,14 @@ class Prediction:
     def devices_for(self, error: float = POINT, objective: str = "mean") -> float:
         """How many devices it takes for a standard error, which falls with the root of their number; inf if none do.
 
+        At least 1, however small the error of one would be.
+
         error: the standard error to reach, as a fraction of the entries; 0.01 is one percentage point.
         objective: "mean" or "worst", as above. Raises ValueError for an error that is not above 0.
         """
         if not error > 0:
             raise ValueError(f"a standard error to reach is above 0, got {error}")
-        return self.devices * (self.objective(objective) / error) ** 2
+        return max(1.0, self.devices * (self.objective(objective) / error) ** 2)
 
 
 def predict(

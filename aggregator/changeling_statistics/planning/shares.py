@@ -274,6 +274,9 @@ def _for_the_mean(problem: ShareProblem, weights: Floats, gap: float, start: Flo
     n = len(problem.candidates)
     f = _begun(problem, weights) if start is None else start
     evaluation = problem.at(f, weights)
+    if not np.isfinite(evaluation.value):  # what connected the times that the start was found at leaves another out
+        f = _begun(problem, weights)
+        evaluation = problem.at(f, weights)
     best = GroupShares(f, evaluation.error, evaluation.bound)
     for _ in range(ROUNDS):
         excess = np.where(f > 0, -np.inf, evaluation.slopes / evaluation.value - 1.0)
@@ -314,10 +317,17 @@ def _begun(problem: ShareProblem, weights: Floats) -> Floats:
 
 
 def _multiplicative(problem: ShareProblem, f: Floats, weights: Floats) -> Floats:
-    """Some steps f_g := f_g (φ_g / R)^STEEP, which bring most shares close to 0 and none below."""
+    """Some steps f_g := f_g (φ_g / R)^STEEP, which bring most shares close to 0 and none below.
+
+    They end before one that would leave a time unconnected.
+    """
+    evaluation = problem.at(f, weights)
     for _ in range(WARM):
-        evaluation = problem.at(f, weights)
-        f = _normed(f * (evaluation.slopes / evaluation.value) ** STEEP)
+        stepped = _normed(f * (evaluation.slopes / evaluation.value) ** STEEP)
+        evaluation = problem.at(stepped, weights)
+        if not np.isfinite(evaluation.value):
+            break
+        f = stepped
     return f
 
 

@@ -4,6 +4,7 @@ Never for production: its coins can be foreseen, and its keys are known to every
 pytest finds the fixtures `changeling_clock`, `changeling_server` and `changeling_client` by itself.
 """
 
+from .audit import Household, audit
 from .clients import ForeseeableCoins, let_report, make_client, stored
 from .server import FakeServer, ReceivedReport, read_upload
 from .surveys import AUTHORITY, FIRST_DAY, ManualClock, make_survey
@@ -13,8 +14,10 @@ __all__ = [
     "FIRST_DAY",
     "FakeServer",
     "ForeseeableCoins",
+    "Household",
     "ManualClock",
     "ReceivedReport",
+    "audit",
     "let_report",
     "make_client",
     "make_survey",

@@ -55,12 +55,14 @@ _FOR_EVER = 2**40
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request that the server was asked: at what time by its clock, its method and path, and its body's length."""
+    """One request that the server was asked: at what time by its clock, its method and path, its body's length, and its
+    headers."""
 
     at: float
     method: str
     path: str
     body_bytes: int
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,9 @@ class FakeServer:
         import httpx
 
         body = request.read()
-        self.requests.append(Request(self.clock(), request.method, request.url.path, len(body)))
+        self.requests.append(
+            Request(self.clock(), request.method, request.url.path, len(body), tuple(request.headers.raw))
+        )
         if not self._online:
             raise httpx.ConnectError("the fake server is offline")
         headers = {"date": formatdate(self.clock(), usegmt=True)}

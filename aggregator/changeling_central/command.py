@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Annotated, get_args, get_type_hints
 
 import typer
-from changeling_statistics import format_duration, format_instant
 from rich.console import Console
 from rich.progress import Progress
 
 from .afterwards import save_release_plot
 from .api import FILES, Help, Released, ReleaseOptions, default_output, release_with
 from .budget import check_output, exact
+from .dates import local_instant, zone_name
 from .files import read_about
 from .offers import all_offers
 from .smoothing import save_smoothed
@@ -53,7 +53,7 @@ def release(changelog: Path, plot: Path | None = None, **given: object) -> None:
         plot is not None and released.last and not options.plan
     ):  # before the first period has ended there is nothing to draw
         price = f"ρ = {options.rho}" if options.epsilon is None else f"ε = {str(options.epsilon).strip()}"
-        title = f"{options.query}, every {format_duration(released.calendar.period)}, {price}"
+        title = f"{options.query}, every {options.every}, {price}"
         save_release_plot(released.output, plot, title)
 
 
@@ -117,7 +117,7 @@ def _conclude(options: ReleaseOptions, released: Released) -> None:
     for key, value in released.about:
         _say(f"{key}: {value}")
     calendar, last = released.calendar, released.last
-    end = format_instant(calendar.time(last)) + ", the calendar's end" * (last == calendar.periods)
+    end = local_instant(calendar.time(last), zone_name(calendar)) + ", the calendar's end" * (last == calendar.periods)
     delta = f", delta {str(options.delta).strip()}" * (exact(options.delta) > 0)
     if options.plan:
         _say("that is a plan: nothing was drawn, written or charged")

@@ -20,8 +20,7 @@ from math import ceil, floor, inf, log10, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from changeling_statistics import format_instant
-
+from .dates import UTC_NAME, local_instant
 from .errors import BadState
 from .mechanism import Level
 from .noise import Law, interval
@@ -132,7 +131,8 @@ class Output:
     """A file, .csv or .jsonl. names: of the query's columns. unit: what one of the query's units is worth.
 
     about: what is said of the release at its head. mean: what is shown in place of the columns, None for these. nodes:
-    whether the nodes that a level came with are written behind it. law: of the noise.
+    whether the nodes that a level came with are written behind it. law: of the noise. zone: that
+    times are written in.
     """
 
     path: Path
@@ -142,6 +142,7 @@ class Output:
     mean: Mean | None = None
     nodes: bool = False
     law: Law = Law.LAPLACE
+    zone: str = UTC_NAME
 
     def __post_init__(self) -> None:
         if self.path.suffix not in (".csv", ".jsonl"):
@@ -166,7 +167,8 @@ class Output:
 
     def shown(self, period: int, time: float, numbers: Sequence[ShownNumber]) -> bytes:
         """The file's rows of these numbers. Arguments as of `rows`."""
-        return b"".join(self.written(published_row(period, time, each, self.law)) for each in numbers)
+        when = local_instant(time, self.zone)
+        return b"".join(self.written(published_row(period, when, each, self.law)) for each in numbers)
 
     def written(self, row: PublishedRow) -> bytes:
         """The row as the file holds it."""
@@ -242,10 +244,9 @@ class Output:
         return at + len(rows)
 
 
-def published_row(period: int, time: float, shown: ShownNumber, law: Law = Law.LAPLACE) -> PublishedRow:
-    """The number as it is published, with its interval. time: the end of the period, Unix seconds."""
+def published_row(period: int, when: str, shown: ShownNumber, law: Law = Law.LAPLACE) -> PublishedRow:
+    """The number as it is published, with its interval. when: the end of the period."""
     name, value, error, step = shown
-    when = format_instant(time)
     if not 0 < error < inf:
         return PublishedRow(period, when, name, float(value), 0.0 if error == 0 else None, None, None)
     digits = min(1 - floor(log10(error)), 15)

@@ -103,7 +103,7 @@ def smoothed(published: Path) -> list[PublishedRow]:
         times = np.array([datetime.fromisoformat(row.time).timestamp() for row in rows])
         values, variances = best_estimates(np.array([row.estimate for row in rows]), K[np.ix_(at, at)] * unit[0], times)
         found += [
-            published_row(row.period, times[n], ShownNumber(f"{name}{SMOOTHED}", values[n], np.sqrt(variances[n])))
+            published_row(row.period, row.time, ShownNumber(f"{name}{SMOOTHED}", values[n], np.sqrt(variances[n])))
             for n, row in enumerate(rows)
         ]
     if not found:

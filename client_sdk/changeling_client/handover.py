@@ -150,6 +150,7 @@ def _packed(db: Database, wrapping: Wrapping) -> bytes:
         ]
         for name, keys in _TABLES.items()
     }
+    tables["entries"] = [(*row[:-1], entries.filled_up(row[-1])) for row in tables["entries"]]
     departed = [tuple(row) for row in db.execute("SELECT survey, number FROM departed")]
     packed: bytes = msgpack.packb([surveys, tables, departed])
     return packed
@@ -177,8 +178,9 @@ def _unpack(db: Database, wrapping: Wrapping, content: Any) -> None:
             known = replace(here, charge_micro=max(here.charge_micro, known.charge_micro))
         else:
             entries.delete_entries(db, known.id)
+            db.execute("DELETE FROM departed WHERE survey = ?", (known.id,))
         entries.put_survey(db, known)
-    gone = [(*row,) for row in departed if row[0] not in settled and not entries.has_left(db, *row)]
+    gone = [(*row,) for row in departed if row[0] not in settled]
     db.executemany("INSERT INTO departed VALUES (?, ?)", gone)
     for name, keys in _TABLES.items():
         rows = [(*row[:-1], wrapping.wrap(row[-1], _place(row, keys))) for row in tables[name] if row[0] not in settled]

@@ -86,11 +86,14 @@ def pack(store: ClientStore, invitation: bytes) -> bytes:
             raise ValueError("this is no invitation, or one of another version of the SDK")
         if is_awaited(db):
             raise ValueError("this store waits itself for what another one hands over")
+        moving = entries.find_surveys(db, Status.ASKED, Status.JOINED, Status.ENDED)
+        if parcel and not moving:
+            raise ValueError("all was handed over already, for another invitation: no other parcel has anything in it")
         private = Ed25519PrivateKey.from_private_bytes(secret)
         recipient = X25519PublicKey.from_public_bytes(invitation[1:])
         sealed = hpke_seal(_packed(db, store.wrapping), recipient, _CONTEXT, X25519PrivateKey.generate())
         parcel = private.sign(_CONTEXT + invitation + sealed) + sealed
-        for known in entries.find_surveys(db, Status.ASKED, Status.JOINED, Status.ENDED):
+        for known in moving:
             entries.end_survey(db, known, Status.MOVED)
         witness.outdate(db)
         _keep(db, store.wrapping, _GIVER, secret, invitation, parcel)

@@ -301,14 +301,17 @@ def loss_statement(survey: Survey, delta: float, shuffled_entries: int | None = 
     """
     check_delta(delta)
     local = "none: holds against the server and everybody else, who know the entry's group and drawn nodes"
-    pure = Figure(rounded_up(survey.cost), 0.0, "the charge of the release plan, from exact integer odds", local)
+    sliced = any(group.joint is None and sum(t.reports for t in group.tracks) > 1 for group in survey.plan.groups)
+    loose = "; an upper bound, which may be loose: some reports have a budget each" if sliced else ""
+    charge = "the charge of the release plan, from exact integer odds"
+    pure = Figure(rounded_up(survey.cost), 0.0, charge, local + loose)
     approximate = Figure(
         epsilon_at(survey, delta),
         delta,
         "privacy-loss distributions of the worst transcripts, those of joint groups in closed form, composed with "
         "dp-accounting and rounded up "
         "(Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022; Zhu, Dong, Wang 2022)",
-        f"{local}; with probability about delta a transcript may tell more, never more than the pure figure",
+        f"{local}; with probability about delta a transcript may tell more, never more than the pure figure{loose}",
     )
     if shuffled_entries is None or not survey.relay:
         return LossStatement(pure, approximate, None)

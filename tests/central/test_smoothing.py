@@ -81,7 +81,7 @@ def test_a_release_is_smoothed_from_its_output_alone(log):
     day = {"every": "1h", "start": "1970-01-01", "until": "1970-01-02", "epsilon": 2, "at_most": 1}
     for suffix in (".csv", ".jsonl"):
         output = log.with_name("out" + suffix)
-        made = release(log, "any answer", **day, output=output)
+        made = release(log, "any answer", **day, output=output, budget=4)
         log.rename(log.with_name("away.csv"))
         rows = made.smoothed()
         log.with_name("away.csv").rename(log)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import datetime
 from importlib.util import find_spec
-from math import ceil, isnan
+from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Concatenate, NamedTuple, ParamSpec, Protocol
 
@@ -24,8 +24,6 @@ from changeling_statistics import (
     Changelog,
     Columns,
     constraint_of,
-    format_duration,
-    format_instant,
     parse_duration,
     parse_instant,
     read_csv,
@@ -34,10 +32,12 @@ from changeling_statistics import (
 )
 
 from .afterwards import check_windows, save_afterwards
-from .budget import Budget, Number, Spending, Unit, check_output, check_periods, spending, total_of, whole
+from .budget import Budget, Number, Spending, Unit, check_output, spending, total_of, whole
+from .dates import Dates, Every, calendar_for, local_instant, said_of_periods, zone_name, zone_of
 from .errors import UnusableChangelog
 from .files import Output, PublishedRow, read_rows
 from .guard import Listener, beyond, frozen, frozen_in_words, said_of_freezing
+from .late import Arrivals, Late, Seen, arrived, late_of
 from .ledger import Charge, ReleaseAccount, ReleaseLedger, ledger_beside, read_ledger
 from .linear_query import LinearQuery
 from .mechanism import Guarantee
@@ -46,12 +46,12 @@ from .offers import Asked, MechanismChoice, ReleaseMechanism, offered, root_mean
 from .queries import Mean, answer_query, best_weight, column_of, mean_of
 from .release_mechanisms import BEST, FRESH, compared, in_words
 from .run import Release, run
+from .smoothing import smoothed
 from .statement import UNBOUNDED, About, Begun, Statement, about_release, begun, state_beside
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
-DAY = 86_400
 TOGETHER = 128
 """Periods saved and published at a time: a flush of the disk takes as long as drawing for many."""
 NEEDED = ("opendp", "dp_accounting", "msgspec", "filelock")
@@ -99,7 +99,7 @@ class ReleaseOptions:
 
     query: Annotated[str, Help(WHAT, "answer == 'A', answer in ('A', 'B'), any answer, each answer, sum of answer …")]
     _: KW_ONLY
-    every: Annotated[str, Help(WHEN, "One release per so long: 15m, 1h, 1d.")]
+    every: Annotated[str, Help(WHEN, "One release per so long: 15m, 1h, 1d, 1w, 1mo, 1q, 1y.")]
     epsilon: Annotated[Number | None, Help(PROMISE, "What an entry may lose over the whole release: 1, 0.5, 1/3.")] = (
         None
     )
@@ -118,9 +118,15 @@ class ReleaseOptions:
     ] = None
     start: Annotated[str | datetime | None, Help(WHEN, "When the first period begins, in ISO 8601.")] = None
     until: Annotated[str | datetime | None, Help(WHEN, "When the last period ends, in ISO 8601.")] = None
+    zone: Annotated[
+        str | None, Help(WHEN, "The time zone of days and months, and of times that name none: Europe/Berlin. UTC.")
+    ] = None
     through: Annotated[
         str | datetime | None,
         Help(WHEN, "Until when the changelog is whole: later periods wait. Now if left out."),
+    ] = None
+    late: Annotated[
+        str | None, Help(WHEN, "Rows for periods that are published: drop, shift to the next one, or stop.")
     ] = None
     mechanism: Annotated[str | None, Help(HOW, "One of those named below; the best if left out.")] = None
     law: Annotated[str | None, Help(HOW, "The noise: laplace or gaussian; chosen if left out.")] = None
@@ -182,14 +188,22 @@ class Released:
         every = read_rows(self.output) if self.output.exists() else []
         return [row for row in every if row.period <= self.last]
 
+    def smoothed(self) -> list[PublishedRow]:
+        """The best estimates of all levels from what is published alone: a drift and seasons are believed in.
+
+        Their intervals hold noise and bias. ValueError for a mechanism whose levels' covariance is not known.
+        """
+        return smoothed(self.output)
+
     def frame(self) -> "DataFrame":
-        """The same as a polars frame, with times as datetimes in UTC."""
+        """The same as a polars frame, with times as datetimes of the calendar's zone."""
         import polars as pl
 
         schema = {"period": pl.Int64, "time": pl.String, "name": pl.String}
         numbers = dict.fromkeys(("estimate", "standard_error", "low", "high"), pl.Float64)
         frame = pl.DataFrame(self.rows(), schema={**schema, **numbers}, orient="row")
-        return frame.with_columns(pl.col("time").str.to_datetime(time_zone="UTC"))
+        times = pl.col("time").str.to_datetime(time_unit="us", time_zone="UTC")
+        return frame.with_columns(times.dt.convert_time_zone(zone_name(self.calendar)))
 
 
 def _with_options(
@@ -221,19 +235,27 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ValueError(f"a central release needs {missing[0]}: pip install 'changeling[central]'")
     wish = _wish(changelog, options)
-    log = changelog_of(changelog, Columns(column_of(options.query), options.person))
     before = begun(state_beside(wish.output))
+    listener = Listener(options.on_note)
+    log, arrivals = _read(changelog, wish, before, listener)
     query, mean = _query(wish, log)
-    dates = calendar_for(log, wish.period, _iso(options.start), _iso(options.until), before)
+    dates = _dates(wish, log, before)
     spent = wish.spending
     statement = Statement(
-        options.query, query, dates.calendar, wish.constraint, spent.each, spent.rho, spent.unit, options.freeze
+        options.query,
+        query,
+        dates.calendar,
+        wish.constraint,
+        spent.each,
+        spent.rho,
+        spent.unit,
+        options.freeze,
+        wish.late,
     )
     if before is not None:
         before.refuse_others(statement.terms())
-    listener = Listener(options.on_note)
-    if before is None:
-        dates.said(listener)
+    for sentence in dates.said(begins=before is None):
+        listener.note(sentence)
     listener.hear_of_data(options.query, wish.answers, log, query)
     listener.hear_of_rows_outside(log, dates.calendar)
     kept = _held_to_promise(log, statement) if options.freeze else log
@@ -246,10 +268,11 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
     error = root_mean_square(mechanism.variance, query, dates.calendar.periods) if mean is None else None
     about = about_release(statement, dates.from_data, guarantee, mechanism, error)
     names = tuple(name + mechanism.shows for name in query.names)
-    output = Output(wish.output, names, float(query.unit), about, mean, options.nodes, mechanism.law)
-    account = _account(changelog, wish)
-    last = _last_period(dates.calendar, options.through)
-    job = Release(kept, statement, mechanism, output, dates.from_data, account, options.overwrite)
+    zone = zone_name(dates.calendar)
+    output = Output(wish.output, names, float(query.unit), about, mean, options.nodes, mechanism.law, zone)
+    account = _account(changelog, wish, said_of_periods(dates.calendar), listener)
+    last = _last_period(dates.calendar, options.through, wish.every.zone)
+    job = Release(kept, statement, mechanism, output, dates.from_data, account, options.overwrite, arrivals)
     published = 0
     if options.plan:
         _say_plan(job, last, before, log, wish, listener)
@@ -258,9 +281,10 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
         if unknown:
             listener.note("no standard error of this mechanism is known, so that column is empty")
     else:
-        listener.note(f"the first period ends at {format_instant(dates.calendar.time(1))}: nothing is charged yet")
+        first = local_instant(dates.calendar.time(1), zone)
+        listener.note(f"the first period ends at {first}: nothing is charged yet")
     if options.afterwards is not None and last and not options.plan:
-        head = Output(Path(options.afterwards), names, float(query.unit), about, law=mechanism.law)
+        head = Output(Path(options.afterwards), names, float(query.unit), about, law=mechanism.law, zone=zone)
         save_afterwards(wish.output, dates.calendar, wish.window, head, None if options.nodes else mechanism)
     return Released(
         wish.output,
@@ -285,22 +309,23 @@ release = _with_options(ReleaseOptions, release_with)
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """The options as they were read, before any data are. period: in seconds. window: in periods."""
+    """The options as they were read, before any data are. window: in periods."""
 
     options: ReleaseOptions
     constraint: Constraint
-    period: int
+    every: Every
     window: int | None
     choice: MechanismChoice
     spending: Spending
     answers: list[str] | None
     output: Path
+    late: Late
 
 
 def _wish(changelog: Source, options: ReleaseOptions) -> _Wish:
     within = None if options.within is None else parse_duration(options.within, months=True)
-    period = parse_duration(options.every)
-    window = None if options.window is None else _periods(options.window, period)
+    every = Every.parsed(options.every, options.zone)
+    window = None if options.window is None else every.periods_of(options.window)
     unit = Unit(options.person, _whole("per_person", options.per_person) or 0)
     choice = _choice(options, window)
     unbounded = choice.name in (BEST.name, FRESH.name) and options.at_most is None and within is None
@@ -308,7 +333,9 @@ def _wish(changelog: Source, options: ReleaseOptions) -> _Wish:
     spent = spending(unit, options.epsilon, options.delta, options.rho)
     output = _output(changelog, options.output)
     check_output(output)
-    return _Wish(options, constraint, period, window, choice, spent, _named(options.answers), output)
+    return _Wish(
+        options, constraint, every, window, choice, spent, _named(options.answers), output, late_of(options.late)
+    )
 
 
 def _choice(options: ReleaseOptions, window: int | None) -> MechanismChoice:
@@ -343,14 +370,6 @@ def _whole(name: str, value: int | None) -> int | None:
     if value is not None and number is None:
         raise ValueError(f"{name} is a whole number, got {value!r}")
     return number
-
-
-def _periods(window: str, period: int) -> int:
-    """How many periods a window has. ValueError where it is no whole number of them."""
-    seconds = parse_duration(window)
-    if seconds % period:
-        raise ValueError(f"a window is a whole number of periods of {format_duration(period)}, got {window}")
-    return seconds // period
 
 
 def _named(answers: Sequence[str] | None) -> list[str] | None:
@@ -393,59 +412,33 @@ def changelog_of(source: Source, columns: Columns = Columns()) -> Changelog:  # 
         raise UnusableChangelog(str(error)) from error
 
 
-@dataclass(frozen=True, slots=True)
-class Dates:
-    """A release's calendar. from_data: an end of it was read from the data. left: seconds at its end that are no whole
-    period."""
-
-    calendar: Calendar
-    from_data: bool
-    left: int
-
-    def said(self, listener: Listener) -> None:
-        """Have it said where an end was read from the data, and what is no whole period."""
-        if self.from_data:
-            listener.note(
-                "the calendar is read from the data, whole days around its first and last mutation; where one entry "
-                "could be seen in that, give --start and --until"
-            )
-        if self.left:
-            listener.note(
-                f"the last {format_duration(self.left)} before --until are no whole period, and are not released"
-            )
-
-
-def calendar_for(log: Changelog, period: int, start: str | None, until: str | None, begun: Begun | None) -> Dates:
-    """The calendar of a release of this changelog.
-
-    period: in seconds. start, until: ISO 8601; left out, as the release has begun, else as the data say: whole days, or
-    periods where these are longer, around the first and the last mutation.
-    ValueError where there is no period, or too many.
-    """
-    from_data = begun is None and (start is None or until is None)
-    if begun is not None:
-        start = start or format_instant(begun.calendar.start)
-        until = until or format_instant(begun.calendar.time(begun.calendar.periods))
-    day = max(DAY, period)
-    first = int(parse_instant(start)) if start else int(log.time.min()) // (day * MICROSECONDS) * day
-    if until:
-        end = int(parse_instant(until))
-        periods = (end - first) // period
+def _read(source: Source, wish: _Wish, before: Begun | None, listener: Listener) -> tuple[Changelog, Arrivals | None]:
+    """What is counted of the changelog; and all its rows, where late ones do not stop the release."""
+    column, options = column_of(wish.options.query), wish.options
+    stops = wish.late == Late.STOP
+    log = changelog_of(source, Columns(column, options.person, zone_of(wish.every.zone), late=not stops))
+    if stops:
+        return log, None
+    if before is None or not before.saved.period:
+        arrivals = arrived(log, wish.late, None, Seen())
     else:
-        end = -(-int(log.time.max()) // (day * MICROSECONDS)) * day
-        end = end if start else max(end, first + day)  # all mutations at one midnight
-        periods = ceil((end - first) / period)
-    if end - first < period:
-        raise ValueError(f"from {format_instant(first)} to {format_instant(end)} there is no period")
-    left = (end - first) % period if until else 0
-    remembered = begun is not None and begun.saved.calendar_from_data
-    check_periods(periods)
-    return Dates(Calendar(first, period, periods), from_data or remembered, left)
+        end = before.calendar.time(before.saved.period)
+        arrivals = arrived(log, wish.late, end * MICROSECONDS, before.saved.seen)
+        if arrivals.late:
+            listener.aside(arrivals.said(wish.late, local_instant(end, wish.every.zone)))
+    return arrivals.counted, arrivals
 
 
-def _last_period(calendar: Calendar, through: str | datetime | None) -> int:
+def _dates(wish: _Wish, log: Changelog, before: Begun | None) -> Dates:
+    """The release's calendar; one that was once read from the data stays so."""
+    start, until = _iso(wish.options.start), _iso(wish.options.until)
+    dates = calendar_for(log, wish.every, start, until, None if before is None else before.calendar)
+    return replace(dates, from_data=True) if before is not None and before.saved.calendar_from_data else dates
+
+
+def _last_period(calendar: Calendar, through: str | datetime | None, zone: str) -> int:
     """The last period that has ended by then, now if left out."""
-    instant = time.time() if through is None else parse_instant(_iso(through) or "") + 1e-6
+    instant = time.time() if through is None else parse_instant(_iso(through) or "", zone_of(zone)) + 1e-6
     return calendar.closed(UnixSeconds(instant))
 
 
@@ -498,7 +491,7 @@ def _asked(choice: MechanismChoice, statement: Statement, before: Begun | None) 
     return choice.asked(s.query, s.calendar, s.constraint, *s.budget, begun_with, s.rho)
 
 
-def _account(source: Source, wish: _Wish) -> ReleaseAccount | None:
+def _account(source: Source, wish: _Wish, periods: str, listener: Listener) -> ReleaseAccount | None:
     """What the release is charged to: the ledger that is named, else the one beside the file."""
     options = wish.options
     path = ledger_beside(source) if options.ledger is None else Path(options.ledger)
@@ -507,8 +500,12 @@ def _account(source: Source, wish: _Wish) -> ReleaseAccount | None:
             raise ValueError("a frame has no ledger beside it: name one, ledger=")
         return None
     check_output(path)
-    charge = Charge.of(str(wish.output), options.query, wish.spending.cost)
-    return ReleaseAccount(path, wish.spending.unit, charge, options.changelog_id, total_of(options.budget))
+    charge = Charge.of(wish.output, options.query, wish.spending.cost, periods)
+    data = Path(source) if isinstance(source, str | Path) else None
+    account = ReleaseAccount(path, wish.spending.unit, charge, options.changelog_id, total_of(options.budget), data)
+    for sentence in account.doubts():
+        listener.aside(sentence)
+    return account
 
 
 def _follow(job: Release, last: int, on_period: Callable[[int, int], None]) -> tuple[int, bool]:

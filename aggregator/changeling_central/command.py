@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Annotated, get_args, get_type_hints
 
 import typer
-from changeling_statistics import format_duration, format_instant
 from rich.console import Console
 from rich.progress import Progress
 
 from .afterwards import save_release_plot
 from .api import FILES, Help, Released, ReleaseOptions, default_output, release_with
 from .budget import check_output, exact
+from .dates import local_instant, zone_name
 from .files import read_about
 from .offers import all_offers
+from .smoothing import save_smoothed
 from .statement import state_beside
 
 PICTURES = (".png", ".svg", ".pdf")
@@ -52,8 +53,26 @@ def release(changelog: Path, plot: Path | None = None, **given: object) -> None:
         plot is not None and released.last and not options.plan
     ):  # before the first period has ended there is nothing to draw
         price = f"ρ = {options.rho}" if options.epsilon is None else f"ε = {str(options.epsilon).strip()}"
-        title = f"{options.query}, every {format_duration(released.calendar.period)}, {price}"
+        title = f"{options.query}, every {options.every}, {price}"
         save_release_plot(released.output, plot, title)
+
+
+def smooth(
+    published: Annotated[Path, typer.Argument(help="The .csv or .jsonl output of `changeling release`.")],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A .csv or .jsonl file; NAME.smoothed.csv if left out.")
+    ] = None,
+) -> None:
+    """Estimate levels better from what is published alone, under drift and seasons; it costs nothing.
+
+    Intervals hold noise and bias, as far as levels drift and have a day, a week or a year. Later periods change
+    earlier estimates.
+    """
+    path = published.with_name(f"{published.name.split('.')[0]}.smoothed.csv") if output is None else output
+    check_output(path)
+    if path.exists() and path.samefile(published):
+        raise ValueError(f"{path} is the release: choose another output")
+    _say(f"wrote {save_smoothed(published, path)} smoothed levels to {path}")
 
 
 def _parameters() -> Iterator[inspect.Parameter]:
@@ -98,7 +117,7 @@ def _conclude(options: ReleaseOptions, released: Released) -> None:
     for key, value in released.about:
         _say(f"{key}: {value}")
     calendar, last = released.calendar, released.last
-    end = format_instant(calendar.time(last)) + ", the calendar's end" * (last == calendar.periods)
+    end = local_instant(calendar.time(last), zone_name(calendar)) + ", the calendar's end" * (last == calendar.periods)
     delta = f", delta {str(options.delta).strip()}" * (exact(options.delta) > 0)
     if options.plan:
         _say("that is a plan: nothing was drawn, written or charged")

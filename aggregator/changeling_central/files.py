@@ -20,8 +20,7 @@ from math import ceil, floor, inf, log10, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from changeling_statistics import format_instant
-
+from .dates import UTC_NAME, local_instant
 from .errors import BadState
 from .mechanism import Level
 from .noise import Law, interval
@@ -132,7 +131,8 @@ class Output:
     """A file, .csv or .jsonl. names: of the query's columns. unit: what one of the query's units is worth.
 
     about: what is said of the release at its head. mean: what is shown in place of the columns, None for these. nodes:
-    whether the nodes that a level came with are written behind it. law: of the noise.
+    whether the nodes that a level came with are written behind it. law: of the noise. zone: that
+    times are written in.
     """
 
     path: Path
@@ -142,6 +142,7 @@ class Output:
     mean: Mean | None = None
     nodes: bool = False
     law: Law = Law.LAPLACE
+    zone: str = UTC_NAME
 
     def __post_init__(self) -> None:
         if self.path.suffix not in (".csv", ".jsonl"):
@@ -166,17 +167,18 @@ class Output:
 
     def shown(self, period: int, time: float, numbers: Sequence[ShownNumber]) -> bytes:
         """The file's rows of these numbers. Arguments as of `rows`."""
-        text = io.StringIO()
-        for row in (_rounded(period, time, each, self.law) for each in numbers):
-            if self.path.suffix == ".csv":
-                # a reader that takes # for the beginning of a comment does not do so within quotes
-                fields = ["" if field is None else field for field in row]
-                if "#" in row.name:
-                    csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC).writerow(fields)
-                else:
-                    csv.writer(text, lineterminator="\n").writerow(fields)
-            else:
-                text.write(json.dumps(row._asdict(), ensure_ascii=False) + "\n")
+        when = local_instant(time, self.zone)
+        return b"".join(self.written(published_row(period, when, each, self.law)) for each in numbers)
+
+    def written(self, row: PublishedRow) -> bytes:
+        """The row as the file holds it."""
+        if self.path.suffix == ".jsonl":
+            return (json.dumps(row._asdict(), ensure_ascii=False) + "\n").encode()
+        text, fields = io.StringIO(), ["" if field is None else field for field in row]
+        if "#" in row.name:  # a reader that takes # for the beginning of a comment does not do so within quotes
+            csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC).writerow(fields)
+        else:
+            csv.writer(text, lineterminator="\n").writerow(fields)
         return text.getvalue().encode()
 
     def _levels(self, level: Level) -> list[ShownNumber]:
@@ -242,10 +244,9 @@ class Output:
         return at + len(rows)
 
 
-def _rounded(period: int, time: float, shown: ShownNumber, law: Law) -> PublishedRow:
-    """The number as it is published, with its interval. time: the end of the period, Unix seconds."""
+def published_row(period: int, when: str, shown: ShownNumber, law: Law = Law.LAPLACE) -> PublishedRow:
+    """The number as it is published, with its interval. when: the end of the period."""
     name, value, error, step = shown
-    when = format_instant(time)
     if not 0 < error < inf:
         return PublishedRow(period, when, name, float(value), 0.0 if error == 0 else None, None, None)
     digits = min(1 - floor(log10(error)), 15)

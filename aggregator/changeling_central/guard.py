@@ -12,9 +12,10 @@ from datetime import UTC, datetime
 
 import numpy as np
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint, Hybrid, TimeBounded
-from changeling_statistics import MICROSECONDS, Changelog, Counts, constraint_in_words, format_instant
+from changeling_statistics import MICROSECONDS, Changelog, Counts, constraint_in_words
 from numpy.typing import NDArray
 
+from .dates import bounds_of, local_instant, zone_name
 from .errors import ConstraintBroken
 from .linear_query import LinearQuery
 from .queries import names_in, numbers_of
@@ -168,7 +169,8 @@ class Listener:
         """Say how many rows lie before the calendar's start, and whether some lie beyond its end."""
         if before := int(np.count_nonzero(log.time < calendar.start * MICROSECONDS)):
             rows = _counted(before, "row lies", "rows lie")
-            self.aside(f"{rows} before the calendar's start, {format_instant(calendar.start)}: in the first period")
+            start = local_instant(calendar.start, zone_name(calendar))
+            self.aside(f"{rows} before the calendar's start, {start}: in the first period")
         if len(log) and int(log.time.max()) > calendar.time(calendar.periods) * MICROSECONDS:
             self.aside("the changelog goes on after the calendar's end: what lies beyond is not part of this release")
 
@@ -183,7 +185,7 @@ def said_of_freezing(log: Changelog, kept: Changelog, query: LinearQuery, calend
     off = _true_levels(kept, query, calendar) - _true_levels(log, query, calendar)
     worst = np.unravel_index(np.argmax(np.abs(off)), off.shape)
     far = float(off[worst] * query.unit)
-    when = format_instant(calendar.time(int(worst[0]) + 1))
+    when = local_instant(calendar.time(int(worst[0]) + 1), zone_name(calendar))
     return (
         f"--freeze froze {frozen_in_words(log, kept)}: what is counted is off by up to {far:+,.6g} "
         f"({query.names[int(worst[1])]}, at {when}), whatever its standard error"
@@ -204,7 +206,7 @@ def frozen_in_words(log: Changelog, kept: Changelog, leave: str = "left") -> str
 def _true_levels(log: Changelog, query: LinearQuery, calendar: Calendar) -> Counts:
     """The query at the ends of the periods, without noise, shape (periods, w), in units."""
     mutations = log.mutations()
-    period = mutations.period_of(calendar.start, calendar.period)
+    period = np.maximum(np.searchsorted(bounds_of(calendar), mutations.time), 1)
     inside = period <= calendar.periods
     changes = np.zeros((calendar.periods, query.width), np.int64)
     moved = query.cells[mutations.new[inside]] - query.cells[mutations.old[inside]]

@@ -20,7 +20,7 @@ was written since was put back together.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from hashlib import sha256
@@ -30,6 +30,7 @@ from secrets import token_hex
 from .budget import ReleaseCost, Unit, number, refuse_beyond, total_cost
 from .errors import BadState, BudgetExhausted
 from .files import held, replaced
+from .fingerprint import Fingerprint, fingerprint_of
 from .statement import Mark, SavedRelease, begun
 
 
@@ -88,13 +89,13 @@ def _fork() -> BadState:
     return BadState("another process goes on with a copy of this release: nothing of this flush was published")
 
 
-VERSION = 2
+VERSION = 3
 """Of the file's form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one release costs. release: its id. output, query: of it, in words.
+    """What one release costs. release: its id. output, query, periods: of it, in words.
 
     epsilon, delta, rho: as fractions; what is rho-zCDP is charged in rho alone, else that is None. drawn: how far it
     has drawn.
@@ -107,12 +108,13 @@ class Charge:
     delta: str
     rho: str | None = None
     drawn: Drawn = field(default_factory=Drawn)
+    periods: str = ""
 
     @classmethod
-    def of(cls, output: str, query: str, cost: ReleaseCost) -> "Charge":
+    def of(cls, output: Path, query: str, cost: ReleaseCost, periods: str = "") -> "Charge":
         """Of a release that is to come, whose id is still to be given."""
         rho = None if cost.rho is None else str(cost.rho)
-        return cls("", output, query, str(cost.epsilon), str(cost.delta), rho)
+        return cls("", str(output.resolve()), query, str(cost.epsilon), str(cost.delta), rho, periods=periods)
 
     @property
     def cost(self) -> ReleaseCost:
@@ -135,6 +137,8 @@ class ReleaseLedger:
     delta: str | None = None
     rho: str | None = None
     charges: tuple[Charge, ...] = ()
+    asked: bool = False
+    data: Fingerprint = field(default_factory=Fingerprint)
 
     @property
     def spent(self) -> tuple[Fraction, Fraction]:
@@ -170,9 +174,21 @@ class ReleaseLedger:
         cost = charge.cost
         if min(cost.epsilon, cost.delta, cost.rho or 0) < 0:
             raise ValueError(f"a cost is not negative, got {charge.epsilon}, {charge.delta} and {charge.rho or 0}")
-        if self.budget is not None:
+        charges = (*self.charges, charge)
+        if self.budget is None:
+            return replace(self.budgeted(cost), charges=charges)
+        try:
             refuse_beyond(self.budget, self.costs, cost)
-        return replace(self, charges=(*self.charges, charge))
+        except BudgetExhausted as error:
+            first = "" if self.asked else "; nobody said what all may cost, so the first release set it: --budget"
+            raise BudgetExhausted(f"{error}{first}") from error
+        return replace(self, charges=charges)
+
+    def budgeted(self, budget: ReleaseCost, asked: bool = False) -> "ReleaseLedger":
+        """With this budget of all releases. asked: the curator set it, and the first release did not."""
+        if budget.rho is not None:
+            return replace(self, epsilon=None, delta=None, rho=str(budget.rho), asked=asked)
+        return replace(self, epsilon=str(budget.epsilon), delta=str(budget.delta), rho=None, asked=asked)
 
     def drawn(self, release: str) -> Drawn | None:
         """How far the release with this id has drawn; None where it is not charged."""
@@ -230,7 +246,8 @@ def _of_fields(fields: Mapping[str, object]) -> ReleaseLedger:
     if not isinstance(listed, list):
         raise TypeError
     charges = tuple(Charge(**{**charge, "drawn": Drawn(**charge["drawn"])}) for charge in listed)
-    ledger = ReleaseLedger(**{**fields, "charges": charges})  # type: ignore[arg-type]
+    data = Fingerprint(**fields["data"])  # type: ignore[arg-type]
+    ledger = ReleaseLedger(**{**fields, "charges": charges, "data": data})  # type: ignore[arg-type]
     texts = [ledger.changelog, ledger.unit]
     for charge in charges:
         parts = {**asdict(charge), **asdict(charge.drawn)}
@@ -238,7 +255,7 @@ def _of_fields(fields: Mapping[str, object]) -> ReleaseLedger:
         if type(charge.drawn.period) is not int or charge.drawn.period < 0:
             raise ValueError
     costs = [*ledger.costs, *[budget for budget in (ledger.budget,) if budget is not None]]
-    if not all(isinstance(text, str) for text in texts):
+    if not all(isinstance(text, str) for text in texts) or not isinstance(ledger.asked, bool):
         raise ValueError
     if any(min(cost.epsilon, cost.delta, cost.rho or 0) < 0 for cost in costs):
         raise ValueError
@@ -266,7 +283,8 @@ class ReleaseAccount:
     """A release that is to be charged to the ledger at `path`.
 
     unit: what the release protects. charge: what it costs; its release id is still to come. changelog: the id that the
-    ledger must have, or is made with; None for any. budget: of all releases, None to leave it as it is.
+    ledger must have, or is made with; None for any. budget: of all releases, None to leave it as it is; the first
+    release sets it to what it costs. data: the changelog, where that is a file.
     """
 
     path: Path
@@ -274,10 +292,33 @@ class ReleaseAccount:
     charge: Charge
     changelog: str | None = None
     budget: ReleaseCost | None = None
+    data: Path | None = None
 
     def __post_init__(self) -> None:
-        if self.path.is_symlink():  # it would be replaced by a second ledger
-            object.__setattr__(self, "path", self.path.resolve())
+        object.__setattr__(self, "path", self.path.resolve())  # a link would be replaced by a second ledger
+
+    def doubts(self) -> Iterator[str]:
+        """Where the ledger seems to be of other data, or these data seem to have another one, a sentence each."""
+        if self.data is None:
+            return
+        if (ledger := read_ledger(self.path)) is not None:
+            if ledger.data.rows and not ledger.data.fits(self.data):
+                yield (
+                    f"{self.data} does not begin as the data did that {self.path} was made for: where these are "
+                    "others, name another ledger, --ledger"
+                )
+            return
+        folders = dict.fromkeys([self.path.parent, self.data.resolve().parent, Path.cwd()])
+        for path in sorted(path for folder in folders for path in folder.glob("*.ledger")):
+            try:
+                other = read_ledger(path)
+            except (BadState, OSError):
+                continue
+            if other is not None and other.data.fits(self.data):
+                yield (
+                    f"{self.data} begins as the data of {path} do, by which {other.said()}: where they are the same, "
+                    f"losses add up only in that one, --ledger {path}"
+                )
 
     def opened(self, release: str | None, known: str) -> str:
         """The id of the ledger's changelog, which is made where there is none; nothing is charged.
@@ -353,14 +394,15 @@ class ReleaseAccount:
         try:
             return ledger.charged(replace(self.charge, release=release))
         except BudgetExhausted as error:
-            raise BudgetExhausted(f"{self.path}: {error}") from error
+            raise BudgetExhausted(f"{self.path.name}: {error}") from error
 
     def _ledger(self, known: str) -> ReleaseLedger:
         ledger = read_ledger(self.path)
         if ledger is None and known:
             raise BadState(f"{self.path}, which this release is charged to, is gone: put it back, {OTHERS}")
         if ledger is None:
-            ledger = ReleaseLedger(self.changelog or token_hex(8), self.unit.name)
+            data = Fingerprint() if self.data is None else fingerprint_of(self.data)
+            ledger = ReleaseLedger(self.changelog or token_hex(8), self.unit.name, data=data)
         for wanted in (known, self.changelog):
             if wanted and wanted != ledger.changelog:
                 raise BadState(
@@ -377,7 +419,7 @@ class ReleaseAccount:
     def _with_budget(self, ledger: ReleaseLedger) -> ReleaseLedger:
         if (wanted := self.budget) is None:
             return ledger
-        if (there := ledger.budget) is not None:
+        if ledger.asked and (there := ledger.budget) is not None:
             if (there.rho is None) != (wanted.rho is None):
                 raise ValueError(f"the budget in {self.path} was set once, as {there.said()}: lower it in kind")
             parts = ((wanted.epsilon, there.epsilon), (wanted.delta, there.delta), (wanted.rho or 0, there.rho or 0))
@@ -386,9 +428,7 @@ class ReleaseAccount:
         added = total_cost(wanted, ledger.costs)
         if added is None or not added.fits(wanted):
             raise BudgetExhausted(f"{self.path}: {ledger.said()}, which is more than the budget asked for")
-        if wanted.rho is not None:
-            return replace(ledger, rho=str(wanted.rho))
-        return replace(ledger, epsilon=str(wanted.epsilon), delta=str(wanted.delta))
+        return ledger.budgeted(wanted, asked=True)
 
 
 def _goes_on_elsewhere(charge: Charge, output: Path) -> bool:
@@ -404,5 +444,5 @@ def _goes_on_elsewhere(charge: Charge, output: Path) -> bool:
 
 
 def ledger_beside(source: object) -> Path | None:
-    """Where the ledger of a changelog is that is a file: CHANGELOG.ledger; None for any other changelog."""
-    return Path(f"{source}.ledger") if isinstance(source, str | Path) else None
+    """Where the ledger of a changelog is that is a file: CHANGELOG.ledger, behind links; None for any other."""
+    return Path(f"{Path(source).resolve()}.ledger") if isinstance(source, str | Path) else None

@@ -108,8 +108,7 @@ class FreshLevels(Mechanism[LevelsState, Counts, Level]):
     @property
     def variances(self) -> tuple[float, float]:
         """Of a level's own draw and of the common one, in units squared."""
-        of_own, of_common = (NodeNoise(self.law, scale).variance if scale else 0.0 for scale in (self.own, self.common))
-        return ldexp(of_own, -2 * self.bits), ldexp(of_common, -2 * self.bits)
+        return variances_of(self.law, self.bits, self.own, self.common)
 
     def variance(self, step: int) -> float:  # noqa: ARG002
         """Of every level, in units squared."""
@@ -119,6 +118,12 @@ class FreshLevels(Mechanism[LevelsState, Counts, Level]):
         """Of a window's change: what two levels have in common cancels; before the calendar there is no noise."""
         own, common = self.variances
         return 2 * own if step > window else own + common
+
+
+def variances_of(law: Law, bits: int, own: float, common: float) -> tuple[float, float]:
+    """The variance of a level's own draw and of the common one, in units squared; arguments as of `FreshLevels`."""
+    of_own, of_common = (NodeNoise(law, scale).variance if scale else 0.0 for scale in (own, common))
+    return ldexp(of_own, -2 * bits), ldexp(of_common, -2 * bits)
 
 
 def laplace_levels(query: LinearQuery, calendar: Calendar, epsilon: Fraction) -> FreshLevels:

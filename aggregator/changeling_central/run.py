@@ -18,9 +18,11 @@ from typing import TYPE_CHECKING
 
 from changeling_statistics import MICROSECONDS, Changelog, Mutations
 
+from .dates import bounds_of
 from .errors import BadState, CentralError, TimeReversed
 from .files import Output, held
 from .guard import Breach, first_beyond, first_breach
+from .late import Arrivals, Seen
 from .ledger import ReleaseAccount
 from .mechanism import Level
 from .noise import Noise
@@ -37,7 +39,8 @@ class Release:
 
     calendar_from_data: the calendar follows the data, so it is no part of what is protected; the state remembers it.
     account: what the release is charged to, None for nothing. overwrite: an output that is no release's is written
-    over. ValueError where the mechanism's guarantee does not cover the query, the calendar or what entries may do, or
+    over. arrivals: the rows as they came, None where late ones stop the release.
+    ValueError where the mechanism's guarantee does not cover the query, the calendar or what entries may do, or
     is more than the budget.
     """
 
@@ -48,6 +51,7 @@ class Release:
     calendar_from_data: bool = False
     account: ReleaseAccount | None = None
     overwrite: bool = False
+    arrivals: Arrivals | None = None
 
     def __post_init__(self) -> None:
         stated, asked = self.mechanism.guarantee, self.statement
@@ -157,8 +161,8 @@ def _due(release: Release, flush: "_Flush", until: int | None, breach: Breach | 
     """
     calendar, log, published, digest = release.statement.calendar, release.changelog, flush.saved.period, b""
     last = max(calendar.periods if until is None else until, published)
-    for number, part in enumerate(log.mutations().by_period(calendar.start, calendar.period, calendar.periods), 1):
-        end = calendar.start + number * calendar.period
+    for number, part in enumerate(log.mutations().by_end(bounds_of(calendar)[1:]), 1):
+        end = calendar.time(number)
         if number > last or (number > published and breach is not None and breach.time <= end * MICROSECONDS):
             return
         digest = _digest(digest, log, part)
@@ -166,7 +170,7 @@ def _due(release: Release, flush: "_Flush", until: int | None, breach: Breach | 
             raise TimeReversed(
                 f"the changelog differs from the one that was released until period {number}: rows were added, changed "
                 "or taken away in periods that are already published; nothing was drawn. Put it back as it was; what "
-                "came late is dated after what is published"
+                "came late is dated after what is published, unless a release began with --late drop or shift"
             )
         if number > published:
             yield _Period(number, end, part, digest)
@@ -210,7 +214,8 @@ class _Flush:
 
     def publish(self, state: object) -> list[tuple[int, Level]]:
         """Save the state after these periods, mark them as drawn in the ledger, then publish their rows."""
-        drawn = self.drawn
+        drawn, arrivals = self.drawn, self.release.arrivals
+        end = self.release.statement.calendar.time(drawn[-1][0]) * MICROSECONDS
         self.saved = replace(
             self.saved,
             tag=self.tag,
@@ -220,6 +225,7 @@ class _Flush:
             pending=self.rows,
             digest=self.digest,
             state=self.release.mechanism.saved(state),
+            seen=Seen() if arrivals is None else arrivals.seen(end),
         )
         keep(self.release.state, self.saved)
         self.reached("saved")

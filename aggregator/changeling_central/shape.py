@@ -120,7 +120,7 @@ Curve = tuple[float, float, float]
 
 
 MOST_FOLLOWED, MOST_SEARCHED = 64, 6
-"""Mutations of an entry whose loss is followed through all blocks: of a shape, and of any that a search tries."""
+"""Mutations of an entry whose loss is followed through all blocks: of a shape, and of each that a search tries."""
 MOST_LOOKED_AT = 2**24
 """Periods of windows that are sorted, all windows together."""
 

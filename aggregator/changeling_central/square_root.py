@@ -220,7 +220,7 @@ def level_variances(periods: int, band: int) -> Floats:
 
     Σ_{i < t} β_i²,   β the sums of the coefficients of 1 / c(x)
     """
-    variances: Floats = np.cumsum(_level_coefficients(periods, band) ** 2)
+    variances: Floats = np.cumsum(level_coefficients(periods, band) ** 2)
     variances.flags.writeable = False
     return variances
 
@@ -231,13 +231,13 @@ def window_variances(periods: int, band: int, window: int) -> Floats:
 
     Σ_{i < t} (β_i - β_{i - window})²,   β_i = 0 for i < 0: before the first period the level is 0, without noise
     """
-    beta = _level_coefficients(periods, band)
+    beta = level_coefficients(periods, band)
     variances: Floats = np.cumsum((beta - np.concatenate([np.zeros(window), beta])[:periods]) ** 2)
     variances.flags.writeable = False
     return variances
 
 
-def _level_coefficients(periods: int, band: int) -> Floats:
+def level_coefficients(periods: int, band: int) -> Floats:
     """β, the sums of the coefficients of 1 / c(x): how much of each draw is in a level."""
     if band == periods:
         return square_root_coefficients(periods)

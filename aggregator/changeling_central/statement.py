@@ -5,17 +5,21 @@ goes on under the same terms or not at all. What it says of itself stands at the
 prints it as well; nothing of it comes from the data, unless the calendar does, which is then said.
 """
 
+import json
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from pathlib import Path
+from typing import TypeAlias
 
 from changeling_protocol import MOST_MUTATIONS, AtMost, Calendar, Constraint, encode
-from changeling_statistics import constraint_in_words, format_duration, format_instant
+from changeling_statistics import constraint_in_words
 
 from .budget import ENTRY, Unit, number
+from .dates import DatedCalendar, said_of_periods
 from .errors import BadState
 from .files import load, save
+from .late import Late, Seen
 from .linear_query import LinearQuery
 from .mechanism import Guarantee, read_state, written_state
 from .offers import Made, ReleaseMechanism
@@ -27,8 +31,14 @@ About = tuple[tuple[str, str], ...]
 
 
 IDENTITY = "release"
+NOISE = "noise"
+"""What its noise was made with, to the last bit, stands under this at the head of an output."""
 UNBOUNDED = AtMost(MOST_MUTATIONS)
 """The constraint of entries that may mutate as they like."""
+
+
+WrittenDates: TypeAlias = tuple[str, str, tuple[int, ...]]
+NO_DATES: WrittenDates = ("", "", ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,8 @@ class Terms:
     freeze: what breaks the constraint is left out; else it stops the release. rho: of an entry, where the budget is in
     that; it is "" else, and the budget 0 and 0 with it.
     mechanism: what it was made with. format: of the output file. Both are None before they are known.
+    dates: of a calendar in a time zone the words of its periods, the zone, and their ends, which are kept as they were
+    when the release began; NO_DATES for any other. late: what is done with late rows.
     """
 
     query: QueryTerms
@@ -61,6 +73,8 @@ class Terms:
     rho: str = ""
     mechanism: Made | None = None
     format: str | None = None
+    dates: WrittenDates = NO_DATES
+    late: Late = Late.STOP
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +83,7 @@ class Statement:
 
     text: the query in words. budget: epsilon and delta of an entry; with a rho, the pure epsilon that is worth as much.
     rho: of an entry, where the budget is in that. unit: of privacy. freeze: what breaks the constraint is left out;
-    else it stops the release.
+    else it stops the release. late: what is done with late rows.
     """
 
     text: str
@@ -80,6 +94,7 @@ class Statement:
     rho: Fraction | None = None
     unit: Unit = ENTRY
     freeze: bool = False
+    late: Late = Late.STOP
 
     def terms(self) -> Terms:
         """The terms of a release whose mechanism and format are not yet known."""
@@ -87,7 +102,11 @@ class Statement:
         counted = QueryTerms(self.text, query.names, query.moving, query.appearing, query.fixed, query.unit)
         budget, words = (self.budget, "") if self.rho is None else ((Fraction(0), Fraction(0)), str(self.rho))
         constraint, unit = encode(self.constraint.as_fields()), (self.unit.name, self.unit.most)
-        return Terms(counted, self.calendar, constraint, budget, unit, self.freeze, words)
+        calendar, dates = self.calendar, NO_DATES
+        if isinstance(calendar, DatedCalendar):
+            dates = calendar.every, calendar.zone, calendar.ends
+            calendar = Calendar(calendar.start, calendar.period, calendar.periods)
+        return Terms(counted, calendar, constraint, budget, unit, self.freeze, words, dates=dates, late=self.late)
 
 
 def about_release(
@@ -103,21 +122,21 @@ def about_release(
     """
     calendar, unbounded = statement.calendar, statement.constraint == UNBOUNDED
     constraint = "none, an entry may mutate as it likes" if unbounded else constraint_in_words(statement.constraint)
-    first, last = format_instant(calendar.start), format_instant(calendar.time(calendar.periods))
-    dates = f"{calendar.periods} of {format_duration(calendar.period)} from {first} to {last}"
     beyond = "; mutations beyond it are left out (--freeze)" * statement.freeze
     stated = "stated with each row, as far as it is known"
     return (
         ("query", statement.text),
-        ("periods", dates + ", read from the data and not protected" * from_data),
+        ("periods", said_of_periods(calendar) + ", read from the data and not protected" * from_data),
         ("unit of privacy", statement.unit.said),
         ("guarantee", f"{spent(guarantee.epsilon, guarantee.delta, guarantee.rho)}, for the whole release"),
         ("neighbours", guarantee.neighbours),
         ("source", guarantee.source),
         ("constraint", constraint + beyond),
+        ("late rows", statement.late.words),
         ("mechanism", mechanism.noise_in_words or described(mechanism.made_with())),
         ("standard error", stated if error is None else f"{error:.6g}, root mean square over the periods"),
         ("low, high", "hold the truth 95 times of 100 or more, by the noise alone"),
+        (NOISE, json.dumps({"made": mechanism.made_with(), "periods": calendar.periods})),
     )
 
 
@@ -169,7 +188,8 @@ class SavedRelease:
     at: how many bytes of the output are published. published: SHA-256 of those. pending: the rows that follow them.
     digest: SHA-256 of all mutations until the period. state: of the mechanism, as it saves it. charge: the id that it
     is charged by to a ledger. changelog: the id in that ledger, "" where there is none. tag: of the flush that it was
-    saved with, random. before: that of the flush before it, "" for none.
+    saved with, random. before: that of the flush before it, "" for none. seen: of the rows until the period, where
+    late ones do not stop the release.
     """
 
     terms: Terms
@@ -184,6 +204,7 @@ class SavedRelease:
     changelog: str
     tag: str
     before: str
+    seen: Seen = field(default_factory=Seen)
 
     @property
     def mark(self) -> Mark:
@@ -201,12 +222,13 @@ class Begun:
     @property
     def calendar(self) -> Calendar:
         """The calendar that it has begun with."""
-        return self.saved.terms.calendar
+        calendar, (every, zone, ends) = self.saved.terms.calendar, self.saved.terms.dates
+        return DatedCalendar(calendar, every, zone, ends) if every else calendar
 
     def refuse_others(self, terms: Terms) -> None:
         """BadState, which lists the terms that differ from those given, as far as these are known."""
         ours = self.saved.terms
-        known = [name for name in (field.name for field in fields(terms)) if getattr(terms, name) is not None]
+        known = [name for name in (each.name for each in fields(terms)) if getattr(terms, name) is not None]
         if other := [name for name in known if getattr(terms, name) != getattr(ours, name)]:
             raise BadState(
                 f"{self.path} belongs to a release with another {', '.join(other)}; its nodes are never drawn again: "

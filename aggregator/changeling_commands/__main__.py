@@ -11,7 +11,7 @@ _MADE = ("authority", "survey", "keys", "token", "clock", "store", "segments")
 _OF_SERVER = (*_MADE, "serve", "fold", "relay", *_SHOWN, *_KEPT, "dev")
 EXTRAS = {
     **dict.fromkeys(_OF_SERVER, "server"),
-    "release": "central",
+    **dict.fromkeys(("release", "smooth"), "central"),
     **dict.fromkeys(("count", "ask"), "papers"),
 }
 """The extra that each command needs, told where none is installed and the table of commands cannot be made."""

@@ -45,5 +45,6 @@ configured = {serve.serve: SettingsCommand, doctor.doctor: doctor.DoctorCommand}
 for command in (serve.serve, serve.fold, serve.relay, *shown, *kept, dev):
     app.command(cls=configured.get(command), rich_help_panel=SERVER, epilog=OF_SERVER)(command)
 app.command(rich_help_panel=CURATOR, epilog=f"{release.MECHANISMS}\n\n{OF_CENTRAL}")(release.release)
+app.command(rich_help_panel=CURATOR, epilog=OF_CENTRAL)(release.smooth)
 app.command(rich_help_panel=CURATOR, epilog=OF_PAPERS)(papers.count)
 app.command(rich_help_panel=CURATOR, epilog=OF_PAPERS)(papers.ask)

@@ -108,6 +108,7 @@ def counted(
 
 
 COLUMNS = ("query", "value", "estimate", "standard_error", "low", "high")
+_TRUTHS = {"yes": True, "no": False, "1": True, "0": False, "true": True, "false": False}
 _SPAN = re.compile(r"(-?\d+)\.\.(-?\d+)")
 
 
@@ -147,7 +148,9 @@ def ask(
         raise ValueError(f"there is no ledger beside {table}")
     if path.resolve() == output.resolve():
         raise ValueError(f"{output} is the ledger, which answers would be written over: choose another output")
-    account = ReleaseAccount(path, ENTRY, Charge.of(str(output), "; ".join(query), cost), None, total_of(total))
+    account = ReleaseAccount(path, ENTRY, Charge.of(output, "; ".join(query), cost), None, total_of(total), table)
+    for sentence in account.doubts():
+        typer.echo(f"changeling: not private, for the curator alone: {sentence}", err=True)
     known = account.opened(None, "")
     from changeling_central import OpenDPNoise  # OpenDP loads slowly, so only now
 
@@ -185,14 +188,19 @@ def table_of(path: Path, domain: Domain) -> "DataFrame":
     import polars as pl
     from polars.exceptions import PolarsError
 
-    types = {str: pl.String, int: pl.Int64, bool: pl.Boolean}
-    schema = pl.Schema({name: types[type(held[0])] for name, held in zip(domain.names, domain.values, strict=True)})
+    held = {name: type(values[0]) for name, values in zip(domain.names, domain.values, strict=True)}
+    schema = {name: pl.Int64 if kind is int else pl.String for name, kind in held.items()}
+    truths = [
+        pl.col(name).str.to_lowercase().replace_strict(_TRUTHS, default=None, return_dtype=pl.Boolean)
+        for name, kind in held.items()
+        if kind is bool
+    ]
     try:
         if path.suffix == ".parquet":
-            return pl.read_parquet(path, columns=list(schema)).cast(schema)
+            return pl.read_parquet(path, columns=list(schema)).cast(pl.Schema(schema)).with_columns(truths)
         read = pl.read_csv(path, columns=list(schema), schema_overrides=schema)
         _check_quotes(path, domain)
-        return read
+        return read.with_columns(truths)
     except PolarsError:
         raise ValueError(
             f"{path} has no columns {', '.join(schema)}, or one holds what it is not declared to hold"
@@ -207,7 +215,7 @@ def _check_quotes(path: Path, domain: Domain) -> None:
     reader = csv.reader(io.StringIO(content.decode("utf-8-sig", "replace"), newline=""), strict=True)
     header = next(reader, [])
     declared = [
-        (header.index(name), {str(value).lower() for value in values})
+        (header.index(name), set(_TRUTHS) if values[0] is False else {str(value).lower() for value in values})
         for name, values in zip(domain.names, domain.values, strict=True)
     ]
     try:

@@ -394,7 +394,7 @@ def drawn_among(
 
 @reading
 def _drawn(packed: bytes) -> Drawn:
-    numbers = array("L", packed)
+    numbers = array("Q", packed)
     return frozenset(zip(map(TrackNumber, numbers[::2]), map(NodeNumber, numbers[1::2]), strict=True))
 
 
@@ -404,7 +404,7 @@ def keep_drawn(db: StoreConnection, wrapping: Wrapping, entry: Entry, drawn: Dra
     if not drawn:
         db.execute("DELETE FROM drawn WHERE survey = ? AND entry = ?", place)
         return
-    numbers = array("L", [number for pair in sorted(drawn) for number in pair]).tobytes()
+    numbers = array("Q", [number for pair in sorted(drawn) for number in pair]).tobytes()
     db.execute(
         "INSERT INTO drawn VALUES (?, ?, ?) ON CONFLICT (survey, entry) DO UPDATE SET nodes = excluded.nodes",
         (*place, wrapping.wrap(numbers, _place(*place))),
@@ -422,9 +422,7 @@ def _row(wrapping: Wrapping, entry: Entry) -> tuple[Any, ...]:
     public = entry.answered, entry.delay_ms, entry.standing, entry.stratum, entry.stratum_changes, entry.dropped
     private_values = entry.group, used, score, entry.mutations, entry.first_s, states, pending, wrapping.fresh()
     piece: bytes = msgpack.packb(private_values)
-    if wrapping.has_key:
-        piece = piece.ljust(max(_LEAST_BYTES, 1 << (len(piece) - 1).bit_length()), b"\0")
-    private = wrapping.wrap(piece, _place(entry.survey, entry.number))
+    private = wrapping.wrap(filled_up(piece) if wrapping.has_key else piece, _place(entry.survey, entry.number))
     return entry.survey, entry.number, *public, private
 
 
@@ -432,9 +430,7 @@ def _row(wrapping: Wrapping, entry: Entry) -> tuple[Any, ...]:
 def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
     survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private = row
     piece = wrapping.unwrap(private, _place(survey, number))
-    group, used, score, mutations, first_s, states, pending, _ = (
-        _first_in(piece) if wrapping.has_key else msgpack.unpackb(piece)
-    )
+    group, used, score, mutations, first_s, states, pending, _ = _first_in(piece)
     return Entry(
         survey,
         number,
@@ -471,9 +467,14 @@ def _memory(used: bytes | list[int] | None, score: int) -> Memory | None:
     return None if used is None else SlotState(tuple(used), score)
 
 
-def _first_in(filled_up: bytes) -> Any:
+def filled_up(piece: bytes) -> bytes:
+    """What is private of an entry, at a length that says little of it."""
+    return piece.ljust(max(_LEAST_BYTES, 1 << (len(piece) - 1).bit_length()), b"\0")
+
+
+def _first_in(piece: bytes) -> Any:
     unpacker = msgpack.Unpacker()
-    unpacker.feed(filled_up)
+    unpacker.feed(piece)
     return unpacker.unpack()
 
 

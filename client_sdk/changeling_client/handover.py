@@ -86,11 +86,14 @@ def pack(store: ClientStore, invitation: bytes) -> bytes:
             raise ValueError("this is no invitation, or one of another version of the SDK")
         if is_awaited(db):
             raise ValueError("this store waits itself for what another one hands over")
+        moving = entries.find_surveys(db, Status.ASKED, Status.JOINED, Status.ENDED)
+        if parcel and not moving:
+            raise ValueError("all was handed over already, for another invitation: no other parcel has anything in it")
         private = Ed25519PrivateKey.from_private_bytes(secret)
         recipient = X25519PublicKey.from_public_bytes(invitation[1:])
         sealed = hpke_seal(_packed(db, store.wrapping), recipient, _CONTEXT, X25519PrivateKey.generate())
         parcel = private.sign(_CONTEXT + invitation + sealed) + sealed
-        for known in entries.find_surveys(db, Status.ASKED, Status.JOINED, Status.ENDED):
+        for known in moving:
             entries.end_survey(db, known, Status.MOVED)
         witness.outdate(db)
         _keep(db, store.wrapping, _GIVER, secret, invitation, parcel)
@@ -150,6 +153,7 @@ def _packed(db: StoreConnection, wrapping: Wrapping) -> bytes:
         ]
         for name, keys in _TABLES.items()
     }
+    tables["entries"] = [(*row[:-1], entries.filled_up(row[-1])) for row in tables["entries"]]
     departed = [tuple(row) for row in db.execute("SELECT survey, number FROM departed")]
     packed: bytes = msgpack.packb([surveys, tables, departed])
     return packed
@@ -177,8 +181,9 @@ def _unpack(db: StoreConnection, wrapping: Wrapping, content: Any) -> None:
             known = replace(here, charge_micro=max(here.charge_micro, known.charge_micro))
         else:
             entries.delete_entries(db, known.id)
+            db.execute("DELETE FROM departed WHERE survey = ?", (known.id,))
         entries.put_survey(db, known)
-    gone = [(*row,) for row in departed if row[0] not in settled and not entries.has_left(db, *row)]
+    gone = [(*row,) for row in departed if row[0] not in settled]
     db.executemany("INSERT INTO departed VALUES (?, ?)", gone)
     for name, keys in _TABLES.items():
         rows = [(*row[:-1], wrapping.wrap(row[-1], _place(row, keys))) for row in tables[name] if row[0] not in settled]

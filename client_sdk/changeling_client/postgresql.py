@@ -31,6 +31,7 @@ _PATIENCE: dict[str, str | int] = {"connect_timeout": 5, "tcp_user_timeout": 10_
 """What libpq waits for, in seconds and milliseconds, unless the app's connection string says it."""
 _SESSION = (
     "SET synchronous_commit = on",
+    "SET default_transaction_isolation = 'read committed'",  # who waited for a transaction sees what it has done
     "SET client_min_messages = error",
     "SET tcp_keepalives_idle = 30",  # of a machine that is gone, the database else learns after two hours
     "SET tcp_keepalives_interval = 10",

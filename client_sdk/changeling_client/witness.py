@@ -259,8 +259,8 @@ def check(store: ClientStore, witness: Witness | None) -> Silenced | None:
         admitted = seen is not None and seen.admits(identity, generation)
         if not admitted:
             silenced = _silence(db, seen, bool(witnessed))
+            db.execute("UPDATE device SET identity = ?, witnessed = ?", (os.urandom(_MARK_BYTES), _UNSEEN))
             if witnessed or kept is not None:
-                db.execute("UPDATE device SET identity = ?, witnessed = ?", (os.urandom(_MARK_BYTES), _UNSEEN))
                 db.execute("DELETE FROM hand_over")  # a copy opens no parcel
         elif witnessed == _OUTDATED:
             advance(db)

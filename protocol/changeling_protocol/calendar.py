@@ -7,7 +7,7 @@ also names the time at its end, and 0 the calendar's start. Knows no clock: the 
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 from itertools import pairwise
 from math import ceil
 from typing import NewType
@@ -96,9 +96,10 @@ class Calendar:
         return min(max(self.period_of(time) - 1, 0), self.periods)
 
 
-def parse_instant(text: str) -> float:
-    """Unix seconds of a date or a time in ISO 8601, in UTC where it names no zone, or of Unix seconds in digits.
+def parse_instant(text: str, zone: tzinfo = UTC) -> float:
+    """Unix seconds of a date or a time in ISO 8601, or of Unix seconds in digits.
 
+    zone: that of a time which names none; a date is its midnight there.
     Raises ValueError for anything else, and for a time after the year 9999.
 
     >>> parse_instant("1993-07-01"), parse_instant("1993-07-01T02:00+02:00"), parse_instant("741484800")
@@ -109,7 +110,7 @@ def parse_instant(text: str) -> float:
             time = float(text)
         else:
             instant = datetime.fromisoformat(text)
-            time = (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
+            time = (instant if instant.tzinfo else instant.replace(tzinfo=zone)).timestamp()
     except (ValueError, OverflowError):
         raise ValueError(f"a time is like 2026-01-31 or 2026-01-31T12:00:00Z, got {text!r}") from None
     if time > LAST_INSTANT:

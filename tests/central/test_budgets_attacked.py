@@ -78,7 +78,7 @@ def test_a_ledger_that_is_a_link_stays_one_ledger(log):
 def test_a_copy_of_a_state_does_not_draw_for_what_is_charged_once(log, monkeypatch):
     """Beside the original it is refused before drawing; moved, even where another release took the old name, it goes
     on."""
-    one(log, "a.csv", through="2026-01-01T04:00")
+    one(log, "a.csv", through="2026-01-01T04:00", budget=2)
     for end in ("", ".state"):
         shutil.copy(log.parent / f"a.csv{end}", log.parent / f"b.csv{end}")
     with monkeypatch.context() as patch:

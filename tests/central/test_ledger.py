@@ -1,11 +1,12 @@
 """The ledger of a changelog: releases add up; what is too much, damaged or a stranger's is refused before drawing."""
 
+import gzip
 import json
 from fractions import Fraction
 
 import polars as pl
 import pytest
-from changeling_central import BadState, BudgetExhausted, Charge, ReleaseCost, read_ledger, release
+from changeling_central import BadState, BudgetExhausted, Charge, ReleaseCost, TimeReversed, read_ledger, release
 from changeling_central.ledger import ReleaseLedger
 from changeling_central.testing import Forbidden
 from changeling_commands.__main__ import main as run
@@ -41,7 +42,7 @@ def ledger(log):
 
 def test_releases_of_a_changelog_add_up_beside_it_and_each_is_charged_once(log):
     """In exact fractions, each by its output and query; gone on with or run again, a release costs no more."""
-    first = one(log, epsilon="1/3", through="2026-01-01T08:00")
+    first = one(log, epsilon="1/3", through="2026-01-01T08:00", budget=(1, 1e-5))
     assert first.ledger.spent == (Fraction(1, 3), 0)
     for _ in range(2):
         assert one(log, epsilon="1/3").ledger.spent == (Fraction(1, 3), 0)
@@ -152,7 +153,7 @@ def test_what_an_entry_loses_does_not_bound_what_a_person_loses(log):
         one(log, "two.csv")
     other = log.with_name("other.csv")
     other.write_bytes(log.read_bytes())
-    one(other, "three.csv")
+    one(other, "three.csv", budget=2)
     assert one(other, "four.csv", person="user", per_person=2).ledger.spent == (2, 0)
 
 
@@ -181,8 +182,72 @@ def test_a_ledger_reads_as_json_and_holds_what_a_person_can_check(log):
     written = json.loads(log.with_name("log.csv.ledger").read_text())
     assert written["ledger"]["charges"][0] | {"release": "", "drawn": {}} == {
         "release": "", "output": str(log.parent / "one.csv"), "query": "any answer", "epsilon": "1", "delta": "0",
-        "rho": None, "drawn": {},
+        "rho": None, "drawn": {}, "periods": "6 of 4h from 2026-01-01T00:00:00Z to 2026-01-02T00:00:00Z",
     }  # fmt: skip
     empty = ReleaseLedger("x", "entry")
     assert empty.spent == (0, 0)
     assert empty.charged(Charge("a", "o", "q", "1/3", "0")).spent == (Fraction(1, 3), 0)
+
+
+def test_the_first_release_sets_the_budget_unless_the_curator_did(log, monkeypatch):
+    """To what it costs, in its own kind; then a second is refused until somebody says what all may cost, once."""
+    for name, cost, more in (
+        ("log.csv", {"epsilon": 1}, "epsilon 1"),
+        ("rho.csv", {"epsilon": None, "rho": "1/2"}, "rho 0.5"),
+    ):
+        path = log.with_name(name)
+        path.write_bytes(log.read_bytes())
+        made = one(path, f"{name}.one.csv", **cost)
+        assert made.ledger.budget.said() == more
+        with pytest.raises(BudgetExhausted, match="so the first release set it: --budget"):
+            one(path, f"{name}.two.csv", **cost)
+        with monkeypatch.context() as patch:
+            patch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
+            with pytest.raises(BudgetExhausted):
+                one(path, f"{name}.two.csv", epsilon="1/1000")
+    assert one(log, "two.csv", budget="2").ledger.asked
+    with pytest.raises(ValueError, match="never raised"):
+        one(log, "three.csv", budget=4)
+
+
+def test_a_ledger_is_that_of_the_file_behind_a_link(log, tmp_path):
+    """By another name, and from another folder: one budget, one id."""
+    one(log, budget=2)
+    link = tmp_path / "elsewhere.csv"
+    link.symlink_to(log)
+    assert one(link, "two.csv").ledger.spent == (2, 0)
+    with pytest.raises(BudgetExhausted):
+        one(link, "three.csv")
+    assert not tmp_path.joinpath("elsewhere.csv.ledger").exists()
+
+
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "parquet"])
+def test_a_new_ledger_beside_data_that_look_the_same_is_told_and_so_is_one_of_other_data(log, form):
+    """Copied and grown since; the copy's ledger names itself no more. Nothing of it is published."""
+
+    def write(path, rows):
+        frame = pl.DataFrame(rows)
+        if form == "parquet":
+            frame.write_parquet(path)
+        else:
+            content = frame.write_csv().encode()
+            path.write_bytes(gzip.compress(content) if form == "csv.gz" else content)
+
+    first, copy = (log.with_name(f"{name}.{form}") for name in ("first", "copy"))
+    write(first, ROWS)
+    assert one(first, "first.out.csv").asides == ()
+    write(
+        copy,
+        {
+            name: [*values, values[0] if name == "user" else new]
+            for (name, values), new in zip(ROWS.items(), ["new", "2026-01-01T23:00:00Z", "tea", ""], strict=True)
+        },
+    )
+    made = one(copy, "copy.out.csv")
+    assert any(f"begins as the data of {first}.ledger do, by which 1 release of the" in said for said in made.asides)
+    assert "begins as" not in made.output.read_text()
+    write(first, {name: values[3:20] for name, values in ROWS.items()})
+    with pytest.raises(TimeReversed):
+        one(first, "first.out.csv")
+    other = one(first, "second.out.csv", budget=2)
+    assert any(f"does not begin as the data did that {first}.ledger was made for" in said for said in other.asides)

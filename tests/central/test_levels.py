@@ -3,7 +3,6 @@
 from fractions import Fraction
 from itertools import product
 from math import sqrt
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -19,7 +18,7 @@ from changeling_central import (
 )
 from changeling_central.levels import gaussian_levels, laplace_levels
 from changeling_central.square_root import concentrated_length, told_apart
-from changeling_central.testing import Example, MechanismContract, SeededNoise
+from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, Calendar
 
 ONE, SMALL = Fraction(1), Fraction(1, 10**6)
@@ -38,26 +37,6 @@ def lives(query, periods):
     for way in answers:
         for states in product(way, repeat=periods):
             yield np.array(query.table)[list(states)]
-
-
-class TestFreshLevels(MechanismContract):
-    """The contract, with and without a common draw, of both laws."""
-
-    examples: ClassVar = [
-        Example(
-            name,
-            mechanism,
-            [np.array([3] * mechanism.query.width), np.array([-1] * mechanism.query.width)],
-            delta=mechanism.delta,
-            bad=(np.array([1.5]), np.zeros(9, np.int64)),
-            numbers=lambda level: level.values.tolist(),
-        )
-        for name, mechanism in {
-            "laplace": laplace_levels(COUNT, Calendar(0, 1, 2), ONE),
-            "laplace, alone": laplace_levels(HISTOGRAM, Calendar(0, 1, 2), ONE),
-            "gaussian": gaussian_levels(COUNT, Calendar(0, 1, 2), LENGTH, ONE, SMALL),
-        }.items()
-    ]
 
 
 @pytest.mark.parametrize("name", QUERIES)

@@ -217,14 +217,14 @@ def test_an_entry_beyond_the_constraint_stops_the_run_or_is_frozen(log, capsys):
     assert release(log, "--at-most", 1, *DATES, "--through", "2013-01-01T23:30") == 0
     assert release(log, "--at-most", 1, *DATES) == 1
     assert [row.period for row in read_rows(log.parent / "out.csv")] == list(range(1, 24))
-    assert release(log, "--at-most", 1, *DATES, "--freeze", output="frozen.csv") == 0
+    assert release(log, "--at-most", 1, *DATES, "--freeze", "--budget", "2", output="frozen.csv") == 0
     assert len(read_rows(log.parent / "frozen.csv")) == 48
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"more": []}, "say how an entry's answer may change"),
+        ({"more": ["--mechanism", "ahead"]}, "say how an entry's answer may change"),
         ({"query": "answer = 1"}, "not a query"),
         ({"query": "each answer"}, "would come from the data"),
         ({"output": "out.txt"}, ".csv or a .jsonl"),
@@ -250,7 +250,7 @@ def test_within_bounds_and_both_constraints_are_taken(log):
     """--within alone, and both at once; a second run finds its own terms again."""
     for _ in range(2):
         assert release(log, "--within", "2d", *DATES) == 0
-        assert release(log, "--within", "2d", "--at-most", 2, *DATES, output="both.csv") == 0
+        assert release(log, "--within", "2d", "--at-most", 2, *DATES, "--budget", "2", output="both.csv") == 0
 
 
 def test_a_changelog_that_outgrows_its_calendar_is_said_to(log, capsys):

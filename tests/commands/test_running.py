@@ -50,7 +50,7 @@ def bare(module: str, *words: str) -> subprocess.CompletedProcess[str]:
             "changeling_commands",
             [
                 r'"changeling\[server\]".*: authority, survey, .*dev$',
-                r'"changeling\[central\]".*: release$',
+                r'"changeling\[central\]".*: release, smooth$',
                 r'"changeling\[papers\]".*: count, ask$',
             ],
         ),

@@ -17,6 +17,7 @@ from changeling_central import (
     sliding_windows,
     square_root,
 )
+from changeling_central.levels import gaussian_levels, laplace_levels
 from changeling_central.testing import Example
 from changeling_papers import (
     Algebra,
@@ -228,6 +229,22 @@ OF_ONE_DATASET = [
     Example("weights, a delta", once(WEIGHTS, ONE, SMALL), [np.array([9, 3, 2])], delta=SMALL),
 ]
 
+OF_FRESH_LEVELS = [
+    Example(
+        name,
+        mechanism,
+        [np.array([3] * mechanism.query.width), np.array([-1] * mechanism.query.width)],
+        delta=mechanism.delta,
+        bad=(np.array([1.5]), np.zeros(9, np.int64)),
+        numbers=of_level,
+    )
+    for name, mechanism in {
+        "fresh, laplace": laplace_levels(COUNT, Calendar(0, 1, 2), ONE),
+        "fresh, laplace, alone": laplace_levels(HISTOGRAM, Calendar(0, 1, 2), ONE),
+        "fresh, gaussian": gaussian_levels(COUNT, Calendar(0, 1, 2), 1.0, ONE, SMALL),
+    }.items()
+]
+
 DOMAIN = Domain.of(age=range(5), city=["P", "R"])
 PEOPLE = DOMAIN.table({"age": [0, 1, 2, 4, 4], "city": ["P", "R", "R", "P", "R"]})
 STRANGERS = Domain.of(age=range(5)).table({"age": [0, 1]})
@@ -298,6 +315,7 @@ RELEASED.append(Example("infinite", offered("infinite"), periods_of(HISTOGRAM), 
 EXAMPLES = [
     *OF_CHANGES,
     *OF_LEVELS,
+    *OF_FRESH_LEVELS,
     *OF_STREAMS,
     *OF_WHAT_COMES_AND_GOES,
     *OF_ONE_DATASET,

@@ -8,7 +8,7 @@ columns are swapped it is somebody's answer. Knows no files, no calendar and no 
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TypeAlias
 
 import numpy as np
@@ -26,6 +26,8 @@ LATEST = 253_402_300_800
 
 UNREADABLE = "its time is neither in ISO 8601 nor in Unix seconds"
 
+SKIPPED = "its time does not exist in the time zone, where clocks went forward over it"
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -35,17 +37,25 @@ def is_date(text: str) -> bool:
     return len(text) == 8 and text.isascii() and text.isdigit()
 
 
-def microseconds(time: Time) -> int:
+def microseconds(time: Time, zone: tzinfo = UTC) -> int:
     """A time in Unix microseconds.
 
-    time: a datetime, Unix seconds, or either as text; in UTC if it names no offset. Eight digits are a date, 20260131.
+    time: a datetime, Unix seconds, or either as text. Eight digits are a date, 20260131, as a number too.
+    zone: that of a time which names no offset. What happens twice as clocks go back is the first of both.
     Raises ValueError for what is no time, or is beyond the year 9999; the error does not repeat it.
     """
+    if isinstance(time, int) and is_date(str(time)):
+        time = str(time)
     if isinstance(time, str):
         time = _parsed(time)
     if isinstance(time, datetime):
-        aware = time if time.tzinfo else time.replace(tzinfo=UTC)
-        return (aware - _EPOCH) // _MICROSECOND
+        aware = time if time.tzinfo else time.replace(tzinfo=zone)
+        since = (aware - _EPOCH) // _MICROSECOND
+        if zone is not UTC and not time.tzinfo:
+            back = (_EPOCH + since * _MICROSECOND).astimezone(zone)
+            if back.replace(tzinfo=None, fold=0) != time.replace(fold=0):
+                raise ValueError(SKIPPED)
+        return since
     if time != time:
         raise ValueError(UNREADABLE)
     if not abs(time) < LATEST:
@@ -107,7 +117,10 @@ class Mutations:
 
         start: Unix seconds; mutations up to then are in the first period. period: W, in seconds.
         """
-        ends = (start + period * np.arange(1, periods + 1, dtype=np.int64)) * MICROSECONDS
+        return self.by_end((start + period * np.arange(1, periods + 1, dtype=np.int64)) * MICROSECONDS)
+
+    def by_end(self, ends: NDArray[np.int64]) -> Iterator["Mutations"]:
+        """The mutations until each of the times, and after the one before. ends: Unix microseconds, rising."""
         at = 0
         for until in np.searchsorted(self.time, ends, side="right").tolist():
             yield self[at:until]
@@ -209,6 +222,10 @@ class Changelog:
         )
         return merged.take(np.argsort(merged.entry, kind="stable"))
 
+    def mutating(self) -> "Changelog":
+        """The changelog without rows that leave an answer as it was."""
+        return self.take(self.state != self.before())
+
     def take(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> "Changelog":
         """The changelog of only some mutations; its entries and answers are the same.
 
@@ -231,10 +248,14 @@ class Columns:
 
     answer: the column of the answers. Of any but `answer`, a row may leave the value as it was, as it then tells of
     another column; such rows are no mutations. owner: a column that says whose an entry is, None if nobody asks.
+    zone: that of times which name no offset. late: rows may stand behind later ones of their entry, and leave its
+    answer as it was; all of them are kept, in order of time.
     """
 
     answer: str = ANSWER
     owner: str | None = None
+    zone: tzinfo = UTC
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,17 +349,17 @@ def in_order(
     code = {name: state for state, name in enumerate(["", *names])}
     numbers = [code[name] for name in ["", *rows.names]]
     recode: States = np.array(numbers, np.uint16) if len(names) < 2**16 else np.array(numbers, np.uint32)
-    order = np.argsort(rows.entry, kind="stable")
+    order = np.lexsort((rows.time, rows.entry)) if columns.late else np.argsort(rows.entry, kind="stable")
     entry, time, number = rows.entry[order], rows.time[order], rows.number[order]
     state = recode[rows.state[order]]
     owner = None if rows.owner is None else _of_entries(rows, rows.owner, unit, columns.owner)
     changelog = Changelog(tuple(names), rows.entries, entry, time, state, number, unit, owner)
     stated = None
-    if rows.old is not None:
+    if rows.old is not None and not columns.late:
         stated = np.where(rows.old < 0, ABSENT, recode[np.maximum(rows.old, 0)].astype(np.int64))[order]
-    lenient = columns.answer != ANSWER
+    lenient = columns.late or columns.answer != ANSWER
     _check(changelog, number, unit, stated, lenient)
-    return changelog.take(changelog.state != changelog.before()) if lenient else changelog
+    return changelog.mutating() if lenient and not columns.late else changelog
 
 
 def _of_entries(rows: Encoded, owner: NDArray[np.int64], unit: str, column: str | None) -> NDArray[np.int64]:

@@ -54,7 +54,7 @@ def changelog_of_rows(
                 raise ValueError(f"it has no {columns.owner}")
             if row.answer not in states and answers is not None:
                 raise ValueError(unknown_answer(answers))
-            time.append(microseconds(row.time))
+            time.append(microseconds(row.time, columns.zone))
         except ValueError as error:
             raise BadChangelog(f"{unit} {row.number}: {error}") from error
         entry.append(entries.setdefault(row.entry, len(entries)))

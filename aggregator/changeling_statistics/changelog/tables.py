@@ -10,6 +10,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeAlias
 
@@ -24,6 +25,7 @@ from .changelog import (
     FORMS,
     LATEST,
     MICROSECONDS,
+    SKIPPED,
     UNREADABLE,
     Changelog,
     Columns,
@@ -60,7 +62,7 @@ def changelog_of_frame(frame: Any, answers: Sequence[str] | None, columns: Colum
     form = _form(names, columns)
     series = {place: _series(names[place], frame[names[place]]) for place in form.places}
     number = np.arange(1, len(series[form.entry]) + 1, dtype=np.int64)
-    return in_order(encode(series, form, number, "row", answers), "row", answers, columns)
+    return in_order(encode(series, form, number, "row", answers, columns.zone), "row", answers, columns)
 
 
 def _form(names: Sequence[str], columns: Columns) -> Form:
@@ -76,6 +78,7 @@ def encode(
     number: NDArray[np.int64],
     unit: str,
     answers: Sequence[str] | None,
+    zone: tzinfo = UTC,
 ) -> Encoded:
     """Columns as numbers, once each row is checked by itself.
 
@@ -83,11 +86,12 @@ def encode(
     number: the number by which errors name each row, shape (rows,).
     unit: what they call a row.
     answers: the only ones allowed, in their order; None for those that occur.
+    zone: that of times which name no offset.
     Raises BadChangelog, which names the first bad row.
     """
     entry, time = _text(columns[form.entry]), columns[form.time]
     answer = _text(columns[form.answer]).fill_null("")
-    when, bad_time = _microseconds(time)
+    when, bad_time = _microseconds(time, zone)
     names, state = _answer_codes(answer, answers)
     faults = [
         ((entry.is_null() | (entry == "")).to_numpy(), "the entry has no name"),
@@ -104,7 +108,7 @@ def encode(
     if first_rows:
         row, fault = min(first_rows, key=lambda pair: pair[0])
         if fault == "its time cannot be read":
-            fault = _why(time, row)
+            fault = _why(time, row, zone)
         raise BadChangelog(f"{unit} {number[row]}: {fault}")
     entries, codes = _codes(entry)
     old = None
@@ -163,26 +167,50 @@ def _answer_codes(answer: pl.Series, answers: Sequence[str] | None) -> tuple[lis
     return names, np.array([known.get(text, -1) for text in texts], np.int64)[codes] if len(codes) else codes
 
 
-def _microseconds(time: pl.Series) -> tuple[Integers, NDArray[np.bool_]]:
+def _microseconds(time: pl.Series, zone: tzinfo) -> tuple[Integers, NDArray[np.bool_]]:
     """The times in Unix microseconds, and which rows have none that can be read; those are 0."""
     if time.dtype == pl.Date:
         time = time.cast(pl.Datetime("us"))
     if isinstance(time.dtype, pl.Datetime):
-        per = {"ns": (1, 1000), "us": (1, 1), "ms": (1000, 1)}[time.dtype.time_unit]
-        ticks = time.to_physical()
-        latest = min(LATEST * MICROSECONDS * per[1] // per[0], 2**63 - 1)
-        bad = (ticks.is_null() | (ticks >= latest) | (ticks <= -latest)).fill_null(True).to_numpy()
-        return np.where(bad, 0, ticks.fill_null(0).to_numpy()) * per[0] // per[1], bad
-    if time.dtype.is_numeric():
+        return _of_datetimes(time, zone)
+    if time.dtype.is_integer() and not time.is_between(10**7, 10**8 - 1).any():  # eight digits are a date
         return _seconds(time.cast(pl.Float64).fill_null(float("nan")).to_numpy())
+    if time.dtype.is_float():
+        return _seconds(time.fill_null(float("nan")).to_numpy())
     texts = _text(time).fill_null("")
     seconds = texts.cast(pl.Float64, strict=False)
     if seconds.null_count() == 0 and not texts.str.contains(r"^[0-9]{8}$|[_\s]").any():
         return _seconds(seconds.to_numpy())
     distinct, codes = _codes(texts)
-    parsed = [_parsed(text) for text in distinct]
+    parsed = [_parsed(text, zone) for text in distinct]
     when = np.array([at.time for at in parsed], np.int64)
     return when[codes], np.array([at.bad for at in parsed], np.bool_)[codes]
+
+
+def _of_datetimes(time: pl.Series, zone: tzinfo) -> tuple[Integers, NDArray[np.bool_]]:
+    """As `_microseconds`, of datetimes."""
+    bad = _beyond(time)
+    if zone is not UTC and getattr(time.dtype, "time_zone", None) is None:
+        named = time.set(pl.Series(bad), None).dt.replace_time_zone(
+            str(zone), ambiguous="earliest", non_existent="null"
+        )
+        time, bad = named, named.is_null().to_numpy()
+    unit = time.dtype.time_unit if isinstance(time.dtype, pl.Datetime) else "us"
+    per = _TICKS[unit]
+    return np.where(bad, 0, time.to_physical().fill_null(0).to_numpy()) * per[0] // per[1], bad
+
+
+_TICKS = {"ns": (1, 1000), "us": (1, 1), "ms": (1000, 1)}
+"""Microseconds of so many ticks, by the unit of datetimes."""
+
+
+def _beyond(time: pl.Series) -> NDArray[np.bool_]:
+    """Which datetimes are none, or beyond the year 9999."""
+    per = _TICKS[time.dtype.time_unit if isinstance(time.dtype, pl.Datetime) else "us"]
+    ticks = time.to_physical()
+    latest = min(LATEST * MICROSECONDS * per[1] // per[0], 2**63 - 1)
+    beyond: NDArray[np.bool_] = (ticks.is_null() | (ticks >= latest) | (ticks <= -latest)).fill_null(True).to_numpy()
+    return beyond
 
 
 def _seconds(seconds: NDArray[np.float64]) -> tuple[Integers, NDArray[np.bool_]]:
@@ -200,20 +228,20 @@ class _Parsed(NamedTuple):
     bad: bool
 
 
-def _parsed(text: str) -> _Parsed:
+def _parsed(text: str, zone: tzinfo) -> _Parsed:
     try:
-        return _Parsed(microseconds(text), False)
+        return _Parsed(microseconds(text, zone), False)
     except ValueError:
         return _Parsed(0, True)
 
 
-def _why(times: pl.Series, row: int) -> str:
+def _why(times: pl.Series, row: int, zone: tzinfo) -> str:
     """Why the time of a row cannot be read, in words that do not repeat it."""
-    if isinstance(times.dtype, pl.Datetime) and not times.is_null()[row]:
-        return "its datetime is beyond the year 9999"  # polars panics where Python has none
+    if isinstance(times.dtype, pl.Datetime) and not times.is_null()[row]:  # polars panics where Python has none
+        return "its datetime is beyond the year 9999" if _beyond(times)[row] else SKIPPED
     time = times[row]
     try:
-        microseconds(time if isinstance(time, str | float | int) else "" if time is None else str(time))
+        microseconds(time if isinstance(time, str | float | int) else "" if time is None else str(time), zone)
     except ValueError as error:
         return str(error)
     return UNREADABLE
@@ -233,7 +261,7 @@ def changelog_of_csv(path: Path, answers: Sequence[str] | None, columns: Columns
         try:
             form, series = plain
             number = np.arange(2, len(series[form.entry]) + 2, dtype=np.int64)
-            return in_order(encode(series, form, number, "line", answers), "line", answers, columns)
+            return in_order(encode(series, form, number, "line", answers, columns.zone), "line", answers, columns)
         except BadChangelog:
             pass  # the row reader says it in its own words
     with _opened(path) as file:

@@ -75,7 +75,7 @@ class Watched(httpx.HTTPTransport):
         response = super().handle_request(request)
         response.read()
         self._steps.step("acknowledge" if request.method == "POST" else name)
-        return response
+        return httpx.Response(response.status_code, headers=response.headers, content=response.content)
 
 
 def live(folder: Path, url: str, steps: Steps, connect: Callable[[Path], Any] = sqlite._connect) -> None:

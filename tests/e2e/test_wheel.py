@@ -160,15 +160,18 @@ def test_a_bare_install_is_the_sdk_and_no_numbers(environment):
 
 @pytest.mark.timeout(600)
 def test_an_apps_pytest_finds_the_fixtures_by_itself(environment):
-    """The test that docs/app.md shows passes with no more than pytest added, every warning being an error."""
+    """The tests that docs/app.md shows pass with no more than pytest added, every warning being an error."""
     environment.printed(
         "pip", "install", "--disable-pip-version-check", "--constraint", ROOT / "constraints.txt", "pytest"
     )
-    (shown,) = re.findall(
+    shown = re.findall(
         r"```python\n(from changeling_client.testing.*?)```", (ROOT / "docs/app.md").read_text(), re.DOTALL
     )
-    (environment.folder / "test_app.py").write_text(shown)
-    assert "1 passed" in environment.printed("python", "-m", "pytest", "-W", "error", "--strict-markers", "test_app.py")
+    files = [f"test_app_{number}.py" for number in range(len(shown))]
+    for name, text in zip(files, shown, strict=True):
+        (environment.folder / name).write_text(text)
+    printed = environment.printed("python", "-m", "pytest", "-W", "error", "--strict-markers", *files)
+    assert f"{len(files)} passed" in printed
 
 
 @pytest.mark.timeout(600)

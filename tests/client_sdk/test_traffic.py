@@ -151,10 +151,10 @@ def answered(modes, waits):
 
     def put(db, wrapping, survey, answered):
         kept(db, wrapping, survey, answered)
-        ((entry, answers),) = answered
-        periods = tuple(answer.closing.period for answer in answers)
-        (upload,) = (each for each in outbox.uploads(db, wrapping, survey, [entry]) if each.periods == periods)
-        batches.append((entry.number, periods, len(upload.plaintext)))
+        for entry, answers in answered:
+            periods = tuple(answer.closing.period for answer in answers)
+            (upload,) = (each for each in outbox.uploads(db, wrapping, survey, [entry]) if each.periods == periods)
+            batches.append((entry.number, periods, len(upload.plaintext)))
 
     kept = outbox.put
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:

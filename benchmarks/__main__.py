@@ -57,6 +57,7 @@ SUITES = {
     ),
     "client": (
         "client_kills",
+        "client_lives",
         "client_blocking",
         "client_costs",
         "client_host",

@@ -1,4 +1,4 @@
-"""Measure 1 of the client: lives that are killed, or run out of disk.
+"""Measure 1 of the client, and the kills of measure 9: lives that are killed, or run out of disk.
 
 Real processes speak with a real server on loopback, which keeps every upload. A life's actions are done once each; what
 a killed process had finished is not done again, and what it had not is done by the next. Nothing may be lost, answered
@@ -75,7 +75,7 @@ class Watched(httpx.HTTPTransport):
         response = super().handle_request(request)
         response.read()
         self._steps.step("acknowledge" if request.method == "POST" else name)
-        return response
+        return httpx.Response(response.status_code, headers=response.headers, content=response.content)
 
 
 def live(folder: Path, url: str, steps: Steps, connect: Callable[[Path], Any] = sqlite._connect) -> None:
@@ -169,6 +169,11 @@ def measure() -> dict[str, float]:
         figures |= {f"1_kills_at_{name.replace(' ', '_')}": float(count) for name, count in sorted(where.items())}
         names = ("lost_records", "two_symbols", "counted_twice", "lost_closings", "unfinished")
         figures |= {f"1_kills_{name}": float(total[name]) for name in names}
+        figures |= {
+            "9_kills_lives": float(where.total()),
+            "9_kills_answered_twice": float(total["two_symbols"] + total["counted_twice"]),
+            "9_kills_records_lost": float(total["lost_records"]),
+        }
         return figures | full.result()
 
 

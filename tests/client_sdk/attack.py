@@ -7,7 +7,7 @@ of it go in; the largest ratio of the probabilities of the same uploads comes ou
 
 import sqlite3
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
@@ -34,7 +34,7 @@ Way: TypeAlias = tuple[Hashable, Hashable, Fraction]
 NOTHING = -1
 """What an app may do at a moment, beside recording a state: not to call the SDK at all."""
 _IDS = 1 << 128
-_TABLES = ("device", "servers", "surveys", "entries", "drawn", "closings", "drops")
+_TABLES = ("device", "servers", "surveys", "entries", "drawn", "closings", "drops", "looks")
 _URL = "https://statistics.example"
 
 
@@ -104,6 +104,9 @@ class MemoryStore:
     def interrupts(self) -> bool:
         return False
 
+    def overwrote(self) -> None:
+        """Nothing is kept on a disk."""
+
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         self.db.execute("BEGIN")
@@ -129,7 +132,19 @@ class MemoryStore:
 
 def settings_at(now: float) -> ClientSettings:
     """Those of a device whose clock shows this, and that bounds no epsilon."""
-    return ClientSettings(None, None, Endpoint(_URL), (), 10**9, None, False, False, None, lambda: now)
+    return ClientSettings(
+        place=None,
+        key=None,
+        endpoint=Endpoint(_URL),
+        authority=(),
+        max_epsilon=10**9,
+        witness=None,
+        strict=False,
+        silent=False,
+        development=False,
+        on_error=None,
+        clock=lambda: now,
+    )
 
 
 def enrol(store: MemoryStore, survey: Survey, now: float, answers: list[str] | None, coins: Any) -> None:
@@ -185,6 +200,12 @@ class Device:
         self._begun = [
             self._ways(blank, lambda coins, first=first: self._enrol(enrols, first, coins)) for first in firsts
         ]
+
+    def doubt(self, _call: str) -> None:
+        """Warns of nothing: a client that is not strict does not either."""
+
+    def quietly(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def _enrol(self, now: float, state: int | None, coins: Branching) -> Hashable:
         answers = None if state is None else [self.survey.answers[state - 1]]

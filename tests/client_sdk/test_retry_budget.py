@@ -43,7 +43,7 @@ def lives_a_day(folder, server, *, first=3 * DAY, signed=True, **options):
     with client(folder, server, clock, strict=False, **options) as device:
         with device.store._lock:
             device.store._connected().execute("PRAGMA synchronous = OFF")
-        device.store.erase_past = lambda *_: True  # which takes most of the time, and says nothing of requests
+        device.store.erase_past = lambda *_, **__: True  # which takes most of the time, and says nothing of requests
         handle = device.join(ASKED.id, **({} if signed else {"signed": None}))
         if signed:
             handle.record("tea")

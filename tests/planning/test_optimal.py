@@ -181,7 +181,7 @@ print(planned.option.prediction.mean, process_time() - began, getrusage(RUSAGE_S
 def test_a_plan_of_1200_periods_takes_little_time_and_less_than_a_gigabyte():
     """In a process of its own, with a floor: seconds of the processor, and the most memory; and the error.
 
-    It takes 20 to 25 seconds where nothing else runs, and machines differ by three times; the bench has the minute.
+    It takes 20 to 35 seconds where nothing else runs, and machines differ by three times.
     """
     run = subprocess.run([sys.executable, "-c", LONGEST], capture_output=True, text=True, check=True)
     error, seconds, megabytes = map(float, run.stdout.split())

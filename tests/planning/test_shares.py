@@ -8,7 +8,7 @@ from changeling_protocol import Group, ReleasePlan
 from changeling_statistics import predict
 from changeling_statistics.estimation.entries import expected_moments
 from changeling_statistics.planning.candidates import Maker, first_look
-from changeling_statistics.planning.shares import ShareProblem, even, optimal_shares, rounded_shares
+from changeling_statistics.planning.shares import ShareProblem, even, optimal_shares, publishable_shares, rounded_shares
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -46,6 +46,23 @@ def test_the_objective_is_the_variance_that_is_predicted_for_the_plan(retrospect
     f[chosen] = shares / shares.sum()
     predicted = predict(of.survey(plan), 100, retrospective=retrospective)
     np.testing.assert_allclose(whole.at(f, even(7)).variances / 100, predicted.errors**2, rtol=1e-6)
+
+
+@pytest.mark.parametrize("devices", [200, 400, 1500])
+@pytest.mark.parametrize("closed", [False, True])
+def test_no_publishable_shares_on_a_grid_do_much_better_than_those_that_are_found(devices, closed):
+    """Four groups and a minimum of 100: every division in twelfths with which all nodes are published, within 3%."""
+    whole = problem(wish(periods=6, devices=devices, minimum=100, closed=closed, epsilon="2"))
+    order = np.argsort(whole.least, kind="stable")
+    tiny = whole.restricted(order[np.linspace(0, len(order) - 1, 4).round().astype(int)])
+    weights = even(6)
+    found = publishable_shares(tiny, optimal_shares(tiny, weights, "mean", GAP), weights, "mean", GAP)
+    assert ((found.f == 0) | (found.f >= tiny.least * (1 - 1e-9))).all()
+    assert found.f.sum() == pytest.approx(1)
+    grid = (np.array(each) / GRID for each in product(range(GRID + 1), repeat=4) if sum(each) == GRID)
+    errors = [error(tiny, f) for f in grid if ((f == 0) | (f >= tiny.least)).all()]
+    assert found.error == pytest.approx(error(tiny, found.f))
+    assert found.error <= 1.03 * min(errors)
 
 
 @pytest.mark.parametrize("retrospective", [False, True])

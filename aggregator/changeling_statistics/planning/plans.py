@@ -131,7 +131,7 @@ def _optimal_plan(wish: Wish, progress: Progress) -> Planned:
     del problem  # the groups that are left out take memory
     option, kinds = _planned(wish, groups, integers[chosen].tolist())
     without, floor = option.error(wish), None
-    gap = max(0.0, 1.0 - shares.bound / wish.devices / without**2)
+    gap = min(1.0, max(0.0, 1.0 - shares.bound / wish.devices / without**2))
     progress(0.9)
     if wish.bridge and not is_bridged(wish, sure_tracks(wish, [each.group for each in groups], f.tolist())):
         few = _times(wish.periods)

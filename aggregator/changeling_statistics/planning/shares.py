@@ -229,6 +229,8 @@ GAME_STEPS, GAME_GAP, GAME_STEP, GAME_POWER = 400, 0.01, 1.5, 0.3
 """For the worst time: the most steps, the gap at which they end, and the powers of the steps of shares and weights."""
 NOTHING = 1e-7
 """Shares below this are set to 0, in the end."""
+SMALL = 3.0
+"""Groups whose least share is at most so many times the smallest one need few devices to be published."""
 TOTAL = 1000
 """Integer shares add up to about this."""
 TINY = (0.03, 0.02, 0.01, 0.005, 0.002)
@@ -439,21 +441,61 @@ def publishable_shares(
 ) -> GroupShares:
     """Good shares of which none is too small for the nodes of its group to be published, but for those that are 0.
 
-    One after the other the group is left out that is farthest from being published, as long as the others tell the
-    histograms of all periods; then, if need be, all devices are in the group that is best by itself. No other shares of
-    so many candidates are tried. Raises ValueError if no group does by itself.
+    One after the other the group is left out that is farthest from being published, and each time the short ones of the
+    rest are raised instead; the best counts. The search begins with all groups, and again with those that need few
+    devices. If nothing is found, all devices are in the group that is best by itself. No other shares of so many
+    candidates are tried. Raises ValueError if no group does by itself.
     """
-    least, f = problem.least, shares.f
-    while (short := np.flatnonzero((f > 0) & (f < least * (1 - 1e-9)))).size:
+    least = problem.least
+    if not ((shares.f > 0) & (shares.f < least * (1 - 1e-9))).any():
+        return shares
+    some = _spread(problem.times, CURVED)
+    rough, counted = problem.looking_at(problem.times[some]), _normed(weights[some])
+    found = list(_published_among(rough, shares.f, counted, objective, gap))
+    small = np.flatnonzero(least <= SMALL * least.min())
+    few = rough.restricted(small)
+    if len(small) < len(least) and np.isfinite(few.at(even(len(small)), counted).value):
+        begun = optimal_shares(few, counted, objective, gap).f
+        among = _published_among(few, begun, counted, objective, gap)
+        found += [(error, _scattered(f, small, len(least))) for error, f in among]
+    error, f = min(found, key=lambda each: each[0], default=(np.inf, shares.f))
+    if not np.isfinite(error):
+        return _alone(problem, shares, weights, objective)
+    return GroupShares(f, _error(problem.at(f, weights), objective), shares.bound)
+
+
+def _published_among(
+    problem: ShareProblem, f: Floats, weights: Floats, objective: Objective, gap: float
+) -> Iterator[tuple[float, Floats]]:
+    """Shares with which all nodes are published, and their errors, with ever fewer groups."""
+    least = problem.least
+    while True:
+        if (raised := _raised(f, least)) is not None:
+            yield _error(problem.at(raised, weights), objective), raised
+        short = np.flatnonzero((f > 0) & (f < least * (1 - 1e-9)))
+        if not short.size:
+            return
         out = short[np.argmin(f[short] / least[short])]
         kept = np.flatnonzero((f > 0) & (np.arange(len(f)) != out))
         rest = problem.restricted(kept)
-        if not len(kept) or not np.isfinite(rest.at(f[kept], weights).value):
-            return _alone(problem, shares, weights, objective)
-        found = optimal_shares(rest, weights, objective, gap, _normed(f[kept]))
-        f = _scattered(_normed(found.f), kept, len(f))
-        shares = GroupShares(f, found.error, shares.bound)
-    return shares
+        if not len(kept) or not np.isfinite(rest.at(_normed(f[kept]), weights).value):
+            return
+        f = _scattered(optimal_shares(rest, weights, objective, gap, _normed(f[kept])).f, kept, len(f))
+
+
+def _raised(f: Floats, least: Floats) -> Floats | None:
+    """The shares with the short ones raised to the least with which they are published; None if that is too much."""
+    short = np.zeros(len(f), dtype=bool)
+    raised = f
+    while (more := (raised > 0) & (raised < least * (1 - 1e-9)) & ~short).any():
+        short |= more
+        left, others = 1.0 - least[short].sum(), f[~short].sum()
+        if left < 0 or (others == 0 and left > 0):
+            break
+        raised = np.where(short, least, f * (left / others if others else 0.0))
+    else:
+        return raised
+    return least * short / least[short].sum() if left >= 0 else None
 
 
 def _alone(problem: ShareProblem, shares: GroupShares, weights: Floats, objective: Objective) -> GroupShares:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .recording import Recorded
     from .reports import SurveyReports
     from .settings import ClientOptions
-    from .witness import Callbacks, Sidecar, Witness
+    from .witness import Callbacks, SharedCallbacks, Sidecar, Witness
 
 _MODULES = {
     "async_client": "AsyncClient AsyncSurveyHandle",
@@ -53,7 +53,7 @@ _MODULES = {
     "recording": "Recorded",
     "reports": "SurveyReports",
     "settings": "ClientOptions",
-    "witness": "Callbacks Sidecar Witness",
+    "witness": "Callbacks SharedCallbacks Sidecar Witness",
 }
 _HOMES = {name: f".{module}" for module, names in _MODULES.items() for name in names.split()}
 _HOMES["__version__"] = "changeling_protocol"
@@ -77,6 +77,7 @@ __all__ = [
     "Ledger",
     "Recorded",
     "ServerTrouble",
+    "SharedCallbacks",
     "Sidecar",
     "Silenced",
     "Status",

@@ -30,7 +30,7 @@ class Client:
     path: the store's own path, instead; one SQLite file, made with its folder if there is none.
     database: a PostgreSQL database that pods share, instead, such as "postgresql://USER@HOST/DATABASE". The tables are
     made in the first schema of its search path, which must be the store's own. Its witness is none, or one that all
-    pods share.
+    pods share (`SharedCallbacks`).
     key: 32 bytes under which the store encrypts what it keeps of answers; always the same ones.
     witness: sees that a backup of the store was put back, or a copy made: a sidecar in its usual place, or in the
     folder named here, or what the host app keeps (`Callbacks`); with None nothing does.

@@ -169,8 +169,12 @@ class Device:
         """By the monotonic clock, in seconds; and of the record, which thread made it."""
         survive(self)
         if consent:
-            with self.quietly():
-                self._open()
+            try:
+                with self.quietly():
+                    self._open()
+            except ClientError:
+                self.close()  # nobody else can: there is no client
+                raise
         else:
             self._wipe()
 

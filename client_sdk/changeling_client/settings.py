@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
@@ -14,7 +15,7 @@ from .errors import ClientError
 from .sqlite import StoreFile
 from .store import StorePlace
 from .transport import Endpoint, is_loopback
-from .witness import Sidecar, Witness, default_folder, known_home
+from .witness import SharedCallbacks, Sidecar, Witness, default_folder, known_home
 
 if TYPE_CHECKING:
     import ssl
@@ -101,14 +102,13 @@ class ClientSettings:
             if not options.get("silent"):
                 raise
             place, beside = _Nowhere(error), None
-        witness = options.get("witness", beside)
         return cls(
             place=place,
             key=options.get("key"),
             endpoint=endpoint,
             authority=_checked_authority(options["authority"]),
             max_epsilon=_checked_epsilon(options["max_epsilon"]),
-            witness=Sidecar(witness) if isinstance(witness, str | os.PathLike) else witness,
+            witness=_checked_witness(options.get("witness", beside), options.get("database") is not None),
             strict=options.get("strict", False),
             silent=options.get("silent", False),
             development=development,
@@ -167,6 +167,20 @@ def _checked_epsilon(max_epsilon: Decimal | float) -> Decimal:
     if not epsilon.is_finite() or epsilon <= 0:
         raise ValueError(f"max_epsilon must be a number above 0, got {max_epsilon!r}")
     return epsilon
+
+
+def _checked_witness(witness: Witness | str | os.PathLike[str] | None, shared: bool) -> Witness | None:
+    """The witness, a sidecar if a folder is named. shared: whether pods share the store, and so have to share it too.
+
+    Raises ValueError for a witness of a shared store that a pod which was cut off could set back.
+    """
+    if isinstance(witness, SharedCallbacks):
+        return copy(witness)  # as it knows what this client has read
+    if shared and witness is not None:
+        raise ValueError(
+            "the witness of a store in a database is `SharedCallbacks`, or None: any other can be set back"
+        )
+    return Sidecar(witness) if isinstance(witness, str | os.PathLike) else witness
 
 
 def _place(

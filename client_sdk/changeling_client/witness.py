@@ -25,6 +25,9 @@ from .store import ClientStore, StoreConnection, sync_folder
 _MARK_BYTES = 16
 _UNSEEN, _SEEN, _OUTDATED = range(3)
 """Whether a witness has seen the store; and that surveys were left since, so that it has to be told."""
+_MOST_SWAPS = 8
+_DAMAGED = b"\0"
+"""Stands for what was too short to be a witness: something was there, and says nothing of a store."""
 _FORMAT = 1
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# A witness of changeling. Backups must leave this folder out.\n"
 """The mark of folders that backups leave out: bford.info/cachedir."""
@@ -109,6 +112,69 @@ class Callbacks:
             self._write(seen)
         except Exception as error:
             raise WitnessTrouble(f"the app's witness cannot be written: {type(error).__name__}") from error
+
+
+class SharedCallbacks:
+    """A witness that the host app keeps for pods which share a store, where no backup of their database reaches.
+
+    A pod that is cut off from the database may tell its witness late, when others have gone on. So nothing is written
+    but in place of what this pod has read; and reading puts a new mark beside it, after which all who read before are
+    refused. Only then does a pod look at the store, of which it is still the one that reports, or is told that it lost
+    it. Clients may be given the same object; each has a copy of its own.
+
+    read: gives what was put there last, None if nothing was. swap(expected, new): puts a few hundred bytes there if it
+    still holds what is expected, None for nothing, in one step whatever others do meanwhile. Returns True if it did,
+    False if it holds something else. What they raise counts as a witness that cannot be asked now.
+
+    >>> kept = [None]
+    >>> def swap(expected, new):
+    ...     held = kept[0] == expected  # here nobody comes between; for pods, the place they share compares and sets
+    ...     kept[:] = [new] if held else kept
+    ...     return held
+    >>> one, other = (SharedCallbacks(lambda: kept[0], swap) for _ in range(2))
+    >>> one.read(), other.read()
+    (None, None)
+    >>> one.write(b"behind")
+    Traceback (most recent call last):
+        ...
+    changeling_client.errors.WitnessTrouble: another pod has asked the witness since; what it saw is read anew
+    >>> other.write(b"seen")
+    >>> one.read()
+    b'seen'
+    """
+
+    def __init__(self, read: Callable[[], bytes | None], swap: Callable[[bytes | None, bytes], bool]) -> None:
+        self._read, self._swap = read, swap
+        self._held = b""
+
+    def __str__(self) -> str:
+        return "the app's own callbacks, which pods share"
+
+    def read(self) -> bytes | None:
+        """Returns what was written last, once nobody who read it before can write any more. Raises WitnessTrouble."""
+        for _ in range(_MOST_SWAPS):
+            try:
+                kept = self._read()
+            except Exception as error:
+                raise WitnessTrouble(f"the app's witness cannot be read: {type(error).__name__}") from error
+            seen = None if kept is None or len(kept) == _MARK_BYTES else kept[_MARK_BYTES:] or _DAMAGED
+            if self._put(kept, os.urandom(_MARK_BYTES) + (seen or b"")):
+                return seen
+        raise WitnessTrouble("the app's witness is another at each reading: `swap` has to return True if it has put it")
+
+    def write(self, seen: bytes) -> None:
+        """Puts it in place of what `read` returned last. Raises WitnessTrouble, also if another has read since."""
+        if not self._put(self._held, self._held[:_MARK_BYTES] + seen):
+            raise WitnessTrouble("another pod has asked the witness since; what it saw is read anew")
+
+    def _put(self, expected: bytes | None, new: bytes) -> bool:
+        try:
+            done = self._swap(expected, new)
+        except Exception as error:
+            raise WitnessTrouble(f"the app's witness cannot be written: {type(error).__name__}") from error
+        if done:
+            self._held = new
+        return done
 
 
 class Sidecar:

@@ -19,7 +19,7 @@ from ..entries import Drop, Status, count_drop
 from ..errors import ClientClosed, StoreBusy, StoreUnusable, TooCostly
 from ..recording import Recorded
 from ..store import ClientStore, StoreConnection, StorePlace
-from ..witness import Callbacks
+from ..witness import SharedCallbacks
 from .server import FakeServer
 from .surveys import make_survey
 
@@ -66,6 +66,17 @@ class Pods:
         if act is not None:
             act()
         return self.server._answer(request)
+
+
+def witness_of(kept: list[bytes]) -> SharedCallbacks:
+    """A witness that clients of this process share. kept: all that was put there, the last one stands."""
+
+    def swap(expected: bytes | None, new: bytes) -> bool:
+        held = (kept[-1] if kept else None) == expected
+        kept.extend([new] * held)
+        return held
+
+    return SharedCallbacks(lambda: kept[-1] if kept else None, swap)
 
 
 def _count_in_vain(db: StoreConnection) -> None:
@@ -238,8 +249,7 @@ class StoreContract:
 
     def test_a_backup_that_is_put_back_is_silent(self, pods: Pods, backup: Callable[[], Callable[[], None]]) -> None:
         """All pods share a witness that the backup does not hold: what was answered is never answered again."""
-        seen: list[bytes] = []
-        witness = Callbacks(lambda: seen[-1] if seen else None, seen.append)
+        witness = witness_of([])
         with pods.client(witness=witness) as client:
             pods.join(client, entries=2)
         put_back = backup()

@@ -4,6 +4,7 @@ import typer
 from changeling_commands.running import VERSION_HINT
 
 from .capacity import capacity
+from .compare_command import compare
 from .fleet_command import fleet, fleet_check
 from .plan_command import plan
 from .run_command import run
@@ -18,6 +19,7 @@ def changeling_sim() -> None:
 
 app.command()(plan)
 app.command()(run)
+app.command()(compare)
 app.command()(fleet)
 app.command()(fleet_check)
 app.command()(capacity)

@@ -5,6 +5,9 @@ from decimal import Decimal, InvalidOperation
 import typer
 from changeling_protocol import Node
 
+TABLE_WIDTH = 110
+"""How wide tables are, in characters, if there is no terminal to fit them into."""
+
 
 def rate(text: str) -> float:
     """A rate from 0 to 1, which may be written in percent, as 5%."""

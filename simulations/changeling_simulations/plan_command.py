@@ -38,12 +38,11 @@ from changeling_statistics import Comparison, Option, compare_plans, write_surve
 from rich.console import Console
 from rich.markup import escape
 
+from .options import TABLE_WIDTH
 from .plots import save_plan_plot
 from .reports import print_comparison
 
 DELTA = 1e-6
-WIDTH = 110
-"""How wide tables are, in characters, if there is no terminal to fit them into."""
 
 
 def plan(
@@ -81,7 +80,7 @@ def plan(
     anyway: AnywayOption = False,
 ) -> None:
     """Find the best release plan for a budget, and show it beside the plans that others would make."""
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
     names = names_of(answers)
     if objective not in ("mean", "worst"):
         raise ValueError(f"the objective is mean or worst, got {objective!r}")

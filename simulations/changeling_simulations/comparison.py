@@ -87,7 +87,8 @@ def _whole_lives(wish: Wish, options: dict[str, Option]) -> Iterator[Method]:
         yield proved(title, option.prediction.mean)
     yield proved("k-RR afresh each period", fresh(wish), "each period")
     yield proved("PrivUnitG on the whole history", whole_history(wish), "at the end")
-    yield proved("a curator who holds the data", _curator(wish), "trusted")
+    if (error := _curator(wish)) is not None:
+        yield proved("a curator who holds the data", error, "trusted")
 
 
 def _memoised(wish: Wish) -> Iterator[Method]:
@@ -101,10 +102,15 @@ def _memoised(wish: Wish) -> Iterator[Method]:
         yield Method(name, (method.variance / wish.devices) ** 0.5, promised, really, exposed, not changes)
 
 
-def _curator(wish: Wish) -> float:
-    """The error of the best mechanism that a trusted curator has for the same histogram and the same epsilon."""
-    from changeling_central import Asked, compared, histogram_query
+def _curator(wish: Wish) -> float | None:
+    """The error of the best mechanism that a trusted curator has for the same histogram and the same epsilon.
 
+    None where the extra [central] is not installed.
+    """
+    try:
+        from changeling_central import Asked, compared, histogram_query
+    except ModuleNotFoundError:
+        return None
     answers = [str(answer) for answer in range(wish.answers)]
     asked = Asked(histogram_query(answers, answers), wish.calendar, wish.constraint, Fraction(wish.epsilon))
     return compared(asked)[0].error / wish.devices

@@ -1,7 +1,6 @@
 """`changeling-sim compare`: the best plan beside the methods of others, at one epsilon for an entry's whole life."""
 
 import json
-import sys
 from typing import Annotated
 
 import typer
@@ -18,11 +17,10 @@ from changeling_commands.wishes import (
     planning_bar,
     wish_of,
 )
-from rich.console import Console
 from rich.table import Table
 
 from .comparison import Method, SideBySide, compare_methods
-from .options import TABLE_WIDTH
+from .options import ReportOption, recorder, write_report
 
 NOTE = (
     "Promised: what a method says that an entry loses in all. Really: what one change halfway can cost, in nats. "
@@ -42,6 +40,7 @@ def compare(
     retrospective: Annotated[
         bool, typer.Option("--retrospective", help="Histograms are wanted when all is over, from everything.")
     ] = False,
+    report: ReportOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Set the best plan beside the methods of others, at one epsilon: how wrong, what is promised, what is exposed.
@@ -49,7 +48,7 @@ def compare(
     Everybody has an answer from the first period to the last.
     Such as: changeling-sim compare --answers 2 --period 4w --horizon 48w --at-most 3 --epsilon 4 --devices 20000
     """
-    console = Console(width=None if sys.stdout.isatty() else TABLE_WIDTH)
+    console = recorder()
     calendar = calendar_of(None, period, horizon)
     wish = wish_of(
         len(names_of(answers)),
@@ -69,6 +68,7 @@ def compare(
         return
     console.print(_table(found))
     console.print(NOTE, style="dim", highlight=False)
+    write_report(console, report, "Methods at one epsilon, side by side")
 
 
 def _table(found: SideBySide) -> Table:

@@ -17,7 +17,7 @@ from .calendar import (
     parse_instant,
 )
 from .constraints import MOST_MUTATIONS, AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded, most_span
-from .cost import group_cost, lives_cost, most_telling, node_cost, plan_cost, track_cost
+from .cost import Constraints, bound_of, group_cost, lives_cost, most_telling, node_cost, plan_cost, track_cost
 from .errors import BadSignature, CannotOpen, ChangelingError, MalformedBytes, ProtocolError, UnderstatedEpsilon
 from .histories import MOST_TIMES, History, HistoryKernel, HistoryState, Limits, PossibleHistories
 from .joint import MOST_SCORE, Joint, Kernel, agreeing
@@ -35,6 +35,7 @@ from .plan import (
     respond,
     unsent,
 )
+from .questions import MOST_QUESTIONS, OFFSETS, ExpectedChanges, Question, Rounded
 from .randomizers import (
     BALANCED,
     MOST_BITS,
@@ -77,10 +78,10 @@ from .sealing import (
 )
 from .signing import ID_BYTES, KEY_BYTES, VERSION, Fields, SurveyId, authority_key, decode, encode, signed
 from .survey import (
+    OFFSET,
     Breakdown,
     EarlyEnd,
     EntryNumber,
-    ExpectedChanges,
     StratumNumber,
     Survey,
     count_strata,
@@ -123,9 +124,12 @@ __all__ = [
     "MOST_EPSILON",
     "MOST_MUTATIONS",
     "MOST_PERIODS",
+    "MOST_QUESTIONS",
     "MOST_SCORE",
     "MOST_SPANNED_PERIODS",
     "MOST_TIMES",
+    "OFFSET",
+    "OFFSETS",
     "SEAL_BYTES",
     "STANDING_BYTES",
     "SYMBOL_LIMIT",
@@ -142,6 +146,7 @@ __all__ = [
     "Closing",
     "Coins",
     "Constraint",
+    "Constraints",
     "CustomResponse",
     "EarlyEnd",
     "EntryNumber",
@@ -167,11 +172,13 @@ __all__ = [
     "Odds",
     "PossibleHistories",
     "ProtocolError",
+    "Question",
     "Randomizer",
     "Refusal",
     "RefusalCounts",
     "ReleasePlan",
     "Report",
+    "Rounded",
     "SealingKey",
     "SignVectors",
     "SignedSubset",
@@ -195,6 +202,7 @@ __all__ = [
     "agreeing",
     "arrangements",
     "authority_key",
+    "bound_of",
     "cadence",
     "check_answers",
     "closings",

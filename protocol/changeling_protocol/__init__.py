@@ -18,6 +18,7 @@ from .calendar import (
 )
 from .constraints import MOST_MUTATIONS, AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded, most_span
 from .cost import group_cost, lives_cost, most_telling, node_cost, plan_cost, track_cost
+from .editions import Edition, ResultsKey, edition_id, signed_key, unverified_key
 from .errors import BadSignature, CannotOpen, ChangelingError, MalformedBytes, ProtocolError, UnderstatedEpsilon
 from .histories import MOST_TIMES, History, HistoryKernel, HistoryState, Limits, PossibleHistories
 from .joint import MOST_SCORE, Joint, Kernel, agreeing
@@ -144,6 +145,7 @@ __all__ = [
     "Constraint",
     "CustomResponse",
     "EarlyEnd",
+    "Edition",
     "EntryNumber",
     "EnvelopeHead",
     "ExpectedChanges",
@@ -172,6 +174,7 @@ __all__ = [
     "RefusalCounts",
     "ReleasePlan",
     "Report",
+    "ResultsKey",
     "SealingKey",
     "SignVectors",
     "SignedSubset",
@@ -205,6 +208,7 @@ __all__ = [
     "decode_upload",
     "draw_closing_id",
     "draw_nodes",
+    "edition_id",
     "encode",
     "encode_upload",
     "first_memory",
@@ -233,12 +237,14 @@ __all__ = [
     "rounded_up",
     "seal",
     "signed",
+    "signed_key",
     "stratum_of",
     "stratum_values",
     "symbol_bytes",
     "symbol_column",
     "track_cost",
     "unsent",
+    "unverified_key",
     "upload_bytes",
     "upwards",
 ]

@@ -166,7 +166,7 @@ def _cell(text: str) -> object:
 def _unlike(one: Any, other: Any, close: float, place: str = "") -> Iterator[tuple[str, object, object]]:
     """The places at which two values differ, with both; numbers that are as close as that do not."""
     if isinstance(one, dict) and isinstance(other, dict):
-        for key in one.keys() | other.keys():
+        for key in {**one, **other}:
             at = f"{place}.{key}" if place else str(key)
             yield from _unlike(one.get(key), other.get(key), close, at)
     elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):

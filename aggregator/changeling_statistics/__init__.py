@@ -100,7 +100,7 @@ from .randomizers.registry import (
 )
 from .shown import ShownAs, csv_shown, head_shown, many_shown, rows_shown, series_shown
 from .succession import change_across, check_successor, joined_series, next_calendar, offsets, total_cost
-from .verification import Difference, edition_columns, edition_files, verify_files
+from .verification import WrongFigure, edition_columns, edition_files, verify_files
 from .words import (
     constraint_in_words,
     constraint_of,
@@ -136,7 +136,6 @@ __all__ = [
     "Counterpart",
     "Counts",
     "DecodedNodes",
-    "Difference",
     "Distance",
     "Ellipsoid",
     "EmptyNode",
@@ -184,6 +183,7 @@ __all__ = [
     "UsedNode",
     "VarianceCurve",
     "Wish",
+    "WrongFigure",
     "admitted",
     "advance",
     "agreement_chance",

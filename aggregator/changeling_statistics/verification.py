@@ -27,7 +27,7 @@ CLOSE = 1e-10
 """So much of the entries that a survey is about may two machines differ in the same figure."""
 
 
-class Difference(NamedTuple):
+class WrongFigure(NamedTuple):
     """A figure that is not what the tallies give.
 
     file: its file. period: the end of the period it is about; None where it is about none.
@@ -92,7 +92,7 @@ def edition_files(survey: Survey, tallies: Tallies, *, revision: int, last: int,
     }
 
 
-def verify_files(survey: Survey, edition: Edition, files: Mapping[str, bytes]) -> list[Difference]:
+def verify_files(survey: Survey, edition: Edition, files: Mapping[str, bytes]) -> list[WrongFigure]:
     """Which figures in an edition's files are not what its tallies give; none where all is well.
 
     files: by their names. One that the edition has and that is not here is a difference, and so is one too many.
@@ -100,11 +100,11 @@ def verify_files(survey: Survey, edition: Edition, files: Mapping[str, bytes]) -
     """
     tallies = tallies_in(survey, edition)
     close = CLOSE * max(1, *(each.heard for each in tallies.attendance.values()), 1)
-    known, found = dict(files), list[Difference]()
+    known, found = dict(files), list[WrongFigure]()
     for name, answer in _answers(survey, tallies, edition.revision, edition.last, edition.final):
         found += _in_file(f"{name}.json", answer, known, close)
         found += _in_file(f"{name}.csv", answer, known, close)
-    return found + [Difference(name, None, "the file", "is there", "is none of an edition") for name in known]
+    return found + [WrongFigure(name, None, "the file", "is there", "is none of an edition") for name in known]
 
 
 def _answers(survey: Survey, tallies: Tallies, revision: int, last: int, final: int) -> Iterator[tuple[str, Plain]]:
@@ -119,10 +119,10 @@ def _json(answer: Plain) -> str:
     return json.dumps(answer, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _in_file(name: str, answer: Plain, files: dict[str, bytes], close: float) -> Iterator[Difference]:
+def _in_file(name: str, answer: Plain, files: dict[str, bytes], close: float) -> Iterator[WrongFigure]:
     stated = files.pop(name, None)
     if stated is None:
-        yield Difference(name, None, "the file", "is missing", "belongs to the edition")
+        yield WrongFigure(name, None, "the file", "is missing", "belongs to the edition")
         return
     try:
         text = stated.decode()
@@ -131,29 +131,29 @@ def _in_file(name: str, answer: Plain, files: dict[str, bytes], close: float) ->
         else:
             yield from _in_answer(name, answer, json.loads(text), close)
     except (ValueError, KeyError, TypeError, csv.Error) as error:
-        yield Difference(name, None, "the file", f"cannot be read: {error}", "can be")
+        yield WrongFigure(name, None, "the file", f"cannot be read: {error}", "can be")
 
 
-def _in_answer(name: str, answer: Plain, stated: Plain, close: float) -> Iterator[Difference]:
+def _in_answer(name: str, answer: Plain, stated: Plain, close: float) -> Iterator[WrongFigure]:
     rows, others = answer["series"], stated["series"]
     head, stated_head = ({key: each for key, each in of.items() if key != "series"} for of in (answer, stated))
     for place, one, other in _unlike(head, stated_head, close):
-        yield Difference(name, None, place, other, one)
+        yield WrongFigure(name, None, place, other, one)
     if len(rows) != len(others):
-        yield Difference(name, None, "series", f"{len(others)} periods", f"{len(rows)} periods")
+        yield WrongFigure(name, None, "series", f"{len(others)} periods", f"{len(rows)} periods")
     for row, stated_row in zip(rows, others, strict=False):
         for place, one, other in _unlike(row, stated_row, close):
-            yield Difference(name, row["period"], place, other, one)
+            yield WrongFigure(name, row["period"], place, other, one)
 
 
-def _in_rows(name: str, text: str, stated: str, close: float) -> Iterator[Difference]:
+def _in_rows(name: str, text: str, stated: str, close: float) -> Iterator[WrongFigure]:
     rows, others = (list(csv.DictReader(io.StringIO(each))) for each in (text, stated))
     if len(rows) != len(others):
-        yield Difference(name, None, "rows", len(others), len(rows))
+        yield WrongFigure(name, None, "rows", len(others), len(rows))
     for row, stated_row in zip(rows, others, strict=False):
         cells, stated_cells = ({key: _cell(each) for key, each in of.items()} for of in (row, stated_row))
         for place, one, other in _unlike(cells, stated_cells, close):
-            yield Difference(name, int(row["period"]), f"{place} of {row['answer']}", other, one)
+            yield WrongFigure(name, int(row["period"]), f"{place} of {row['answer']}", other, one)
 
 
 def _cell(text: str) -> object:

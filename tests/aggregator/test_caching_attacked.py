@@ -44,7 +44,12 @@ def test_what_hangs_on_a_token_is_kept_by_no_shared_cache(store: Store, public: 
         {},
         *({"authorization": f"Bearer {name}"} for name in (TokenScope.READ, TokenScope.FOLD, "none")),
     ]
-    paths = sorted({route.path.format(survey=log.survey.id.hex(), file="index.html") for route in (*ROUTES, *PAGE)})
+    paths = sorted(
+        {
+            route.path.format(survey=log.survey.id.hex(), edition="latest", file="index.html")
+            for route in (*ROUTES, *PAGE)
+        }
+    )
     paths += [f"/v1/surveys/{log.survey.id.hex()}/{what}" for what in ("change?after=0&until=1", "windows?width=1")]
     asked = [*product(paths, METHODS, FORMS[:1]), *product(paths, METHODS[:1], FORMS[1:])]
     kept = set()

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from changeling_protocol import BadSignature, Edition, MalformedBytes, ResultsKey, Survey, UnixSeconds
 from changeling_protocol.wire import EDITION_FILE, EDITIONS, KEY_FILE, ErrorCode, survey_path
-from changeling_statistics import Difference, format_instant, verify_files
+from changeling_statistics import WrongFigure, format_instant, verify_files
 
 from .access import TokenFile, asking, read_public_key, token_in
 
@@ -124,7 +124,7 @@ def _signatures(
         yield "the edition was made when the key that signed it was not valid", True
 
 
-def _lines(found: Sequence[Difference]) -> Iterator[str]:
+def _lines(found: Sequence[WrongFigure]) -> Iterator[str]:
     """A line for each file and period, with the figures in it that differ."""
     for (file, period), some in groupby(found, key=lambda each: (each.file, each.period)):
         differing = [*some]

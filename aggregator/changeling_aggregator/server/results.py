@@ -259,7 +259,7 @@ def answered(question: Question, published: PublishedSurvey, shown: ShownSurvey)
 
 @described(
     Described(
-        gives={200: {JSON: dict[str, object], "text/csv": str, MSGPACK: Signed}, 304: {}},
+        gives={200: {JSON: ManyEstimates, MEDIA_TYPES[Format.CSV]: str, MSGPACK: Signed}, 304: {}},
         scope=TokenScope.READ,
         open_too=True,
     )

@@ -18,6 +18,7 @@ from .calendar import (
 )
 from .constraints import MOST_MUTATIONS, AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded, most_span
 from .cost import Constraints, bound_of, group_cost, lives_cost, most_telling, node_cost, plan_cost, track_cost
+from .editions import Edition, ResultsKey, edition_id, signed_key, unverified_key
 from .errors import BadSignature, CannotOpen, ChangelingError, MalformedBytes, ProtocolError, UnderstatedEpsilon
 from .histories import MOST_TIMES, History, HistoryKernel, HistoryState, Limits, PossibleHistories
 from .joint import MOST_SCORE, Joint, Kernel, agreeing
@@ -149,6 +150,7 @@ __all__ = [
     "Constraints",
     "CustomResponse",
     "EarlyEnd",
+    "Edition",
     "EntryNumber",
     "EnvelopeHead",
     "ExpectedChanges",
@@ -178,6 +180,7 @@ __all__ = [
     "RefusalCounts",
     "ReleasePlan",
     "Report",
+    "ResultsKey",
     "Rounded",
     "SealingKey",
     "SignVectors",
@@ -213,6 +216,7 @@ __all__ = [
     "decode_upload",
     "draw_closing_id",
     "draw_nodes",
+    "edition_id",
     "encode",
     "encode_upload",
     "first_memory",
@@ -241,12 +245,14 @@ __all__ = [
     "rounded_up",
     "seal",
     "signed",
+    "signed_key",
     "stratum_of",
     "stratum_values",
     "symbol_bytes",
     "symbol_column",
     "track_cost",
     "unsent",
+    "unverified_key",
     "upload_bytes",
     "upwards",
 ]

@@ -271,6 +271,10 @@ class Reader:
         asked = {"width": width, "until": until}
         return self._ask(survey, WINDOWS, asked, method, strata, confidence, covariance)
 
+    def surveys(self) -> list[dict[str, Any]]:
+        """The `id`, `question` and `last_period` of every published survey, and whether it is `public`: open to all."""
+        return self._client.surveys()
+
     def status(self, survey: str) -> dict[str, Any]:
         """How far a survey is; with an operator's token also what was refused."""
         return self._client.status(survey)

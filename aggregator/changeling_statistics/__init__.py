@@ -43,6 +43,7 @@ from .estimate import (
     conserves,
     without_sum,
 )
+from .estimation.differences import Difference, difference, share_difference
 from .estimation.entries import Moments
 from .estimation.figures import Figures, false_entries, histogram_figures, span_figures, window_figures
 from .estimation.gaps import Gap
@@ -134,6 +135,7 @@ __all__ = [
     "Counterpart",
     "Counts",
     "DecodedNodes",
+    "Difference",
     "Distance",
     "Ellipsoid",
     "EmptyNode",
@@ -198,6 +200,7 @@ __all__ = [
     "curve_of",
     "delta_at",
     "diagnosed",
+    "difference",
     "distance_from_best",
     "epsilon_at",
     "false_entries",
@@ -242,6 +245,7 @@ __all__ = [
     "rung",
     "select",
     "series",
+    "share_difference",
     "shuffled_loss",
     "smoothed_series",
     "span_figures",

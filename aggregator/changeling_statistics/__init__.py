@@ -43,7 +43,7 @@ from .estimate import (
     conserves,
     without_sum,
 )
-from .estimation.differences import Difference, difference, share_difference
+from .estimation.differences import Difference, difference, share_difference, share_differences
 from .estimation.entries import Moments
 from .estimation.figures import Figures, false_entries, histogram_figures, span_figures, window_figures
 from .estimation.gaps import Gap
@@ -246,6 +246,7 @@ __all__ = [
     "select",
     "series",
     "share_difference",
+    "share_differences",
     "shuffled_loss",
     "smoothed_series",
     "span_figures",

@@ -13,7 +13,7 @@ import io
 from collections.abc import Coroutine, Sequence
 from functools import partial
 from math import isnan
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -32,7 +32,7 @@ from changeling_statistics import (
     span_figures,
     window_figures,
 )
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -40,8 +40,9 @@ from starlette.responses import Response
 from ..errors import TurnedDown
 from ..ingest import PublishedSurvey
 from ..store import TokenScope
+from .comparing import ComparisonAnswer, compared, comparison_rows
 from .front_door import network_of
-from .openapi import Body, Count, Described, HexId, Instant, Period, described
+from .openapi import Body, Bounds, Count, Described, HexId, Instant, MissingNode, Period, described
 from .questions import (
     MEDIA_TYPES,
     QUERIES,
@@ -60,16 +61,6 @@ from .shown import ShownSurvey
 
 MOST_COVARIANCES = 4 * 10**6
 """How many figures the covariances of one answer have at most."""
-Bounds: TypeAlias = Annotated[list[float | None], Meta(min_length=2, max_length=2)]
-"""A lower and an upper one; null where it cannot be told."""
-
-
-class MissingNode(Body):
-    """A node without which a period has no estimate."""
-
-    track: Count
-    start: Period
-    end: Period
 
 
 class PublishedNode(MissingNode):
@@ -151,7 +142,9 @@ class ManyEstimates(ResultAnswer, kw_only=True):
 
 
 def _described(kind: ResultKind) -> Described:
-    answer = ManyEstimates if kind in (ResultKind.SERIES, ResultKind.WINDOWS) else OneEstimate
+    answer: type = ManyEstimates if kind in (ResultKind.SERIES, ResultKind.WINDOWS) else OneEstimate
+    if kind is ResultKind.COMPARISON:
+        answer = ComparisonAnswer
     return Described(
         gives={200: {MEDIA_TYPES[form]: str if form is Format.CSV else answer for form in Format}, 304: {}},
         query=QUERIES[kind],
@@ -183,6 +176,12 @@ async def show_windows(request: Request) -> Response:
 async def show_change(request: Request) -> Response:
     """GET …/change?after=l&until=r: the change of the histogram over the window (l, r]."""
     return await _answer(request, ResultKind.CHANGE)
+
+
+@described(_described(ResultKind.COMPARISON))
+async def show_comparison(request: Request) -> Response:
+    """GET …/comparison?stratum=…&against=…&after=l&until=t: the differences between two arms, or two times, or both."""
+    return await _answer(request, ResultKind.COMPARISON)
 
 
 async def _answer(request: Request, kind: ResultKind) -> Response:
@@ -230,14 +229,15 @@ async def _gone(request: Request) -> None:
 
 def _made(question: Question, published: PublishedSurvey, shown: ShownSurvey, form: Format) -> bytes:
     try:
-        content = answered(question, published, shown)
+        compares = question.kind is ResultKind.COMPARISON
+        content = (compared if compares else answered)(question, published, shown)
     except ValueError as error:
         raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
     if form is Format.JSON:
         return msgspec.json.encode(content)
     if form is Format.MSGPACK:
         return msgspec.msgpack.encode(content)
-    return _rows(content).encode()
+    return (comparison_rows(content) if isinstance(content, ComparisonAnswer) else _rows(content)).encode()
 
 
 def answered(question: Question, published: PublishedSurvey, shown: ShownSurvey) -> ResultAnswer:

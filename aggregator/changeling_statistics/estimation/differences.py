@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from math import erfc, sqrt
 
 import numpy as np
+from changeling_protocol import Node
 
 from ..estimate import SETTLED, Estimate, Floats, VarianceCurve
+from .gaps import Gap, missing_on_the_way
 from .regions import half_width
 from .solution import Solution
 
@@ -122,13 +124,35 @@ def share_difference(arm: Solution, other: Solution | None, period: int, *, sinc
     since: the period from whose end the change is looked at; 0 to compare the shares themselves.
     Raises NotEstimable, and ValueError where there is nothing to compare with.
     """
+    arms = _arms(arm, other, since)
+    return difference(*([each.shares(period, since=since, drawn=len(arms) == 2)] for each in arms))
+
+
+def share_differences(
+    arm: Solution, other: Solution | None, until: int, *, since: int = 0
+) -> tuple[list[int], Difference, list[Gap]]:
+    """`share_difference` of the periods since + 1 to `until`: those estimated, the differences, and gaps for others."""
+    arms = _arms(arm, other, since)
+    shares = [each.all_shares(until, since=since, drawn=len(arms) == 2) for each in arms]
+    there = [period for period in range(since + 1, until + 1) if all(period in each for each in shares)]
+    gaps = [
+        Gap(Node(since, period), missing_on_the_way(each.releases, Node(since, period), each.known_until(period)))
+        for period in range(since + 1, until + 1)
+        for each in [next((each for each, known in zip(arms, shares, strict=True) if period not in known), None)]
+        if each is not None
+    ]
+    return there, difference(*([known[period] for period in there] for known in shares)), gaps
+
+
+def _arms(arm: Solution, other: Solution | None, since: int) -> list[Solution]:
     if other is None and not since:
         raise ValueError("a difference is from another arm, or from another time: name one of them")
-    arms = [each for each in (arm, other) if each is not None]
-    return difference(*([each.shares(period, since=since, drawn=other is not None)] for each in arms))
+    return [each for each in (arm, other) if each is not None]
 
 
 def _together(estimates: Sequence[Estimate]) -> tuple[Floats, VarianceCurve]:
+    if not estimates:
+        return np.zeros((0, 0)), VarianceCurve.constant(np.zeros((0, 0)))
     curves = [each.curve().parts for each in estimates]
     parts = [np.array(part) for part in zip(*curves, strict=True)]
     return np.array([each.values for each in estimates]), VarianceCurve(*parts)

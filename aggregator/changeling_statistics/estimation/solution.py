@@ -116,6 +116,17 @@ class Solution:
             row = whole - (whole - row) * m[period] / m[since]
         return self._weighed(row, period, since, drawn=drawn).times(1 / n)
 
+    def all_shares(self, until: int, *, since: int = 0, drawn: bool = False) -> dict[int, Estimate]:
+        """`shares` of the periods since + 1 to `until`, by period, but for those that are not estimable."""
+        if since:
+            there = [period for period in range(since + 1, until + 1) if self.reaches(period, since)]
+            return {period: self.shares(period, since=since, drawn=drawn) for period in there}
+        heard = self.releases.enrolment.scales * self.releases.enrolment.stands_for
+        return {
+            time: self._weighed(row.copy(), time, 0, drawn=drawn).times(1 / heard[self.known_until(time)])
+            for time, row in self.histogram_rows(until)
+        }
+
     def estimates(self, until: int) -> list[Estimate | None]:
         """The histograms at the times 1 to `until`; None for one that is not estimable."""
         estimates: list[Estimate | None] = [None] * until

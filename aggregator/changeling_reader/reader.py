@@ -370,6 +370,10 @@ class Reader:
             query += [(parameter, f"{name}:{value}") for name, values in (chosen or {}).items() for value in values]
         return Differences.of(self._client.read(survey_path(survey) + COMPARISON, query))
 
+    def surveys(self) -> list[dict[str, Any]]:
+        """The `id`, `question` and `last_period` of every published survey, and whether it is `public`: open to all."""
+        return self._client.surveys()
+
     def status(self, survey: str) -> dict[str, Any]:
         """How far a survey is; with an operator's token also what was refused."""
         return self._client.status(survey)

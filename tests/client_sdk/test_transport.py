@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 from tempfile import TemporaryDirectory
@@ -321,7 +320,7 @@ def test_an_upload_adds_its_type_and_the_apps_token_alone():
     clock = Clock()
     with serving(behave) as server, asking(server.url, upload_token="of-the-app", clock=clock) as device:
         device.leave(PLAIN.id)
-        other = replace(PLAIN, question="What else?")
+        other = PLAIN.asking(question="What else?")
         device.join(other.id, signed=other.signed_by(AUTHORITY))
         clock.now = LATE
         assert "of-the-app" not in f"{device.flush()} {device.__dict__}"

@@ -138,7 +138,7 @@ class Handling:
     def applied(self, survey: Survey, answers: tuple[str, ...]) -> Survey:
         """A planned survey that is handled so, with these names of its answers."""
         changes = {"skew": self.skew, "spread": self.spread, "grace": self.grace, "relay": self.relay}
-        return replace(survey, question=self.question, answers=answers, **changes)  # type: ignore[arg-type]
+        return replace(survey.asking(text=self.question, answers=answers), **changes)  # type: ignore[arg-type]
 
 
 def names_of(text: str) -> tuple[str, ...]:

@@ -263,7 +263,7 @@ def _try_puts(asking: Asking) -> None:
         key = SealingKey(writing.make_key(), 0, FOREVER)
     store.close()
     asking.server.move_clock(asking.server.now + 1)
-    new = replace(survey(calendar=Calendar(asking.server.now, 60, 8)), question="A new one?")
+    new = survey(calendar=Calendar(asking.server.now, 60, 8)).asking(question="A new one?")
     path, nowhere = survey_path(new), "/v1/surveys/" + "0" * 32
     too_long = bytes(MOST_BODY_BYTES + 1)
     later = replace(key, begins=FOREVER, expires=FOREVER + 1)

@@ -99,6 +99,51 @@ def test_the_series_has_lines_with_bands_and_gaps(opens: Opens) -> None:
         assert traces(page, chart)
 
 
+def test_the_top_tells_epsilon_and_leads_to_every_section(opens: Opens) -> None:
+    """ε stands before the first figure; a link for each section that is shown moves the focus to its title."""
+    page = opens()
+    assert "ε = 8" in page.inner_text("#price")
+    titles = page.locator("#survey section:visible > h2").all_inner_texts()
+    links = page.locator("#sections a")
+    assert links.all_inner_texts() == titles
+    assert len(titles) == 8
+    for at in (3, 7):
+        links.nth(at).click()
+        page.wait_for_function("title => document.activeElement.textContent === title", arg=titles[at])
+        assert page.is_visible("#series .main-svg")
+    page.reload()
+    settle(page)
+    page.wait_for_function("title => document.activeElement.textContent === title", arg=titles[7])
+
+
+def test_the_newest_complete_period_leads_and_the_list_tells_how_new_it_is(opens: Opens) -> None:
+    """In the list a line with the most frequent answer, and a small chart of it; on the page the period by name."""
+    page = opens(at_survey=False)
+    page.wait_for_selector(".cards .sparkline .line")
+    fresh = page.inner_text(".cards .fresh >> nth=0") + page.inner_text(".cards .fresh >> nth=1")
+    assert f"period {SHOWN}: " in fresh
+    assert any(answer in fresh for answer in ANSWERS)
+    page.click(".cards .sparkline")
+    settle(page)
+    assert f"The newest complete period is period {SHOWN}," in page.inner_text("#latest-when")
+
+
+def test_charts_stay_lit_while_they_load_again(opens: Opens) -> None:
+    """Until the new answer is there the old one is drawn as it was; where the server refuses it, it stays."""
+    page = opens()
+    held = []
+    page.route("**/series?*", held.append)
+    page.select_option("#confidence", "0.99")
+    page.wait_for_selector("#survey[aria-busy]")
+    assert page.evaluate("getComputedStyle(document.getElementById('series')).opacity") == "1"
+    assert page.is_visible("#series .main-svg")
+    while not held:
+        page.wait_for_timeout(50)
+    held[0].continue_()
+    settle(page)
+    assert "99%" in page.inner_text("#series-notes")
+
+
 def test_pointing_shows_figures_and_zooming_moves_all_charts(opens: Opens) -> None:
     """By the mouse: a box with every answer's interval; what is drawn over is shown in all charts."""
     page = opens()

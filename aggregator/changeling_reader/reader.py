@@ -272,8 +272,10 @@ class Reader:
         return self._ask(survey, WINDOWS, asked, method, strata, confidence, covariance)
 
     def surveys(self) -> list[dict[str, Any]]:
-        """The `id`, `question` and `last_period` of every published survey; whether it is `public`, which is open to all;
-        and the name of its newest `edition`, or None."""
+        """The `id`, `question` and `last_period` of every published survey, and whether it is `public`: open to all.
+
+        `edition` is the name of its newest edition, or None.
+        """
         return self._client.surveys()
 
     def status(self, survey: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from changeling_protocol import Survey
 from playwright.sync_api import Browser, Page
 
 from ..aggregator.fleet import ANSWERS, LOST, SHOWN
-from ..aggregator.serving import ServerProcess, eventually
+from ..aggregator.serving import ServerProcess
 from .conftest import PATIENCE_MS
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
@@ -30,13 +30,12 @@ class _Quiet(SimpleHTTPRequestHandler):
 def host(tmp_path_factory: pytest.TempPathFactory, fleet: tuple[ServerProcess, Survey]) -> Iterator[str]:
     """The address of somebody else's page, which has the chart as the page of the survey says to embed it."""
     server, survey = fleet
-    edition = f"/v1/surveys/{survey.id.hex()}/editions/latest/series.json"
-    assert eventually(lambda: server.http.get(edition).status_code, 200)
     folder = tmp_path_factory.mktemp("host")
     (folder / "index.html").write_text(
         f"""<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'self'; script-src {server.url}; connect-src {server.url}">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'self'; script-src {server.url}; connect-src {server.url}">
 <title>Somebody's page</title><p><a href="#">before</a></p>
 <script type="module" src="{server.url}/page/chart.js"></script>
 <changeling-chart survey="{survey.id.hex()}"></changeling-chart>"""
@@ -71,7 +70,7 @@ def embeds(chromium: Browser, host: str) -> Iterator[Embeds]:
 
 
 def test_bands_and_gaps_are_drawn_where_the_server_is_another(embeds: Embeds) -> None:
-    """Two runs of lines and bands for each answer, as a period is lost; the answers, ε and what is provisional in words."""
+    """Two runs of lines and bands for each answer, as a period is lost; ε and the answers in words."""
     shown = embeds()
     assert shown.locator("changeling-chart .line").count() == 2 * len(ANSWERS)
     assert shown.locator("changeling-chart .band").count() == 2 * len(ANSWERS)
@@ -115,7 +114,7 @@ def test_the_keyboard_and_a_screen_reader_get_every_figure(embeds: Embeds) -> No
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_phone_of_390_pixels_shows_all_of_it(embeds: Embeds, scheme: str) -> None:
-    """Nothing is wider than the screen, with the table open; the ground is as the phone's is, or as the page asks for."""
+    """Nothing is wider than the screen, with the table open; the ground is as the phone's, or as the page says."""
     shown = embeds(viewport={"width": 390, "height": 800}, is_mobile=True, has_touch=True, color_scheme=scheme)
     shown.locator("changeling-chart summary").click()
     assert shown.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from changeling_protocol import Survey
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route
 
 from ..aggregator.fleet import ANSWERS, FINAL, LOST, SHOWN
 from ..aggregator.serving import ServerProcess
@@ -123,6 +123,14 @@ def test_the_newest_complete_period_leads_and_the_list_tells_how_new_it_is(opens
     fresh = page.inner_text(".cards .fresh >> nth=0") + page.inner_text(".cards .fresh >> nth=1")
     assert f"period {SHOWN}: " in fresh
     assert any(answer in fresh for answer in ANSWERS)
+    leads = "rows => import('/page/chart.js').then((chart) => chart.newestComplete({ series: rows })?.period ?? null)"
+    rows = [
+        {"period": period, "values": [1], "provisional": period > 1, "heard": heard}
+        for period, heard in ((1, 800), (2, 1000), (3, 900), (4, 60))
+    ]
+    assert page.evaluate(leads, rows) == 3
+    assert page.evaluate(leads, [rows[0], rows[3]]) == 1
+    assert page.evaluate(leads, [{**rows[0], "values": None}]) is None
     page.click(".cards .sparkline")
     settle(page)
     assert f"The newest complete period is period {SHOWN}," in page.inner_text("#latest-when")
@@ -131,8 +139,8 @@ def test_the_newest_complete_period_leads_and_the_list_tells_how_new_it_is(opens
 def test_charts_stay_lit_while_they_load_again(opens: Opens) -> None:
     """Until the new answer is there the old one is drawn as it was; where the server refuses it, it stays."""
     page = opens()
-    held = []
-    page.route("**/series?*", held.append)
+    held: list[Route] = []
+    page.route("**/series?*", lambda route: held.append(route))
     page.select_option("#confidence", "0.99")
     page.wait_for_selector("#survey[aria-busy]")
     assert page.evaluate("getComputedStyle(document.getElementById('series')).opacity") == "1"

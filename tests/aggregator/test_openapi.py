@@ -197,6 +197,12 @@ def test_every_status_that_is_told_is_given_and_no_other(asking: Asking, publish
         asking("GET", nowhere + what, params=needed)
         for headers in ({}, _shown(TokenScope.UPLOAD)):
             asking("GET", path + what, headers=headers, params=needed)
+    for more in ({"until": 3}, {"until": 3, "format": "csv"}, {"until": 3, "format": "msgpack"}, {"until": 8}, {}):
+        answer = asking("GET", path + "/comparison", params={"after": 1, **more})
+        asking("GET", path + "/comparison", params=more)
+    asking("GET", nowhere + "/comparison", params={"after": 1})
+    tag = {**ADMIN, "if-none-match": "*"}
+    asking("GET", path + "/comparison", params={"after": 1, "until": 3}, headers=tag)
     asking("GET", path + "/series", params={"method": "smoothed"})
     asking("GET", path, headers={"if-none-match": "*"})
     _try_editions(asking, published)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias, TypeVar
 
 import numpy as np
-from changeling_protocol import NodeNumber, TrackNumber
+from changeling_protocol import NodeNumber, ReleasePlan, TrackNumber
 from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -237,6 +237,12 @@ class Tallies(Mapping[PlanNode, NodeTally]):
     def __len__(self) -> int:
         """How many nodes have one."""
         return len(self.nodes)
+
+    def about(self, plan: ReleasePlan, question: int) -> "Tallies":
+        """The tallies that estimates of one question of a plan are made of, as `Survey.about` numbers its tracks."""
+        places = {number: TrackNumber(at) for at, number in enumerate(plan.numbers_about(question))}
+        nodes = {(places[track], at): tally for (track, at), tally in self.nodes.items() if track in places}
+        return Tallies(nodes, self.attendance)
 
     def __add__(self, other: "Tallies") -> "Tallies":
         """The tallies of the entries of both: nobody may be in both."""

@@ -8,6 +8,7 @@ does to the mean.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cache
 
 import numpy as np
@@ -52,7 +53,8 @@ class Numbers:
         x = np.clip(self.values, levels[0], levels[-1])
         below = np.clip(np.searchsorted(levels, x, side="right") - 1, 0, len(levels) - 2)
         up = x >= levels[below] + u * (levels[below + 1] - levels[below])
-        return (below + up + 1).astype(np.uint16)
+        answers: NDArray[np.uint16] = (below + up + 1).astype(np.uint16)
+        return answers
 
     @property
     def truth(self) -> tuple[Floats, Floats]:
@@ -74,7 +76,9 @@ def survey() -> Survey:
     expected = steady_changes(
         calendar, constraint, changes(numbers.rounded(np.random.default_rng(1).random((20_000, 1))))
     )
-    wish = Wish(len(LEVELS), calendar, constraint, epsilon=EPSILON, devices=ENTRIES, closed=True, expected=expected)
+    wish = Wish(
+        len(LEVELS), calendar, constraint, epsilon=Decimal(EPSILON), devices=ENTRIES, closed=True, expected=expected
+    )
     return optimal_plan(wish).option.survey
 
 
@@ -96,8 +100,8 @@ def _frozen(answers: NDArray[np.uint16]) -> NDArray[np.uint16]:
 def _population(names: tuple[str, ...], true: NDArray[np.uint16], frozen: NDArray[np.uint16]) -> Population:
     before = np.zeros((len(true), 1), np.uint16)
     distinct, counts = np.unique(np.hstack([before, true, before, frozen]), axis=0, return_counts=True)
-    states = np.hsplit(distinct, 2)
-    return Population(names, *states, counts.astype(np.int64))
+    held, told = np.hsplit(distinct, 2)
+    return Population(names, held, told, counts.astype(np.int64))
 
 
 def estimated(

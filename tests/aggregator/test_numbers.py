@@ -23,10 +23,11 @@ from .serving import Cli, ServerProcess, survey_path
 MINUTES = Question.of_number("minutes", "How long?", ["0", "60", "120"], AtMost(3), unit="min")
 
 
-def about(server: ServerProcess, plan: ReleasePlan) -> Survey:
-    """A published survey that asks for the minutes, and begins now."""
+def published_minutes(server: ServerProcess, start: int) -> Survey:
+    """A survey that asks for the minutes once, of a period that begins then."""
+    plan = ReleasePlan((Group((Track(1, KaryResponse(StateSpace(3, null=False), Odds(2**32, 1)), 0, 1),)),))
     times = {"skew": 5, "spread": 5, "grace": 30}
-    calendar = Calendar(server.now, 60, 8)
+    calendar = Calendar(start, 60, 8)
     return server.publish(
         Survey.at_cost(questions=(MINUTES,), calendar=calendar, plan=plan, closed=True, minimum=3, **times)
     )
@@ -35,8 +36,7 @@ def about(server: ServerProcess, plan: ReleasePlan) -> Survey:
 @pytest.fixture(scope="module")
 def asked(server: ServerProcess) -> Survey:
     """Everybody holds 45 minutes, and reports the truth but for one in 2e9."""
-    plan = ReleasePlan((Group((Track(1, KaryResponse(StateSpace(3, null=False), Odds(2**32, 1)), 0, 1),)),))
-    survey = about(server, plan)
+    survey = published_minutes(server, server.now)
     server.move_clock(survey.calendar.time(1) + 16)
     for offset in range(OFFSETS):
         said = [report(1, MINUTES.rounded(45, offset).answer, stratum=offset) for _ in range(8)]

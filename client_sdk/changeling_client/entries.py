@@ -294,21 +294,23 @@ def update(db: StoreConnection, wrapping: Wrapping, *changed: Entry) -> None:
     db.executemany(f"{_INSERT} ON CONFLICT (survey, number) DO UPDATE SET {kept}", rows)
 
 
+def is_number(number: object) -> bool:
+    """True for what may be an entry's number: an integer from 0 that a store can hold, and no truth value."""
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**63
+
+
 def load(db: StoreConnection, wrapping: Wrapping, survey: SurveyId, number: int) -> Entry:
     """The entry of that number. Raises ValueError if the survey has none, or it has left."""
-    try:
-        row = db.execute(_LOAD, (survey, number)).fetchone()
-    except OverflowError:  # a number of more than 64 bits
-        row = None
+    row = db.execute(_LOAD, (survey, number)).fetchone() if is_number(number) else None
     if row is None:
         if has_left(db, survey, number):
             raise ValueError(f"entry {number} has left the survey")
         known = find_survey(db, survey)
         if known is None or known.status not in (Status.ASKED, Status.JOINED, Status.ENDED):
             raise ValueError(why_not(known, survey))
-        if 0 <= number < known.entries:
+        if is_number(number) and number < known.entries:
             raise StoreUnusable(f"entry {number} is lost")
-        raise ValueError(f"entries are numbered 0 to {known.entries - 1}, got {number}")
+        raise ValueError(f"entries are numbered 0 to {known.entries - 1}, got {number!r}")
     return _entry(wrapping, row)
 
 
@@ -353,11 +355,9 @@ def leave(db: StoreConnection, survey: SurveyId, number: EntryNumber) -> bool:
 
 def has_left(db: StoreConnection, survey: SurveyId, number: int) -> bool:
     """True if the survey had an entry of that number, which left."""
-    try:
-        row = db.execute("SELECT 1 FROM departed WHERE survey = ? AND number = ?", (survey, number)).fetchone()
-    except OverflowError:
+    if not is_number(number):
         return False
-    return row is not None
+    return db.execute("SELECT 1 FROM departed WHERE survey = ? AND number = ?", (survey, number)).fetchone() is not None
 
 
 def end_survey(db: StoreConnection, known: Known, status: Status) -> None:

@@ -84,7 +84,7 @@ def test_ours_carry_the_listed_headers_and_no_others(lived):
     heads, _, _ = lived
     ours = [head for head in heads if "/v1/" in head]
     assert {head.split()[1].split("/")[2] for head in ours} == {"surveys", "keys", "uploads"}
-    always = {"host", "user-agent", "accept-encoding", "cache-control", "connection"}
+    always = {"host", "user-agent", "accept-encoding", "cache-control"}
     for head in ours:
         assert names(head) == always | ({"content-type", "content-length"} if head.startswith("POST") else set())
 

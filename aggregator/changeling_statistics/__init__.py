@@ -43,6 +43,7 @@ from .estimate import (
     conserves,
     without_sum,
 )
+from .estimation.differences import Difference, difference, share_difference, share_differences
 from .estimation.entries import Moments
 from .estimation.figures import Figures, false_entries, histogram_figures, span_figures, window_figures
 from .estimation.gaps import Gap
@@ -136,6 +137,7 @@ __all__ = [
     "Counterpart",
     "Counts",
     "DecodedNodes",
+    "Difference",
     "Distance",
     "Ellipsoid",
     "EmptyNode",
@@ -203,6 +205,7 @@ __all__ = [
     "curve_of",
     "delta_at",
     "diagnosed",
+    "difference",
     "distance_from_best",
     "edition_columns",
     "edition_files",
@@ -253,6 +256,8 @@ __all__ = [
     "select",
     "series",
     "series_shown",
+    "share_difference",
+    "share_differences",
     "shuffled_loss",
     "smoothed_series",
     "span_figures",

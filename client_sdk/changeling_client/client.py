@@ -289,9 +289,7 @@ class SurveyHandle:
         """
         from changeling_protocol import EntryNumber
 
-        from .entries import is_number
-
-        if not is_number(entry):
+        if type(entry) is not int:
             raise ValueError(f"entries are numbered from 0, got {entry!r}")
         self._device.leave(self.id, EntryNumber(entry))
 

@@ -294,9 +294,13 @@ def update(db: StoreConnection, wrapping: Wrapping, *changed: Entry) -> None:
     db.executemany(f"{_INSERT} ON CONFLICT (survey, number) DO UPDATE SET {kept}", rows)
 
 
+_NUMBERS = range(2**31)
+"""The numbers that an entry may have: databases refuse larger ones by errors of their own."""
+
+
 def is_number(number: object) -> bool:
-    """True for what may be an entry's number: an integer from 0 that a store can hold, and no truth value."""
-    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 2**63
+    """True for what may be an entry's number, which no truth value is."""
+    return type(number) is int and number in _NUMBERS
 
 
 def load(db: StoreConnection, wrapping: Wrapping, survey: SurveyId, number: int) -> Entry:
@@ -315,7 +319,7 @@ def load(db: StoreConnection, wrapping: Wrapping, survey: SurveyId, number: int)
 
 
 def load_all(
-    db: StoreConnection, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int] = (0, 2**31)
+    db: StoreConnection, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int] = (0, 2**31 - 1)
 ) -> list[Entry]:
     """The survey's entries in order. among: the least and the greatest number that they may have."""
     query = f"SELECT {_ENTRY} FROM entries WHERE survey = ? AND number BETWEEN ? AND ? ORDER BY number"  # noqa: S608
@@ -346,6 +350,8 @@ def leave(db: StoreConnection, survey: SurveyId, number: EntryNumber) -> bool:
 
     Of a survey that is not known, or was left, nothing is kept anyway.
     """
+    if not is_number(number):
+        return False
     for table, column in (("closings", "entry"), ("drawn", "entry"), ("entries", "number")):
         gone = db.execute(f"DELETE FROM {table} WHERE survey = ? AND {column} = ?", (survey, number))  # noqa: S608
     if gone.rowcount:

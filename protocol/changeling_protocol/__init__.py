@@ -17,13 +17,14 @@ from .calendar import (
     parse_instant,
 )
 from .constraints import MOST_MUTATIONS, AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded, most_span
-from .cost import group_cost, lives_cost, most_telling, node_cost, plan_cost, track_cost
+from .cost import Constraints, bound_of, group_cost, lives_cost, most_telling, node_cost, plan_cost, track_cost
 from .editions import Edition, ResultsKey, edition_id, signed_key, unverified_key
 from .errors import BadSignature, CannotOpen, ChangelingError, MalformedBytes, ProtocolError, UnderstatedEpsilon
 from .histories import MOST_TIMES, History, HistoryKernel, HistoryState, Limits, PossibleHistories
-from .joint import MOST_SCORE, Joint, Kernel, agreeing
+from .joint import MOST_JOINT_BITS, MOST_SCORE, Joint, Kernel, agreeing
 from .odds import MICRO, MOST_EPSILON, Odds, from_micro, log_ratio, micro, per_week, rounded_up, upwards
 from .plan import (
+    MOST_TRACKS,
     Group,
     Memory,
     NodeNumber,
@@ -36,6 +37,7 @@ from .plan import (
     respond,
     unsent,
 )
+from .questions import MOST_QUESTIONS, OFFSETS, ExpectedChanges, Question, Rounded
 from .randomizers import (
     BALANCED,
     MOST_BITS,
@@ -78,10 +80,11 @@ from .sealing import (
 )
 from .signing import ID_BYTES, KEY_BYTES, VERSION, Fields, SurveyId, authority_key, decode, encode, signed
 from .survey import (
+    OFFSET,
+    ONLY,
     Breakdown,
     EarlyEnd,
     EntryNumber,
-    ExpectedChanges,
     StratumNumber,
     Survey,
     count_strata,
@@ -122,11 +125,17 @@ __all__ = [
     "MICRO",
     "MOST_BITS",
     "MOST_EPSILON",
+    "MOST_JOINT_BITS",
     "MOST_MUTATIONS",
     "MOST_PERIODS",
+    "MOST_QUESTIONS",
     "MOST_SCORE",
     "MOST_SPANNED_PERIODS",
     "MOST_TIMES",
+    "MOST_TRACKS",
+    "OFFSET",
+    "OFFSETS",
+    "ONLY",
     "SEAL_BYTES",
     "STANDING_BYTES",
     "SYMBOL_LIMIT",
@@ -143,6 +152,7 @@ __all__ = [
     "Closing",
     "Coins",
     "Constraint",
+    "Constraints",
     "CustomResponse",
     "EarlyEnd",
     "Edition",
@@ -169,12 +179,14 @@ __all__ = [
     "Odds",
     "PossibleHistories",
     "ProtocolError",
+    "Question",
     "Randomizer",
     "Refusal",
     "RefusalCounts",
     "ReleasePlan",
     "Report",
     "ResultsKey",
+    "Rounded",
     "SealingKey",
     "SignVectors",
     "SignedSubset",
@@ -198,6 +210,7 @@ __all__ = [
     "agreeing",
     "arrangements",
     "authority_key",
+    "bound_of",
     "cadence",
     "check_answers",
     "closings",

@@ -10,6 +10,7 @@ from changeling_commands.wishes import (
     AtMostOption,
     ChangesSpreadOption,
     ClosedOption,
+    DetectOption,
     DevicesOption,
     EpsilonOption,
     ExpectedOption,
@@ -20,6 +21,7 @@ from changeling_commands.wishes import (
     HorizonOption,
     MinimumOption,
     PeriodOption,
+    PowerOption,
     RelayOption,
     SkewOption,
     SpreadOption,
@@ -29,6 +31,7 @@ from changeling_commands.wishes import (
     names_of,
     planning_bar,
     refuse_hopeless,
+    say_detection,
     say_freezing,
     settled,
 )
@@ -77,6 +80,8 @@ def plan(
     grace: GraceOption = "7d",  # type: ignore[assignment]
     minimum: MinimumOption = 100,
     relay: RelayOption = "",
+    detect: DetectOption = None,
+    power: PowerOption = 0.8,
     anyway: AnywayOption = False,
 ) -> None:
     """Find the best release plan for a budget, and show it beside the plans that others would make."""
@@ -106,6 +111,7 @@ def plan(
     chosen = comparison.choose(choose)
     survey = Handling(question, skew, spread, grace, relay).applied(chosen.survey, names)
     print_comparison(console, comparison, delta, survey.relay)
+    say_detection(console, chosen, detect, power)
     say_freezing(console, wish, comparison.planned, asked.habits)
     _warn(console, comparison, chosen, survey)
     if report is not None:

@@ -197,6 +197,12 @@ def test_every_status_that_is_told_is_given_and_no_other(asking: Asking, publish
         asking("GET", nowhere + what, params=needed)
         for headers in ({}, _shown(TokenScope.UPLOAD)):
             asking("GET", path + what, headers=headers, params=needed)
+    for more in ({"until": 3}, {"until": 3, "format": "csv"}, {"until": 3, "format": "msgpack"}, {"until": 8}, {}):
+        answer = asking("GET", path + "/comparison", params={"after": 1, **more})
+        asking("GET", path + "/comparison", params=more)
+    asking("GET", nowhere + "/comparison", params={"after": 1})
+    tag = {**ADMIN, "if-none-match": "*"}
+    asking("GET", path + "/comparison", params={"after": 1, "until": 3}, headers=tag)
     asking("GET", path + "/series", params={"method": "smoothed"})
     asking("GET", path, headers={"if-none-match": "*"})
     _try_editions(asking, published)
@@ -263,7 +269,7 @@ def _try_puts(asking: Asking) -> None:
         key = SealingKey(writing.make_key(), 0, FOREVER)
     store.close()
     asking.server.move_clock(asking.server.now + 1)
-    new = replace(survey(calendar=Calendar(asking.server.now, 60, 8)), question="A new one?")
+    new = survey(calendar=Calendar(asking.server.now, 60, 8)).asking(question="A new one?")
     path, nowhere = survey_path(new), "/v1/surveys/" + "0" * 32
     too_long = bytes(MOST_BODY_BYTES + 1)
     later = replace(key, begins=FOREVER, expires=FOREVER + 1)

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-from dataclasses import replace
 
 import httpx
 import pytest
@@ -109,7 +108,7 @@ def test_an_unknown_entry_is_named(tmp_path, entry):
         for ask in (handle.ledger, handle.answer, lambda entry: handle.stratum({}, entry)):
             with pytest.raises(ValueError, match=f"0 to 1, {named}"):
                 ask(entry)
-        if entry == 2:
+        if type(entry) is int:
             handle.leave(entry)
         else:
             with pytest.raises(ValueError, match=f"from 0, {named}"):
@@ -131,7 +130,7 @@ def test_an_unknown_answer_is_refused_and_not_repeated(tmp_path):
 def frozen_after(tmp_path, constraint, moments):
     """What becomes of alternating answers at these seconds, which one stands once the server has told the time, and
     the inputs reported afterwards."""
-    asked = replace(PLAIN, constraint=constraint, epsilon_micro=10**9)
+    asked = PLAIN.asking(constraint=constraint, epsilon_micro=10**9)
     server, clock = FakeServer(asked), Clock()
     with client(tmp_path, server, clock) as device:
         handle = device.join(asked.id)

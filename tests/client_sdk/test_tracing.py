@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from dataclasses import replace
 from email.utils import formatdate
 
 import pytest
@@ -42,7 +41,7 @@ with sentry_sdk.start_transaction(name="launch"), trace.get_tracer("app").start_
 @pytest.fixture(scope="module")
 def lived(tmp_path_factory):
     """What a traced app's server heard, head by head, and what is in the app's log."""
-    other = replace(PLAIN, question="And what else?")
+    other = PLAIN.asking(question="And what else?")
     contents = {
         survey_path(other.id.hex()): other.signed_by(AUTHORITY),
         KEYS: encode_key_list([signed_key(PRIVATE)]),

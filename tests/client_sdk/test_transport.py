@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 from tempfile import TemporaryDirectory
@@ -333,7 +332,7 @@ def due(url, *surveys, **options):
     with asking(url, clock=clock, **options) as device:
         device.leave(PLAIN.id)
         for question in surveys or ("What else?",):
-            other = replace(PLAIN, question=question)
+            other = PLAIN.asking(question=question)
             device.join(other.id, signed=other.signed_by(AUTHORITY))
         clock.now = LATE
         yield device

@@ -54,6 +54,18 @@ class Body(Struct, kw_only=True, forbid_unknown_fields=True):
     """The base of what is sent and answered: an object with the members that are named, and no others."""
 
 
+Bounds: TypeAlias = Annotated[list[float | None], Meta(min_length=2, max_length=2)]
+"""A lower and an upper one; null where it cannot be told."""
+
+
+class MissingNode(Body):
+    """A node without which a period has no estimate."""
+
+    track: Count
+    start: Period
+    end: Period
+
+
 class Signed(Body):
     """An object that the authority signed: the payload is canonical MessagePack itself."""
 

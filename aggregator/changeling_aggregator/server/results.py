@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 from collections.abc import Coroutine
 from functools import partial
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
 import msgspec
 from changeling_protocol import VERSION, Node
@@ -23,7 +23,7 @@ from changeling_statistics import (
     span_figures,
     window_figures,
 )
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -31,8 +31,9 @@ from starlette.responses import Response
 from ..errors import TurnedDown
 from ..ingest import PublishedSurvey
 from ..store import TokenScope
+from .comparing import ComparisonAnswer, compared, comparison_rows
 from .front_door import network_of
-from .openapi import Body, Count, Described, HexId, Instant, Period, Signed, described
+from .openapi import Body, Bounds, Count, Described, HexId, Instant, MissingNode, Period, Signed, described
 from .questions import (
     MEDIA_TYPES,
     QUERIES,
@@ -55,16 +56,6 @@ LATEST = "latest"
 """The name in a path that stands for the newest edition."""
 _IMMUTABLE = "public, max-age=31536000, immutable"
 _AT_ONCE = "public, max-age=1"
-Bounds: TypeAlias = Annotated[list[float | None], Meta(min_length=2, max_length=2)]
-"""A lower and an upper one; null where it cannot be told."""
-
-
-class MissingNode(Body):
-    """A node without which a period has no estimate."""
-
-    track: Count
-    start: Period
-    end: Period
 
 
 class PublishedNode(MissingNode):
@@ -146,7 +137,9 @@ class ManyEstimates(ResultAnswer, kw_only=True):
 
 
 def _described(kind: ResultKind) -> Described:
-    answer = ManyEstimates if kind in (ResultKind.SERIES, ResultKind.WINDOWS) else OneEstimate
+    answer: type = ManyEstimates if kind in (ResultKind.SERIES, ResultKind.WINDOWS) else OneEstimate
+    if kind is ResultKind.COMPARISON:
+        answer = ComparisonAnswer
     return Described(
         gives={200: {MEDIA_TYPES[form]: str if form is Format.CSV else answer for form in Format}, 304: {}},
         query=QUERIES[kind],
@@ -178,6 +171,12 @@ async def show_windows(request: Request) -> Response:
 async def show_change(request: Request) -> Response:
     """GET …/change?after=l&until=r: the change of the histogram over the window (l, r]."""
     return await _answer(request, ResultKind.CHANGE)
+
+
+@described(_described(ResultKind.COMPARISON))
+async def show_comparison(request: Request) -> Response:
+    """GET …/comparison?stratum=…&against=…&after=l&until=t: the differences between two arms, or two times, or both."""
+    return await _answer(request, ResultKind.COMPARISON)
 
 
 async def _answer(request: Request, kind: ResultKind) -> Response:
@@ -225,15 +224,17 @@ async def _gone(request: Request) -> None:
 
 
 def _made(question: Question, published: PublishedSurvey, shown: ShownSurvey, form: Format) -> bytes:
+    make = compared if question.kind is ResultKind.COMPARISON else answered
+    content: ComparisonAnswer | dict[str, Any]
     try:
-        content = answered(question, published, shown)
+        content = make(question, published, shown)
     except ValueError as error:
         raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
     if form is Format.JSON:
         return msgspec.json.encode(content)
     if form is Format.MSGPACK:
         return msgspec.msgpack.encode(content)
-    return csv_shown(content).encode()
+    return (comparison_rows(content) if isinstance(content, ComparisonAnswer) else csv_shown(content)).encode()
 
 
 def answered(question: Question, published: PublishedSurvey, shown: ShownSurvey) -> dict[str, Any]:

@@ -16,12 +16,23 @@ def write_durably(path: Path, content: bytes) -> None:
             writing.write(content)
             writing.flush()
             os.fsync(writing.fileno())
+        give_to_folders_owner(part)
         os.rename(part, path)
         sync_folder(path.parent)
     except OSError:
         with suppress(OSError):
             part.unlink()
         raise
+
+
+def give_to_folders_owner(path: Path) -> None:
+    """Make a file that root has made the folder's owner's, as a server that is not root must read what root restores.
+
+    Nothing is changed for anybody else than root. Raises OSError.
+    """
+    if os.geteuid() == 0:
+        folder = path.absolute().parent.stat()
+        os.chown(path, folder.st_uid, folder.st_gid)
 
 
 def sync_folder(folder: Path) -> None:
@@ -51,6 +62,7 @@ def share_lock(path: Path, alone: bool) -> int:
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
+        give_to_folders_owner(path)
         fcntl.flock(descriptor, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
     except BlockingIOError:
         holders = ", ".join(_holders(os.fstat(descriptor))) or "another process"

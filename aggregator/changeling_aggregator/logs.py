@@ -5,6 +5,8 @@ import sys
 
 import structlog
 
+from .store import STORE_FAILURES
+
 _QUIET = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
 """Loggers with handlers of their own, which write texts."""
 
@@ -34,3 +36,12 @@ def log_in_json() -> None:
         logger = logging.getLogger(name)
         logger.handlers.clear()
         logger.propagate = True
+
+
+def log_failure(log: logging.Logger, sentence: str, error: Exception) -> None:
+    """Logs what failed and will be tried again: a store that is away in one line, a defect with its traceback."""
+    if isinstance(error, STORE_FAILURES):
+        cause = str(getattr(error, "orig", None) or error).strip()
+        log.warning("%s: %s", sentence, cause.partition("\n")[0] or type(error).__name__)
+    else:
+        log.exception(sentence)

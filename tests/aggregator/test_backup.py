@@ -199,3 +199,15 @@ def test_a_backup_that_fails_leaves_no_file(store: Store, tmp_path: Path, monkey
     with pytest.raises(ZeroDivisionError):
         back_up(store, tmp_path / "store.backup", NOW)
     assert not list(tmp_path.glob("store.backup*"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes files for others")
+def test_what_root_makes_is_the_folders_owners(tmp_path: Path) -> None:
+    """A store, its locks, a backup and what is restored of it: a server that is not root goes on with them."""
+    os.chown(tmp_path, 12345, 54321)
+    with closing(Store.open(str(tmp_path / "server.db"))) as store:
+        back_up(store, tmp_path / "one.backup", 1_000)
+    assert run(["restore", str(tmp_path / "one.backup"), "--store", str(tmp_path / "new.db")]) == 0
+    owners = {file.name: (file.stat().st_uid, file.stat().st_gid) for file in tmp_path.iterdir()}
+    assert {"server.db", "one.backup", "new.db"} <= owners.keys()
+    assert set(owners.values()) == {(12345, 54321)}

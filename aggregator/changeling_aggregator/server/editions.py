@@ -19,6 +19,7 @@ from changeling_protocol.wire import EDITION_FILE, JSON, KEY_FILE, MSGPACK
 from changeling_statistics import NotEstimable, edition_columns, edition_files
 
 from ..ingest import PublishedSurvey, Registry
+from ..logs import log_failure
 from ..store import SigningKey, SnapshotProgress, Store
 from .clock import Clock
 from .responses import PackedFile
@@ -163,8 +164,8 @@ class Editions:
             began = perf_counter()
             try:
                 self.look()
-            except Exception:  # a full disk today is no reason not to try again
-                _log.exception("no editions can be made now, which will be tried again")
+            except Exception as error:  # a full disk today is no reason not to try again
+                log_failure(_log, "no editions can be made now, which will be tried again", error)
             rest = (perf_counter() - began) * (1 / SHARE - 1)
 
 

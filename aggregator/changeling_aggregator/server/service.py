@@ -20,6 +20,7 @@ from changeling_protocol import SurveyId, UnixSeconds
 from ..errors import FoldOver
 from ..fold import FoldEngine, FoldProcess, FoldReport, fold
 from ..ingest import Committer, Registry
+from ..logs import log_failure
 from ..store import Store
 from .clock import Clock, GuardedClock, MovableClock
 from .editions import Editions
@@ -224,9 +225,9 @@ class FoldLoop:
             except FoldOver as error:
                 self._over = error
                 return
-            except Exception:  # a full disk today is no reason not to try again
+            except Exception as error:  # a full disk today is no reason not to try again
                 if not self._stop.is_set():  # else its process was ended
-                    _log.exception("the fold failed and will be tried again")
+                    log_failure(_log, "the fold failed and will be tried again", error)
 
 
 Admission: TypeAlias = Callable[[Mapping[str, str], bytes], Awaitable[str | None]]
@@ -319,5 +320,5 @@ class Service:
         while not self._stop.wait(WRITE_BACK_SECONDS):
             try:
                 self.store.write_back()
-            except Exception:  # a full disk today is no reason not to try again
-                _log.exception("what uploads wrote cannot be put to its place, which will be tried again")
+            except Exception as error:  # a full disk today is no reason not to try again
+                log_failure(_log, "what uploads wrote cannot be put to its place, which will be tried again", error)

@@ -33,7 +33,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError
 
-from ..durable_files import sync_folder
+from ..durable_files import give_to_folders_owner, sync_folder
 from ..errors import StoreError
 from . import schema
 from .counted import ClosingKey
@@ -91,6 +91,7 @@ def back_up(store: Store, path: Path, now: UnixMilliseconds) -> Backup:
     part = path.with_name(path.name + ".part")
     part.unlink(missing_ok=True)
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    give_to_folders_owner(part)
     try:
         with store.view() as view, _file(part).begin() as target:
             if view.id_files():

@@ -17,7 +17,7 @@ from weakref import finalize
 from sqlalchemy import URL, Connection, create_engine, event
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from ..durable_files import share_lock, take_lock
+from ..durable_files import give_to_folders_owner, share_lock, take_lock
 from ..errors import StoreError
 from .database import Database, Transactions, in_use
 
@@ -56,6 +56,7 @@ class EmbeddedDatabase(Database):
         self.name, self._path = str(path), path.absolute()
         with suppress(FileExistsError):  # to close one that is there would end the locks that this process has on it
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            give_to_folders_owner(path)
         try:
             held = share_lock(self._path.with_name(self._path.name + "-held"), alone)
         except BlockingIOError as error:

@@ -37,7 +37,16 @@ from .distance import Distance, distance_from_best
 from .outages import PRICE, best_floor, is_bridged, sure_tracks
 from .prediction import Option
 from .responses import best_state
-from .shares import EXACT, GroupShares, ShareProblem, best_alone, even, optimal_shares, publishable_shares, rounded_shares
+from .shares import (
+    EXACT,
+    GroupShares,
+    ShareProblem,
+    best_alone,
+    even,
+    optimal_shares,
+    publishable_shares,
+    rounded_shares,
+)
 from .wish import Span, Wish, odds_within, reports_that_tell
 
 ONE_THREAD = 1
@@ -133,7 +142,9 @@ def _optimal_plan(wish: Wish, progress: Progress) -> Planned:
     option, kinds = _planned(wish, problem.candidates, integers.tolist())
     exact = EXACT * float(problem.own.mean())
     if _gap(wish, shares, option) > UNSURE or option.error(wish) ** 2 * wish.devices < exact:
-        for at in best_alone(problem, weights, wish.objective, SINGLES if wish.periods <= MOST_SEARCHED else 1).tolist():
+        for at in best_alone(
+            problem, weights, wish.objective, SINGLES if wish.periods <= MOST_SEARCHED else 1
+        ).tolist():
             alone = (np.arange(len(integers)) == at).astype(np.int64)
             single = _planned(wish, problem.candidates, alone.tolist())
             if single[0].error(wish) < option.error(wish):

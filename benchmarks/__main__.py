@@ -47,6 +47,7 @@ SUITES = {
         "central_scale",
         "central_coverage",
     ),
+    "evidence": ("evidence.compared", "evidence.resumed"),
     "sigma": ("central_sigma_largest",),
     "field": (
         "field.stopped",

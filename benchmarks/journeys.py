@@ -23,8 +23,8 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/architecture.md"
 WINGS = tuple(str(ROOT / folder) + "/" for folder in ("protocol", "client_sdk", "aggregator", "simulations"))
 BEGIN, END = "<!-- journeys: written by `python -m benchmarks.journeys --write` -->", "<!-- end of journeys -->"
-NOT_ON_THE_WAY = "/testing/"
-"""What stands for the other side of a journey: a fake server, a clock."""
+NOT_ON_THE_WAY = ("/testing/", "/editions.py")
+"""What stands for the other side of a journey: a fake server, a clock; and what a server does every second beside."""
 
 
 class Walk:
@@ -48,7 +48,7 @@ class Walk:
         name, path = frame.f_code.co_name, frame.f_code.co_filename
         if not self._on or event != "call" or name.startswith("<") or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             return  # what is not optimized is the body of a class or of a module, which an import runs
-        if path.startswith(WINGS) and NOT_ON_THE_WAY not in path:
+        if path.startswith(WINGS) and not any(each in path for each in NOT_ON_THE_WAY):
             names = self.files.setdefault(str(Path(path).relative_to(ROOT)), [])
             if name not in names:
                 names.append(name)

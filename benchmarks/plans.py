@@ -6,7 +6,6 @@ that a plan is tried on.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from decimal import Decimal
 from time import perf_counter, process_time
 
@@ -200,7 +199,7 @@ def _school(seeds: int) -> dict[str, float]:
     )
     figures: dict[str, float] = {}
     for name, option in compare_plans(wish).options.items():
-        survey = replace(option.survey, answers=source.answers)
+        survey = option.survey.asking(answers=source.answers)
         errors = []
         for seed in range(seeds):
             generator = np.random.default_rng([4, seed])

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from .running import Program, run_program
 
-_SHOWN = ("histogram", "series", "change", "status")
+_SHOWN = ("histogram", "series", "change", "status", "verify")
 _KEPT = ("backup", "restore", "doctor")
 _MADE = ("authority", "survey", "keys", "token", "clock", "store", "segments")
 _OF_SERVER = (*_MADE, "serve", "fold", "relay", *_SHOWN, *_KEPT, "dev")

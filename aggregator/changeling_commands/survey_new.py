@@ -14,6 +14,7 @@ from .wishes import (
     AtMostOption,
     ChangesSpreadOption,
     ClosedOption,
+    DetectOption,
     DevicesOption,
     EpsilonOption,
     ExpectedOption,
@@ -23,6 +24,7 @@ from .wishes import (
     Handling,
     MinimumOption,
     PeriodOption,
+    PowerOption,
     RelayOption,
     SkewOption,
     SpreadOption,
@@ -32,6 +34,7 @@ from .wishes import (
     names_of,
     planning_bar,
     refuse_hopeless,
+    say_detection,
     say_freezing,
     settled,
 )
@@ -60,6 +63,8 @@ def new(
     grace: GraceOption = "7d",  # type: ignore[assignment]
     minimum: MinimumOption = 100,
     relay: RelayOption = "",
+    detect: DetectOption = None,
+    power: PowerOption = 0.8,
     anyway: AnywayOption = False,
 ) -> None:
     """Write a survey as readable JSON, with the plan that shows most, and print what it will show and cost.
@@ -97,6 +102,7 @@ def new(
     typer.echo(f"The plan: {plan_in_words(planned)}.")
     console().print(expectation_table(option, points))
     typer.echo(planned.distance.words)
+    say_detection(console(), option, detect, power)
     say_freezing(console(), wish, planned, asked.habits)
     refuse_hopeless(option, anyway)
     if option.least_reports(wish.devices) < minimum:

@@ -4,7 +4,7 @@ So the help of all commands is there whichever extra is installed, and says whic
 """
 
 import typer
-from changeling_aggregator.cli import access, doctor, keys, results, serve, store, survey
+from changeling_aggregator.cli import access, doctor, keys, results, serve, store, survey, verify
 from changeling_aggregator.cli.settings import SettingsCommand
 from changeling_central import command as release
 from changeling_papers import commands as papers
@@ -39,7 +39,7 @@ groups = {
 }
 for name, group in groups.items():
     app.add_typer(group, name=name, rich_help_panel=SERVER, epilog=OF_SERVER)
-shown = (results.histogram, results.series, results.change, results.status)
+shown = (results.histogram, results.series, results.change, results.status, verify.verify)
 kept = (store.backup, store.restore, doctor.doctor)
 configured = {serve.serve: SettingsCommand, doctor.doctor: doctor.DoctorCommand}
 for command in (serve.serve, serve.fold, serve.relay, *shown, *kept, dev):

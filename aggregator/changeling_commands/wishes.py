@@ -106,6 +106,16 @@ FirstShareOption: TypeAlias = Annotated[
     float,
     typer.Option(metavar="SHARE", help="The share of the entries that is expected to answer in the first period."),
 ]
+DetectOption: TypeAlias = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SHARE",
+        help="Say how many devices tell the shares of two arms apart that differ so: 0.02 is two points.",
+    ),
+]
+PowerOption: TypeAlias = Annotated[
+    float, typer.Option(metavar="CHANCE", help="With --detect: the chance to find the difference, in a test at 5%.")
+]
 AnywayOption: TypeAlias = Annotated[
     bool, typer.Option("--anyway", help="Write the survey even if its figures are expected to show nothing.")
 ]
@@ -138,7 +148,7 @@ class Handling:
     def applied(self, survey: Survey, answers: tuple[str, ...]) -> Survey:
         """A planned survey that is handled so, with these names of its answers."""
         changes = {"skew": self.skew, "spread": self.spread, "grace": self.grace, "relay": self.relay}
-        return replace(survey, question=self.question, answers=answers, **changes)  # type: ignore[arg-type]
+        return replace(survey.asking(text=self.question, answers=answers), **changes)  # type: ignore[arg-type]
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -367,6 +377,27 @@ def say_freezing(console: Console, wish: "Wish", planned: "Planned", habits: "Ha
             "leave out --at-most, and the number with the least error is allowed",
             highlight=False,
         )
+
+
+def say_detection(console: Console, option: "Option", difference: float | None, power: float) -> None:
+    """Prints how many devices tell two arms apart. difference: between their shares; None prints nothing.
+
+    Raises ValueError for one that is no difference, and for a power that is none.
+    """
+    if difference is None:
+        return
+    held = 1 / len(option.survey.answers)
+    needed, common = (option.prediction.devices_to_detect(difference, share, power=power) for share in (held, 0.5))
+    console.print(
+        f"Arms that differ by {100 * difference:.3g} points are told apart by {_devices(needed)} devices, half in each "
+        f"arm ({_devices(common)} for an answer that every second holds): the chance to find it is {power:.0%}, that "
+        "of a false alarm 5%.",
+        highlight=False,
+    )
+
+
+def _devices(needed: float) -> str:
+    return "no number of" if needed == float("inf") else f"{round(float(f'{needed:.3g}')):,}"
 
 
 def _allowed(wish: "Wish") -> int:

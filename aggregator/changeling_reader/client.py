@@ -18,6 +18,7 @@ from changeling_protocol.wire import (
     MSGPACK,
     SERIES,
     STATUS,
+    SURVEYS,
     ErrorAnswer,
     ErrorCode,
     decode_key_list,
@@ -129,6 +130,11 @@ class ServerClient:
     def status(self, survey: str) -> dict[str, Any]:
         """How far a survey is; with an operator's token also what was refused. survey: its id, in hex."""
         return self.json(survey_path(survey) + STATUS)
+
+    def surveys(self) -> list[dict[str, Any]]:
+        """The id, question, last period and openness (`public`) of every published survey."""
+        listed: list[dict[str, Any]] = self.json(SURVEYS)["surveys"]
+        return listed
 
     def series(self, survey: str) -> dict[str, Any]:
         """All histograms that are shown of a survey. survey: its id, in hex."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import httpx
 import numpy as np
-from changeling_protocol.wire import CHANGE, HISTOGRAM, SERIES, WINDOWS, survey_path
+from changeling_protocol.wire import CHANGE, COMPARISON, HISTOGRAM, SERIES, WINDOWS, survey_path
 from numpy.typing import NDArray
 
 from .client import Parameter, ServerClient
@@ -174,6 +174,82 @@ class Estimates:
         return drawn
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Differences:
+    """Differences of shares at the ends of k periods: between arms, between times, or how much more an arm changed.
+
+    survey, question, answers, epsilon, method, confidence: as of `Estimates`; z answers.
+    after: the period since whose end changes are compared; 0 where shares are.
+    end: the periods, shape (k,). times: when they ended, UTC, shape (k,).
+    values: the differences, 0.02 is two points, shape (k, z); nan for a period that cannot be estimated.
+    standard_errors: shape (k, z). intervals: lower and upper ends, shape (k, z, 2).
+    p_values: the chance of at least so large a difference by noise alone, shape (k, z). p_together: of one so clear in
+    any of the answers, shape (k,).
+    entries: how many were heard in each arm, shape (k, arms).
+    provisional: whether late reports may still change it, shape (k,).
+    """
+
+    survey: str
+    question: str
+    answers: tuple[str, ...]
+    epsilon: float
+    method: str
+    confidence: float | None
+    after: int
+    end: NDArray[np.int64]
+    times: NDArray[np.datetime64]
+    values: Floats
+    standard_errors: Floats
+    intervals: Floats
+    p_values: Floats
+    p_together: Floats
+    entries: NDArray[np.int64]
+    provisional: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> "Differences":
+        """The differences in a server's answer."""
+        rows: Sequence[Mapping[str, Any]] = answer["series"]
+        z, arms = len(answer["answers"]), max((len(row.get("entries", ())) for row in rows), default=1)
+
+        def figures(name: str, *shape: int) -> Floats:
+            lost = np.full(shape, np.nan).tolist()
+            found = [lost if row.get(name) is None else row[name] for row in rows]
+            return np.array(found, np.float64).reshape(len(rows), *shape)
+
+        return cls(
+            **{name: answer[name] for name in ("survey", "question", "epsilon", "method", "confidence", "after")},
+            answers=tuple(answer["answers"]),
+            end=np.array([row["period"] for row in rows], np.int64),
+            times=np.array([row["time"].removesuffix("Z") for row in rows], "datetime64[s]"),
+            values=figures("differences", z),
+            standard_errors=figures("standard_errors", z),
+            intervals=figures("intervals", z, 2),
+            p_values=figures("p_values", z),
+            p_together=figures("p_together"),
+            entries=np.nan_to_num(figures("entries", arms)).astype(np.int64),
+            provisional=np.array([row.get("provisional", False) for row in rows], np.bool_),
+        )
+
+    def __len__(self) -> int:
+        """How many periods there are."""
+        return len(self.end)
+
+    def frame(self) -> "pd.DataFrame":
+        """A row for each period and answer."""
+        import pandas as pd  # late: it loads slowly
+
+        k, z = self.values.shape
+        columns = {
+            **{name: np.repeat(getattr(self, name), z) for name in ("end", "times")},
+            "answer": pd.Categorical(np.tile(np.array(self.answers, object), k), categories=list(self.answers)),
+            **{name: getattr(self, name).ravel() for name in ("values", "standard_errors", "p_values")},
+            **{f"intervals_{side}": self.intervals[..., at].ravel() for at, side in enumerate(("low", "high"))},
+            **{name: np.repeat(getattr(self, name), z) for name in ("p_together", "provisional")},
+        }
+        return pd.DataFrame(columns)
+
+
 Method = Literal["online", "retrospective", "smoothed"]
 Population = Literal["heard", "enrolled"]
 Strata = Mapping[str, Sequence[str]]
@@ -270,6 +346,33 @@ class Reader:
         """The changes over all windows of so many periods; otherwise as `histogram`."""
         asked = {"width": width, "until": until}
         return self._ask(survey, WINDOWS, asked, method, strata, confidence, covariance)
+
+    def compare(
+        self,
+        survey: str,
+        strata: Strata | None = None,
+        against: Strata | None = None,
+        *,
+        after: int = 0,
+        until: int | None = None,
+        method: Method = "online",
+        confidence: float | None = 0.95,
+    ) -> Differences:
+        """By how much shares differ: those of `strata` from those of `against`, an experiment's two arms, say.
+
+        after: compare how much shares changed since the end of this period instead; without `against`, one arm's (or
+        everybody's) with its own at that time. Otherwise as `series`.
+        """
+        query: list[Parameter] = [("method", method), ("after", str(after))]
+        query += [("until", str(until))] if until is not None else []
+        query += [("confidence", repr(confidence))] if confidence is not None else []
+        for parameter, chosen in (("stratum", strata), ("against", against)):
+            query += [(parameter, f"{name}:{value}") for name, values in (chosen or {}).items() for value in values]
+        return Differences.of(self._client.read(survey_path(survey) + COMPARISON, query))
+
+    def surveys(self) -> list[dict[str, Any]]:
+        """The `id`, `question` and `last_period` of every published survey, and whether it is `public`: open to all."""
+        return self._client.surveys()
 
     def status(self, survey: str) -> dict[str, Any]:
         """How far a survey is; with an operator's token also what was refused."""

@@ -43,6 +43,7 @@ from .estimate import (
     conserves,
     without_sum,
 )
+from .estimation.differences import Difference, difference, share_difference, share_differences
 from .estimation.entries import Moments
 from .estimation.figures import Figures, false_entries, histogram_figures, span_figures, window_figures
 from .estimation.gaps import Gap
@@ -98,7 +99,9 @@ from .randomizers.registry import (
     offer_of,
     register_counterpart,
 )
+from .shown import ShownAs, csv_shown, head_shown, many_shown, rows_shown, series_shown
 from .succession import change_across, check_successor, joined_series, next_calendar, offsets, total_cost
+from .verification import WrongFigure, edition_columns, edition_files, verify_files
 from .words import (
     constraint_in_words,
     constraint_of,
@@ -134,6 +137,7 @@ __all__ = [
     "Counterpart",
     "Counts",
     "DecodedNodes",
+    "Difference",
     "Distance",
     "Ellipsoid",
     "EmptyNode",
@@ -169,6 +173,7 @@ __all__ = [
     "RandomizerOffer",
     "Releases",
     "Rung",
+    "ShownAs",
     "Smoothed",
     "Smoothing",
     "Solution",
@@ -180,6 +185,7 @@ __all__ = [
     "UsedNode",
     "VarianceCurve",
     "Wish",
+    "WrongFigure",
     "admitted",
     "advance",
     "agreement_chance",
@@ -195,10 +201,14 @@ __all__ = [
     "constraint_in_words",
     "constraint_of",
     "counterpart_of",
+    "csv_shown",
     "curve_of",
     "delta_at",
     "diagnosed",
+    "difference",
     "distance_from_best",
+    "edition_columns",
+    "edition_files",
     "epsilon_at",
     "false_entries",
     "format_duration",
@@ -206,6 +216,7 @@ __all__ = [
     "gap_after_loss",
     "grid_interval",
     "half_width",
+    "head_shown",
     "hierarchical_plan",
     "histogram",
     "histogram_change",
@@ -214,6 +225,7 @@ __all__ = [
     "joined_series",
     "ladder",
     "loss_statement",
+    "many_shown",
     "merged",
     "next_calendar",
     "offer_of",
@@ -239,9 +251,13 @@ __all__ = [
     "region",
     "register_counterpart",
     "releases",
+    "rows_shown",
     "rung",
     "select",
     "series",
+    "series_shown",
+    "share_difference",
+    "share_differences",
     "shuffled_loss",
     "smoothed_series",
     "span_figures",
@@ -249,6 +265,7 @@ __all__ = [
     "superpopulation_change",
     "swallows_rows",
     "total_cost",
+    "verify_files",
     "window_figures",
     "without_sum",
     "worst_curve",

@@ -78,11 +78,11 @@ class VarianceCurve:
         """
         ends = self._normal_ends(values, critical)
         for _ in range(SETTLED):
-            farther = critical + max(critical**2 - 1, 0.0) / 6 * self._skewness(np.clip(ends[..., 0], 0.0, None))
+            farther = critical + max(critical**2 - 1, 0.0) / 6 * self.skewness(np.clip(ends[..., 0], 0.0, None))
             ends[..., 0] = self._normal_ends(values, farther)[..., 0]
         return ends
 
-    def _skewness(self, values: Floats) -> Floats:
+    def skewness(self, values: Floats) -> Floats:
         """How skew upward the errors are if these values are true, at least 0.
 
         Of those that tell of an answer, each entry is heard with one chance in 1 + bent, and else missing.
@@ -150,6 +150,14 @@ class Estimate:
         """
         variances = np.diag(self.covariance)
         return np.sqrt(np.where(variances >= 0, variances, np.nan))
+
+    def times(self, factor: float) -> "Estimate":
+        """This estimate in another unit."""
+
+        def law() -> VarianceCurve:
+            return self.curve().times(np.full(1, factor))
+
+        return Estimate(self.values * factor, self.covariance * factor**2, self.upper_bound, law)
 
     def __add__(self, other: "Estimate") -> "Estimate":
         """The sum of two independent estimates; its covariance is an upper bound if one of theirs is."""

@@ -117,7 +117,7 @@ def write_survey(path: Path, survey: Survey) -> None:
 
     path: the file. Raises OSError if it cannot be written.
     """
-    circumstances = survey.calendar, survey.constraint, survey.closed
+    circumstances = survey.calendar, survey.constraints, survey.closed
     groups = [f"{group_cost(group, *circumstances):.6f}" for group in survey.plan.groups]
     content = {
         "survey": {**survey.as_fields(), "follows": survey.follows.hex()},

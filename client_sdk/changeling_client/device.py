@@ -92,28 +92,32 @@ class Flush:
         with self._store.reporting.tried() as alone:
             if not alone:
                 return Flushed(0, self._waiting(), 0, "another process of this app is reporting"), []
-            told: list[ClientError] = []
             self._servers.begin(unbidden)
-            with self._store.transaction() as db:
-                asked, awaited = entries.find_surveys(db, Status.ASKED), handover.is_awaited(db)
-            if awaited:
-                return Flushed(0, self._waiting(), 0, "an invitation is open: nothing is joined or answered"), []
-            if asked:
-                told, trouble = Enroller(self._store, self._settings, self._coins).join_asked(
-                    self._servers, self._deadline
-                )
-                self._note(trouble)
             try:
-                with self._store.transaction() as db:
-                    urls = sorted({known.url for known in entries.find_surveys(db, Status.JOINED)})
-                for done, url in enumerate(urls):
-                    told += self._flush_server(self._servers.at(url), self._deadline.share(len(urls) - done))
-            except WitnessTrouble as error:
-                self._note(str(error))
-            self._note(self._sender.trouble)
-            waiting, dropped = self._waiting(), self._answerer.dropped + self._sender.dropped
-            self._store.erase_past(changed=self._sender.sent + dropped > 0)
-            return Flushed(self._sender.sent, waiting, dropped, self._trouble), told
+                return self._run()
+            finally:
+                self._servers.hang_up()
+
+    def _run(self) -> tuple[Flushed, list[ClientError]]:
+        told: list[ClientError] = []
+        with self._store.transaction() as db:
+            asked, awaited = entries.find_surveys(db, Status.ASKED), handover.is_awaited(db)
+        if awaited:
+            return Flushed(0, self._waiting(), 0, "an invitation is open: nothing is joined or answered"), []
+        if asked:
+            told, trouble = Enroller(self._store, self._settings, self._coins).join_asked(self._servers, self._deadline)
+            self._note(trouble)
+        try:
+            with self._store.transaction() as db:
+                urls = sorted({known.url for known in entries.find_surveys(db, Status.JOINED)})
+            for done, url in enumerate(urls):
+                told += self._flush_server(self._servers.at(url), self._deadline.share(len(urls) - done))
+        except WitnessTrouble as error:
+            self._note(str(error))
+        self._note(self._sender.trouble)
+        waiting, dropped = self._waiting(), self._answerer.dropped + self._sender.dropped
+        self._store.erase_past(changed=self._sender.sent + dropped > 0)
+        return Flushed(self._sender.sent, waiting, dropped, self._trouble), told
 
     def _flush_server(self, server: Server, deadline: Deadline) -> list[ClientError]:
         """Answers and sends what goes to one server."""

@@ -294,12 +294,13 @@ def update(db: StoreConnection, wrapping: Wrapping, *changed: Entry) -> None:
     db.executemany(f"{_INSERT} ON CONFLICT (survey, number) DO UPDATE SET {kept}", rows)
 
 
+_NUMBERS = range(2**31)
+"""The numbers that an entry may have: databases refuse larger ones by errors of their own."""
+
+
 def load(db: StoreConnection, wrapping: Wrapping, survey: SurveyId, number: int) -> Entry:
     """The entry of that number. Raises ValueError if the survey has none, or it has left."""
-    try:
-        row = db.execute(_LOAD, (survey, number)).fetchone()
-    except OverflowError:  # a number of more than 64 bits
-        row = None
+    row = db.execute(_LOAD, (survey, number)).fetchone() if number in _NUMBERS else None
     if row is None:
         if has_left(db, survey, number):
             raise ValueError(f"entry {number} has left the survey")
@@ -313,7 +314,7 @@ def load(db: StoreConnection, wrapping: Wrapping, survey: SurveyId, number: int)
 
 
 def load_all(
-    db: StoreConnection, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int] = (0, 2**31)
+    db: StoreConnection, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int] = (0, 2**31 - 1)
 ) -> list[Entry]:
     """The survey's entries in order. among: the least and the greatest number that they may have."""
     query = f"SELECT {_ENTRY} FROM entries WHERE survey = ? AND number BETWEEN ? AND ? ORDER BY number"  # noqa: S608
@@ -344,6 +345,8 @@ def leave(db: StoreConnection, survey: SurveyId, number: EntryNumber) -> bool:
 
     Of a survey that is not known, or was left, nothing is kept anyway.
     """
+    if number not in _NUMBERS:
+        return False
     for table, column in (("closings", "entry"), ("drawn", "entry"), ("entries", "number")):
         gone = db.execute(f"DELETE FROM {table} WHERE survey = ? AND {column} = ?", (survey, number))  # noqa: S608
     if gone.rowcount:
@@ -353,10 +356,9 @@ def leave(db: StoreConnection, survey: SurveyId, number: EntryNumber) -> bool:
 
 def has_left(db: StoreConnection, survey: SurveyId, number: int) -> bool:
     """True if the survey had an entry of that number, which left."""
-    try:
-        row = db.execute("SELECT 1 FROM departed WHERE survey = ? AND number = ?", (survey, number)).fetchone()
-    except OverflowError:
+    if number not in _NUMBERS:
         return False
+    row = db.execute("SELECT 1 FROM departed WHERE survey = ? AND number = ?", (survey, number)).fetchone()
     return row is not None
 
 

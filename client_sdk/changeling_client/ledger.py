@@ -109,7 +109,7 @@ class Account:
 @lru_cache(maxsize=64)
 def cost_if_restored(survey: Survey) -> Decimal:
     """The cost of two lives of one entry at most, rounded up to millionths."""
-    return from_micro(micro(lives_cost(survey.plan, survey.calendar, survey.constraint, survey.closed, lives=2)))
+    return from_micro(micro(lives_cost(survey.plan, survey.calendar, survey.constraints, survey.closed, lives=2)))
 
 
 def account(db: StoreConnection, at_most: Decimal, witnessed: bool) -> Account:

@@ -387,6 +387,10 @@ class Server:
             budget_ms = 0 if self.in_development else self._budget(db).wait_ms(now_ms)
             return max(self.backoff.wait_ms(now_ms), budget_ms)
 
+    def hang_up(self) -> None:
+        """Closes the connection that is kept for the next exchange."""
+        self._exchanges.hang_up()
+
     def interrupt(self) -> None:
         """Ends the exchange that is under way in another thread, if there is one. Returns at once."""
         self._exchanges.interrupt()
@@ -495,6 +499,11 @@ class Servers:
     def wait_ms(self, now_ms: UnixMilliseconds) -> int:
         """For how many milliseconds nobody should ask any of them unbidden. now_ms: the device's time."""
         return max((server.wait_ms(now_ms) for server in self._servers.values()), default=0)
+
+    def hang_up(self) -> None:
+        """Closes the connections that are kept for the next exchanges."""
+        for server in list(self._servers.values()):
+            server.hang_up()
 
     def close(self) -> None:
         """Ends what is being asked, at once; from now on nothing is asked, of servers yet to be met neither."""

@@ -5,10 +5,10 @@ others. Nothing that the app has set up for its own requests reaches ours: no co
 no credentials but what it passed for uploads. A transport that the app passes sees them as they are.
 
 An HTTP library bounds each read, not their sum, and nobody can call one off from outside. So each exchange runs in a
-daemon thread and over a connection of its own, and who asked waits until the deadline. An exchange that is ended has
-its socket shut down, and its thread follows. Only while a name is looked up or a connection made is there none to shut:
-such a thread is left to itself, and nothing else is asked until it is through. No caller and no process that ends waits
-for one.
+daemon thread, and who asked waits until the deadline. An exchange that is ended has its socket shut down, and its
+thread follows. Only while a name is looked up or a connection made is there none to shut: such a thread is left to
+itself, and nothing else is asked until it is through. No caller and no process that ends waits for one. The exchanges
+of one flush go over one connection; `hang_up` closes it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ _HEADERS = (
     ("user-agent", "changeling"),
     ("accept-encoding", "identity"),
     ("cache-control", "no-cache, no-store"),
-    ("connection", "close"),
 )
 """Sent with every request, in this order. Nothing in them, nor in what an upload adds, tells devices apart."""
 
@@ -86,12 +85,12 @@ class Endpoint:
         return f"{parts.scheme}://{parts.netloc}"
 
     def open(self) -> httpcore.ConnectionPool | _AppTransport:
-        """A new way to send requests there, which keeps no connections. Imports httpcore."""
+        """A new way to send requests there, over one connection at a time. Imports httpcore."""
         if self.transport is not None:
             return _AppTransport(self.transport)
         import httpcore
 
-        limits: dict[str, Any] = {"max_connections": 1, "max_keepalive_connections": 0, "ssl_context": self._context()}
+        limits: dict[str, Any] = {"max_connections": 1, "ssl_context": self._context()}
         proxy = self._proxy()
         if proxy is None:
             return httpcore.ConnectionPool(**limits)
@@ -157,7 +156,8 @@ class _AppTransport:
             extensions=request.extensions,
         )
         answer = self._transport.handle_request(sent)
-        return httpcore.Response(answer.status_code, headers=answer.headers.raw, content=answer.stream)
+        read = answer.content if answer.is_stream_consumed else answer.stream  # who logs answers has read them
+        return httpcore.Response(answer.status_code, headers=answer.headers.raw, content=read)
 
 
 def is_loopback(url: str) -> bool:
@@ -268,6 +268,19 @@ class Exchanges:
         if (call := self._call) is not None:
             call.end(_ended())
 
+    def hang_up(self) -> None:
+        """Closes the connection that is kept for the next exchange; a transport of the app's stays as it is."""
+        self._begin_if_forked()
+        if isinstance(self._http, _AppTransport) or not self._turn.acquire(blocking=False):
+            return
+        try:
+            if self._http is not None and self._call is None:
+                self._http.close()
+                self._http = None
+                self._line.hang_up()
+        finally:
+            self._turn.release()
+
     def close(self) -> None:
         """Ends the exchange under way, and lets no other begin. Returns within a tenth of a second."""
         self._closed = True
@@ -276,12 +289,14 @@ class Exchanges:
         if http is not None and (call is None or call.is_through()):
             self._http = None
             http.close()
+            self._line.hang_up()
 
     def _begin(self) -> None:
         self._process = os.getpid()
         self._turn = threading.Lock()
         self._call = None
         self._http = None
+        self._line = _Line()
 
     def _begin_if_forked(self) -> None:
         """In a child: a thread of the parent's may hold its lock for ever, and its sockets must not be shut down."""
@@ -290,7 +305,10 @@ class Exchanges:
 
     def _begun(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> _Call:
         call = _Call(
-            lambda call: self._send(call, method, path, body, deadline.left()), self._endpoint.origin, deadline
+            lambda call: self._send(call, method, path, body, deadline.left()),
+            self._endpoint.origin,
+            deadline,
+            self._line,
         )
         self._call = call  # from here on who closes will find it
         if self._closed:
@@ -321,28 +339,61 @@ class Exchanges:
         )
         if call.is_over:
             raise _ended()
-        response = self._http.handle_request(request)
-        with closing(response):
-            told = {
-                name.decode("latin-1").lower(): value.decode("latin-1") for name, value in reversed(response.headers)
-            }
-            content = _content(response, told, call) if response.status == 200 else b""
+        try:
+            with closing(self._http.handle_request(request)) as response:
+                told = {
+                    name.decode("latin-1").lower(): value.decode("latin-1")
+                    for name, value in reversed(response.headers)
+                }
+                content = _content(response, told, call) if response.status == 200 else b""
             return Response(response.status, told, content)
+        finally:
+            if isinstance(self._http, _AppTransport) or not self._http.connections:
+                self._line.hang_up()
+
+
+class _Line:
+    """The connection to a server that is there now, as far as a thread needs it that wants to end what goes over it."""
+
+    def __init__(self) -> None:
+        self._reaching = threading.RLock()  # a signal may interrupt who holds it, and end an exchange in turn
+        self._socket: socket.socket | None = None
+
+    def reached(self, connected: socket.socket | None) -> None:
+        """Takes hold of a new connection, in place of an earlier one; None if it is of a transport without sockets.
+
+        It is a second handle: the first is handed on as TLS begins, and could not be shut down during the handshake.
+        """
+        with self._reaching:
+            self.hang_up()
+            self._socket = None if connected is None else connected.dup()
+
+    def shut_down(self) -> None:
+        """Ends every read and write on the connection, now and later, in whichever thread."""
+        with self._reaching:
+            if self._socket is not None:
+                with suppress(OSError):  # the server was quicker
+                    self._socket.shutdown(_BOTH_WAYS)
+
+    def hang_up(self) -> None:
+        """Lets go of the connection."""
+        with self._reaching:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
 
 
 class _Call:
-    """One exchange under way: the thread that does it, the socket through which it is reached, and its outcome.
+    """One exchange under way: the thread that does it, the line through which it is reached, and its outcome.
 
     work: does it, and returns the answer; may raise anything. origin: whom it asks, for words about what goes wrong.
     What a signal may interrupt and then call again uses a queue and a lock that allow it.
     """
 
-    def __init__(self, work: Callable[[_Call], Response], origin: str, deadline: Deadline) -> None:
-        self._work, self._origin, self._deadline = work, origin, deadline
+    def __init__(self, work: Callable[[_Call], Response], origin: str, deadline: Deadline, line: _Line) -> None:
+        self._work, self._origin, self._deadline, self._line = work, origin, deadline, line
         self._thread = threading.Thread(target=self._run, name="changeling-exchange", daemon=True)
         self._outcomes: SimpleQueue[Response | ServerTrouble] = SimpleQueue()  # the first is the one that counts
-        self._reaching = threading.RLock()
-        self._socket: socket.socket | None = None
         self.is_over = False
         """Whether it was ended, and whatever its thread still does is for nobody."""
 
@@ -367,9 +418,8 @@ class _Call:
     def end(self, trouble: ServerTrouble) -> None:
         """Ends the call with this outcome, unless it has one. Returns at once."""
         self._outcomes.put(trouble)
-        with self._reaching:
-            self.is_over = True
-            self._shut_down()
+        self.is_over = True
+        self._line.shut_down()
 
     def is_through(self) -> bool:
         """True if the thread has ended; it is given a moment to."""
@@ -378,19 +428,11 @@ class _Call:
         return not self._thread.is_alive()
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Hears from httpcore what happens to the request, and takes hold of the socket as soon as there is one.
-
-        It is a second handle: the first is handed on as TLS begins, and could not be shut down during the handshake.
-        """
-        if not event.endswith("connect_tcp.complete"):
-            return
-        reached: socket.socket | None = info["return_value"].get_extra_info("socket")
-        if reached is None:  # a transport of the app's without sockets
-            return
-        with self._reaching:
-            self._socket = reached.dup()
+        """Hears from httpcore what happens to the request; a new connection is taken hold of as soon as it is there."""
+        if event.endswith("connect_tcp.complete"):
+            self._line.reached(info["return_value"].get_extra_info("socket"))
             if self.is_over:
-                self._shut_down()
+                self._line.shut_down()
 
     def _run(self) -> None:
         outcome: Response | ServerTrouble
@@ -402,20 +444,10 @@ class _Call:
             outcome = ServerTrouble(f"{self._origin} could not be reached: {_cause(error)}")
             if self._deadline.left() == 0:  # the socket gave up at the same moment
                 outcome = self._too_slow()
-        with self._reaching:
-            if self._socket is not None:
-                self._socket.close()
-                self._socket = None
         self._outcomes.put(outcome)
 
     def _too_slow(self) -> ServerTrouble:
         return ServerTrouble(f"{self._origin} did not answer in time")
-
-    def _shut_down(self) -> None:
-        """Ends every read and write on the connection, now and later, in whichever thread."""
-        if self._socket is not None:
-            with suppress(OSError):  # the server was quicker
-                self._socket.shutdown(_BOTH_WAYS)
 
 
 def _cause(error: BaseException) -> str:

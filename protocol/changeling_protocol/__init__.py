@@ -17,7 +17,8 @@ from .calendar import (
     parse_instant,
 )
 from .constraints import MOST_MUTATIONS, AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded, most_span
-from .cost import group_cost, lives_cost, most_telling, node_cost, plan_cost, track_cost
+from .cost import Constraints, bound_of, group_cost, lives_cost, most_telling, node_cost, plan_cost, track_cost
+from .editions import Edition, ResultsKey, edition_id, signed_key, unverified_key
 from .errors import BadSignature, CannotOpen, ChangelingError, MalformedBytes, ProtocolError, UnderstatedEpsilon
 from .histories import MOST_TIMES, History, HistoryKernel, HistoryState, Limits, PossibleHistories
 from .joint import MOST_SCORE, Joint, Kernel, agreeing
@@ -35,6 +36,7 @@ from .plan import (
     respond,
     unsent,
 )
+from .questions import MOST_QUESTIONS, OFFSETS, ExpectedChanges, Question, Rounded
 from .randomizers import (
     BALANCED,
     MOST_BITS,
@@ -77,10 +79,10 @@ from .sealing import (
 )
 from .signing import ID_BYTES, KEY_BYTES, VERSION, Fields, SurveyId, authority_key, decode, encode, signed
 from .survey import (
+    OFFSET,
     Breakdown,
     EarlyEnd,
     EntryNumber,
-    ExpectedChanges,
     StratumNumber,
     Survey,
     count_strata,
@@ -123,9 +125,12 @@ __all__ = [
     "MOST_EPSILON",
     "MOST_MUTATIONS",
     "MOST_PERIODS",
+    "MOST_QUESTIONS",
     "MOST_SCORE",
     "MOST_SPANNED_PERIODS",
     "MOST_TIMES",
+    "OFFSET",
+    "OFFSETS",
     "SEAL_BYTES",
     "STANDING_BYTES",
     "SYMBOL_LIMIT",
@@ -142,8 +147,10 @@ __all__ = [
     "Closing",
     "Coins",
     "Constraint",
+    "Constraints",
     "CustomResponse",
     "EarlyEnd",
+    "Edition",
     "EntryNumber",
     "EnvelopeHead",
     "ExpectedChanges",
@@ -167,11 +174,14 @@ __all__ = [
     "Odds",
     "PossibleHistories",
     "ProtocolError",
+    "Question",
     "Randomizer",
     "Refusal",
     "RefusalCounts",
     "ReleasePlan",
     "Report",
+    "ResultsKey",
+    "Rounded",
     "SealingKey",
     "SignVectors",
     "SignedSubset",
@@ -195,6 +205,7 @@ __all__ = [
     "agreeing",
     "arrangements",
     "authority_key",
+    "bound_of",
     "cadence",
     "check_answers",
     "closings",
@@ -205,6 +216,7 @@ __all__ = [
     "decode_upload",
     "draw_closing_id",
     "draw_nodes",
+    "edition_id",
     "encode",
     "encode_upload",
     "first_memory",
@@ -233,12 +245,14 @@ __all__ = [
     "rounded_up",
     "seal",
     "signed",
+    "signed_key",
     "stratum_of",
     "stratum_values",
     "symbol_bytes",
     "symbol_column",
     "track_cost",
     "unsent",
+    "unverified_key",
     "upload_bytes",
     "upwards",
 ]

@@ -6,6 +6,7 @@ most expensive one. docs/mathematics.md, "What a plan costs an entry".
 """
 
 from decimal import Decimal
+from typing import TypeAlias
 
 from .calendar import Calendar
 from .constraints import AtMost, AtMostWithin, Constraint
@@ -15,32 +16,43 @@ from .odds import upwards
 from .plan import Group, ReleasePlan, Track
 from .randomizers import Losses
 
+Constraints: TypeAlias = Constraint | tuple[Constraint, ...]
+"""The constraint of all questions of a plan, or one for each."""
 
-def plan_cost(plan: ReleasePlan, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:
+
+def plan_cost(plan: ReleasePlan, calendar: Calendar, constraint: Constraints, closed: bool = False) -> Decimal:
     """The epsilon of a plan: how far all that an entry ever reports can tell two changelogs of it apart.
 
     The logarithm of the largest ratio of the probabilities of the same reports, rounded up.
-    constraint: what both changelogs keep to. closed: every entry has an answer from the first period to the last.
+    constraint: what both changelogs keep to, of all questions or one for each.
+    closed: every entry has an answer from the first period to the last.
     """
     return max(group_cost(group, calendar, constraint, closed) for group in plan.groups)
 
 
-def group_cost(group: Group, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:
+def group_cost(group: Group, calendar: Calendar, constraint: Constraints, closed: bool = False) -> Decimal:
     """The cost of a group: at most the sum over its tracks, as one pair of changelogs need not be the worst on all.
+
+    Tracks of one question and of several add up alike: the answers to each are bounded by its own constraint.
 
     A joint group costs the logarithm of its odds. Raises ValueError if it has fewer slots on a track than an entry
     may have reports that tell something, and for a history group that counts with other changes than the constraint.
     """
     if isinstance(group.joint, History):
-        check_limits(group.joint, calendar, constraint, closed)
+        check_limits(group.joint, calendar, bound_of(constraint, group.tracks[0]), closed)
         return group.joint.odds.epsilon
     if group.joint is not None:
-        for track, slots in zip(group.tracks, group.joint.slots, strict=True):
+        for track, slots in zip(group.tracks, group.joint.slots, strict=not group.hidden):
             if slots < (needed := most_telling(track, calendar, constraint, closed)):
                 raise ValueError(f"a joint track has {slots} slots, and up to {needed} of an entry's reports tell")
         return group.joint.odds.epsilon
     with upwards():
         return sum((track_cost(track, calendar, constraint, closed) for track in group.tracks), Decimal(0))
+
+
+def bound_of(constraint: Constraints, track: Track) -> Constraint:
+    """The constraint of the question that a track is about."""
+    return constraint[track.question] if isinstance(constraint, tuple) else constraint
 
 
 def check_limits(history: History, calendar: Calendar, constraint: Constraint, closed: bool) -> None:
@@ -51,14 +63,14 @@ def check_limits(history: History, calendar: Calendar, constraint: Constraint, c
         raise ValueError(f"the histories of this survey have the limits {limits}, the group has {history.limits}")
 
 
-def track_cost(track: Track, calendar: Calendar, constraint: Constraint, closed: bool = False) -> Decimal:
+def track_cost(track: Track, calendar: Calendar, constraint: Constraints, closed: bool = False) -> Decimal:
     """The cost of one track.
 
     On a track of states two changelogs may differ at every node that is reported. In a closed cohort the first node of
     a track that begins with the calendar holds everybody's insertion, which costs L_ii once; the other mutations lie
     in the other nodes.
     """
-    losses, reports = track.randomizer.losses, track.reports
+    losses, reports, constraint = track.randomizer.losses, track.reports, bound_of(constraint, track)
     if not track.reports_changes:
         return node_cost(losses, reports, reports)
     most = constraint.most_nodes(track.bounds(calendar))
@@ -73,10 +85,11 @@ def track_cost(track: Track, calendar: Calendar, constraint: Constraint, closed:
     return with_first if track.reported is None else max(with_first, without_first)
 
 
-def most_telling(track: Track, calendar: Calendar, constraint: Constraint, closed: bool = False) -> int:
+def most_telling(track: Track, calendar: Calendar, constraint: Constraints, closed: bool = False) -> int:
     """How many of an entry's reports on a track tell something: every state, and of changes those that hold one."""
     if not track.reports_changes:
         return track.reports
+    constraint = bound_of(constraint, track)
     most = constraint.most_nodes(track.bounds(calendar))
     if closed and track.first > 0:
         most = _most_later(constraint, most)
@@ -89,7 +102,7 @@ def _most_later(constraint: Constraint, most: int) -> int:
 
 
 def lives_cost(
-    plan: ReleasePlan, calendar: Calendar, constraint: Constraint, closed: bool = False, *, lives: int
+    plan: ReleasePlan, calendar: Calendar, constraint: Constraints, closed: bool = False, *, lives: int
 ) -> Decimal:
     """The cost of a plan for an entry that lives several lives, as when a backup of its store is put back and goes on.
 

@@ -9,7 +9,7 @@ docs/joint.md.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from math import comb, prod
@@ -19,14 +19,15 @@ from .odds import Odds
 from .randomizers import Agreeing, Randomizer
 from .signing import Fields, holds_booleans
 
-MOST_SCORE = 256
+MOST_SCORE = 2**10
 """The most that all slots of a group may weigh together: a device goes through all scores for each answer."""
 MOST_BITS = 2**11
 """The most bits that the denominators of p of all slots of a group may have together: a device multiplies them."""
 MOST_STEPS = 2**18
-"""The most steps, tracks times slots times threshold, of all joint groups of a plan: a device that joins takes them."""
+"""The most steps, kinds of slots times slots times threshold, of all joint groups of a plan: a device that joins takes
+them."""
 
-_Slot: TypeAlias = tuple[int, int, int]
+Slot: TypeAlias = tuple[int, int, int]
 """A and B, where p = A/B, and the weight."""
 
 
@@ -61,14 +62,14 @@ class Joint:
             )
 
     @property
-    def steps(self) -> int:
-        """About how many steps it takes to work out the odds of every track."""
-        return len(self.slots) * sum(self.slots) * self.threshold
-
-    @property
     def heaviest(self) -> int:
         """The weight of all slots together."""
         return sum(weight * slots for weight, slots in zip(self.weights, self.slots, strict=True))
+
+    def ordered(self, places: Sequence[int]) -> "Joint":
+        """The same response of the tracks in another order. places: where each track is in this one."""
+        weights, slots = (tuple(each[place] for place in places) for each in (self.weights, self.slots))
+        return replace(self, weights=weights, slots=slots)
 
     def as_fields(self) -> Fields:
         """The parameters as they stand in a survey's signed bytes."""
@@ -109,6 +110,17 @@ class Kernel:
     joint: Joint
     agreements: tuple[Fraction, ...]
 
+    @property
+    def kinds(self) -> list[Slot]:
+        """The kind of each track's slots; slots of one kind are counted together, whatever their track."""
+        kinds = zip(self.agreements, self.joint.weights, strict=True)
+        return [(p.numerator, p.denominator, weight) for p, weight in kinds]
+
+    @property
+    def steps(self) -> int:
+        """About how many steps it takes to work out the odds of every track."""
+        return len(set(self.kinds)) * sum(self.joint.slots) * self.joint.threshold
+
     def conditional_odds(self, track: int, used: Sequence[int], score: int) -> Odds:
         """How the next slot of a track favours the symbols that agree, given what the slots before it did.
 
@@ -144,16 +156,16 @@ class Kernel:
 
 def _density(kernel: Kernel, left: Sequence[int], score: int) -> int:
     """Σ over the patterns of the slots that are left of their weight, times a where τ is reached, and else b."""
-    alike: dict[_Slot, int] = {}
-    for p, weight, slots in zip(kernel.agreements, kernel.joint.weights, left, strict=True):
-        alike[p.numerator, p.denominator, weight] = alike.get((p.numerator, p.denominator, weight), 0) + slots
+    alike: dict[Slot, int] = {}
+    for kind, slots in zip(kernel.kinds, left, strict=True):
+        alike[kind] = alike.get(kind, 0) + slots
     below, every = _patterns(tuple(sorted(alike.items())), kernel.joint.threshold - score)
     odds = kernel.joint.odds
     return odds.favoured * (every - below) + odds.other * below
 
 
 @lru_cache(maxsize=2**14)
-def _patterns(left: tuple[tuple[_Slot, int], ...], need: int) -> tuple[int, int]:
+def _patterns(left: tuple[tuple[Slot, int], ...], need: int) -> tuple[int, int]:
     """The weight of the patterns with Σ w x < need, and of all. A slot agrees with weight A, and does not with B - A.
 
     left: how many slots there are of each kind.
@@ -164,8 +176,9 @@ def _patterns(left: tuple[tuple[_Slot, int], ...], need: int) -> tuple[int, int]
         before, by_score = by_score, [0] * len(by_score)
         for agreed in range(slots + 1):
             ways = comb(slots, agreed) * agree**agreed * (either - agree) ** (slots - agreed)
-            for score in range(agreed * weight, len(by_score)):
-                by_score[score] += ways * before[score - agreed * weight]
+            for score, patterns in enumerate(before[: max(0, len(before) - agreed * weight)]):
+                if patterns:
+                    by_score[score + agreed * weight] += ways * patterns
     return sum(by_score), every
 
 

@@ -5,11 +5,11 @@ hierarchy is one group of nested change tracks; a panel is a group with a state 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate
-from typing import Any, NewType, TypeAlias
+from typing import Any, NamedTuple, NewType, TypeAlias
 
 from .calendar import Calendar, Node, cadence
 from .histories import History, HistoryKernel, HistoryState, PossibleHistories
@@ -42,6 +42,7 @@ class Track:
     """A cadence of nodes of `width` periods inside the periods (first, last], and its randomizer.
 
     reported: how many of the nodes an entry reports, drawn at random once; None for all of them.
+    question: the place of the question that it is about, among those of the survey.
     """
 
     width: int
@@ -49,6 +50,7 @@ class Track:
     first: int
     last: int
     reported: int | None = None
+    question: int = 0
 
     def __post_init__(self) -> None:
         if self.width < 1:
@@ -110,21 +112,25 @@ class Group:
     itself, with a budget of its own.
     In a joint group each track's randomizer has the law of one of its reports by itself, which `jointly` works out, and
     `of_history` with the tracks.
+    hidden: tracks about other questions, in the view that `about` gives of one; else none. Their slots come after those
+    of `tracks`, and whoever does not look at them is right to count them as unused.
     """
 
     tracks: tuple[Track, ...]
     share: int = 1
     joint: Joint | History | None = None
+    hidden: tuple[Track, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.tracks:
+        if not self.tracks and not self.hidden:
             raise ValueError("a group must have a track")
         if self.share < 1:
             raise ValueError(f"a group's share must be a positive integer, got {self.share}")
         drawn = sum(track.reported or 0 for track in self.tracks)
         if drawn > MOST_DRAWN_NODES:
             raise ValueError(f"an entry draws at most {MOST_DRAWN_NODES} nodes, got {drawn}")
-        if self.joint is not None and self.tracks != _marginals(self.tracks, self.joint):
+        whole = self.tracks + self.hidden
+        if self.joint is not None and whole != _marginals(whole, self.joint):
             raise ValueError("the tracks of a joint group follow from it: see Group.jointly and Group.of_history")
 
     @classmethod
@@ -136,20 +142,30 @@ class Group:
         return cls(_at_marginal_odds(tracks, joint), share, joint)
 
     @classmethod
-    def of_history(cls, history: History, answers: int, share: int = 1) -> "Group":
-        """The group that reports a history of so many answers.
+    def of_history(cls, history: History, answers: int, share: int = 1, question: int = 0) -> "Group":
+        """The group that reports a history of the answers to a question, which has so many.
 
         In a closed cohort all reports have the same law by themselves, and are one track, or two if the first comes
         early. In an open one each time is a track, as NULL is the likelier the earlier.
         """
-        return cls(_of_history(history, answers), share, history)
+        return cls(_of_history(history, answers, question), share, history)
+
+    def about(self, question: int) -> "Group":
+        """What the group is to a question: its tracks about it, as if they were all, at the law that they have."""
+        visible = [place for place, track in enumerate(self.tracks) if track.question == question]
+        others = [place for place, track in enumerate(self.tracks) if track.question != question]
+        joint = self.joint if visible else None
+        if isinstance(joint, Joint):
+            joint = joint.ordered([*visible, *others])
+        tracks, hidden = (tuple(replace(self.tracks[at], question=0) for at in places) for places in (visible, others))
+        return Group(tracks, self.share, joint, hidden)
 
     @cached_property
     def kernel(self) -> Kernel:
         """The distribution of its agreements. Raises ValueError for a group without slots."""
         if not isinstance(self.joint, Joint):
             raise ValueError("each report of this group is drawn by itself, or as a history: there are no slots")
-        return _kernel(self.tracks, self.joint)
+        return _kernel(self.tracks + self.hidden, self.joint)
 
     @cached_property
     def histories(self) -> HistoryKernel:
@@ -172,13 +188,14 @@ def _kernel(tracks: Sequence[Track], joint: Joint) -> Kernel:
 def _marginals(tracks: Sequence[Track], joint: Joint | History) -> tuple[Track, ...]:
     """The tracks, each with the law of one of its reports by itself."""
     if isinstance(joint, History):
-        return _of_history(joint, tracks[0].randomizer.space.answers)
+        return _of_history(joint, tracks[0].randomizer.space.answers, tracks[0].question)
     return _at_marginal_odds(tracks, joint)
 
 
 def _at_marginal_odds(tracks: Sequence[Track], joint: Joint) -> tuple[Track, ...]:
     kernel = _kernel(tracks, joint)
-    marginals = [kernel.marginal(place) for place in range(len(tracks))]
+    known = {kind: kernel.marginal(place) for place, kind in enumerate(kernel.kinds)}
+    marginals = [known[kind] for kind in kernel.kinds]
     if (
         silent := next((place for place, odds in enumerate(marginals) if odds.favoured == odds.other), None)
     ) is not None:
@@ -196,16 +213,17 @@ def _history_kernel(history: History, answers: int) -> HistoryKernel:
 
 
 @lru_cache(maxsize=256)
-def _of_history(history: History, answers: int) -> tuple[Track, ...]:
+def _of_history(history: History, answers: int, question: int) -> tuple[Track, ...]:
     kernel, first, every, last = _history_kernel(history, answers), history.first, history.every, history.last
     if history.null:
         laws = (kernel.marginal(answers, time) for time in range(1, history.times + 1))
-        return tuple(Track(1, law, period - 1, period) for law, period in zip(laws, history.periods, strict=True))
+        ends = zip(laws, history.periods, strict=True)
+        return tuple(Track(1, law, period - 1, period, question=question) for law, period in ends)
     law = kernel.marginal(answers, 1)
     if first >= every:
-        return (Track(every, law, first - every, last),)
-    early = Track(1, law, first - 1, first)
-    return (early, Track(every, law, first, last)) if history.times > 1 else (early,)
+        return (Track(every, law, first - every, last, question=question),)
+    early = Track(1, law, first - 1, first, question=question)
+    return (early, Track(every, law, first, last, question=question)) if history.times > 1 else (early,)
 
 
 @dataclass(frozen=True)
@@ -239,6 +257,14 @@ class ReleasePlan:
         """The tracks of a group with their numbers in the plan."""
         tracks = enumerate(self.groups[group].tracks, self._first_numbers[group])
         return ((TrackNumber(number), track) for number, track in tracks)
+
+    def about(self, question: int) -> "ReleasePlan":
+        """The plan with the tracks about a question alone, numbered afresh; groups without any stay, as they count."""
+        return ReleasePlan(tuple(group.about(question) for group in self.groups))
+
+    def numbers_about(self, question: int) -> tuple[TrackNumber, ...]:
+        """The numbers in this plan of the tracks of `about`, in order."""
+        return tuple(TrackNumber(at) for at, track in enumerate(self.tracks) if track.question == question)
 
     def group_of(self, track: TrackNumber) -> int:
         """The number of the group that a track is in."""
@@ -353,35 +379,52 @@ def plan_as_fields(plan: ReleasePlan) -> list[Fields]:
     return [_group_as_fields(group) for group in plan.groups]
 
 
-def plan_from_fields(groups: list[Any], answers: int) -> ReleasePlan:
-    """The plan that `plan_as_fields` wrote, for so many answers. Raises ValueError for anything else.
+class _AskedHistory(NamedTuple):
+    """A history group as it is written: its question, and how many answers that has."""
 
+    history: History
+    question: int
+    answers: int
+
+
+_GroupAsWritten: TypeAlias = tuple[list[Track], Joint | _AskedHistory | None, int]
+"""The tracks of a group, what makes it joint, and its share."""
+
+
+def plan_from_fields(groups: list[Any], answers: Sequence[int]) -> ReleasePlan:
+    """The plan that `plan_as_fields` wrote. Raises ValueError for anything else.
+
+    answers: how many there are to each question.
     What joint groups take is looked at before any of them is worked out.
     """
     read = [_group_from_fields(group, answers) for group in groups]
-    steps = sum(
-        joint.steps if isinstance(joint, Joint) else _history_kernel(joint, answers).possible.steps
-        for _, joint, _ in read
-        if joint is not None
-    )
+    steps = sum(map(_steps, read))
     if steps > MOST_STEPS:
         raise ValueError(f"the joint groups of a plan take at most {MOST_STEPS} steps together, got {steps}")
-    return ReleasePlan(tuple(_worked_out(tracks, joint, share, answers) for tracks, joint, share in read))
+    return ReleasePlan(tuple(map(_worked_out, read)))
 
 
-def _worked_out(tracks: Sequence[Track], joint: Joint | History | None, share: int, answers: int) -> Group:
-    match joint:
-        case None:
-            return Group(tuple(tracks), share)
-        case Joint():
+def _steps(written: _GroupAsWritten) -> int:
+    match written:
+        case (tracks, Joint() as joint, _):
+            return _kernel(tracks, joint).steps
+        case (_, _AskedHistory(history, _, answers), _):
+            return _history_kernel(history, answers).possible.steps
+    return 0
+
+
+def _worked_out(written: _GroupAsWritten) -> Group:
+    match written:
+        case (tracks, Joint() as joint, share):
             return Group.jointly(tracks, joint, share)
-        case History():
-            return Group.of_history(joint, answers, share)
+        case (_, _AskedHistory(history, question, answers), share):
+            return Group.of_history(history, answers, share, question)
+    return Group(tuple(written[0]), written[2])
 
 
 def _group_as_fields(group: Group) -> Fields:
     if isinstance(group.joint, History):
-        return {"share": group.share, "history": group.joint.as_fields()}
+        return {"share": group.share, "history": {**group.joint.as_fields(), **_named(group.tracks[0].question)}}
     tracks = [_track_as_fields(track) for track in group.tracks]
     if group.joint is None:
         return {"share": group.share, "tracks": tracks}
@@ -390,19 +433,26 @@ def _group_as_fields(group: Group) -> Fields:
     return {"share": group.share, "tracks": tracks, "joint": group.joint.as_fields()}
 
 
-def _group_from_fields(fields: Fields, answers: int) -> tuple[list[Track], Joint | History | None, int]:
-    """The tracks of a group as they are written, what makes it joint, and its share."""
+def _group_from_fields(fields: Fields, answers: Sequence[int]) -> _GroupAsWritten:
     match fields:
         case {"share": int(share), "tracks": [*tracks], "joint": dict(joint), **rest} if not rest:
             return [_joint_track(track, answers) for track in tracks], Joint.from_fields(joint), share
         case {"share": int(share), "history": dict(history), **rest} if not rest:
-            return [], History.from_fields(history), share
+            question = _question(history)
+            told = {name: value for name, value in history.items() if name != "question"}
+            return [], _AskedHistory(History.from_fields(told), question, _answers_to(question, answers)), share
         case {"share": int(share), "tracks": [*tracks], **rest} if not rest:
             return [_track_from_fields(track, answers) for track in tracks], None, share
     raise ValueError("a group is a share and tracks, and what makes it joint; or a share and a history")
 
 
-def _joint_track(fields: Fields, answers: int) -> Track:
+def _answers_to(question: int, answers: Sequence[int]) -> int:
+    if not 0 <= question < len(answers):
+        raise ValueError(f"a track is about question {question}, of {len(answers)} from 0 on")
+    return answers[question]
+
+
+def _joint_track(fields: Fields, answers: Sequence[int]) -> Track:
     match fields:
         case {"randomizer": dict(randomizer)} if "odds" not in randomizer:
             return _track_from_fields({**fields, "randomizer": {**randomizer, "odds": _ANY_ODDS}}, answers)
@@ -416,10 +466,25 @@ def _track_as_fields(track: Track) -> Fields:
         "last": track.last,
         "reported": track.reported,
         "randomizer": randomizer_as_fields(track.randomizer),
+        **_named(track.question),
     }
 
 
-def _track_from_fields(fields: Fields, answers: int) -> Track:
+def _named(question: int) -> Fields:
+    """A question's place as it is written; that of the first is left out."""
+    return {"question": question} if question else {}
+
+
+def _question(fields: Mapping[str, Any]) -> int:
+    match fields.get("question"):
+        case None:
+            return 0
+        case int(question) if question > 0 and not isinstance(question, bool):
+            return question
+    raise ValueError("a question is written as its place, that of the first is left out")
+
+
+def _track_from_fields(fields: Fields, answers: Sequence[int]) -> Track:
     match fields:
         case {
             "width": int(width),
@@ -428,6 +493,8 @@ def _track_from_fields(fields: Fields, answers: int) -> Track:
             "reported": None | int() as reported,
             "randomizer": dict(randomizer),
             **rest,
-        } if not rest:
-            return Track(width, randomizer_from_fields(randomizer, answers), first, last, reported)
-    raise ValueError("a track is its width, first, last, reported and randomizer")
+        } if rest.keys() <= {"question"}:
+            question = _question(rest)
+            answering = randomizer_from_fields(randomizer, _answers_to(question, answers))
+            return Track(width, answering, first, last, reported, question)
+    raise ValueError("a track is its width, first, last, reported and randomizer, and its question")

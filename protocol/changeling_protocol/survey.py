@@ -1,4 +1,4 @@
-"""Surveys: the question, its answers, its calendar, the constraint on mutations, the release plan and the epsilon.
+"""Surveys: the questions, their calendar, the release plan and the epsilon.
 
 A survey never changes and is named by the hash of its signed bytes. Whoever makes a Survey, from fields or from bytes,
 works out what its plan costs: one that states a smaller epsilon raises UnderstatedEpsilon. Its early end is a second
@@ -6,7 +6,7 @@ signed object, beside it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from hashlib import sha256
@@ -14,12 +14,12 @@ from math import prod
 from typing import Any, ClassVar, NewType, Self
 
 from .calendar import LAST_INSTANT, MOST_PERIODS, Calendar
-from .constraints import Constraint, constraint_from_fields
+from .constraints import Constraint
 from .cost import plan_cost
 from .errors import UnderstatedEpsilon
-from .odds import MICRO, from_micro, micro, per_week
+from .odds import from_micro, micro, per_week
 from .plan import ReleasePlan, Track, plan_as_fields, plan_from_fields
-from .randomizers import check_answers
+from .questions import MOST_QUESTIONS, OFFSETS, ExpectedChanges, Question
 from .signing import ID_BYTES, Fields, SignedObject, SurveyId, holds_booleans, payload_bytes
 
 MOST_STRATA = 2**10
@@ -36,35 +36,6 @@ EntryNumber = NewType("EntryNumber", int)
 
 StratumNumber = NewType("StratumNumber", int)
 """A combination of the values of a survey's breakdowns, from 0 on."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExpectedChanges:
-    """How often a survey's designer expects answers to change, before anybody answers.
-
-    When histograms are estimated, releases are weighed against each other by it, so that the weights never come from
-    the data. Privacy does not depend on it: of a population that behaves otherwise the estimates are unbiased too, only
-    less accurate.
-
-    first: mutations per entry, in millionths, in the first period (insertions). later: in each later one.
-    """
-
-    first: int = MICRO
-    later: int = 20_000
-
-    def __post_init__(self) -> None:
-        if not (0 <= self.first <= MICRO and 0 <= self.later <= MICRO):
-            raise ValueError(f"expected changes are 0 to {MICRO} millionths, got {self.first} and {self.later}")
-
-    def share_changed(self, start: int, end: int) -> float:
-        """The share of entries with a mutation over the node (start, end]."""
-        unchanged = 1.0 - self.first / MICRO if start == 0 else 1.0
-        later = end - max(start, 1)
-        return float(1.0 - unchanged * (1.0 - self.later / MICRO) ** later)
-
-    def as_fields(self) -> Fields:
-        """The expectation in a survey's signed bytes."""
-        return {"first": self.first, "later": self.later}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +62,13 @@ class Breakdown:
 
 @dataclass(frozen=True)
 class Survey(SignedObject):
-    """A question and how it is answered.
+    """One or several questions and how they are answered, at one epsilon for all of them together.
 
-    answers: the names of the answers 1..z, 1 to MOST_ANSWERS of them.
+    Of a survey with one question, and of the view that `about` gives of one of several, `question`, `answers`,
+    `constraint` and `expected` are that question's.
+
+    questions: what is asked, 1 to MOST_QUESTIONS; tracks of the plan name theirs by its place.
     calendar: the periods that are reported on.
-    constraint: how often an entry's answer may change.
     plan: which nodes are reported, through which randomizer, by whom.
     epsilon_micro: the most that an entry can lose over the whole survey, in millionths, rounded up.
     closed: every entry has an answer from the first period to the last.
@@ -103,7 +76,6 @@ class Survey(SignedObject):
     spread: the report waits up to so many seconds more, at random.
     grace: for so many seconds after a node has closed the server takes reports on it.
     minimum: nodes with fewer reports are not published.
-    expected: how often the designer expects answers to change.
     breakdowns: the public properties of an entry, as its app tells them. They cost no epsilon.
     stratum_changes: how often an entry may change its stratum, which is one value for each breakdown.
     relay: the base URL of the relay that shuffles this survey's envelopes; empty if none does.
@@ -112,10 +84,8 @@ class Survey(SignedObject):
     """
 
     kind: ClassVar[str] = "survey"
-    question: str
-    answers: tuple[str, ...]
+    questions: tuple[Question, ...]
     calendar: Calendar
-    constraint: Constraint
     plan: ReleasePlan
     epsilon_micro: int
     closed: bool
@@ -123,14 +93,13 @@ class Survey(SignedObject):
     spread: int
     grace: int
     minimum: int
-    expected: ExpectedChanges = field(default_factory=ExpectedChanges)
     breakdowns: tuple[Breakdown, ...] = ()
     stratum_changes: int = 0
     relay: str = ""
     follows: bytes = b""
 
     def __post_init__(self) -> None:
-        self._check_question()
+        self._check_questions()
         self._check_times()
         if not 0 <= self.epsilon_micro <= MOST_EPSILON_MICRO:
             raise ValueError(f"a survey states 0 to {MOST_EPSILON_MICRO} millionths, got {self.epsilon_micro}")
@@ -146,12 +115,18 @@ class Survey(SignedObject):
                 f"state at least {micro(self.cost)} millionths, or choose smaller odds"
             )
 
-    def _check_question(self) -> None:
-        if not self.question:
-            raise ValueError("a survey must have a question")
-        check_answers(len(self.answers))
-        if len(set(self.answers)) != len(self.answers) or "" in self.answers:
-            raise ValueError(f"answers must be distinct and not empty, got {list(self.answers)}")
+    def _check_questions(self) -> None:
+        if not 1 <= len(self.questions) <= MOST_QUESTIONS:
+            raise ValueError(
+                f"a survey asks 1 to {MOST_QUESTIONS} questions, got {len(self.questions)}: ask in two surveys"
+            )
+        if len({each.name for each in self.questions}) < len(self.questions):
+            raise ValueError(f"questions must have distinct names, got {[each.name for each in self.questions]}")
+        if self.strata > MOST_STRATA:
+            raise ValueError(
+                f"breakdowns and the {OFFSETS} offsets of numbers have at most {MOST_STRATA} combinations, "
+                f"got {self.strata}: leave breakdowns out"
+            )
         check_breakdowns(self.breakdowns)
         if not 0 <= self.stratum_changes <= MOST_STRATUM_CHANGES or (self.stratum_changes and not self.breakdowns):
             raise ValueError(
@@ -171,9 +146,11 @@ class Survey(SignedObject):
         space = track.randomizer.space
         if track.last > self.calendar.periods:
             raise ValueError(f"a track reaches period {track.last} of a calendar of {self.calendar.periods}")
-        if space.answers != len(self.answers):
+        if not 0 <= track.question < len(self.questions):
+            raise ValueError(f"a track is about question {track.question}, of {len(self.questions)} from 0 on")
+        if space.answers != len(answers := self.questions[track.question].answers):
             raise ValueError(
-                f"a track's randomizer is made for {space.answers} answers, the survey has {len(self.answers)}"
+                f"a track's randomizer is made for {space.answers} answers, its question has {len(answers)}"
             )
         if not space.null and not self.closed:
             raise ValueError("only a closed cohort may report without NULL: silence would tell")
@@ -182,29 +159,109 @@ class Survey(SignedObject):
 
     @classmethod
     def at_cost(
-        cls, *, plan: ReleasePlan, calendar: Calendar, constraint: Constraint, closed: bool = False, **others: Any
+        cls,
+        *,
+        plan: ReleasePlan,
+        calendar: Calendar,
+        questions: Sequence[Question] = (),
+        closed: bool = False,
+        **others: Any,
     ) -> Self:
         """The survey that states just what its plan can cost an entry, rounded up to millionths.
 
+        questions: what is asked. If it is one, its fields can be given instead: question (its text), answers,
+        constraint and expected; it is called "question".
         others: the survey's other fields but epsilon_micro, by name. Raises ValueError as making a survey does.
         """
         fields: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in others.items()
         }
-        epsilon_micro = micro(plan_cost(plan, calendar, constraint, closed))
+        if not questions:
+            asked = {name: fields.pop(name) for name in ("answers", "constraint", "expected") if name in fields}
+            questions = (Question(ONLY, fields.pop("question"), **asked),)
+        epsilon_micro = micro(plan_cost(plan, calendar, tuple(each.constraint for each in questions), closed))
         return cls(
-            plan=plan, calendar=calendar, constraint=constraint, closed=closed, epsilon_micro=epsilon_micro, **fields
+            questions=tuple(questions),
+            plan=plan,
+            calendar=calendar,
+            closed=closed,
+            epsilon_micro=epsilon_micro,
+            **fields,
         )
+
+    @property
+    def only(self) -> Question:
+        """The question. Raises ValueError if there are several."""
+        if len(self.questions) > 1:
+            raise ValueError(f"the survey asks {len(self.questions)} questions: say about which, see Survey.about")
+        return self.questions[0]
+
+    @property
+    def question(self) -> str:
+        """The text of the only question, as `only`."""
+        return self.only.text
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The answers of the only question, as `only`."""
+        return self.only.answers
+
+    @property
+    def constraint(self) -> Constraint:
+        """The constraint of the only question, as `only`."""
+        return self.only.constraint
+
+    @property
+    def expected(self) -> ExpectedChanges:
+        """How often the answer to the only question is expected to change, as `only`."""
+        return self.only.expected
+
+    def asking(self, **changes: Any) -> Self:
+        """The survey with other fields, of its own or of its only question, by name; `question` is its text."""
+        fields = {("text" if name == "question" else name): changes[name] for name in changes}
+        asked = {name: fields.pop(name) for name in ("text", "answers", "constraint", "expected") if name in fields}
+        return replace(self, questions=(replace(self.only, **asked),), **fields)
+
+    @cached_property
+    def constraints(self) -> tuple[Constraint, ...]:
+        """The constraint of each question."""
+        return tuple(each.constraint for each in self.questions)
+
+    def place_of(self, name: str) -> int:
+        """The place of the question with a name, from 0. Raises ValueError with the names there are."""
+        for place, each in enumerate(self.questions):
+            if each.name == name:
+                return place
+        raise ValueError(f"the questions are {[each.name for each in self.questions]}, got {name!r}")
+
+    def about(self, question: int) -> Self:
+        """What the survey is to one of its questions: a survey of that question alone, for estimates and pages.
+
+        question: its place. The view has the survey's id, bytes and cost, and all its groups by their numbers, of which
+        each has only the tracks about the question (`plan.numbers_about` tells their numbers in the whole plan). It is
+        not signed, and not sent.
+        """
+        if len(self.questions) == 1:
+            return self
+        view = replace(self, questions=(self.questions[question],), plan=self.plan.about(question))
+        vars(view).update(id=self.id, payload=self.payload, cost=self.cost, public=self.public, strata=self.strata)
+        return view
 
     @cached_property
     def cost(self) -> Decimal:
-        """The most that the plan can cost an entry, recomputed from its odds."""
-        return plan_cost(self.plan, self.calendar, self.constraint, self.closed)
+        """The most that the plan can cost an entry, over all questions, recomputed from its odds."""
+        return plan_cost(self.plan, self.calendar, self.constraints, self.closed)
+
+    @cached_property
+    def public(self) -> tuple[Breakdown, ...]:
+        """What an envelope shows of an entry: the breakdowns, and the offset last if a question asks for a number."""
+        numbers = any(each.is_number for each in self.questions)
+        return (*self.breakdowns, OFFSET) if numbers else self.breakdowns
 
     @cached_property
     def strata(self) -> int:
-        """How many strata there are, at least 1."""
-        return count_strata(self.breakdowns)
+        """How many strata there are, at least 1: one for each combination of what is public."""
+        return count_strata(self.public)
 
     @property
     def epsilon(self) -> Decimal:
@@ -229,10 +286,8 @@ class Survey(SignedObject):
     def as_fields(self) -> Fields:
         """The signed fields, but for the kind and the protocol version."""
         return {
-            "question": self.question,
-            "answers": list(self.answers),
+            "questions": [each.as_fields() for each in self.questions],
             "calendar": [self.calendar.start, self.calendar.period, self.calendar.periods],
-            "constraint": self.constraint.as_fields(),
             "plan": plan_as_fields(self.plan),
             "epsilon_micro": self.epsilon_micro,
             "closed": self.closed,
@@ -240,7 +295,6 @@ class Survey(SignedObject):
             "spread": self.spread,
             "grace": self.grace,
             "minimum": self.minimum,
-            "expected": self.expected.as_fields(),
             "breakdowns": [[each.name, *each.values] for each in self.breakdowns],
             "stratum_changes": self.stratum_changes,
             "relay": self.relay,
@@ -251,10 +305,8 @@ class Survey(SignedObject):
     def _read(cls, fields: Fields) -> Self:
         match fields:
             case {
-                "question": str(question),
-                "answers": [*answers],
+                "questions": [*questions],
                 "calendar": [int(start), int(period), int(periods)],
-                "constraint": dict(constraint),
                 "plan": [*groups],
                 "epsilon_micro": int(epsilon_micro),
                 "closed": bool(closed),
@@ -262,35 +314,38 @@ class Survey(SignedObject):
                 "spread": int(spread),
                 "grace": int(grace),
                 "minimum": int(minimum),
-                "expected": {"first": int(first), "later": int(later), **unexpected},
                 "breakdowns": [*breakdowns],
                 "stratum_changes": int(stratum_changes),
                 "relay": str(relay),
                 "follows": bytes(follows),
                 **rest,
-            } if not (rest or unexpected or holds_booleans({**fields, "closed": None})) and all(
-                isinstance(answer, str) for answer in answers
-            ):
-                check_answers(len(answers))  # before randomizers are made for so many
+            } if not (rest or holds_booleans({**fields, "closed": None})):
+                if len(questions) > MOST_QUESTIONS:
+                    raise ValueError(f"a survey asks at most {MOST_QUESTIONS} questions, got {len(questions)}")
+                asked = tuple(map(Question.from_fields, questions))
                 return cls(
-                    question=question,
-                    answers=tuple(answers),
+                    questions=asked,
                     calendar=Calendar(start, period, periods),
-                    constraint=constraint_from_fields(constraint),
-                    plan=plan_from_fields(groups, len(answers)),
+                    plan=plan_from_fields(groups, [len(each.answers) for each in asked]),
                     epsilon_micro=epsilon_micro,
                     closed=closed,
                     skew=skew,
                     spread=spread,
                     grace=grace,
                     minimum=minimum,
-                    expected=ExpectedChanges(first, later),
                     breakdowns=tuple(_breakdown(each) for each in breakdowns),
                     stratum_changes=stratum_changes,
                     relay=relay,
                     follows=follows,
                 )
         raise ValueError(f"its fields are {sorted(fields)}, or one has the wrong type")
+
+
+OFFSET = Breakdown("offset", tuple(f"{2 * offset + 1}/{2 * OFFSETS}" for offset in range(OFFSETS)))
+"""The offset that an entry rounds numbers with: its device draws it once, and it is public as a breakdown is."""
+
+ONLY = "question"
+"""The name of a question that was given none, as it is the only one."""
 
 
 def _breakdown(named: object) -> Breakdown:
@@ -302,8 +357,10 @@ def _breakdown(named: object) -> Breakdown:
 
 def check_breakdowns(breakdowns: Sequence[Breakdown]) -> None:
     """Raises ValueError for breakdowns with one name, or with more combinations than MOST_STRATA."""
-    if len({each.name for each in breakdowns}) < len(breakdowns):
-        raise ValueError(f"breakdowns must have distinct names, got {[each.name for each in breakdowns]}")
+    if len({each.name for each in breakdowns} - {OFFSET.name}) < len(breakdowns):
+        raise ValueError(
+            f"breakdowns must have distinct names, none {OFFSET.name!r}, got {[each.name for each in breakdowns]}"
+        )
     if (count := count_strata(breakdowns)) > MOST_STRATA:
         raise ValueError(f"breakdowns have at most {MOST_STRATA} combinations of values, got {count}: leave some out")
 

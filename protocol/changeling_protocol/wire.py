@@ -33,7 +33,13 @@ DOCUMENT = "/openapi.json"
 END = "/end"
 """Behind a survey's path: GET its early end, as it was signed, or PUT it."""
 HISTOGRAM, SERIES, WINDOWS, CHANGE, STATUS = "/histogram", "/series", "/windows", "/change", "/status"
+COMPARISON = "/comparison"
 """Behind a survey's path: GET its estimates, and how its reports are doing."""
+
+EDITIONS = "/editions"
+"""Behind a survey's path, before an edition's name, or `latest`, and a file: GET what is published of its results."""
+EDITION_FILE, KEY_FILE = "edition.signed", "key.signed"
+"""Beside the files of figures in an edition: the edition itself, and the certificate of the key that signed it."""
 
 MOST_BODY_BYTES = 2**20
 """The most bytes of a body that a device sends or reads, a signed survey included."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .changelogs import bundled_names, calendar_for, changelog_path, synthetic_calendar, synthetic_changelog
+    from .comparison import Method, SideBySide, compare_methods
     from .experiment import Experiment, epsilon_text, exact_error, in_the_field, simulate, simulated_errors
     from .field import Field
     from .field_sampler import FieldTallies, sample_field
@@ -29,6 +30,9 @@ _MODULES = {
     "changelog_path": "changelogs",
     "synthetic_calendar": "changelogs",
     "synthetic_changelog": "changelogs",
+    "Method": "comparison",
+    "SideBySide": "comparison",
+    "compare_methods": "comparison",
     "Experiment": "experiment",
     "epsilon_text": "experiment",
     "exact_error": "experiment",
@@ -51,11 +55,14 @@ __all__ = [
     "Experiment",
     "Field",
     "FieldTallies",
+    "Method",
     "Population",
+    "SideBySide",
     "bundled_names",
     "calendar_for",
     "changelog_path",
     "closed_cohort",
+    "compare_methods",
     "epsilon_text",
     "exact_error",
     "fitted_expectation",

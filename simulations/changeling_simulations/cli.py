@@ -4,9 +4,11 @@ import typer
 from changeling_commands.running import VERSION_HINT
 
 from .capacity import capacity
+from .compare_command import compare
 from .fleet_command import fleet, fleet_check
 from .plan_command import plan
 from .run_command import run
+from .sweep_command import sweep_command
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -18,6 +20,8 @@ def changeling_sim() -> None:
 
 app.command()(plan)
 app.command()(run)
+app.command()(compare)
+app.command("sweep")(sweep_command)
 app.command()(fleet)
 app.command()(fleet_check)
 app.command()(capacity)

@@ -144,6 +144,11 @@ class Experiment:
         """The largest bias of freezing, at any time and of any answer, as a share of the entries."""
         return float(np.abs(self.frozen_shares - self.true_shares).max())
 
+    @property
+    def coverage(self) -> float:
+        """Which part of the published 95% intervals hold what the devices reported on; nan if there is none."""
+        return _mean(_held(self))
+
     def devices_for(self, standard_error: float = POINT) -> Floats:
         """How many entries it takes for a standard error at the end of each period, shape (T,).
 

@@ -1,9 +1,32 @@
 """Words that only a simulation's command line has, as values: rates and spans of periods."""
 
+import sys
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Annotated, TypeAlias
 
 import typer
 from changeling_protocol import Node
+
+from .report import Recorder
+
+TABLE_WIDTH = 110
+"""How wide tables are, in characters, if there is no terminal to fit them into."""
+ReportOption: TypeAlias = Annotated[
+    Path | None, typer.Option("--report", metavar="FILE", help="Write all this as one HTML file, with its pictures.")
+]
+
+
+def recorder() -> Recorder:
+    """The console that a command prints its tables on."""
+    return Recorder(width=None if sys.stdout.isatty() else TABLE_WIDTH)
+
+
+def write_report(console: Recorder, path: Path | None, title: str) -> None:
+    """Writes what was printed as a report, if one is wanted."""
+    if path is not None:
+        console.write(path, title)
+        console.print(f"wrote {path}", markup=False, highlight=False)
 
 
 def rate(text: str) -> float:

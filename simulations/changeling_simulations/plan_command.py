@@ -1,6 +1,5 @@
 """`changeling-sim plan`: from a wish to a table of plans, a picture and a survey file."""
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +10,7 @@ from changeling_commands.wishes import (
     AtMostOption,
     ChangesSpreadOption,
     ClosedOption,
+    DetectOption,
     DevicesOption,
     EpsilonOption,
     ExpectedOption,
@@ -21,6 +21,7 @@ from changeling_commands.wishes import (
     HorizonOption,
     MinimumOption,
     PeriodOption,
+    PowerOption,
     RelayOption,
     SkewOption,
     SpreadOption,
@@ -30,6 +31,7 @@ from changeling_commands.wishes import (
     names_of,
     planning_bar,
     refuse_hopeless,
+    say_detection,
     say_freezing,
     settled,
 )
@@ -38,12 +40,11 @@ from changeling_statistics import Comparison, Option, compare_plans, write_surve
 from rich.console import Console
 from rich.markup import escape
 
-from .plots import save_plan_plot
+from .options import ReportOption, recorder, write_report
+from .plots import draw_comparison, save_plan_plot
 from .reports import print_comparison
 
 DELTA = 1e-6
-WIDTH = 110
-"""How wide tables are, in characters, if there is no terminal to fit them into."""
 
 
 def plan(
@@ -71,6 +72,7 @@ def plan(
     delta: Annotated[float, typer.Option(metavar="DELTA", help="Of the (epsilon, delta) figures.")] = DELTA,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write the chosen plan's survey.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw errors and the release graph.")] = None,
+    report: ReportOption = None,
     question: Annotated[str, typer.Option(help="What people are asked.")] = "Which of these is your answer?",
     start: StartOption = None,
     skew: SkewOption = "5m",  # type: ignore[assignment]
@@ -78,10 +80,12 @@ def plan(
     grace: GraceOption = "7d",  # type: ignore[assignment]
     minimum: MinimumOption = 100,
     relay: RelayOption = "",
+    detect: DetectOption = None,
+    power: PowerOption = 0.8,
     anyway: AnywayOption = False,
 ) -> None:
     """Find the best release plan for a budget, and show it beside the plans that others would make."""
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console = recorder()
     names = names_of(answers)
     if objective not in ("mean", "worst"):
         raise ValueError(f"the objective is mean or worst, got {objective!r}")
@@ -107,8 +111,12 @@ def plan(
     chosen = comparison.choose(choose)
     survey = Handling(question, skew, spread, grace, relay).applied(chosen.survey, names)
     print_comparison(console, comparison, delta, survey.relay)
+    say_detection(console, chosen, detect, power)
     say_freezing(console, wish, comparison.planned, asked.habits)
     _warn(console, comparison, chosen, survey)
+    if report is not None:
+        console.picture(draw_comparison(comparison, chosen), "Errors of the plans over time, and the release graph")
+    write_report(console, report, f"The plan of a survey: {question}")
     if plot is not None:
         save_plan_plot(comparison, chosen, plot)
         console.print(f"wrote {escape(str(plot))}")

@@ -32,10 +32,10 @@ def save_plot(experiment: Experiment, path: Path, title: str | None = None) -> N
 
     >>> save_plot(experiment, Path("run.png"))  # doctest: +SKIP
     """
-    _draw_experiment(experiment, title).savefig(path, dpi=150)
+    draw_experiment(experiment, title).savefig(path, dpi=150)
 
 
-def _draw_experiment(experiment: Experiment, title: str | None = None) -> "Figure":
+def draw_experiment(experiment: Experiment, title: str | None = None) -> "Figure":
     """The picture of an experiment: percent of the entries over time, with 95% intervals as bands."""
     from matplotlib.figure import Figure
 
@@ -103,10 +103,10 @@ def save_plan_plot(comparison: Comparison, chosen: Option, path: Path) -> None:
 
     >>> save_plan_plot(comparison, comparison.choose("optimal"), Path("plan.png"))  # doctest: +SKIP
     """
-    _draw_comparison(comparison, chosen).savefig(path, dpi=150)
+    draw_comparison(comparison, chosen).savefig(path, dpi=150)
 
 
-def _draw_comparison(comparison: Comparison, chosen: Option) -> "Figure":
+def draw_comparison(comparison: Comparison, chosen: Option) -> "Figure":
     """Above, the standard errors of every plan over time; below, the release graph of the chosen one."""
     from matplotlib.figure import Figure
 

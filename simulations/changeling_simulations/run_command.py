@@ -17,10 +17,11 @@ from rich.progress import track
 
 from . import options
 from .changelogs import aligned, calendar_for, changelog_path, check_dates, synthetic_calendar, synthetic_changelog
-from .experiment import Trials, exact_error, in_the_field, simulate, trials_of, tried
+from .experiment import Experiment, Trials, exact_error, in_the_field, simulate, trials_of, tried
 from .field import Field
-from .plots import save_plot
+from .plots import draw_experiment, save_plot
 from .population import Population, paper_survey
+from .report import Recorder
 from .reports import print_paper, print_report, print_trials
 
 HISTORIES = 10_000
@@ -142,6 +143,7 @@ def run(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw truth and estimates: .png, .pdf, .svg.")
     ] = None,
+    report: options.ReportOption = None,
 ) -> None:
     """Simulate one survey of a population under the best plan, and show its estimates beside the truth.
 
@@ -149,7 +151,7 @@ def run(
 
     If something goes wrong in the field, many are simulated, to show what that does to error, bias and coverage.
     """
-    console = Console()
+    console = options.recorder()
     generator = np.random.default_rng(seed)
     fields = _fields(
         spell,
@@ -212,6 +214,15 @@ def run(
         print_paper(console, experiment, exact_error(population, papers), layers or LAYERS)
     if fields:
         print_trials(console, _tried(population, survey, fields, seed), trials_of(population.entries))
+    _write(console, experiment, csv, plot, report)
+
+
+def _write(console: Recorder, experiment: Experiment, csv: Path | None, plot: Path | None, report: Path | None) -> None:
+    if report is not None:
+        console.picture(
+            draw_experiment(experiment), "The truth and the estimates of every answer over time, with bands"
+        )
+    options.write_report(console, report, "A simulated survey beside the truth")
     for path, write in ((csv, experiment.write_csv), (plot, lambda path: save_plot(experiment, path))):
         if path is not None:
             write(path)

@@ -52,7 +52,7 @@ def fleet_store(path: Path, now: float) -> Survey:
     shown = {key: lot for key, lot in lots.items() if key[0] <= SHOWN and not LOST.start < key[0] <= LOST.end}
     store = Store.open(path)
     with store.transaction() as writing:
-        for survey, public in ((opened, True), (replace(opened, question="What did you do before?"), False)):
+        for survey, public in ((opened, True), (opened.asking(question="What did you do before?"), False)):
             writing.add_survey(survey.id, survey.signed_by(AUTHORITY), public=public)
             writing.put_snapshots(survey.id, 1, shown, [])
             writing.put_looked(survey.id, SnapshotProgress(1, FINAL, SHOWN, 0))

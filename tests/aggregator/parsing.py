@@ -14,7 +14,6 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from tests.protocol.examples import AUTHORITY, survey
 
 AT_ONCE = 1000
-SURVEYS: list[Survey] = [replace(survey(plan), question=name) for name, plan in PLANS.items()]
+SURVEYS: list[Survey] = [survey(plan).asking(question=name) for name, plan in PLANS.items()]
 PRIVATE = X25519PrivateKey.from_private_bytes(bytes([1] * 32))
 KEY = SealingKey(PRIVATE.public_key().public_bytes_raw(), 0, 2**40)
 INTERESTING: list[Any] = [

@@ -4,7 +4,6 @@ A process of its own loads this by the name in $SCHEMATHESIS_HOOKS. The survey's
 """
 
 import os
-from dataclasses import replace
 from typing import Any
 
 import msgpack
@@ -19,7 +18,7 @@ from tests.protocol.examples import AUTHORITY, survey
 
 SURVEY = os.environ["SURVEY"]
 STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
-OTHERS = [replace(survey(calendar=Calendar(2_000_000_000, 60, 8)), question=f"{number}?") for number in range(3)]
+OTHERS = [survey(calendar=Calendar(2_000_000_000, 60, 8)).asking(question=f"{number}?") for number in range(3)]
 SIGNED = [
     each.signed_by(authority)
     for authority in (AUTHORITY, STRANGER)

@@ -71,7 +71,7 @@ class ServerProcess(RunningServer):
         question = f"Question {next(_numbers)}?"
         breakdowns = fields.pop("breakdowns", ())
         asked = survey(calendar=calendar, **fields)
-        return self.publish(replace(asked, question=question, breakdowns=breakdowns))
+        return self.publish(replace(asked.asking(text=question), breakdowns=breakdowns))
 
     def upload(self, *envelopes: object) -> list[list[Any]]:
         """Returns the refused."""

@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -33,7 +32,7 @@ def test_from_an_authority_to_a_histogram(tmp_path: Path, cli: Cli) -> None:
     authority = bytes.fromhex((tmp_path / "authority.pub").read_text())
     assert (tmp_path / "authority.key").stat().st_mode & 0o777 == 0o600
     asked = survey(answers=("yes", "no"), calendar=Calendar(int(parse_instant("2027-01-31")), 86_400, 4), grace=604_800)
-    write_survey(tmp_path / "tea.json", replace(asked, question="Tea?"))
+    write_survey(tmp_path / "tea.json", asked.asking(text="Tea?"))
     cli("survey", "sign", "tea.json", "--key", "authority.key", "-o", "tea.signed")
     signed = Survey.from_signed((tmp_path / "tea.signed").read_bytes(), [authority])
     for file in ("tea.signed", "tea.json"):

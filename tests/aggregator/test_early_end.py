@@ -57,7 +57,7 @@ def test_after_its_end_a_survey_takes_and_shows_nothing_more(server: ServerProce
     """A device answers on until the last grace is over, and what ends after the last period is never counted. Then it
     learns of the end, drops what waits, counted, and asks nothing more."""
     published = server.publish(
-        replace(survey(calendar=Calendar(server.now, 60, 8), grace=120), question="Ended after three?")
+        survey(calendar=Calendar(server.now, 60, 8), grace=120).asking(question="Ended after three?")
     )
     assert server.key
     calendar = published.calendar

@@ -145,7 +145,7 @@ def test_strata_are_counted_apart_and_together(log: Log) -> None:
 
 
 def _of_another_survey(log: Log) -> bytes:
-    other = replace(log.survey, question="Another?")
+    other = log.survey.asking(question="Another?")
     moved = envelope(other, log.key, [report(1)])
     return moved[:1] + log.survey.id + moved[17:]
 
@@ -409,8 +409,8 @@ def test_time_stands_still_at_what_is_not_folded(log: Log) -> None:
 @on_each_database
 def test_each_envelope_is_kept_for_its_own_survey_s_grace(log: Log) -> None:
     """And no longer; a survey that is over keeps nothing."""
-    wide = replace(survey(calendar=Calendar(START, PERIOD, 8), grace=20 * GRACE), question="Wide?")
-    middle = replace(wide, question="Middle?", grace=5 * GRACE)
+    wide = survey(calendar=Calendar(START, PERIOD, 8), grace=20 * GRACE).asking(question="Wide?")
+    middle = wide.asking(question="Middle?", grace=5 * GRACE)
     with log.store.transaction() as writing:
         for other in (wide, middle):
             writing.add_survey(other.id, other.signed_by(AUTHORITY))
@@ -473,7 +473,7 @@ def test_a_survey_that_cannot_be_read_harms_no_other(log: Log) -> None:
 
 def test_a_survey_that_cannot_be_counted_harms_no_other(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it added stays in the log and is told; a store that fails is no survey's trouble, and stops the fold."""
-    other = replace(log.survey, question="Another?")
+    other = log.survey.asking(question="Another?")
     with log.store.transaction() as writing:
         writing.add_survey(other.id, other.signed_by(AUTHORITY))
     log.append_reports(closes(1), [report(1)])

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, survey
 from .devices import FOREVER, body, envelope, report
-from .serving import ADMIN, ServerProcess, survey_path
+from .serving import ADMIN, ServerProcess, eventually, survey_path
 
 STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
 TOO_FAR = b'{"time": 1' + b"0" * 400 + b"}"
@@ -50,7 +50,7 @@ class Asking:
                 break
             time.sleep(1)
         assert answer.status_code < 500
-        route = next(each for each in self.document["paths"] if re.fullmatch(re.sub("{.*}", "[^/]+", each), path))
+        route = next(each for each in self.document["paths"] if re.fullmatch(re.sub("{.*?}", "[^/]+", each), path))
         self.seen[route, method.lower()].add(answer.status_code)
         told = self.document["paths"][route][method.lower()]["responses"][str(answer.status_code)]
         if "$ref" in told:
@@ -197,7 +197,15 @@ def test_every_status_that_is_told_is_given_and_no_other(asking: Asking, publish
         asking("GET", nowhere + what, params=needed)
         for headers in ({}, _shown(TokenScope.UPLOAD)):
             asking("GET", path + what, headers=headers, params=needed)
+    for more in ({"until": 3}, {"until": 3, "format": "csv"}, {"until": 3, "format": "msgpack"}, {"until": 8}, {}):
+        answer = asking("GET", path + "/comparison", params={"after": 1, **more})
+        asking("GET", path + "/comparison", params=more)
+    asking("GET", nowhere + "/comparison", params={"after": 1})
+    tag = {**ADMIN, "if-none-match": "*"}
+    asking("GET", path + "/comparison", params={"after": 1, "until": 3}, headers=tag)
     asking("GET", path + "/series", params={"method": "smoothed"})
+    asking("GET", path, headers={"if-none-match": "*"})
+    _try_editions(asking, published)
     asking("GET", nowhere + "/status")
     for headers in ({}, ADMIN, _shown(TokenScope.READ), _shown(TokenScope.UPLOAD)):
         asking("GET", path + "/status", headers=headers)
@@ -241,13 +249,27 @@ def test_a_path_names_all_its_methods(asking: Asking, published: Survey) -> None
         assert set(answer.headers["allow"].split(", ")) - {"HEAD"} == told
 
 
+def _try_editions(asking: Asking, published: Survey) -> None:
+    """Of a survey that is opened to all for as long."""
+    path, put = survey_path(published), asking.server.http.put
+    for headers in ({}, ADMIN, _shown(TokenScope.UPLOAD)):
+        asking("GET", path + "/editions/latest/series.json", headers=headers)
+    put(path, content=published.signed_by(AUTHORITY), headers=ADMIN, params={"public": "true"}).raise_for_status()
+    files = [f"{path}/editions/latest/{name}" for name in ("series.json", "retrospective.csv", "edition.signed")]
+    assert eventually(lambda: asking.server.http.get(files[0]).status_code, 200)
+    for file in files:
+        asking("GET", file)
+    asking("GET", file, headers={"if-none-match": "*"})
+    put(path, content=published.signed_by(AUTHORITY), headers=ADMIN, params={"public": "false"}).raise_for_status()
+
+
 def _try_puts(asking: Asking) -> None:
     store = Store.open(asking.server.store_path)
     with store.transaction() as writing:
         key = SealingKey(writing.make_key(), 0, FOREVER)
     store.close()
     asking.server.move_clock(asking.server.now + 1)
-    new = replace(survey(calendar=Calendar(asking.server.now, 60, 8)), question="A new one?")
+    new = survey(calendar=Calendar(asking.server.now, 60, 8)).asking(question="A new one?")
     path, nowhere = survey_path(new), "/v1/surveys/" + "0" * 32
     too_long = bytes(MOST_BODY_BYTES + 1)
     later = replace(key, begins=FOREVER, expires=FOREVER + 1)

@@ -25,7 +25,7 @@ STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
 def test_a_survey_is_published_once_and_served_as_signed(server: ServerProcess) -> None:
     """Publishing it again changes nothing; the bytes served are the bytes published."""
     published = survey(calendar=Calendar(server.now, 60, 8))
-    published = replace(published, question="Published twice?")
+    published = published.asking(question="Published twice?")
     encoded = published.signed_by(AUTHORITY)
     assert server.key
     statuses = [server.http.put(survey_path(published), content=encoded, headers=ADMIN).status_code for _ in "12"]
@@ -51,7 +51,7 @@ def _tampered() -> bytes:
         (b"", 400, "not canonical MessagePack"),
         (signed("survey", {"question": "?"}, AUTHORITY), 400, "not a survey"),
         (SealingKey(bytes(31) + b"\7", 0, 1).signed_by(AUTHORITY), 400, "not a survey"),
-        (replace(survey(), question="Other?").signed_by(AUTHORITY), 400, "not the one in the path"),
+        (survey().asking(question="Other?").signed_by(AUTHORITY), 400, "not the one in the path"),
         (bytes(2**20 + 1), 413, "at most 1048576 bytes"),
     ],
 )

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -325,7 +324,7 @@ def test_a_line_that_the_catalogue_lost_is_told(log: Log, line: int) -> None:
 def test_a_segment_is_kept_for_the_grace_of_the_surveys_in_it(log: Log, folder: Folder) -> None:
     """Not for that of another with a longer one; one that several are in, as where small ones became one, for the
     longest."""
-    wide = replace(log.survey, question="Wide?", grace=5 * GRACE)
+    wide = log.survey.asking(question="Wide?", grace=5 * GRACE)
     with log.store.transaction() as writing:
         writing.add_survey(wide.id, wide.signed_by(AUTHORITY))
     for asked in (log.survey, wide):

@@ -55,7 +55,7 @@ def test_a_survey_that_has_ended_is_not_published_but_one_that_was_stays(keyless
     assert published(keyless) == (201, "")
     keyless.move_clock(end)
     assert published(keyless) == (200, "")
-    status, sentence = published(keyless, replace(ASKED, question="Too late?"))
+    status, sentence = published(keyless, ASKED.asking(question="Too late?"))
     assert (status, sentence) == (422, "the survey ended at 2027-01-15T08:08:00Z: nobody can answer it")
     assert len(keyless.http.get("/v1/surveys").json()["surveys"]) == 1
 
@@ -76,7 +76,7 @@ def test_an_id_has_one_survey_whoever_of_the_authority_signed_it(keyless: Server
     assert published(keyless) == (201, "")
     assert published(keyless, authority=NEXT) == (200, "")
     assert keyless.http.get(survey_path(ASKED)).content == ASKED.signed_by(AUTHORITY)
-    other = replace(ASKED, question="Another?").signed_by(AUTHORITY)
+    other = ASKED.asking(question="Another?").signed_by(AUTHORITY)
     assert keyless.http.put(survey_path(ASKED), content=other, headers=ADMIN).status_code == 400
     assert keyless.http.get(survey_path(ASKED)).content == ASKED.signed_by(AUTHORITY)
 
@@ -117,7 +117,7 @@ def test_a_survey_that_would_show_nothing_is_asked_about(
 ) -> None:
     """Where nobody can answer it is refused; a no publishes nothing; --yes, or devices enough, are not asked."""
     keyless.new_key()
-    asked = replace(ASKED, plan=hierarchical(3, 8, (1,), Odds(3, 1)), question="What shows?")
+    asked = ASKED.asking(plan=hierarchical(3, 8, (1,), Odds(3, 1)), question="What shows?")
     (tmp_path / "few.signed").write_bytes(asked.signed_by(AUTHORITY))
     publish = ("survey", "publish", "few.signed", "--server", keyless.url)
     few = (*publish, "--devices", "100")

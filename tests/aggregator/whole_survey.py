@@ -1,6 +1,5 @@
 """A store that shows the whole of a survey, made up at random: for whoever looks at many periods."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,7 @@ def whole_survey_store(path: Path, question: str, answers: tuple[str, ...], cale
     """Make a store with a survey open to all, of which everybody reports their state in every period; the survey."""
     randomizer = SubsetSelection(StateSpace(len(answers)), Odds(9, 1), 1)
     plan = ReleasePlan((Group((Track(1, randomizer, 0, calendar.periods),)),))
-    asked = replace(survey(plan, answers=answers, calendar=calendar), question=question)
+    asked = survey(plan, answers=answers, calendar=calendar).asking(question=question)
     generator, lots = np.random.default_rng(SEED), dict[LotKey, Lot]()
     for period in range(1, calendar.periods + 1):
         lot = lots[period, 0, StratumNumber(0)] = Lot(Attendance(ENTRIES, ENTRIES if period == 1 else 0, 0))

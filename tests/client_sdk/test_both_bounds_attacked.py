@@ -1,7 +1,5 @@
 """At most k mutations within a time: a device keeps to both bounds, however often its store is closed between."""
 
-from dataclasses import replace
-
 import pytest
 from changeling_client import Recorded
 from changeling_protocol import AtMostWithin
@@ -20,7 +18,7 @@ from .device import PLAIN, START, Clock, FakeServer, all_nodes, by_node, client
 )
 def test_either_bound_holds_across_restarts(tmp_path, constraint, given, counted):
     """Answers, seconds from the start, to a device that starts anew for each: what is reported in the end."""
-    asked = replace(PLAIN, constraint=constraint, epsilon_micro=10**9)
+    asked = PLAIN.asking(constraint=constraint, epsilon_micro=10**9)
     server, clock = FakeServer(asked), Clock()
     server.clock = clock
 

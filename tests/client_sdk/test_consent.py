@@ -3,7 +3,6 @@
 import sqlite3
 import threading
 from contextlib import closing
-from dataclasses import replace
 
 import httpx
 import pytest
@@ -13,7 +12,7 @@ from changeling_protocol import Group, Joint, KaryResponse, Odds, ReleasePlan, S
 from ..protocol.examples import survey
 from .device import PLAIN, START, URL, Clock, FakeServer, client
 
-OTHER = replace(PLAIN, question="And what would you rather?")
+OTHER = PLAIN.asking(question="And what would you rather?")
 EVERYTHING = survey(
     ReleasePlan(
         (

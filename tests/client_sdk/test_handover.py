@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -20,7 +19,7 @@ from .device import PLAIN, START, Clock, FakeServer, client
 from .test_crashes import PLAN, TOGETHER, Steps, fast_path, forked, sent_reports  # noqa: F401
 
 NOISY = survey(PLAN, grace=10**6, constraint=AtMost(3))
-OTHER = replace(PLAIN, question="And what would you rather?")
+OTHER = PLAIN.asking(question="And what would you rather?")
 TOLD = ("tea", "tea", "coffee", "neither", "tea", "coffee", "coffee", "tea")
 
 

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .device import LATE, PLAIN, START, Clock, FakeServer, by_node, client
 
-OTHER = replace(PLAIN, question="And what would you rather?")
+OTHER = PLAIN.asking(question="And what would you rather?")
 CLOSED = survey(closed=True, grace=10**6)
 STRANGER = Ed25519PrivateKey.from_private_bytes(b"s" * 32)
 
@@ -195,7 +195,7 @@ def test_another_survey_than_the_one_named_is_refused(tmp_path):
 def test_the_sum_over_all_surveys_stays_within_max_epsilon(tmp_path):
     """Two surveys fit exactly; a third of the least epsilon does not, and is not joined."""
     small = survey(grace=10**6)
-    again, third = replace(small, question="Again?"), replace(small, question="A third time?")
+    again, third = small.asking(question="Again?"), small.asking(question="A third time?")
     server = FakeServer(small, again, third)
     with client(tmp_path, server, Clock(), max_epsilon=2 * small.epsilon) as device:
         device.join(small.id, entries=7)
@@ -327,7 +327,7 @@ def test_the_authority_is_at_least_one_key_of_32_bytes(tmp_path, authority):
 def test_entries_that_are_one_persons_are_charged_each(tmp_path):
     """Who answers five times spends the survey's epsilon five times; entries of five people cost each of them once."""
     small = survey(grace=10**6)
-    again, third = replace(small, question="Again?"), replace(small, question="A third time?")
+    again, third = small.asking(question="Again?"), small.asking(question="A third time?")
     most = 6 * small.epsilon
     server, told = FakeServer(small, again, third), []
     with client(tmp_path, server, Clock(), max_epsilon=most, on_error=told.append) as device:

@@ -50,5 +50,5 @@ def test_what_is_reported_is_named_changes_states_or_both():
 def test_a_notice_tells_nothing_that_a_person_need_not_know():
     """Not what the designer expects, nor an epsilon."""
     notice = privacy_notice(survey())
-    assert notice == privacy_notice(replace(survey(), expected=ExpectedChanges(1, 1)))
+    assert notice == privacy_notice(survey().asking(expected=ExpectedChanges(1, 1)))
     assert "epsilon" not in notice.lower()

@@ -1,7 +1,5 @@
 """The first launch without a network: answers are kept before the survey is known, and judged once it is."""
 
-from dataclasses import replace
-
 import httpx
 import pytest
 from changeling_client import BadSurvey, EnrolmentOver, Recorded, Status, TooCostly
@@ -188,7 +186,7 @@ def test_a_thousand_records_before_the_survey_is_known_leave_a_small_file(tmp_pa
 def test_a_clock_that_is_a_year_ahead_before_the_survey_is_known_loses_nothing(tmp_path, bundled):
     """Neither if the server gives the survey but tells no time: then it is asked again. What was recorded by the wrong
     clock counts as recorded now."""
-    asked = replace(PLAIN, constraint=TimeBounded(100), epsilon_micro=10**9)
+    asked = PLAIN.asking(constraint=TimeBounded(100), epsilon_micro=10**9)
     server, clock, told = FakeServer(asked), Clock(START + 1), []
     server.reply = out_of_reach
     with client(tmp_path, server, clock, on_error=told.append) as device:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-from dataclasses import replace
 
 import httpx
 import pytest
@@ -122,7 +121,7 @@ def test_an_unknown_answer_is_refused_and_not_repeated(tmp_path):
 def frozen_after(tmp_path, constraint, moments):
     """What becomes of alternating answers at these seconds, which one stands once the server has told the time, and
     the inputs reported afterwards."""
-    asked = replace(PLAIN, constraint=constraint, epsilon_micro=10**9)
+    asked = PLAIN.asking(constraint=constraint, epsilon_micro=10**9)
     server, clock = FakeServer(asked), Clock()
     with client(tmp_path, server, clock) as device:
         handle = device.join(asked.id)

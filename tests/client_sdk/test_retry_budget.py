@@ -26,7 +26,7 @@ DAY = 86_400
 MOST = 40
 CALENDAR = replace(survey().calendar, start=START, period=DAY, periods=30)
 ASKED = survey(hierarchical(3, 30, (1,), TRUTHFUL), calendar=CALENDAR, grace=60 * DAY)
-UNKNOWN = replace(ASKED, question="A survey that is not on the server yet")
+UNKNOWN = ASKED.asking(question="A survey that is not on the server yet")
 STRANGER = Ed25519PrivateKey.from_private_bytes(b"s" * 32)
 
 

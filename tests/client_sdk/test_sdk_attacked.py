@@ -30,7 +30,7 @@ from ..protocol.examples import AUTHORITY, PINNED, survey
 from .device import LATE, PLAIN, START, TRUTHFUL, Clock, FakeServer, client, signed_key
 from .loopback import serving
 
-OTHER = replace(PLAIN, question="And what else?")
+OTHER = PLAIN.asking(question="And what else?")
 
 
 class Box:

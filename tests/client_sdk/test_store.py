@@ -6,7 +6,6 @@ import tempfile
 import threading
 import time
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -183,7 +182,7 @@ def test_what_is_erased_is_in_no_gap_of_a_page(tmp_path):
     """SQLite overwrites what it deletes, not what it leaves behind as it splits and merges pages: over the life of
     hundreds of entries that grow and move about, nothing is left on disk that has been overwritten."""
     chance = Random(2)  # without VACUUM every seed that was tried leaves some behind
-    asked = [replace(WEEKLY, question=f"q{number}") for number in range(5)]
+    asked = [WEEKLY.asking(question=f"q{number}") for number in range(5)]
     server, clock = FakeServer(*asked), Clock()
     past = set()
     with client(tmp_path, server, clock, max_epsilon=10**6, key=KEY) as device:

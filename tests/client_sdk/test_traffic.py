@@ -20,9 +20,9 @@ from .device import PLAIN, START, Clock, FakeServer, client, signed_key
 
 YEAR = 365 * 86_400
 RELAY = "https://relay.example"
-FIRST = replace(PLAIN, grace=200, constraint=TimeBounded(130), epsilon_micro=10**9)
+FIRST = PLAIN.asking(grace=200, constraint=TimeBounded(130), epsilon_micro=10**9)
 """Its constraint asks for the time, so that some records are pending; its grace is short, so that some are too late."""
-OTHER = replace(FIRST, question="And through a relay?", relay=RELAY)
+OTHER = FIRST.asking(question="And through a relay?", relay=RELAY)
 
 
 class Apart:

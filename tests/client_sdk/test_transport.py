@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 from tempfile import TemporaryDirectory
@@ -302,11 +301,11 @@ def test_a_request_is_these_bytes_and_no_others(environment, tmp_path):
             trouble(device)
     head = (
         b"Host: 127.0.0.1:%d\r\nuser-agent: changeling\r\naccept-encoding: identity\r\n"
-        b"cache-control: no-cache, no-store\r\nconnection: close\r\n\r\n"
+        b"cache-control: no-cache, no-store\r\n\r\n"
     )
     path = b"GET /base/v1/surveys/%b HTTP/1.1\r\n" % PLAIN.id.hex().encode()
     assert server.heard == [path + head % server.port] * 3
-    assert server.connections == 3, "every exchange has a connection of its own"
+    assert server.connections == 3, "every flush has a connection of its own"
 
 
 def test_an_upload_adds_its_type_and_the_apps_token_alone():
@@ -321,7 +320,7 @@ def test_an_upload_adds_its_type_and_the_apps_token_alone():
     clock = Clock()
     with serving(behave) as server, asking(server.url, upload_token="of-the-app", clock=clock) as device:
         device.leave(PLAIN.id)
-        other = replace(PLAIN, question="What else?")
+        other = PLAIN.asking(question="What else?")
         device.join(other.id, signed=other.signed_by(AUTHORITY))
         clock.now = LATE
         assert "of-the-app" not in f"{device.flush()} {device.__dict__}"
@@ -333,10 +332,75 @@ def test_an_upload_adds_its_type_and_the_apps_token_alone():
         b"user-agent: changeling",
         b"accept-encoding: identity",
         b"cache-control: no-cache, no-store",
-        b"connection: close",
         b"content-type: application/msgpack",
         b"authorization: Bearer of-the-app",
     ]
+
+
+def served_by(fake, answered=None):
+    """A behaviour that answers as the fake server does: so many requests of a connection, or as many as come."""
+
+    def behave(connection, _stop):
+        left = answered
+        while left is None or left:
+            head, _, body = connection.request().partition(b"\r\n\r\n")
+            method, path, _ = head.split(b"\r\n")[0].decode().split()
+            answer = fake._serve(httpx.Request(method, f"http://fake{path}", content=body))
+            lines = b"".join(b"%b: %b\r\n" % each for each in answer.headers.raw)
+            connection.send(b"HTTP/1.1 %d it\r\n%b\r\n%b" % (answer.status_code, lines, answer.content))
+            left = None if left is None else left - 1
+
+    return behave
+
+
+@pytest.mark.parametrize("answered", [None, 1])
+def test_the_exchanges_of_one_flush_share_a_connection_if_the_server_keeps_it(answered):
+    """It ends with the flush, so that none stands idle between two. A server that ends it after each answer, and says
+    nothing of it, loses nothing: the next exchange has a new one."""
+    clock, fake = Clock(START + 1), FakeServer(PLAIN)
+    with serving(served_by(fake, answered)) as server, asking(server.url, clock=clock) as device:
+        device.flush()
+        connected = server.connections
+        for _ in range(3):  # a close that crosses a request fails it, and its upload waits
+            clock.now = max(clock.now + 10, START + 80)
+            flushed = device.flush()
+            if flushed.sent:
+                break
+        assert (flushed.sent, flushed.waiting) == (1, 0)
+        assert len(server.heard) >= 3
+        if answered is None:
+            assert server.connections == connected + 1
+            assert [heard.split()[0] for heard in server.heard][-2:] == [b"GET", b"POST"]
+
+
+def test_a_transport_that_has_read_the_answer_is_taken_as_well(tmp_path):
+    """As one does that logs what comes back."""
+    server, clock = FakeServer(PLAIN), Clock(START + 1)
+
+    def serve(request):
+        answer = httpx.Response(**_parts(server._serve(request)))
+        answer.read()
+        return answer
+
+    with client(tmp_path, server, clock, transport=httpx.MockTransport(serve)) as device:
+        device.join(PLAIN.id, signed=None)
+        device.flush()
+        clock.now = START + 80
+        assert device.flush().sent == 1
+
+
+def _parts(answer):
+    return {"status_code": answer.status_code, "stream": _Once(answer.content), "headers": answer.headers.raw}
+
+
+class _Once(httpx.SyncByteStream):
+    """A body that can be read once, as one of a socket."""
+
+    def __init__(self, content):
+        self._left = [content]
+
+    def __iter__(self):
+        yield self._left.pop()
 
 
 def test_a_bad_token_is_refused_and_not_repeated():

@@ -7,7 +7,6 @@ import tempfile
 import threading
 import time
 from contextlib import suppress
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -22,7 +21,7 @@ from hypothesis import strategies as st
 
 from .device import PLAIN, START, Clock, FakeServer, client
 
-OTHER = replace(PLAIN, question="And what would you rather?")
+OTHER = PLAIN.asking(question="And what would you rather?")
 ENTRIES = 2
 
 

@@ -1,6 +1,5 @@
 """What a report says, in words."""
 
-from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -98,7 +97,7 @@ def test_no_survey_forges_a_line_of_what_a_person_reads(tmp_path):
     that is printed has as many lines as with a plain text, and no sign that is not printed."""
 
     def printed(folder, question, answers):
-        asked = replace(PLAIN, question=question, answers=answers)
+        asked = PLAIN.asking(question=question, answers=answers)
         server, clock = FakeServer(asked), Clock(START + 1)
         with client(folder, server, clock) as device:
             device.join(asked.id).record(answers[1])

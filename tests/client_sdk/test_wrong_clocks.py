@@ -124,7 +124,7 @@ def test_nothing_is_dropped_while_the_time_cannot_be_asked(tmp_path):
 
 def test_a_record_of_a_clock_that_was_ahead_counts_from_the_flush_after_it_is_right(tmp_path):
     """Stamped three periods into the future, it moves to the present, and so does the beginning of its constraint."""
-    asked = replace(PLAIN, constraint=TimeBounded(100), epsilon_micro=10**9)
+    asked = PLAIN.asking(constraint=TimeBounded(100), epsilon_micro=10**9)
     server, clock = Told(asked), Clock()
     with client(tmp_path, server, clock) as device:
         handle = device.join(asked.id)
@@ -187,7 +187,7 @@ def test_an_answer_that_tells_no_time_is_no_time_that_was_heard(tmp_path, header
 @pytest.mark.parametrize("constraint", [AtMost(3), TimeBounded(100)], ids=["at most", "time-bounded"])
 def test_a_clock_that_is_ahead_while_offline_loses_no_record(tmp_path, constraint):
     """What it would forbid is kept, through a new start of the app as well, and counts once the time is known."""
-    asked = replace(PLAIN, constraint=constraint, epsilon_micro=10**9)
+    asked = PLAIN.asking(constraint=constraint, epsilon_micro=10**9)
     server, clock = Told(asked), Clock()
     with client(tmp_path, server, clock) as device:
         handle = device.join(asked.id)
@@ -238,7 +238,7 @@ def test_what_another_process_has_heard_is_not_forgotten_by_one_that_has_not(tmp
 
 def test_each_server_has_a_time_of_its_own(tmp_path):
     """A relay whose clock is slow delays what goes through it, and nothing that goes to the survey's own server."""
-    relayed = replace(PLAIN, question="And through a relay?", relay="https://relay.example")
+    relayed = PLAIN.asking(question="And through a relay?", relay="https://relay.example")
     server, clock = Told(PLAIN, relayed), Clock()
 
     def slow(request):

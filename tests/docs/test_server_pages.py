@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from changeling_aggregator.cli.access import write_private_key
 from changeling_aggregator.store import Store
 from changeling_commands.__main__ import main
 from changeling_protocol import Calendar
@@ -52,7 +53,10 @@ def ran(shown, monkeypatch, capsys):
     def run(words):
         assert words[0] == "changeling"
         put_in = [
-            at if word == "2027-03-01" else word.replace("https://surveys.example.org", server.url) for word in words
+            {"2027-03-01": at, "0a1b…": survey.id.hex()}.get(
+                word, word.replace("https://surveys.example.org", server.url)
+            )
+            for word in words
         ]
         code = main(put_in[1:])
         printed = capsys.readouterr()
@@ -64,14 +68,28 @@ def ran(shown, monkeypatch, capsys):
 
 def test_the_commands_of_the_readers_page_print_tables(ran):
     """Every one of them, with a row or a column for each answer."""
-    (block,) = blocks(READING, "console")
-    commands = commands_of(block)
+    commands = commands_of(blocks(READING, "console")[0])
     assert [words[1] for words in commands] == ["series", "histogram", "change", "change", "status"]
     for words in commands:
         printed = ran(words)
         assert words[1] == "status" or all(answer in printed for answer in ANSWERS)
         for form in ("--json", "--csv") if words[1] != "status" else ("--json",):
             assert ran([*words, form])
+
+
+def test_what_the_readers_page_says_of_verifying_is_done(ran, shown):
+    """A key is made, certified and published; the newest edition is verified, and kept, and verified again."""
+    server, survey = shown
+    folder = Path(server.store_path).parent
+    write_private_key(folder / "authority.key", AUTHORITY)
+    newest = f"/v1/surveys/{survey.id.hex()}/editions/latest/edition.signed"
+    assert eventually(lambda: server.http.get(newest).status_code, 200)
+    verifying, certifying = (commands_of(block) for block in blocks(READING, "console")[1:])
+    assert [words[1:3] for words in certifying] == [["keys", "new"], ["keys", "sign"], ["keys", "publish"]]
+    printed = [ran(words) for words in [*certifying, *verifying]]
+    assert "the key is published" in printed[2]
+    assert all("every figure" in each for each in printed[3:])
+    assert len(printed) == 5
 
 
 def test_the_notebook_of_the_readers_page_runs(shown, monkeypatch):

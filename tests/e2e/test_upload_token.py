@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def begun(question: str, relay: str = "") -> Survey:
     """A survey that began five minutes ago."""
     calendar = Calendar(int(time.time()) - 300, 60, 8)
-    return replace(survey(calendar=calendar, grace=3600), question=question, relay=relay)
+    return survey(calendar=calendar, grace=3600).asking(question=question, relay=relay)
 
 
 def device(folder: Path, url: str, asked: Survey, token: str | None):

@@ -311,7 +311,7 @@ def test_a_signed_survey_with_an_impossible_group_is_refused_by_name(change, say
 def test_symbols_beyond_63_bits_are_refused_in_a_joint_group_as_elsewhere():
     """Also where the bytes leave the odds out."""
     fields = survey(joint_plan(3, 8)).as_fields()
-    fields["answers"] = [str(i) for i in range(70)]
+    fields["questions"][0]["answers"] = [str(i) for i in range(70)]
     with pytest.raises(MalformedBytes, match="63 bits"):
         Survey.from_signed(signed("survey", fields, AUTHORITY), PINNED)
 
@@ -322,9 +322,9 @@ def test_a_joint_group_comes_back_from_its_fields_without_its_tracks_odds():
     (group,) = fields = plan_as_fields(plan)
     assert not any("odds" in track["randomizer"] for track in group["tracks"])
     assert group["joint"] == {"odds": [55, 1], "threshold": 4, "weights": [2, 1], "slots": [2, 3]}
-    assert plan_from_fields(fields, 3) == plan
+    assert plan_from_fields(fields, [3]) == plan
     both = ReleasePlan((*plan.groups, Group((STATES,), 5)))
-    assert plan_from_fields(plan_as_fields(both), 3) == both
+    assert plan_from_fields(plan_as_fields(both), [3]) == both
 
 
 def test_the_cost_of_a_joint_survey_is_never_understated():

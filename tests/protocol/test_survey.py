@@ -34,7 +34,7 @@ from .examples import AUTHORITY, PINNED, hierarchical, joint_plan, mixed, survey
 SEALING = SealingKey(b"p" * 32, 0, 1)
 SURVEYS = [
     survey(),
-    replace(survey(), expected=ExpectedChanges(5, 7)),
+    survey().asking(expected=ExpectedChanges(5, 7)),
     survey(mixed(3, 8)),
     survey(closed=True),
     survey(joint_plan(3, 8)),
@@ -116,7 +116,7 @@ def test_an_object_of_another_kind_or_version_is_not_a_survey():
 def test_impossible_surveys_are_refused(change):
     """Each with what is wrong."""
     with pytest.raises(ValueError, match=r"must|answers"):
-        replace(survey(), **change)
+        survey().asking(**change)
 
 
 def test_an_entry_without_an_answer_is_never_given_away_by_silence():
@@ -156,9 +156,10 @@ def test_fields_that_are_missing_added_or_of_another_type_are_refused():
         {**known, "more": 1},
         {k: v for k, v in known.items() if k != "grace"},
         *({**known, name: "x"} for name in known if not isinstance(known[name], str)),
-        {**known, "question": 7},
         {**known, "plan": []},
-        {**known, "answers": [1, 2, 3]},
+        {**known, "questions": []},
+        *({**known, "questions": [{**known["questions"][0], **broken}]} for broken in ({"text": 7}, {"more": 1})),
+        {**known, "questions": [{**known["questions"][0], "answers": [1, 2, 3]}]},
     ):
         with pytest.raises(MalformedBytes, match="not a survey"):
             Survey.from_fields(broken)

@@ -17,8 +17,8 @@ NOW = 1_800_000_100
 KEY = SealingKey(X25519PrivateKey.from_private_bytes(bytes([1] * 32)).public_key().public_bytes_raw(), 0, 2**40)
 OTHER_KEY = SealingKey(X25519PrivateKey.from_private_bytes(bytes([2] * 32)).public_key().public_bytes_raw(), 0, 2**41)
 FIRST = replace(survey(), relay=HERE + "/")
-SECOND = replace(FIRST, question="And who asks?")
-ELSEWHERE = replace(FIRST, question="Another's?", relay="https://other.example")
+SECOND = FIRST.asking(question="And who asks?")
+ELSEWHERE = FIRST.asking(question="Another's?", relay="https://other.example")
 
 
 class Hand:

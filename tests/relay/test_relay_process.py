@@ -38,7 +38,7 @@ def server(tmp_path_factory):
 def relayed_survey(server, relay_url, question):
     """It began five minutes ago."""
     calendar = Calendar(int(time.time()) - 300, 60, 8)
-    return server.publish(replace(survey(calendar=calendar, grace=GRACE), question=question, relay=relay_url))
+    return server.publish(survey(calendar=calendar, grace=GRACE).asking(question=question, relay=relay_url))
 
 
 def test_tallies_through_a_relay_are_those_of_direct_uploads(tmp_path, server):

@@ -2,7 +2,6 @@
 alone."""
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -139,7 +138,7 @@ def test_another_machine_is_loaded_by_who_operates_it_alone():
 
 def test_a_survey_that_is_not_published_is_named(own_server, tmp_path):
     """And what to do."""
-    write_survey(tmp_path / "survey.json", replace(survey(), question="Never asked?"))
+    write_survey(tmp_path / "survey.json", survey().asking(question="Never asked?"))
     refused = invoked(main, "fleet", str(tmp_path / "survey.json"), "--server", own_server.url)
     assert "is not published on" in re.sub(r"\s+", " ", refused.stderr)
 

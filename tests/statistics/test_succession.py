@@ -61,7 +61,7 @@ def test_what_does_not_go_on_is_refused_by_name(changed: dict[str, object], name
     """Another id, other answers or strata, in another order too, another period, a calendar that does not join."""
     check_successor(FIRST, SECOND)
     with pytest.raises(ValueError, match=named):
-        check_successor(FIRST, replace(SECOND, **changed))
+        check_successor(FIRST, SECOND.asking(**changed))
 
 
 def test_one_series_runs_across_surveys() -> None:

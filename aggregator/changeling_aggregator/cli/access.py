@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from changeling_protocol import MalformedBytes, SealingKey
+from changeling_protocol import MalformedBytes, unverified_key
 from changeling_protocol.wire import CLOCK
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -86,10 +86,10 @@ def read_public_key(path: Path) -> bytes:
 
 
 def read_signed_key(path: Path) -> bytes:
-    """The bytes of a signed sealing key, whoever signed it. Raises MalformedBytes, which names the file."""
+    """The bytes of a signed sealing or results key, whoever signed it. Raises MalformedBytes, which names the file."""
     signed = path.read_bytes()
     try:
-        SealingKey.unverified(signed)
+        unverified_key(signed)
     except MalformedBytes as error:
         raise MalformedBytes(f"{path} holds no signed key: {error}; make one with `changeling keys sign`") from error
     return signed

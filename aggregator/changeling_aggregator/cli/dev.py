@@ -22,6 +22,7 @@ from changeling_protocol import (
     KaryResponse,
     Odds,
     ReleasePlan,
+    ResultsKey,
     SealingKey,
     StateSpace,
     Survey,
@@ -126,6 +127,10 @@ def publish(store: "Store", authority: Ed25519PrivateKey, survey: Survey, now: f
             begins = max([survey.calendar.start, *(key.expires for key in keys)])
             key = SealingKey(writing.make_key(), begins, until + KEY_SECONDS)
             writing.publish_key(key, key.signed_by(authority))
+        if writing.signing_key(UnixSeconds(now)) is None:
+            public = writing.make_results_key(UnixSeconds(now))
+            results_key = ResultsKey(public, int(now), until + KEY_SECONDS)
+            writing.certify_results_key(results_key, results_key.signed_by(authority))
 
 
 _THROWN_AWAY = "Everything here is thrown away at the end, so begin with a new device.db; --store FOLDER keeps it."

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol import LAST_INSTANT, SealingKey, UnixSeconds
+from changeling_protocol import LAST_INSTANT, ResultsKey, SealingKey, UnixSeconds, key_id
 from changeling_protocol.wire import KEYS
 from changeling_statistics import format_instant, parse_instant
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -57,9 +57,12 @@ def new_authority(
     typer.echo(f"public key:  {directory / 'authority.pub'}  {public.hex()}")
 
 
-app = typer.Typer(help="Make, sign and publish the keys that uploads are sealed to.", no_args_is_help=True)
+app = typer.Typer(
+    help="Make, sign and publish the keys that uploads are sealed to, and results signed with.", no_args_is_help=True
+)
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
+ForResults = Annotated[bool, typer.Option("--results", help="A key that results are signed with, not a sealing key.")]
 StoreKeyFile = Annotated[
     Path | None, typer.Option(help="File with the key that encrypts sealing keys; else $CHANGELING_STORE_KEY.")
 ]
@@ -70,14 +73,20 @@ def new(
     store: Annotated[str, typer.Option(help=f"The server's store; the server may be running. {STORE_HELP}")],
     output: Output,
     store_key_file: StoreKeyFile = None,
+    results: ForResults = False,
 ) -> None:
     """Make a sealing key in the server's store, and write the request that the authority signs.
 
-    The private key never leaves the store; the request holds the public one.
+    The private key never leaves the store; the request holds the public one. With --results it is the key that the
+    server signs open results with: until it is certified, whoever verifies them takes the server's word for it.
     """
     from ..store import Store
 
     with closing(Store.open(store, read_store_key(store_key_file))) as opened, opened.transaction() as writing:
+        if results:
+            write_public_key(output, writing.make_results_key(UnixSeconds(time.time())))
+            typer.echo(f"wrote {output}; sign it with `changeling keys sign --results`, where the authority's key is")
+            return
         public = writing.make_key()
         last = max((each.key.expires for each in writing.published_keys().values()), default=0)
     write_public_key(output, public)
@@ -138,24 +147,26 @@ def sign(
     begins: Annotated[
         str | None, typer.Option(help="From when on, best the moment in which the last one expires; else at once.")
     ] = None,
+    results: ForResults = False,
 ) -> None:
-    """Sign a sealing key, with its dates. Its private half is destroyed one grace after it expires."""
+    """Sign a key, with its dates. A sealing key's private half is destroyed one grace after it expires."""
     first = int(time.time() if begins is None else parse_instant(begins))
-    sealing_key = SealingKey(read_public_key(request), first, int(parse_instant(expires)))
-    output.write_bytes(sealing_key.signed_by(read_private_key(key)))
+    kind: type[SealingKey | ResultsKey] = ResultsKey if results else SealingKey
+    made = kind(read_public_key(request), first, int(parse_instant(expires)))
+    output.write_bytes(made.signed_by(read_private_key(key)))
     typer.echo(
-        f"wrote {output}: key {sealing_key.id.hex()}, good from {format_instant(sealing_key.begins)} "
-        f"to {format_instant(sealing_key.expires)}"
+        f"wrote {output}: key {key_id(made.public).hex()}, good from {format_instant(made.begins)} "
+        f"to {format_instant(made.expires)}"
     )
 
 
 @app.command()
 def publish(
-    file: Annotated[Path, typer.Argument(help="A signed sealing key.")],
+    file: Annotated[Path, typer.Argument(help="A signed key.")],
     server: Annotated[str, typer.Option(help="The server's URL.")],
     token_file: TokenFile = None,
 ) -> None:
-    """Publish a signed sealing key on the server that made it. One that is valid while another is, is refused."""
+    """Publish a signed key on the server that made it. A sealing key that is valid while another is, is refused."""
     added = put(server, KEYS, read_signed_key(file), token_in(token_file))
     typer.echo("the key is published" if added else "the key was published before")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from changeling_protocol.wire import CHANGE, HISTOGRAM, SERIES, WINDOWS, survey_path
+from changeling_protocol.wire import CHANGE, COMPARISON, HISTOGRAM, SERIES, WINDOWS, survey_path
 from changeling_statistics import format_instant, parse_instant, read_survey
 from rich.table import Table
 
@@ -77,11 +77,27 @@ def series(
     population: _Population = PopulationOption.HEARD,
     stratum: _Stratum = None,
     confidence: _Confidence = 0.95,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(help="Differences from this stratum, NAME:VALUE; once or more. The other arm is --stratum."),
+    ] = None,
+    since: Annotated[int | None, typer.Option(help="Differences of the changes since the end of this period.")] = None,
     as_json: _AsJson = False,
     as_csv: _AsCsv = False,
     token_file: TokenFile = None,
 ) -> None:
-    """Print how many entries hold each answer at the end of every period."""
+    """Print how many entries hold each answer at the end of every period, or how the shares of two arms differ.
+
+    With --compare or --since it prints differences of shares, in points, and the chance of so large ones by noise.
+    """
+    if compare or since is not None:
+        asked = [("method", method.value), ("confidence", str(confidence)), *_moment("until", at, until)]
+        asked += [("stratum", each) for each in stratum or ()] + [("against", each) for each in compare or ()]
+        asked += [("after", str(since or 0))]
+        if population is PopulationOption.ENROLLED:
+            raise ValueError("differences are of the shares of those heard: leave out --population")
+        _print(survey, server, COMPARISON, asked, token_in(token_file), as_json=as_json, as_csv=as_csv)
+        return
     query = _query(method, population, stratum, confidence, *_moment("until", at, until))
     _print(survey, server, SERIES, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
 
@@ -147,6 +163,8 @@ def _print(
 
 
 def _table(answer: dict[str, Any]) -> Table:
+    if "differences" in next(iter(answer.get("series", ())), {}):
+        return differences_table(answer)
     if "series" not in answer:
         return histogram_table(answer)
     windows = any("after" in each for each in answer["series"])
@@ -226,6 +244,30 @@ def changes_table(answer: Answer) -> Table:
     return table
 
 
+def differences_table(answer: Answer) -> Table:
+    """Differences of shares, a row for each period; what noise alone makes seldom is marked."""
+    since = f"of the changes since the end of period {answer['after']}, " if answer["after"] else ""
+    table = Table(title=f"{answer['question']}\ndifferences {since}in points")
+    table.add_column("period", justify="right")
+    for name in answer["answers"]:
+        table.add_column(name, justify="right")
+    table.add_column("any answer", justify="right")
+    for at in answer["series"]:
+        if at["differences"] is None:
+            table.add_row(str(at["period"]), _why(at), *[""] * len(answer["answers"]))
+            continue
+        cells = [
+            f"{100 * value:+.2f} ({100 * low:.2f} to {100 * high:.2f}) p={_chance(chance)}"
+            for value, (low, high), chance in zip(at["differences"], at["intervals"], at["p_values"], strict=True)
+        ]
+        table.add_row(f"{at['period']}{_mark(at)}", *cells, f"p={_chance(at['p_together'])}")
+    return table
+
+
+def _chance(chance: float) -> str:
+    return f"{chance:.3f}" if chance >= 0.001 else "<.001"
+
+
 def status_table(answer: Answer) -> Iterator[Table]:
     """How far a survey is, who was heard at each closing, and, for operators, what was refused."""
     table = Table(title=f"{answer['question']}\nsurvey {answer['survey']}", show_header=False)
@@ -258,6 +300,12 @@ def status_table(answer: Answer) -> Iterator[Table]:
 
 def notes(answer: Answer) -> Iterator[str]:
     """Remarks on the figures above, a line each."""
+    if "population" not in answer:
+        yield (
+            "Of the shares of those heard. p is the chance of so large a difference by noise alone: where nothing "
+            "differs, one in twenty is below 0.05."
+        )
+        return
     last = next((at for at in reversed(answer.get("series", [answer])) if at["values"] is not None), None)
     if last is None:
         yield "Nothing can be estimated yet."
@@ -282,11 +330,14 @@ def notes(answer: Answer) -> Iterator[str]:
 
 def _cells(answer: Answer, at: Answer) -> list[str]:
     if at["values"] is None:
-        missing = at["missing"]
-        why = f"needs ({missing['start']}, {missing['end']}]" if missing else "no node leads there"
-        return [why, *[""] * (len(answer["answers"]) - 1), "", ""]
+        return [_why(at), *[""] * (len(answer["answers"]) - 1), "", ""]
     cells = [f"{value:,.1f} ({_ends(ends)})" for value, ends in zip(at["values"], at["intervals"], strict=True)]
     return [*cells, f"{sum(at['values']):,.1f}", f"{at['heard']:,} ({at['response_rate']:.0%})"]
+
+
+def _why(at: Answer) -> str:
+    missing = at["missing"]
+    return f"needs ({missing['start']}, {missing['end']}]" if missing else "no node leads there"
 
 
 def _when(answer: Answer) -> str:

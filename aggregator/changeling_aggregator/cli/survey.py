@@ -89,7 +89,7 @@ def total_table(surveys: Sequence[Survey]) -> Table:
 
 def _charge(survey: Survey, group: Group, track: Track) -> str:
     """The cost of a track; of a joint group, which costs its odds whole, it stands at the first track."""
-    circumstances = survey.calendar, survey.constraint, survey.closed
+    circumstances = survey.calendar, survey.constraints, survey.closed
     if group.joint is None:
         return f"{rounded_up(track_cost(track, *circumstances)):.4f}"
     return f"{rounded_up(group_cost(group, *circumstances)):.4f} jointly" if track is group.tracks[0] else ""
@@ -340,12 +340,11 @@ def _with_plan(last: Survey, planned: Survey, periods: int | None) -> Survey:
         raise ValueError(f"the plan is made for {planned.calendar.periods} periods, got {periods}")
     return replace(
         last,
+        questions=last.asking(constraint=planned.constraint, expected=planned.expected).questions,
         calendar=next_calendar(last, planned.calendar.periods),
-        constraint=planned.constraint,
         plan=planned.plan,
         epsilon_micro=planned.epsilon_micro,
         closed=planned.closed,
-        expected=planned.expected,
         follows=last.id,
     )
 

@@ -32,6 +32,10 @@ ANY_REQUEST = (
 ANY_BODY = (ErrorCode.TOO_LARGE, ErrorCode.TOO_SLOW)
 NO_TOKEN = (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN)
 _SURVEY_ID = {"type": "string", "pattern": "^[0-9a-f]{32}$", "description": "16 bytes in hexadecimal digits."}
+_PATH_SCHEMAS = {
+    "edition": {"type": "string", "pattern": "^(latest|[0-9a-f]{32})$", "description": "An edition's name."},
+    "file": {"type": "string", "pattern": "^[a-z]+[.](json|csv|signed)$"},
+}
 _REFERENCE = "#/components/schemas/{name}"
 _GIVEN = {200: "Done.", 201: "Published; it was not here before.", 304: "As the entity tag says.", 503: "It is not."}
 
@@ -48,6 +52,18 @@ _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 
 class Body(Struct, kw_only=True, forbid_unknown_fields=True):
     """The base of what is sent and answered: an object with the members that are named, and no others."""
+
+
+Bounds: TypeAlias = Annotated[list[float | None], Meta(min_length=2, max_length=2)]
+"""A lower and an upper one; null where it cannot be told."""
+
+
+class MissingNode(Body):
+    """A node without which a period has no estimate."""
+
+    track: Count
+    start: Period
+    end: Period
 
 
 class Signed(Body):
@@ -122,7 +138,8 @@ def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for route, method, description in named:
         parameters = [
-            {"name": name, "in": "path", "required": True, "schema": _SURVEY_ID} for name in route.param_convertors
+            {"name": name, "in": "path", "required": True, "schema": _PATH_SCHEMAS.get(name, _SURVEY_ID)}
+            for name in route.param_convertors
         ]
         path = paths.setdefault(route.path, {"parameters": parameters} if parameters else {})
         path[method.lower()] = _operation(route, description)

@@ -6,7 +6,16 @@ What is published stays as it is, so publishing it again changes nothing. Sealin
 
 from collections.abc import Callable
 
-from changeling_protocol import EarlyEnd, SealingKey, Survey, SurveyId, UnderstatedEpsilon, UnixSeconds
+from changeling_protocol import (
+    EarlyEnd,
+    SealingKey,
+    Survey,
+    SurveyId,
+    UnderstatedEpsilon,
+    UnixSeconds,
+    key_id,
+    signed_key,
+)
 from changeling_protocol.wire import JSON, MOST_BODY_BYTES, MSGPACK, ErrorCode, encode_key_list
 from changeling_statistics import check_successor, counterpart_of, format_duration, format_instant
 from msgspec import UNSET, UnsetType
@@ -20,11 +29,13 @@ from ..ingest import PublishedSurvey
 from ..store import TokenScope, Transaction
 from .openapi import Binary, Body, Described, HexId, Period, Signed, Truth, described
 from .requests import id_in_path, read_body, reading_signed, require, service_of, survey_in_path
-from .responses import cache_control_of_keys, is_kept, json, packed, tag_of
+from .responses import OPEN_TO_ALL, cache_control_of_keys, is_kept, json, packed, tag_of
 from .service import Service
 
 MOST_SIGNED_BYTES = 4096
 """The most of an early end, or of a key."""
+SURVEY_KEPT = "public, max-age=86400"
+SURVEY_LIST_KEPT = "public, max-age=10"
 
 
 class SurveyRow(Body):
@@ -75,20 +86,23 @@ class Publishing(Body):
 @described(Described({200: {JSON: SurveyList}}))
 async def list_surveys(request: Request) -> Response:
     """GET the id, the question and the last period of every published survey, and whether its results are open."""
-    return json(
-        SurveyList(
-            surveys=[
-                SurveyRow(id=id_.hex(), question=each.survey.question, last_period=each.last, public=each.public)
-                for id_, each in service_of(request).registry.surveys.items()
-            ]
-        )
+    listed = SurveyList(
+        surveys=[
+            SurveyRow(id=id_.hex(), question=each.survey.question, last_period=each.last, public=each.public)
+            for id_, each in service_of(request).registry.surveys.items()
+        ]
     )
+    return json(listed, headers={**OPEN_TO_ALL, "cache-control": SURVEY_LIST_KEPT})
 
 
-@described(Described({200: {MSGPACK: Signed}}))
+@described(Described({200: {MSGPACK: Signed}, 304: {}}))
 async def fetch_survey(request: Request) -> Response:
-    """GET a survey's signed bytes."""
-    return packed(survey_in_path(request).signed)
+    """GET a survey's signed bytes, which never change: its id is their hash."""
+    signed = survey_in_path(request).signed
+    headers = {**OPEN_TO_ALL, "etag": tag_of(signed), "cache-control": SURVEY_KEPT}
+    if is_kept(request, headers["etag"]):
+        return Response(status_code=304, headers=headers)
+    return Response(signed, headers=headers, media_type=MSGPACK)
 
 
 @described(
@@ -247,14 +261,23 @@ async def list_keys(request: Request) -> Response:
     )
 )
 async def put_key(request: Request) -> Response:
-    """PUT a signed key that this server made: 201, or 200 where it was published before."""
+    """PUT a signed key that this server made: 201, or 200 where it was published before.
+
+    It is a sealing key, or one that editions are signed with.
+    """
     require(request, TokenScope.SURVEY_WRITE)
     service = service_of(request)
     signed = await read_body(request, MOST_SIGNED_BYTES)
+    with reading_signed():
+        key = signed_key(signed, service.settings.authority)
+
+    def put(writing: Transaction) -> bool:
+        if isinstance(key, SealingKey):
+            return writing.publish_key(key, signed)
+        return writing.certify_results_key(key, signed)
+
     try:
-        with reading_signed():
-            key = SealingKey.from_signed(signed, service.settings.authority)
-        added = await _published(service, lambda writing: writing.publish_key(key, signed))
+        added = await _published(service, put)
     except ValueError as error:
         raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
-    return json(KeyPublished(id=key.id.hex()), 201 if added else 200)
+    return json(KeyPublished(id=key_id(key.public).hex()), 201 if added else 200)

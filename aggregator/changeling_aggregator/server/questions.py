@@ -29,6 +29,7 @@ class ResultKind(StrEnum):
     SERIES = "series"
     CHANGE = "change"
     WINDOWS = "windows"
+    COMPARISON = "comparison"
 
 
 class ResultMethod(StrEnum):
@@ -80,28 +81,33 @@ class AnyQuery(Body, kw_only=True):
     """The parameters that every question may have."""
 
     method: ResultMethod = ResultMethod.ONLINE
-    population: FigurePopulation = FigurePopulation.HEARD
     confidence: Annotated[float, Meta(extra_json_schema={"enum": [*CONFIDENCES]})] | UnsetType = UNSET
-    covariance: Truth = "false"
     stratum: _Strata = msgspec.field(default_factory=list)
     format: _Format | UnsetType = UNSET
 
 
-class HistogramQuery(AnyQuery, kw_only=True):
+class EstimateQuery(AnyQuery, kw_only=True):
+    """The parameters that every question about counts may have."""
+
+    population: FigurePopulation = FigurePopulation.HEARD
+    covariance: Truth = "false"
+
+
+class HistogramQuery(EstimateQuery, kw_only=True):
     """The parameters of a histogram."""
 
     period: _Last | UnsetType = UNSET
     time: _Time | UnsetType = UNSET
 
 
-class SeriesQuery(AnyQuery, kw_only=True):
+class SeriesQuery(EstimateQuery, kw_only=True):
     """The parameters of a series."""
 
     until: _Last | UnsetType = UNSET
     time: _Time | UnsetType = UNSET
 
 
-class ChangeQuery(AnyQuery, kw_only=True):
+class ChangeQuery(EstimateQuery, kw_only=True):
     """The parameters of a change."""
 
     after: Annotated[int, Meta(ge=0, le=MOST_PERIODS, description="The period at whose end a window starts.")]
@@ -114,11 +120,21 @@ class WindowsQuery(SeriesQuery, kw_only=True):
     width: Annotated[int, Meta(ge=1, le=MOST_PERIODS, description="In periods.")]
 
 
+class ComparisonQuery(AnyQuery, kw_only=True):
+    """The parameters of differences: from the arm `against`, from the end of period `after`, or from both."""
+
+    until: _Last | UnsetType = UNSET
+    time: _Time | UnsetType = UNSET
+    against: _Strata = msgspec.field(default_factory=list)
+    after: Annotated[int, Meta(ge=0, le=MOST_PERIODS, description="Changes since the end of this period.")] = 0
+
+
 QUERIES: dict[ResultKind, type[AnyQuery]] = {
     ResultKind.HISTOGRAM: HistogramQuery,
     ResultKind.SERIES: SeriesQuery,
     ResultKind.CHANGE: ChangeQuery,
     ResultKind.WINDOWS: WindowsQuery,
+    ResultKind.COMPARISON: ComparisonQuery,
 }
 
 
@@ -126,10 +142,11 @@ QUERIES: dict[ResultKind, type[AnyQuery]] = {
 class Question:
     """A question about one survey.
 
-    after: where the window of a change starts; 0 else. until: the period in question, or the last one.
+    after: where the window of a change starts; 0 for none. until: the period in question, or the last one.
     width: of windows, in periods; 0 else.
     strata: whose entries, rising; None for everybody's.
     confidence: the level of intervals; None for none. covariance: whether covariances are wanted.
+    against: the strata that these are compared with; None for none.
     """
 
     kind: ResultKind
@@ -141,6 +158,7 @@ class Question:
     strata: tuple[StratumNumber, ...] | None
     confidence: float | None
     covariance: bool
+    against: tuple[StratumNumber, ...] | None = None
 
 
 def parse(
@@ -153,7 +171,7 @@ def parse(
     """
     asked = _converted(query, QUERIES[kind])
     if asked.method is ResultMethod.SMOOTHED and kind not in (ResultKind.HISTOGRAM, ResultKind.SERIES):
-        raise ValueError(f"method is online or retrospective for a {kind.value}: smoothed changes are not offered")
+        raise ValueError(f"method is online or retrospective for a {kind.value}: smoothed ones are not offered")
     if asked.confidence and asked.confidence not in CONFIDENCES:
         raise ValueError(f"confidence: it is one of {', '.join(map(str, CONFIDENCES))}, got {asked.confidence!r}")
     question = Question(
@@ -162,12 +180,24 @@ def parse(
         until=_period(asked, "period" if kind is ResultKind.HISTOGRAM else "until", published, last_shown, now),
         width=getattr(asked, "width", 0),
         method=asked.method,
-        population=asked.population,
+        population=getattr(asked, "population", FigurePopulation.HEARD),
         strata=_strata(asked.stratum, published),
         confidence=asked.confidence or None,
-        covariance=asked.covariance == "true",
+        covariance=getattr(asked, "covariance", "false") == "true",
+        against=_strata(getattr(asked, "against", ()), published),
     )
+    if kind is ResultKind.COMPARISON:
+        _check_comparison(question)
     return question, asked.format or None
+
+
+def _check_comparison(question: Question) -> None:
+    if question.against is None and not question.after:
+        raise ValueError("a difference is from another arm, or from another time: give against, after, or both")
+    if question.against is not None and not {*question.against}.isdisjoint(question.strata or question.against):
+        raise ValueError("arms are apart: give stratum and against, and no entry that is in both")
+    if question.after >= question.until and question.after:
+        raise ValueError(f"after: the end of period {question.after} is not before that of period {question.until}")
 
 
 def opens_page(question: Question, form: Format, last_shown: int) -> bool:
@@ -207,9 +237,10 @@ def _converted(query: QueryParams, kind: type[AnyQuery]) -> AnyQuery:
         values = query.getlist(name)
         if name not in known:
             raise ValueError(f"there is no parameter {name[:40]!r} here: {', '.join(sorted(known))} there are")
-        if name != "stratum" and len(values) > 1:
+        several = name in ("stratum", "against")
+        if not several and len(values) > 1:
             raise ValueError(f"{name} is given once")
-        asked[name] = values if name == "stratum" else values[0]
+        asked[name] = values if several else values[0]
     try:
         return msgspec.convert(asked, kind, strict=False)
     except msgspec.ValidationError as error:  # such as "Expected `int` >= 0 - at `$.until`"

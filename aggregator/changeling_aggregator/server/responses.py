@@ -20,13 +20,15 @@ key. Devices ask caches not to answer them, for the sake of the time of day in a
 same has to say the answer's `Age`, by which they know not to go by that time.
 """
 
+import gzip
 import logging
 from collections import Counter
 from collections.abc import Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from hashlib import blake2b
 from math import floor
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 from changeling_protocol import SealingKey, UnixSeconds
@@ -49,6 +51,9 @@ MOST_SECONDS = 3600
 """However far off the next closing is, as a survey may be ended early."""
 PROVISIONAL_SECONDS = 60
 """While late reports may still change what is shown."""
+OPEN_TO_ALL = {"access-control-allow-origin": "*", "access-control-expose-headers": "content-location, etag"}
+"""For answers that hang on no token and no cookie: scripts of any page may read them."""
+_COMPRESSION = 6
 FOR_GOOD_SECONDS = 86_400
 """When all is shown for good."""
 KEYS_SECONDS = 60
@@ -65,6 +70,32 @@ _ROUTER_CODES = {404: ErrorCode.NOT_FOUND, 405: ErrorCode.METHOD_NOT_ALLOWED}
 def json(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """An answer in JSON: of a struct, or of what msgspec encodes. Not a number is null."""
     return Response(msgspec.json.encode(content), status, headers, media_type=JSON)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedFile:
+    """Bytes that are given to many as they are, with the same compressed by gzip, and their entity tag."""
+
+    plain: bytes
+    packed: bytes
+    tag: str
+    media_type: str
+
+    @classmethod
+    def of(cls, plain: bytes, media_type: str, packed: bytes | None = None) -> Self:
+        """A file. packed: the same bytes compressed, where that is done already."""
+        return cls(plain, packed or gzip.compress(plain, _COMPRESSION, mtime=0), tag_of(plain), media_type)
+
+
+def answer_file(request: Request, file: PackedFile, headers: Mapping[str, str]) -> Response:
+    """The answer with a file that any page's scripts may read: compressed, or 304, where the sender takes that."""
+    headers = {**OPEN_TO_ALL, **headers, "etag": file.tag, "vary": "accept-encoding"}
+    if is_kept(request, file.tag):
+        return Response(status_code=304, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["content-encoding"] = "gzip"
+        return Response(file.packed, headers=headers, media_type=file.media_type)
+    return Response(file.plain, headers=headers, media_type=file.media_type)
 
 
 def packed(body: bytes) -> Response:

@@ -1,38 +1,29 @@
 """Results over HTTP: histograms, series and changes, what they rest on, and what to think of them.
 
 An answer depends on the question and on the revision of what is shown, on nothing else; so it is made once for both,
-remembered, and its entity tag is known before it is made. A standard error is null where its variance, itself an
-unbiased estimate, came out below zero; an interval never is. A period that the nodes do not identify has null values
-and the node that is missing.
+remembered, and its entity tag is known before it is made.
 """
 
 import asyncio
 import contextlib
-import csv
-import io
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from functools import partial
-from math import isnan
-from typing import Annotated, Any, TypeAlias
+from typing import Any
 
 import msgspec
-import numpy as np
-from changeling_protocol import VERSION, Node, Survey
-from changeling_protocol.wire import ErrorCode
+from changeling_protocol import VERSION, Node
+from changeling_protocol.wire import JSON, MSGPACK, ErrorCode
 from changeling_statistics import (
-    Figures,
-    Gap,
-    Smoothing,
-    Solution,
-    UsedNode,
-    diagnosed,
-    false_entries,
-    format_instant,
+    ShownAs,
+    csv_shown,
+    head_shown,
     histogram_figures,
+    many_shown,
+    rows_shown,
     span_figures,
     window_figures,
 )
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -40,8 +31,9 @@ from starlette.responses import Response
 from ..errors import TurnedDown
 from ..ingest import PublishedSurvey
 from ..store import TokenScope
+from .comparing import ComparisonAnswer, compared, comparison_rows
 from .front_door import network_of
-from .openapi import Body, Count, Described, HexId, Instant, Period, described
+from .openapi import Body, Bounds, Count, Described, HexId, Instant, MissingNode, Period, Signed, described
 from .questions import (
     MEDIA_TYPES,
     QUERIES,
@@ -55,21 +47,15 @@ from .questions import (
     parse,
 )
 from .requests import require_reader, service_of, survey_in_path
-from .responses import cache_control, is_kept, tag_of
+from .responses import OPEN_TO_ALL, answer_file, cache_control, is_kept, tag_of
 from .shown import ShownSurvey
 
 MOST_COVARIANCES = 4 * 10**6
 """How many figures the covariances of one answer have at most."""
-Bounds: TypeAlias = Annotated[list[float | None], Meta(min_length=2, max_length=2)]
-"""A lower and an upper one; null where it cannot be told."""
-
-
-class MissingNode(Body):
-    """A node without which a period has no estimate."""
-
-    track: Count
-    start: Period
-    end: Period
+LATEST = "latest"
+"""The name in a path that stands for the newest edition."""
+_IMMUTABLE = "public, max-age=31536000, immutable"
+_AT_ONCE = "public, max-age=1"
 
 
 class PublishedNode(MissingNode):
@@ -151,7 +137,9 @@ class ManyEstimates(ResultAnswer, kw_only=True):
 
 
 def _described(kind: ResultKind) -> Described:
-    answer = ManyEstimates if kind in (ResultKind.SERIES, ResultKind.WINDOWS) else OneEstimate
+    answer: type = ManyEstimates if kind in (ResultKind.SERIES, ResultKind.WINDOWS) else OneEstimate
+    if kind is ResultKind.COMPARISON:
+        answer = ComparisonAnswer
     return Described(
         gives={200: {MEDIA_TYPES[form]: str if form is Format.CSV else answer for form in Format}, 304: {}},
         query=QUERIES[kind],
@@ -185,6 +173,12 @@ async def show_change(request: Request) -> Response:
     return await _answer(request, ResultKind.CHANGE)
 
 
+@described(_described(ResultKind.COMPARISON))
+async def show_comparison(request: Request) -> Response:
+    """GET …/comparison?stratum=…&against=…&after=l&until=t: the differences between two arms, or two times, or both."""
+    return await _answer(request, ResultKind.COMPARISON)
+
+
 async def _answer(request: Request, kind: ResultKind) -> Response:
     service, published = service_of(request), survey_in_path(request)
     require_reader(request, published)
@@ -197,6 +191,7 @@ async def _answer(request: Request, kind: ResultKind) -> Response:
     key = published.survey.id, shown.revision, published.last, question, form
     kept = cache_control(published, shown.looked, service.clock())
     headers = {"etag": tag_of(repr((VERSION, key)).encode()), "cache-control": kept, "vary": "accept"}
+    headers |= OPEN_TO_ALL if published.public else {}
     if is_kept(request, headers["etag"]):
         return Response(status_code=304, headers=headers)
     content = service.estimating.kept(key)
@@ -229,162 +224,77 @@ async def _gone(request: Request) -> None:
 
 
 def _made(question: Question, published: PublishedSurvey, shown: ShownSurvey, form: Format) -> bytes:
+    make = compared if question.kind is ResultKind.COMPARISON else answered
+    content: ComparisonAnswer | dict[str, Any]
     try:
-        content = answered(question, published, shown)
+        content = make(question, published, shown)
     except ValueError as error:
         raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
     if form is Format.JSON:
         return msgspec.json.encode(content)
     if form is Format.MSGPACK:
         return msgspec.msgpack.encode(content)
-    return _rows(content).encode()
+    return (comparison_rows(content) if isinstance(content, ComparisonAnswer) else csv_shown(content)).encode()
 
 
-def answered(question: Question, published: PublishedSurvey, shown: ShownSurvey) -> ResultAnswer:
+def answered(question: Question, published: PublishedSurvey, shown: ShownSurvey) -> dict[str, Any]:
     """The answer to a question. Raises NotEstimable, ValueError, or TurnedDown where it would be too large."""
-    survey = published.survey
     solution = shown.solution(question.strata, question.method)
-    nodes: Sequence[UsedNode]
-    if question.kind in (ResultKind.HISTOGRAM, ResultKind.CHANGE):
-        figures, nodes = span_figures(solution, Node(question.after, question.until))
-        (estimate,) = _estimates(question, survey, solution, figures, shown)
-        head = _head(published, question, shown, solution, nodes)
-        answer: ResultAnswer = OneEstimate(**head, **msgspec.structs.asdict(estimate))  # type: ignore[assignment]
-        return answer
-    if question.kind is ResultKind.SERIES:
+    showing = ShownAs(
+        question.method, question.population, question.confidence, published.last, shown.revision, shown.final
+    )
+    kind, windows = question.kind, question.kind in (ResultKind.WINDOWS, ResultKind.CHANGE)
+    if kind in (ResultKind.HISTOGRAM, ResultKind.CHANGE):
+        figures, used = span_figures(solution, Node(question.after, question.until))
+        (row,) = rows_shown(solution, figures, showing, windows=windows, covariance=question.covariance)
+        return {**head_shown(solution, used, showing), **row}
+    if kind is ResultKind.SERIES:
         figures, gaps = histogram_figures(solution, question.until)
     else:
         figures, gaps = window_figures(solution, question.width, question.until)
-    series = _estimates(question, survey, solution, figures, shown) + [_gap(survey, question, gap) for gap in gaps]
-    series.sort(key=lambda each: each.until or each.period or 0)
-    nodes = list(solution.releases.nodes) if series else []
-    if not solution.retrospective:
-        nodes = [used for used in nodes if used.node.end <= question.until]
-    return ManyEstimates(**_head(published, question, shown, solution, nodes), series=series)
-
-
-def _head(
-    published: PublishedSurvey, question: Question, shown: ShownSurvey, solution: Solution, nodes: Sequence[UsedNode]
-) -> dict[str, Any]:
-    survey = published.survey
-    return {
-        "survey": survey.id.hex(),
-        "question": survey.question,
-        "answers": list(survey.answers),
-        "epsilon": float(survey.epsilon),
-        "last_period": published.last,
-        "revision": shown.revision,
-        "method": question.method,
-        "population": question.population,
-        "biased": question.method is ResultMethod.SMOOTHED,
-        "confidence": question.confidence,
-        "drift": solution.drifts.tolist() if isinstance(solution, Smoothing) else UNSET,
-        "diagnostics": msgspec.convert(diagnosed(solution.releases).as_dict(), Diagnostics),
-        "nodes": [
-            PublishedNode(
-                track=used.track,
-                start=used.node.start,
-                end=used.node.end,
-                reports=used.reports,
-                sealed=used.node.end <= shown.final,
-            )
-            for used in nodes
-        ],
-    }
-
-
-def _estimates(
-    question: Question, survey: Survey, solution: Solution, figures: Figures, shown: ShownSurvey
-) -> list[ResultEstimate]:
-    if of_heard := question.population is FigurePopulation.HEARD:
-        summed, figures = figures.summed, figures.of_heard()
     k, z = figures.values.shape
     if question.covariance and k * z * z > MOST_COVARIANCES:
         raise TurnedDown(ErrorCode.INVALID, "these are more covariances than fit an answer: ask for fewer periods")
-    errors, needed = figures.standard_errors, false_entries(figures.influence, figures.entries)
-    ends: dict[str, Any] = {}
-    if question.confidence is not None:
-        ends["intervals"] = figures.intervals(question.confidence).tolist()
-        ends["simultaneous"] = figures.intervals(question.confidence, together=True).tolist()
-    values, standard, bounds = figures.values.tolist(), _known_figures(errors), _known_figures(figures.bounds)
-    listed = []
-    for at, span in enumerate(figures.spans):
-        enrolled, heard = int(figures.enrolled[at]), int(figures.heard[at])
-        estimate = ResultEstimate(
-            **_when(survey, question, span),
-            values=values[at],
-            standard_errors=standard[at],
-            upper_bound=bool(figures.upper_bound[at]),
-            provisional=bool(figures.known_until[at] > shown.final),
-            entries=int(figures.entries[at]),
-            enrolled=enrolled,
-            heard=heard,
-            response_rate=heard / enrolled if enrolled else 1.0,
-            bounds=bounds[at],
-            false_entries=int(needed[at]),
-            **{name: each[at] for name, each in ends.items()},
-        )
-        if question.covariance:
-            factor = float(figures.heard[at] / summed[at]) if of_heard else 1.0
-            estimate.covariance = (solution.estimate(span.end, span.start).covariance * factor**2).tolist()
-        listed.append(estimate)
-    return listed
+    return many_shown(solution, question.until, figures, gaps, showing, windows=windows, covariance=question.covariance)
 
 
-def _gap(survey: Survey, question: Question, gap: Gap) -> ResultEstimate:
-    missing = gap.missing and MissingNode(
-        track=gap.missing.track, start=gap.missing.node.start, end=gap.missing.node.end
+@described(
+    Described(
+        gives={200: {JSON: ManyEstimates, MEDIA_TYPES[Format.CSV]: str, MSGPACK: Signed}, 304: {}},
+        scope=TokenScope.READ,
+        open_too=True,
     )
-    return ResultEstimate(**_when(survey, question, gap.span), values=None, missing=missing)
+)
+async def show_edition_file(request: Request) -> Response:
+    """GET a file of an edition of an open survey, by the edition's name, or of the `latest`.
+
+    Under a name it never changes, and any cache may keep it. The files are `series` and `retrospective`, each as
+    `.json` and `.csv`, `edition.signed` with the tallies that they are made of and their hashes, and `key.signed`, the
+    authority's certificate of the key that signed, where it has given one.
+    """
+    service, published = service_of(request), survey_in_path(request)
+    require_reader(request, published)
+    survey, named, name = published.survey.id, request.path_params["edition"], request.path_params["file"]
+    headers: dict[str, str] = {}
+    if not published.public:
+        raise TurnedDown(ErrorCode.NOT_FOUND, "there are editions of surveys that are open to all alone")
+    if named == LATEST:
+        newest = service.editions.newest(survey)
+        files, kept = None, ""
+        if newest is not None:
+            files, kept = newest.files, cache_control(published, newest.looked, service.clock())
+            headers["content-location"] = f"../{newest.id.hex()}/{name}"
+            if not newest.is_latest:
+                kept = _AT_ONCE
+    else:
+        files, kept = await run_in_threadpool(service.editions.files, survey, _id(named)), _IMMUTABLE
+    if files is None or name not in files:
+        raise TurnedDown(ErrorCode.NOT_FOUND, "there is no such edition of the survey, or no such file in it")
+    return answer_file(request, files[name], {"cache-control": kept, **headers})
 
 
-def _when(survey: Survey, question: Question, span: Node) -> dict[str, Any]:
-    if question.kind in (ResultKind.CHANGE, ResultKind.WINDOWS):
-        return {"after": span.start, "until": span.end}
-    return {"period": span.end, "time": format_instant(survey.calendar.time(span.end))}
-
-
-def _known_figures(figures: Any) -> Any:
-    """Nested lists, with null for nan."""
-    return _nulls(figures.tolist()) if np.isnan(figures).any() else figures.tolist()
-
-
-def _nulls(nested: Any) -> Any:
-    if isinstance(nested, list):
-        return [_nulls(each) for each in nested]
-    return None if isnan(nested) else nested
-
-
-_COLUMNS = ("upper_bound", "provisional", "entries", "enrolled", "heard", "false_entries")
-
-
-def _rows(answer: ResultAnswer) -> str:
-    """CSV: a row for each estimate and answer, without the nodes and covariances."""
-    content = msgspec.to_builtins(answer)
-    estimates = content.get("series", [content])
-    when = ("after", "until") if any("after" in each for each in estimates) else ("period", "time")
-    ends = [name for name in ("intervals", "simultaneous", "bounds") if any(name in each for each in estimates)]
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    writer.writerow(
-        [*when, "answer", "population", "estimate", "standard_error"]
-        + [f"{name}_{side}" for name in ends for side in ("low", "high")]
-        + [*_COLUMNS, "epsilon"]
-    )
-    for each in estimates:
-        for at, name in enumerate(content["answers"]):
-            figures = [each["values"] and each["values"][at], (each.get("standard_errors") or {at: None})[at]]
-            sides = [side for end in ends for side in (each[end][at] if end in each else (None, None))]
-            rest = [each.get(column) for column in _COLUMNS]
-            writer.writerow(
-                [
-                    *(each[column] for column in when),
-                    name,
-                    content["population"],
-                    *figures,
-                    *sides,
-                    *rest,
-                    content["epsilon"],
-                ]
-            )
-    return written.getvalue()
+def _id(named: str) -> bytes:
+    try:
+        return bytes.fromhex(named)
+    except ValueError:
+        return b""

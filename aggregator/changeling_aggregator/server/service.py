@@ -22,6 +22,7 @@ from ..fold import FoldEngine, FoldProcess, FoldReport, fold
 from ..ingest import Committer, Registry
 from ..store import Store
 from .clock import Clock, GuardedClock, MovableClock
+from .editions import Editions
 from .front_door import Bodies, Rates, Traffic
 from .shown import Estimating, Showing
 
@@ -276,6 +277,7 @@ class Service:
         self.folding = FoldLoop(store, self.registry, self.clock, folding, folds=settings.folds)
         self.estimating = Estimating()
         self.showing = Showing(store)
+        self.editions = Editions(store, self.registry, self.showing, self.clock)
         self.bodies = Bodies()
         most = settings.requests_a_second
         self.rates = Rates(most, monotonic) if most else None
@@ -299,6 +301,7 @@ class Service:
         self.committer.start()
         self.folding.start()
         self._writing_back.start()
+        self.editions.start()
 
     def close(self) -> None:
         """Commit what was taken in, finish the batch that is being folded, close the store."""
@@ -307,6 +310,7 @@ class Service:
         self.folding.close()
         if self._writing_back.ident is not None:
             self._writing_back.join()
+        self.editions.close()
         self.estimating.close()
         self.store.close()
 

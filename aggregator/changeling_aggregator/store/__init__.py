@@ -30,6 +30,7 @@ from .at_rest import IN_CLEAR, STORE_KEY_BYTES, AtRest
 from .backups import Backup, back_up, opened_backup, restore
 from .counted import AttendanceKey, ClosingKey, Lot, LotKey, SnapshotProgress, TallyKey
 from .database import Database, Transactions, in_use
+from .editions import SigningKey, StoredEdition
 from .embedded import LEAST_FREE_BYTES
 from .files import IdFile, Segment, segment_name, written_segment
 from .log import LoggedRequest, LogRange, cursors_after, positions_after
@@ -71,8 +72,10 @@ __all__ = [
     "PublishedKey",
     "RunName",
     "Segment",
+    "SigningKey",
     "SnapshotProgress",
     "Store",
+    "StoredEdition",
     "TallyKey",
     "Token",
     "TokenScope",

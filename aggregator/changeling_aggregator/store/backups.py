@@ -1,7 +1,7 @@
 """A store's backup: one file, read in one transaction while servers go on, without what must never be copied.
 
 In it is all that was counted and published, and the ids of what is open: so what devices send again to a restored store
-counts once. Left out are the log, in segments or not, and the private halves of sealing keys. What was
+counts once. Left out are the log, in segments or not, and the private halves of keys. What was
 not folded is lost with the log.
 """
 
@@ -48,7 +48,7 @@ _about = Table(
     Column("unfolded", BigInteger, nullable=False),
 )
 """One row: the schema version of what is in the file, when it was read, and how much of the log was not folded then."""
-_LEFT_OUT = {schema.log.name, schema.files.name}
+_LEFT_OUT = {schema.log.name, schema.files.name, schema.results_keys.name}
 _ROWS_AT_ONCE = 64
 """A row of ids has 64 KiB."""
 _MOST_LOST_REVISIONS = 2**32

@@ -81,6 +81,20 @@ sealing_keys = Table(
 """`private` may be encrypted, and is null once destroyed; the last three are null until the authority has signed. Unix
 seconds."""
 
+results_keys = Table(
+    "results_keys",
+    metadata,
+    Column("id", LargeBinary(16), primary_key=True),
+    Column("public", LargeBinary(32), nullable=False),
+    Column("private", LargeBinary(32), nullable=False),
+    Column("made", BigInteger, nullable=False),
+    Column("signed", LargeBinary),
+    Column("begins", BigInteger),
+    Column("expires", BigInteger),
+)
+"""What editions are signed with. `private` may be encrypted; the last three are null until the authority has certified
+the key. Unix seconds."""
+
 streams = Table(
     "streams",
     metadata,
@@ -204,12 +218,25 @@ snapshots = Table(
 """The figures that are shown of each closing: nothing else leaves the server. cells: [track, node, reports, slots] of
 each node that ends there, in canonical MessagePack."""
 
+editions = Table(
+    "editions",
+    metadata,
+    Column("survey", LargeBinary(16), primary_key=True),
+    Column("revision", BigInteger, primary_key=True),
+    Column("last", Integer, primary_key=True),
+    Column("made", BigInteger, nullable=False),
+    Column("id", LargeBinary(16), nullable=False),
+    Column("files", LargeBinary, nullable=False),
+)
+"""What is published of open surveys, as files, at a revision of what is shown and with a last period that counts. id:
+its name. files: by their names, each compressed with gzip, in canonical MessagePack. made: Unix seconds."""
+
 for random in (log.c.envelope, runs.c.ids):
     # PostgreSQL would try to compress it: in vain, and for a third of the time that storing it takes.
     as_it_is = DDL(f"ALTER TABLE {random.table.name} ALTER {random.name} SET STORAGE EXTERNAL")  # type: ignore[no-untyped-call]
     event.listen(random.table, "after_create", as_it_is.execute_if(dialect="postgresql"))
 
-for secret in (sealing_keys.c.private, log.c.envelope, runs.c.ids):
+for secret in (sealing_keys.c.private, results_keys.c.private, log.c.envelope, runs.c.ids):
     # PostgreSQL would keep values of a column that it analyses among its statistics, long after they are deleted.
     unseen = DDL(f"ALTER TABLE {secret.table.name} ALTER {secret.name} SET STATISTICS 0")  # type: ignore[no-untyped-call]
     event.listen(secret.table, "after_create", unseen.execute_if(dialect="postgresql"))

@@ -11,11 +11,11 @@ from enum import StrEnum
 from changeling_protocol import LAST_INSTANT, SealingKey, UnixSeconds, key_id
 from changeling_statistics import format_instant
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from sqlalchemy import ColumnElement, and_, insert, select, update
+from sqlalchemy import ColumnElement, Table, and_, insert, select, update
 
 from .at_rest import PRIVATE_BYTES, AtRest
 from .database import Bound
-from .schema import sealing_keys
+from .schema import results_keys, sealing_keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,9 @@ class ReadKeys(Bound):
         """Tell whether there is a private key left that expired before this Unix time, in seconds."""
         return self._connection.execute(select(sealing_keys.c.id).where(_expired(before))).first() is not None
 
-    def _private_halves(self) -> list[tuple[bytes, bytes]]:
+    def _private_halves(self, keys: Table = sealing_keys) -> list[tuple[bytes, bytes]]:
         """The ids of keys that are not destroyed, with their private halves as they are stored."""
-        query = select(sealing_keys.c.id, sealing_keys.c.private).where(sealing_keys.c.private.is_not(None))
+        query = select(keys.c.id, keys.c.private).where(keys.c.private.is_not(None))
         return [(row.id, row.private) for row in self._connection.execute(query)]
 
 
@@ -150,18 +150,18 @@ class WriteKeys(ReadKeys):
         What they were before is overwritten once `Store.forget_overwritten` had its turn. Raises StoreError where they
         are not under the store's own.
         """
-        private = [(id_, self._at_rest.taken(kept, id_)) for id_, kept in self._private_halves()]
-        for id_, each in private:
-            self._put_private(id_, new.kept(each, id_))
+        private = [(keys, id_, self._at_rest.taken(kept, id_)) for keys, id_, kept in self._all_private_halves()]
+        for keys, id_, each in private:
+            self._put_private(keys, id_, new.kept(each, id_))
         return len(private)
 
     def encrypt_keys_in_clear(self) -> bool:
         """Encrypt the private keys that are not yet; whether there was one, and a store key to encrypt it under."""
-        in_clear = [(id_, kept) for id_, kept in self._private_halves() if len(kept) == PRIVATE_BYTES]
+        in_clear = [each for each in self._all_private_halves() if len(each[2]) == PRIVATE_BYTES]
         if self._at_rest.secret is None or not in_clear:
             return False
-        for id_, private in in_clear:
-            self._put_private(id_, self._at_rest.kept(private, id_))
+        for keys, id_, private in in_clear:
+            self._put_private(keys, id_, self._at_rest.kept(private, id_))
         return True
 
     def take_keys(self, other: ReadKeys) -> None:
@@ -175,8 +175,12 @@ class WriteKeys(ReadKeys):
         """Destroy the private keys that expired before this Unix time, in seconds; returns how many."""
         return self._connection.execute(update(sealing_keys).where(_expired(before)).values(private=None)).rowcount
 
-    def _put_private(self, id_: bytes, kept: bytes) -> None:
-        self._connection.execute(update(sealing_keys).where(sealing_keys.c.id == id_).values(private=kept))
+    def _all_private_halves(self) -> list[tuple[Table, bytes, bytes]]:
+        """Those of sealing keys and of results keys, with the table that each is in."""
+        return [(keys, id_, kept) for keys in (sealing_keys, results_keys) for id_, kept in self._private_halves(keys)]
+
+    def _put_private(self, keys: Table, id_: bytes, kept: bytes) -> None:
+        self._connection.execute(update(keys).where(keys.c.id == id_).values(private=kept))
 
 
 def _expired(before: UnixSeconds) -> ColumnElement[bool]:

@@ -19,6 +19,7 @@ from ..segments import Place, place_at
 from .at_rest import AtRest
 from .counted import ReadCounts
 from .database import Transactions
+from .editions import ReadEditions, WriteEditions
 from .files import RUN_ENDS, SEGMENT_ENDS, FileKind, Segment, rows_of, segment_name, written_segment
 from .log import ReadLog, WriteLog
 from .registry import ReadRegistry, WriteRegistry
@@ -34,11 +35,11 @@ MOST_MADE = 4
 OLD_SECONDS = 3600.0
 
 
-class View(ReadRegistry, ReadKeys, ReadLog, ReadCounts, ReadRuns):
+class View(ReadRegistry, ReadKeys, ReadEditions, ReadLog, ReadCounts, ReadRuns):
     """One state of a store, to read: what others commit meanwhile is not seen."""
 
 
-class Transaction(WriteRegistry, WriteKeys, WriteLog, WriteRuns, View):
+class Transaction(WriteRegistry, WriteKeys, WriteEditions, WriteLog, WriteRuns, View):
     """A transaction that may write: whole and on disk when it ends, and nothing of it where it raises."""
 
 

@@ -24,7 +24,7 @@ from math import comb, prod
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import Calendar, Constraint, Group, History, Survey, Track, group_cost, rounded_up
+from changeling_protocol import Calendar, Constraints, Group, History, Survey, Track, group_cost, rounded_up
 
 from ..estimate import Floats
 from ..randomizers.counterpart import Blanket
@@ -49,7 +49,7 @@ class Round:
     blanket: Blanket | None
 
 
-def linked_round(group: Group, calendar: Calendar, constraint: Constraint, closed: bool) -> Round:
+def linked_round(group: Group, calendar: Calendar, constraint: Constraints, closed: bool) -> Round:
     """The round in which every entry of a group sends its whole transcript at once, among those that drew alike.
 
     A history group's transcript is k-RR over the possible histories: the truth, or any of them.
@@ -68,7 +68,7 @@ def _of_history(group: Group) -> Blanket | None:
     return Blanket(odds.favoured / total, odds.other / total, count) if 1 < count <= MOST_HISTORIES else None
 
 
-def differing_rounds(group: Group, calendar: Calendar, constraint: Constraint, closed: bool) -> Counter[Round]:
+def differing_rounds(group: Group, calendar: Calendar, constraint: Constraints, closed: bool) -> Counter[Round]:
     """The rounds at which two changelogs of an entry of the group can differ, with how many there are of each.
 
     If no two tracks end together, each track has as many rounds as its reports can differ. If some do, the rounds are
@@ -191,7 +191,7 @@ def linked_epsilon(survey: Survey, group: Group, delta: float, entries: int) -> 
 
     delta, entries: as for `shuffled_loss`.
     """
-    whole = linked_round(group, survey.calendar, survey.constraint, survey.closed)
+    whole = linked_round(group, survey.calendar, survey.constraints, survey.closed)
     return _composed_epsilon(Counter([whole]), group.share / survey.plan.total_share, delta, entries)
 
 
@@ -200,7 +200,7 @@ def rounds_epsilon(survey: Survey, group: Group, delta: float, entries: int) -> 
 
     delta, entries: as for `shuffled_loss`. Raises ValueError for a joint group.
     """
-    rounds = differing_rounds(group, survey.calendar, survey.constraint, survey.closed)
+    rounds = differing_rounds(group, survey.calendar, survey.constraints, survey.closed)
     sources = sorted({BLANKET if each.blanket else CLONES for each in rounds})
     return _composed_epsilon(rounds, group.share / survey.plan.total_share, delta, entries), "; ".join(sources)
 

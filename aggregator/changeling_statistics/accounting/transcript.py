@@ -33,13 +33,14 @@ from changeling_protocol import (
     AtMost,
     AtMostWithin,
     Calendar,
-    Constraint,
+    Constraints,
     Group,
     History,
     HistoryKernel,
     Survey,
     Track,
     agreeing,
+    bound_of,
     group_cost,
     rounded_up,
 )
@@ -81,7 +82,7 @@ class DifferingNodes:
         return self.both + self.appears + self.vanishes + self.insertions
 
 
-def track_compositions(track: Track, calendar: Calendar, constraint: Constraint, closed: bool) -> list[DifferingNodes]:
+def track_compositions(track: Track, calendar: Calendar, constraint: Constraints, closed: bool) -> list[DifferingNodes]:
     """Every composition that two changelogs of an entry can have on a track, but for those that another contains.
 
     closed: whether the cohort is closed. The first node of a track that starts with the calendar then holds two
@@ -91,6 +92,7 @@ def track_compositions(track: Track, calendar: Calendar, constraint: Constraint,
     reports = track.reports
     if not track.reports_changes:
         return [DifferingNodes(reports, 0, 0)]
+    constraint = bound_of(constraint, track)
     most = constraint.most_nodes(track.bounds(calendar))
     if not closed:
         return divisions(most, reports)
@@ -118,7 +120,7 @@ def divisions(most: int, reports: int) -> list[DifferingNodes]:
     return maximal
 
 
-def most_differing(track: Track, calendar: Calendar, constraint: Constraint, closed: bool) -> int:
+def most_differing(track: Track, calendar: Calendar, constraint: Constraints, closed: bool) -> int:
     """The most nodes that an entry reports on a track on which two of its changelogs can differ."""
     return max(each.nodes for each in track_compositions(track, calendar, constraint, closed))
 
@@ -132,7 +134,7 @@ KindCurves: TypeAlias = dict[PairKind, PrivacyCurve]
 """The curve of one node, by how two changelogs differ there."""
 
 
-def worst_compositions(track: Track, calendar: Calendar, constraint: Constraint, closed: bool) -> list[CurveCounts]:
+def worst_compositions(track: Track, calendar: Calendar, constraint: Constraints, closed: bool) -> list[CurveCounts]:
     """The compositions of a track that can be the worst at some ε, each as numbers of independent reports by curve.
 
     Those that another one covers at every ε are left out, and those with equal curves are one. If more than
@@ -330,14 +332,14 @@ class _Exposed:
 
 
 def _exposed(survey: Survey, group: Group) -> _Exposed:
-    pure = group_cost(group, survey.calendar, survey.constraint, survey.closed)
-    losses = group_distribution(group, survey.calendar, survey.constraint, survey.closed)
+    pure = group_cost(group, survey.calendar, survey.constraints, survey.closed)
+    losses = group_distribution(group, survey.calendar, survey.constraints, survey.closed)
     return _Exposed(rounded_up(pure), losses)
 
 
 @lru_cache(maxsize=128)
 def group_distribution(
-    group: Group, calendar: Calendar, constraint: Constraint, closed: bool
+    group: Group, calendar: Calendar, constraint: Constraints, closed: bool
 ) -> PrivacyLossDistribution:
     """A privacy-loss distribution whose δ(ε) is at least that of every pair of changelogs of an entry of the group.
 

@@ -116,14 +116,17 @@ class Sampling:
     releases: Releases
     histograms: Floats
 
-    def covariance(self, row: Floats, until: int, *, of_heard: bool = False) -> tuple[Floats, bool]:
+    def covariance(
+        self, row: Floats, until: int, *, of_heard: bool = False, drawn: bool = False
+    ) -> tuple[Floats, bool]:
         """The addition to the covariance of an estimate, shape (z, z), in entries squared; whether it is a bound.
 
         row: the weight of each edge in the estimate, shape (E,).
         until: how much is known, up to the nodes that close at that time.
         of_heard: whether the estimate is about those alone who are heard.
+        drawn: whether the entries themselves count as drawn at random, and the draw as part of the error.
         """
-        design = self.design(np.array([until]), of_heard=of_heard)
+        design = self.design(np.array([until]), of_heard=of_heard, drawn=drawn)
         if not design.needed[0]:
             z = len(self.releases.survey.answers)
             return np.zeros((z, z)), False
@@ -134,7 +137,7 @@ class Sampling:
         """The addition to the covariance of the estimate with these weights, as a sum of what tallies tell."""
         return self._weights(self.design(np.array([until])), row)
 
-    def design(self, until: Indices, *, of_heard: bool = False) -> SamplingDesign:
+    def design(self, until: Indices, *, of_heard: bool = False, drawn: bool = False) -> SamplingDesign:
         """The design of the survey as it is known at some times."""
         known, enrolment, plan = self.releases, self.releases.enrolment, self.releases.survey.plan
         kept, alone = draws(plan.tracks)
@@ -143,6 +146,8 @@ class Sampling:
         there = np.where(by_group > 0, by_group / np.maximum(enrolled, 1.0)[:, None], shares(known.survey))
         whole = np.divide(entries, enrolled, out=np.ones(len(until)), where=enrolled > 0)
         heard = whole + (enrolment.recent if of_heard else enrolment.lasting)[until]
+        if drawn:
+            whole = np.zeros(len(until))  # nothing is taken off for those who are all there is
         return SamplingDesign(
             start=known.network.start,
             end=known.network.end,

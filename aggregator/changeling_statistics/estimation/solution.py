@@ -98,6 +98,35 @@ class Solution:
         """The estimate of v_plus - v_minus with its covariance. Raises NotEstimable if no edges connect the times."""
         return self._weighed(self.row(plus, minus), plus, minus)
 
+    def shares(self, period: int, *, since: int = 0, drawn: bool = False) -> Estimate:
+        """The share of those heard that holds each answer at a period's end; or by how much it changed since another's.
+
+            p̂_t = v̂_t / n_t        p̂_t - p̂_s = (v̂_t - (m_t / m_s) v̂_s) / n_t
+
+        since: s, the period at whose end the change starts; 0 for the share itself.
+        drawn: whether the entries count as drawn at random from a population that the share is about, as an
+        experiment's arm is; its variance is then larger by that of the draw.
+        Raises NotEstimable if no edges connect the times.
+        """
+        enrolment, until = self.releases.enrolment, self.known_until(period)
+        m, n = enrolment.stands_for, enrolment.scales[until] * enrolment.stands_for[period]
+        row = self.row(period, since)
+        if since and m[since] != m[period]:
+            whole = self.row(period)
+            row = whole - (whole - row) * m[period] / m[since]
+        return self._weighed(row, period, since, drawn=drawn).times(1 / n)
+
+    def all_shares(self, until: int, *, since: int = 0, drawn: bool = False) -> dict[int, Estimate]:
+        """`shares` of the periods since + 1 to `until`, by period, but for those that are not estimable."""
+        if since:
+            there = [period for period in range(since + 1, until + 1) if self.reaches(period, since)]
+            return {period: self.shares(period, since=since, drawn=drawn) for period in there}
+        heard = self.releases.enrolment.scales * self.releases.enrolment.stands_for
+        return {
+            time: self._weighed(row.copy(), time, 0, drawn=drawn).times(1 / heard[self.known_until(time)])
+            for time, row in self.histogram_rows(until)
+        }
+
     def estimates(self, until: int) -> list[Estimate | None]:
         """The histograms at the times 1 to `until`; None for one that is not estimable."""
         estimates: list[Estimate | None] = [None] * until
@@ -147,17 +176,18 @@ class Solution:
         """True if everybody reports everything, so that what entries have in common does not hang on weights."""
         return not hangs_together(self.releases.survey)
 
-    def _weighed(self, row: Floats, plus: int, minus: int) -> Estimate:
-        """The estimate of v_plus - v_minus with these weights, and its covariance."""
+    def _weighed(self, row: Floats, plus: int, minus: int, *, drawn: bool = False) -> Estimate:
+        """The estimate of v_plus - v_minus with these weights, and its covariance. drawn: as for `shares`."""
         known, until = self.releases, self.known_until(plus)
         values, covariance = row @ known.changes, np.tensordot(row**2, known.covariances, axes=1)
         responses, sampling, is_bound = np.diag(covariance).copy(), None, False
-        if self.needs_sampling(np.array([until])):
-            if self.everybody_reports and minus == 0:
+        everybody = self.everybody_reports and not drawn
+        if drawn or self.needs_sampling(np.array([until])):
+            if everybody and minus == 0:
                 covariance += self._missed_by_all(values, until)
             else:
                 sampling = self.sampling
-                common, is_bound = sampling.covariance(row, until)
+                common, is_bound = sampling.covariance(row, until, drawn=drawn)
                 covariance = covariance + common
 
         def law() -> VarianceCurve:
@@ -170,9 +200,10 @@ class Solution:
                 values[None],
                 responses[None],
                 (np.diag(covariance) - responses)[None],
-                np.array([is_bound or self.everybody_reports]),
+                np.array([is_bound or everybody]),
+                drawn=drawn,
             )
-            curve = variance_curves(known, weighed, sampling, everybody=self.everybody_reports)
+            curve = variance_curves(known, weighed, sampling, everybody=everybody)
             return VarianceCurve(*(part[0] for part in curve.parts))
 
         return Estimate(values, covariance, is_bound or known.bounded(until), law)

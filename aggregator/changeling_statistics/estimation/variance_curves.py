@@ -5,13 +5,14 @@ chance nobody was asked who holds a rare answer, both are near zero, and the int
 interval holds those values θ that are not too far from the estimate, judged by the variance that θ itself would have
 (Wilson 1927):
 
-    V(θ) = max{known, R̂ + linear (θ - v̂) + flat + bent θ (1 - θ/n)}
+    V(θ) = max{known, R̂ + linear (θ - v̂) + flat + tied θ + bent θ (1 - θ/n)}
 
 - R̂, what the coins of the randomizers add, is the tallies' own, and `linear` what one more entry with the answer adds.
   Where the tallies tell no more than a bound, it is what so many entries with the answer add;
 - `known` is what they add whatever anybody answers;
-- flat + bent θ (1 - θ/n) is what the reports of one entry have in common, if entries change as the nodes that count
-  changes say they do, all answers alike; where no node counts them, as ALLOWED times as often as the designer expects.
+- flat + tied θ + bent θ (1 - θ/n) is what the reports of one entry have in common, if entries change as the nodes that
+  count changes say they do, all answers alike; where no node counts them, as ALLOWED times as often as the designer
+  expects.
   The tallies' own figure for an answer, if it is no bound, counts the more the more entries there are.
 
 So intervals do not use upper bounds, where a published covariance has to. docs/mathematics.md, "Intervals".
@@ -53,6 +54,7 @@ class Weighed:
     shape (k, z). common: what reports of one entry have in common adds, shape (k, z).
     bounded: whether that is an upper bound, shape (k,).
     of_heard: whether the estimates are about those alone who are heard.
+    drawn: whether the entries count as drawn at random, and the draw as part of the error.
     """
 
     rows: Floats
@@ -65,6 +67,7 @@ class Weighed:
     common: Floats
     bounded: NDArray[np.bool_]
     of_heard: bool = False
+    drawn: bool = False
 
 
 def variance_curves(known: Releases, weighed: Weighed, sampling: Sampling | None, *, everybody: bool) -> VarianceCurve:
@@ -93,23 +96,23 @@ def variance_curves(known: Releases, weighed: Weighed, sampling: Sampling | None
         lawful = told**2 * _reports(known)[:, None] * usual + told * changed * aside
         beyond = squares[:, loose] @ (known.response_variances - lawful)[loose]
         responses = responses - beyond + (squares * touched)[:, loose] @ on_answers[loose] / scale * held
-    flat, bent = np.zeros_like(n), np.zeros_like(n)
+    flat, tied, bent = np.zeros_like(n), np.zeros_like(n), np.zeros_like(n)
     if everybody:
         per_entry = np.where(weighed.minus > 0, 2 * (1 - phi ** (weighed.plus - weighed.minus)), 1.0)
         m = enrolment.stands_for[until]
         bent = (per_entry * enrolment.lasting[until] * m / np.maximum(m - 1.0, 1.0))[:, None] * scale
     elif sampling is not None:
-        design = sampling.design(until, of_heard=weighed.of_heard)
-        each, flats = _of_an_entry(design, weighed.rows, network.periods, phi, touched)
-        flat, bent = flats[:, None], each[:, None] / scale
+        design = sampling.design(until, of_heard=weighed.of_heard, drawn=weighed.drawn)
+        flats, each, spread = _of_an_entry(design, weighed.rows, network.periods, phi, touched)
+        flat, tied, bent = flats[:, None], each[:, None] / scale, spread[:, None] / scale
     floor = np.maximum(floor + np.minimum(flat, 0.0), 0.0)
     histograms = (weighed.minus == 0)[:, None]
-    law = flat + bent * held * (1 - held / n)
+    law = flat + tied * held + bent * held * (1 - held / n)
     trusted = held**2 / np.maximum(held**2 + STEADY * (np.maximum(responses, floor) + np.maximum(law, 0)), 1e-9)
     level = responses + flat + np.where(weighed.bounded[:, None], 0.0, trusted * (weighed.common - law))
     return VarianceCurve(
         level=np.where(histograms, level - linear * weighed.values, level + law - flat),
-        linear=np.where(histograms, linear, 0.0),
+        linear=np.where(histograms, linear + tied, 0.0),
         bent=np.where(histograms, bent, 0.0) + np.zeros_like(level),
         floor=floor,
         entries=n + np.zeros_like(level),
@@ -140,12 +143,16 @@ def _differing(weighed: Weighed) -> Floats:
 
 def _of_an_entry(
     design: SamplingDesign, rows: Floats, periods: int, phi: Floats, touched: Floats
-) -> tuple[Floats, Floats]:
-    """What the reports of one more entry with an answer have in common, and those of all others, shape (k,) each.
+) -> tuple[Floats, Floats, Floats]:
+    """What the reports of one entry have in common, by how many hold an answer: flat, tied and bent, shape (k,) each.
 
     phi: how much of the correlation of an entry's answers is left after a period, for each estimate, shape (k,).
     touched: on how many changes of each edge such an entry is expected to have a part, shape (k, E).
-    With φ^|τ-τ'| the chance to hold the answer at one time and the other, Σ_ττ' c_τ c_τ' φ^|τ-τ'| is summed up in time.
+    With φ^|τ-τ'| p (1 - p) the covariance of holding the answer at one time and the other, p = θ/n, it is
+
+        Σ_j ω_j Σ_i (Σ_τ c_τ x_i(τ) - b)² = Σ_j ω_j { θ (1 - p) Σ_ττ' c_τ c_τ' φ^|τ-τ'| + n (p Σ_τ c_τ - b)² }
+
+    but for the second term in a sampling error, which is about the mean. The sum over ττ' is summed up in time.
     """
     many, lone = forms(design, rows, periods), scatter(design, rows)
     behind, sums = np.zeros(many.omega.shape), np.zeros(many.omega.shape)
@@ -153,12 +160,15 @@ def _of_an_entry(
         now = many.c[:, :, time]
         sums += now * (now + 2 * behind)
         behind = phi[:, None] * (behind + now)
-    sums -= 2 * many.base * many.c[:, :, 1:].sum(2)
-    single = lone.sampled + lone.tied
-    each = np.einsum("kj,kj->k", many.omega, sums) + np.einsum("ke,ke->k", single, touched)
+    level = many.c[:, :, 1:].sum(2)
+    of_means = many.omega * np.where(np.arange(many.omega.shape[1]) < many.sampled, 0.0, level)
+    bent = np.einsum("kj,kj->k", many.omega, sums) - (of_means * level).sum(1)
+    bent += np.einsum("ke,ke->k", lone.sampled, touched)
+    tied = (of_means * (level - 2 * many.base)).sum(1)
+    tied += np.einsum("ke,ke->k", lone.tied, touched - 2 * lone.base * (design.start == 0))
     flat = np.einsum("kj,kj->k", many.omega, many.base**2) + lone.tied @ lone.base**2
-    flat, needed = design.entries * flat + known_base(design, rows, periods)[0], design.needed
-    return np.where(needed, each, 0.0), np.where(needed, flat, 0.0)
+    flat = design.entries * flat + known_base(design, rows, periods)[0]
+    return flat * design.needed, tied * design.needed, bent * design.needed
 
 
 def _kept(known: Releases, until: Indices, differing: Floats) -> Floats:

@@ -16,10 +16,13 @@ from numpy.typing import NDArray
 from ..estimate import Floats
 from ..estimation.entries import GroupEdges, Moments, entry_covariance, expected_moments, expected_variances
 from ..estimation.network import Network, online_rows
+from ..estimation.regions import NORMAL
 from ..estimation.releases import plan_nodes, planned_variances, shares
 from ..estimation.weights import best_weights, hangs_together, is_partial
 from .wish import Wish
 
+TEST = 0.05
+"""In such a share of the cases without a difference a test finds one."""
 POINT = 0.01
 """One percentage point, as a fraction of the entries."""
 
@@ -116,6 +119,31 @@ class Prediction:
         if not error > 0:
             raise ValueError(f"a standard error to reach is above 0, got {error}")
         return max(1.0, self.devices * (self.objective(objective) / error) ** 2)
+
+    def devices_to_detect(
+        self, difference: float, held: float = 0.5, *, power: float = 0.8, objective: str = "mean"
+    ) -> float:
+        """How many devices, in two arms of one size together, it takes to tell the arms' shares apart; inf if none do.
+
+            n = 4 {n Var p̂ + p (1 - p)} ((z_{1 - TEST/2} + z_power) / Δ)²
+
+        An arm's entries are drawn at random too, which adds p (1 - p).
+
+        difference: Δ, between the arms' shares of an answer: 0.02 is two points. held: p, the share that holds it.
+        power: the chance to find such a difference in a two-sided test that finds one where there is none in TEST of
+        all cases. objective: "mean" or "worst", as above.
+        Raises ValueError for a difference that is not between 0 and 1, and a power that is not between TEST and 1.
+
+        >>> prediction = Prediction(20_000, response=np.array([1e-4]), sampling=np.array([0.0]))
+        >>> round(prediction.devices_to_detect(0.02))
+        176600
+        """
+        if not 0 < difference < 1:
+            raise ValueError(f"a difference of shares to detect lies between 0 and 1, got {difference}")
+        if not TEST < power < 1:
+            raise ValueError(f"the power of a test lies between {TEST} and 1, got {power}")
+        apart = (NORMAL.inv_cdf(1 - TEST / 2) + NORMAL.inv_cdf(power)) / difference
+        return 4 * (self.devices * self.objective(objective) ** 2 + held * (1 - held)) * apart**2
 
 
 def predict(

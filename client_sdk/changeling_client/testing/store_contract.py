@@ -235,6 +235,17 @@ class StoreContract:
             one.flush()
             assert pods.said() == ["from no answer to neither", *["no change"] * 4]
 
+    @pytest.mark.parametrize("number", [-1, 2, 2**31, 2**70])
+    def test_a_number_that_is_no_entrys_changes_nothing(self, pods: Pods, number: int) -> None:
+        """Who reads it is told which there are; who lets it leave has nothing to let go."""
+        with pods.client() as client:
+            handle = pods.join(client, entries=2)
+            with pytest.raises(ValueError, match="numbered 0 to 1"):
+                handle.answer(number)
+            handle.leave(number)
+            assert handle.record("tea", 1) is Recorded.COUNTED
+            assert handle.answer(1) == "tea"
+
     @pytest.mark.parametrize("everything", [False, True])
     def test_who_leaves_while_it_is_answered_is_sent_no_more(self, pods: Pods, everything: bool) -> None:
         """Another pod withdraws an entry, or all consent, as the first request of a flush arrives: the flush ends well,

@@ -48,12 +48,14 @@ def _surveys() -> Iterator[Case]:
 
 def _asked(survey: Survey) -> dict[str, Any]:
     """Of a survey what its cost depends on."""
-    kept = ("calendar", "constraint", "closed", "plan")
-    return {"answers": len(survey.answers), **{name: fields(survey.as_fields()[name]) for name in kept}}
+    kept = ("calendar", "closed", "plan")
+    asked = {"answers": [len(each.answers) for each in survey.questions]}
+    asked["constraints"] = [fields(each.constraint.as_fields()) for each in survey.questions]
+    return {**asked, **{name: fields(survey.as_fields()[name]) for name in kept}}
 
 
 def _costs(survey: Survey) -> dict[str, Any]:
-    restored = lives_cost(survey.plan, survey.calendar, survey.constraint, survey.closed, lives=2)
+    restored = lives_cost(survey.plan, survey.calendar, survey.constraints, survey.closed, lives=2)
     return {
         "micro": number(micro(survey.cost)),
         "stated_micro_per_week": number(micro(survey.per_week)),

@@ -134,7 +134,7 @@ def _surveys() -> dict[str, Survey]:
         "strata": replace(
             plain, breakdowns=PUBLIC, stratum_changes=2, relay="https://relay.example", follows=bytes(range(16))
         ),
-        "expected": replace(plain, expected=ExpectedChanges(500_000, 1), question="Très bien? 茶か"),
+        "expected": plain.asking(expected=ExpectedChanges(500_000, 1), text="Très bien? 茶か"),
         "history": survey(ReleasePlan((history_group(*HISTORIES_OF[0]), JOINT_GROUPS[0])), constraint=AtMost(3)),
         "history, closed": survey(
             ReleasePlan((history_group(3, *HISTORIES_OF[1][1:]),)), constraint=AtMost(2), closed=True

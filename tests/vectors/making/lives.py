@@ -59,7 +59,7 @@ _OFTEN: Sequence[Event] = [(60 * i + 75, "flush") for i in range(8)]
 _CLOSED = replace(SURVEYS["closed"], grace=600)
 _BOUNDED = survey(hierarchical(3, 8, (1, 2), Odds(3, 1)), constraint=TimeBounded(100))
 _SHORT = survey(hierarchical(3, 8, (2, 4), Odds(3, 1)), grace=85)
-_SIGNED = replace(SURVEYS["states"], constraint=AtMost(3))
+_SIGNED = SURVEYS["states"].asking(constraint=AtMost(3))
 _LONG = survey(
     hierarchical(3, 130, (1, 65), Odds(3, 1)),
     calendar=Calendar(1_800_000_000, 3600, 130),

@@ -6,10 +6,8 @@ script and no style stands in the page itself, and a browser is told to hold to 
 into an address.
 """
 
-import gzip
 import importlib.util
 from collections.abc import Iterator
-from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -27,7 +25,7 @@ from ...errors import TurnedDown
 from ...ingest import PublishedSurvey
 from ...store import TokenScope, hash_of
 from ..requests import needs_secure, read_body, service_of, session_cookie, signed_in, survey_in_path
-from ..responses import UNKEPT, is_kept, json, tag_of
+from ..responses import UNKEPT, PackedFile, answer_file, json
 from ..service import LIFE_SECONDS
 
 _STATIC = Path(__file__).with_name("static")
@@ -46,15 +44,6 @@ CONTENT_POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-_COMPRESSION = 6
-
-
-@dataclass(frozen=True, slots=True)
-class _File:
-    plain: bytes
-    packed: bytes
-    tag: str
-    media_type: str
 
 
 async def show_index(request: Request) -> Response:
@@ -71,17 +60,7 @@ async def _answer(request: Request, name: str) -> Response:
     if name != CHARTS and name not in _own_files():
         raise TurnedDown(ErrorCode.NOT_FOUND, "the page has no such file")
     file = await run_in_threadpool(_file, name)
-    headers = {
-        "content-security-policy": CONTENT_POLICY,
-        "cache-control": "no-cache",
-        "etag": file.tag,
-        "vary": "accept-encoding",
-    }
-    if is_kept(request, file.tag):
-        return Response(status_code=304, headers=headers)
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(file.packed, headers={**headers, "content-encoding": "gzip"}, media_type=file.media_type)
-    return Response(file.plain, headers=headers, media_type=file.media_type)
+    return answer_file(request, file, {"content-security-policy": CONTENT_POLICY, "cache-control": "no-cache"})
 
 
 @cache
@@ -90,9 +69,9 @@ def _own_files() -> frozenset[str]:
 
 
 @cache
-def _file(name: str) -> _File:
+def _file(name: str) -> PackedFile:
     plain = (_charts() if name == CHARTS else _STATIC / name).read_bytes()
-    return _File(plain, gzip.compress(plain, _COMPRESSION, mtime=0), tag_of(plain), MEDIA_TYPES[Path(name).suffix])
+    return PackedFile.of(plain, MEDIA_TYPES[Path(name).suffix])
 
 
 def _charts() -> Path:

@@ -1,0 +1,137 @@
+"""`changeling verify`: what is published of an open survey, worked out again by who need not trust the server."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from changeling_protocol import BadSignature, Edition, MalformedBytes, ResultsKey, Survey, UnixSeconds
+from changeling_protocol.wire import EDITION_FILE, EDITIONS, KEY_FILE, ErrorCode, survey_path
+from changeling_statistics import WrongFigure, format_instant, verify_files
+
+from .access import TokenFile, asking, read_public_key, token_in
+
+SURVEY_FILE = "survey.signed"
+MOST_LINES = 40
+
+
+def verify(
+    survey: Annotated[str, typer.Argument(help="The survey's id; or a folder that --keep wrote.")],
+    server: Annotated[str | None, typer.Option(help="The server's URL, if it is not a folder.")] = None,
+    edition: Annotated[str, typer.Option(help="The edition's name; by default the newest.")] = "latest",
+    authority: Annotated[
+        list[Path] | None, typer.Option(help="The survey authority's public key; again for a next one.")
+    ] = None,
+    keep: Annotated[Path | None, typer.Option(help="Folder to keep all that was verified in.")] = None,
+    token_file: TokenFile = None,
+) -> None:
+    """Work out every published figure of an open survey again, from its signed tallies, and say which differ.
+
+    Exit status 1 where any does, or where a signature or a hash is wrong.
+    """
+    folder = Path(survey)
+    if server is None:
+        if not folder.is_dir():
+            raise ValueError("name the server with --server, or a folder that --keep wrote")
+        files = {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+    else:
+        files = _fetched(server, survey, edition, token_in(token_file))
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (keep / name).write_bytes(content)
+    wrong = 0
+    for line, is_wrong in _verified(files, [read_public_key(each) for each in authority or ()]):
+        wrong += is_wrong
+        typer.echo(line)
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _fetched(server: str, survey: str, edition: str, token: str | None) -> dict[str, bytes]:
+    """The survey and all files of one edition, under its own name, so that they belong together."""
+    from changeling_reader import ServerAnswered
+
+    path = survey_path(survey)
+    with asking(server, token) as client:
+        first = client.request("GET", f"{path}{EDITIONS}/{edition}/{EDITION_FILE}")
+        name = first.headers.get("content-location", f"../{edition}/").split("/")[1]
+        files = {SURVEY_FILE: client.request("GET", path).content, EDITION_FILE: first.content}
+        for each in (*Edition.unverified(first.content).files, KEY_FILE):
+            try:
+                files[each] = client.request("GET", f"{path}{EDITIONS}/{name}/{each}").content
+            except ServerAnswered as error:
+                if error.code is not ErrorCode.NOT_FOUND:
+                    raise
+    return files
+
+
+def _verified(files: Mapping[str, bytes], authority: Sequence[bytes]) -> Iterator[tuple[str, bool]]:
+    """What was found, a line each, and whether it is wrong. Raises MalformedBytes for a survey or an edition that
+    cannot be read at all."""
+    for name in (SURVEY_FILE, EDITION_FILE):
+        if name not in files:
+            raise ValueError(f"there is no {name}: it is what everything else is verified by")
+    survey, edition = Survey.unverified(files[SURVEY_FILE]), Edition.unverified(files[EDITION_FILE])
+    yield (
+        f"survey {survey.id.hex()}: {survey.question}\nrevision {edition.revision} of "
+        f"{format_instant(UnixSeconds(edition.made))}, final up to period {edition.final}",
+        False,
+    )
+    yield from _signatures(files, survey, edition, authority)
+    if edition.survey != survey.id:
+        yield f"the edition is of another survey, {edition.survey.hex()}", True
+    shown = {name: each for name, each in files.items() if name not in (SURVEY_FILE, EDITION_FILE, KEY_FILE)}
+    for name, hashed in edition.files.items():
+        if name in shown and sha256(shown[name]).digest() != hashed:
+            yield f"{name} is not the file that was signed", True
+    found = verify_files(survey, edition, shown)
+    if not found:
+        yield f"every figure in {', '.join(sorted(shown))} follows from the tallies", False
+        return
+    lines = list(_lines(found))
+    for line in lines[:MOST_LINES]:
+        yield line, True
+    if len(lines) > MOST_LINES:
+        yield f"and {len(lines) - MOST_LINES} more such lines", True
+    yield f"{len(found):,} figures are not what the tallies give", True
+
+
+def _signatures(
+    files: Mapping[str, bytes], survey: Survey, edition: Edition, authority: Sequence[bytes]
+) -> Iterator[tuple[str, bool]]:
+    if not authority:
+        yield "signatures are not checked: give the survey authority's public key with --authority", False
+        return
+    try:
+        Survey.from_signed(files[SURVEY_FILE], authority)
+    except BadSignature:
+        yield f"the authority has not signed survey {survey.id.hex()}", True
+    if KEY_FILE not in files:
+        yield "the authority has certified no key for the edition: it is the server's word alone", False
+        return
+    try:
+        key = ResultsKey.from_signed(files[KEY_FILE], authority)
+        Edition.from_signed(files[EDITION_FILE], [key.public])
+    except (BadSignature, MalformedBytes) as error:
+        yield f"the edition's signature is wrong: {error}", True
+        return
+    if key.valid_at(UnixSeconds(edition.made)):
+        yield "the survey and the edition are signed", False
+    else:
+        yield "the edition was made when the key that signed it was not valid", True
+
+
+def _lines(found: Sequence[WrongFigure]) -> Iterator[str]:
+    """A line for each file and period, with the figures in it that differ."""
+    for (file, period), some in groupby(found, key=lambda each: (each.file, each.period)):
+        differing = [*some]
+        first = differing[0]
+        where = file if period is None else f"{file}, period {period}"
+        names = ", ".join(dict.fromkeys(each.place.partition("[")[0] for each in differing))
+        if len(differing) == 1:
+            yield f"{where}: {first.place} is {first.stated}, and the tallies give {first.recomputed}"
+        else:
+            yield f"{where}: {len(differing)} figures of {names}"

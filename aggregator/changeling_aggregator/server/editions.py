@@ -1,0 +1,174 @@
+"""Editions of open surveys: what is shown, as signed files that never change, so that readers reach no estimate.
+
+Once the fold has shown something new of an open survey, one of the processes that serve its store works the files out,
+signs their hashes together with the tallies that they are made of, and puts them into the store, where all find the
+same. Nothing is in them that is not shown already: an edition hangs on a revision, and a revision on snapshots.
+"""
+
+import gzip
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+from hashlib import sha256
+from threading import Event, Lock, Thread
+from time import perf_counter
+from typing import TypeAlias
+
+from changeling_protocol import Edition, SurveyId, UnixSeconds
+from changeling_protocol.wire import EDITION_FILE, JSON, KEY_FILE, MSGPACK
+from changeling_statistics import NotEstimable, edition_columns, edition_files
+
+from ..ingest import PublishedSurvey, Registry
+from ..store import SigningKey, SnapshotProgress, Store
+from .clock import Clock
+from .responses import PackedFile
+from .shown import Showing, ShownSurvey
+
+LOOK_SECONDS = 1.0
+SHARE = 0.1
+"""So much of a processor's time editions take at most: where they take longer to make, fewer are made."""
+MOST_REMEMBERED = 16
+"""Older editions in memory, of all surveys."""
+_COMPRESSION = 6
+_MEDIA_TYPES = {"json": JSON, "csv": "text/csv", "signed": MSGPACK}
+_log = logging.getLogger("changeling")
+Files: TypeAlias = dict[str, PackedFile]
+_Made: TypeAlias = tuple[int, int]
+"""The revision of what is shown that an edition is of, and the last period that counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Newest:
+    id: bytes
+    files: Files
+    looked: SnapshotProgress
+    is_latest: bool
+    """Whether what is shown is at the revision that this is of."""
+
+
+class Editions:
+    """Makes the editions of a store's open surveys, or finds those that another process made, and keeps the newest."""
+
+    def __init__(self, store: Store, registry: Registry, showing: Showing, clock: Clock) -> None:
+        self._store, self._registry, self._showing, self._clock = store, registry, showing, clock
+        self._newest: dict[SurveyId, _Newest] = {}
+        self._older: OrderedDict[tuple[SurveyId, bytes], Files] = OrderedDict()
+        self._not_made: dict[SurveyId, _Made] = {}
+        self._lock, self._stop = Lock(), Event()
+        self._thread = Thread(target=self._run, name="editions", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look about every second."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Finish the edition in hand."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def newest(self, survey: SurveyId) -> _Newest | None:
+        """The newest edition of a survey, if there is one."""
+        return self._newest.get(survey)
+
+    def files(self, survey: SurveyId, id_: bytes) -> Files | None:
+        """The files of the edition of this name; None where there is none, or no more. Reads the store if it has to."""
+        newest = self._newest.get(survey)
+        if newest is not None and newest.id == id_:
+            return newest.files
+        with self._lock:
+            if (known := self._older.get((survey, id_))) is not None:
+                self._older.move_to_end((survey, id_))
+                return known
+        if (files := self._read(survey, id_)) is not None:
+            with self._lock:
+                self._older[survey, id_] = files
+                if len(self._older) > MOST_REMEMBERED:
+                    self._older.popitem(last=False)
+        return files
+
+    def look(self) -> None:
+        """Make the editions that are due, and see which others have made. Raises what the store raises."""
+        with self._store.view() as view:
+            looked, newest = view.looked_at(), view.newest_editions()
+        opened = {id_: each for id_, each in self._registry.surveys.items() if each.public and id_ in looked}
+        for id_, published in opened.items():
+            due = looked[id_].revision, published.last
+            if due[0] and newest.get(id_, (0, 0, b""))[:2] != due and self._not_made.get(id_) != due:
+                if self._stop.is_set():
+                    return
+                self._make(published, due)
+        with self._store.view() as view:
+            newest = view.newest_editions()
+        found = {}
+        for id_, (revision, last, name) in newest.items():
+            if id_ in opened and (files := self.files(id_, name)) is not None:
+                is_latest = (revision, last) == (looked[id_].revision, opened[id_].last)
+                found[id_] = _Newest(name, files, looked[id_], is_latest)
+        self._newest = found
+
+    def _make(self, published: PublishedSurvey, due: _Made) -> None:
+        """Put an edition of what is shown now into the store. due: what it was to be of, which may be past."""
+        shown = self._showing.of(published)
+        if (shown.revision, published.last) != due:
+            return
+        try:
+            plain = _figures(published, shown)
+        except (NotEstimable, ValueError):
+            _log.exception("no edition can be made", extra={"survey": published.survey.id.hex()})
+            self._not_made[published.survey.id] = due
+            return
+        now = int(self._clock())
+        key = self._signing_key(UnixSeconds(now))
+        edition = Edition(
+            survey=published.survey.id,
+            revision=shown.revision,
+            made=now,
+            last=published.last,
+            final=shown.final,
+            files={name: sha256(content).digest() for name, content in plain.items()},
+            **edition_columns(published.survey, shown.tallies()),
+        )
+        signed = edition.signed_by(key.private)
+        plain[EDITION_FILE] = signed
+        if key.certificate is not None:
+            plain[KEY_FILE] = key.certificate
+        packed = {name: gzip.compress(content, _COMPRESSION, mtime=0) for name, content in plain.items()}
+        with self._store.transaction() as writing:
+            writing.add_edition(published.survey.id, *due, now, signed, packed)
+
+    def _signing_key(self, now: UnixSeconds) -> SigningKey:
+        with self._store.view() as view:
+            if (key := view.signing_key(now)) is not None:
+                return key
+        with self._store.transaction() as writing:
+            writing.make_results_key(now)
+            made = writing.signing_key(now)
+        assert made is not None  # noqa: S101
+        return made
+
+    def _read(self, survey: SurveyId, id_: bytes) -> Files | None:
+        with self._store.view() as view:
+            edition = view.edition(survey, id_)
+        if edition is None:
+            return None
+        return {
+            name: PackedFile.of(gzip.decompress(packed), _MEDIA_TYPES[name.rpartition(".")[2]], packed)
+            for name, packed in edition.files.items()
+        }
+
+    def _run(self) -> None:
+        rest = 0.0
+        while not self._stop.wait(max(LOOK_SECONDS, rest)):
+            began = perf_counter()
+            try:
+                self.look()
+            except Exception:  # a full disk today is no reason not to try again
+                _log.exception("no editions can be made now, which will be tried again")
+            rest = (perf_counter() - began) * (1 / SHARE - 1)
+
+
+def _figures(published: PublishedSurvey, shown: ShownSurvey) -> dict[str, bytes]:
+    return edition_files(
+        published.survey, shown.tallies(), revision=shown.revision, last=published.last, final=shown.final
+    )

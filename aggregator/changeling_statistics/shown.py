@@ -1,0 +1,192 @@
+"""Figures as they are shown: plain numbers with names, for JSON and CSV, the same wherever they are worked out.
+
+A standard error is None where its variance, itself an unbiased estimate, came out below zero; an interval never is. A
+period that the nodes do not identify has no values, and the node that is missing.
+"""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import isnan
+from typing import Any, TypeAlias
+
+import numpy as np
+from changeling_protocol import Node, Survey
+
+from .diagnostics import diagnosed
+from .estimation.figures import Figures, false_entries, histogram_figures
+from .estimation.gaps import Gap
+from .estimation.releases import UsedNode
+from .estimation.smoothing import Smoothing
+from .estimation.solution import Solution
+from .words import format_instant
+
+Plain: TypeAlias = dict[str, Any]
+"""Names, and under each what JSON holds."""
+HEARD = "heard"
+
+
+@dataclass(frozen=True, slots=True)
+class ShownAs:
+    """The circumstances that figures are shown in.
+
+    method: online, retrospective or smoothed. population: `heard` at the last closing, or all who ever `enrolled`.
+    confidence: the level of intervals; None for none.
+    last: the last period that counts. revision: how often what is shown has changed.
+    final: the period up to which all is shown for good.
+    """
+
+    method: str
+    population: str
+    confidence: float | None
+    last: int
+    revision: int
+    final: int
+
+
+def head_shown(solution: Solution, nodes: Sequence[UsedNode], showing: ShownAs) -> Plain:
+    """The head of every answer: what was asked, of whom, at what loss, and the nodes behind the figures."""
+    survey = solution.releases.survey
+    drift = {"drift": solution.drifts.tolist()} if isinstance(solution, Smoothing) else {}
+    return {
+        "survey": survey.id.hex(),
+        "question": survey.question,
+        "answers": list(survey.answers),
+        "epsilon": float(survey.epsilon),
+        "last_period": showing.last,
+        "revision": showing.revision,
+        "method": showing.method,
+        "population": showing.population,
+        "biased": isinstance(solution, Smoothing),
+        "confidence": showing.confidence,
+        "diagnostics": diagnosed(solution.releases).as_dict(),
+        "nodes": [
+            {
+                "track": used.track,
+                "start": used.node.start,
+                "end": used.node.end,
+                "reports": used.reports,
+                "sealed": used.node.end <= showing.final,
+            }
+            for used in nodes
+        ],
+        **drift,
+    }
+
+
+def series_shown(solution: Solution, until: int, showing: ShownAs, *, covariance: bool = False) -> Plain:
+    """The histograms of the periods 1 to `until`, with their head. covariance: whether covariances are wanted.
+
+    Raises ValueError outside the calendar.
+    """
+    figures, gaps = histogram_figures(solution, until)
+    return many_shown(solution, until, figures, gaps, showing, covariance=covariance)
+
+
+def many_shown(
+    solution: Solution,
+    until: int,
+    figures: Figures,
+    gaps: Sequence[Gap],
+    showing: ShownAs,
+    *,
+    windows: bool = False,
+    covariance: bool = False,
+) -> Plain:
+    """Figures of many spans that end by `until`, with their head. windows: whether they are changes."""
+    rows = rows_shown(solution, figures, showing, windows=windows, covariance=covariance)
+    rows += [_gap(solution.releases.survey, each, windows) for each in gaps]
+    rows.sort(key=lambda row: row.get("until") or row.get("period") or 0)
+    nodes = list(solution.releases.nodes) if rows else []
+    if not solution.retrospective:
+        nodes = [used for used in nodes if used.node.end <= until]
+    return {**head_shown(solution, nodes, showing), "series": rows}
+
+
+def rows_shown(
+    solution: Solution, figures: Figures, showing: ShownAs, *, windows: bool = False, covariance: bool = False
+) -> list[Plain]:
+    """A row for each span of the figures. windows: whether they are changes."""
+    of_heard, summed = showing.population == HEARD, figures.summed
+    if of_heard:
+        figures = figures.of_heard()
+    ends: dict[str, Any] = {}
+    if showing.confidence is not None:
+        ends["intervals"] = figures.intervals(showing.confidence).tolist()
+        ends["simultaneous"] = figures.intervals(showing.confidence, together=True).tolist()
+    needed = false_entries(figures.influence, figures.entries)
+    values, errors, bounds = (_known(each) for each in (figures.values, figures.standard_errors, figures.bounds))
+    rows = []
+    for at, span in enumerate(figures.spans):
+        enrolled, heard = int(figures.enrolled[at]), int(figures.heard[at])
+        row = {
+            **_when(solution.releases.survey, span, windows),
+            "values": values[at],
+            "standard_errors": errors[at],
+            "upper_bound": bool(figures.upper_bound[at]),
+            "provisional": bool(figures.known_until[at] > showing.final),
+            "entries": int(figures.entries[at]),
+            "enrolled": enrolled,
+            "heard": heard,
+            "response_rate": heard / enrolled if enrolled else 1.0,
+            "bounds": bounds[at],
+            "false_entries": int(needed[at]),
+            **{name: each[at] for name, each in ends.items()},
+        }
+        if covariance:
+            factor = float(figures.heard[at] / summed[at]) if of_heard else 1.0
+            row["covariance"] = (solution.estimate(span.end, span.start).covariance * factor**2).tolist()
+        rows.append(row)
+    return rows
+
+
+def _gap(survey: Survey, gap: Gap, windows: bool) -> Plain:
+    missing = gap.missing and {
+        "track": gap.missing.track,
+        "start": gap.missing.node.start,
+        "end": gap.missing.node.end,
+    }
+    return {**_when(survey, gap.span, windows), "values": None, "missing": missing}
+
+
+def _when(survey: Survey, span: Node, windows: bool) -> Plain:
+    if windows:
+        return {"after": span.start, "until": span.end}
+    return {"period": span.end, "time": format_instant(survey.calendar.time(span.end))}
+
+
+def _known(figures: Any) -> Any:
+    """Nested lists, with None for nan."""
+    return _nones(figures.tolist()) if np.isnan(figures).any() else figures.tolist()
+
+
+def _nones(nested: Any) -> Any:
+    if isinstance(nested, list):
+        return [_nones(each) for each in nested]
+    return None if isnan(nested) else nested
+
+
+_COLUMNS = ("upper_bound", "provisional", "entries", "enrolled", "heard", "false_entries")
+
+
+def csv_shown(answer: Mapping[str, Any]) -> str:
+    """An answer as CSV: a row for each estimate and answer, without the nodes and covariances."""
+    estimates = answer.get("series", [answer])
+    when = ("after", "until") if any("after" in each for each in estimates) else ("period", "time")
+    ends = [name for name in ("intervals", "simultaneous", "bounds") if any(name in each for each in estimates)]
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(
+        [*when, "answer", "population", "estimate", "standard_error"]
+        + [f"{name}_{side}" for name in ends for side in ("low", "high")]
+        + [*_COLUMNS, "epsilon"]
+    )
+    for each in estimates:
+        for at, name in enumerate(answer["answers"]):
+            figures = [each["values"] and each["values"][at], (each.get("standard_errors") or {at: None})[at]]
+            sides = [side for end in ends for side in (each[end][at] if end in each else (None, None))]
+            rest = [each.get(column) for column in _COLUMNS]
+            times = [each[column] for column in when]
+            writer.writerow([*times, name, answer["population"], *figures, *sides, *rest, answer["epsilon"]])
+    return written.getvalue()

@@ -1,0 +1,135 @@
+"""Editions: what a server published of an open survey at one moment, signed, so that strangers can check it later.
+
+An edition holds the tallies that its figures were made of, and the hashes of the files that show them. A server signs
+with a results key; the authority certifies that key as it does sealing keys. An edition is named by its own hash, and
+what is published under that name never changes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, ClassVar, Self
+
+from .calendar import UnixSeconds
+from .errors import MalformedBytes
+from .sealing import SealingKey
+from .signing import ID_BYTES, Fields, SignedObject, SurveyId, authority_key, holds_booleans
+
+HASH_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsKey(SignedObject):
+    """A server's public Ed25519 key, 32 bytes, for signing editions from `begins` until `expires`, Unix seconds."""
+
+    kind: ClassVar[str] = "results-key"
+    public: bytes
+    begins: int
+    expires: int
+
+    def __post_init__(self) -> None:
+        authority_key(self.public)
+        if not 0 <= self.begins < self.expires < 2**63:
+            raise ValueError(f"a key must begin before it expires, below 2^63, got {self.begins} and {self.expires}")
+
+    def valid_at(self, time: UnixSeconds) -> bool:
+        """Whether editions that were made at this Unix time, in seconds, may be signed with it."""
+        return self.begins <= time <= self.expires
+
+    def as_fields(self) -> Fields:
+        """The key and its dates."""
+        return {"public": self.public, "begins": self.begins, "expires": self.expires}
+
+    @classmethod
+    def _read(cls, fields: Fields) -> Self:
+        match fields:
+            case {"public": bytes(public), "begins": int(begins), "expires": int(expires), **rest} if not (
+                rest or holds_booleans(fields)
+            ):
+                return cls(public, begins, expires)
+        raise ValueError("it is public, begins and expires")
+
+
+def signed_key(encoded: bytes, authority: Iterable[bytes]) -> SealingKey | ResultsKey:
+    """The key in signed bytes, of either kind. authority: the pinned public keys. Raises what `from_signed` raises."""
+    pinned = list(authority)
+    try:
+        return SealingKey.from_signed(encoded, pinned)
+    except MalformedBytes:
+        return ResultsKey.from_signed(encoded, pinned)
+
+
+def unverified_key(encoded: bytes) -> SealingKey | ResultsKey:
+    """The key in signed bytes, of either kind, whoever signed them. Raises MalformedBytes."""
+    try:
+        return SealingKey.unverified(encoded)
+    except MalformedBytes:
+        return ResultsKey.unverified(encoded)
+
+
+@dataclass(frozen=True, slots=True)
+class Edition(SignedObject):
+    """What is shown of a survey at one moment.
+
+    revision: how often what is shown had changed. made: Unix seconds.
+    last: the last period that counts. final: the period up to which all is shown for good.
+    tracks: of each track columns of its published nodes: their numbers, their reports, and the sums of their slots, one
+    node after the other. groups: of each group columns of its closings: their periods, how many entries were heard, and
+    how many of these were new, or had been missed. All columns are signed 64-bit integers, little-endian.
+    files: the SHA-256 of each file that shows figures, by its name.
+    """
+
+    kind: ClassVar[str] = "edition"
+    survey: SurveyId
+    revision: int
+    made: int
+    last: int
+    final: int
+    tracks: tuple[tuple[bytes, ...], ...]
+    groups: tuple[tuple[bytes, ...], ...]
+    files: Mapping[str, bytes]
+
+    def __post_init__(self) -> None:
+        if len(self.survey) != ID_BYTES:
+            raise ValueError(f"a survey's id has {ID_BYTES} bytes, got {len(self.survey)}")
+        whole = {"revision": self.revision, "made": self.made, "last": self.last, "final": self.final}
+        if wrong := {name: number for name, number in whole.items() if not 0 <= number < 2**63}:
+            raise ValueError(f"these are from 0 to 2^63 - 1, got {wrong}")
+        for columns, width in [*((each, 3) for each in self.tracks), *((each, 4) for each in self.groups)]:
+            if len(columns) != width or any(len(each) % 8 for each in columns):
+                raise ValueError(f"a row is {width} columns of 64-bit integers")
+        if any(len(each) != HASH_BYTES for each in self.files.values()):
+            raise ValueError(f"the hash of a file has {HASH_BYTES} bytes")
+
+    def as_fields(self) -> Fields:
+        """All of it."""
+        return {
+            "survey": self.survey,
+            "revision": self.revision,
+            "made": self.made,
+            "last": self.last,
+            "final": self.final,
+            "tracks": [list(each) for each in self.tracks],
+            "groups": [list(each) for each in self.groups],
+            "files": dict(self.files),
+        }
+
+    @classmethod
+    def _read(cls, fields: Fields) -> Self:
+        if fields.keys() != {"survey", "revision", "made", "last", "final", "tracks", "groups", "files"}:
+            raise ValueError(f"it has other members: {sorted(fields)}")
+        if holds_booleans(fields):
+            raise ValueError("it holds no booleans")
+        columns = {name: tuple(_columns(each) for each in fields[name]) for name in ("tracks", "groups")}
+        return cls(**{**fields, **columns})
+
+
+def edition_id(signed: bytes) -> bytes:
+    """The name of an edition: the first 16 bytes of the SHA-256 of its signed bytes."""
+    return sha256(signed).digest()[:ID_BYTES]
+
+
+def _columns(values: Any) -> tuple[bytes, ...]:
+    if not all(isinstance(each, bytes) for each in values):
+        raise ValueError("columns are bytes")
+    return tuple(values)

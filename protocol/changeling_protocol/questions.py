@@ -1,0 +1,214 @@
+"""Questions: what entries are asked, with answers by name or a number by levels, and how often an answer may change.
+
+A number is answered by the level that it is rounded to, up or down, with an offset that the entry draws once and keeps:
+it is one of a few and public, as a stratum is. So the mean of levels is the mean of the numbers, and an answer changes
+only when the number crosses a threshold of the entry's own. docs/mathematics.md, "Numbers".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal, InvalidOperation
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from math import isfinite
+from typing import Any, NamedTuple, TypeGuard
+
+from .constraints import Constraint, constraint_from_fields
+from .odds import MICRO
+from .randomizers import check_answers
+from .signing import Fields, holds_booleans
+
+MOST_QUESTIONS = 2**8
+"""The most questions of a survey: each is recorded, counted and shown by itself."""
+
+MOST_LEVEL_DIGITS = 30
+"""The most characters of a level, as it is written in a survey's signed bytes."""
+
+OFFSETS = 8
+"""How many offsets there are to round numbers with; an entry draws one, for all its numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedChanges:
+    """How often a survey's designer expects answers to change, before anybody answers.
+
+    When histograms are estimated, releases are weighed against each other by it, so that the weights never come from
+    the data. Privacy does not depend on it: of a population that behaves otherwise the estimates are unbiased too, only
+    less accurate.
+
+    first: mutations per entry, in millionths, in the first period (insertions). later: in each later one.
+    """
+
+    first: int = MICRO
+    later: int = 20_000
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.first <= MICRO and 0 <= self.later <= MICRO):
+            raise ValueError(f"expected changes are 0 to {MICRO} millionths, got {self.first} and {self.later}")
+
+    def share_changed(self, start: int, end: int) -> float:
+        """The share of entries with a mutation over the node (start, end]."""
+        unchanged = 1.0 - self.first / MICRO if start == 0 else 1.0
+        later = end - max(start, 1)
+        return float(1.0 - unchanged * (1.0 - self.later / MICRO) ** later)
+
+    def as_fields(self) -> Fields:
+        """The expectation in a survey's signed bytes."""
+        return {"first": self.first, "later": self.later}
+
+
+class Rounded(NamedTuple):
+    """A number as it is answered. answer: the level's place among the answers, from 0. clipped: if it lay outside."""
+
+    answer: int
+    clipped: bool
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question of a survey.
+
+    name: what apps call it by, such as "drink"; distinct in a survey.
+    text: what people are asked.
+    answers: the names of the answers 1..z, 1 to MOST_ANSWERS of them. Of a number they are its levels: see `of_number`.
+    constraint: how often an entry's answer may change.
+    expected: how often the designer expects it to.
+    levels: the levels of a number, rising, as exact decimals; empty if the answers are names.
+    unit: what a number is counted in, such as "minutes"; may be empty.
+    Raises ValueError for anything else.
+
+    >>> from changeling_protocol import AtMost
+    >>> minutes = Question.of_number("minutes", "How long?", ["0", "60", "120"], AtMost(3), unit="min")
+    >>> minutes.answers, [str(minutes.threshold(1, offset)) for offset in (0, 7)]
+    (('0 min', '60 min', '120 min'), ['15/4', '225/4'])
+    >>> minutes.rounded(37.5, offset=2), minutes.rounded(37.5, offset=5), minutes.rounded(500, offset=0)
+    (Rounded(answer=1, clipped=False), Rounded(answer=0, clipped=False), Rounded(answer=2, clipped=True))
+    """
+
+    name: str
+    text: str
+    answers: tuple[str, ...]
+    constraint: Constraint
+    expected: ExpectedChanges = field(default_factory=ExpectedChanges)
+    levels: tuple[Decimal, ...] = ()
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.text:
+            raise ValueError(f"a question must have a name and a text, got {self.name!r} and {self.text!r}")
+        check_answers(len(self.answers))
+        if len(set(self.answers)) != len(self.answers) or "" in self.answers:
+            raise ValueError(f"answers must be distinct and not empty, got {list(self.answers)}")
+        if self.levels and self.answers != _named(self.levels, self.unit):
+            raise ValueError("the answers of a number are its levels, with its unit: see Question.of_number")
+        if self.unit and not self.levels:
+            raise ValueError(f"only a number has a unit, got {self.unit!r}")
+
+    @classmethod
+    def of_number(
+        cls,
+        name: str,
+        text: str,
+        levels: Sequence[Decimal] | Sequence[int] | Sequence[str],
+        constraint: Constraint,
+        unit: str = "",
+        expected: ExpectedChanges | None = None,
+    ) -> "Question":
+        """A question for a number between the first and the last of some levels.
+
+        levels: at least 2, rising; floats are refused, as what they are exactly is not what was written.
+        """
+        exact = tuple(map(_level, levels))
+        if len(exact) < 2 or any(low >= high for low, high in pairwise(exact)):
+            raise ValueError(f"the levels of a number are at least two, and rise; got {[str(each) for each in exact]}")
+        return cls(name, text, _named(exact, unit), constraint, expected or ExpectedChanges(), exact, unit)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it asks for a number."""
+        return bool(self.levels)
+
+    @cached_property
+    def values(self) -> tuple[float, ...]:
+        """The levels as floats, for estimates; empty if the answers are names."""
+        return tuple(map(float, self.levels))
+
+    def threshold(self, level: int, offset: int) -> Fraction:
+        """The number from which on an entry with an offset answers a level, or one above: v + u (v' - v) below it.
+
+        level: 1 or more, by its place among the levels. offset: from 0 to OFFSETS - 1; u = (2 offset + 1)/(2 OFFSETS).
+        """
+        below, above = map(Fraction, self.levels[level - 1 : level + 1])
+        return below + Fraction(2 * offset + 1, 2 * OFFSETS) * (above - below)
+
+    def rounded(self, number: float | Decimal | Fraction, offset: int) -> Rounded:
+        """The level that a number is rounded to. Raises ValueError for what is no finite number; it is not repeated."""
+        exact = _exact(number)
+        answer = sum(exact >= self.threshold(level, offset) for level in range(1, len(self.levels)))
+        return Rounded(answer, not self.levels[0] <= exact <= self.levels[-1])
+
+    def as_fields(self) -> Fields:
+        """The question in a survey's signed bytes."""
+        asked: Fields = {"levels": [str(each) for each in self.levels], "unit": self.unit}
+        return {
+            "name": self.name,
+            "text": self.text,
+            **(asked if self.levels else {"answers": list(self.answers)}),
+            "constraint": self.constraint.as_fields(),
+            "expected": self.expected.as_fields(),
+        }
+
+    @classmethod
+    def from_fields(cls, fields: Any) -> "Question":
+        """The question that `as_fields` wrote. Raises ValueError for anything else."""
+        match fields:
+            case {
+                "name": str(name),
+                "text": str(text),
+                "constraint": dict(constraint),
+                "expected": {"first": int(first), "later": int(later), **unexpected},
+                **asked,
+            } if not unexpected and not holds_booleans(fields):
+                known = constraint_from_fields(constraint), ExpectedChanges(first, later)
+                match asked:
+                    case {"answers": [*answers], **rest} if not rest and _are_strings(answers):
+                        return cls(name, text, tuple(answers), *known)
+                    case {"levels": [*levels], "unit": str(unit), **rest} if not rest and _are_strings(levels):
+                        made = cls.of_number(name, text, levels, known[0], unit, known[1])
+                        if [str(each) for each in made.levels] == levels:
+                            return made
+        raise ValueError("a question is its name, text, answers or levels and unit, constraint and expected changes")
+
+
+def _are_strings(values: list[Any]) -> TypeGuard[list[str]]:
+    return all(isinstance(value, str) for value in values)
+
+
+def _level(value: Decimal | int | str) -> Decimal:
+    """A level as it is signed: without exponent, and without zeros that mean nothing."""
+    if isinstance(value, bool | float):
+        raise ValueError(f"a level is written as a whole number or a decimal, got {value!r}")
+    if len(str(value)) > MOST_LEVEL_DIGITS:
+        raise ValueError(f"a level has at most {MOST_LEVEL_DIGITS} characters, got {len(str(value))}")
+    try:
+        exact = Decimal(value)
+    except InvalidOperation:
+        raise ValueError(f"a level is a decimal number, got {value!r}") from None
+    if not exact.is_finite() or abs(exact.adjusted()) > MOST_LEVEL_DIGITS:
+        raise ValueError(f"a level is a finite number of at most {MOST_LEVEL_DIGITS} digits, got {value!r}")
+    written = f"{exact:f}"
+    written = written.rstrip("0").rstrip(".") if "." in written else written
+    return Decimal(0) if exact == 0 else Decimal(written)
+
+
+def _named(levels: Sequence[Decimal], unit: str) -> tuple[str, ...]:
+    return tuple(f"{level} {unit}".rstrip() for level in levels)
+
+
+def _exact(number: object) -> Fraction:
+    if isinstance(number, bool) or not isinstance(number, int | float | Decimal | Fraction):
+        raise ValueError("a question for a number takes a number, and this is none")
+    if isinstance(number, float | Decimal) and not isfinite(number):
+        raise ValueError("a question for a number takes a finite number, and this is none")
+    return Fraction(number)

@@ -1,0 +1,97 @@
+"""`changeling-sim compare`: the best plan beside the methods of others, at one epsilon for an entry's whole life."""
+
+import json
+from typing import Annotated
+
+import typer
+from changeling_commands.wishes import (
+    AnswersOption,
+    AtMostOption,
+    DevicesOption,
+    EpsilonOption,
+    ExpectedOption,
+    HorizonOption,
+    PeriodOption,
+    calendar_of,
+    names_of,
+    planning_bar,
+    wish_of,
+)
+from rich.table import Table
+
+from .comparison import Method, SideBySide, compare_methods
+from .options import ReportOption, recorder, write_report
+
+NOTE = (
+    "Promised: what a method says that an entry loses in all. Really: what one change halfway can cost, in nats. "
+    "Exposed: of those who change halfway, how many send what is more telling than the promise allows. Methods below "
+    "the line count a loss for each value that is held, and not for when it changes."
+)
+
+
+def compare(
+    answers: AnswersOption,
+    horizon: HorizonOption,
+    period: PeriodOption,
+    epsilon: EpsilonOption,
+    devices: DevicesOption,
+    at_most: AtMostOption = None,
+    expected_changes: ExpectedOption = None,
+    retrospective: Annotated[
+        bool, typer.Option("--retrospective", help="Histograms are wanted when all is over, from everything.")
+    ] = False,
+    report: ReportOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
+) -> None:
+    """Set the best plan beside the methods of others, at one epsilon: how wrong, what is promised, what is exposed.
+
+    Everybody has an answer from the first period to the last.
+    Such as: changeling-sim compare --answers 2 --period 4w --horizon 48w --at-most 3 --epsilon 4 --devices 20000
+    """
+    console = recorder()
+    calendar = calendar_of(None, period, horizon)
+    wish = wish_of(
+        len(names_of(answers)),
+        calendar,
+        changes=(at_most or calendar.periods, None),
+        expected=expected_changes,
+        epsilon=epsilon,
+        devices=devices,
+        closed=True,
+        retrospective=retrospective,
+        minimum=1,
+    )
+    with planning_bar() as progress:
+        found = compare_methods(wish, progress)
+    if as_json:
+        print(json.dumps([method.as_fields() for method in found.methods], indent=1))
+        return
+    console.print(_table(found))
+    console.print(NOTE, style="dim", highlight=False)
+    write_report(console, report, "Methods at one epsilon, side by side")
+
+
+def _table(found: SideBySide) -> Table:
+    wish = found.wish
+    table = Table(
+        title=f"{wish.devices:,} devices, {wish.periods} periods, epsilon {wish.epsilon}", title_justify="left"
+    )
+    table.add_column("method", no_wrap=True)
+    for column in ("error in points", "known", "promised", "really", "exposed"):
+        table.add_column(column, justify="right")
+    for at, method in enumerate(found.methods):
+        following = found.methods[at + 1 : at + 2]
+        table.add_row(*_row(method), end_section=any(_kind(each) != _kind(method) for each in following))
+    return table
+
+
+def _kind(method: Method) -> tuple[bool, bool]:
+    return method.when == "trusted", method.whole_life
+
+
+def _row(method: Method) -> tuple[str, ...]:
+    if method.when == "trusted":
+        return method.name, f"{100 * method.error:.3g}", "each period", f"{method.promised:g}", "trust", "–"
+    really = "no bound" if method.really == float("inf") else f"{method.really:.3g}"
+    exposed = "none" if method.whole_life else f"{method.exposed:.0%}"
+    return method.name, f"{100 * method.error:.3g}", method.when, f"{method.promised:g}", really, exposed

@@ -1,0 +1,202 @@
+"""Editions: open results as signed files that never change, and `changeling verify`, which needs no trust in them."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import msgspec
+import numpy as np
+import pytest
+from changeling_aggregator.server import ServerSettings, Service
+from changeling_aggregator.store import AtRest, Store
+from changeling_commands.__main__ import main as run
+from changeling_protocol import Calendar, Edition, ResultsKey, UnixSeconds, edition_id
+from changeling_statistics import edition_columns, verify_files
+
+from ..protocol.examples import AUTHORITY, PINNED, survey
+from .devices import Log, envelope, report
+from .serving import Cli, ServerProcess, eventually, in_process
+
+START, PERIOD, MINIMUM = 1_800_000_000, 7200, 5
+Get = Callable[..., httpx.Response]
+
+
+class Published:
+    """A server with an open survey of four periods, whose clock is set, and what it publishes."""
+
+    def __init__(self, store: Store) -> None:
+        self.log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 4), grace=36_000, minimum=MINIMUM))
+        self.now = float(START)
+        self.service = Service(store, ServerSettings(PINNED, lambda: self.now))
+
+    def path(self, file: str, edition: str = "latest") -> str:
+        return f"/v1/surveys/{self.log.survey.id.hex()}/editions/{edition}/{file}"
+
+    def counts(self, period: int, many: int) -> None:
+        """So many report on a period, which is due; then all is folded, and published."""
+        self.now = max(self.now, START + period * PERIOD + self.log.survey.skew + self.log.survey.spread + 1)
+        for number in range(many):
+            self.log.append_reports(self.now, [report(period, number % 13)])
+        self.service.folding.fold_now()
+        self.service.editions.look()
+
+
+@pytest.fixture
+def published(store: Store) -> Published:
+    return Published(store)
+
+
+@pytest.fixture
+def get(published: Published) -> Iterator[Get]:
+    with in_process(published.service) as asked:
+        yield asked
+
+
+def test_an_edition_never_changes_and_the_latest_follows(published: Published, get: Get) -> None:
+    """Under its name each file stays as it is, for any cache and any page's scripts; `latest` names what it is."""
+    assert get(published.path("series.json")).status_code == 404
+    published.counts(1, 60)
+    first = get(published.path("series.json"))
+    assert first.headers["access-control-allow-origin"] == "*"
+    assert first.headers["cache-control"] == "public, max-age=60"
+    name = first.headers["content-location"].split("/")[1]
+    fixed = get(published.path("series.json", name))
+    assert fixed.headers["cache-control"] == "public, max-age=31536000, immutable"
+    assert fixed.content == first.content
+    assert name == edition_id(get(published.path("edition.signed", name)).content).hex()
+    assert get(published.path("series.json", name), {"if-none-match": fixed.headers["etag"]}).status_code == 304
+
+    published.counts(2, 60)
+    later = get(published.path("series.json"))
+    assert len(later.json()["series"]) == 2
+    assert later.headers["content-location"].split("/")[1] != name
+    assert get(published.path("series.json", name)).content == first.content
+    for wrong in (published.path("series.xml"), published.path("series.json", "0" * 32), published.path("x", "..")):
+        assert get(wrong).status_code == 404
+
+
+def test_a_file_is_what_the_estimate_would_be(published: Published, get: Get) -> None:
+    """The same figures as the API's, as JSON and CSV, by either method; compressed for whoever takes that."""
+    published.counts(1, 60)
+    published.counts(2, 60)
+    for name, method in (("series", "online"), ("retrospective", "retrospective")):
+        asked = f"/v1/surveys/{published.log.survey.id.hex()}/series?method={method}&confidence=0.95"
+        assert get(published.path(f"{name}.json")).json() == get(asked).json()
+        assert get(published.path(f"{name}.csv")).text == get(asked + "&format=csv").text
+    packed = get(published.path("series.json"), {"accept-encoding": "gzip"})
+    assert packed.headers["content-encoding"] == "gzip"
+    assert packed.json() == get(published.path("series.json"), {"accept-encoding": "identity"}).json()
+
+
+def test_what_an_edition_holds_is_what_snapshots_show(published: Published, get: Get) -> None:
+    """From one edition to the next each node has as many reports, or at least the minimum more."""
+    seen, sent = [], 0
+    for more in (60, MINIMUM - 1, MINIMUM - 1, 1, MINIMUM, 3, 40):
+        published.counts(1, more)
+        sent += more
+        edition = Edition.unverified(get(published.path("edition.signed")).content)
+        seen.append(np.frombuffer(edition.tracks[0][1], "<i8").sum().item())
+        assert seen[-1] <= sent
+    steps = np.diff(seen)
+    assert set(steps[steps != 0] >= MINIMUM) == {True}
+    assert (steps == 0).any()
+    with published.log.store.view() as view:
+        shown = view.shown_lots(published.log.survey.id)
+    assert sum(tally.reports for lot in shown.values() for tally in lot.nodes.values()) == seen[-1]
+    registered = published.service.registry.surveys[published.log.survey.id]
+    columns = edition_columns(registered.survey, published.service.showing.of(registered).tallies())
+    assert (edition.tracks, edition.groups) == (columns["tracks"], columns["groups"])
+
+
+def test_closed_results_have_no_editions(published: Published, get: Get) -> None:
+    """Not made while they are closed, and not given out once they are closed again."""
+    published.counts(1, 60)
+    assert get(published.path("series.json")).status_code == 200
+    name = get(published.path("series.json")).headers["content-location"].split("/")[1]
+    with published.log.store.transaction() as writing:
+        writing.add_survey(published.log.survey.id, published.log.survey.signed_by(AUTHORITY), public=False)
+    published.counts(2, 60)
+    with published.log.store.view() as view:
+        (newest,) = view.newest_editions().values()
+    assert newest[2].hex() == name
+    for edition in ("latest", name):
+        assert get(published.path("series.json", edition)).status_code in (401, 404)
+
+
+def test_the_authority_certifies_the_key(published: Published, get: Get) -> None:
+    """Until then an edition has no certificate; from then on it is signed with a key that a reader of the pin knows."""
+    published.counts(1, 60)
+    assert get(published.path("key.signed")).status_code == 404
+    with published.log.store.transaction() as writing:
+        public = writing.make_results_key(UnixSeconds(published.now))
+        key = ResultsKey(public, START, START + 10**6)
+        assert writing.certify_results_key(key, key.signed_by(AUTHORITY))
+        assert not writing.certify_results_key(key, key.signed_by(AUTHORITY))
+        other = ResultsKey(PINNED[0], START, START + 1)
+        with pytest.raises(ValueError, match="did not make that key"):
+            writing.certify_results_key(other, other.signed_by(AUTHORITY))
+    published.counts(2, 60)
+    certified = ResultsKey.from_signed(get(published.path("key.signed")).content, PINNED)
+    edition = Edition.from_signed(get(published.path("edition.signed")).content, [certified.public])
+    files = {name: get(published.path(name)).content for name in edition.files}
+    assert verify_files(published.log.survey, edition, files) == []
+
+
+def test_the_key_lies_under_the_store_key(tmp_path: Path) -> None:
+    """Encrypted as sealing keys are, put under another key with them, and in no backup."""
+    old, new = AtRest(bytes(32)), AtRest(bytes([1]) * 32)
+    store = Store.open(tmp_path / "server.db", old)
+    with store.transaction() as writing:
+        public = writing.make_results_key(UnixSeconds(START))
+        assert writing.make_results_key(UnixSeconds(START)) == public
+        key = writing.signing_key(UnixSeconds(START))
+        assert key is not None
+        assert writing.encrypt_keys(new) == 1
+    store.close()
+    private = key.private.private_bytes_raw()
+    assert all(private not in path.read_bytes() for path in tmp_path.iterdir())
+    again = Store.open(tmp_path / "server.db", new)
+    with again.view() as view:
+        opened = view.signing_key(UnixSeconds(START))
+        assert opened is not None
+        assert opened.private.private_bytes_raw() == private
+    again.close()
+
+
+def test_verify_names_what_differs(
+    server: ServerProcess, cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From a server, and from a folder that was kept: all is well; or one byte is changed, of a tally or a figure."""
+    asked = server.new_survey(minimum=1)
+    server.move_clock(asked.calendar.time(3) + 16)
+    for node in (1, 2, 3):
+        server.upload(*(envelope(asked, server.key, [report(node, n % 13)]) for n in range(20)))
+    server.fold()
+    path = f"/v1/surveys/{asked.id.hex()}/editions/latest/series.json"
+    assert eventually(lambda: server.http.get(path).status_code, 200)
+    (tmp_path / "authority.pub").write_text(PINNED[0].hex())
+    pinned = ("--authority", "authority.pub")
+    said = cli("verify", asked.id.hex(), "--server", server.url, *pinned, "--keep", "kept")
+    assert "every figure in retrospective.csv, retrospective.json, series.csv, series.json follows" in said
+    assert "the server's word alone" in said
+    assert "every figure" in cli("verify", "kept", *pinned)
+
+    file = tmp_path / "kept/series.json"
+    answer = json.loads(file.read_bytes())
+    answer["series"][1]["values"][2] += 1
+    file.write_bytes(msgspec.json.encode(answer))
+    assert run(["verify", "kept", *pinned]) == 1
+    said = capsys.readouterr().out
+    assert "series.json is not the file that was signed" in said
+    assert "series.json, period 2: values[2] is" in said
+
+    signed = (tmp_path / "kept/edition.signed").read_bytes()
+    slots = Edition.unverified(signed).tracks[0][2]
+    at = signed.index(slots)
+    (tmp_path / "kept/edition.signed").write_bytes(signed[:at] + bytes([signed[at] ^ 1]) + signed[at + 1 :])
+    assert run(["verify", "kept"]) == 1
+    said = capsys.readouterr().out
+    for name in ("series.json", "series.csv", "retrospective.json", "retrospective.csv"):
+        for period in (1, 2, 3):
+            assert f"{name}, period {period}: " in said

@@ -1,0 +1,93 @@
+"""Sweeps: a grid of a TOML file, rows that hang on nothing but their settings, and the same bytes after a kill."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import polars
+import pytest
+from changeling_simulations.sweep import partial_rows, read_sweep, simulated, sweep
+
+SMALL = """
+seed = 3
+surveys = 1
+answers = 2
+periods = 3
+at_most = [1, 2]
+changes = 0.5
+entries = 500
+epsilon = [0.0001, 4]
+"""
+
+
+@pytest.fixture
+def experiment(tmp_path: Path) -> Path:
+    path = tmp_path / "experiment.toml"
+    path.write_text(SMALL)
+    return path
+
+
+def test_the_grid_is_in_the_order_of_the_file(experiment: Path) -> None:
+    cells = read_sweep(experiment)
+    assert [(cell.at_most, cell.epsilon) for cell in cells] == [(1, "0.0001"), (1, "4"), (2, "0.0001"), (2, "4")]
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("epsilon = []", "epsilon must be a number"),
+        ("epsilon = true", "epsilon must be a number"),
+        ("epsilon = 'four'", "epsilon must be a number"),
+        ("epsilon = 0", "epsilon must be above 0"),
+        ("epsilon = 1\nentries = 1.5", "entries must be a number"),
+        ("epsilon = 1\nchanges = 9", "changes are 0 to 2"),
+        ("epsilon = 1\nweeks = 2", "no setting: weeks"),
+        ("", "missing: epsilon"),
+        ("epsilon = 1 1", "no TOML"),
+    ],
+)
+def test_an_experiment_that_cannot_be_is_refused(tmp_path: Path, line: str, complaint: str) -> None:
+    settings = {"answers": 2, "periods": 3, "at_most": 1, "changes": 0, "entries": 500}
+    said = [name for name in settings if f"{name} =" in line]
+    path = tmp_path / "experiment.toml"
+    path.write_text(
+        "\n".join(f"{name} = {value}" for name, value in settings.items() if name not in said) + f"\n{line}"
+    )
+    with pytest.raises(ValueError, match=complaint):
+        read_sweep(path)
+
+
+def test_a_row_hangs_on_its_settings_alone(experiment: Path) -> None:
+    cells = read_sweep(experiment)
+    rows = [simulated(cell) for cell in cells]
+    assert simulated(cells[1]) == rows[1]
+    assert rows[0]["reason"]
+    assert rows[0]["noise"] is None
+    assert 0 < rows[1]["noise"] <= rows[1]["error"]
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_killed_sweep_goes_on_to_the_same_bytes(experiment: Path, tmp_path: Path, suffix: str) -> None:
+    experiment.write_text(SMALL.replace("surveys = 1", "surveys = 100"))
+    cells = read_sweep(experiment)
+    whole, output = tmp_path / f"whole{suffix}", tmp_path / f"killed{suffix}"
+    assert len(list(sweep(cells, whole, processes=1))) == len(cells)
+    command = [sys.executable, "-m", "changeling_simulations", "sweep", str(experiment), "-o", str(output)]
+    child = subprocess.Popen([*command, "--processes", "1"], start_new_session=True)
+    partial = partial_rows(output)
+    while child.poll() is None and not (partial.exists() and partial.read_bytes().count(b"\n")):
+        time.sleep(0.005)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    assert not output.exists()
+    with partial.open("ab") as file:
+        file.write(b'["cut off')
+    assert 0 < len(list(sweep(cells, output, processes=2))) < len(cells)
+    assert output.read_bytes() == whole.read_bytes()
+    assert not partial.exists()
+    read = polars.read_csv if suffix == ".csv" else polars.read_parquet
+    assert read(output)["epsilon"].len() == len(cells)

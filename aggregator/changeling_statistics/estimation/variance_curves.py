@@ -90,12 +90,13 @@ def variance_curves(known: Releases, weighed: Weighed, sampling: Sampling | None
     on_answers = told * more
     linear = (squares * touched) @ on_answers / scale
     held = np.clip(_held(weighed, sampling, scale), 0.0, n)
-    responses, loose = weighed.responses, known.loose
+    responses, loose, spare = weighed.responses, known.loose, np.zeros_like(weighed.values)
     if loose.any():
         changed = np.maximum(_changed(known)[0], 0.0)[:, None]
         lawful = told**2 * _reports(known)[:, None] * usual + told * changed * aside
         beyond = squares[:, loose] @ (known.response_variances - lawful)[loose]
-        responses = responses - beyond + (squares * touched)[:, loose] @ on_answers[loose] / scale * held
+        beyond -= (squares * touched)[:, loose] @ on_answers[loose] / scale * held
+        responses, spare = responses - beyond, np.maximum(beyond, 0.0)
     flat, tied, bent = np.zeros_like(n), np.zeros_like(n), np.zeros_like(n)
     if everybody:
         per_entry = np.where(weighed.minus > 0, 2 * (1 - phi ** (weighed.plus - weighed.minus)), 1.0)
@@ -118,6 +119,7 @@ def variance_curves(known: Releases, weighed: Weighed, sampling: Sampling | None
         entries=n + np.zeros_like(level),
         up=up,
         down=down,
+        spare=spare,
     )
 
 
@@ -138,7 +140,8 @@ def _differing(weighed: Weighed) -> Floats:
     z = weighed.values.shape[1]
     squares = (weighed.values**2 - np.maximum(weighed.responses, 0.0)).sum(1)
     alike = squares / np.maximum(weighed.values.sum(1) ** 2, 1.0)
-    return 1 - np.where(weighed.minus == 0, np.clip(alike, 1 / z, MOST_ALIKE), 1 / z)
+    differing: Floats = 1 - np.where(weighed.minus == 0, np.clip(alike, 1 / z, MOST_ALIKE), 1 / z)
+    return differing
 
 
 def _of_an_entry(

@@ -512,7 +512,7 @@ def best_alone(problem: ShareProblem, weights: Floats, objective: Objective, mos
     alone = (rough.restricted(np.array([g])).at(np.ones(1), counted) for g in range(len(problem.candidates)))
     exact = EXACT * float(weights @ problem.own[problem.times - 1])
     errors = np.maximum([_error(each, objective) for each in alone], exact)
-    partial = [any(track.reports < track.count for track in each.group.tracks) for each in problem.candidates]
+    partial = np.array([any(track.reports < track.count for track in c.group.tracks) for c in problem.candidates])
     order = np.lexsort((partial, errors))[: max(most, min(TIED, (errors == exact).sum()))]
     return order[np.isfinite(errors[order])]
 

@@ -2,8 +2,8 @@
 
 The levels of a release use the nodes that had closed by then. The best estimates from all nodes, by weighted least
 squares on the release graph, use those that closed later as well, so they change as nodes are added, and the file is
-written anew each time. Of the square root, whose noise is one for all levels, the changes over windows are read off the
-levels, with their exact errors. matplotlib is imported only when a picture is asked for.
+written anew each time. Of mechanisms that publish levels alone, the changes over windows are read off these, with their
+exact errors. matplotlib is imported only when a picture is asked for.
 """
 
 import re
@@ -80,8 +80,8 @@ def check_windows(name: str, mechanism: ReleaseMechanism[object], levels: bool, 
     if mechanism.window_variance(window, window) is None:
         raise ValueError(
             f"--afterwards: the levels of {name} do not tell how far a window's change is off; take --nodes with hdcr "
-            "or dcr, --mechanism square-root with a --delta or at --rho, or leave --afterwards out: then the windows "
-            "are released directly"
+            "or dcr, --mechanism ahead, fresh or square-root, or leave --afterwards out: then the windows are released "
+            "directly"
         )
 
 

@@ -6,6 +6,7 @@ the count is for it; names that no row holds; values that nobody declared) is no
 release, never into what is published.
 """
 
+import io
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -23,6 +24,7 @@ from changeling_statistics import (
     BadChangelog,
     Changelog,
     Columns,
+    Floats,
     constraint_of,
     parse_duration,
     parse_instant,
@@ -35,7 +37,7 @@ from .afterwards import check_windows, save_afterwards
 from .budget import Budget, Number, Spending, Unit, check_output, spending, total_of, whole
 from .dates import Dates, Every, calendar_for, local_instant, said_of_periods, zone_name, zone_of
 from .errors import UnusableChangelog
-from .files import Output, PublishedRow, read_rows
+from .files import Output, PublishedRow, read_rows, replaced
 from .guard import Listener, beyond, frozen, frozen_in_words, said_of_freezing
 from .late import Arrivals, Late, Seen, arrived, late_of
 from .ledger import Charge, ReleaseAccount, ReleaseLedger, ledger_beside, read_ledger
@@ -46,7 +48,7 @@ from .offers import Asked, MechanismChoice, ReleaseMechanism, offered, root_mean
 from .queries import Mean, answer_query, best_weight, column_of, mean_of
 from .release_mechanisms import BEST, FRESH, compared, in_words
 from .run import Release, run
-from .smoothing import smoothed
+from .smoothing import level_columns, smoothed
 from .statement import UNBOUNDED, About, Begun, Statement, about_release, begun, state_beside
 
 if TYPE_CHECKING:
@@ -155,6 +157,9 @@ class ReleaseOptions:
     output: Annotated[
         Path | str | None, Help(FILES, "A .csv or .jsonl file; if left out, NAME.released.csv in this folder.")
     ] = None
+    parquet: Annotated[
+        Path | str | None, Help(FILES, "All that is published so far as one .parquet file, written anew.")
+    ] = None
     overwrite: bool = False
     on_note: Callable[[str], None] = field(default=_ignored, repr=False)
     on_period: Callable[[int, int], None] = field(default=_ignored, repr=False)
@@ -195,6 +200,19 @@ class Released:
         """
         return smoothed(self.output)
 
+    def covariance(self, column: str | None = None) -> Floats:
+        """The covariance of the noise in a column's levels, shape (periods, periods), in what is counted, squared.
+
+        What is read off several levels, as a change, a mean or a trend, has its exact error from it. column: its name
+        in `rows()`; None for the only one. Order: of the periods that are published.
+        ValueError for a name that is no column of levels, and for a mechanism whose covariance is not known.
+        """
+        columns = level_columns(self.output)
+        name = next(iter(columns)) if column is None and len(columns) == 1 else column
+        if name not in columns:
+            raise ValueError(f"name a column of levels: {', '.join(columns)}")
+        return columns[name][1]
+
     def frame(self) -> "DataFrame":
         """The same as a polars frame, with times as datetimes of the calendar's zone."""
         import polars as pl
@@ -234,7 +252,7 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
     """
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ValueError(f"a central release needs {missing[0]}: pip install 'changeling[central]'")
-    wish = _wish(changelog, options)
+    wish, table = _wish(changelog, options), _parquet(options.parquet)
     before = begun(state_beside(wish.output))
     listener = Listener(options.on_note)
     log, arrivals = _read(changelog, wish, before, listener)
@@ -286,7 +304,7 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
     if options.afterwards is not None and last and not options.plan:
         head = Output(Path(options.afterwards), names, float(query.unit), about, law=mechanism.law, zone=zone)
         save_afterwards(wish.output, dates.calendar, wish.window, head, None if options.nodes else mechanism)
-    return Released(
+    released = Released(
         wish.output,
         options.query,
         dates.calendar,
@@ -299,6 +317,8 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
         about,
         None if account is None else read_ledger(account.path),
     )
+    _write_table(released, None if options.plan else table)
+    return released
 
 
 release = _with_options(ReleaseOptions, release_with)
@@ -349,6 +369,24 @@ def _choice(options: ReleaseOptions, window: int | None) -> MechanismChoice:
     if options.afterwards is not None and not options.nodes and window is None:
         raise ValueError("what is known afterwards is made from all --nodes of hdcr or dcr, or is windows: --window")
     return choice
+
+
+def _parquet(output: Path | str | None) -> Path | None:
+    """Where the table goes. ValueError, before anything is drawn, for another suffix, and where nothing can be made."""
+    if output is None:
+        return None
+    path = Path(output)
+    if path.suffix != ".parquet":
+        raise ValueError(f"the table is a .parquet file, got {path.name}")
+    check_output(path)
+    return path
+
+
+def _write_table(released: Released, path: Path | None) -> None:
+    if path is not None and released.last:
+        written = io.BytesIO()
+        released.frame().write_parquet(written, metadata=dict(released.about))
+        replaced(path, written.getvalue())
 
 
 def _output(changelog: Source, output: Path | str | None) -> Path:

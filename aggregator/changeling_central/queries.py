@@ -478,8 +478,9 @@ def _values(answers: Sequence[str]) -> dict[str, float]:
     return {answer: value for answer, value in values.items() if isfinite(value)}
 
 
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+
+
 def _float(answer: str) -> float:
-    try:
-        return float(answer)
-    except ValueError:
-        return float("nan")
+    """The number that an answer is; nan for anything else, as `1_0` and ` 1`, which Python would read as numbers."""
+    return float(answer) if _NUMBER.fullmatch(answer) else float("nan")

@@ -10,15 +10,17 @@ Guarantees, neighbours and sources are those of the mechanisms; estimates are po
 with is never chosen again, as choosing takes long, and a later version of a library might choose otherwise.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from math import ldexp
 from typing import Generic, cast
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint
-from changeling_statistics import Frontier
+from changeling_statistics import Floats, Frontier
 
 from .ahead import AheadState, AheadTree, drawn_ahead
 from .budget import implied_by
@@ -42,6 +44,7 @@ from .nodes import (
 )
 from .noise import Law, NodeNoise, Noise
 from .offers import Asked, Made, MechanismOption, Offer, PeriodChange, ReleaseMechanism, register, root_mean_square
+from .smoothing import MOST_SMOOTHED, noise_covariance
 from .square_root import (
     SquareRoot,
     SquareRootState,
@@ -228,6 +231,11 @@ class LevelRelease(ReleaseMechanism[State], Generic[State]):
         return (self.mechanism.query, self.mechanism.calendar) == (query, calendar)
 
 
+@lru_cache(maxsize=4)
+def _covariance(made: str, periods: int) -> Floats:
+    return noise_covariance(json.loads(made), periods)
+
+
 @dataclass(frozen=True, slots=True)
 class AheadRelease(LevelRelease[AheadState]):
     """A tree of noise drawn ahead."""
@@ -260,6 +268,17 @@ class AheadRelease(LevelRelease[AheadState]):
                 spread = low if low == high else f"{low} to {high}"
                 parts.append(f"{spread} on blocks of {width} period{'s' * (width > 1)}")
         return f"ahead; law laplace, scale {', '.join(parts)}"
+
+    def window_variance(self, step: int, window: int) -> float | None:
+        """Of a window's change, read off the levels, as all noise is drawn ahead; None where there are too many."""
+        periods = self.mechanism.calendar.periods
+        if periods > MOST_SMOOTHED:
+            return None
+        levels = _covariance(json.dumps(self.made_with()), periods)
+        if step == window:
+            return float(levels[step - 1, step - 1])
+        at = [step - 1, step - window - 1]
+        return float(levels[np.ix_(at, at)] @ [1, -1] @ [1, -1])
 
     def made_with(self) -> Made:
         """The widths, curves and rate of the tree, to the last bit."""

@@ -82,33 +82,45 @@ def smoothed(published: Path) -> list[PublishedRow]:
     ValueError for a file without the recipe of its noise, for more than MOST_SMOOTHED periods and where nothing can be
     smoothed.
     """
+    found = []
+    for name, (rows, covariance) in level_columns(published).items():
+        times = np.array([datetime.fromisoformat(row.time).timestamp() for row in rows])
+        values, variances = best_estimates(np.array([row.estimate for row in rows]), covariance, times)
+        found += [
+            published_row(row.period, row.time, ShownNumber(f"{name}{SMOOTHED}", values[n], np.sqrt(variances[n])))
+            for n, row in enumerate(rows)
+        ]
+    return sorted(found, key=lambda row: row.period)
+
+
+def level_columns(published: Path) -> dict[str, tuple[list[PublishedRow], Floats]]:
+    """The columns of an output that are levels: their rows, and the covariance of their noise, in entries squared.
+
+    The noise of two columns is independent, but where levels are drawn afresh by a law of vectors, whose common part
+    this does not tell. Columns whose standard errors are not those of levels, as nodes and means, are left out.
+    ValueError for a file without the recipe of its noise, for more than MOST_SMOOTHED periods, and without a level.
+    """
     recipe = read_about(published).get(NOISE) if published.exists() else None
     if recipe is None:
-        raise ValueError(f"{published} does not say what its noise was made with: smooth a release")
+        raise ValueError(f"{published} does not say what its noise was made with: take the output of a release")
     columns: dict[str, list[PublishedRow]] = defaultdict(list)
     for row in read_rows(published):
         columns[row.name].append(row)
     said = json.loads(recipe)
     longest = max(map(len, columns.values()), default=0)
     if longest > MOST_SMOOTHED:
-        raise ValueError(f"{published} holds {longest} periods, and at most {MOST_SMOOTHED} are smoothed")
+        raise ValueError(f"{published} holds {longest} periods, and a covariance is of at most {MOST_SMOOTHED}")
     K = noise_covariance(said["made"], int(said["periods"]))
-    found = []
+    found = {}
     for name, rows in columns.items():
         at = np.array([row.period for row in rows]) - 1
         errors = np.array([np.nan if row.standard_error is None else row.standard_error for row in rows])
         unit = errors**2 / np.diag(K)[at]
-        if not (np.ptp(unit) <= 1e-3 * unit.mean() and unit[0] > 0):
-            continue
-        times = np.array([datetime.fromisoformat(row.time).timestamp() for row in rows])
-        values, variances = best_estimates(np.array([row.estimate for row in rows]), K[np.ix_(at, at)] * unit[0], times)
-        found += [
-            published_row(row.period, row.time, ShownNumber(f"{name}{SMOOTHED}", values[n], np.sqrt(variances[n])))
-            for n, row in enumerate(rows)
-        ]
+        if np.ptp(unit) <= 1e-3 * unit.mean() and unit[0] > 0:
+            found[name] = rows, K[np.ix_(at, at)] * unit[0]
     if not found:
-        raise ValueError(f"{published} holds no levels with known errors: nothing can be smoothed")
-    return sorted(found, key=lambda row: row.period)
+        raise ValueError(f"{published} holds no levels with known errors")
+    return found
 
 
 def best_estimates(y: Floats, K: Floats, times: Floats) -> tuple[Floats, Floats]:

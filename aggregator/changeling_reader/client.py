@@ -132,7 +132,7 @@ class ServerClient:
         return self.json(survey_path(survey) + STATUS)
 
     def surveys(self) -> list[dict[str, Any]]:
-        """The id, question, last period and openness (`public`) of every published survey."""
+        """The id, question, last period, openness (`public`) and newest edition, if any, of every published survey."""
         listed: list[dict[str, Any]] = self.json(SURVEYS)["surveys"]
         return listed
 

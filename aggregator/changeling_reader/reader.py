@@ -371,7 +371,10 @@ class Reader:
         return Differences.of(self._client.read(survey_path(survey) + COMPARISON, query))
 
     def surveys(self) -> list[dict[str, Any]]:
-        """The `id`, `question` and `last_period` of every published survey, and whether it is `public`: open to all."""
+        """The `id`, `question` and `last_period` of every published survey, and whether it is `public`: open to all.
+
+        `edition` is the name of its newest edition, or None.
+        """
         return self._client.surveys()
 
     def status(self, survey: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 import numpy as np
-from changeling_protocol import NodeNumber, TrackNumber
+from changeling_protocol import NodeNumber, ReleasePlan, TrackNumber
 from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -31,8 +31,8 @@ class VarianceCurve:
     entries: how many entries there are, shape (..., z).
     up, down: by how much a single report moves the estimate up or down, mean over what its variance is made of, shape
     (..., z), in entries: few large steps have longer tails than a normal error.
-    spare: how much more the variance is at most, shape (..., z), where tallies tell it of all answers together alone, as
-    of an answer that changes far more often than the others. Intervals that all have to hold take it.
+    spare: how much more the variance is at most, shape (..., z), where tallies tell it of all answers together alone:
+    one that changes far more often than the others has more. Intervals that all have to hold take it.
     """
 
     level: Floats
@@ -241,6 +241,12 @@ class Tallies(Mapping[PlanNode, NodeTally]):
     def __len__(self) -> int:
         """How many nodes have one."""
         return len(self.nodes)
+
+    def about(self, plan: ReleasePlan, question: int) -> "Tallies":
+        """The tallies that estimates of one question of a plan are made of, as `Survey.about` numbers its tracks."""
+        places = {number: TrackNumber(at) for at, number in enumerate(plan.numbers_about(question))}
+        nodes = {(places[track], at): tally for (track, at), tally in self.nodes.items() if track in places}
+        return Tallies(nodes, self.attendance)
 
     def __add__(self, other: "Tallies") -> "Tallies":
         """The tallies of the entries of both: nobody may be in both."""

@@ -21,9 +21,10 @@ from .cost import Constraints, bound_of, group_cost, lives_cost, most_telling, n
 from .editions import Edition, ResultsKey, edition_id, signed_key, unverified_key
 from .errors import BadSignature, CannotOpen, ChangelingError, MalformedBytes, ProtocolError, UnderstatedEpsilon
 from .histories import MOST_TIMES, History, HistoryKernel, HistoryState, Limits, PossibleHistories
-from .joint import MOST_SCORE, Joint, Kernel, agreeing
+from .joint import MOST_JOINT_BITS, MOST_SCORE, Joint, Kernel, agreeing
 from .odds import MICRO, MOST_EPSILON, Odds, from_micro, log_ratio, micro, per_week, rounded_up, upwards
 from .plan import (
+    MOST_TRACKS,
     Group,
     Memory,
     NodeNumber,
@@ -80,6 +81,7 @@ from .sealing import (
 from .signing import ID_BYTES, KEY_BYTES, VERSION, Fields, SurveyId, authority_key, decode, encode, signed
 from .survey import (
     OFFSET,
+    ONLY,
     Breakdown,
     EarlyEnd,
     EntryNumber,
@@ -123,14 +125,17 @@ __all__ = [
     "MICRO",
     "MOST_BITS",
     "MOST_EPSILON",
+    "MOST_JOINT_BITS",
     "MOST_MUTATIONS",
     "MOST_PERIODS",
     "MOST_QUESTIONS",
     "MOST_SCORE",
     "MOST_SPANNED_PERIODS",
     "MOST_TIMES",
+    "MOST_TRACKS",
     "OFFSET",
     "OFFSETS",
+    "ONLY",
     "SEAL_BYTES",
     "STANDING_BYTES",
     "SYMBOL_LIMIT",

@@ -21,7 +21,7 @@ from .signing import Fields, holds_booleans
 
 MOST_SCORE = 2**10
 """The most that all slots of a group may weigh together: a device goes through all scores for each answer."""
-MOST_BITS = 2**11
+MOST_JOINT_BITS = 2**11
 """The most bits that the denominators of p of all slots of a group may have together: a device multiplies them."""
 MOST_STEPS = 2**18
 """The most steps, kinds of slots times slots times threshold, of all joint groups of a plan: a device that joins takes

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NewType, TypeAlias
 
 from .calendar import Calendar, Node, cadence
 from .histories import History, HistoryKernel, HistoryState, PossibleHistories
-from .joint import MOST_BITS, MOST_STEPS, Joint, Kernel, agreeing
+from .joint import MOST_JOINT_BITS, MOST_STEPS, Joint, Kernel, agreeing
 from .odds import Odds
 from .randomizers import Coins, Randomizer, randomizer_as_fields, randomizer_from_fields
 from .signing import Fields
@@ -180,8 +180,10 @@ def _kernel(tracks: Sequence[Track], joint: Joint) -> Kernel:
         raise ValueError(f"a joint response of {len(joint.slots)} tracks is none of {len(tracks)}")
     agreements = tuple(agreeing(track.randomizer).agreement for track in tracks)
     bits = sum(p.denominator.bit_length() * slots for p, slots in zip(agreements, joint.slots, strict=True))
-    if bits > MOST_BITS:
-        raise ValueError(f"the chances of a joint group's slots have at most {MOST_BITS} bits together, got {bits}")
+    if bits > MOST_JOINT_BITS:
+        raise ValueError(
+            f"the chances of a joint group's slots have at most {MOST_JOINT_BITS} bits together, got {bits}"
+        )
     return Kernel(joint, agreements)
 
 
@@ -398,19 +400,22 @@ def plan_from_fields(groups: list[Any], answers: Sequence[int]) -> ReleasePlan:
     What joint groups take is looked at before any of them is worked out.
     """
     read = [_group_from_fields(group, answers) for group in groups]
-    steps = sum(map(_steps, read))
+    steps = sum(dict(map(_steps, read)).values())  # groups about other questions often have the same kernel
     if steps > MOST_STEPS:
         raise ValueError(f"the joint groups of a plan take at most {MOST_STEPS} steps together, got {steps}")
     return ReleasePlan(tuple(map(_worked_out, read)))
 
 
-def _steps(written: _GroupAsWritten) -> int:
+def _steps(written: _GroupAsWritten) -> tuple[object, int]:
+    """The kernel of a group, and about how many steps it takes to work it out."""
     match written:
         case (tracks, Joint() as joint, _):
-            return _kernel(tracks, joint).steps
+            kernel = _kernel(tracks, joint)
+            return kernel, kernel.steps
         case (_, _AskedHistory(history, _, answers), _):
-            return _history_kernel(history, answers).possible.steps
-    return 0
+            whole = _history_kernel(history, answers)
+            return whole, whole.possible.steps
+    return None, 0
 
 
 def _worked_out(written: _GroupAsWritten) -> Group:

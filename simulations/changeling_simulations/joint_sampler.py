@@ -45,7 +45,7 @@ class Counting:
 
     def starting(self, entries: int) -> Numbers:
         """The counters that entries join with, shape (entries,)."""
-        none = (0,) * len(self._tracks)
+        none = (0,) * len(self._kernel.joint.slots)
         return np.full(entries, self._number(Counters(tuple(track.reported or 0 for track in self._tracks), none, 0)))
 
     def owing(self, place: int, numbers: Numbers) -> NDArray[np.int64]:
@@ -65,8 +65,8 @@ class Counting:
 
     def tell(self, numbers: Numbers) -> NDArray[np.bool_]:
         """Whether a slot of any track is left."""
-        slots = self._kernel.joint.slots
-        return self._each(numbers, np.bool_, lambda counters: counters.used != slots)
+        slots, seen = self._kernel.joint.slots, len(self._tracks)  # those of hidden tracks stay unused
+        return self._each(numbers, np.bool_, lambda counters: counters.used[:seen] != slots[:seen])
 
     def agreement_chances(self, place: int, numbers: Numbers) -> NDArray[np.float64]:
         """How likely the next slot of the track agrees: exact, but for one rounding to a float."""

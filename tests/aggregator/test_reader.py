@@ -70,6 +70,12 @@ def test_figures_are_about_those_heard_unless_all_who_enrolled_are_named(reader:
     assert enrolled.plot().get_ylabel() == "entries that ever enrolled"
 
 
+def test_the_surveys_of_a_server_are_listed(reader: Reader, asked: Survey) -> None:
+    """Each with its id, by which it is asked for, and whether it is open."""
+    (row,) = (each for each in reader.surveys() if each["id"] == asked.id.hex())
+    assert (row["question"], row["last_period"], row["public"]) == (asked.question, asked.calendar.periods, True)
+
+
 def test_histograms_changes_windows_and_status(reader: Reader, asked: Survey) -> None:
     """Each as one call; by period, by time, by strata; the same numbers."""
     first = reader.histogram(asked.id.hex(), period=1)

@@ -13,7 +13,7 @@ from changeling_protocol import Survey
 from playwright.sync_api import Browser, sync_playwright
 
 from ..aggregator.fleet import fleet_store
-from ..aggregator.serving import ServerProcess
+from ..aggregator.serving import ServerProcess, eventually
 
 CHROMIUM = shutil.which("chromium")
 PATIENCE_MS = 90_000
@@ -32,11 +32,13 @@ def chromium() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerProcess, Survey]]:
-    """A server, and its survey whose results are open; it has another, whose are not."""
+    """A server, and its survey whose results are open and published; it has another, whose are not."""
     folder = tmp_path_factory.mktemp("fleet")
     survey = fleet_store(folder / "server.db", time.time())
     server = ServerProcess(folder)
     server.add_token(READER, TokenScope.READ)
     server.add_token(OPERATOR, TokenScope.READ, TokenScope.FOLD)
     with server:
+        edition = f"/v1/surveys/{survey.id.hex()}/editions/latest/series.json"
+        assert eventually(lambda: server.http.get(edition).status_code, 200)
         yield server, survey

@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from changeling_protocol import Survey
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route
 
 from ..aggregator.fleet import ANSWERS, FINAL, LOST, SHOWN
 from ..aggregator.serving import ServerProcess
@@ -97,6 +97,59 @@ def test_the_series_has_lines_with_bands_and_gaps(opens: Opens) -> None:
     assert "ε = 8," in page.inner_text("#ledger")
     for chart in ("change", "members", "graph"):
         assert traces(page, chart)
+
+
+def test_the_top_tells_epsilon_and_leads_to_every_section(opens: Opens) -> None:
+    """ε stands before the first figure; a link for each section that is shown moves the focus to its title."""
+    page = opens()
+    assert "ε = 8" in page.inner_text("#price")
+    titles = page.locator("#survey section:visible > h2").all_inner_texts()
+    links = page.locator("#sections a")
+    assert links.all_inner_texts() == titles
+    assert len(titles) == 8
+    for at in (3, 7):
+        links.nth(at).click()
+        page.wait_for_function("title => document.activeElement.textContent === title", arg=titles[at])
+        assert page.is_visible("#series .main-svg")
+    page.reload()
+    settle(page)
+    page.wait_for_function("title => document.activeElement.textContent === title", arg=titles[7])
+
+
+def test_the_newest_complete_period_leads_and_the_list_tells_how_new_it_is(opens: Opens) -> None:
+    """In the list a line with the most frequent answer, and a small chart of it; on the page the period by name."""
+    page = opens(at_survey=False)
+    page.wait_for_selector(".cards .sparkline .line")
+    fresh = page.inner_text(".cards .fresh >> nth=0") + page.inner_text(".cards .fresh >> nth=1")
+    assert f"period {SHOWN}: " in fresh
+    assert any(answer in fresh for answer in ANSWERS)
+    leads = "rows => import('/page/chart.js').then((chart) => chart.newestComplete({ series: rows })?.period ?? null)"
+    rows = [
+        {"period": period, "values": [1], "provisional": period > 1, "heard": heard}
+        for period, heard in ((1, 800), (2, 1000), (3, 900), (4, 60))
+    ]
+    assert page.evaluate(leads, rows) == 3
+    assert page.evaluate(leads, [rows[0], rows[3]]) == 1
+    assert page.evaluate(leads, [{**rows[0], "values": None}]) is None
+    page.click(".cards .sparkline")
+    settle(page)
+    assert f"The newest complete period is period {SHOWN}," in page.inner_text("#latest-when")
+
+
+def test_charts_stay_lit_while_they_load_again(opens: Opens) -> None:
+    """Until the new answer is there the old one is drawn as it was; where the server refuses it, it stays."""
+    page = opens()
+    held: list[Route] = []
+    page.route("**/series?*", lambda route: held.append(route))
+    page.select_option("#confidence", "0.99")
+    page.wait_for_selector("#survey[aria-busy]")
+    assert page.evaluate("getComputedStyle(document.getElementById('series')).opacity") == "1"
+    assert page.is_visible("#series .main-svg")
+    while not held:
+        page.wait_for_timeout(50)
+    held[0].continue_()
+    settle(page)
+    assert "99%" in page.inner_text("#series-notes")
 
 
 def test_pointing_shows_figures_and_zooming_moves_all_charts(opens: Opens) -> None:

@@ -89,6 +89,20 @@ def test_what_a_sum_clips_and_cannot_read_is_said(tmp_path):
     assert shown["mean of price"] == pytest.approx(np.mean(held), abs=0.5)
 
 
+@pytest.mark.parametrize("written", ["1_0", " 1", "1 ", "١", "0x1", "infinity", "1,5"])
+def test_only_plain_decimal_numbers_add_to_a_sum(tmp_path, written):
+    """What Python would read as a number besides adds nothing, and is told."""
+    rows = {
+        "entry": ["a", "b"],
+        "time": ["2026-01-01T00:30:00Z"] * 2,
+        "answer": ["tea"] * 2,
+        "price": ["2.5e0", written],
+    }
+    one = released(tmp_path, "sum of price from 0 to 10 by 0.5", rows=rows, at_most=4, epsilon=1000)
+    assert "1 of 2 values hold what is no finite number, and add nothing" in one.asides
+    assert one.rows()[-1].estimate == pytest.approx(2.5, abs=0.5)
+
+
 @pytest.mark.parametrize("name", ["out.csv", "out.jsonl"])
 def test_the_head_of_the_output_says_shape_noise_guarantee_and_unit(tmp_path, name):
     """The same that is printed; rows are read as if it were not there, by our reader and by polars."""

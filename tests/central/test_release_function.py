@@ -89,3 +89,19 @@ def test_whatever_goes_wrong_is_a_central_error_or_a_bad_argument(tmp_path, file
         with pytest.raises(ValueError):  # noqa: PT011 of many kinds
             central.release(file, "any answer", **{**given, "output": tmp_path / "other.csv", **bad})
     assert not (tmp_path / "other.csv").exists()
+
+
+def test_the_table_holds_what_is_published_and_is_written_anew(tmp_path, file):
+    """As the frame has it, with what the release says of itself; by a plan, and before the first period, nothing."""
+    given = {"epsilon": 50, "output": tmp_path / "out.csv", "parquet": tmp_path / "out.parquet", **DAY}
+    central.release(file, "any answer", **given, plan=True)
+    central.release(file, "any answer", **given, through="2026-01-01T00:30")
+    assert not (tmp_path / "out.parquet").exists()
+    central.release(file, "any answer", **given, through="2026-01-01T07:00")
+    assert len(pl.read_parquet(tmp_path / "out.parquet")) == 7
+    whole = central.release(file, "any answer", **given)
+    table = pl.read_parquet(tmp_path / "out.parquet")
+    assert table.equals(whole.frame())
+    assert pl.read_parquet_metadata(tmp_path / "out.parquet")["guarantee"] == "epsilon 50, for the whole release"
+    with pytest.raises(ValueError, match="the table is a"):
+        central.release(file, "any answer", **{**given, "parquet": "out.csv"})

@@ -136,7 +136,7 @@ def test_the_command_takes_all_of_it_and_names_what_does_not_fit(tmp_path, capsy
         (["--mechanism", "counter", "--nodes"], "counter has no nodes that are published; hdcr and dcr have"),
         (["--mechanism", "ahead", "--nodes"], "ahead has no nodes that are published; hdcr and dcr have"),
         (["--afterwards", str(tmp_path / "x.csv")], "from all --nodes"),
-        (["--afterwards", str(tmp_path / "x.csv"), "--window", "6h", "--mechanism", "ahead"], "the levels of ahead do"),
+        (["--afterwards", str(tmp_path / "x.csv"), "--window", "6h", "--mechanism", "dcr"], "the levels of dcr do"),
         (["--mechanism", "square-root"], "square-root draws Gaussian noise, which needs a delta above 0"),
         (["--mechanism", "hdcr", "--law", "gaussian"], "Gaussian noise needs a delta above 0"),
     ):

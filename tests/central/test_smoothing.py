@@ -40,6 +40,44 @@ def test_the_covariance_is_that_of_the_noise(name):
     assert np.abs(off).max() <= 6 * np.sqrt(5 / runs)
 
 
+@pytest.mark.parametrize("name", MADE)
+def test_a_windows_variance_follows_from_the_covariance(name):
+    """Of every mechanism: that of a difference of two levels, of which the one before the calendar has no noise."""
+    mechanism = made(name, 6)
+    K = np.pad(noise_covariance(mechanism.made_with(), 6), ((1, 0), (1, 0)))
+    for window in (1, 2, 6):
+        for step in range(window, 7):
+            change = K[step, step] + K[step - window, step - window] - 2 * K[step, step - window]
+            assert mechanism.window_variance(step, window) == pytest.approx(change, rel=1e-9)
+
+
+def test_a_releases_covariance_is_of_its_rows_and_its_windows(tmp_path):
+    """In what is counted, squared; the windows that are read off the levels err as it says. A name that is no column
+    of levels is refused."""
+    rows = {"entry": ["a", "b"], "time": [60.0, 7200.0], "answer": ["tea", "tea"]}
+    one = release(
+        pl.DataFrame(rows),
+        "any answer",
+        every="1h",
+        epsilon=1,
+        at_most=2,
+        start="1970-01-01",
+        until="1970-01-01T08:00",
+        output=tmp_path / "out.csv",
+        window="3h",
+        afterwards=tmp_path / "after.csv",
+        mechanism="ahead",
+    )
+    K = one.covariance()
+    errors = [row.standard_error for row in one.rows()]
+    assert np.sqrt(np.diag(K)) == pytest.approx(errors, rel=1e-4)
+    change = K[7, 7] + K[4, 4] - 2 * K[7, 4]
+    assert read_rows(tmp_path / "after.csv")[-1].standard_error == pytest.approx(np.sqrt(change), rel=1e-4)
+    assert np.array_equal(one.covariance("any answer"), K)
+    with pytest.raises(ValueError, match="name a column of levels: any answer"):
+        one.covariance("tea")
+
+
 @pytest.mark.parametrize("name", ["ahead", "square-root"])
 def test_smoothed_levels_err_less_and_their_intervals_hold(name):
     """A day, a drift and what moves by itself, 20 streams: within a quarter of the mean squared error of who knows how
@@ -99,7 +137,7 @@ def test_what_cannot_be_smoothed_is_refused(log):
     made = release(log, "any answer", **day, mechanism="hdcr", output=log.with_name("out.csv"))
     with pytest.raises(ValueError, match="hierarchy have no covariance"):
         made.smoothed()
-    with pytest.raises(ValueError, match="smooth a release"):
+    with pytest.raises(ValueError, match="take the output of a release"):
         smooth(log, log.with_name("x.csv"))
     with pytest.raises(ValueError, match="choose another output"):
         smooth(made.output, made.output)

@@ -39,12 +39,13 @@ SURVEY_LIST_KEPT = "public, max-age=10"
 
 
 class SurveyRow(Body):
-    """A published survey."""
+    """A published survey. edition: the name of its newest edition, where its results are open and there is one."""
 
     id: HexId
     question: str
     last_period: Period
     public: bool
+    edition: HexId | None
 
 
 class SurveyList(Body):
@@ -85,11 +86,18 @@ class Publishing(Body):
 
 @described(Described({200: {JSON: SurveyList}}))
 async def list_surveys(request: Request) -> Response:
-    """GET the id, the question and the last period of every published survey, and whether its results are open."""
+    """GET the id, question and last period of every published survey, and whether its results are open."""
+    service = service_of(request)
     listed = SurveyList(
         surveys=[
-            SurveyRow(id=id_.hex(), question=each.survey.question, last_period=each.last, public=each.public)
-            for id_, each in service_of(request).registry.surveys.items()
+            SurveyRow(
+                id=id_.hex(),
+                question=each.survey.question,
+                last_period=each.last,
+                public=each.public,
+                edition=newest.id.hex() if each.public and (newest := service.editions.newest(id_)) else None,
+            )
+            for id_, each in service.registry.surveys.items()
         ]
     )
     return json(listed, headers={**OPEN_TO_ALL, "cache-control": SURVEY_LIST_KEPT})

@@ -172,6 +172,7 @@ def _newcomers(new: Floats, missed: Floats, counted: Indices, closings: Indices)
 
 
 def _closings(plan: ReleasePlan) -> Indices:
-    """The periods at which a node of any track ends, rising."""
-    ends = [track.first + track.width * np.arange(1, track.count + 1, dtype=np.intp) for track in plan.tracks]
+    """The periods at which a node of any track ends, rising; of tracks about any question, as all make closings."""
+    tracks = {(each.first, each.width, each.count) for group in plan.groups for each in group.tracks + group.hidden}
+    ends = [first + width * np.arange(1, count + 1, dtype=np.intp) for first, width, count in tracks]
     return np.unique(np.concatenate(ends))

@@ -44,13 +44,12 @@ def correlations(group: Group) -> Floats:
     if (base := HistoryBase.of(group)) is not None:
         alone = base.kernel.possible.times == 1
         return np.full((len(group.tracks),) * 2, 0.0 if alone else base.rho)
-    return _correlations(group.kernel)
+    return _correlations(group.kernel, len(group.tracks))
 
 
 @lru_cache(maxsize=1024)
-def _correlations(kernel: Kernel) -> Floats:
-    slots = kernel.joint.slots
-    kinds = list(zip(kernel.agreements, kernel.joint.weights, strict=True))
+def _correlations(kernel: Kernel, tracks: int) -> Floats:
+    slots, kinds = kernel.joint.slots[:tracks], kernel.kinds[:tracks]
     rho = np.zeros((len(slots), len(slots)))
     known: dict[object, float] = {}  # tracks of one kind are alike
     for a, one in enumerate(kinds):
@@ -66,7 +65,7 @@ def _correlations(kernel: Kernel) -> Floats:
 def _correlation(kernel: Kernel, one: int, other: int) -> float:
     def agree(*slots: int) -> Fraction:
         """How likely these slots, by their tracks, all agree."""
-        used = [slots.count(track) for track in range(len(kernel.agreements))]
+        used = [slots.count(track) for track in range(len(kernel.joint.slots))]
         chance = prod((kernel.agreements[track] for track in slots), start=Fraction(1))
         weight = sum(kernel.joint.weights[track] for track in slots)
         return chance * kernel.density(used, weight) / kernel.density([0] * len(used), 0)

@@ -16,10 +16,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from itertools import pairwise, product
+from math import sqrt
 
 import numpy as np
 from changeling_protocol import (
     MOST_EPSILON,
+    MOST_JOINT_BITS,
     Group,
     History,
     Joint,
@@ -39,6 +41,12 @@ from .histories import history_groups
 from .responses import JointChoice, JointSlots, best_change, best_state, joint_choices
 from .wish import LEAST_EPSILON, Span, Wish
 
+TOGETHER = (1, 2, 3, 5, 10, 30, 100)
+"""About how many questions an entry reports, where there are as many; or about all."""
+
+MOST_SLOTS_TOGETHER = 128
+"""The most slots of a group about several questions: most are alike, and a device counts them together."""
+
 MOST_JOINT_SLOTS, MOST_PANEL_SLOTS = 32, 64
 """A group with more slots than that gives each report a budget of its own: a device would take long over it. States
 that are one track take less of it."""
@@ -55,6 +63,9 @@ class Candidate:
     told: R'R, shape (T, T). Of rows and told only the one that the wish takes is kept: rows online, told in the end.
     least: the share of the devices from which on all its nodes are expected to have reports enough to be published.
     family: which candidates are like it; they have equal families.
+    about: about how many of the wish's questions its entries report. Its group is then the view of one of them, and
+    what it tells is scaled by the chance that this one is among an entry's questions.
+    copies: into how many groups of a plan its entries are divided, so that they are about each question alike.
     """
 
     kind: str
@@ -64,18 +75,44 @@ class Candidate:
     told: Floats
     least: float
     family: object = field(default=None)
+    about: int = 1
+    copies: int = 1
+
+    @property
+    def tracks(self) -> int:
+        """How many tracks of a plan its groups have together."""
+        return len(self.group.tracks) * self.about * self.copies
+
+    def groups(self, share: int, questions: int) -> list[Group]:
+        """The groups of a plan that the candidate stands for.
+
+        share: that of all of them together, over the number of questions.
+        """
+        if questions == 1:
+            return [replace(self.group, share=share)]
+        return [self._group(first, questions, share * questions // self.copies) for first in range(self.copies)]
+
+    def _group(self, first: int, questions: int, share: int) -> Group:
+        """The group about so many questions from the first on; after the last comes the first of all."""
+        tracks = (
+            replace(track, question=(first + copy) % questions)
+            for copy in range(self.about)
+            for track in self.group.tracks
+        )
+        return Group(tuple(tracks), share, self.group.joint)
 
 
 class Maker:
     """Makes candidates for a wish.
 
-    wish: what they are for.
+    wish: what they are for. about: how many of its questions an entry reports on, in one joint response.
     """
 
-    def __init__(self, wish: Wish) -> None:
-        self.wish = wish
+    def __init__(self, wish: Wish, about: int = 1) -> None:
+        self.wish, self.about = wish, about
         self._odds = Odds.within(min(wish.epsilon * (1 - Decimal("1e-12")), Decimal(MOST_EPSILON)))
         self._scarce = wish.minimum / wish.devices * (1 - 1e-9)
+        self._copies = wish.questions if about < wish.questions else 1
 
     def candidates(
         self, kind: str, states: Sequence[Span], changes: Sequence[Span], most: int, family: object = None
@@ -85,7 +122,8 @@ class Maker:
         There are none if nothing can be told, or not all nodes would be published if all devices were in the group.
         """
         changes = [span for span in changes if span.count]
-        if max((span.count / span.reports for span in (*states, *changes)), default=0) * self._scarce > 1:
+        scarcest = max((span.count / span.reports for span in (*states, *changes)), default=0)
+        if scarcest * self._scarce * self._copies > 1:
             return
         told = [span for span in changes if self._slots(span)]
         groups = self._still(states, changes) if states and changes and not told else self._groups(states, told, most)
@@ -94,7 +132,9 @@ class Maker:
 
     def histories(self, times: Iterable[range] | None = None) -> Iterator[Candidate]:
         """The history groups of some times, or of those that are worth trying."""
-        if self.wish.most_later() == 0:  # all reports of an entry would be the same, and their covariance singular
+        if (
+            self.about > 1 or self.wish.most_later() == 0
+        ):  # all reports of an entry would be the same, and their covariance singular
             return
         for group in history_groups(self.wish, self._odds, times):
             yield self._candidate("history", GroupEdges.of(group), None)
@@ -104,18 +144,20 @@ class Maker:
         return self._candidate(candidate.kind, GroupEdges.of(candidate.group).without(lost), candidate.family)
 
     def _candidate(self, kind: str, edges: GroupEdges, family: object) -> Candidate:
-        wish = self.wish
+        wish, copies = self.wish, self._copies
         whole = whitened(edges, wish.answers, wish.expected, wish.closed, wish.periods)
         rows, nothing = np.ascontiguousarray(whole.rows(wish.periods)[:, 1:]), np.zeros((0, 0))
-        least = self._scarce * max(track.count / track.reports for track in edges.group.tracks)
-        if wish.retrospective:
-            return Candidate(kind, edges.group, edges.end, nothing, rows.T @ rows, least, family)
-        return Candidate(kind, edges.group, edges.end, rows, nothing, least, family)
+        rows *= sqrt(self.about / wish.questions)
+        least = copies * self._scarce * max(track.count / track.reports for track in edges.group.tracks)
+        rows, told = (nothing, rows.T @ rows) if wish.retrospective else (rows, nothing)
+        return Candidate(kind, edges.group, edges.end, rows, told, least, family, self.about, copies)
 
     def _groups(self, states: Sequence[Span], changes: Sequence[Span], most: int) -> Iterator[Group]:
         asked, telling = sum(span.reports for span in states), [self._slots(span) for span in changes]
-        slots_in_all = asked + sum(telling)
+        slots_in_all = (asked + sum(telling)) * self.about
         most_slots = MOST_PANEL_SLOTS if len(states) == 1 and not changes else MOST_JOINT_SLOTS
+        if self.about > 1:
+            most_slots = MOST_SLOTS_TOGETHER
         if slots_in_all == 0:
             return
         if slots_in_all == 1 or slots_in_all > most_slots:
@@ -123,15 +165,16 @@ class Maker:
                 yield alone
             return
         slots = JointSlots(
-            states=asked,
-            changes=sum(telling),
+            states=asked * self.about,
+            changes=sum(telling) * self.about,
             state_space=StateSpace(self.wish.answers, null=not self.wish.closed),
             change_space=self._mutations(changes),
             moved=self._moved(min((span.width for span in changes), default=1)),
             conserved=self.wish.closed,
         )
         for choice in joint_choices(slots, self._odds, most):
-            yield self._jointly(states, changes, telling, choice)
+            if choice.bits(slots) <= MOST_JOINT_BITS:
+                yield self._jointly(states, changes, telling, choice)
 
     def _jointly(
         self, states: Sequence[Span], changes: Sequence[Span], telling: Sequence[int], choice: JointChoice
@@ -142,20 +185,19 @@ class Maker:
         if choice.change is not None:
             tracks += [span.track(choice.change) for span in changes]
         heavy, light = choice.weights
-        return Group.jointly(
-            tracks,
-            Joint(
-                self._odds,
-                choice.threshold,
-                (heavy,) * len(states) + (light,) * len(changes),
-                (*(span.reports for span in states), *telling),
-            ),
+        joint = Joint(
+            self._odds,
+            choice.threshold,
+            ((heavy,) * len(states) + (light,) * len(changes)) * self.about,
+            (*(span.reports for span in states), *telling) * self.about,
         )
+        whole = [replace(track, question=copy) for copy in range(self.about) for track in tracks]
+        return Group.jointly(whole, joint).about(0)
 
     def _alone(self, states: Sequence[Span], changes: Sequence[Span]) -> Group | None:
         """The group with a budget for each report: states or changes, not both; None if the budget is too small."""
         wish = self.wish
-        if states and changes:
+        if (states and changes) or self.about > 1:
             return None
         if states:
             offer = best_state(wish.answers, not wish.closed, wish.epsilon, sum(span.reports for span in states))
@@ -168,6 +210,8 @@ class Maker:
 
     def _still(self, states: Sequence[Span], changes: Sequence[Span]) -> Iterator[Group]:
         """States on the whole budget, and changes that nobody may make, which cost nothing and connect the times."""
+        if self.about > 1:
+            return
         state = self._alone(states, ())
         offers = [best_change(self.wish, span, self.wish.epsilon, 0.0) for span in changes]
         made = [span.track(offer.make()) for span, offer in zip(changes, offers, strict=True) if offer is not None]

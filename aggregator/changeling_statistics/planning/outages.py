@@ -145,15 +145,21 @@ def outage(wish: Wish, option: Option) -> Outage:
     periods = wish.periods
     lost = lost_period(periods)
     back = back_by(lost, periods)
-    after = predict(option.survey, wish.devices, retrospective=wish.retrospective, lost=lost)
+    after = predict(option.survey.about(0), wish.devices, retrospective=wish.retrospective, lost=lost)
     return Outage(gap_after_loss(wish, option), allowed_gap(periods), lost, back, float(after.errors[back - 1 :].max()))
 
 
 def gap_after_loss(wish: Wish, option: Option) -> int:
     """The number of periods for which estimates are missing at worst after the loss of one."""
-    groups, total = option.plan.groups, option.plan.total_share
+    groups, total = option.survey.about(0).plan.groups, option.plan.total_share
     sure = sure_tracks(wish, groups, [group.share / total for group in groups])
     return longest_gap(sure, wish.periods, retrospective=wish.retrospective)
+
+
+def divided(chosen: Sequence[Candidate], shares: Floats) -> tuple[list[Group], list[float]]:
+    """The groups of some candidates as one question has them, and the share of the devices in each of a plan's."""
+    each_of = zip(chosen, shares.tolist(), strict=True)
+    return [each.group for each in chosen], [share / each.copies for each, share in each_of]
 
 
 def is_bridged(wish: Wish, tracks: Sequence[Track]) -> bool:
@@ -224,7 +230,7 @@ def best_floor(
     weights: what each of these counts in a mean, adding up to 1.
     """
     wish, lost = maker.wish, lost_period(maker.wish.periods)
-    sure = sure_tracks(wish, [each.group for each in chosen], shares.tolist())
+    sure = sure_tracks(wish, *divided(chosen, shares))
     room = 1 - max(each.least / share for each, share in zip(chosen, shares.tolist(), strict=True))
     left = [maker.without(group, lost) for group in chosen]
     later = problem.looking_at(problem.times[problem.times >= back_by(lost, wish.periods)])
@@ -334,7 +340,7 @@ class _Trial:
 def _least(wish: Wish, added: Candidate) -> float:
     """The smallest share with which all nodes of a floor are published."""
     scarcest = max(track.count / track.reports for track in added.group.tracks)
-    return ceil(max(enough_reports(wish.minimum) * scarcest / wish.devices, LEAST) * PARTS) / PARTS
+    return ceil(max(added.copies * enough_reports(wish.minimum) * scarcest / wish.devices, LEAST) * PARTS) / PARTS
 
 
 def _untold(time: int, periods: int, like: Candidate) -> Candidate:

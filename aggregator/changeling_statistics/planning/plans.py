@@ -9,12 +9,13 @@ budget.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal, localcontext
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeAlias
 
 import numpy as np
 from changeling_protocol import (
     MICRO,
+    MOST_TRACKS,
     Calendar,
     Constraint,
     ExpectedChanges,
@@ -32,9 +33,9 @@ from threadpoolctl import threadpool_limits
 from ..estimate import Floats
 from ..estimation.entries import expected_moments
 from ..randomizers.kary import UNIT_LOSSES
-from .candidates import Candidate, Maker, closer_look, first_look, stretched
+from .candidates import TOGETHER, Candidate, Maker, closer_look, first_look, stretched
 from .distance import Distance, distance_from_best
-from .outages import PRICE, best_floor, is_bridged, sure_tracks
+from .outages import PRICE, best_floor, divided, is_bridged, sure_tracks
 from .prediction import Option
 from .responses import best_state
 from .shares import (
@@ -137,14 +138,15 @@ def _optimal_plan(wish: Wish, progress: Progress) -> Planned:
     shares = optimal_shares(problem, weights, wish.objective, gap, start)
     progress(0.7)
     shares = publishable_shares(problem, shares, weights, wish.objective, gap)
+    shares = _few_enough(problem, shares, weights, wish)
     integers = rounded_shares(problem, shares, weights, wish.objective)
     progress(0.8)
     option, kinds = _planned(wish, problem.candidates, integers.tolist())
-    exact = EXACT * float(problem.own.mean())
-    if _gap(wish, shares, option) > UNSURE or option.error(wish) ** 2 * wish.devices < exact:
-        for at in best_alone(
-            problem, weights, wish.objective, SINGLES if wish.periods <= MOST_SEARCHED else 1
-        ).tolist():
+    exact = option.error(wish) ** 2 * wish.devices < EXACT * float(problem.own.mean())
+    if exact or _gap(wish, shares, option) > UNSURE:
+        most = SINGLES if wish.periods <= MOST_SEARCHED else 1
+        singles = best_alone(problem, weights, wish.objective, most).tolist()
+        for at in (at for at in singles if problem.candidates[at].tracks <= MOST_TRACKS):
             alone = (np.arange(len(integers)) == at).astype(np.int64)
             single = _planned(wish, problem.candidates, alone.tolist())
             if single[0].error(wish) < option.error(wish):
@@ -154,7 +156,7 @@ def _optimal_plan(wish: Wish, progress: Progress) -> Planned:
     without, floor = option.error(wish), None
     gap = _gap(wish, shares, option)
     progress(0.9)
-    if wish.bridge and not is_bridged(wish, sure_tracks(wish, [each.group for each in problem.candidates], f.tolist())):
+    if wish.bridge and not is_bridged(wish, sure_tracks(wish, *divided(problem.candidates, f))):
         few = _times(wish.periods)
         floor = best_floor(Maker(wish), problem.candidates, f, problem.looking_at(few[0]), few[1])
     if floor is not None:
@@ -168,6 +170,20 @@ def _gap(wish: Wish, shares: GroupShares, option: Option) -> float:
     return min(1.0, max(0.0, 1.0 - shares.bound / wish.devices / option.error(wish) ** 2))
 
 
+def _few_enough(problem: ShareProblem, shares: GroupShares, weights: Floats, wish: Wish) -> GroupShares:
+    """Good shares of groups that have, about all questions, no more tracks than a plan may have."""
+    tracks = np.array([each.tracks for each in problem.candidates])
+    while tracks[shares.f > 0].sum() > MOST_TRACKS:
+        used = np.flatnonzero(shares.f)
+        kept = np.delete(used, (shares.f[used] / tracks[used]).argmin())
+        rest = problem.restricted(kept)
+        f = optimal_shares(rest, weights, wish.objective, ROUGH, shares.f[kept] / shares.f[kept].sum())
+        whole = np.zeros(len(shares.f))
+        whole[kept] = f.f
+        shares = replace(shares, f=whole, error=f.error)
+    return shares
+
+
 def _search(wish: Wish, progress: Progress) -> tuple[ShareProblem, Floats, Floats | None]:
     """The candidates that are worth a last search, the weights of the times that it looks at, and where it begins.
 
@@ -175,8 +191,8 @@ def _search(wish: Wish, progress: Progress) -> tuple[ShareProblem, Floats, Float
     """
     factor = -(-wish.periods // LOOKED_AT) if wish.periods > MOST_SEARCHED else 1
     looked = wish if factor == 1 else _wider(wish, factor)
-    maker, few = Maker(looked), _times(looked.periods)
-    candidates = _gathered(first_look(maker), progress, FIRST_LOOK)
+    makers, few = _makers(looked), _times(looked.periods)
+    candidates = _gathered(chain.from_iterable(map(first_look, makers)), progress, FIRST_LOOK * len(makers))
     problem = _problem(looked, candidates, few[0])
     shares = optimal_shares(problem, few[1], wish.objective, ROUGH)
     progress(0.4)
@@ -186,13 +202,24 @@ def _search(wish: Wish, progress: Progress) -> tuple[ShareProblem, Floats, Float
         best = np.lexsort((-slopes, -shares.f))[:MOST_STRETCHED]
         used = [candidates[i] for i in best.tolist()]
         few = _times(wish.periods)
-        forms = islice(stretched(Maker(wish), used, factor), MOST_HELD // wish.periods**2)
+        finer = (stretched(each, _about(used, each), factor) for each in _makers(wish))
+        forms = islice(chain.from_iterable(finer), MOST_HELD // wish.periods**2)
         return _problem(wish, list(forms), few[0]), few[1], None
     known = {candidate.group for candidate in candidates}
-    candidates += [candidate for candidate in closer_look(maker, used) if candidate.group not in known]
+    closer = chain.from_iterable(closer_look(maker, _about(used, maker)) for maker in makers)
+    candidates += [candidate for candidate in closer if candidate.group not in known]
     progress(0.5)
     start = np.append(shares.f, np.zeros(len(candidates) - len(shares.f)))
     return _problem(wish, candidates, np.arange(1, wish.periods + 1)), even(wish.periods), start
+
+
+def _makers(wish: Wish) -> list[Maker]:
+    """Those of groups about one question, several, and all of a wish."""
+    return [Maker(wish, about) for about in (*(some for some in TOGETHER if some < wish.questions), wish.questions)]
+
+
+def _about(used: Iterable[Candidate], maker: Maker) -> list[Candidate]:
+    return [each for each in used if each.about == maker.about]
 
 
 def _gathered(candidates: Iterable[Candidate], progress: Progress, expected: int) -> list[Candidate]:
@@ -234,8 +261,9 @@ def _times(periods: int) -> tuple[NDArray[np.intp], Floats]:
 def _planned(wish: Wish, groups: Sequence[Candidate], shares: Sequence[int]) -> tuple[Option, tuple[str, ...]]:
     """The plan of these groups with these shares but for those that have none, and their kinds, the largest first."""
     order = sorted((i for i, share in enumerate(shares) if share), key=lambda i: -shares[i])
-    plan = ReleasePlan(tuple(Group(groups[i].group.tracks, shares[i], groups[i].group.joint) for i in order))
-    return Option.of(wish, "optimal", plan), tuple(groups[i].kind for i in order)
+    made = [(group, groups[i].kind) for i in order for group in groups[i].groups(shares[i], wish.questions)]
+    plan = ReleasePlan(tuple(group for group, _ in made))
+    return Option.of(wish, "optimal", plan), tuple(kind for _, kind in made)
 
 
 BRANCHINGS = (2, 3, 4, 8)

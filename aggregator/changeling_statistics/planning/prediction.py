@@ -218,7 +218,7 @@ class PlannedEdges:
         self.track, self.group = planned.track[kept], planned.group[kept]
         self.groups = []
         for number, group in enumerate(plan.groups):
-            at, first = np.flatnonzero(self.group == number), next(track for track, _ in plan.numbered(number))
+            at, first = np.flatnonzero(self.group == number), next((track for track, _ in plan.numbered(number)), 0)
             self.groups.append((GroupEdges(group, self.track[at] - first, self.start[at], self.end[at]), at))
 
     def weights(self, retrospective: bool) -> tuple[Floats, NDArray[np.bool_]]:
@@ -292,7 +292,8 @@ class Option:
     def of(cls, wish: Wish, name: str, plan: ReleasePlan, detail: str = "") -> "Option":
         """The option of a plan for this wish, its accuracy predicted."""
         survey = wish.survey(plan)
-        return cls(name, detail, survey, predict(survey, wish.devices, retrospective=wish.retrospective))
+        of_each = predict(survey.about(0), wish.devices, retrospective=wish.retrospective)
+        return cls(name, detail, survey, of_each)
 
     @property
     def plan(self) -> ReleasePlan:
@@ -334,7 +335,7 @@ class Option:
 
         They do not if the error is as large as the share of an answer would be if all were alike, or HOPELESS.
         """
-        error, most = self.prediction.mean, min(HOPELESS, 1 / len(self.survey.answers))
+        error, most = self.prediction.mean, min(HOPELESS, 1 / len(self.survey.questions[0].answers))
         if error < most:
             return ""
         if not np.isfinite(error):

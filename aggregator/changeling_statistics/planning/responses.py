@@ -46,6 +46,11 @@ class JointChoice:
     weights: tuple[int, int]
     threshold: int
 
+    def bits(self, slots: "JointSlots") -> int:
+        """How many bits the denominators of p have together, of all slots."""
+        each = ((self.state, slots.states), (self.change, slots.changes))
+        return sum(made.agreement.denominator.bit_length() * count for made, count in each if made is not None)
+
 
 _Noisy: TypeAlias = tuple[tuple[float, float], JointChoice]
 """A choice with the noise of its states and of its changes."""

@@ -3,7 +3,7 @@
 Knows no plan. A wish that no plan can meet is refused when it is made, with what would do instead.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from functools import lru_cache
 from typing import Literal
@@ -11,6 +11,8 @@ from typing import Literal
 from changeling_protocol import (
     MICRO,
     MOST_EPSILON,
+    MOST_QUESTIONS,
+    ONLY,
     AtMost,
     AtMostWithin,
     Calendar,
@@ -18,6 +20,7 @@ from changeling_protocol import (
     ExpectedChanges,
     Losses,
     Odds,
+    Question,
     Randomizer,
     ReleasePlan,
     Survey,
@@ -47,6 +50,7 @@ class Wish:
     objective: whether the mean of the variances over the horizon is to be small, or the worst of them.
     bridge: whether estimates are to be back within a tenth of the horizon after any one closing is lost.
     minimum: nodes with fewer reports are not published, and bridge nothing.
+    questions: how many questions of this kind the survey asks, for the one epsilon; each is to be as accurate.
     Raises ValueError for a wish that no plan can meet.
 
     >>> Wish(2, Calendar(0, 604_800, 8), AtMost(2), epsilon=4, devices=1000).epsilon
@@ -64,6 +68,7 @@ class Wish:
     objective: Objective = "mean"
     bridge: bool = True
     minimum: int = 1
+    questions: int = 1
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", Decimal(str(self.epsilon)))
@@ -82,6 +87,8 @@ class Wish:
             raise ValueError(f"the objective is mean or worst, got {self.objective!r}")
         if self.minimum < 1:
             raise ValueError(f"a node that is published has at least one report, got a minimum of {self.minimum}")
+        if not 1 <= self.questions <= MOST_QUESTIONS:
+            raise ValueError(f"a survey asks 1 to {MOST_QUESTIONS} questions, got {self.questions}")
         if self.closed and self.answers < 2:
             raise ValueError(f"a closed cohort with {self.answers} answer never changes: name at least two answers")
 
@@ -97,22 +104,25 @@ class Wish:
     def survey(self, plan: ReleasePlan, answers: tuple[str, ...] = (), question: str = "a plan") -> Survey:
         """An unsigned survey with this plan, whose epsilon is what the plan costs.
 
-        answers: their names; if not given, they are numbered. question: what people are asked.
+        answers: their names; if not given, they are numbered. question: what people are asked; if the wish is for
+        several questions, they are numbered.
         What only devices and a server need (skew, spread, grace) is filled with the least there is. Replace
         it before the survey is signed.
         """
+        answers = answers or tuple(f"answer {i}" for i in range(1, self.answers + 1))
+        only = Question(ONLY, question, answers, self.constraint, self.expected)
+        numbered = ((f"{ONLY} {i}", f"{question}, question {i}") for i in range(1, self.questions + 1))
         return Survey.at_cost(
-            question=question,
-            answers=answers or tuple(f"answer {i}" for i in range(1, self.answers + 1)),
+            questions=[replace(only, name=name, text=text) for name, text in numbered]
+            if self.questions > 1
+            else [only],
             calendar=self.calendar,
-            constraint=self.constraint,
             plan=plan,
             closed=self.closed,
             skew=0,
             spread=1,
             grace=2,
             minimum=self.minimum,
-            expected=self.expected,
         )
 
 

@@ -18,6 +18,7 @@ from changeling_protocol import (
     KaryResponse,
     MutationSpace,
     Odds,
+    Question,
     ReleasePlan,
     SealingKey,
     SignedSubset,
@@ -146,4 +147,28 @@ def _surveys() -> dict[str, Survey]:
     }
 
 
-SURVEYS = _surveys()
+def _numbers() -> Survey:
+    """Three questions, the second for a number, with tracks of each alone and of all in a joint group."""
+    asked = (
+        Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(3)),
+        Question.of_number("minutes", "How long do you drink?", ["-1.5", "0", "12", "100.25"], AtMost(2), "min"),
+        Question("why", "Why?", ("thirst", "cold", "habit"), TimeBounded(130)),
+    )
+    tracks = [
+        Track(1, KaryResponse(StateSpace(2), Odds(2, 1)), 0, 8, 2),
+        Track(2, SignedSubset(MutationSpace(4), Odds(2, 1)), 0, 8, question=1),
+        Track(2, SignedSubset(MutationSpace(3), Odds(2, 1)), 0, 8, question=2),
+    ]
+    odds, calendar = Odds(55, 1), Calendar(1_800_000_000, 60, 8)
+    history = History.of(Odds(55, 2), range(1, 9, 2), asked[1].constraint, calendar, closed=False)
+    groups = (
+        Group.jointly(tracks, Joint(odds, 3, (2, 1, 1), (2, 2, 3))),
+        Group.of_history(history, 4, 2, question=1),
+        Group((replace(tracks[2], randomizer=KaryResponse(MutationSpace(3), Odds(3, 1))), tracks[0])),
+    )
+    others = {"skew": 5, "spread": 10, "grace": 600, "minimum": 1, "breakdowns": PUBLIC}
+    return Survey.at_cost(questions=asked, plan=ReleasePlan(groups), calendar=calendar, **others)
+
+
+NUMBERS = _numbers()
+SURVEYS = {**_surveys(), "several questions, a number among them": NUMBERS}

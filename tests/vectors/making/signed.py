@@ -18,7 +18,7 @@ from changeling_protocol import (
 )
 
 from ...protocol.examples import AUTHORITY, PINNED
-from .examples import NEXT_AUTHORITY, SEALING_KEY, SURVEYS
+from .examples import NEXT_AUTHORITY, NUMBERS, SEALING_KEY, SURVEYS
 from .notation import Case, tagged
 
 BOTH = (*PINNED, NEXT_AUTHORITY.public_key().public_bytes_raw())
@@ -114,6 +114,14 @@ def _refused_surveys() -> Iterator[Case]:
         yield _refused_fields("survey", f"no {name}", {key: plain[key] for key in plain if key != name})
     for why, other in _OTHER_FIELDS.items():
         yield _survey_with(why, plain, **other)
+    for why, other in _OTHER_QUESTIONS.items():
+        yield _survey_with(why, plain, questions=[{**plain["questions"][0], **other}])
+    number = NUMBERS.as_fields()
+    for why, levels in _OTHER_LEVELS.items():
+        asked = [number["questions"][0], {**number["questions"][1], "levels": levels}]
+        yield _survey_with(why, number, questions=asked, epsilon_micro=10**9)
+    yield _survey_with("two questions of one name", plain, questions=plain["questions"] * 2)
+    yield _survey_with("no questions", plain, questions=[])
     for why, randomizer in _OTHER_RANDOMIZERS.items():
         track = {"width": 1, "first": 0, "last": 8, "reported": None, "randomizer": randomizer}
         yield _survey_with(why, plain, plan=[{"share": 1, "tracks": [track]}], epsilon_micro=10**9)
@@ -134,11 +142,6 @@ def _refused_surveys() -> Iterator[Case]:
 
 _OTHER_FIELDS: dict[str, dict[str, Any]] = {
     "a field that no survey has": {"colour": "red"},
-    "no question": {"question": ""},
-    "an answer that is no text": {"answers": ["tea", "coffee", 3]},
-    "no answers": {"answers": []},
-    "an answer twice": {"answers": ["tea", "coffee", "tea"]},
-    "an empty answer": {"answers": ["tea", "coffee", ""]},
     "closed is no boolean": {"closed": 0},
     "a boolean in place of a number": {"skew": True},
     "a negative skew": {"skew": -1},
@@ -155,17 +158,7 @@ _OTHER_FIELDS: dict[str, dict[str, Any]] = {
     "tracks that reach beyond the calendar": {"calendar": [1_800_000_000, 60, 7]},
     "a negative epsilon": {"epsilon_micro": -1},
     "too large an epsilon": {"epsilon_micro": 10**15 + 1},
-    "an unknown constraint": {"constraint": {"kind": "never"}},
-    "a constraint with one part too many": {"constraint": {"kind": "at-most", "k": 3, "seconds": 4}},
-    "no mutation allowed": {"constraint": {"kind": "at-most", "k": 0}},
-    "too many mutations allowed": {"constraint": {"kind": "at-most", "k": 2**20 + 1}},
-    "no time to change": {"constraint": {"kind": "time-bounded", "seconds": 0}},
-    "a hybrid of one class": {"constraint": {"kind": "hybrid", "classes": [{"kind": "at-most", "k": 1}]}},
-    "a hybrid of hybrids": {
-        "constraint": {"kind": "hybrid", "classes": [{"kind": "hybrid", "classes": []}, {"kind": "at-most", "k": 1}]}
-    },
-    "expected changes above one": {"expected": {"first": 10**6 + 1, "later": 0}},
-    "expected changes of three kinds": {"expected": {"first": 0, "later": 0, "last": 0}},
+    "the name that the offset has": {"breakdowns": [["offset", "a"]]},
     "a breakdown without a name": {"breakdowns": [["", "a"]]},
     "a breakdown without values": {"breakdowns": [["platform"]]},
     "a value twice": {"breakdowns": [["platform", "a", "a"]]},
@@ -206,6 +199,36 @@ _OTHER_FIELDS: dict[str, dict[str, Any]] = {
         ],
         "epsilon_micro": 10**9,
     },
+}
+_OTHER_QUESTIONS: dict[str, dict[str, Any]] = {
+    "no question": {"text": ""},
+    "an answer that is no text": {"answers": ["tea", "coffee", 3]},
+    "no answers": {"answers": []},
+    "an answer twice": {"answers": ["tea", "coffee", "tea"]},
+    "an empty answer": {"answers": ["tea", "coffee", ""]},
+    "an unknown constraint": {"constraint": {"kind": "never"}},
+    "a constraint with one part too many": {"constraint": {"kind": "at-most", "k": 3, "seconds": 4}},
+    "no mutation allowed": {"constraint": {"kind": "at-most", "k": 0}},
+    "too many mutations allowed": {"constraint": {"kind": "at-most", "k": 2**20 + 1}},
+    "no time to change": {"constraint": {"kind": "time-bounded", "seconds": 0}},
+    "a hybrid of one class": {"constraint": {"kind": "hybrid", "classes": [{"kind": "at-most", "k": 1}]}},
+    "expected changes above one": {"expected": {"first": 10**6 + 1, "later": 0}},
+    "expected changes of three kinds": {"expected": {"first": 0, "later": 0, "last": 0}},
+    "a hybrid of hybrids": {
+        "constraint": {"kind": "hybrid", "classes": [{"kind": "hybrid", "classes": []}, {"kind": "at-most", "k": 1}]}
+    },
+    "a question without a name": {"name": ""},
+    "a part that no question has": {"colour": "red"},
+}
+_OTHER_LEVELS: dict[str, list[Any]] = {
+    "one level": ["0"],
+    "levels that do not rise": ["0", "2", "1"],
+    "a level twice": ["0", "1", "1"],
+    "a level with a zero that means nothing": ["0", "1.0", "2"],
+    "a level with an exponent": ["0", "1E1", "20"],
+    "a level below nothing, of nothing": ["-0", "1", "2"],
+    "a level that is no number": ["0", "NaN", "2"],
+    "a level that is not text": ["0", 1, 2],
 }
 _OTHER_RANDOMIZERS: dict[str, dict[str, Any]] = {
     "an unknown randomizer": {"kind": "laplace", "space": "mutations", "odds": [3, 1]},

@@ -64,14 +64,14 @@ function checkLife(vector) {
   for (let number = 0; number < vector.entries; number++) {
     const entry = enrol(asked, vector.joined_ms, vector.stratum, coins);
     entries.push(entry);
-    if (vector.answers) same(record(entry, asked.answers.indexOf(vector.answers[number]) + 1, vector.joined_ms, true), "counted");
+    if (vector.answers) same(record(entry, asked.questions[0].answers.indexOf(vector.answers[number]) + 1, vector.joined_ms, true), "counted");
   }
   coins.allTaken();
   for (const event of vector.events) {
     const drawn = new ListedCoins(event.coins);
     const entry = entries[event.entry];
     if (event.does === "record" || event.does === "retract") {
-      const state = event.does === "record" ? asked.answers.indexOf(event.answer) + 1 : 0;
+      const state = event.does === "record" ? asked.questions[0].answers.indexOf(event.answer) + 1 : 0;
       const becomes = record(entry, state, event.at_ms);
       if (event.becomes !== null) same(becomes, event.becomes);
     } else if (event.does === "stratum") {
@@ -87,7 +87,7 @@ function checkLife(vector) {
 }
 
 function checkJoint(vector) {
-  const group = surveys.readGroup(fieldsOf(vector.group), vector.answers);
+  const group = surveys.readGroup(fieldsOf(vector.group), [vector.answers]);
   same(group.tracks.map(({ randomizer }) => randomizer.odds.map(String)), vector.odds);
   same(vector.reports.length > 0, true);
   for (const report of vector.reports) {
@@ -101,7 +101,7 @@ function checkJoint(vector) {
 }
 
 function checkHistories(vector) {
-  const group = surveys.readGroup(fieldsOf(vector.group), vector.answers);
+  const group = surveys.readGroup(fieldsOf(vector.group), [vector.answers]);
   same(String(group.history.kernel.count), vector.histories);
   same(vector.reports.length > 0, true);
   for (const report of vector.reports) {
@@ -129,7 +129,7 @@ function checkRandomizer(vector) {
 function checkCost(vector) {
   const asked = {
     calendar: surveys.readCalendar(fieldsOf(vector.calendar)),
-    constraint: surveys.readConstraint(fieldsOf(vector.constraint)),
+    constraints: vector.constraints.map((each) => surveys.readConstraint(fieldsOf(each))),
     closed: vector.closed,
     groups: surveys.readPlan(fieldsOf(vector.plan), vector.answers),
   };

@@ -4,7 +4,7 @@ import { largest, ln, smallest, sum } from "./arithmetic.mjs";
 import { limitsOf } from "./histories.mjs";
 import { need } from "./msgpack.mjs";
 
-/** survey: { calendar, constraint, closed, groups }. */
+/** survey: { calendar, constraints, closed, groups }; a constraint for each question. */
 export const planCost = (survey) => largest(survey.groups.map((group) => groupCost(group, survey)));
 
 /** With a backup put back once: each further life costs as much again, of a joint group twice that. */
@@ -14,7 +14,7 @@ export const restoredCost = (survey) =>
 function groupCost(group, survey) {
   if (group.history) {
     const { history } = group;
-    const limits = limitsOf(history, survey);
+    const limits = limitsOf(history, survey, survey.constraints[group.tracks[0].question]);
     need(history.open === !survey.closed, "NULL is a state where the cohort is open");
     need(Object.keys(limits).every((name) => limits[name] === history[name]), "other histories than the constraint's");
     return ln(...history.odds);
@@ -29,7 +29,8 @@ function groupCost(group, survey) {
 const reportsOf = (track) => track.reported ?? track.count;
 
 /** The most nodes of the track that mutations reach. */
-function mostNodes(track, { calendar, constraint }) {
+function mostNodes(track, { calendar, constraints }) {
+  const constraint = constraints[track.question];
   const width = track.width * calendar.period;
   return Math.max(
     ...constraint.classes.map(({ k, seconds }) => Math.min(track.count, k ?? Math.ceil((width + seconds) / width))),
@@ -37,7 +38,7 @@ function mostNodes(track, { calendar, constraint }) {
 }
 
 /** The same after an insertion; a constraint of several classes, or in time, may keep all. */
-function mostLater(most, { constraint }) {
+function mostLater(most, constraint) {
   const [only, ...others] = constraint.classes;
   return others.length === 0 && only.k ? Math.min(only.k - 1, most) : most;
 }
@@ -45,7 +46,7 @@ function mostLater(most, { constraint }) {
 function mostTelling(track, survey) {
   if (!track.randomizer.space.changes) return reportsOf(track);
   const most = mostNodes(track, survey);
-  return Math.min(survey.closed && track.first > 0 ? mostLater(most, survey) : most, reportsOf(track));
+  return Math.min(survey.closed && track.first > 0 ? mostLater(most, survey.constraints[track.question]) : most, reportsOf(track));
 }
 
 function trackCost(track, survey) {
@@ -53,7 +54,7 @@ function trackCost(track, survey) {
   if (!track.randomizer.space.changes) return nodeCost(losses, reports, reports);
   const most = mostNodes(track, survey);
   if (!survey.closed) return nodeCost(losses, most, reports);
-  const later = mostLater(most, survey);
+  const later = mostLater(most, survey.constraints[track.question]);
   const without = nodeCost(losses, later, reports);
   if (track.first > 0) return without;
   const together = losses.insertions + nodeCost(losses, later, reports - 1);

@@ -89,7 +89,7 @@ export function historyTracks({ open, first, every, times }, randomizer) {
 }
 
 /** The limits that a survey's constraint sets to what the reports can show. */
-export function limitsOf({ first, every, times }, { calendar, constraint, closed }) {
+export function limitsOf({ first, every, times }, { calendar, closed }, constraint) {
   const counts = constraint.classes.flatMap(({ k }) => (k ? [k] : []));
   const spans = constraint.classes.flatMap(({ seconds }) => (seconds ? [seconds] : []));
   const most = times - 1;

@@ -14,13 +14,9 @@ export function makeJoint(fields, tracks) {
   need(odds[0] > odds[1] && odds[1] >= 1n, "joint odds that say nothing");
   need([...weights, ...slots].every((n) => n >= 1n), "weights and slots are positive");
   const heaviest = weights.reduce((total, weight, i) => total + weight * slots[i], 0n);
-  need(heaviest <= 256n, "too heavy");
+  need(heaviest <= 1024n, "too heavy");
   need(threshold >= 1n && threshold <= heaviest, "a threshold that cannot be reached");
   return { odds, threshold: Number(threshold), weights: weights.map(Number), slots: slots.map(Number) };
-}
-
-export function stepsOf(joint) {
-  return joint.slots.length * joint.slots.reduce((a, b) => a + b) * joint.threshold;
 }
 
 /** The kernel of a joint group. agreements: p of each track, [numerator, denominator]. */
@@ -56,7 +52,10 @@ export function makeKernel(joint, agreements) {
     return lowest(density(left, score + joint.weights[track]), density(left, score));
   }
 
-  return { conditional };
+  const kinds = new Set(chances.map(([n, d], i) => `${n}/${d} ${joint.weights[i]}`));
+  const steps = kinds.size * joint.slots.reduce((a, b) => a + b) * joint.threshold;
+  const name = [chances, joint.weights, joint.slots, joint.threshold, joint.odds].join(" ");
+  return { conditional, steps, name };
 }
 
 /** Draws the symbol of one report: [symbol, slots]. slots: { used, score }, or null if none is left; of a history its memory. */

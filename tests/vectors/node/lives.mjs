@@ -100,9 +100,9 @@ export function record(entry, state, timeMs, timeKnown = false) {
   if (entry.pending) return "pending";
   if (state === stateAt(entry, Infinity)) return "unchanged";
   const atMs = Math.max(timeMs, closeMs(survey.calendar, entry.answered) + 1);
-  if ((survey.closed && state === 0) || !admits(survey.constraint, entry.mutations, 0)) return "frozen";
+  if ((survey.closed && state === 0) || !admits(survey.constraints[0], entry.mutations, 0)) return "frozen";
   const isOver = atMs > closeMs(survey.calendar, Math.max(...ends));
-  if (isOver || !admits(survey.constraint, entry.mutations, atMs - (entry.firstMs ?? atMs))) {
+  if (isOver || !admits(survey.constraints[0], entry.mutations, atMs - (entry.firstMs ?? atMs))) {
     if (timeKnown) return "frozen";
     entry.pending = true; // the clocks of vectors are true: what waits for the time is frozen once it is heard
     return "pending";

@@ -4,7 +4,7 @@ import { micro } from "./arithmetic.mjs";
 import { planCost } from "./cost.mjs";
 import { exchange, sha256, verified } from "./crypto.mjs";
 import { historyKernel, historyTracks, makeHistory } from "./histories.mjs";
-import { makeJoint, makeKernel, stepsOf } from "./joint.mjs";
+import { makeJoint, makeKernel } from "./joint.mjs";
 import { Malformed, decode, need } from "./msgpack.mjs";
 import { makeRandomizer } from "./randomizers.mjs";
 
@@ -66,18 +66,16 @@ export function readEnd(signed, authority) {
 }
 
 const NAMES = [
-  ...["question", "answers", "calendar", "constraint", "plan", "epsilon_micro", "closed", "skew", "spread", "grace"],
-  ...["minimum", "expected", "breakdowns", "stratum_changes", "relay", "follows"],
+  ...["questions", "calendar", "plan", "epsilon_micro", "closed", "skew", "spread", "grace"],
+  ...["minimum", "breakdowns", "stratum_changes", "relay", "follows"],
 ];
 
 export function readSurvey(signed, authority) {
   const { fields, payload } = open("survey", signed, authority);
   const survey = exactly(fields, ...NAMES);
-  text(survey.question, "a question");
-  need(survey.question !== "", "no question");
-  list(survey.answers, "answers").forEach((answer) => text(answer, "an answer"));
-  need(survey.answers.length >= 1 && survey.answers.length <= 1000, "1 to 1000 answers");
-  need(distinct(survey.answers) && !survey.answers.includes(""), "answers are distinct, and not empty");
+  const questions = list(survey.questions, "questions").map(readQuestion);
+  need(questions.length >= 1 && questions.length <= 256, "1 to 256 questions");
+  need(distinct(questions.map(({ name }) => name)), "two questions of one name");
   need(typeof survey.closed === "boolean", "closed");
   const calendar = readCalendar(survey.calendar);
   const { skew, spread, grace } = survey;
@@ -86,16 +84,15 @@ export function readSurvey(signed, authority) {
   integer(grace, skew + spread + 1n, LAST_INSTANT - calendar.end, "grace");
   integer(survey.minimum, 1n, 2n ** 64n, "minimum");
   integer(survey.epsilon_micro, 0n, 10n ** 15n, "epsilon");
-  const { first, later } = exactly(survey.expected, "first", "later");
-  for (const share of [first, later]) integer(share, 0n, 10n ** 6n, "expected changes");
   const breakdowns = list(survey.breakdowns, "breakdowns").map(readBreakdown);
   need(distinct(breakdowns.map(({ name }) => name)), "two breakdowns of one name");
-  need(breakdowns.reduce((strata, { values }) => strata * values.length, 1) <= 1024, "too many strata");
+  need(breakdowns.every(({ name }) => name !== "offset"), "the offset's name");
+  const offsets = questions.some(({ levels }) => levels) ? OFFSETS : 1;
+  need(breakdowns.reduce((strata, { values }) => strata * values.length, offsets) <= 1024, "too many strata");
   integer(survey.stratum_changes, 0n, breakdowns.length ? 100n : 0n, "changes of the stratum");
   text(survey.relay, "a relay");
   need(survey.follows instanceof Uint8Array && [0, 16].includes(survey.follows.length), "follows");
-  const constraint = readConstraint(survey.constraint);
-  const groups = readPlan(survey.plan, survey.answers.length);
+  const groups = readPlan(survey.plan, questions.map(({ answers }) => answers.length));
   for (const { last, first: from, randomizer } of groups.flatMap(({ tracks }) => tracks)) {
     need(last <= calendar.periods, "beyond the calendar");
     need(randomizer.space.null || survey.closed, "without NULL in an open cohort");
@@ -103,12 +100,49 @@ export function readSurvey(signed, authority) {
   }
   const stated = Number(survey.epsilon_micro);
   const made = {
-    ...{ answers: survey.answers, closed: survey.closed, calendar, constraint, groups, breakdowns, stated },
+    ...{ questions, closed: survey.closed, calendar, groups, breakdowns, stated },
+    constraints: questions.map(({ constraint }) => constraint),
     ...{ skew: Number(skew), spread: Number(spread), grace: Number(grace) },
     ...{ id: sha256(payload).subarray(0, 16), payload },
   };
   if (micro(planCost(made)) > stated) throw new Understated("the plan costs more than is stated");
   return made;
+}
+
+/** How many offsets there are to round numbers with: an entry has one of them, as the last part of its stratum. */
+const OFFSETS = 8;
+
+function readQuestion(value) {
+  need(value instanceof Map, "a question");
+  const kind = value.has("levels") ? ["levels", "unit"] : ["answers"];
+  const question = exactly(value, "name", "text", "constraint", "expected", ...kind);
+  for (const part of [question.name, question.text]) need(text(part, "a text") === undefined && part !== "", "no text");
+  const { first, later } = exactly(question.expected, "first", "later");
+  for (const share of [first, later]) integer(share, 0n, 10n ** 6n, "expected changes");
+  const constraint = readConstraint(question.constraint);
+  if (question.levels) readLevels(question.levels, question.unit);
+  const answers = question.levels
+    ? question.levels.map((level) => `${level} ${question.unit}`.trimEnd())
+    : list(question.answers, "answers");
+  answers.forEach((answer) => text(answer, "an answer"));
+  need(answers.length >= 1 && answers.length <= 1000, "1 to 1000 answers");
+  need(distinct(answers) && !answers.includes(""), "answers are distinct, and not empty");
+  return { name: question.name, answers, constraint, levels: question.levels ?? null };
+}
+
+/** Levels are decimals without an exponent, and without zeros that mean nothing; they rise. */
+function readLevels(levels, unit) {
+  text(unit, "a unit");
+  need(list(levels, "levels").length >= 2, "two levels");
+  for (const level of levels) {
+    need(typeof level === "string" && level.length <= 30 && /^(0|-?([1-9]\d*|0(?=\.))(\.\d*[1-9])?)$/.test(level), "a level");
+  }
+  const places = Math.max(...levels.map((level) => (level.split(".")[1] ?? "").length));
+  const whole = levels.map((level) => {
+    const [before, after = ""] = level.split(".");
+    return BigInt(before + after.padEnd(places, "0"));
+  });
+  need(whole.every((level, at) => at === 0 || level > whole[at - 1]), "levels rise");
 }
 
 function readBreakdown(row) {
@@ -150,7 +184,8 @@ export function readPlan(value, answers) {
   const tracks = groups.flatMap((group) => group.tracks);
   need(tracks.length <= 1024, "too many tracks");
   need(tracks.reduce((nodes, track) => nodes + track.count, 0) <= 2 ** 18, "too many nodes");
-  need(groups.reduce((steps, { joint }) => steps + (joint ? stepsOf(joint) : 0), 0) <= 2 ** 18, "too many steps");
+  const kernels = new Map(groups.flatMap(({ kernel }) => (kernel ? [[kernel.name, kernel.steps]] : [])));
+  need([...kernels.values()].reduce((steps, each) => steps + each, 0) <= 2 ** 18, "too many steps");
   let number = 0;
   for (const group of groups) for (const track of group.tracks) track.number = number++;
   return groups;
@@ -180,19 +215,29 @@ export function readGroup(value, answers) {
   return made;
 }
 
-function readHistory(value, answers) {
+/** The place of the question that a track is about; that of the first is left out. Takes it off the fields. */
+function questionOf(fields, answers) {
+  need(fields instanceof Map, "a track or a history");
+  if (!fields.has("question")) return [0, fields];
+  const question = Number(integer(fields.get("question"), 1n, BigInt(answers.length - 1), "a question"));
+  return [question, new Map([...fields].filter(([name]) => name !== "question"))];
+}
+
+function readHistory(value, counts) {
   const group = exactly(value, "share", "history");
   const share = integer(group.share, 1n, 2n ** 64n, "a share");
-  need(group.history instanceof Map, "a history");
-  const history = makeHistory(group.history, answers);
+  const [question, parts] = questionOf(group.history, counts);
+  const answers = counts[question];
+  const history = makeHistory(parts, answers);
   // Each report by itself has a law that only the server needs: the device needs its inputs and the width of its symbols.
   const reported = new Map([["kind", "k-rr"], ["space", history.open ? "states" : "answers"], ["odds", [2n, 1n]]]);
-  const tracks = historyTracks(history, makeRandomizer(reported, answers));
+  const tracks = historyTracks(history, makeRandomizer(reported, answers)).map((track) => ({ ...track, question }));
   return { share, joint: null, kernel: null, history: { ...history, kernel: historyKernel(history) }, tracks };
 }
 
 function readTrack(value, answers, odds = null) {
-  const track = exactly(value, "width", "first", "last", "reported", "randomizer");
+  const [question, fields] = questionOf(value, answers);
+  const track = exactly(fields, "width", "first", "last", "reported", "randomizer");
   const width = Number(integer(track.width, 1n, 2n ** 53n, "width"));
   const first = Number(integer(track.first, 0n, 2n ** 53n, "first"));
   const last = Number(integer(track.last, BigInt(first) + 1n, 2n ** 53n, "last"));
@@ -200,6 +245,7 @@ function readTrack(value, answers, odds = null) {
   need(count >= 1, "no node fits");
   if (track.reported !== null) integer(track.reported, 1n, BigInt(count), "reported");
   need(track.randomizer instanceof Map, "a randomizer");
-  const randomizer = makeRandomizer(track.randomizer, answers, odds);
-  return { width, first, last, count, reported: track.reported === null ? null : Number(track.reported), randomizer };
+  const randomizer = makeRandomizer(track.randomizer, answers[question], odds);
+  const reported = track.reported === null ? null : Number(track.reported);
+  return { width, first, last, count, reported, randomizer, question };
 }

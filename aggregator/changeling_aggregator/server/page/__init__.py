@@ -105,6 +105,7 @@ def _in_words(published: PublishedSurvey) -> dict[str, Any]:
         "period_words": _duration(calendar.period),
         "breakdowns": [{"name": each.name, "values": list(each.values)} for each in survey.breakdowns],
         "tracks": list(_tracks(survey)),
+        "epsilon": _plain(survey.epsilon),
         "ledger": list(_ledger(survey)),
     }
 

@@ -21,6 +21,8 @@ export async function ask(path, parameters = []) {
 }
 
 export const surveyPath = (id, what = "") => `/v1/surveys/${id}${what}`;
+export const published = async (id, edition) => (await answered(await fetch(surveyPath(id, `/editions/${edition}/series.json`)))).json();
+
 export const listed = async () => (await ask("/v1/surveys")).surveys;
 export const described = (id) => ask(`/page/surveys/${id}`);
 export const signedIn = async () => (await ask("/page/session")).signed_in;

@@ -1,9 +1,10 @@
 // The page: which survey is open, and who is signed in.
 
-import { listed, signIn, signOut, signedIn } from "./api.js";
+import { listed, published, signIn, signOut, signedIn } from "./api.js";
+import { newestComplete, pointsOf, sparkline } from "./chart.js";
 import { at, element } from "./elements.js";
-import { closeSurvey, listen, openSurvey } from "./survey.js";
-import { plural } from "./words.js";
+import { closeSurvey, goTo, isOpen, listen, openSurvey } from "./survey.js";
+import { plural, share } from "./words.js";
 
 function say(words) {
   at("message").textContent = words;
@@ -28,19 +29,39 @@ async function showSurveys(isSignedIn) {
   at("surveys").querySelector("ul").replaceChildren(...surveys.map((survey) =>
     element("li", {}, element("a", { href: `#${survey.id}` },
       element("strong", {}, survey.question),
-      element("span", {}, `${plural(survey.last_period, "period")} · ${survey.public ? "open to all" : isSignedIn ? "open to you" : "asks for a token"}`))),
+      element("span", {}, `${plural(survey.last_period, "period")} · ${survey.public ? "open to all" : isSignedIn ? "open to you" : "asks for a token"}`),
+      element("span", { class: "fresh" }))),
   ));
+  for (const survey of surveys) {
+    if (survey.edition) showFreshness(survey).catch(() => {}); // the list is there without it
+  }
   say(surveys.length ? "" : "No survey is published on this server yet.");
   at("surveys").hidden = false;
 }
 
+// How new a survey's newest complete period is, what most held by then, and how that went. The files of its edition tell.
+async function showFreshness(survey) {
+  const series = await published(survey.id, survey.edition);
+  const last = newestComplete(series);
+  const place = document.querySelector(`a[href="#${survey.id}"] .fresh`);
+  if (!last || !place) return;
+  const most = last.values.indexOf(Math.max(...last.values));
+  const { value } = pointsOf(series, most).find((each) => each.period === last.period);
+  place.replaceChildren(`Complete up to ${last.time.slice(0, 10)}, period ${last.period}: ${series.answers[most]} ${share(value)} `, sparkline(series, most, `var(--c${most % 8})`));
+}
+
 async function route() {
   try {
+    const [id, section] = location.hash.slice(1).split("/");
+    if (section && isOpen(id)) {
+      goTo(section);
+      return;
+    }
     const isSignedIn = await showSession();
-    const id = location.hash.slice(1);
     if (/^[0-9a-f]{32}$/.test(id)) {
       at("surveys").hidden = true;
       await openSurvey(id, isSignedIn, say);
+      if (section) goTo(section);
     } else await showSurveys(isSignedIn);
   } catch (error) {
     fail(error);

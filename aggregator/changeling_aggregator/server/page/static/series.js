@@ -1,6 +1,7 @@
 // A survey's histograms over time: as a chart, in numbers, and the latest by itself.
 
 import { grounds, traces } from "./bands.js";
+import { newestComplete } from "./chart.js";
 import { stepOf } from "./drawable.js";
 import { at, drawing, element, onceOpened, table } from "./elements.js";
 import { draw } from "./plots.js";
@@ -83,7 +84,7 @@ function numbers(survey, estimates, view) {
 }
 
 export function drawLatest(survey, series, view) {
-  const last = series.series.filter((each) => each.values !== null).at(-1);
+  const last = newestComplete(series);
   if (!last) {
     at("latest-when").textContent = "No period can be estimated yet.";
     at("latest").replaceChildren();
@@ -91,7 +92,9 @@ export function drawLatest(survey, series, view) {
     return;
   }
   const state = last.provisional ? "provisional, as late reports may still change it" : "final";
-  at("latest-when").textContent = `At the end of period ${last.period}, ${dayOf(survey, last.period)}: ${state}.`;
+  const newer = series.series.filter((each) => each.values !== null && each.period > last.period);
+  const soon = newer.length ? ` Of ${periods(newer.map((each) => each.period))}, which is newer, ${share(newer.at(-1).response_rate)} of the enrolled have been heard so far.` : "";
+  at("latest-when").textContent = `The newest complete period is period ${last.period}, which ended ${dayOf(survey, last.period)}: ${state}.${soon}`;
   const [bars, totals] = ["share", "total"].map((unit) => ({ ...view, unit }));
   const lows = survey.answers.map((_, number) => figures(last, number, bars)).flatMap((each) => [each.value, each.low ?? 0, each.high ?? 0]);
   const [left, right] = [Math.min(0, ...lows), Math.max(0.01, ...lows)];

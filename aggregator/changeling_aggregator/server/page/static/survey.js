@@ -20,6 +20,8 @@ export async function openSurvey(id, isSignedIn, say) {
   const mine = { survey, say, turn: 0 };
   open = mine;
   at("question").textContent = survey.question;
+  at("price").replaceChildren(`Whoever takes part loses at most ε = ${survey.epsilon}: `, element("a", { href: `#${id}/ledger` }, "what that means"), ".");
+  offerAlong(survey);
   document.title = `${survey.question} · changeling`;
   at("ledger").replaceChildren(...survey.ledger.map((each) => element("li", {}, each)));
   at("state").textContent = `${plural(survey.periods, "period")} of ${survey.period_words}, ${dayOf(survey, 0)} to ${dayOf(survey, survey.periods)}.`;
@@ -30,6 +32,29 @@ export async function openSurvey(id, isSignedIn, say) {
   offerStrata(survey);
   if (survey.public || isSignedIn) await load(mine);
   else say(ASKS_FOR_TOKEN);
+  if (open === mine) offerSections(survey);
+}
+
+export const isOpen = (id) => open?.survey.id === id;
+
+// Move to a section by its name, as an address has it.
+export function goTo(section) {
+  const title = at(`${section}-title`);
+  if (!title) return;
+  title.setAttribute("tabindex", "-1");
+  title.scrollIntoView();
+  title.focus({ preventScroll: true });
+}
+
+function offerSections(survey) {
+  const titles = [...document.querySelectorAll("#survey section > h2")].filter((each) => each.checkVisibility());
+  at("sections").replaceChildren(...titles.map((each) => element("a", { href: `#${survey.id}/${each.id.replace("-title", "")}` }, each.textContent)));
+}
+
+function offerAlong(survey) {
+  at("along").hidden = !survey.public;
+  for (const link of document.querySelectorAll("[data-file]")) link.href = surveyPath(survey.id, `/editions/latest/${link.dataset.file}`);
+  at("snippet").value = `<script type="module" src="${location.origin}/page/chart.js"></script>\n<changeling-chart survey="${survey.id}"></changeling-chart>`;
 }
 
 export function closeSurvey() {
@@ -65,7 +90,7 @@ async function load(mine) {
     if (overtaken()) return;
     at("survey").removeAttribute("aria-busy");
     if (!(error instanceof Refused)) throw error;
-    at("results").hidden = true;
+    if (!mine.series || error.status === 401 || error.status === 403) at("results").hidden = true; // else what is there stays
     mine.say(error.status === 401 ? ASKS_FOR_TOKEN : `${error.message}.`);
     return;
   }

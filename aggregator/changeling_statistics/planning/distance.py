@@ -117,7 +117,7 @@ def distance_from_best(wish: Wish, plan: ReleasePlan) -> Distance:
 def _tells_histories(wish: Wish) -> bool:
     """True if at the wish's epsilon one response over all histories is true more often than not."""
     odds = Odds.within(min(wish.epsilon, Decimal(MOST_PROTOCOL_EPSILON)))
-    group = history_group(wish, range(1, wish.periods + 1), odds)
+    group = history_group(wish, range(1, wish.periods + 1), odds) if wish.answers > 1 else None
     return group is not None and group.histories.told > TRUE
 
 

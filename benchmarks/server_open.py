@@ -14,7 +14,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from urllib.parse import urlsplit
 
 import httpx
@@ -44,8 +46,6 @@ ANSWERS = ("school", "training", "employment", "elsewhere")
 CONNECTIONS, SECONDS = 4, 5.0
 TIMES = 5
 """How often the chart is drawn; the figure is the median."""
-ELSEWHERE = "http://127.0.0.1:9999/"
-"""Another origin, whose page is made up here."""
 TELLING = 1e-6
 """A node with less weight than that in an estimate moves none of its figures by as much as is told apart."""
 
@@ -68,7 +68,7 @@ def verifying() -> dict[str, float | None]:
     place = len(nodes) // 2
     slots = counterpart_of(survey.plan.tracks[number].randomizer).slots
     column = bytearray(tallies[number][2])
-    column[8 * slots * place] ^= 1
+    column[8 * (slots * place + 1)] ^= 1  # not its first slot, which may tell nothing of the answers
     tallies[number][2] = bytes(column)
     found = verify_files(survey, replace(edition, tracks=tuple(map(tuple, tallies))), files)
     named = {(each.file, each.period) for each in found if each.place.startswith("values")}
@@ -165,19 +165,34 @@ def _chart(url: str, survey: str) -> dict[str, float | None]:
         from playwright.sync_api import sync_playwright
 
         content = (
-            f'<script type="module" src="{url}/page/chart.js"></script>'
-            f'<changeling-chart survey="{survey}" server="{url}"></changeling-chart>'
+            f'<!doctype html><script type="module" src="{url}/page/chart.js"></script>'
+            f'<changeling-chart survey="{survey}"></changeling-chart>'
         )
-        with sync_playwright() as playwright:
+
+        class Elsewhere(BaseHTTPRequestHandler):
+            """Somebody's page, of another origin."""
+
+            def do_GET(self) -> None:
+                """Answers with it, whatever is asked for."""
+                self.send_response(200)
+                self.send_header("content-type", "text/html")
+                self.end_headers()
+                self.wfile.write(content.encode())
+
+            def log_message(self, *_: object) -> None:
+                """Says nothing."""
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as host, sync_playwright() as playwright:
+            Thread(target=host.serve_forever, daemon=True).start()
             browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             taken = []
             for _ in range(TIMES):
                 shown = browser.new_context().new_page()
-                shown.route(ELSEWHERE, lambda route: route.fulfill(content_type="text/html", body=content))
                 began = time.perf_counter()
-                shown.goto(ELSEWHERE)
+                shown.goto(f"http://127.0.0.1:{host.server_address[1]}/")
                 shown.wait_for_selector("changeling-chart .band")
                 taken.append(time.perf_counter() - began)
+            host.shutdown()
             browser.close()
             seconds = statistics.median(taken)
     return {"15_chart_bytes": script.stat().st_size, "15_chart_seconds_to_bands": seconds}

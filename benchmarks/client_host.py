@@ -19,7 +19,7 @@ from .client_world import PINNED
 
 SAID = (200, 204, 301, 400, 401, 403, 404, 405, 409, 410, 413, 429, 500, 502, 503, 504)
 RECORDS = 3_000
-OURS = {"host", "user-agent", "accept-encoding", "cache-control", "connection"}
+OURS = {"host", "user-agent", "accept-encoding", "cache-control"}
 """Headers that every request has."""
 SURVEY = make_survey(answers=("tea", "coffee"))
 

@@ -285,10 +285,12 @@ class SurveyHandle:
 
         Nothing more of it is sent; what another process is sending just now may still arrive. Its number is given to
         nobody else, its epsilon stays spent, and what is recorded for it is dropped. The other entries go on.
-        Raises a store's errors.
+        Raises ValueError for what is no number; a store's errors.
         """
         from changeling_protocol import EntryNumber
 
+        if type(entry) is not int:
+            raise ValueError(f"entries are numbered from 0, got {entry!r}")
         self._device.leave(self.id, EntryNumber(entry))
 
     def answer(self, entry: int = 0) -> str | None:

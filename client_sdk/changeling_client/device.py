@@ -96,7 +96,7 @@ class Flush:
             try:
                 return self._run()
             finally:
-                self._servers.hang_up()
+                self._servers.end()
 
     def _run(self) -> tuple[Flushed, list[ClientError]]:
         told: list[ClientError] = []

@@ -298,18 +298,23 @@ _NUMBERS = range(2**31)
 """The numbers that an entry may have: databases refuse larger ones by errors of their own."""
 
 
+def is_number(number: object) -> bool:
+    """True for what may be an entry's number, which no truth value is."""
+    return type(number) is int and number in _NUMBERS
+
+
 def load(db: StoreConnection, wrapping: Wrapping, survey: SurveyId, number: int) -> Entry:
     """The entry of that number. Raises ValueError if the survey has none, or it has left."""
-    row = db.execute(_LOAD, (survey, number)).fetchone() if number in _NUMBERS else None
+    row = db.execute(_LOAD, (survey, number)).fetchone() if is_number(number) else None
     if row is None:
         if has_left(db, survey, number):
             raise ValueError(f"entry {number} has left the survey")
         known = find_survey(db, survey)
         if known is None or known.status not in (Status.ASKED, Status.JOINED, Status.ENDED):
             raise ValueError(why_not(known, survey))
-        if 0 <= number < known.entries:
+        if is_number(number) and number < known.entries:
             raise StoreUnusable(f"entry {number} is lost")
-        raise ValueError(f"entries are numbered 0 to {known.entries - 1}, got {number}")
+        raise ValueError(f"entries are numbered 0 to {known.entries - 1}, got {number!r}")
     return _entry(wrapping, row)
 
 
@@ -345,7 +350,7 @@ def leave(db: StoreConnection, survey: SurveyId, number: EntryNumber) -> bool:
 
     Of a survey that is not known, or was left, nothing is kept anyway.
     """
-    if number not in _NUMBERS:
+    if not is_number(number):
         return False
     for table, column in (("closings", "entry"), ("drawn", "entry"), ("entries", "number")):
         gone = db.execute(f"DELETE FROM {table} WHERE survey = ? AND {column} = ?", (survey, number))  # noqa: S608
@@ -356,10 +361,9 @@ def leave(db: StoreConnection, survey: SurveyId, number: EntryNumber) -> bool:
 
 def has_left(db: StoreConnection, survey: SurveyId, number: int) -> bool:
     """True if the survey had an entry of that number, which left."""
-    if number not in _NUMBERS:
+    if not is_number(number):
         return False
-    row = db.execute("SELECT 1 FROM departed WHERE survey = ? AND number = ?", (survey, number)).fetchone()
-    return row is not None
+    return db.execute("SELECT 1 FROM departed WHERE survey = ? AND number = ?", (survey, number)).fetchone() is not None
 
 
 def end_survey(db: StoreConnection, known: Known, status: Status) -> None:

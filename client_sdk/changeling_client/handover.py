@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import Any
 
 import msgpack
-from changeling_protocol import Standing, SurveyId, authority_key
+from changeling_protocol import ID_BYTES, Standing, SurveyId, authority_key
 from changeling_protocol.sealing import hpke_seal, hpke_unseal
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -173,12 +173,17 @@ def _opened(parcel: bytes, secret: bytes, giver: bytes) -> Any:
 def _unpack(db: StoreConnection, wrapping: Wrapping, content: Any) -> None:
     surveys, tables, departed = content
     settled = set()
+    for id_, *_, payload, _stratum, _reason in surveys:
+        if payload and sha256(payload).digest()[:ID_BYTES] != id_:
+            raise ValueError("a survey in this parcel is another one than it says")
     for id_, status, *fields in surveys:
         known, here = Known(SurveyId(id_), Status(status), *fields), entries.find_survey(db, id_)
         goes_on = here is not None and here.status is Status.JOINED and known.status is Status.MOVED
         if here is not None and (here.status in _SETTLED or goes_on):
             settled.add(id_)
-            known = replace(here, charge_micro=max(here.charge_micro, known.charge_micro))
+            lived = here.charge_micro, known.charge_micro
+            both = here.status in _SETTLED and known.status in (Status.JOINED, Status.ENDED)  # there it is MOVED now
+            known = replace(here, charge_micro=sum(lived) if both else max(lived))
         else:
             entries.delete_entries(db, known.id)
             db.execute("DELETE FROM departed WHERE survey = ?", (known.id,))

@@ -388,7 +388,7 @@ class Server:
             return max(self.backoff.wait_ms(now_ms), budget_ms)
 
     def hang_up(self) -> None:
-        """Closes the connection that is kept for the next exchange."""
+        """Ends the connection that a flush has kept, if there is one."""
         self._exchanges.hang_up()
 
     def interrupt(self) -> None:
@@ -427,7 +427,7 @@ class Server:
             if trouble.is_failure:
                 self.fail(silence_ms)
             raise
-        self._lent += 1
+        self._lent += answer.requests
         return wanted
 
     def _pay(self, now_ms: UnixMilliseconds, left: int) -> None:
@@ -480,6 +480,11 @@ class Servers:
         """Begins a flush. unbidden: whether nobody asked for it, so that servers that have failed are left in peace."""
         self._unbidden, self._begun = unbidden, set()
 
+    def end(self) -> None:
+        """Ends a flush, and with it the connections that it kept."""
+        for server in list(self._servers.values()):
+            server.hang_up()
+
     def at(self, url: str) -> Server:
         """The server of this base URL. Raises ValueError for a URL that will not do; a store's errors."""
         if url not in self._servers:
@@ -499,11 +504,6 @@ class Servers:
     def wait_ms(self, now_ms: UnixMilliseconds) -> int:
         """For how many milliseconds nobody should ask any of them unbidden. now_ms: the device's time."""
         return max((server.wait_ms(now_ms) for server in self._servers.values()), default=0)
-
-    def hang_up(self) -> None:
-        """Closes the connections that are kept for the next exchanges."""
-        for server in list(self._servers.values()):
-            server.hang_up()
 
     def close(self) -> None:
         """Ends what is being asked, at once; from now on nothing is asked, of servers yet to be met neither."""

@@ -4,11 +4,13 @@ Requests are handed to httpcore, below httpx and what tracing tools patch in it,
 others. Nothing that the app has set up for its own requests reaches ours: no cookies, hooks, trace ids or headers, and
 no credentials but what it passed for uploads. A transport that the app passes sees them as they are.
 
+The exchanges of one flush share a connection, which ends with the flush. Where the server has ended it before, the
+request is paid for and sent once more over a new one, and then each exchange of that flush has one of its own.
+
 An HTTP library bounds each read, not their sum, and nobody can call one off from outside. So each exchange runs in a
 daemon thread, and who asked waits until the deadline. An exchange that is ended has its socket shut down, and its
 thread follows. Only while a name is looked up or a connection made is there none to shut: such a thread is left to
-itself, and nothing else is asked until it is through. No caller and no process that ends waits for one. The exchanges
-of one flush go over one connection; `hang_up` closes it.
+itself, and nothing else is asked until it is through. No caller and no process that ends waits for one.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -85,7 +87,7 @@ class Endpoint:
         return f"{parts.scheme}://{parts.netloc}"
 
     def open(self) -> httpcore.ConnectionPool | _AppTransport:
-        """A new way to send requests there, over one connection at a time. Imports httpcore."""
+        """A new way to send requests there, over one connection. Imports httpcore."""
         if self.transport is not None:
             return _AppTransport(self.transport)
         import httpcore
@@ -156,8 +158,8 @@ class _AppTransport:
             extensions=request.extensions,
         )
         answer = self._transport.handle_request(sent)
-        read = answer.content if answer.is_stream_consumed else answer.stream  # who logs answers has read them
-        return httpcore.Response(answer.status_code, headers=answer.headers.raw, content=read)
+        body = answer.content if answer.is_stream_consumed else answer.stream
+        return httpcore.Response(answer.status_code, headers=answer.headers.raw, content=body)
 
 
 def is_loopback(url: str) -> bool:
@@ -213,11 +215,13 @@ class Response:
     """A server's answer.
 
     status: of HTTP. headers: their names in small letters. body: empty unless the status is 200.
+    requests: how many it took; 2 where the server had ended the connection that was kept.
     """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
+    requests: int = 1
 
 
 class Exchanges:
@@ -227,7 +231,7 @@ class Exchanges:
     """
 
     _call: _Call | None
-    _http: httpcore.ConnectionPool | _AppTransport | None
+    _keeps: bool
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -240,7 +244,7 @@ class Exchanges:
         """Sends a request, and returns the answer, whatever its status.
 
         path: behind the server's base URL. body: an upload, in MessagePack, or None. before: called when nothing stands
-        in the way of the request any more; if it raises, none is sent.
+        in the way of a request any more; if it raises, none is sent.
         Raises ServerTrouble if there is no answer by the deadline, or none that can be used.
         """
         self._begin_if_forked()
@@ -252,13 +256,15 @@ class Exchanges:
                 raise ServerTrouble("no time was left to ask the server", is_failure=False)
             if self._call is not None and not self._call.is_through():
                 raise ServerTrouble("an earlier exchange with the server still hangs", is_failure=False)
+            if not self._keeps:
+                self._line.hang_up()
             before()
-            call = self._begun(method, path, body, deadline)
             try:
-                return call.wait()
-            finally:
-                if call.is_through():
-                    self._call = None
+                return self._asked(method, path, body, deadline)
+            except _HungUp:
+                self._keeps = False
+                before()
+                return replace(self._asked(method, path, body, deadline), requests=2)
         finally:
             turn.release()
 
@@ -269,47 +275,34 @@ class Exchanges:
             call.end(_ended())
 
     def hang_up(self) -> None:
-        """Closes the connection that is kept for the next exchange; a transport of the app's stays as it is."""
+        """Ends the connection that is kept, if there is one. An exchange that still hangs will end its own."""
         self._begin_if_forked()
-        if isinstance(self._http, _AppTransport) or not self._turn.acquire(blocking=False):
-            return
-        try:
-            if self._http is not None and self._call is None:
-                self._http.close()
-                self._http = None
-                self._line.hang_up()
-        finally:
-            self._turn.release()
+        self._keeps = True
+        if self._call is None:
+            self._line.hang_up()
 
     def close(self) -> None:
         """Ends the exchange under way, and lets no other begin. Returns within a tenth of a second."""
         self._closed = True
         self.interrupt()
-        call, http = self._call, self._http
-        if http is not None and (call is None or call.is_through()):
-            self._http = None
-            http.close()
-            self._line.hang_up()
+        call = self._call
+        if call is None or call.is_through():
+            self._line.close()
 
     def _begin(self) -> None:
         self._process = os.getpid()
         self._turn = threading.Lock()
         self._call = None
-        self._http = None
-        self._line = _Line()
+        self._line = _Line(self._endpoint)
+        self._keeps = True
 
     def _begin_if_forked(self) -> None:
         """In a child: a thread of the parent's may hold its lock for ever, and its sockets must not be shut down."""
         if self._process != os.getpid():
             self._begin()
 
-    def _begun(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> _Call:
-        call = _Call(
-            lambda call: self._send(call, method, path, body, deadline.left()),
-            self._endpoint.origin,
-            deadline,
-            self._line,
-        )
+    def _asked(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> Response:
+        call = _Call(lambda call: self._send(call, method, path, body, deadline.left()), self._line, deadline)
         self._call = call  # from here on who closes will find it
         if self._closed:
             self._call = None
@@ -319,15 +312,19 @@ class Exchanges:
         except RuntimeError:  # the interpreter ends, or there are threads enough
             self._call = None
             raise ServerTrouble("no thread can be started to ask the server", is_failure=False) from None
-        return call
+        try:
+            return call.wait()
+        finally:
+            if call.is_through():
+                self._call = None
 
     def _send(self, call: _Call, method: str, path: str, body: bytes | None, seconds: float) -> Response:
         import httpcore
 
-        if self._http is None:
-            self._http = self._endpoint.open()
         url, token = self._endpoint.url.rstrip("/") + path, self._endpoint.upload_token
         headers = [("Host", urlsplit(url).netloc), *_HEADERS]
+        if self._endpoint.transport is not None:  # it may keep what is not ours to end
+            headers.append(("connection", "close"))
         if body is not None:
             headers.append(("content-type", MSGPACK))
             if token is not None:
@@ -337,36 +334,50 @@ class Exchanges:
         request = httpcore.Request(
             method, url, headers=headers, content=body, extensions={"timeout": timeout, "trace": call.trace}
         )
+        http = call.line.opened()
         if call.is_over:
             raise _ended()
         try:
-            with closing(self._http.handle_request(request)) as response:
-                told = {
-                    name.decode("latin-1").lower(): value.decode("latin-1")
-                    for name, value in reversed(response.headers)
-                }
-                content = _content(response, told, call) if response.status == 200 else b""
+            response = http.handle_request(request)
+        except (httpcore.ReadError, httpcore.WriteError, httpcore.RemoteProtocolError):
+            if call.has_connected or call.is_over:
+                raise
+            raise _HungUp from None
+        with closing(response):
+            told = {
+                name.decode("latin-1").lower(): value.decode("latin-1") for name, value in reversed(response.headers)
+            }
+            content = _content(response, told, call) if response.status == 200 else b""
             return Response(response.status, told, content)
-        finally:
-            if isinstance(self._http, _AppTransport) or not self._http.connections:
-                self._line.hang_up()
+
+
+class _HungUp(ServerTrouble):
+    """The server has ended the connection that was kept, before it answered over it."""
+
+    def __init__(self) -> None:
+        super().__init__("the server ended the connection")
 
 
 class _Line:
-    """The connection to a server that is there now, as far as a thread needs it that wants to end what goes over it."""
+    """A connection: made by the first exchange, reached by any thread, and kept until it is hung up."""
 
-    def __init__(self) -> None:
-        self._reaching = threading.RLock()  # a signal may interrupt who holds it, and end an exchange in turn
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+        self._http: httpcore.ConnectionPool | _AppTransport | None = None
+        self._reaching = threading.RLock()  # a signal may interrupt what holds it, and call again
         self._socket: socket.socket | None = None
 
-    def reached(self, connected: socket.socket | None) -> None:
-        """Takes hold of a new connection, in place of an earlier one; None if it is of a transport without sockets.
+    def opened(self) -> httpcore.ConnectionPool | _AppTransport:
+        """The way to send a request over it."""
+        if self._http is None:
+            self._http = self.endpoint.open()
+        return self._http
 
-        It is a second handle: the first is handed on as TLS begins, and could not be shut down during the handshake.
-        """
+    def reach(self, made: socket.socket) -> None:
+        """Takes a handle of its own on a connection that was made just now."""
         with self._reaching:
-            self.hang_up()
-            self._socket = None if connected is None else connected.dup()
+            self._let_go()
+            self._socket = made.dup()
 
     def shut_down(self) -> None:
         """Ends every read and write on the connection, now and later, in whichever thread."""
@@ -376,26 +387,42 @@ class _Line:
                     self._socket.shutdown(_BOTH_WAYS)
 
     def hang_up(self) -> None:
-        """Lets go of the connection."""
+        """Ends the connection, which no exchange uses. A transport of the app's own keeps what it likes."""
         with self._reaching:
-            if self._socket is not None:
-                self._socket.close()
-                self._socket = None
+            self._let_go()
+        if self._http is not None and self.endpoint.transport is None:
+            self._http.close()  # its connections; it can be used on
+
+    def close(self) -> None:
+        """Hangs up for good, and closes the app's own transport if it was used."""
+        self.hang_up()
+        if self._http is not None:
+            self._http.close()
+            self._http = None
+
+    def _let_go(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
 
 class _Call:
-    """One exchange under way: the thread that does it, the line through which it is reached, and its outcome.
+    """One exchange under way: the thread that does it, the connection that it goes over, and its outcome.
 
-    work: does it, and returns the answer; may raise anything. origin: whom it asks, for words about what goes wrong.
+    work: does it, and returns the answer; may raise anything.
     What a signal may interrupt and then call again uses a queue and a lock that allow it.
     """
 
-    def __init__(self, work: Callable[[_Call], Response], origin: str, deadline: Deadline, line: _Line) -> None:
-        self._work, self._origin, self._deadline, self._line = work, origin, deadline, line
+    def __init__(self, work: Callable[[_Call], Response], line: _Line, deadline: Deadline) -> None:
+        self._work, self.line, self._deadline = work, line, deadline
+        self._origin = line.endpoint.origin
         self._thread = threading.Thread(target=self._run, name="changeling-exchange", daemon=True)
         self._outcomes: SimpleQueue[Response | ServerTrouble] = SimpleQueue()  # the first is the one that counts
+        self._ending = threading.RLock()
         self.is_over = False
         """Whether it was ended, and whatever its thread still does is for nobody."""
+        self.has_connected = False
+        """Whether it made a connection, and did not go over one that was kept."""
 
     def start(self) -> None:
         """Starts the thread. Raises RuntimeError if there can be none."""
@@ -418,8 +445,9 @@ class _Call:
     def end(self, trouble: ServerTrouble) -> None:
         """Ends the call with this outcome, unless it has one. Returns at once."""
         self._outcomes.put(trouble)
-        self.is_over = True
-        self._line.shut_down()
+        with self._ending:
+            self.is_over = True
+            self.line.shut_down()
 
     def is_through(self) -> bool:
         """True if the thread has ended; it is given a moment to."""
@@ -428,11 +456,20 @@ class _Call:
         return not self._thread.is_alive()
 
     def trace(self, event: str, info: Mapping[str, Any]) -> None:
-        """Hears from httpcore what happens to the request; a new connection is taken hold of as soon as it is there."""
-        if event.endswith("connect_tcp.complete"):
-            self._line.reached(info["return_value"].get_extra_info("socket"))
+        """Hears from httpcore what happens to the request, and takes hold of the socket as soon as there is one.
+
+        It is a second handle: the first is handed on as TLS begins, and could not be shut down during the handshake.
+        """
+        if not event.endswith("connect_tcp.complete"):
+            return
+        reached: socket.socket | None = info["return_value"].get_extra_info("socket")
+        if reached is None:  # a transport of the app's without sockets
+            return
+        with self._ending:
+            self.has_connected = True
+            self.line.reach(reached)
             if self.is_over:
-                self._line.shut_down()
+                self.line.shut_down()
 
     def _run(self) -> None:
         outcome: Response | ServerTrouble
@@ -444,6 +481,8 @@ class _Call:
             outcome = ServerTrouble(f"{self._origin} could not be reached: {_cause(error)}")
             if self._deadline.left() == 0:  # the socket gave up at the same moment
                 outcome = self._too_slow()
+        if self.is_over:
+            self.line.hang_up()
         self._outcomes.put(outcome)
 
     def _too_slow(self) -> ServerTrouble:

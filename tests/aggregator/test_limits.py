@@ -15,7 +15,9 @@ from changeling_aggregator.errors import TurnedDown
 from changeling_aggregator.server import Bodies, Rates, network_of
 from changeling_aggregator.server import front_door as limits
 from changeling_aggregator.server.requests import read_from
-from changeling_protocol.wire import HTTP_STATUS
+from changeling_aggregator.store import TokenScope
+from changeling_protocol import VERSION
+from changeling_protocol.wire import HTTP_STATUS, MSGPACK, UPLOADS, encode_upload_request
 
 from .hostile import HOSTILE_HEADS, answer_of, connected, push, resident, slow_body
 from .serving import ServerProcess, eventually
@@ -151,6 +153,36 @@ def test_a_network_is_limited_and_others_are_not() -> None:
     assert rates.wait_of("b") == 0
     now = 1.0
     assert [rates.wait_of("a") > 0 for _ in range(3)] == [False, False, True]
+
+
+def test_many_at_once_count_as_many_and_never_as_more_than_a_burst() -> None:
+    """So a large upload of a network that was silent is taken, behind the request for its head, and the next waits."""
+    rates = Rates(2, lambda: 0.0)
+    assert rates.wait_of("a", 30) == 0
+    assert rates.wait_of("a", 11) == pytest.approx(0.5)
+    assert rates.wait_of("a", 10) == 0
+    assert (rates.wait_of("b"), rates.wait_of("b", 10_000)) == (0, 0)
+    assert rates.wait_of("b") == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("token", [False, True])
+def test_a_network_pays_for_the_bytes_it_uploads_but_with_a_token(tmp_path: Path, token: bool) -> None:
+    """Two thousand envelopes at once are taken, and nothing more for a while; who shows an upload token goes on, and
+    other networks are not touched."""
+    server = ServerProcess(tmp_path, "--proxy", "127.0.0.1", "--rate", "1")
+    server.add_token("of a backend", TokenScope.UPLOAD)
+    body = encode_upload_request([bytes([VERSION]) + bytes(199)] * 2000)
+    shown = {"authorization": "Bearer of a backend"} if token else {}
+
+    def uploads(network: str, content: bytes) -> int:
+        headers = {"x-forwarded-for": network, "content-type": MSGPACK, **shown}
+        return server.http.post(UPLOADS, content=content, headers=headers).status_code
+
+    with server:
+        assert uploads("192.0.2.1", body) == 200
+        assert uploads("192.0.2.2", body) == (200 if token else 429)
+        assert uploads("192.0.2.3", encode_upload_request([])) == (200 if token else 429)
+        assert uploads("198.51.100.1", body) == 200
 
 
 def test_nothing_of_an_address_is_kept_and_a_new_day_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:

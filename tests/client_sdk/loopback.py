@@ -69,6 +69,10 @@ class Recorded:
         self._connection, self._server = connection, server
         self.plain, self.send = connection, connection.sendall
 
+    def over(self, secure: socket.socket) -> None:
+        """Goes on over TLS."""
+        self._connection, self.send = secure, secure.sendall
+
     def request(self) -> bytes:
         """Reads one request whole, and returns it."""
         request = b""

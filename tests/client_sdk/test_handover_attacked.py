@@ -1,10 +1,10 @@
 """Hand-overs attacked: by their size, by keys, by who left, and by what goes on meanwhile."""
 
 import pytest
-from changeling_client import Callbacks, Recorded
+from changeling_client import Callbacks, Recorded, Status
 
 from .device import LATE, PLAIN, START
-from .test_handover import Home, moved
+from .test_handover import OTHER, Home, moved
 
 KEYS = (None, b"o" * 32)
 
@@ -66,6 +66,36 @@ def test_who_left_stays_away_and_who_stays_goes_on_through_a_hand_over(tmp_path)
         assert (handle.answer(1), handle.add_entries()) == ("tea", range(3, 4))
         handle.leave(1)
         assert {handle.record("tea", entry) for entry in (1, 2)} == {Recorded.DROPPED}
+
+
+def test_two_lives_that_both_answered_are_charged_both_and_once(tmp_path):
+    """A new store that had left keeps its own life; the old one's is added, and no further parcel adds it again."""
+    home = Home(tmp_path, PLAIN, OTHER)
+    with home.start("old") as old, home.start("new") as new:
+        home.period(old, PLAIN.id, 1)
+        home.clock.now = START + 1
+        home.period(new, PLAIN.id, 1)
+        new.leave(PLAIN.id)
+        lives = old.ledger().spent + new.ledger().spent
+        moved(old, new)
+        assert (new.join(PLAIN.id).status, new.ledger().spent) == (Status.LEFT, lives)
+        old.join(OTHER.id)
+        old.flush()
+        more = old.ledger().spent - lives / 2
+        moved(old, new)
+        assert new.ledger().spent == lives + more
+
+
+def test_a_survey_that_was_put_in_anothers_place_is_not_taken_over(tmp_path):
+    """Not even from the store that was invited: what is recorded goes into the survey that its id names, or nowhere."""
+    home = Home(tmp_path, PLAIN)
+    with home.start("old") as old, home.start("new") as new:
+        home.period(old, PLAIN.id, 1)
+        with old._device.store.transaction() as db:
+            db.execute("UPDATE surveys SET payload = ?", (OTHER.payload,))
+        with pytest.raises(ValueError, match="another one than it says"):
+            moved(old, new)
+        assert new.join(PLAIN.id).answer() is None, "nothing of the parcel is kept"
 
 
 def test_nothing_is_not_handed_over_in_place_of_what_was(tmp_path):

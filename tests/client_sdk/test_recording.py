@@ -1,6 +1,7 @@
 """Recording: durable, stamped forwards, silent about answers, and held to the constraint."""
 
 import os
+import re
 import signal
 
 import httpx
@@ -23,7 +24,7 @@ from changeling_protocol import (
     Track,
 )
 
-from ..protocol.examples import hierarchical, survey
+from ..protocol.examples import AUTHORITY, hierarchical, survey
 from .device import LATE, PLAIN, START, Clock, FakeServer, by_node, client
 
 ODDS = Odds(3, 1)
@@ -96,15 +97,23 @@ def test_entries_are_apart(tmp_path):
         assert [handle.answer(entry) for entry in range(3)] == [None, "tea", "coffee"]
 
 
-@pytest.mark.parametrize("entry", [-1, 2, 2**63])
+@pytest.mark.parametrize("entry", [-1, 2, 2**63, 2**70, -(2**70), True, 1.0, "1", None])
 def test_an_unknown_entry_is_named(tmp_path, entry):
-    """The error says which entry was asked for, and which there are."""
+    """The error says which entry was asked for, and which there are; nobody is withdrawn who was not named."""
+    named = re.escape(f"got {entry!r}")
     with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
-        handle = device.join(PLAIN.id, entries=2)
-        with pytest.raises(ValueError, match=f"0 to 1, got {entry}"):
+        handle = device.join(PLAIN.id, entries=2, signed=PLAIN.signed_by(AUTHORITY))
+        with pytest.raises(ValueError, match=f"0 to 1, {named}"):
             handle.record("tea", entry)
-        with pytest.raises(ValueError, match=f"0 to 1, got {entry}"):
-            handle.ledger(entry)
+        for ask in (handle.ledger, handle.answer, lambda entry: handle.stratum({}, entry)):
+            with pytest.raises(ValueError, match=f"0 to 1, {named}"):
+                ask(entry)
+        if type(entry) is int:
+            handle.leave(entry)
+        else:
+            with pytest.raises(ValueError, match=f"from 0, {named}"):
+                handle.leave(entry)
+        assert [handle.answer(each) for each in range(2)] == [None, None]
 
 
 def test_an_unknown_answer_is_refused_and_not_repeated(tmp_path):

@@ -10,15 +10,16 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import formatdate
 from tempfile import TemporaryDirectory
 
 import httpx
 import pytest
-from changeling_client import Client
-from changeling_protocol.wire import MOST_BODY_BYTES, encode_key_list
+from changeling_client import Client, outbox
+from changeling_client.server import MOST_IN_VAIN
+from changeling_protocol.wire import MOST_BODY_BYTES, encode_acknowledgement, encode_key_list
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -308,21 +309,45 @@ def test_a_request_is_these_bytes_and_no_others(environment, tmp_path):
     assert server.connections == 3, "every flush has a connection of its own"
 
 
+def told(content, status=b"200 OK"):
+    """An answer with this body, at the time of LATE."""
+    date = formatdate(LATE, usegmt=True).encode()
+    return b"HTTP/1.1 %b\r\ndate: %b\r\ncontent-length: %d\r\n\r\n%b" % (status, date, len(content), content)
+
+
+KEYS = told(encode_key_list([signed_key(PRIVATE)]))
+TAKEN = told(encode_acknowledgement({}))
+
+
+def taking(connection, _stop):
+    """Gives keys, and takes every upload, over one connection."""
+    while True:
+        connection.send(KEYS if connection.request().startswith(b"GET") else TAKEN)
+
+
+@contextmanager
+def due(url, *surveys, **options):
+    """A client with an answer due for each of these surveys, its clock, and how often it may still ask in vain."""
+    clock = Clock()
+    with asking(url, clock=clock, **options) as device:
+        device.leave(PLAIN.id)
+        for question in surveys or ("What else?",):
+            other = PLAIN.asking(question=question)
+            device.join(other.id, signed=other.signed_by(AUTHORITY))
+        clock.now = LATE
+        yield device
+
+
+def owed(device) -> float:
+    """The hours of the budget for requests in vain that are owed."""
+    with device._device.store.transaction() as db:
+        (whole_ms,) = db.execute("SELECT whole_ms FROM servers").fetchone()
+    return max(0, whole_ms / 1000 - LATE) / 3600
+
+
 def test_an_upload_adds_its_type_and_the_apps_token_alone():
     """A request without a body has none of it; neither words of the settings nor an error's hold it."""
-    keys = b"HTTP/1.1 200 OK\r\ndate: %b\r\ncontent-length: %d\r\n\r\n%b"
-    date = formatdate(LATE, usegmt=True).encode()
-
-    def behave(connection, _stop):
-        content = encode_key_list([signed_key(PRIVATE)]) if connection.request().startswith(b"GET") else b"\x80"
-        connection.send(keys % (date, len(content), content))
-
-    clock = Clock()
-    with serving(behave) as server, asking(server.url, upload_token="of-the-app", clock=clock) as device:
-        device.leave(PLAIN.id)
-        other = PLAIN.asking(question="What else?")
-        device.join(other.id, signed=other.signed_by(AUTHORITY))
-        clock.now = LATE
+    with serving(taking) as server, due(server.url, upload_token="of-the-app") as device:
         assert "of-the-app" not in f"{device.flush()} {device.__dict__}"
     asked, sent = server.heard
     assert b"of-the-app" not in asked
@@ -337,70 +362,106 @@ def test_an_upload_adds_its_type_and_the_apps_token_alone():
     ]
 
 
-def served_by(fake, answered=None):
-    """A behaviour that answers as the fake server does: so many requests of a connection, or as many as come."""
+@pytest.mark.parametrize("kind", ["plain", "TLS"])
+def test_one_flush_is_one_connection_and_the_next_another(kind, certified, monkeypatch):
+    """Its end is the connection's: the server sees it go, long before anybody asks again."""
+    gone, context = threading.Semaphore(0), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*certified)
+
+    def behave(connection, stop):
+        with suppress(OSError), ExitStack() as ends:
+            if kind == "TLS":
+                connection.over(ends.enter_context(context.wrap_socket(connection.plain, server_side=True)))
+            taking(connection, stop)
+        gone.release()
+
+    monkeypatch.setattr(outbox, "MOST_ENVELOPES_TAKEN", 1)
+    verify = ssl.create_default_context(cafile=certified[0])
+    with serving(behave) as server:
+        url = server.url if kind == "plain" else f"https://localhost:{server.port}"
+        with due(url, "One?", "Two?", verify=verify) as device:
+            assert device.flush().sent > 0
+            assert (len(server.heard), server.connections) == (3, 1), "keys and two uploads"
+            assert gone.acquire(timeout=AT_ONCE)
+            device.join(bytes(16))
+            device.flush()
+            assert server.connections == 2
+
+
+@pytest.mark.parametrize("when", ["idle", "asked"])
+def test_a_server_that_ends_the_connection_that_is_kept_costs_nothing(when, monkeypatch):
+    """Before the next request, or as it comes: everything arrives, once, and the budget is whole."""
+    taken, ended = [], threading.Event()
 
     def behave(connection, _stop):
-        left = answered
-        while left is None or left:
-            head, _, body = connection.request().partition(b"\r\n\r\n")
-            method, path, _ = head.split(b"\r\n")[0].decode().split()
-            answer = fake._serve(httpx.Request(method, f"http://fake{path}", content=body))
-            lines = b"".join(b"%b: %b\r\n" % each for each in answer.headers.raw)
-            connection.send(b"HTTP/1.1 %d it\r\n%b\r\n%b" % (answer.status_code, lines, answer.content))
-            left = None if left is None else left - 1
+        request = connection.request()
+        connection.send(KEYS if request.startswith(b"GET") else TAKEN)
+        if not request.startswith(b"GET"):
+            taken.append(request)
+        if when == "asked":
+            connection.raw()
 
-    return behave
+    def later(*arguments):
+        ended.wait(0.05)
+        return send(*arguments)
 
-
-@pytest.mark.parametrize("answered", [None, 1])
-def test_the_exchanges_of_one_flush_share_a_connection_if_the_server_keeps_it(answered):
-    """It ends with the flush, so that none stands idle between two. A server that ends it after each answer, and says
-    nothing of it, loses nothing: the next exchange has a new one."""
-    clock, fake = Clock(START + 1), FakeServer(PLAIN)
-    with serving(served_by(fake, answered)) as server, asking(server.url, clock=clock) as device:
-        device.flush()
-        connected = server.connections
-        for _ in range(3):  # a close that crosses a request fails it, and its upload waits
-            clock.now = max(clock.now + 10, START + 80)
-            flushed = device.flush()
-            if flushed.sent:
-                break
-        assert (flushed.sent, flushed.waiting) == (1, 0)
-        assert len(server.heard) >= 3
-        if answered is None:
-            assert server.connections == connected + 1
-            assert [heard.split()[0] for heard in server.heard][-2:] == [b"GET", b"POST"]
+    monkeypatch.setattr(outbox, "MOST_ENVELOPES_TAKEN", 1)
+    send = outbox.seal
+    monkeypatch.setattr(outbox, "seal", later)  # long enough for the end of a connection to arrive
+    with serving(behave) as server, due(server.url, "One?", "Two?", "Three?") as device:
+        flushed = device.flush()
+        assert (flushed.waiting, flushed.trouble) == (0, None)
+        assert owed(device) == 0
+    assert len(set(taken)) == len(taken) == 3
+    assert server.connections == 4
 
 
-def test_a_transport_that_has_read_the_answer_is_taken_as_well(tmp_path):
-    """As one does that logs what comes back."""
-    server, clock = FakeServer(PLAIN), Clock(START + 1)
+def test_a_request_that_is_sent_once_more_is_paid_for():
+    """A server that hears uploads, and answers none, is asked as often as the budget has requests, and no more."""
+    uploads = []
 
-    def serve(request):
-        answer = httpx.Response(**_parts(server._serve(request)))
-        answer.read()
-        return answer
+    def behave(connection, _stop):
+        while connection.request().startswith(b"GET"):
+            connection.send(KEYS)
+        uploads.append(True)
 
-    with client(tmp_path, server, clock, transport=httpx.MockTransport(serve)) as device:
-        device.join(PLAIN.id, signed=None)
-        device.flush()
-        clock.now = START + 80
-        assert device.flush().sent == 1
+    with serving(behave) as server, due(server.url) as device:
+        for _ in range(3):
+            assert "could not be reached" in trouble(device)
+            assert owed(device) == len(server.heard)
+        assert len(server.heard) == 1 + len(uploads), "keys are asked for once"
+        assert len(uploads) == 4, "only the first flush has a connection that was kept"
+        for _ in range(20):
+            trouble(device)
+        assert len(server.heard) == MOST_IN_VAIN
 
 
-def _parts(answer):
-    return {"status_code": answer.status_code, "stream": _Once(answer.content), "headers": answer.headers.raw}
+@pytest.mark.parametrize("name", ["never answers", "drips headers"])
+def test_an_exchange_over_a_connection_that_is_kept_is_ended_too(name):
+    """By the deadline, and by who leaves."""
 
+    def behave(connection, stop):
+        while b"/keys" in (request := connection.request()) or b"/surveys" in request:
+            connection.send(KEYS)
+        hanging.set()
+        if name == "drips headers":
+            connection.send(b"HTTP/1.1 200 OK\r\nx-slow: ")
+        while not stop.wait(0.02):
+            if name == "drips headers":
+                connection.send(b"a")
 
-class _Once(httpx.SyncByteStream):
-    """A body that can be read once, as one of a socket."""
-
-    def __init__(self, content):
-        self._left = [content]
-
-    def __iter__(self):
-        yield self._left.pop()
+    hanging = threading.Event()
+    with serving(behave) as server, due(server.url) as device:
+        with within(SOON + 2 * AT_ONCE):
+            assert SLOW in trouble(device, SOON + AT_ONCE)
+        assert server.connections == 1
+        assert not of_exchanges()
+    hanging.clear()
+    with serving(behave) as server, due(server.url) as device:
+        with meanwhile(lambda: (hanging.wait(5), device.leave(PLAIN.id))), within(1):
+            assert ENDED in trouble(device, 30)
+        assert server.connections == 1
+        assert not of_exchanges()
 
 
 def test_a_bad_token_is_refused_and_not_repeated():
@@ -544,3 +605,32 @@ def test_a_transport_of_the_successor_of_httpx_is_taken_as_well(tmp_path):
         clock.now = START + 80
         assert device.flush().sent == 1
     assert kinds == {httpx2.Request}
+
+
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_transport_of_the_apps_may_have_read_the_answer(tmp_path, reads):
+    """As one does that logs or counts what comes. It is told to keep no connection, as we could not end it."""
+    server, clock, asked = FakeServer(PLAIN), Clock(START + 1), []
+
+    class Streamed(httpx.SyncByteStream):
+        def __init__(self, content):
+            self._content = content
+
+        def __iter__(self):
+            yield self._content
+
+    class Counting(httpx.BaseTransport):
+        def handle_request(self, request):
+            asked.append(request.headers["connection"])
+            whole = server._serve(request)
+            answer = httpx.Response(whole.status_code, headers=whole.headers, stream=Streamed(whole.content))
+            if reads:
+                answer.read()
+            return answer
+
+    with client(tmp_path, server, clock, transport=Counting()) as device:
+        device.join(PLAIN.id, signed=None)
+        device.flush()
+        clock.now = START + 80
+        assert device.flush().sent == 1
+    assert set(asked) == {"close"}

@@ -15,6 +15,7 @@ from bisect import bisect_left
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, MutableMapping
 from email.utils import formatdate
+from functools import partial
 from hashlib import blake2b
 from itertools import accumulate
 from math import ceil
@@ -39,6 +40,10 @@ IPV4_BITS, IPV6_BITS = 24, 48
 DAY_SECONDS = 86_400.0
 BURST_SECONDS = 20.0
 """A network that was silent may send what it is allowed in so many seconds at once."""
+CHARGED_BYTES = 2048
+"""So many bytes of an upload count as a request: some eight envelopes, each of which costs a key agreement to open."""
+CHARGE = "changeling.charge"
+"""Where a request's scope holds what counts more requests of its network, if that has a limit."""
 MOST_NETWORKS = 100_000
 """So many are remembered, those that sent last; each takes some 150 bytes."""
 
@@ -84,14 +89,17 @@ class Rates:
         self._due: OrderedDict[bytes, float] = OrderedDict()
         """When all that a network has sent would have been sent at the allowed rate."""
 
-    def wait_of(self, network: str) -> float:
-        """Count a request of a network; returns 0, or for how many seconds it is too early, and is not counted."""
+    def wait_of(self, network: str, requests: int = 1) -> float:
+        """Count requests of a network; returns 0, or for how many seconds they are too early, and are not counted.
+
+        More than a burst of them count as a burst less one: what a silent network sends is never too much by itself.
+        """
         now = self._clock()
         if now - self._since >= DAY_SECONDS:
             self._since, self._key = now, os.urandom(32)
             self._due.clear()
         name = blake2b(network.encode(), key=self._key, digest_size=16).digest()
-        due = max(self._due.get(name, now), now) + self._pause
+        due = max(self._due.get(name, now), now) + min(self._pause * requests, BURST_SECONDS - self._pause)
         if (early := due - now - BURST_SECONDS) > 0:
             return early
         self._due[name] = due
@@ -118,6 +126,7 @@ UNNAMED_PROXY = (
     "somebody who is no trusted proxy sends X-Forwarded-For: if that is your proxy, name its address with --proxy, or "
     "in a container the bridge's; until then all whom it speaks for share one limit"
 )
+FROM_ONE_NETWORK = "more comes from your network than this server takes from one without an upload token"
 DENIED = {401, 403, 429}
 METHODS = {"DELETE", "GET", "HEAD", "POST", "PUT"}
 OTHER = "other"
@@ -246,8 +255,11 @@ class FrontDoor:
         if b"x-forwarded-for" in named:
             self._look_for_unnamed_proxy(scope, client[0])
         network = None if self._rates is None else network_of(client[0])
-        wait = 0.0 if self._rates is None or network is None else self._rates.wait_of(network)
-        return _too_many(wait) if wait else None
+        if self._rates is None or network is None:
+            return None
+        scope[CHARGE] = partial(self._rates.wait_of, network)
+        wait = self._rates.wait_of(network)
+        return turned_down(ErrorCode.TOO_MANY_REQUESTS, FROM_ONE_NETWORK, retry_after(wait)) if wait else None
 
     def _look_for_unnamed_proxy(self, scope: Scope, peer: str) -> None:
         """Warn where somebody speaks for others and is not believed: a trusted proxy's word has become the peer."""
@@ -260,6 +272,6 @@ class FrontDoor:
             self._traffic.unnamed_proxy = True
 
 
-def _too_many(wait: float) -> ASGIApp:
-    sentence = "more requests come from your network than this server takes from one"
-    return turned_down(ErrorCode.TOO_MANY_REQUESTS, sentence, {"retry-after": str(ceil(wait))})
+def retry_after(wait: float) -> dict[str, str]:
+    """The header that says for how many seconds it is too early."""
+    return {"retry-after": str(ceil(wait))}

@@ -223,6 +223,16 @@ async def require_admission(admission: Admission, headers: Mapping[str, str], bo
     raise Overloaded("whether this upload is admitted cannot be told at the moment")
 
 
+def _charge(scope: Scope, size: int) -> None:
+    """Counts the bytes of an upload as requests of its network, beyond the one that its head was: 429 for too many.
+
+    Who shows an upload token, as a relay or a web backend with many entries does, is counted by requests alone.
+    """
+    more, charge = size // limits.CHARGED_BYTES, scope.get(limits.CHARGE)
+    if more and charge is not None and (wait := charge(more)):
+        raise TurnedDown(ErrorCode.TOO_MANY_REQUESTS, limits.FROM_ONE_NETWORK, limits.retry_after(wait))
+
+
 _ALL_TAKEN = encode_acknowledgement({})
 
 
@@ -270,11 +280,14 @@ class Uploads:
         """Appends what a request brings; returns the acknowledgement."""
         service, settings = self._service, self._service.settings
         headers: dict[bytes, bytes] = dict(scope["headers"])
+        shown = headers.get(b"authorization", b"").decode("latin-1")
+        token = token_in(service.registry, shown) if shown else None
         if settings.uploads_need_token:
-            shown = headers.get(b"authorization", b"").decode("latin-1")
-            check_scope(token_in(service.registry, shown), TokenScope.UPLOAD)
+            check_scope(token, TokenScope.UPLOAD)
         body = await read_from(receive, headers.get(b"content-length", b""), service.bodies, MOST_BODY_BYTES)
         service.traffic.upload_bytes += len(body)
+        if token is None or TokenScope.UPLOAD not in token.scopes:
+            _charge(scope, len(body))
         if settings.admission is not None:
             await require_admission(settings.admission, Headers(scope=scope), body)
         if takes_whole(body, service.registry, service.clock()):

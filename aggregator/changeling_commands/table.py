@@ -41,7 +41,7 @@ for name, group in groups.items():
     app.add_typer(group, name=name, rich_help_panel=SERVER, epilog=OF_SERVER)
 shown = (results.histogram, results.series, results.change, results.status, verify.verify)
 kept = (store.backup, store.restore, doctor.doctor)
-configured = {serve.serve: SettingsCommand, doctor.doctor: doctor.DoctorCommand}
+configured = {serve.serve: SettingsCommand, serve.relay: SettingsCommand, doctor.doctor: doctor.DoctorCommand}
 for command in (serve.serve, serve.fold, serve.relay, *shown, *kept, dev):
     app.command(cls=configured.get(command), rich_help_panel=SERVER, epilog=OF_SERVER)(command)
 app.command(rich_help_panel=CURATOR, epilog=f"{release.MECHANISMS}\n\n{OF_CENTRAL}")(release.release)

@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING
 from .client import ServerAnswered, ServerClient
 
 if TYPE_CHECKING:
-    from .reader import Differences, Estimates, Reader
+    from .reader import Differences, Estimates, Numbers, Reader
 
-__all__ = ["Differences", "Estimates", "Reader", "ServerAnswered", "ServerClient"]
+__all__ = ["Differences", "Estimates", "Numbers", "Reader", "ServerAnswered", "ServerClient"]
 
 
 def __getattr__(name: str) -> object:
     """The names that need numpy are imported where they are asked for: commands do without."""
-    if name in ("Differences", "Estimates", "Reader"):
+    if name in ("Differences", "Estimates", "Numbers", "Reader"):
         from . import reader
 
         return getattr(reader, name)

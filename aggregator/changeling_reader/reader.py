@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import httpx
 import numpy as np
-from changeling_protocol.wire import CHANGE, COMPARISON, HISTOGRAM, SERIES, WINDOWS, survey_path
+from changeling_protocol.wire import CHANGE, COMPARISON, HISTOGRAM, NUMBERS, SERIES, WINDOWS, survey_path
 from numpy.typing import NDArray
 
 from .client import Parameter, ServerClient
@@ -250,6 +250,61 @@ class Differences:
         return pd.DataFrame(columns)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbers:
+    """The figures of a number at the ends of the periods 1 to k.
+
+    survey, question, unit, levels, epsilon, method, confidence: whose, and how.
+    rounding: how far a number is from its levels on average over the offsets, at most; no interval holds it.
+    times: when the periods ended, UTC, shape (k,).
+    mean: in the unit, with the ends of its interval, shape (k, 3): value, low, high; nan where it cannot be estimated.
+    quantiles: likewise, by the quantile asked for. above: the shares at or above values, by the value.
+    heard: of how many entries, shape (k,). provisional: whether late reports may still change it, shape (k,).
+    """
+
+    survey: str
+    question: str
+    unit: str
+    levels: tuple[float, ...]
+    epsilon: float
+    method: str
+    confidence: float
+    rounding: float
+    times: NDArray[np.datetime64]
+    mean: Floats
+    quantiles: Mapping[float, Floats]
+    above: Mapping[float, Floats]
+    heard: NDArray[np.int64]
+    provisional: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> "Numbers":
+        """The figures in a server's answer."""
+        rows: Sequence[Mapping[str, Any]] = answer["series"]
+
+        def ends(figures: Sequence[Mapping[str, Any] | None]) -> Floats:
+            lost = [np.nan] * 3
+            return np.array([lost if each is None else [each["value"], *each["interval"]] for each in figures])
+
+        def listed(name: str) -> dict[float, Floats]:
+            return {
+                mark: ends([None if row[name] is None else row[name][at] for row in rows])
+                for at, mark in enumerate(answer[name])
+            }
+
+        same = ("survey", "question", "unit", "epsilon", "method", "confidence", "rounding")
+        return cls(
+            **{name: answer[name] for name in same},
+            levels=tuple(answer["levels"]),
+            times=np.array([row["time"].removesuffix("Z") for row in rows], "datetime64[s]"),
+            mean=ends([row["mean"] for row in rows]),
+            quantiles=listed("quantiles"),
+            above=listed("above"),
+            heard=np.array([row["heard"] for row in rows], np.int64),
+            provisional=np.array([row["provisional"] for row in rows], np.bool_),
+        )
+
+
 Method = Literal["online", "retrospective", "smoothed"]
 Population = Literal["heard", "enrolled"]
 Strata = Mapping[str, Sequence[str]]
@@ -369,6 +424,24 @@ class Reader:
         for parameter, chosen in (("stratum", strata), ("against", against)):
             query += [(parameter, f"{name}:{value}") for name, values in (chosen or {}).items() for value in values]
         return Differences.of(self._client.read(survey_path(survey) + COMPARISON, query))
+
+    def numbers(
+        self,
+        survey: str,
+        *,
+        quantiles: Sequence[float] = (0.5,),
+        above: Sequence[float] = (),
+        until: int | None = None,
+        method: Method = "online",
+        strata: Strata | None = None,
+        confidence: float = 0.95,
+    ) -> Numbers:
+        """A number's mean and quantiles, and the share of entries at or above some values; otherwise as `series`."""
+        query: list[Parameter] = [("method", method), ("confidence", repr(confidence))]
+        query += [("until", str(until))] if until is not None else []
+        query += [("quantile", repr(each)) for each in quantiles] + [("above", repr(float(each))) for each in above]
+        query += [("stratum", f"{name}:{value}") for name, values in (strata or {}).items() for value in values]
+        return Numbers.of(self._client.read(survey_path(survey) + NUMBERS, query))
 
     def surveys(self) -> list[dict[str, Any]]:
         """The `id`, `question` and `last_period` of every published survey, and whether it is `public`: open to all.

@@ -49,6 +49,7 @@ from .estimation.figures import Figures, false_entries, histogram_figures, span_
 from .estimation.gaps import Gap
 from .estimation.histograms import Change, Histogram, Smoothed, change, histogram, series, smoothed_series
 from .estimation.network import Indices, Network
+from .estimation.numbers import NumberFigure, NumberFigures, number_series
 from .estimation.recursion import ClosingEdges, Frontier, advance
 from .estimation.regions import NORMAL, Ellipsoid, bands, half_width, intervals, region
 from .estimation.releases import (
@@ -161,6 +162,8 @@ __all__ = [
     "NodeCell",
     "NodeTally",
     "NotEstimable",
+    "NumberFigure",
+    "NumberFigures",
     "Objective",
     "Option",
     "PairKind",
@@ -228,6 +231,7 @@ __all__ = [
     "many_shown",
     "merged",
     "next_calendar",
+    "number_series",
     "offer_of",
     "offsets",
     "one_pair",

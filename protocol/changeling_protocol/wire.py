@@ -33,7 +33,7 @@ DOCUMENT = "/openapi.json"
 END = "/end"
 """Behind a survey's path: GET its early end, as it was signed, or PUT it."""
 HISTOGRAM, SERIES, WINDOWS, CHANGE, STATUS = "/histogram", "/series", "/windows", "/change", "/status"
-COMPARISON = "/comparison"
+COMPARISON, NUMBERS = "/comparison", "/numbers"
 """Behind a survey's path: GET its estimates, and how its reports are doing."""
 
 EDITIONS = "/editions"

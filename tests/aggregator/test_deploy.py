@@ -8,15 +8,18 @@ import sys
 import tomllib
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 from changeling_aggregator.server import ROUTES, MovableClock, ServerSettings, Service, registry_of
 from changeling_aggregator.store import Store
+from changeling_aggregator.testing.processes import free_port
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Refusal
 from changeling_protocol.wire import ALIVE, UPLOADS
 
 from ..protocol.examples import PINNED
+from .serving import eventually
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -96,15 +99,78 @@ def test_the_unit_leaves_no_core_dump() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
-def test_systemd_understands_the_unit(tmp_path: Path) -> None:
-    """Every line of it, with a program that is there."""
-    unit = tmp_path / "changeling.service"
-    unit.write_text(
-        (DEPLOY / "changeling.service").read_text().replace("/opt/changeling/bin/changeling", sys.executable)
-    )
-    done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True)
-    about = [line for line in done.stderr.splitlines() if "changeling.service" in line]
-    assert about == []
+@pytest.mark.parametrize(
+    "name", ["changeling.service", "changeling-relay.service", "changeling-backup.service", "changeling-backup.timer"]
+)
+def test_systemd_understands_the_units(tmp_path: Path, name: str) -> None:
+    """Every line of each, with a program that is there."""
+    for unit in DEPLOY.glob("changeling*.*"):
+        (tmp_path / unit.name).write_text(unit.read_text().replace("/opt/changeling/bin/changeling", sys.executable))
+    done = subprocess.run(["systemd-analyze", "verify", str(tmp_path / name)], capture_output=True, text=True)
+    assert [line for line in done.stderr.splitlines() if "changeling" in line] == []
+
+
+@pytest.mark.parametrize(
+    ("command", "file"), [("serve", "compose/server.toml"), ("relay", "relay.toml"), ("serve", "server.toml")]
+)
+def test_settings_are_known_to_their_command(command: str, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is wrong with them here is that files are missing, and nothing else."""
+    assert run([command, "--settings", str(DEPLOY / file)]) == 1
+    said = [line for line in capsys.readouterr().err.splitlines() if "settings are wrong" not in line]
+    assert said
+    assert all(line.endswith("No such file or directory") for line in said)
+
+
+def test_the_compose_file_names_what_there_is() -> None:
+    """Files, variables, the proxy's network, and the name by which Prometheus asks, which the server must know as its
+    own."""
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    services = compose["services"]
+    for service in services.values():
+        for volume in service["volumes"]:
+            source = volume.split(":")[0]
+            assert source in compose["volumes"] or source == "./settings" or (DEPLOY / source).is_file(), volume
+        assert service["ulimits"] == {"core": 0}
+    asked = set(re.findall(r"\$\{(\w+):\?", (DEPLOY / "compose.yaml").read_text()))
+    assert asked == set(re.findall(r"^(\w+)=", (DEPLOY / "compose/environment.example").read_text(), re.MULTILINE))
+    settings = tomllib.loads((DEPLOY / "compose/server.toml").read_text())
+    assert settings["proxy"] == [each["subnet"] for each in compose["networks"]["inside"]["ipam"]["config"]]
+    prometheus = yaml.safe_load((DEPLOY / "compose/prometheus.yml").read_text())
+    [scraped] = prometheus["scrape_configs"]
+    [target] = scraped["static_configs"][0]["targets"]
+    assert target == f"{services['server']['hostname']}:{settings['metrics-address'].rpartition(':')[2]}"
+    assert f"reverse_proxy server:{settings['port']}" in (DEPLOY / "compose/Caddyfile").read_text()
+    assert [each.partition(":")[0] for each in services["proxy"]["ports"]] == ["80", "443"]
+    published = [port for service in services.values() for port in service.get("ports", ())]
+    assert [port for port in published if not port.startswith("127.0.0.1:")] == services["proxy"]["ports"]
+
+
+@pytest.mark.heavy
+def test_the_images_steps_make_a_server_of_an_empty_tree(tmp_path: Path) -> None:
+    """As the Containerfile has them, on what .dockerignore lets in; the program that comes of it serves."""
+    lets_in = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    for name in subprocess.check_output(["git", "ls-files", *lets_in], cwd=ROOT, text=True).split():
+        (tmp_path / "source" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / "source" / name)
+    [steps] = re.findall(r"^RUN (python -m venv (?:.*\\\n)*.*)$", (DEPLOY / "Containerfile").read_text(), re.MULTILINE)
+    script = steps.replace("/opt/changeling", str(tmp_path / "built")).replace("python ", f"{sys.executable} ", 1)
+    subprocess.run(["sh", "-ec", script], cwd=tmp_path / "source", check=True, capture_output=True)
+    (tmp_path / "authority.pub").write_text(PINNED[0].hex())
+    port = free_port()
+    words = ["serve", "--store", "s.db", "--authority", "authority.pub", "--port", str(port)]
+    server = subprocess.Popen([tmp_path / "built/bin/changeling", *words], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    try:
+        assert eventually(lambda: _alive(port), True)
+    finally:
+        server.terminate()
+    assert server.wait(30) == 0
+
+
+def _alive(port: int) -> bool:
+    try:
+        return httpx.get(f"http://127.0.0.1:{port}{ALIVE}", timeout=10).status_code == 200
+    except httpx.HTTPError:
+        return False
 
 
 def test_the_container_runs_what_there_is() -> None:

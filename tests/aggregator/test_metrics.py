@@ -10,7 +10,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_aggregator.server import MovableClock, ServerSettings, Service, telling
+from changeling_aggregator.server import MovableClock, ServerSettings, Service, registry_of, telling
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing.processes import free_port
 from prometheus_client import Metric
@@ -140,7 +140,7 @@ def test_no_figure_of_a_survey_moves_with_uploads(tmp_path: Path) -> None:
 def test_figures_are_told_while_the_store_is_not_there(store: Store) -> None:
     """Without those of the store."""
     service = Service(store, ServerSettings(PINNED, MovableClock(NOW)))
-    with telling(service, "127.0.0.1", 0) as port:
+    with telling(registry_of(service), "127.0.0.1", 0) as port:
         store._database.engine.dispose()
         store.view = lambda: (_ for _ in ()).throw(OSError("gone"))  # type: ignore[method-assign, assignment]
         names = {family.name for family in families(f"127.0.0.1:{port}")}
@@ -153,7 +153,7 @@ def test_figures_are_told_while_the_store_is_not_there(store: Store) -> None:
 def test_figures_are_told_under_the_machines_own_names_alone(store: Store) -> None:
     """So that no page in an operator's browser, whose name leads here, reads them."""
     service = Service(store, ServerSettings(PINNED, MovableClock(NOW)))
-    with telling(service, "127.0.0.1", 0) as port:
+    with telling(registry_of(service), "127.0.0.1", 0) as port:
         for host in ("127.0.0.1", f"localhost:{port}", "[::1]:1", socket.gethostname()):
             assert httpx.get(f"http://127.0.0.1:{port}/metrics", headers={"host": host}).status_code == 200
         for host in ("attacker.example", f"attacker.example:{port}", "", "[", "127.0.0.1.attacker.example"):
@@ -168,7 +168,7 @@ def test_an_address_that_is_taken_is_named(store: Store) -> None:
         service = Service(store, ServerSettings(PINNED, MovableClock(NOW)))
         with (
             pytest.raises(OSError, match=re.escape(f"127.0.0.1, port {port}, for metrics")),
-            telling(service, "127.0.0.1", port),
+            telling(registry_of(service), "127.0.0.1", port),
         ):
             pass
 

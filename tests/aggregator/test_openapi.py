@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ..protocol.examples import AUTHORITY, survey
 from .devices import FOREVER, body, envelope, report
 from .serving import ADMIN, ServerProcess, eventually, survey_path
+from .test_numbers import published_minutes
 
 STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
 TOO_FAR = b'{"time": 1' + b"0" * 400 + b"}"
@@ -225,6 +226,12 @@ def test_every_status_that_is_told_is_given_and_no_other(asking: Asking, publish
         asking("PUT", "/v1/clock", content=content)
     for headers in ({}, _shown(TokenScope.UPLOAD)):
         asking("PUT", "/v1/clock", headers=headers, json={"time": 1})
+    numbers = survey_path(published_minutes(asking.server, asking.server.now - 100)) + "/numbers"
+    for form in ("json", "msgpack", "csv"):
+        asking("GET", numbers, params={"until": 1, "format": form, "above": 30})
+    asking("GET", numbers, params={"until": 1}, headers={**ADMIN, "if-none-match": "*"})
+    asking("GET", numbers, params={"until": 8})
+    asking("GET", nowhere + "/numbers")
     told = {
         (route, method): {int(status) for status in operation["responses"]} - ANYWHERE - _of_no_body(operation)
         for route, each in asking.document["paths"].items()

@@ -208,3 +208,26 @@ def test_bad_settings_are_named_at_the_start(tmp_path, options, words):
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
     assert not (tmp_path / "spool").exists()
+
+
+def test_a_relay_tells_how_it_stands_and_nothing_of_what_waits(tmp_path, server):
+    """Its settings may stand in a file; figures are of the process, of requests, and of its troubles alone."""
+    port, metrics = free_port(), free_port()
+    url = f"http://127.0.0.1:{port}"
+    asked = relayed_survey(server, url, "What of figures?")
+    (tmp_path / "relay.toml").write_text(f'metrics-address = "127.0.0.1:{metrics}"\nbatch = 1000\n')
+    with RelayProcess(tmp_path / "relay", server.url, "--settings", str(tmp_path / "relay.toml"), port=port) as relay:
+        assert relay.upload(envelope(asked, server.key, [report(1, 0)])) == {}
+        told = httpx.get(f"http://127.0.0.1:{metrics}/metrics", timeout=100).raise_for_status().text
+    names = {line.split()[2] for line in told.splitlines() if line.startswith("# TYPE")}
+    ours = {name for name in names if name.startswith("changeling")}
+    assert ours == {
+        "changeling_info",
+        "changeling_requests_total",
+        "changeling_request_seconds",
+        "changeling_upload_bytes_total",
+        "changeling_relay_trouble",
+        "changeling_relay_failing",
+    }
+    assert 'changeling_requests_total{method="POST",route="/v1/uploads",status="200"} 1.0' in told
+    assert "changeling_relay_trouble 0.0" in told

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from changeling_protocol.wire import CHANGE, COMPARISON, HISTOGRAM, SERIES, WINDOWS, survey_path
+from changeling_protocol.wire import CHANGE, COMPARISON, HISTOGRAM, NUMBERS, SERIES, WINDOWS, survey_path
 from changeling_statistics import format_instant, parse_instant, read_survey
 from rich.table import Table
 
@@ -82,14 +82,26 @@ def series(
         typer.Option(help="Differences from this stratum, NAME:VALUE; once or more. The other arm is --stratum."),
     ] = None,
     since: Annotated[int | None, typer.Option(help="Differences of the changes since the end of this period.")] = None,
+    mean: Annotated[bool, typer.Option("--mean", help="Of a number: its mean and median.")] = False,
+    quantile: Annotated[list[float] | None, typer.Option(help="Of a number: this quantile; once or more.")] = None,
+    above: Annotated[
+        list[float] | None, typer.Option(help="Of a number: the share at or above this value; once or more.")
+    ] = None,
     as_json: _AsJson = False,
     as_csv: _AsCsv = False,
     token_file: TokenFile = None,
 ) -> None:
     """Print how many entries hold each answer at the end of every period, or how the shares of two arms differ.
 
-    With --compare or --since it prints differences of shares, in points, and the chance of so large ones by noise.
+    With --compare or --since it prints differences of shares, in points, and the chance of so large ones by noise;
+    with --mean, --quantile or --above the figures of a number.
     """
+    if mean or quantile or above:
+        asked = [("method", method.value), ("confidence", str(confidence)), *_moment("until", at, until)]
+        asked += [("stratum", each) for each in stratum or ()] + [("quantile", str(each)) for each in quantile or ()]
+        asked += [("above", str(each)) for each in above or ()]
+        _print(survey, server, NUMBERS, asked, token_in(token_file), as_json=as_json, as_csv=as_csv)
+        return
     if compare or since is not None:
         asked = [("method", method.value), ("confidence", str(confidence)), *_moment("until", at, until)]
         asked += [("stratum", each) for each in stratum or ()] + [("against", each) for each in compare or ()]
@@ -163,6 +175,8 @@ def _print(
 
 
 def _table(answer: dict[str, Any]) -> Table:
+    if "levels" in answer:
+        return numbers_table(answer)
     if "differences" in next(iter(answer.get("series", ())), {}):
         return differences_table(answer)
     if "series" not in answer:
@@ -264,6 +278,29 @@ def differences_table(answer: Answer) -> Table:
     return table
 
 
+def numbers_table(answer: Answer) -> Table:
+    """A number's figures, a row for each period."""
+    table = Table(title=f"{answer['question']}\nin {answer['unit'] or 'its own unit'}")
+    table.add_column("period", justify="right")
+    table.add_column("mean", justify="right")
+    names = {0.5: "median"}
+    for each in answer["quantiles"]:
+        table.add_column(names.get(each, f"{each:.0%} are below"), justify="right")
+    for each in answer["above"]:
+        table.add_column(f"at or above {each:g}", justify="right")
+    for at in answer["series"]:
+        figures = [at["mean"], *(at["quantiles"] or [None] * len(answer["quantiles"]))]
+        cells = ["?" if each is None else f"{each['value']:,.4g} ({_ends(each['interval'])})" for each in figures]
+        for each in at["above"] or [None] * len(answer["above"]):
+            cells.append("?" if each is None else f"{each['value']:.1%} ({', '.join(map(_percent, each['interval']))})")
+        table.add_row(f"{at['period']}{_mark(at)}", *cells)
+    return table
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}"
+
+
 def _chance(chance: float) -> str:
     return f"{chance:.3f}" if chance >= 0.001 else "<.001"
 
@@ -300,6 +337,13 @@ def status_table(answer: Answer) -> Iterator[Table]:
 
 def notes(answer: Answer) -> Iterator[str]:
     """Remarks on the figures above, a line each."""
+    if "levels" in answer:
+        low, high = answer["levels"][0], answer["levels"][-1]
+        yield (
+            f"Of those heard. Rounding to levels moves a number by at most {answer['rounding']:g} {answer['unit']}, on "
+            f"average over the offsets; what lies beyond {low:g} and {high:g} counts as that."
+        )
+        return
     if "population" not in answer:
         yield (
             "Of the shares of those heard. p is the chance of so large a difference by noise alone: where nothing "

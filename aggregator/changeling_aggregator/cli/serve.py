@@ -177,6 +177,7 @@ def serve(
         listen,
         make_app,
         make_server,
+        registry_of,
         telling,
     )
     from ..store import Store
@@ -211,7 +212,7 @@ def serve(
         server = make_server(make_app(service), front)
         log_in_json()
         if metrics_address is not None:
-            until_the_end.enter_context(telling(service, *host_and_port(metrics_address)))
+            until_the_end.enter_context(telling(registry_of(service), *host_and_port(metrics_address)))
         signal.signal(signal.SIGTERM, interrupt)
         without = "" if service.registry.tokens else "; nobody may publish before there is a token"
         typer.echo(f"changeling listens on {url}{without}")
@@ -362,6 +363,12 @@ def relay(
     rate: Annotated[
         int, typer.Option(min=0, help="Requests a second from one network, on average; 0 for any number.")
     ] = 50,
+    metrics_address: Annotated[
+        str | None, typer.Option(help="HOST:PORT that answers Prometheus, with /metrics; keep it from the public.")
+    ] = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="TOML file with any of these; so may $CHANGELING_UPSTREAM, $CHANGELING_PORT….")
+    ] = None,
 ) -> None:
     """Run a relay: sealed uploads are kept, shuffled and forwarded in batches, without the addresses they came from.
 
@@ -369,13 +376,14 @@ def relay(
     server. It prints its URL and runs until interrupted; what waits then stays in its folder. A server that asks
     uploads for a token is shown the relay's own.
     """
-    from ..relay import Batching, Relay, RelaySettings, Upstream, make_app
-    from ..server import Front, listen, make_server
+    from ..relay import Batching, Relay, RelaySettings, Upstream, make_app, registry_of
+    from ..server import Front, listen, make_server, telling
 
+    del settings  # read by SettingsCommand
     if (not url) == (not survey):
         raise ValueError("name either this relay's --url, or each --survey that it relays")
     front = Front(proxy or ())
-    settings = RelaySettings(
+    how = RelaySettings(
         [read_public_key(file) for file in authority],
         Batching(batch, parse_duration(wait), parse_duration(most_wait)),
         None if not survey else frozenset(_survey_id(each) for each in survey),
@@ -383,13 +391,16 @@ def relay(
         room * _MEBIBYTE,
         rate,
     )
-    relaying = Relay(spool, Upstream(upstream, token_in(token_file)), settings)
+    relaying = Relay(spool, Upstream(upstream, token_in(token_file)), how)
     listening, here = listen(host, port)
     server = make_server(make_app(relaying), front)
     signal.signal(signal.SIGTERM, interrupt)
     typer.echo(f"changeling relays to {upstream} and listens on {here}")
     try:
-        server.run(sockets=[listening])
+        with ExitStack() as until_the_end:
+            if metrics_address is not None:
+                until_the_end.enter_context(telling(registry_of(relaying), *host_and_port(metrics_address)))
+            server.run(sockets=[listening])
     except KeyboardInterrupt:  # raised once more by uvicorn, after it has drained
         typer.echo("the relay has stopped; what waits is kept")
 

@@ -9,7 +9,7 @@ to the disk.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +27,10 @@ from changeling_protocol.wire import (
     encode_acknowledgement,
     survey_path,
 )
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -41,11 +45,13 @@ from ..server import (
     Clock,
     FrontDoor,
     Rates,
+    Traffic,
     id_in_path,
     network_of,
     packed,
     read_body,
     real_time,
+    registry_with,
     show_alive,
 )
 from .copies import Copies, Copy
@@ -225,6 +231,7 @@ class Relay:
         )
         self.intake = Intake(self.copies, batching, self.clock)
         self.bodies = Bodies()
+        self.traffic = Traffic()
         self._upstream = upstream
         self._forwarding: dict[SurveyId, Forwarding] = {}
         self._tasks: dict[SurveyId | None, asyncio.Task[None]] = {}  # that forward a survey; None: that asks the server
@@ -375,7 +382,26 @@ def make_app(relay: Relay) -> ASGIApp:
     app.router.redirect_slashes = False
     app.state.service = relay  # read_body finds on it the bodies that are on their way
     most = relay.settings.requests_a_second
-    return FrontDoor(app, relay.clock, Rates(most, monotonic) if most else None)
+    return FrontDoor(app, relay.clock, Rates(most, monotonic) if most else None, relay.traffic)
+
+
+class RelayCollector(Collector):
+    """Whether a relay can do its work. How much waits is told to nobody: it would tell who came when."""
+
+    def __init__(self, relay: Relay) -> None:
+        self._relay = relay
+
+    def collect(self) -> Iterable[Metric]:
+        """The two figures that /readyz is made of."""
+        yield GaugeMetricFamily(
+            "changeling_relay_trouble", "1 while /readyz answers 503.", self._relay.trouble is not None
+        )
+        yield GaugeMetricFamily("changeling_relay_failing", "1 while forwarding fails.", self._relay.notice != "ok")
+
+
+def registry_of(relay: Relay) -> CollectorRegistry:
+    """All that a relay tells Prometheus: the process, requests by route and status, and how it stands."""
+    return registry_with(relay.traffic, RelayCollector(relay))
 
 
 def _relay_of(request: Request) -> Relay:

@@ -2,8 +2,8 @@
 
 from .app import ROUTES, Front, listen, make_app, make_server
 from .clock import MOST_STEP, Clock, Doubt, GuardedClock, MovableClock, real_time
-from .front_door import BURST_SECONDS, Bodies, FrontDoor, Rates, network_of
-from .metrics import registry_of, telling
+from .front_door import BURST_SECONDS, Bodies, FrontDoor, Rates, Traffic, network_of
+from .metrics import registry_of, registry_with, telling
 from .operations import Severity, covered_until, show_alive, troubles_of, troubles_of_keys
 from .requests import id_in_path, read_body
 from .responses import HANDLERS, packed
@@ -26,6 +26,7 @@ __all__ = [
     "ServerSettings",
     "Service",
     "Severity",
+    "Traffic",
     "covered_until",
     "id_in_path",
     "listen",
@@ -36,6 +37,7 @@ __all__ = [
     "read_body",
     "real_time",
     "registry_of",
+    "registry_with",
     "show_alive",
     "telling",
     "troubles_of",

@@ -31,18 +31,23 @@ if TYPE_CHECKING:
 
 def registry_of(service: Service) -> prometheus.CollectorRegistry:
     """All that a server tells."""
+    return registry_with(service.traffic, service.committer.commits, ServiceCollector(service))
+
+
+def registry_with(*collectors: Collector) -> prometheus.CollectorRegistry:
+    """What these tell, with the process and its version."""
     registry = prometheus.CollectorRegistry()
     prometheus.ProcessCollector(registry=registry)
     prometheus.Info("changeling", "The version that runs.", registry=registry).info({"version": __version__})
-    for collector in (service.traffic, service.committer.commits, ServiceCollector(service)):
+    for collector in collectors:
         registry.register(collector)
     return registry
 
 
 @contextmanager
-def telling(service: Service, host: str, port: int) -> Iterator[int]:
+def telling(registry: prometheus.CollectorRegistry, host: str, port: int) -> Iterator[int]:
     """Answer Prometheus on this address for as long as the context lasts; gives the port. Raises OSError."""
-    app = _for_own_hosts(prometheus.make_wsgi_app(registry_of(service)), host)
+    app = _for_own_hosts(prometheus.make_wsgi_app(registry), host)
     kind: type[ThreadingWSGIServer] = type(
         "Server", (ThreadingWSGIServer,), {"address_family": AF_INET6 if ":" in host else AF_INET}
     )

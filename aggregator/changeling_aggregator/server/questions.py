@@ -7,7 +7,7 @@ question.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from math import floor
+from math import floor, isfinite
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -30,6 +30,7 @@ class ResultKind(StrEnum):
     CHANGE = "change"
     WINDOWS = "windows"
     COMPARISON = "comparison"
+    NUMBERS = "numbers"
 
 
 class ResultMethod(StrEnum):
@@ -60,6 +61,10 @@ CONFIDENCES = (0.5, 0.68, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999, 0.9999)
 """The levels that intervals have: so few that nobody makes many questions of one."""
 OPENING = 0.95
 """The one that the page opens with."""
+QUANTILES = (0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95)
+"""The quantiles of a number that can be asked for, for the same reason."""
+MOST_VALUES = 4
+"""At or above so many values at most a share is asked for at once."""
 MOST_PERIODS = 999_999_999
 _CHOICES = {
     "method": [*ResultMethod],
@@ -73,6 +78,7 @@ _Last: TypeAlias = Annotated[
 _Time: TypeAlias = Annotated[str, Meta(description="ISO 8601, or Unix seconds, instead of a period.")]
 _About: TypeAlias = Annotated[str, Meta(description="The name of one of the survey's, where it asks several.")]
 _Format: TypeAlias = Annotated[Format, Meta(description="Else the first that the header Accept names, or JSON.")]
+_Quantile: TypeAlias = Annotated[float, Meta(extra_json_schema={"enum": [*QUANTILES]})]
 _Strata: TypeAlias = Annotated[
     list[Annotated[str, Meta(pattern="^[^:]+:.*$")]], Meta(description="NAME:VALUE, once or more.")
 ]
@@ -131,12 +137,22 @@ class ComparisonQuery(AnyQuery, kw_only=True):
     after: Annotated[int, Meta(ge=0, le=MOST_PERIODS, description="Changes since the end of this period.")] = 0
 
 
+class NumbersQuery(AnyQuery, kw_only=True):
+    """The parameters of a number's figures: beside its mean, quantiles, and the shares at or above some values."""
+
+    until: _Last | UnsetType = UNSET
+    time: _Time | UnsetType = UNSET
+    quantile: Annotated[list[_Quantile], Meta(max_length=len(QUANTILES))] = msgspec.field(default_factory=list)
+    above: Annotated[list[float], Meta(max_length=MOST_VALUES)] = msgspec.field(default_factory=list)
+
+
 QUERIES: dict[ResultKind, type[AnyQuery]] = {
     ResultKind.HISTOGRAM: HistogramQuery,
     ResultKind.SERIES: SeriesQuery,
     ResultKind.CHANGE: ChangeQuery,
     ResultKind.WINDOWS: WindowsQuery,
     ResultKind.COMPARISON: ComparisonQuery,
+    ResultKind.NUMBERS: NumbersQuery,
 }
 
 
@@ -150,6 +166,7 @@ class Question:
     confidence: the level of intervals; None for none. covariance: whether covariances are wanted.
     against: the strata that these are compared with; None for none.
     about: the place of the survey's question that it is about.
+    quantiles, above: of a number, the quantiles, and the values at or above which a share is wanted.
     """
 
     kind: ResultKind
@@ -163,6 +180,8 @@ class Question:
     covariance: bool
     against: tuple[StratumNumber, ...] | None = None
     about: int = 0
+    quantiles: tuple[float, ...] = ()
+    above: tuple[float, ...] = ()
 
 
 def parse(
@@ -190,7 +209,13 @@ def parse(
         covariance=getattr(asked, "covariance", "false") == "true",
         against=_strata(getattr(asked, "against", ()), published),
         about=_about(asked, published),
+        quantiles=tuple(getattr(asked, "quantile", ())) or ((0.5,) if kind is ResultKind.NUMBERS else ()),
+        above=tuple(getattr(asked, "above", ())),
     )
+    if unknown := set(question.quantiles) - set(QUANTILES):
+        raise ValueError(f"quantile: it is one of {', '.join(map(str, QUANTILES))}, got {min(unknown)!r}")
+    if not all(map(isfinite, question.above)):
+        raise ValueError("above: it is a finite number")
     if kind is ResultKind.COMPARISON:
         _check_comparison(question)
     return question, asked.format or None
@@ -251,7 +276,7 @@ def _converted(query: QueryParams, kind: type[AnyQuery]) -> AnyQuery:
         values = query.getlist(name)
         if name not in known:
             raise ValueError(f"there is no parameter {name[:40]!r} here: {', '.join(sorted(known))} there are")
-        several = name in ("stratum", "against")
+        several = name in ("stratum", "against", "quantile", "above")
         if not several and len(values) > 1:
             raise ValueError(f"{name} is given once")
         asked[name] = values if several else values[0]

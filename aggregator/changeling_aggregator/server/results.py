@@ -33,6 +33,7 @@ from ..ingest import PublishedSurvey
 from ..store import TokenScope
 from .comparing import ComparisonAnswer, compared, comparison_rows
 from .front_door import network_of
+from .numbers import NumbersAnswer, number_rows, numbered
 from .openapi import Body, Bounds, Count, Described, HexId, Instant, MissingNode, Period, Signed, described
 from .questions import (
     MEDIA_TYPES,
@@ -138,8 +139,7 @@ class ManyEstimates(ResultAnswer, kw_only=True):
 
 def _described(kind: ResultKind) -> Described:
     answer: type = ManyEstimates if kind in (ResultKind.SERIES, ResultKind.WINDOWS) else OneEstimate
-    if kind is ResultKind.COMPARISON:
-        answer = ComparisonAnswer
+    answer = {ResultKind.COMPARISON: ComparisonAnswer, ResultKind.NUMBERS: NumbersAnswer}.get(kind, answer)
     return Described(
         gives={200: {MEDIA_TYPES[form]: str if form is Format.CSV else answer for form in Format}, 304: {}},
         query=QUERIES[kind],
@@ -177,6 +177,12 @@ async def show_change(request: Request) -> Response:
 async def show_comparison(request: Request) -> Response:
     """GET …/comparison?stratum=…&against=…&after=l&until=t: the differences between two arms, or two times, or both."""
     return await _answer(request, ResultKind.COMPARISON)
+
+
+@described(_described(ResultKind.NUMBERS))
+async def show_numbers(request: Request) -> Response:
+    """GET …/numbers?quantile=0.5&above=60&until=t: a number's mean, quantiles, and shares at or above values."""
+    return await _answer(request, ResultKind.NUMBERS)
 
 
 async def _answer(request: Request, kind: ResultKind) -> Response:
@@ -224,17 +230,23 @@ async def _gone(request: Request) -> None:
 
 
 def _made(question: Question, published: PublishedSurvey, shown: ShownSurvey, form: Format) -> bytes:
-    make = compared if question.kind is ResultKind.COMPARISON else answered
-    content: ComparisonAnswer | dict[str, Any]
+    content: ComparisonAnswer | NumbersAnswer | dict[str, Any]
     try:
-        content = make(question, published, shown)
+        if question.kind is ResultKind.COMPARISON:
+            content = compared(question, published, shown)
+        elif question.kind is ResultKind.NUMBERS:
+            content = numbered(question, published, shown)
+        else:
+            content = answered(question, published, shown)
     except ValueError as error:
         raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
     if form is Format.JSON:
         return msgspec.json.encode(content)
     if form is Format.MSGPACK:
         return msgspec.msgpack.encode(content)
-    return (comparison_rows(content) if isinstance(content, ComparisonAnswer) else csv_shown(content)).encode()
+    if isinstance(content, ComparisonAnswer):
+        return comparison_rows(content).encode()
+    return (number_rows(content) if isinstance(content, NumbersAnswer) else csv_shown(content)).encode()
 
 
 def answered(question: Question, published: PublishedSurvey, shown: ShownSurvey) -> dict[str, Any]:

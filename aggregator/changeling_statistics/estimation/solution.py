@@ -17,7 +17,7 @@ from .gaps import not_estimable
 from .network import Indices, Network, online_rows
 from .releases import Releases, UsedNode
 from .sampling import Sampling
-from .variance_curves import Weighed, variance_curves
+from .variance_curves import Weighed, figure_variances, variance_curves
 from .weights import BestWeights, best_weights, hangs_together
 
 NOTHING = 1e-9
@@ -126,6 +126,23 @@ class Solution:
             time: self._weighed(row.copy(), time, 0, drawn=drawn).times(1 / heard[self.known_until(time)])
             for time, row in self.histogram_rows(until)
         }
+
+    def all_figures(self, until: int, figures: Floats) -> dict[int, tuple[Floats, Floats]]:
+        """Figures w'p̂ of the shares at the ends of the periods 1 to `until`, by period, where they are estimable.
+
+        figures: w of q figures, shape (q, z): the levels of a number, for its mean, or 1 for all answers above one.
+        Returns the values and their variances, shape (q,) each.
+        """
+        enrolment, found = self.releases.enrolment, {}
+        for period, row in self.histogram_rows(until):
+            known_until = self.known_until(period)
+            n = enrolment.scales[known_until] * enrolment.stands_for[period]
+            shares = row @ self.releases.changes / n
+            sampling = self.sampling if self.needs_sampling(np.array([known_until])) else None
+            near = np.clip(shares, 0.0, 1.0)
+            variances = figure_variances(self.releases, row, known_until, sampling, figures, near, drawn=False)
+            found[period] = figures @ shares, variances / n**2
+        return found
 
     def estimates(self, until: int) -> list[Estimate | None]:
         """The histograms at the times 1 to `until`; None for one that is not estimable."""

@@ -38,6 +38,8 @@ LEAST_CHURN, MOST_CHURN = 0.25, 4.0
 """Changes as they are counted, as multiples of those expected, are taken to lie between these."""
 MOST_LISTED = 256
 """The most symbols that are looked at where all answers are treated alike; each has the largest value somewhere."""
+LEAST_PART = 0.1
+"""A figure's variance is at least so large a part of what the coins of the randomizers add."""
 STEADY = 25.0
 """An answer's own figure counts half where the estimate is so many times its variance, squared: √25 standard errors."""
 
@@ -93,8 +95,10 @@ def variance_curves(known: Releases, weighed: Weighed, sampling: Sampling | None
         bent = (per_entry * enrolment.lasting[until] * m / np.maximum(m - 1.0, 1.0))[:, None] * scale
     elif sampling is not None:
         design = sampling.design(until, of_heard=weighed.of_heard, drawn=weighed.drawn)
-        flats, each, spread = _of_an_entry(design, weighed.rows, network.periods, phi, touched)
-        flat, tied, bent = flats[:, None], each[:, None] / scale, spread[:, None] / scale
+        said = _said_together(design, weighed.rows, network.periods, phi, touched)
+        flat = (said.entries * (said.square + said.lone_square) + said.same)[:, None]
+        tied = (said.mean - 2 * said.product + said.lone - 2 * said.lone_product)[:, None] / scale
+        bent = (said.spread - said.mean)[:, None] / scale
     floor = np.maximum(floor + np.minimum(flat, 0.0), 0.0)
     histograms = (weighed.minus == 0)[:, None]
     held = weighed.values
@@ -116,16 +120,48 @@ def variance_curves(known: Releases, weighed: Weighed, sampling: Sampling | None
     )
 
 
-def _of_an_entry(
-    design: SamplingDesign, rows: Floats, periods: int, phi: Floats, touched: Floats
-) -> tuple[Floats, Floats, Floats]:
-    """What the reports of one entry have in common, by how many hold an answer: flat, tied and bent, shape (k,) each.
+@dataclass(frozen=True, slots=True, eq=False)
+class _SaidTogether:
+    """What the reports of one entry have in common, as it hangs on what entries hold; of k estimates, shape (k,) each.
+
+    With f = w'x a figure of an entry's answer x, of mean μ and variance s² over the entries, and W = Σ w, it adds
+
+        n {spread s² + mean μ² - 2 product W μ + square W² + lone (s² + μ²) - 2 lone_product W μ + lone_square W²}
+            + same Σ w² + other (W² - Σ w²)
+
+    to the variance of the estimate of Σ_i f_i. w is 1 for one answer and 0 for all others, or the levels of a number.
+    """
+
+    entries: Floats
+    spread: Floats
+    mean: Floats
+    product: Floats
+    square: Floats
+    lone: Floats
+    lone_product: Floats
+    lone_square: Floats
+    same: Floats
+    other: Floats
+
+    def variances(self, figures: Floats, shares: Floats) -> Floats:
+        """The sum above, of the first estimate. figures: w, shape (q, z). shares: of the answers, shape (z,)."""
+        W, squares, mean = figures.sum(1), (figures**2).sum(1), figures @ shares
+        second = figures**2 @ shares
+        of_means = self.mean[0] * mean**2 - 2 * (self.product + self.lone_product)[0] * W * mean
+        known = (self.square + self.lone_square)[0] * W**2
+        each = self.spread[0] * (second - mean**2) + self.lone[0] * second + of_means + known
+        variances: Floats = self.entries[0] * each + self.same[0] * squares + self.other[0] * (W**2 - squares)
+        return variances
+
+
+def _said_together(design: SamplingDesign, rows: Floats, periods: int, phi: Floats, touched: Floats) -> _SaidTogether:
+    """How the reports of one entry hang together in some estimates.
 
     phi: how much of the correlation of an entry's answers is left after a period, for each estimate, shape (k,).
-    touched: on how many changes of each edge such an entry is expected to have a part, shape (k, E).
-    With φ^|τ-τ'| p (1 - p) the covariance of holding the answer at one time and the other, p = θ/n, it is
+    touched: on how many changes of each edge an entry with an answer is expected to have a part, shape (k, E).
+    With φ^|τ-τ'| s² the covariance of an entry's figures at one time and the other, of mean μ, it is
 
-        Σ_j ω_j Σ_i (Σ_τ c_τ x_i(τ) - b)² = Σ_j ω_j { θ (1 - p) Σ_ττ' c_τ c_τ' φ^|τ-τ'| + n (p Σ_τ c_τ - b)² }
+        Σ_j ω_j Σ_i (Σ_τ c_τ f_i(τ) - b W)² = Σ_j ω_j n {s² Σ_ττ' c_τ c_τ' φ^|τ-τ'| + (μ Σ_τ c_τ - b W)²}
 
     but for the second term in a sampling error, which is about the mean. The sum over ττ' is summed up in time.
     """
@@ -135,15 +171,41 @@ def _of_an_entry(
         now = many.c[:, :, time]
         sums += now * (now + 2 * behind)
         behind = phi[:, None] * (behind + now)
-    level = many.c[:, :, 1:].sum(2)
-    of_means = many.omega * np.where(np.arange(many.omega.shape[1]) < many.sampled, 0.0, level)
-    bent = np.einsum("kj,kj->k", many.omega, sums) - (of_means * level).sum(1)
-    bent += np.einsum("ke,ke->k", lone.sampled, touched)
-    tied = (of_means * (level - 2 * many.base)).sum(1)
-    tied += np.einsum("ke,ke->k", lone.tied, touched - 2 * lone.base * (design.start == 0))
-    flat = np.einsum("kj,kj->k", many.omega, many.base**2) + lone.tied @ lone.base**2
-    flat = design.entries * flat + known_base(design, rows, periods)[0]
-    return flat * design.needed, tied * design.needed, bent * design.needed
+    level = np.where(np.arange(many.omega.shape[1]) < many.sampled, 0.0, many.c[:, :, 1:].sum(2))
+    omega, base = many.omega * design.needed[:, None], many.base
+    sampled, tied = (each * design.needed[:, None] for each in (lone.sampled, lone.tied))
+    same, other = (each * design.needed for each in known_base(design, rows, periods))
+    return _SaidTogether(
+        entries=design.entries,
+        spread=(omega * sums).sum(1) + (sampled * touched).sum(1),
+        mean=(omega * level**2).sum(1),
+        product=(omega * level * base).sum(1),
+        square=(omega * base**2).sum(1),
+        lone=(tied * touched).sum(1),
+        lone_product=tied @ (lone.base * (design.start == 0)),
+        lone_square=tied @ lone.base**2,
+        same=same,
+        other=other,
+    )
+
+
+def figure_variances(
+    known: Releases, row: Floats, until: int, sampling: Sampling | None, figures: Floats, shares: Floats, *, drawn: bool
+) -> Floats:
+    """The variances of some figures w'v of one estimate, shape (q,), in entries squared.
+
+    What the coins add is the tallies' own, what one entry's reports have in common as entries are expected to change.
+    row: the weight of each node, shape (E,). until: how much is known. sampling: None if they have nothing in common.
+    figures: w, shape (q, z). shares: those that the answers are estimated to have, shape (z,).
+    """
+    covariance = np.tensordot(row**2, known.covariances, axes=1)
+    variances = np.einsum("qy,yz,qz->q", figures, covariance, figures)
+    if sampling is not None:
+        at = np.array([until])
+        design, phi = sampling.design(at, drawn=drawn), _kept(known, at)
+        said = _said_together(design, row[None], known.network.periods, phi, _touched(known, phi))
+        return np.asarray(np.maximum(variances + said.variances(figures, shares), LEAST_PART * np.abs(variances)))
+    return np.asarray(np.maximum(variances, 0.0))
 
 
 def _kept(known: Releases, until: Indices) -> Floats:

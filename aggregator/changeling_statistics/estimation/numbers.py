@@ -1,0 +1,217 @@
+"""Numbers: the mean, the share at or above a value, and quantiles, from the levels that entries rounded theirs to.
+
+An entry rounds with an offset u of its own, one of J, which is public: x is answered as level i + 1 or above exactly if
+x >= v_i + u (v_{i+1} - v_i). So the J strata show the share at or above J·m values, between the levels as well; and the
+mean of all levels is that of the numbers, each taken to the nearest J-th of the way between two levels.
+
+The share at or above a value is that of a parabola, fitted to the points around it up to one level away, on a scale of
+smooth steps from level to level (Fritsch and Carlson 1980). Quantiles lie where these shares, made to fall, pass their
+mark, and their intervals hold the values at which the share is not too far from it. What lies beyond the first or last
+level counts as that. docs/mathematics.md, "Numbers".
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..estimate import Floats
+from .regions import half_width
+from .solution import Solution
+
+STEPS = 16
+"""Shares are worked out at so many values between two levels."""
+
+
+@dataclass(frozen=True, slots=True)
+class NumberFigure:
+    """One figure of a number, with its confidence interval, in the number's unit; or a share.
+
+    value, low, high: the figure, and the ends of its interval.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class NumberFigures:
+    """The figures of a number at a period's end, of the entries that hold one.
+
+    period: its number. mean: unbiased but for `rounding`, of what lies between the first and the last level.
+    quantiles, above: by the share asked for, and by the value; none if an offset's entries cannot be estimated.
+    rounding: how far a number and the level that it is rounded to are apart on average over the offsets, at most.
+    """
+
+    period: int
+    mean: NumberFigure
+    quantiles: Mapping[float, NumberFigure]
+    above: Mapping[float, NumberFigure]
+    rounding: float
+
+
+def number_series(
+    levels: Sequence[float],
+    everybody: Solution,
+    by_offset: Sequence[Solution],
+    until: int,
+    *,
+    quantiles: Sequence[float] = (0.5,),
+    above: Sequence[float] = (),
+    level: float = 0.95,
+) -> list[NumberFigures]:
+    """The figures of a number at the ends of the periods 1 to `until`, but for those that are not estimable.
+
+    levels: v_0 to v_m, rising; answer i + 1 is level i. everybody: the solution of all tallies about the number, or of
+    those of a stratum. by_offset: those of the entries with each offset (2j + 1)/2J, j from 0 on.
+    quantiles: shares of entries below, between 0 and 1: 0.5 for the median. above: values, to know the share at or
+    above each. level: of the intervals.
+    Raises ValueError for a quantile that is none, and for levels that are not those of the answers.
+    """
+    values, J = np.asarray(levels, np.float64), len(by_offset)
+    survey = everybody.releases.survey
+    if len(values) != len(survey.answers):
+        raise ValueError(f"the number has {len(values)} levels, its question {len(survey.answers)} answers")
+    if any(not 0 < q < 1 for q in quantiles):
+        raise ValueError(f"quantiles lie between 0 and 1, got {[*quantiles]}")
+    z, critical = len(values), half_width(level)
+    shifted = values - values.mean()  # the same mean, with the least noise where shares are known to add up to 1
+    means = everybody.all_figures(until, _with_held(shifted[None]))
+    grid = np.linspace(0, z - 1, STEPS * (z - 1) + 1)
+    fitted = fits(values, J, np.concatenate([grid, _steps(values, np.asarray(above, np.float64))]))
+    at_least = np.arange(z) > np.arange(z - 1)[:, None]
+    strata = [
+        each.all_figures(until, _with_held(fitted[:, :, j] @ at_least, 1 / J)) for j, each in enumerate(by_offset)
+    ]
+    widths = np.diff(values)
+    figures = []
+    for period, told in means.items():
+        mean = _of_held(_Pairs.of([told]), survey.closed)
+        spread = critical * np.sqrt(mean.variances(mean.ratios)[0] + widths.max() ** 2 / 4 / _heard(everybody, period))
+        centre = float(values.mean() + mean.ratios[0])
+        by_quantile, by_value = {}, {}
+        if all(period in each for each in strata):
+            shares = _of_held(_Pairs.of([each[period] for each in strata]), survey.closed)
+            by_quantile = {q: _quantile(shares, grid, 1 - q, critical, values) for q in quantiles}
+            errors = critical * np.sqrt(shares.variances(shares.ratios))
+            by_value = {
+                x: NumberFigure(*(float(shares.ratios[at] + side * errors[at]) for side in (0, -1, 1)))
+                for at, x in enumerate(above, len(grid))
+            }
+        figures.append(
+            NumberFigures(
+                period,
+                NumberFigure(centre, centre - float(spread), centre + float(spread)),
+                by_quantile,
+                by_value,
+                float(widths.max()) / (2 * J),
+            )
+        )
+    return figures
+
+
+def fits(levels: Floats, offsets: int, points: Floats) -> Floats:
+    """How much each known share counts in the parabola around each point, shape (points, m, offsets).
+
+    levels: m + 1 values. offsets: J. points: in steps of levels, from 0 to m.
+    The points of the parabola count the less the farther they are, to none one level away, or farther near the ends,
+    where as many are taken as inside.
+    """
+    m, u = len(levels) - 1, (2 * np.arange(offsets) + 1) / (2 * offsets)
+    known = _steps(levels, (levels[:-1, None] + u * np.diff(levels)[:, None]).ravel())
+    apart = known - points[:, None]
+    reach = 1.0 + np.maximum(0.0, np.maximum(1 - points, points - (m - 1)))
+    kernel = np.maximum(0.0, 1 - np.abs(apart) / reach[:, None])
+    powers = apart[:, :, None] ** np.arange(min(3, m * offsets))
+    weighed = powers * kernel[:, :, None]
+    solved = np.linalg.solve(np.einsum("pki,pkj->pij", powers, weighed), weighed.transpose(0, 2, 1))
+    weights: Floats = solved[:, 0].reshape(len(points), m, offsets)
+    return weights
+
+
+def _steps(levels: Floats, values: Floats) -> Floats:
+    """Values in steps of levels."""
+    from scipy.interpolate import PchipInterpolator  # late: it loads slowly
+
+    steps: Floats = PchipInterpolator(levels, np.arange(len(levels)))(np.clip(values, levels[0], levels[-1]))
+    return steps
+
+
+def _value(levels: Floats, step: float) -> float:
+    """The value at so many steps of levels."""
+    low = int(min(step, len(levels) - 2))
+    finer = np.linspace(levels[low], levels[low + 1], 257)
+    return float(np.interp(step, _steps(levels, finer), finer))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pairs:
+    """Figures a of all entries and the share b that holds a number, with their covariance: the figures are a / b.
+
+    a: shape (q,). b: a number. aa, ab: shape (q,). bb: a number.
+    """
+
+    a: Floats
+    b: float
+    aa: Floats
+    ab: Floats
+    bb: float
+
+    @classmethod
+    def of(cls, parts: Sequence[tuple[Floats, Floats]]) -> "_Pairs":
+        """The sums over some that are independent, each of what `_with_held` asks for."""
+        value, variance = (np.sum([part[at] for part in parts], axis=0) for at in (0, 1))
+        q = (len(value) - 1) // 2
+        ab = (variance[q + 1 :] - variance[:q] - variance[q]) / 2
+        return cls(value[:q], float(value[q]), variance[:q], ab, float(variance[q]))
+
+    @property
+    def ratios(self) -> Floats:
+        """a / b."""
+        return self.a / self.b
+
+    def variances(self, ratio: Floats | float) -> Floats:
+        """The variances of (a - ratio b) / b, by which a ratio is judged (Fieller 1954), shape (q,)."""
+        variances: Floats = np.maximum(self.aa - 2 * ratio * self.ab + ratio**2 * self.bb, 0.0) / self.b**2
+        return variances
+
+
+def _with_held(figures: Floats, part: float = 1.0) -> Floats:
+    """Figures, the share that holds any number, times a part, and the sums of each figure with that; (2q + 1, z)."""
+    held = np.full((1, figures.shape[1]), part)
+    return np.concatenate([figures, held, figures + held])
+
+
+def _of_held(pairs: _Pairs, closed: bool) -> _Pairs:
+    """In a closed cohort everybody holds one, and it is known."""
+    return _Pairs(pairs.a, 1.0, pairs.aa, np.zeros_like(pairs.ab), 0.0) if closed else pairs
+
+
+def _heard(solution: Solution, period: int) -> float:
+    return max(1.0, float(solution.releases.enrolment.latest[period]))
+
+
+def _quantile(shares: _Pairs, grid: Floats, mark: float, critical: float, levels: Floats) -> NumberFigure:
+    """The value at or above which the share `mark` lies. shares: at the points of the grid, and maybe others after."""
+    from scipy.optimize import isotonic_regression  # late: it loads slowly
+
+    raw, errors = shares.ratios[: len(grid)], np.sqrt(shares.variances(mark)[: len(grid)])
+    at = _passing(grid, isotonic_regression(raw, increasing=False).x - mark)
+    ends = []
+    for side, points in ((-1, grid[grid < at][::-1]), (1, grid[grid > at])):
+        away = np.array([at, *points])
+        apart, error = np.interp(away, grid, raw - mark), np.interp(away, grid, errors)
+        ends.append(_passing(away, side * apart + critical * error))
+    low, high = ends
+    return NumberFigure(*(_value(levels, each) for each in (at, low, high)))
+
+
+def _passing(points: Floats, figures: Floats) -> float:
+    """Where figures first fall to 0, on a straight line between points; the last point if they never do."""
+    fallen = np.flatnonzero(figures <= 0)
+    if not len(fallen) or fallen[0] == 0:
+        return float(points[-1] if not len(fallen) else points[0])
+    one, other = fallen[0] - 1, fallen[0]
+    part = figures[one] / (figures[one] - figures[other])
+    return float(points[one] + part * (points[other] - points[one]))

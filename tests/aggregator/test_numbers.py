@@ -1,0 +1,85 @@
+"""The figures of a number over HTTP, for the reader and on the command line."""
+
+import numpy as np
+import pytest
+from changeling_protocol import (
+    OFFSETS,
+    AtMost,
+    Calendar,
+    Group,
+    KaryResponse,
+    Odds,
+    Question,
+    ReleasePlan,
+    StateSpace,
+    Survey,
+    Track,
+)
+from changeling_reader import Reader
+
+from .devices import envelope, report
+from .serving import Cli, ServerProcess, survey_path
+
+MINUTES = Question.of_number("minutes", "How long?", ["0", "60", "120"], AtMost(3), unit="min")
+
+
+def published_minutes(server: ServerProcess, start: int) -> Survey:
+    """A survey that asks for the minutes once, of a period that begins then."""
+    plan = ReleasePlan((Group((Track(1, KaryResponse(StateSpace(3, null=False), Odds(2**32, 1)), 0, 1),)),))
+    times = {"skew": 5, "spread": 5, "grace": 30}
+    calendar = Calendar(start, 60, 8)
+    return server.publish(
+        Survey.at_cost(questions=(MINUTES,), calendar=calendar, plan=plan, closed=True, minimum=3, **times)
+    )
+
+
+@pytest.fixture(scope="module")
+def asked(server: ServerProcess) -> Survey:
+    """Everybody holds 45 minutes, and reports the truth but for one in 2e9."""
+    survey = published_minutes(server, server.now)
+    server.move_clock(survey.calendar.time(1) + 16)
+    for offset in range(OFFSETS):
+        said = [report(1, MINUTES.rounded(45, offset).answer, stratum=offset) for _ in range(8)]
+        assert server.upload(*(envelope(survey, server.key, [each]) for each in said)) == []
+    server.fold()
+    server.move_clock(survey.calendar.time(1) + 60)
+    server.fold()
+    return survey
+
+
+def test_mean_median_and_shares_are_those_of_the_numbers(server: ServerProcess, asked: Survey) -> None:
+    """Within what rounding adds, which is told: a sixteenth of a level's width."""
+    with Reader(server.url) as reader:
+        found = reader.numbers(asked.id.hex(), quantiles=[0.25, 0.5], above=[20, 90])
+    assert found.rounding == 60 / 16
+    assert abs(found.mean[0, 0] - 45) <= found.rounding
+    assert found.mean[0, 1] <= 45 <= found.mean[0, 2]
+    assert all(abs(each[0, 0] - 45) < 30 for each in found.quantiles.values())
+    assert found.above[20][0, 0] > 0.9
+    assert found.above[90][0, 0] < 0.1
+    assert (found.unit, found.levels, found.heard.tolist()) == ("min", (0, 60, 120), [64])
+    assert not np.isnan(found.mean).any()
+
+
+def test_numbers_are_csv_and_a_table_too(server: ServerProcess, asked: Survey, cli: Cli) -> None:
+    """A row for each period and figure; the table says what rounding adds."""
+    path = f"{survey_path(asked)}/numbers"
+    rows = server.http.get(path, params={"format": "csv", "above": 60}).text.splitlines()
+    assert [row.split(",")[2] for row in rows] == ["figure", "mean", "quantile", "share at or above"]
+    printed = cli("series", asked.id.hex(), "--server", server.url, "--mean", "--above", "60")
+    assert "median" in printed
+    assert "3.75 min" in printed
+
+
+@pytest.mark.parametrize("query", [{"quantile": 0.51}, {"quantile": "x"}, {"above": "nan"}, {"above": [1, 2, 3, 4, 5]}])
+def test_what_is_no_figure_is_refused(server: ServerProcess, asked: Survey, query: dict[str, str | float]) -> None:
+    found = server.http.get(f"{survey_path(asked)}/numbers", params=query)
+    assert found.status_code == 422
+
+
+def test_a_question_with_answers_has_no_mean(server: ServerProcess) -> None:
+    survey = server.new_survey()
+    server.move_clock(survey.calendar.time(1) + 60)
+    found = server.http.get(f"{survey_path(survey)}/numbers", params={"until": 1})
+    assert found.status_code == 422
+    assert "not for a number" in found.json()["detail"]

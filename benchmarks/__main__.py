@@ -48,6 +48,7 @@ SUITES = {
         "central_coverage",
     ),
     "evidence": ("evidence.compared", "evidence.resumed"),
+    "questions": ("questions",),
     "sigma": ("central_sigma_largest",),
     "field": (
         "field.stopped",
@@ -68,6 +69,7 @@ SUITES = {
         "server_appending",
         "server_folding",
         "server_reading",
+        "server_open",
         "server_kills",
         "server_hostile",
         "server_first_look",

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 from changeling_aggregator.cli.survey import console, expectation_table
+from changeling_protocol import Breakdown
 from changeling_statistics import parse_duration, write_survey
 
 from .wishes import (
@@ -63,6 +64,10 @@ def new(
     grace: GraceOption = "7d",  # type: ignore[assignment]
     minimum: MinimumOption = 100,
     relay: RelayOption = "",
+    breakdown: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:VALUE,…", help="Results by a public property that the app tells, such as arm:A,B."),
+    ] = None,
     detect: DetectOption = None,
     power: PowerOption = 0.8,
     anyway: AnywayOption = False,
@@ -98,6 +103,7 @@ def new(
         with planning_bar() as progress:
             planned = optimal_plan(wish, progress)
     survey = Handling(question, skew, spread, grace, relay).applied(wish.survey(planned.plan, names, question), names)
+    survey = replace(survey, breakdowns=tuple(map(_breakdown, breakdown or ())))
     option = replace(planned.option, survey=survey)
     typer.echo(f"The plan: {plan_in_words(planned)}.")
     console().print(expectation_table(option, points))
@@ -109,3 +115,8 @@ def new(
         typer.echo("warning: some of its nodes will have fewer reports than are shown: choose a smaller --minimum")
     write_survey(output, survey)
     typer.echo(f"wrote {output}; not signed yet")
+
+
+def _breakdown(text: str) -> Breakdown:
+    name, _, values = text.partition(":")
+    return Breakdown(name, tuple(value.strip() for value in values.split(",")))

@@ -1,7 +1,7 @@
 """The values that everything here is about: tallies, which is all that a server keeps, and estimates, never clipped."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar
 
 import numpy as np
@@ -31,6 +31,8 @@ class VarianceCurve:
     entries: how many entries there are, shape (..., z).
     up, down: by how much a single report moves the estimate up or down, mean over what its variance is made of, shape
     (..., z), in entries: few large steps have longer tails than a normal error.
+    spare: how much more the variance is at most, shape (..., z), where tallies tell it of all answers together alone:
+    one that changes far more often than the others has more. Intervals that all have to hold take it.
     """
 
     level: Floats
@@ -40,17 +42,18 @@ class VarianceCurve:
     entries: Floats
     up: Floats
     down: Floats
+    spare: Floats
 
     @classmethod
     def constant(cls, variances: Floats) -> "VarianceCurve":
         """The same variance whatever is true; one below zero counts as none."""
         none = np.zeros_like(variances)
-        return cls(none, none, none, np.maximum(variances, 0.0), none + 1.0, none, none)
+        return cls(none, none, none, np.maximum(variances, 0.0), none + 1.0, none, none, none)
 
     @property
     def parts(self) -> tuple[Floats, ...]:
         """All figures that make it up, in the order of their names above."""
-        return self.level, self.linear, self.bent, self.floor, self.entries, self.up, self.down
+        return self.level, self.linear, self.bent, self.floor, self.entries, self.up, self.down, self.spare
 
     def plus(self, variances: Floats) -> "VarianceCurve":
         """These variances and others, shape (..., z), that are there whatever is true."""
@@ -59,10 +62,10 @@ class VarianceCurve:
 
     def times(self, factor: Floats) -> "VarianceCurve":
         """The variances of the estimate times a factor, shape (..., 1)."""
-        level, linear, bent, floor, entries, up, down = self.parts
+        level, linear, bent, floor, entries, up, down, spare = self.parts
         square = factor**2
         by = (level * square, linear * factor, bent * factor, floor * square)
-        return VarianceCurve(*by, entries * factor, up * factor, down * factor)
+        return VarianceCurve(*by, entries * factor, up * factor, down * factor, spare * square)
 
     def at(self, values: Floats) -> Floats:
         """The variance if these values are true, shape (..., z)."""
@@ -110,14 +113,15 @@ class VarianceCurve:
         Of steps s in one direction, of variance V together, more than t has at most the chance exp(-V/s² h(ts/V)),
         h(u) = (1 + u) ln(1 + u) - u (Bennett 1962), which stands in for that of a normal error, exp(-critical²/2).
         """
-        ends = self.ends(values, critical)
+        most = replace(self, level=self.level + self.spare)
+        ends = most.ends(values, critical)
         for side, steps in ((0, self.up), (1, self.down)):
             for _ in range(SETTLED):
-                V = np.maximum(self.at(np.clip(ends[..., side], 0.0, None)), 1e-9 * steps**2)
+                V = np.maximum(most.at(np.clip(ends[..., side], 0.0, None)), 1e-9 * steps**2)
                 relative = np.sqrt(np.divide(steps**2, V, out=np.zeros_like(V), where=V > 0))
                 excess = _bennett(critical**2 * relative**2 / 2)
                 farther = np.where(relative > 1e-6, excess / np.maximum(relative, 1e-6), critical)
-                ends[..., side] = self._normal_ends(values, np.maximum(farther, critical))[..., side]
+                ends[..., side] = most._normal_ends(values, np.maximum(farther, critical))[..., side]
         return ends
 
 

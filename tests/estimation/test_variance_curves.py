@@ -34,7 +34,7 @@ def sampled(asked, counts, generator):
 
 
 def of_counts(level=0.0, linear=0.0, bent=0.0, floor=0.0, steps=0.0, entries=100.0):
-    return VarianceCurve(*(np.array([each]) for each in (level, linear, bent, floor, entries, steps, steps)))
+    return VarianceCurve(*(np.array([each]) for each in (level, linear, bent, floor, entries, steps, steps, 0.0)))
 
 
 def test_an_interval_of_a_binomial_count_is_wilsons():
@@ -98,7 +98,7 @@ def test_an_interval_holds_a_count_of_few_large_steps(mean):
     """A Poisson number of steps, of the false reports that name an answer which nobody holds: at least 93% at any mean,
     summed up exactly. Normal errors alone cover 88% at a mean of 0.6."""
     none = np.array([0.0])
-    curve = VarianceCurve(none, none, none, none + mean, none + 1000.0, none + 1.0, none)
+    curve = VarianceCurve(none, none, none, none + mean, none + 1000.0, none + 1.0, none, none)
     counts = np.arange(80.0)
     held = [ends[0, 0] <= 0 <= ends[0, 1] for ends in (curve.ends(np.array([k - mean]), 1.96) for k in counts)]
     assert poisson.pmf(counts[held], mean).sum() >= 0.93

@@ -103,6 +103,13 @@ def test_what_is_searched_is_much_closer_where_epsilon_is_not_small():
     assert "searched, so likely and not proven" in distance.words
 
 
+@pytest.mark.parametrize(("epsilon", "loose"), [("2", False), ("9", True)])
+def test_where_epsilon_has_room_for_whole_histories_the_sentence_says_that_no_bound_is_near(epsilon, loose):
+    """Yes or no, 6 periods, one change: 12 histories, between e² and e⁹."""
+    distance = optimal_plan(wish(6, 2, 2, epsilon, closed=True, later=100_000, retrospective=True)).distance
+    assert distance.loose == loose == ("no bound is near" in distance.words)
+
+
 def test_a_bound_is_larger_for_less_of_epsilon(population):
     """Every one of the bounds falls with epsilon, in the same population."""
     bounds = [AnyReports(population, np.arange(1, 6), epsilon) for epsilon in (1.0, 4.0)]

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -124,6 +125,50 @@ def test_a_tighter_constraint_never_costs_more_devices(few, many):
     )
     assert tight.prediction.mean <= loose.prediction.mean * 1.01
     assert plan_cost(tight.plan, tight.survey.calendar, AtMost(few), closed=True) <= 4
+
+
+LADDERS = {
+    "epsilon": ("0.2", "1", "4", "12", "24", "32"),
+    "devices": (100, 150, 300, 10**4, 10**8),
+    "k": (12, 5, 3, 2, 1),
+}
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("varied", LADDERS)
+@pytest.mark.parametrize(
+    ("answers", "periods", "k", "epsilon", "devices", "closed"),
+    [
+        (2, 12, 1, "32", 1000, False),
+        (3, 7, 3, "24", 300, True),
+        (2, 12, 3, "3", 150, False),
+        (6, 2, 1, "8", 1000, True),
+    ],
+)
+@pytest.mark.parametrize("retrospective", [False, True])
+def test_a_larger_budget_more_devices_and_a_tighter_constraint_never_give_a_larger_error(
+    varied, answers, periods, k, epsilon, devices, closed, retrospective
+):
+    """Along ladders of each, with a minimum of 100, also where noise is next to nothing; within 1%: shares are round.
+
+    Some were several times worse: wishes of few devices, and of ε = 24 to 32.
+    """
+    fixed = {"k": k, "epsilon": epsilon, "devices": devices}
+    errors = [
+        optimal_plan(
+            wish(
+                periods,
+                answers,
+                **(fixed | {varied: step}),
+                closed=closed,
+                later=20_000,
+                retrospective=retrospective,
+                minimum=100,
+            )
+        ).option.prediction.mean
+        for step in LADDERS[varied]
+    ]
+    assert all(more <= 1.01 * less for less, more in pairwise(errors)), errors
 
 
 @pytest.mark.heavy

@@ -152,6 +152,11 @@ class Releases:
         return bounded
 
     @property
+    def loose(self) -> NDArray[np.bool_]:
+        """True for each edge whose covariance is an upper bound, shape (E,)."""
+        return self._diagonals[3]
+
+    @property
     def variances(self) -> Floats:
         """The diagonals of `covariances`, shape (E, z), in entries squared."""
         return self._diagonals[1]

@@ -92,7 +92,10 @@ class Smoothing(Solution):
         if len(self.times) < 2:
             raise ValueError("a drift takes at least two periods that have closed")
         if len(self.times) > MOST_TIMES:
-            raise ValueError(f"histograms of at most {MOST_TIMES:,} periods are smoothed, got {len(self.times):,}")
+            raise ValueError(
+                f"smoothing takes matrices over all periods, at most {MOST_TIMES:,}, got {len(self.times):,}: "
+                "ask for the retrospective estimates, or choose wider periods"
+            )
 
     @cached_property
     def times(self) -> Indices:

@@ -7,7 +7,8 @@ interval holds those values θ that are not too far from the estimate, judged by
 
     V(θ) = max{known, R̂ + linear (θ - v̂) + flat + tied θ + bent θ (1 - θ/n)}
 
-- R̂, what the coins of the randomizers add, is the tallies' own, and `linear` what one more entry with the answer adds;
+- R̂, what the coins of the randomizers add, is the tallies' own, and `linear` what one more entry with the answer adds.
+  Where the tallies tell no more than a bound, it is what so many entries with the answer add;
 - `known` is what they add whatever anybody answers;
 - flat + tied θ + bent θ (1 - θ/n) is what the reports of one entry have in common, if entries change as the nodes that
   count changes say they do, all answers alike; where no node counts them, as ALLOWED times as often as the designer
@@ -26,16 +27,17 @@ from numpy.typing import NDArray
 
 from ..estimate import Floats, VarianceCurve, conserves, without_sum
 from ..randomizers.registry import counterpart_of
-from .entries import persistence
 from .forms import SamplingDesign, forms, known_base, scatter
 from .network import Indices
 from .releases import Releases
 from .sampling import Sampling
 
-ALLOWED = 1.2
+ALLOWED = 1.1
 """So many times the changes that a designer expects are allowed for, where no node counts changes."""
 LEAST_CHURN, MOST_CHURN = 0.25, 4.0
 """Changes as they are counted, as multiples of those expected, are taken to lie between these."""
+MOST_ALIKE = 0.95
+"""Two entries are taken to have the same answer with this chance at most."""
 MOST_LISTED = 256
 """The most symbols that are looked at where all answers are treated alike; each has the largest value somewhere."""
 LEAST_PART = 0.1
@@ -79,15 +81,24 @@ def variance_curves(known: Releases, weighed: Weighed, sampling: Sampling | None
     until, network, enrolment = weighed.until, known.network, known.enrolment
     n = np.maximum(weighed.entries, 1.0)[:, None]
     scale = n / np.maximum(enrolment.stands_for[until], 1.0)[:, None]
-    least, more, largest = _of_reports(known)
-    phi, squares = _kept(known, until), weighed.rows**2
+    least, usual, aside, more, largest = _of_reports(known)
+    phi, squares = _kept(known, until, _differing(weighed)), weighed.rows**2
     told = known.expansion[:, None]
     of_coins = told**2 * _reports(known)[:, None] * least
     floor = squares @ of_coins
     cubes, of_steps = squares * np.abs(weighed.rows), of_coins * told * largest
     up, down = (cubes @ each / np.maximum(floor, 1e-300) for each in (of_steps, _later(known)[:, None] * of_steps))
     touched = _touched(known, phi)
-    linear = (squares * touched) @ (told * more) / scale
+    on_answers = told * more
+    linear = (squares * touched) @ on_answers / scale
+    held = np.clip(_held(weighed, sampling, scale), 0.0, n)
+    responses, loose, spare = weighed.responses, known.loose, np.zeros_like(weighed.values)
+    if loose.any():
+        changed = np.maximum(_changed(known)[0], 0.0)[:, None]
+        lawful = told**2 * _reports(known)[:, None] * usual + told * changed * aside
+        beyond = squares[:, loose] @ (known.response_variances - lawful)[loose]
+        beyond -= (squares * touched)[:, loose] @ on_answers[loose] / scale * held
+        responses, spare = responses - beyond, np.maximum(beyond, 0.0)
     flat, tied, bent = np.zeros_like(n), np.zeros_like(n), np.zeros_like(n)
     if everybody:
         per_entry = np.where(weighed.minus > 0, 2 * (1 - phi ** (weighed.plus - weighed.minus)), 1.0)
@@ -101,14 +112,9 @@ def variance_curves(known: Releases, weighed: Weighed, sampling: Sampling | None
         bent = (said.spread - said.mean)[:, None] / scale
     floor = np.maximum(floor + np.minimum(flat, 0.0), 0.0)
     histograms = (weighed.minus == 0)[:, None]
-    held = weighed.values
-    if sampling is not None and not histograms.all():
-        V = sampling.known_histograms
-        held = np.where(histograms, held, scale * (V[weighed.plus] + V[weighed.minus]) / 2)
-    held = np.clip(held, 0.0, n)
     law = flat + tied * held + bent * held * (1 - held / n)
-    trusted = held**2 / np.maximum(held**2 + STEADY * (np.maximum(weighed.responses, floor) + np.maximum(law, 0)), 1e-9)
-    level = weighed.responses + flat + np.where(weighed.bounded[:, None], 0.0, trusted * (weighed.common - law))
+    trusted = held**2 / np.maximum(held**2 + STEADY * (np.maximum(responses, floor) + np.maximum(law, 0)), 1e-9)
+    level = responses + flat + np.where(weighed.bounded[:, None], 0.0, trusted * (weighed.common - law))
     return VarianceCurve(
         level=np.where(histograms, level - linear * weighed.values, level + law - flat),
         linear=np.where(histograms, linear + tied, 0.0),
@@ -117,7 +123,29 @@ def variance_curves(known: Releases, weighed: Weighed, sampling: Sampling | None
         entries=n + np.zeros_like(level),
         up=up,
         down=down,
+        spare=spare,
     )
+
+
+def _held(weighed: Weighed, sampling: Sampling | None, scale: Floats) -> Floats:
+    """How many entries are taken to have each answer; of a change, the mean of both times; shape (k, z)."""
+    histograms = (weighed.minus == 0)[:, None]
+    if sampling is None or histograms.all():
+        return weighed.values
+    V = sampling.known_histograms
+    return np.where(histograms, weighed.values, scale * (V[weighed.plus] + V[weighed.minus]) / 2)
+
+
+def _differing(weighed: Weighed) -> Floats:
+    """1 - Σ p², how likely two entries differ, as each histogram itself says, shape (k,); of changes, if all p are 1/z.
+
+    Of the squares of estimates their noise is taken off.
+    """
+    z = weighed.values.shape[1]
+    squares = (weighed.values**2 - np.maximum(weighed.responses, 0.0)).sum(1)
+    alike = squares / np.maximum(weighed.values.sum(1) ** 2, 1.0)
+    differing: Floats = 1 - np.where(weighed.minus == 0, np.clip(alike, 1 / z, MOST_ALIKE), 1 / z)
+    return differing
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -201,20 +229,23 @@ def figure_variances(
     covariance = np.tensordot(row**2, known.covariances, axes=1)
     variances = np.einsum("qy,yz,qz->q", figures, covariance, figures)
     if sampling is not None:
-        at = np.array([until])
-        design, phi = sampling.design(at, drawn=drawn), _kept(known, at)
+        at, alike = np.array([until]), np.clip([float(shares @ shares)], 1 / len(shares), MOST_ALIKE)
+        design, phi = sampling.design(at, drawn=drawn), _kept(known, at, 1 - alike)
         said = _said_together(design, row[None], known.network.periods, phi, _touched(known, phi))
         return np.asarray(np.maximum(variances + said.variances(figures, shares), LEAST_PART * np.abs(variances)))
     return np.asarray(np.maximum(variances, 0.0))
 
 
-def _kept(known: Releases, until: Indices) -> Floats:
-    """φ, as it is known at some times, shape (k,): by how many changed on the nodes that tell, or else as expected."""
+def _kept(known: Releases, until: Indices, differing: Floats) -> Floats:
+    """φ, as it is known at some times, shape (k,): by how many changed on the nodes that tell, or else as expected.
+
+    Who changes takes another answer as if drawn by the shares p, so it draws anew with the chance of a change over
+    1 - Σ p². differing: that, shape (k,).
+    """
     survey, network = known.survey, known.network
     rate = survey.expected.later / MICRO
-    traces = np.einsum("eaa->e", known.products) / 2
-    counted = np.where(np.isnan(known.changed), traces, known.changed)
-    told = _later(known) & ~np.isnan(counted)
+    counted, told = _changed(known)
+    told &= _later(known)
     moved = 1 - (1 - min(rate, 1.0)) ** (network.end - network.start)
     expected = np.where(told, known.enrolment.stands_for[network.end] * moved, 0.0)
     closed = np.searchsorted(network.end, until, side="right")
@@ -223,8 +254,16 @@ def _kept(known: Releases, until: Indices) -> Floats:
     )
     ratio = np.clip(seen / np.where(awaited > 0, awaited, 1.0), LEAST_CHURN, MOST_CHURN)
     churn = np.where(awaited > 0, ratio, ALLOWED)
-    lost = 1 - persistence(len(survey.answers), survey.expected)
-    return np.maximum(0.0, 1 - churn * lost)
+    return np.maximum(0.0, 1 - churn * rate / np.maximum(differing, 1e-9))
+
+
+def _changed(known: Releases) -> tuple[Floats, NDArray[np.bool_]]:
+    """How many entries changed on each edge, shape (E,); and where the tallies tell it: elsewhere it is expected."""
+    network, expected = known.network, known.survey.expected
+    counted = np.where(np.isnan(known.changed), np.einsum("eaa->e", known.products) / 2, known.changed)
+    spans = zip(network.start.tolist(), network.end.tolist(), strict=True)
+    likely = known.enrolment.stands_for[network.end] * [expected.share_changed(*span) for span in spans]
+    return np.where(np.isnan(counted), likely, counted), ~np.isnan(counted)
 
 
 def _touched(known: Releases, phi: Floats) -> Floats:
@@ -249,8 +288,8 @@ def _reports(known: Releases) -> Floats:
 
 
 def _of_reports(known: Releases) -> Floats:
-    """`report_variances` and `largest_values` of every edge, shape (3, E, z)."""
-    of_reports = np.empty((3, len(known), len(known.survey.answers)))
+    """`report_variances` and `largest_values` of every edge, shape (5, E, z)."""
+    of_reports = np.empty((5, len(known), len(known.survey.answers)))
     for randomizer, edges in known.by_randomizer:
         later = known.network.start[edges] > 0
         for conserved in (False, True):
@@ -262,8 +301,9 @@ def _of_reports(known: Releases) -> Floats:
 
 
 @lru_cache(maxsize=256)
-def report_variances(randomizer: Randomizer, conserved: bool) -> tuple[Floats, Floats]:
-    """The least variance of one report whatever it tells, and how much more it is if it tells of an answer; (z,) each.
+def report_variances(randomizer: Randomizer, conserved: bool) -> tuple[Floats, Floats, Floats, Floats]:
+    """The least variance of one report whatever it tells; that of one which tells nothing; how much more it is if it
+    tells of a change of other answers, and beyond that if it tells of the answer itself; (z,) each.
 
     conserved: whether changes are known to add up to zero over the answers. In entries squared.
     """
@@ -283,11 +323,13 @@ def report_variances(randomizer: Randomizer, conserved: bool) -> tuple[Floats, F
     if counterpart.answers_alike:
         quiet = variances[~tells] if not space.reports_changes else variances[[0]]
         base = float(quiet.mean()) if quiet.size else 0.0
-        more = float(variances[tells].mean()) - base if tells.any() else 0.0
-        return np.full(z, variances.min()), np.full(z, more)
+        others = variances[~tells & tells.any(1, keepdims=True)] if space.reports_changes else variances[:0]
+        aside = float(others.mean()) - base if others.size else 0.0
+        more = float(variances[tells].mean()) - base - aside if tells.any() else 0.0
+        return np.full(z, variances.min()), np.full(z, base), np.full(z, aside), np.full(z, more)
     count = np.maximum(tells.sum(0), 1), np.maximum((~tells).sum(0), 1)
-    more_of_each = (variances * tells).sum(0) / count[0] - (variances * ~tells).sum(0) / count[1]
-    return variances.min(0), more_of_each
+    usual = (variances * ~tells).sum(0) / count[1]
+    return variances.min(0), usual, np.zeros(z), (variances * tells).sum(0) / count[0] - usual
 
 
 @lru_cache(maxsize=256)

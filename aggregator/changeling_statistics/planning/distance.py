@@ -16,16 +16,19 @@ a sample of histories. A better one may have been missed, so that bound is likel
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from math import exp, sinh
 from typing import TYPE_CHECKING
 
 import numpy as np
-from changeling_protocol import MICRO, ReleasePlan, Survey
+from changeling_protocol import MICRO, Odds, ReleasePlan, Survey
+from changeling_protocol import MOST_EPSILON as MOST_PROTOCOL_EPSILON
 
 from ..estimate import Floats
 from ..estimation.entries import Moments, report_variances, shares_there
 from ..estimation.network import Indices
+from .histories import history_group
 from .prediction import predict
 from .wish import Wish
 
@@ -50,6 +53,8 @@ CLIMBED, SLOW = 20, 1e-3
 """The most steps of a climb, which ends where one gains less than this part."""
 NEXT_TO_BEST = 1.005
 """A plan that takes fewer than so many times the devices is the best."""
+TRUE = 0.5
+"""With a larger chance to tell its whole history, an entry is taken to tell it."""
 MOST_EPSILON = 300.0
 """Beyond such an ε reports are as good as exact."""
 
@@ -62,10 +67,13 @@ class Distance:
     searched: at most so many times, unless the search missed something; never above `certified`.
     Both are of estimates made from everything when all is over, which no estimate as a period closes can beat, and of
     the histograms alone: not of bridging a lost period, nor of the survey's minimum.
+    loose: whether e^ε is more than the histories that an entry may have, so that it can tell its whole one, and most
+    do so truly. Noise is then small beside what answers vary by, which both bounds subtract: neither is near.
     """
 
     certified: float
     searched: float
+    loose: bool = False
 
     @property
     def words(self) -> str:
@@ -74,6 +82,11 @@ class Distance:
             return "How far the plan is from the best of all reports that keep epsilon is not known."
         if self.certified < NEXT_TO_BEST:
             return "No reports that keep epsilon, of any kind, need fewer devices (certified)."
+        if self.loose:
+            return (
+                "How far the plan is from the best of all reports is not known: epsilon has room for an entry's whole "
+                f"history, and no bound is near there (at most {self.searched:.3g} times fewer devices)."
+            )
         best = "The best of all reports that keep epsilon, of any kind, would need at most"
         if self.searched > self.certified / NEXT_TO_BEST:
             return f"{best} {self.certified:.3g} times fewer devices (certified)."
@@ -97,7 +110,15 @@ def distance_from_best(wish: Wish, plan: ReleasePlan) -> Distance:
     best = AnyReports(population, times, min(float(wish.epsilon), MOST_EPSILON))
     certified = max(best.by_moments, best.by_single_times)
     searched = max(certified, best.searched)
-    return Distance(*(variance / bound if bound > 0 else float("inf") for bound in (certified, searched)))
+    times_more = [variance / bound if bound > 0 else float("inf") for bound in (certified, searched)]
+    return Distance(times_more[0], times_more[1], _tells_histories(wish))
+
+
+def _tells_histories(wish: Wish) -> bool:
+    """True if at the wish's epsilon one response over all histories is true more often than not."""
+    odds = Odds.within(min(wish.epsilon, Decimal(MOST_PROTOCOL_EPSILON)))
+    group = history_group(wish, range(1, wish.periods + 1), odds) if wish.answers > 1 else None
+    return group is not None and group.histories.told > TRUE
 
 
 class CountedChanges:

@@ -21,7 +21,7 @@ from changeling_protocol import Group, Track
 from ..estimate import Floats
 from .candidates import Candidate, Maker
 from .prediction import Option, predict
-from .shares import ShareProblem, even
+from .shares import EXACT, ShareProblem, even
 from .wish import Span, Wish
 
 SOON = 10
@@ -290,7 +290,8 @@ class _Told:
         pairs = zip(self.informations, added, strict=True)
         variances = self.problem.variances((1 - floor) * usual + floor * more for usual, more in pairs)
         mean = self.wish.objective == "mean"
-        return sqrt(max(0.0, float(self.weights @ variances if mean else variances.max())))
+        least = EXACT * float(self.problem.own.max())
+        return sqrt(max(least, float(self.weights @ variances if mean else variances.max())))
 
     def price(self, added: Sequence[Floats], floor: float) -> float:
         """By what part a floor with this share raises the error."""

@@ -35,10 +35,19 @@ from ..estimation.entries import expected_moments
 from ..randomizers.kary import UNIT_LOSSES
 from .candidates import TOGETHER, Candidate, Maker, closer_look, first_look, stretched
 from .distance import Distance, distance_from_best
-from .outages import best_floor, divided, is_bridged, sure_tracks
+from .outages import PRICE, best_floor, divided, is_bridged, sure_tracks
 from .prediction import Option
 from .responses import best_state
-from .shares import GroupShares, ShareProblem, even, optimal_shares, publishable_shares, rounded_shares
+from .shares import (
+    EXACT,
+    GroupShares,
+    ShareProblem,
+    best_alone,
+    even,
+    optimal_shares,
+    publishable_shares,
+    rounded_shares,
+)
 from .wish import Span, Wish, odds_within, reports_that_tell
 
 ONE_THREAD = 1
@@ -54,6 +63,11 @@ MOST_STRETCHED, FEWER_TIMES = 16, 16
 """Of so many groups at most the last look at a long calendar is at more forms, and at so many times."""
 MOST_HELD = 20_000_000
 """The last look is at as many forms as have so many figures together, those of the best groups: 160 megabytes."""
+UNSURE, SINGLES = 0.1, 8
+"""Where the search ends with a larger gap, as with few devices, or where errors are so near to none that rounding hides
+which groups are better, so many that are best by themselves are tried as well."""
+DEAREST = 1 + 2 * PRICE
+"""A floor that raises the error by a larger factor is left out."""
 FIRST_LOOK = 250
 """About how many groups a first look is at; only a bar of progress knows."""
 Progress: TypeAlias = Callable[[float], None]
@@ -127,20 +141,33 @@ def _optimal_plan(wish: Wish, progress: Progress) -> Planned:
     shares = _few_enough(problem, shares, weights, wish)
     integers = rounded_shares(problem, shares, weights, wish.objective)
     progress(0.8)
-    chosen = np.flatnonzero(integers)
-    groups, f = [problem.candidates[i] for i in chosen.tolist()], integers[chosen] / integers.sum()
-    considered, looked = len(problem.candidates), problem.restricted(chosen)
-    del problem  # the groups that are left out take memory
-    option, kinds = _planned(wish, groups, integers[chosen].tolist())
+    option, kinds = _planned(wish, problem.candidates, integers.tolist())
+    exact = option.error(wish) ** 2 * wish.devices < EXACT * float(problem.own.mean())
+    if exact or _gap(wish, shares, option) > UNSURE:
+        most = SINGLES if wish.periods <= MOST_SEARCHED else 1
+        singles = best_alone(problem, weights, wish.objective, most).tolist()
+        for at in (at for at in singles if problem.candidates[at].tracks <= MOST_TRACKS):
+            alone = (np.arange(len(integers)) == at).astype(np.int64)
+            single = _planned(wish, problem.candidates, alone.tolist())
+            if single[0].error(wish) < option.error(wish):
+                (option, kinds), integers = single, alone
+    chosen, considered = np.flatnonzero(integers), len(problem.candidates)
+    problem, f = problem.restricted(chosen), integers[chosen] / integers.sum()  # the other groups take memory
     without, floor = option.error(wish), None
-    gap = min(1.0, max(0.0, 1.0 - shares.bound / wish.devices / without**2))
+    gap = _gap(wish, shares, option)
     progress(0.9)
-    if wish.bridge and not is_bridged(wish, sure_tracks(wish, *divided(groups, f))):
+    if wish.bridge and not is_bridged(wish, sure_tracks(wish, *divided(problem.candidates, f))):
         few = _times(wish.periods)
-        floor = best_floor(Maker(wish), groups, f, looked.looking_at(few[0]), few[1])
+        floor = best_floor(Maker(wish), problem.candidates, f, problem.looking_at(few[0]), few[1])
     if floor is not None:
-        option, kinds = _planned(wish, floor.groups, floor.shares)
-    return Planned(wish, option, kinds, gap, considered, floor.share if floor else 0.0, without)
+        with_floor = _planned(wish, floor.groups, floor.shares)
+        if with_floor[0].error(wish) <= DEAREST * without:  # where rounding hides errors, a price is not what it seems
+            return Planned(wish, *with_floor, gap, considered, floor.share, without)
+    return Planned(wish, option, kinds, gap, considered, 0.0, without)
+
+
+def _gap(wish: Wish, shares: GroupShares, option: Option) -> float:
+    return min(1.0, max(0.0, 1.0 - shares.bound / wish.devices / option.error(wish) ** 2))
 
 
 def _few_enough(problem: ShareProblem, shares: GroupShares, weights: Floats, wish: Wish) -> GroupShares:
@@ -232,8 +259,8 @@ def _times(periods: int) -> tuple[NDArray[np.intp], Floats]:
 
 
 def _planned(wish: Wish, groups: Sequence[Candidate], shares: Sequence[int]) -> tuple[Option, tuple[str, ...]]:
-    """The plan of these groups with these shares, and their kinds, the largest first."""
-    order = sorted(range(len(groups)), key=lambda i: -shares[i])
+    """The plan of these groups with these shares but for those that have none, and their kinds, the largest first."""
+    order = sorted((i for i, share in enumerate(shares) if share), key=lambda i: -shares[i])
     made = [(group, groups[i].kind) for i in order for group in groups[i].groups(shares[i], wish.questions)]
     plan = ReleasePlan(tuple(group for group, _ in made))
     return Option.of(wish, "optimal", plan), tuple(kind for _, kind in made)

@@ -231,6 +231,10 @@ NOTHING = 1e-7
 """Shares below this are set to 0, in the end."""
 SMALL = 3.0
 """Groups whose least share is at most so many times the smallest one need few devices to be published."""
+AT_ONCE = 4
+"""Of the groups that are too small to be published, one in so many is left out at once."""
+EXACT, TIED = 1e-7, 40
+"""An error that is so small beside what entries vary by cannot be told from none, which is their difference."""
 TOTAL = 1000
 """Integer shares add up to about this."""
 TINY = (0.03, 0.02, 0.01, 0.005, 0.002)
@@ -441,7 +445,7 @@ def publishable_shares(
 ) -> GroupShares:
     """Good shares of which none is too small for the nodes of its group to be published, but for those that are 0.
 
-    One after the other the group is left out that is farthest from being published, and each time the short ones of the
+    Again and again the groups are left out that are farthest from being published, and each time the short ones of the
     rest are raised instead; the best counts. The search begins with all groups, and again with those that need few
     devices. If nothing is found, all devices are in the group that is best by itself. No other shares of so many
     candidates are tried. Raises ValueError if no group does by itself.
@@ -475,8 +479,8 @@ def _published_among(
         short = np.flatnonzero((f > 0) & (f < least * (1 - 1e-9)))
         if not short.size:
             return
-        out = short[np.argmin(f[short] / least[short])]
-        kept = np.flatnonzero((f > 0) & (np.arange(len(f)) != out))
+        out = short[np.argsort(f[short] / least[short])[: -(-len(short) // AT_ONCE)]]
+        kept = np.setdiff1d(np.flatnonzero(f > 0), out)
         rest = problem.restricted(kept)
         if not len(kept) or not np.isfinite(rest.at(_normed(f[kept]), weights).value):
             return
@@ -498,13 +502,28 @@ def _raised(f: Floats, least: Floats) -> Floats | None:
     return least * short / least[short].sum() if left >= 0 else None
 
 
+def best_alone(problem: ShareProblem, weights: Floats, objective: Objective, most: int) -> NDArray[np.intp]:
+    """The numbers of the groups that are best if all devices are in one of them, the best first, `most` at most.
+
+    Or TIED of those whose errors are too near to none to be told apart: the ones that ask everybody everything.
+    """
+    some = _spread(problem.times, CURVED)
+    rough, counted = problem.looking_at(problem.times[some]), _normed(weights[some])
+    alone = (rough.restricted(np.array([g])).at(np.ones(1), counted) for g in range(len(problem.candidates)))
+    exact = EXACT * float(weights @ problem.own[problem.times - 1])
+    errors = np.maximum([_error(each, objective) for each in alone], exact)
+    partial = np.array([any(track.reports < track.count for track in c.group.tracks) for c in problem.candidates])
+    order = np.lexsort((partial, errors))[: max(most, min(TIED, (errors == exact).sum()))]
+    return order[np.isfinite(errors[order])]
+
+
 def _alone(problem: ShareProblem, shares: GroupShares, weights: Floats, objective: Objective) -> GroupShares:
     """All devices in one group, the best."""
-    n = len(problem.candidates)
-    errors = [_error(problem.restricted(np.array([g])).at(np.ones(1), weights), objective) for g in range(n)]
-    if not np.isfinite(min(errors)):
+    best = best_alone(problem, weights, objective, 1)
+    if not len(best):
         raise ValueError("no node would have reports enough to be published: ask more devices, or for fewer periods")
-    return GroupShares(_scattered(np.ones(1), np.array([int(np.argmin(errors))]), n), min(errors), shares.bound)
+    f = _scattered(np.ones(1), best, len(problem.candidates))
+    return GroupShares(f, _error(problem.at(f, weights), objective), shares.bound)
 
 
 def rounded_shares(

@@ -10,6 +10,7 @@ from typing import Literal
 
 from changeling_protocol import (
     MICRO,
+    MOST_EPSILON,
     MOST_QUESTIONS,
     ONLY,
     AtMost,
@@ -153,8 +154,6 @@ def steady_changes(
     return ExpectedChanges(round(MICRO * first), round(MICRO * rate))
 
 
-MOST_LOSS = Decimal(27)
-"""No report loses more by itself, though odds could be larger: it would hardly be more accurate."""
 _SAFE = 1 - Decimal("1e-40")
 """Losses are rounded up in the 45th digit. Budgets are cut by this, so that sums of losses stay within them."""
 
@@ -199,7 +198,7 @@ def odds_within(budget: Decimal, reports: Decimal) -> Odds | None:
     reports: how many reports tell two changelogs of an entry apart; 0 if none does, and reports cost nothing.
     """
     with localcontext(prec=50, rounding=ROUND_FLOOR):
-        loss = min(budget * _SAFE / reports, MOST_LOSS) if reports else MOST_LOSS
+        loss = min(budget * _SAFE / reports, Decimal(MOST_EPSILON)) if reports else Decimal(MOST_EPSILON)
     return Odds.within(loss) if loss >= LEAST_EPSILON else None
 
 

@@ -452,7 +452,7 @@ def test_a_segment_that_is_not_what_the_store_says_is_no_fold(
 )
 def test_settings_that_keep_secrets_are_nobodys_to_change(setting: str) -> None:
     """Nor is anything taken that is no setting of Spark's."""
-    with pytest.raises(ValueError, match="Spark|fixed"):
+    with pytest.raises(ValueError, match=r"Spark|fixed"):
         ClusterSettings("local[1]", conf=("spark.ui.enabled=true", setting))
 
 

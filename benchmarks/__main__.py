@@ -68,6 +68,7 @@ SUITES = {
         "server_appending",
         "server_folding",
         "server_reading",
+        "server_open",
         "server_kills",
         "server_hostile",
         "server_first_look",

@@ -52,7 +52,7 @@ def measure() -> dict[str, float | None]:
     """Milliseconds for a year of days and six answers; seconds for eight series of windows over 1,024 periods."""
     figures: dict[str, float | None] = {}
     with tempfile.TemporaryDirectory() as folder:
-        year = _Served(Path(folder) / "year.db", answers=6, periods=365)
+        year = Served(Path(folder) / "year.db", answers=6, periods=365)
         for name, question in (
             ("histogram", "histogram?period=365"),
             ("series", "series?until=365"),
@@ -62,7 +62,7 @@ def measure() -> dict[str, float | None]:
             figures[f"3_{name}_uncached_ms"] = 1e3 * anew
             figures[f"3_{name}_cached_ms"] = 1e3 * again
         year.close()
-        long = _Served(Path(folder) / "long.db", answers=4, periods=1024)
+        long = Served(Path(folder) / "long.db", answers=4, periods=1024)
         long.changes()
         windows = [f"windows?width={width}&until=1024" for width in WINDOWS]
         figures["3_eight_online_window_series_s"] = sum(long.answered(*windows))
@@ -74,7 +74,7 @@ def one_network_asks() -> dict[str, float | None]:
     """One network asks for all that there is, as fast as it is answered; others open the page or ask another thing."""
     stop = Event()
     with tempfile.TemporaryDirectory() as folder:
-        year = _Served(Path(folder) / "server.db", answers=6, periods=365)
+        year = Served(Path(folder) / "server.db", answers=6, periods=365)
         path = survey_path(year.survey.id.hex())
         year.close()
         with RunningServer(Path(folder), "--proxy", "127.0.0.1", "--rate", "0") as server:
@@ -106,7 +106,7 @@ def one_network_asks() -> dict[str, float | None]:
     }
 
 
-class _Served:
+class Served:
     """A server whose store shows a whole survey of a hierarchy that everybody reports, some of them silent at times."""
 
     def __init__(self, path: Path, answers: int, periods: int) -> None:

@@ -102,7 +102,7 @@ from .randomizers.registry import (
 )
 from .shown import ShownAs, csv_shown, head_shown, many_shown, rows_shown, series_shown
 from .succession import change_across, check_successor, joined_series, next_calendar, offsets, total_cost
-from .verification import WrongFigure, edition_columns, edition_files, verify_files
+from .verification import WrongFigure, edition_columns, edition_files, tallies_in, verify_files
 from .words import (
     constraint_in_words,
     constraint_of,
@@ -268,6 +268,7 @@ __all__ = [
     "steady_changes",
     "superpopulation_change",
     "swallows_rows",
+    "tallies_in",
     "total_cost",
     "verify_files",
     "window_figures",

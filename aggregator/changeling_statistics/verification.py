@@ -83,6 +83,8 @@ def tallies_in(survey: Survey, edition: Edition) -> Tallies:
 def edition_files(survey: Survey, tallies: Tallies, *, revision: int, last: int, final: int) -> dict[str, bytes]:
     """The files of an edition by their names: figures of all periods that are shown, as JSON and as CSV.
 
+    Of a survey with several questions each has files of its own: `series-0.json` is about the first.
+
     revision, last, final: as in `Edition`. A pure function of all of these, but for how machines round.
     """
     return {
@@ -108,11 +110,13 @@ def verify_files(survey: Survey, edition: Edition, files: Mapping[str, bytes]) -
 
 
 def _answers(survey: Survey, tallies: Tallies, revision: int, last: int, final: int) -> Iterator[tuple[str, Plain]]:
-    graph = releases(survey, tallies)
     shown = max((period for _, period in tallies.attendance), default=0)
-    for name, method in SERIES.items():
-        showing = ShownAs(method, HEARD, CONFIDENCE, last, revision, final)
-        yield name, series_shown(Solution(graph, method == "retrospective"), shown, showing)
+    for question in range(len(survey.questions)):
+        graph = releases(survey.about(question), tallies.about(survey.plan, question))
+        named = f"-{question}" if len(survey.questions) > 1 else ""
+        for name, method in SERIES.items():
+            showing = ShownAs(method, HEARD, CONFIDENCE, last, revision, final)
+            yield f"{name}{named}", series_shown(Solution(graph, method == "retrospective"), shown, showing)
 
 
 def _json(answer: Plain) -> str:

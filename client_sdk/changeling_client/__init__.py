@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from .async_client import AsyncClient, AsyncSurveyHandle
     from .client import Client, SurveyHandle
-    from .device import Flushed
     from .entries import Drop, Status
     from .errors import (
         BadEnrolment,
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
         WrongSurvey,
     )
     from .explanation import Explanation, explain, privacy_notice
+    from .flushing import Flushed
     from .ledger import Account, Ledger, SurveyAccount
     from .recording import Recorded
     from .reports import SurveyReports
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "async_client": "AsyncClient AsyncSurveyHandle",
     "client": "Client SurveyHandle",
-    "device": "Flushed",
+    "flushing": "Flushed",
     "entries": "Drop Status",
     "errors": "BadEnrolment BadSurvey CannotJoin ClientClosed ClientError EnrolmentOver ServerTrouble Silenced "
     "StoreBusy StoreFull StoreReadOnly StoreUnusable TooCostly WitnessTrouble WrongSurvey",

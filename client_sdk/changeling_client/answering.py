@@ -31,7 +31,7 @@ from changeling_protocol import (
     unsent,
 )
 
-from . import entries, handover, outbox, witness
+from . import entries, outbox, witness
 from .entries import Drawn, Drop, Entry, Status
 from .errors import ClientError
 from .outbox import ClosingAnswer
@@ -235,7 +235,7 @@ class Answerer:
         changed = False
         while due:
             with self._store.transaction() as db:
-                if handover.is_awaited(db):  # it was invited meanwhile
+                if entries.is_awaited(db):  # it was invited meanwhile
                     break
                 drew = self._answer_some(db, server, due, may_drop)
             if drew:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from changeling_protocol import Survey, SurveyId
 
-    from .device import Flushed
     from .entries import Status
     from .explanation import Explanation
+    from .flushing import Flushed
     from .ledger import Account, Ledger
     from .recording import Recorded
     from .reports import SurveyReports

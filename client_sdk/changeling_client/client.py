@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
     from changeling_protocol import Survey, SurveyId
 
-    from .device import Device, Flushed
+    from .device import Device
     from .entries import Known, Status
     from .explanation import Explanation
+    from .flushing import Flushed
     from .ledger import Account, Ledger
     from .recording import Recorded
     from .reports import SurveyReports
@@ -108,7 +109,7 @@ class Client:
         Returns what became of the reports. Trouble with the server is told there, and loses none of them.
         Raises a store's errors, or ClientClosed.
         """
-        from .device import Flushed
+        from .flushing import Flushed
 
         self._device.doubt("flush")
         with self._device.quietly():

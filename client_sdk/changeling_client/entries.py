@@ -287,6 +287,12 @@ def insert(db: StoreConnection, wrapping: Wrapping, new: Sequence[Entry]) -> Non
     db.executemany(_INSERT, [_row(wrapping, entry) for entry in new])
 
 
+def is_awaited(db: StoreConnection) -> bool:
+    """True if an invitation is open: the store then joins and answers nothing."""
+    row = db.execute("SELECT 1 FROM hand_over WHERE role = ? AND parcel = ?", (TAKER, b"")).fetchone()
+    return row is not None
+
+
 def update(db: StoreConnection, wrapping: Wrapping, *changed: Entry) -> None:
     """Keeps what has changed of entries."""
     kept = ", ".join(f"{name} = excluded.{name}" for name in _ENTRY.split(", ")[2:])
@@ -294,6 +300,8 @@ def update(db: StoreConnection, wrapping: Wrapping, *changed: Entry) -> None:
     db.executemany(f"{_INSERT} ON CONFLICT (survey, number) DO UPDATE SET {kept}", rows)
 
 
+TAKER = "taker"
+"""The role of a store in a hand-over that invites another."""
 _NUMBERS = range(2**31)
 """The numbers that an entry may have: databases refuse larger ones by errors of their own."""
 

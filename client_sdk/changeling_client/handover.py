@@ -27,7 +27,7 @@ from .store import ClientStore, StoreConnection, Wrapping, reading
 
 _CONTEXT = b"changeling hand-over"
 _SIGNATURE_BYTES = 64
-_GIVER, _TAKER = "giver", "taker"
+_GIVER, _TAKER = "giver", entries.TAKER
 _TABLES = {"entries": 2, "drawn": 2, "closings": 3}
 """Tables whose last column is encrypted, for its place: by how many columns, the first of them the survey."""
 _SETTLED = (Status.ENDED, Status.LEFT, Status.SILENCED)
@@ -64,12 +64,6 @@ def invite(store: ClientStore, giver: bytes | None) -> bytes:
     return _invitation(secret)
 
 
-def is_awaited(db: StoreConnection) -> bool:
-    """True if an invitation is open: the store then joins and answers nothing."""
-    row = db.execute("SELECT 1 FROM hand_over WHERE role = ? AND parcel = ?", (_TAKER, b"")).fetchone()
-    return row is not None
-
-
 def pack(store: ClientStore, invitation: bytes) -> bytes:
     """Packs a parcel for this invitation and retires the store; once more for the same one, it is the same parcel.
 
@@ -84,7 +78,7 @@ def pack(store: ClientStore, invitation: bytes) -> bytes:
             return parcel
         if len(invitation) != 33 or invitation[0] != VERSION:
             raise ValueError("this is no invitation, or one of another version of the SDK")
-        if is_awaited(db):
+        if entries.is_awaited(db):
             raise ValueError("this store waits itself for what another one hands over")
         moving = entries.find_surveys(db, Status.ASKED, Status.JOINED, Status.ENDED)
         if parcel and not moving:

@@ -9,10 +9,28 @@ import msgspec
 import numpy as np
 import pytest
 from changeling_aggregator.server import ServerSettings, Service
-from changeling_aggregator.store import AtRest, Store
+from changeling_aggregator.store import AtRest, Lot, LotKey, SnapshotProgress, Store
 from changeling_commands.__main__ import main as run
-from changeling_protocol import Calendar, Edition, ResultsKey, UnixSeconds, edition_id
-from changeling_statistics import edition_columns, verify_files
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Edition,
+    Group,
+    NodeNumber,
+    Odds,
+    Question,
+    ReleasePlan,
+    ResultsKey,
+    StateSpace,
+    StratumNumber,
+    SubsetSelection,
+    Survey,
+    Track,
+    TrackNumber,
+    UnixSeconds,
+    edition_id,
+)
+from changeling_statistics import Attendance, counterpart_of, edition_columns, verify_files
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .devices import Log, envelope, report
@@ -200,3 +218,46 @@ def test_verify_names_what_differs(
     for name in ("series.json", "series.csv", "retrospective.json", "retrospective.csv"):
         for period in (1, 2, 3):
             assert f"{name}, period {period}: " in said
+
+
+def test_each_of_several_questions_is_asked_for_by_name(store: Store) -> None:
+    """Estimates, files and what people read are about the one that is named; without a name the names are told."""
+    calendar, entries = Calendar(1_800_000_000, 3600, 4), 100
+    randomizers = [SubsetSelection(StateSpace(z), Odds(3, 1), 1) for z in (3, 2)]
+    tracks = tuple(Track(1, randomizer, 0, 4, question=q) for q, randomizer in enumerate(randomizers))
+    asked = Survey.at_cost(
+        questions=[Question(f"of{z}", f"Which of {z}?", tuple(map(str, range(z))), AtMost(3)) for z in (3, 2)],
+        calendar=calendar,
+        plan=ReleasePlan((Group(tracks),)),
+        skew=1,
+        spread=1,
+        grace=60,
+        minimum=1,
+    )
+    lots: dict[LotKey, Lot] = {}
+    for period in range(1, 5):
+        lot = lots[period, 0, StratumNumber(0)] = Lot(Attendance(entries, entries if period == 1 else 0, 0))
+        for q, randomizer in enumerate(randomizers):
+            symbols = (np.arange(entries) % randomizer.symbols).astype(np.uint64)
+            lot.nodes[TrackNumber(q), NodeNumber(period)] = counterpart_of(randomizer).tally(symbols)
+    with store.transaction() as writing:
+        writing.add_survey(asked.id, asked.signed_by(AUTHORITY), public=True)
+        writing.put_snapshots(asked.id, 1, lots, [])
+        writing.put_looked(asked.id, SnapshotProgress(1, 4, 4, 0))
+    service = Service(store, ServerSettings(PINNED, lambda: UnixSeconds(calendar.time(4) + 1000.0)))
+    with in_process(service) as get:
+        path = f"/v1/surveys/{asked.id.hex()}"
+        refused = get(f"{path}/series")
+        assert refused.status_code == 422
+        assert "of3, of2" in refused.json()["detail"]
+        assert get(f"{path}/series?question=of4").status_code == 422
+        service.editions.look()
+        for place, z in enumerate((3, 2)):
+            answer = get(f"{path}/series?question=of{z}&confidence=0.95").json()
+            assert (answer["question"], len(answer["answers"])) == (f"Which of {z}?", z)
+            assert get(f"{path}/editions/latest/series-{place}.json").json() == answer
+        (row,) = get("/v1/surveys").json()["surveys"]
+        assert (row["question"], row["questions"]) == ("Which of 3? · Which of 2?", ["of3", "of2"])
+        told = get(f"/page/surveys/{asked.id.hex()}").json()
+        assert [each["name"] for each in told["questions"]] == ["of3", "of2"]
+        assert get(f"{path}/status").json()["question"] == row["question"]

@@ -14,6 +14,7 @@ from changeling_protocol import (
     MutationSpace,
     NodeNumber,
     Odds,
+    Question,
     ReleasePlan,
     SignedSubset,
     StateSpace,
@@ -143,6 +144,46 @@ def test_files_that_are_missing_broken_or_too_many_are_named() -> None:
         ("retrospective.csv", "the file"),
         ("more.json", "the file"),
     }
+
+
+def test_each_of_several_questions_has_files_of_its_own() -> None:
+    """A changed tally of one names figures of that one alone."""
+    one, other = (
+        Track(1, SubsetSelection(StateSpace(z), Odds(3, 1), 1), 0, PERIODS, question=q) for q, z in enumerate((3, 2))
+    )
+    questions = [Question(f"q{z}", f"Which of {z}?", tuple(f"{at}" for at in range(z)), AtMost(3)) for z in (3, 2)]
+    survey = Survey.at_cost(
+        questions=questions,
+        calendar=_survey().calendar,
+        plan=ReleasePlan((Group((one, other)),)),
+        skew=60,
+        spread=3600,
+        grace=86_400,
+        minimum=10,
+    )
+    generator = np.random.default_rng(SEED)
+    nodes = {
+        (TrackNumber(number), NodeNumber(at)): counterpart_of(track.randomizer).tally(
+            generator.integers(0, track.randomizer.symbols, ENTRIES).astype(np.uint64)
+        )
+        for number, track in enumerate(survey.plan.tracks)
+        for at in track.node_numbers()
+    }
+    attendance = {(0, at): Attendance(ENTRIES, ENTRIES if at == 1 else 0, 0) for at in range(1, PERIODS + 1)}
+    tallies = Tallies(nodes, attendance)
+    files = edition_files(survey, tallies, revision=1, last=PERIODS, final=PERIODS)
+    assert {name.partition(".")[0] for name in files} == {
+        f"{name}-{place}" for name in ("series", "retrospective") for place in (0, 1)
+    }
+    assert json.loads(files["series-1.json"])["answers"] == ["0", "1"]
+    columns = edition_columns(survey, tallies)
+    edition = Edition(survey.id, 1, 5, PERIODS, PERIODS, columns["tracks"], columns["groups"], {})
+    assert verify_files(survey, edition, files) == []
+    slots = bytearray(columns["tracks"][1][2])
+    slots[9] ^= 1
+    changed = (columns["tracks"][0], (*columns["tracks"][1][:2], bytes(slots)))
+    found = verify_files(survey, replace(edition, tracks=changed), files)
+    assert {each.file.partition(".")[0] for each in found} == {"series-1", "retrospective-1"}
 
 
 def test_tallies_of_another_plan_are_refused() -> None:

@@ -55,9 +55,10 @@ class ComparisonAnswer(Body, kw_only=True):
 
 def compared(question: Question, published: PublishedSurvey, shown: ShownSurvey) -> ComparisonAnswer:
     """The answer to a question about differences."""
-    survey, arms = published.survey, [shown.solution(question.strata, question.method)]
+    survey = published.survey.about(question.about)
+    arms = [shown.solution(question.strata, question.method, question.about)]
     if question.against is not None:
-        arms.append(shown.solution(question.against, question.method))
+        arms.append(shown.solution(question.against, question.method, question.about))
     there, differences, gaps = share_differences(
         arms[0], arms[1] if len(arms) == 2 else None, question.until, since=question.after
     )

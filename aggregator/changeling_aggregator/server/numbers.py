@@ -55,17 +55,18 @@ class NumbersAnswer(Body, kw_only=True):
 
 def numbered(question: Question, published: PublishedSurvey, shown: ShownSurvey) -> NumbersAnswer:
     """The answer to a question about a number. Raises ValueError where the survey asks for none."""
-    survey, asked = published.survey, published.survey.only
+    survey, place = published.survey, question.about
+    asked = survey.questions[place]
     if not asked.is_number:
         raise ValueError(f"the survey asks for one of {len(asked.answers)} answers, and not for a number")
     level = question.confidence or 0.95
-    everybody = shown.solution(question.strata, question.method)
+    everybody = shown.solution(question.strata, question.method, place)
     strata = question.strata if question.strata is not None else tuple(map(StratumNumber, range(survey.strata)))
     figures = number_series(
         asked.values,
         everybody,
         [
-            shown.solution(tuple(each for each in strata if each % OFFSETS == offset), question.method)
+            shown.solution(tuple(each for each in strata if each % OFFSETS == offset), question.method, place)
             for offset in range(OFFSETS)
         ],
         question.until,

@@ -34,7 +34,7 @@ NO_TOKEN = (ErrorCode.UNAUTHORIZED, ErrorCode.FORBIDDEN)
 _SURVEY_ID = {"type": "string", "pattern": "^[0-9a-f]{32}$", "description": "16 bytes in hexadecimal digits."}
 _PATH_SCHEMAS = {
     "edition": {"type": "string", "pattern": "^(latest|[0-9a-f]{32})$", "description": "An edition's name."},
-    "file": {"type": "string", "pattern": "^[a-z]+[.](json|csv|signed)$"},
+    "file": {"type": "string", "pattern": "^[a-z]+(-[0-9]+)?[.](json|csv|signed)$"},
 }
 _REFERENCE = "#/components/schemas/{name}"
 _GIVEN = {200: "Done.", 201: "Published; it was not here before.", 304: "As the entity tag says.", 503: "It is not."}

@@ -22,7 +22,7 @@ from ..ingest import PublishedSurvey, Registry
 from ..store import IN_CLEAR, TokenScope
 from .front_door import UNNAMED_PROXY
 from .openapi import Body, Count, Described, HexId, Instant, Period, described
-from .requests import may, read_body, require, require_reader, service_of, survey_in_path
+from .requests import asked_by, may, read_body, require, require_reader, service_of, survey_in_path
 from .responses import UNKEPT, json
 from .results import PublishedNode
 from .service import Service
@@ -228,7 +228,7 @@ def show_status(request: Request) -> Response:
     survey, shown = published.survey, service.showing.of(published)
     status = SurveyStatus(
         survey=survey.id.hex(),
-        question=survey.question,
+        question=asked_by(survey),
         epsilon=float(survey.epsilon),
         minimum=survey.minimum,
         closed_periods=published.closed(service.clock()),

@@ -28,7 +28,7 @@ from ..fold import MOST_RETENTION_SECONDS
 from ..ingest import PublishedSurvey
 from ..store import TokenScope, Transaction
 from .openapi import Binary, Body, Described, HexId, Period, Signed, Truth, described
-from .requests import id_in_path, read_body, reading_signed, require, service_of, survey_in_path
+from .requests import asked_by, id_in_path, read_body, reading_signed, require, service_of, survey_in_path
 from .responses import OPEN_TO_ALL, cache_control_of_keys, is_kept, json, packed, tag_of
 from .service import Service
 
@@ -39,12 +39,16 @@ SURVEY_LIST_KEPT = "public, max-age=10"
 
 
 class SurveyRow(Body):
-    """A published survey. edition: the name of its newest edition, where its results are open and there is one."""
+    """A published survey.
+
+    questions: their names, in order. edition: the name of the newest, where its results are open and there is one.
+    """
 
     id: HexId
     question: str
     last_period: Period
     public: bool
+    questions: list[str]
     edition: HexId | None
 
 
@@ -92,9 +96,10 @@ async def list_surveys(request: Request) -> Response:
         surveys=[
             SurveyRow(
                 id=id_.hex(),
-                question=each.survey.question,
+                question=asked_by(each.survey),
                 last_period=each.last,
                 public=each.public,
+                questions=[question.name for question in each.survey.questions],
                 edition=newest.id.hex() if each.public and (newest := service.editions.newest(id_)) else None,
             )
             for id_, each in service.registry.surveys.items()

@@ -11,7 +11,7 @@ from math import floor, isfinite
 from typing import Annotated, TypeAlias
 
 import msgspec
-from changeling_protocol import StratumNumber, UnixSeconds, count_strata
+from changeling_protocol import StratumNumber, UnixSeconds
 from changeling_protocol.wire import JSON, MSGPACK
 from changeling_statistics import NotEstimable, parse_instant, select
 from msgspec import UNSET, Meta, UnsetType
@@ -76,6 +76,7 @@ _Last: TypeAlias = Annotated[
     int, Meta(ge=0, le=MOST_PERIODS, description="By default the last of which anything is shown.")
 ]
 _Time: TypeAlias = Annotated[str, Meta(description="ISO 8601, or Unix seconds, instead of a period.")]
+_About: TypeAlias = Annotated[str, Meta(description="The name of one of the survey's, where it asks several.")]
 _Format: TypeAlias = Annotated[Format, Meta(description="Else the first that the header Accept names, or JSON.")]
 _Quantile: TypeAlias = Annotated[float, Meta(extra_json_schema={"enum": [*QUANTILES]})]
 _Strata: TypeAlias = Annotated[
@@ -86,6 +87,7 @@ _Strata: TypeAlias = Annotated[
 class AnyQuery(Body, kw_only=True):
     """The parameters that every question may have."""
 
+    question: _About | UnsetType = UNSET
     method: ResultMethod = ResultMethod.ONLINE
     confidence: Annotated[float, Meta(extra_json_schema={"enum": [*CONFIDENCES]})] | UnsetType = UNSET
     stratum: _Strata = msgspec.field(default_factory=list)
@@ -163,6 +165,7 @@ class Question:
     strata: whose entries, rising; None for everybody's.
     confidence: the level of intervals; None for none. covariance: whether covariances are wanted.
     against: the strata that these are compared with; None for none.
+    about: the place of the survey's question that it is about.
     quantiles, above: of a number, the quantiles, and the values at or above which a share is wanted.
     """
 
@@ -176,6 +179,7 @@ class Question:
     confidence: float | None
     covariance: bool
     against: tuple[StratumNumber, ...] | None = None
+    about: int = 0
     quantiles: tuple[float, ...] = ()
     above: tuple[float, ...] = ()
 
@@ -204,6 +208,7 @@ def parse(
         confidence=asked.confidence or None,
         covariance=getattr(asked, "covariance", "false") == "true",
         against=_strata(getattr(asked, "against", ()), published),
+        about=_about(asked, published),
         quantiles=tuple(getattr(asked, "quantile", ())) or ((0.5,) if kind is ResultKind.NUMBERS else ()),
         above=tuple(getattr(asked, "above", ())),
     )
@@ -214,6 +219,15 @@ def parse(
     if kind is ResultKind.COMPARISON:
         _check_comparison(question)
     return question, asked.format or None
+
+
+def _about(asked: AnyQuery, published: PublishedSurvey) -> int:
+    names = [each.name for each in published.survey.questions]
+    if asked.question is not UNSET:
+        return published.survey.place_of(asked.question)
+    if len(names) > 1:
+        raise ValueError(f"the survey asks several questions: name one with question, of {', '.join(names)}")
+    return 0
 
 
 def _check_comparison(question: Question) -> None:
@@ -283,7 +297,7 @@ def _strata(asked: Sequence[str], published: PublishedSurvey) -> tuple[StratumNu
     for name, _, value in (each.partition(":") for each in asked):
         values.setdefault(name, set()).add(value)
     chosen = tuple(select(published.survey.public, values))
-    return None if len(chosen) == count_strata(published.survey.public) else chosen
+    return None if len(chosen) == published.survey.strata else chosen
 
 
 def _period(asked: AnyQuery, name: str, published: PublishedSurvey, last_shown: int, now: UnixSeconds) -> int:

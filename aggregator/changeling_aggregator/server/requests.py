@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated
 
-from changeling_protocol import ID_BYTES, BadSignature, MalformedBytes, SurveyId
+from changeling_protocol import ID_BYTES, BadSignature, MalformedBytes, Survey, SurveyId
 from changeling_protocol.wire import (
     MOST_BODY_BYTES,
     MOST_ENVELOPES_TAKEN,
@@ -58,6 +58,11 @@ def service_of(request: Request) -> Service:
     """The service that the application was made with."""
     service: Service = request.app.state.service
     return service
+
+
+def asked_by(survey: Survey) -> str:
+    """The texts of all questions of a survey, on one line."""
+    return " · ".join(each.text for each in survey.questions)
 
 
 async def read_body(request: Request, most: int) -> bytes:

@@ -251,7 +251,7 @@ def _made(question: Question, published: PublishedSurvey, shown: ShownSurvey, fo
 
 def answered(question: Question, published: PublishedSurvey, shown: ShownSurvey) -> dict[str, Any]:
     """The answer to a question. Raises NotEstimable, ValueError, or TurnedDown where it would be too large."""
-    solution = shown.solution(question.strata, question.method)
+    solution = shown.solution(question.strata, question.method, question.about)
     showing = ShownAs(
         question.method, question.population, question.confidence, published.last, shown.revision, shown.final
     )

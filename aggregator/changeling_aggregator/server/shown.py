@@ -82,12 +82,15 @@ class ShownSurvey:
             self._unions.move_to_end(strata)
             return self._unions[strata]
 
-    def solution(self, strata: tuple[StratumNumber, ...] | None, method: ResultMethod) -> Solution:
-        """The solution for estimates, worked out once. Raises ValueError where a method needs more nodes."""
-        tallies, asked = self.tallies(strata), (strata, method)
+    def solution(self, strata: tuple[StratumNumber, ...] | None, method: ResultMethod, about: int = 0) -> Solution:
+        """The solution for estimates about one of the survey's questions, by its place; worked out once.
+
+        Raises ValueError where a method needs more nodes.
+        """
+        tallies, asked = self.tallies(strata), (strata, method, about)
         with self._lock:
             if asked not in self._solutions:
-                graph = releases(self.survey, tallies)
+                graph = releases(self.survey.about(about), tallies.about(self.survey.plan, about))
                 if method is ResultMethod.SMOOTHED:
                     self._solutions[asked] = Smoothing(graph)
                 else:

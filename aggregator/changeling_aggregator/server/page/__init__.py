@@ -97,8 +97,9 @@ def _in_words(published: PublishedSurvey) -> dict[str, Any]:
     return {
         "id": survey.id.hex(),
         "public": published.public,
-        "question": survey.question,
-        "answers": list(survey.answers),
+        "questions": [
+            {"name": each.name, "question": each.text, "answers": list(each.answers)} for each in survey.questions
+        ],
         "start": calendar.start,
         "period_seconds": calendar.period,
         "periods": calendar.periods,
@@ -130,8 +131,13 @@ def _ledger(survey: Survey) -> Iterator[str]:
     if survey.per_week < epsilon:
         yield f"On average that is ε = {_plain(_three_digits(survey.per_week))} a week."
     yield "It bounds a whole life in this survey, and no single week: one report alone may tell more than the average."
+    several = len(survey.questions) > 1
+    allowed = [
+        f"{f'{each.text}: the' if several else 'The'} answer may {_bound(each.constraint)}."
+        for each in survey.questions
+    ]
     yield (
-        f"{_allowed(survey.constraint)} Devices see to that themselves; what goes beyond is not reported. The results "
+        f"{' '.join(allowed)} Devices see to that themselves; what goes beyond is not reported. The results "
         "then show the last answer that was: they are of what devices report, and their bands do not hold that bias."
     )
     if any(group.joint is not None for group in survey.plan.groups):
@@ -152,10 +158,6 @@ def _ledger(survey: Survey) -> Iterator[str]:
         "A device whose backup is put back once, unnoticed, may lose up to three times that in all. Other surveys add "
         "to it, and so does a second device, or installing the app anew."
     )
-
-
-def _allowed(constraint: Constraint) -> str:
-    return f"The answer may {_bound(constraint)}."
 
 
 def _bound(constraint: Constraint) -> str:

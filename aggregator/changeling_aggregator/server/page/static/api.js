@@ -21,7 +21,7 @@ export async function ask(path, parameters = []) {
 }
 
 export const surveyPath = (id, what = "") => `/v1/surveys/${id}${what}`;
-export const published = async (id, edition) => (await answered(await fetch(surveyPath(id, `/editions/${edition}/series.json`)))).json();
+export const published = async (id, edition, file) => (await answered(await fetch(surveyPath(id, `/editions/${edition}/${file}.json`)))).json();
 
 export const listed = async () => (await ask("/v1/surveys")).surveys;
 export const described = (id) => ask(`/page/surveys/${id}`);

@@ -2,7 +2,7 @@
 //
 // It draws one question of one survey: lines with their bands, from the files of its newest edition, which no estimate is
 // made for. Attributes: survey, its id; server, the server's address, by default where this script is from; answers, the
-// numbers of those to draw, by commas; theme, light or dark, by default the reader's own.
+// numbers of those to draw, by commas; question, its place where the survey asks several, from 0 on; theme, light or dark, by default the reader's own.
 
 const MOST_POINTS = 400;
 const HEIGHT = 260;
@@ -131,7 +131,7 @@ function interval(point) {
 }
 
 class ChangelingChart extends HTMLElement {
-  static observedAttributes = ["survey", "server", "answers", "theme"];
+  static observedAttributes = ["survey", "server", "question", "answers", "theme"];
   #series = null;
   #at = null; // which row is pointed at
   #width = 0;
@@ -160,7 +160,7 @@ class ChangelingChart extends HTMLElement {
 
   attributeChangedCallback(name, before, after) {
     if (!this.isConnected || before === after) return;
-    if (name === "survey" || name === "server") this.#load();
+    if (["survey", "server", "question"].includes(name)) this.#load();
     else if (this.#series) this.#draw();
   }
 
@@ -175,13 +175,17 @@ class ChangelingChart extends HTMLElement {
     return (this.getAttribute("server") || new URL(import.meta.url).origin).replace(/[/]+$/, "");
   }
 
+  get #file() {
+    return /^[0-9]+$/.test(this.getAttribute("question") ?? "") ? `series-${this.getAttribute("question")}` : "series";
+  }
+
   async #load() {
     const id = this.getAttribute("survey");
     const turn = ++this.#turn;
     if (!id) return;
     try {
       if (!/^[0-9a-f]{32}$/.test(id)) throw new Error("a survey's id is 32 hexadecimal digits");
-      const response = await fetch(`${this.#server}/v1/surveys/${id}/editions/latest/series.json`, { credentials: "omit" });
+      const response = await fetch(`${this.#server}/v1/surveys/${id}/editions/latest/${this.#file}.json`, { credentials: "omit" });
       if (!response.ok) throw new Error(response.status === 404 ? "nothing is published of this survey yet" : `the server answered ${response.status}`);
       const series = await response.json();
       if (turn === this.#turn) this.series = series;
@@ -289,7 +293,7 @@ class ChangelingChart extends HTMLElement {
     const gaps = this.#series.series.some((each) => each.values === null) ? " Where lines break nothing is known." : "";
     const late = this.#series.series.some((each) => each.provisional) ? " Late reports may still change what is on a grey ground." : "";
     return html("p", {}, `Shares with ${coarse.format(confidence)} bands; whoever takes part loses at most ε = ${epsilon}.${gaps}${late} `,
-      html("a", { href: `${this.#server}/#${survey}` }, "All of it"), " · ", html("a", { href: `${this.#server}/v1/surveys/${survey}/editions/latest/series.csv` }, "CSV"));
+      html("a", { href: `${this.#server}/#${survey}` }, "All of it"), " · ", html("a", { href: `${this.#server}/v1/surveys/${survey}/editions/latest/${this.#file}.csv` }, "CSV"));
   }
 
   #table(lines) {

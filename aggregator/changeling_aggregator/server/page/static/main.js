@@ -41,7 +41,7 @@ async function showSurveys(isSignedIn) {
 
 // How new a survey's newest complete period is, what most held by then, and how that went. The files of its edition tell.
 async function showFreshness(survey) {
-  const series = await published(survey.id, survey.edition);
+  const series = await published(survey.id, survey.edition, survey.questions.length > 1 ? "series-0" : "series");
   const last = newestComplete(series);
   const place = document.querySelector(`a[href="#${survey.id}"] .fresh`);
   if (!last || !place) return;

@@ -16,13 +16,14 @@ let open = null; // {survey, turn, status, series, windows}; turn: how often it 
 
 export async function openSurvey(id, isSignedIn, say) {
   closeSurvey();
-  const survey = await described(id);
+  const survey = about(await described(id), 0);
   const mine = { survey, say, turn: 0 };
   open = mine;
-  at("question").textContent = survey.question;
+  at("question").textContent = survey.questions.map((each) => each.question).join(" · ");
+  offerQuestions(survey);
   at("price").replaceChildren(`Whoever takes part loses at most ε = ${survey.epsilon}: `, element("a", { href: `#${id}/ledger` }, "what that means"), ".");
   offerAlong(survey);
-  document.title = `${survey.question} · changeling`;
+  document.title = `${at("question").textContent} · changeling`;
   at("ledger").replaceChildren(...survey.ledger.map((each) => element("li", {}, each)));
   at("state").textContent = `${plural(survey.periods, "period")} of ${survey.period_words}, ${dayOf(survey, 0)} to ${dayOf(survey, survey.periods)}.`;
   at("results").hidden = at("warning").hidden = true;
@@ -53,8 +54,8 @@ function offerSections(survey) {
 
 function offerAlong(survey) {
   at("along").hidden = !survey.public;
-  for (const link of document.querySelectorAll("[data-file]")) link.href = surveyPath(survey.id, `/editions/latest/${link.dataset.file}`);
-  at("snippet").value = `<script type="module" src="${location.origin}/page/chart.js"></script>\n<changeling-chart survey="${survey.id}"></changeling-chart>`;
+  for (const link of document.querySelectorAll("[data-file]")) link.href = surveyPath(survey.id, `/editions/latest/${survey.questions.length > 1 ? link.dataset.file.replace("series", "series-0") : link.dataset.file}`);
+  at("snippet").value = `<script type="module" src="${location.origin}/page/chart.js"></script>\n<changeling-chart survey="${survey.id}"${survey.questions.length > 1 ? ' question="0"' : ""}></changeling-chart>`;
 }
 
 export function closeSurvey() {
@@ -70,7 +71,20 @@ function offerStrata(survey) {
   ));
 }
 
+// A survey as it is about one of its questions: with its text and answers.
+const about = (survey, place) => ({ ...survey, place, ...survey.questions[place] });
+
+// A choice among several questions, and a small chart of each, of an open survey.
+function offerQuestions(survey) {
+  const several = survey.questions.length > 1;
+  at("of-question").hidden = !several;
+  at("which").replaceChildren(...survey.questions.map(({ question }, place) => element("option", { value: place }, question)));
+  at("all").hidden = !(several && survey.public);
+  at("multiples").replaceChildren(...(at("all").hidden ? [] : survey.questions.map((_, place) => element("changeling-chart", { survey: survey.id, question: place }))));
+}
+
 const asked = () => [
+  ...(open.survey.questions.length > 1 ? [["question", open.survey.name]] : []),
   ["method", at("method").value],
   ["population", at("population").value],
   ["confidence", at("confidence").value],
@@ -136,8 +150,9 @@ function redraw(mine) {
 
 // A box to tick for each answer, with its line; the largest are ticked at first.
 function offerAnswers({ survey, series }) {
-  if (at("answers").dataset.of === survey.id) return;
-  at("answers").dataset.of = survey.id;
+  const of = `${survey.id} ${survey.place}`;
+  if (at("answers").dataset.of === of) return;
+  at("answers").dataset.of = of;
   const last = series.series.filter((each) => each.values !== null).at(-1)?.values ?? [];
   const largest = survey.answers.map((_, number) => number).sort((one, other) => (last[other] ?? 0) - (last[one] ?? 0)).slice(0, MOST_AT_FIRST);
   at("answers").replaceChildren(element("legend", {}, "Answers"), ...survey.answers.map((answer, number) => {
@@ -168,6 +183,10 @@ export function listen(fail) {
     event.preventDefault();
     if (open) Promise.resolve(work(open)).catch(fail);
   };
+  at("which").addEventListener("change", caught((mine) => {
+    mine.survey = about(mine.survey, Number(at("which").value));
+    return load(mine);
+  }));
   for (const id of ["method", "population", "confidence", "strata"]) at(id).addEventListener("change", caught(load));
   for (const id of ["unit", "bands", "answers"]) at(id).addEventListener("change", caught(redraw));
   at("controls").addEventListener("submit", (event) => event.preventDefault());

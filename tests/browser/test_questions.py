@@ -1,0 +1,89 @@
+"""A survey with several questions on the page: a small chart of each, and the rest about the one that is chosen."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from changeling_aggregator.store import Lot, LotKey, SnapshotProgress, Store
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Group,
+    NodeNumber,
+    Odds,
+    Question,
+    ReleasePlan,
+    StateSpace,
+    StratumNumber,
+    SubsetSelection,
+    Survey,
+    Track,
+    TrackNumber,
+)
+from changeling_statistics import Attendance, counterpart_of
+from playwright.sync_api import Browser
+
+from ..aggregator.serving import ServerProcess, eventually
+from ..protocol.examples import AUTHORITY
+from .conftest import PATIENCE_MS
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
+PERIODS, DAY, ENTRIES, SEED = 6, 86_400, 500, 3
+ASKED = {"What do you drink?": ("tea", "coffee"), "How do you travel?": ("on foot", "by train", "by car")}
+
+
+def _store(path: Path) -> Survey:
+    """Make a store with such a survey, open to all, of which everybody reports every answer in every period."""
+    randomizers = [SubsetSelection(StateSpace(len(answers)), Odds(9, 1), 1) for answers in ASKED.values()]
+    asked = Survey.at_cost(
+        questions=[Question(f"q{at}", text, answers, AtMost(3)) for at, (text, answers) in enumerate(ASKED.items())],
+        calendar=Calendar(int(time.time()) // DAY * DAY - (PERIODS + 2) * DAY, DAY, PERIODS),
+        plan=ReleasePlan((Group(tuple(Track(1, each, 0, PERIODS, question=q) for q, each in enumerate(randomizers))),)),
+        skew=1,
+        spread=1,
+        grace=60,
+        minimum=1,
+    )
+    generator, lots = np.random.default_rng(SEED), dict[LotKey, Lot]()
+    for period in range(1, PERIODS + 1):
+        lot = lots[period, 0, StratumNumber(0)] = Lot(Attendance(ENTRIES, ENTRIES if period == 1 else 0, 0))
+        for q, each in enumerate(randomizers):
+            symbols = generator.integers(0, each.symbols, ENTRIES).astype(np.uint64)
+            lot.nodes[TrackNumber(q), NodeNumber(period)] = counterpart_of(each).tally(symbols)
+    store = Store.open(path)
+    with store.transaction() as writing:
+        writing.add_survey(asked.id, asked.signed_by(AUTHORITY), public=True)
+        writing.put_snapshots(asked.id, 1, lots, [])
+        writing.put_looked(asked.id, SnapshotProgress(1, PERIODS, PERIODS, 0))
+    store.close()
+    return asked
+
+
+def test_every_question_has_a_chart_and_one_is_looked_at(chromium: Browser, tmp_path: Path) -> None:
+    """Its answers, its estimates and its changes; choosing another asks anew, and nothing is wrong in the console."""
+    asked, wrong = _store(tmp_path / "server.db"), list[str]()
+    with ServerProcess(tmp_path) as server:
+        file = f"/v1/surveys/{asked.id.hex()}/editions/latest/series-1.json"
+        assert eventually(lambda: server.http.get(file).status_code, 200)
+        page = chromium.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("console", lambda each: wrong.append(each.text) if each.type == "error" else None)
+        page.on("pageerror", lambda error: wrong.append(f"{error}"))
+        page.goto(server.url)
+        page.wait_for_selector(".cards .sparkline .line")
+        page.goto(f"{server.url}/#{asked.id.hex()}")
+        page.wait_for_selector("#change .main-svg")
+        page.wait_for_selector("changeling-chart[question='1'] .band")
+        captions = page.locator("changeling-chart figcaption").all_inner_texts()
+        assert captions == list(ASKED)
+        for at, answers in enumerate(ASKED.values()):
+            page.select_option("#which", f"{at}")
+            page.wait_for_function(
+                "answers => answers.every((each) => document.getElementById('latest').textContent.includes(each))",
+                arg=answers,
+            )
+            page.wait_for_selector("#survey:not([aria-busy])")
+            assert page.locator("#answers input").count() == len(answers)
+        page.close()
+    assert wrong == []

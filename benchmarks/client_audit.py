@@ -20,7 +20,7 @@ from .client_audit_broken import BROKEN
 from .client_audit_cases import CASES
 from .client_audit_transcripts import Heard, Transcript, transcripts
 
-TRANSCRIPTS = 100_000
+TRANSCRIPTS = 40_000
 """Of each survey, half of them of each of the two ways to live."""
 CLIENT = 1_000
 """How many entries one client has."""

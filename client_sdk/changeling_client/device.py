@@ -11,7 +11,7 @@ from math import inf
 
 from changeling_protocol import Coins, EntryNumber, SurveyId, SystemCoins, UnixMilliseconds, from_micro
 
-from . import enrolment, entries, handover, witness
+from . import enrolment, entries, witness
 from .answering import next_due_ms
 from .enrolment import Enroller
 from .entries import Known, Status
@@ -191,10 +191,12 @@ class Device:
 
     def hand_over(self, invitation: bytes) -> bytes:
         """Packs the parcel for an invitation, and retires the store. Raises ValueError, WitnessTrouble, a store's."""
+        from .handover import pack
+
         self._stop_sending()
         try:
             with self._alone() as store:
-                parcel = handover.pack(store, invitation)
+                parcel = pack(store, invitation)
                 witness.check(store, self.settings.witness)
         finally:
             self._servers = Servers(self.store, self.settings)
@@ -203,8 +205,10 @@ class Device:
 
     def take_over(self, parcel: bytes) -> tuple[SurveyId, ...]:
         """Takes over what is in a parcel. Returns the surveys. Raises ValueError, WitnessTrouble, a store's errors."""
+        from .handover import unpack
+
         with self._alone() as store:
-            surveys = handover.unpack(store, parcel, self.settings.max_epsilon)
+            surveys = unpack(store, parcel, self.settings.max_epsilon)
             with store.transaction() as db:
                 entries.follow_server(db, self.settings.endpoint.url)
             witness.check(store, self.settings.witness)

@@ -3,6 +3,8 @@
 Messages over HTTP are behind a door of their own, `changeling_protocol.wire`.
 """
 
+from typing import TYPE_CHECKING
+
 from .calendar import (
     DURATION_UNITS,
     LAST_INSTANT,
@@ -18,7 +20,6 @@ from .calendar import (
 )
 from .constraints import MOST_MUTATIONS, AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded, most_span
 from .cost import Constraints, bound_of, group_cost, lives_cost, most_telling, node_cost, plan_cost, track_cost
-from .editions import Edition, ResultsKey, edition_id, signed_key, unverified_key
 from .errors import BadSignature, CannotOpen, ChangelingError, MalformedBytes, ProtocolError, UnderstatedEpsilon
 from .histories import MOST_TIMES, History, HistoryKernel, HistoryState, Limits, PossibleHistories
 from .joint import MOST_JOINT_BITS, MOST_SCORE, Joint, Kernel, agreeing
@@ -112,6 +113,9 @@ from .upload import (
 )
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from .editions import Edition, ResultsKey, edition_id, signed_key, unverified_key
 
 __all__ = [
     "BALANCED",
@@ -261,3 +265,12 @@ __all__ = [
     "upload_bytes",
     "upwards",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Loads what only readers of results need, when it is first used."""
+    if name not in ("Edition", "ResultsKey", "edition_id", "signed_key", "unverified_key"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import editions
+
+    return getattr(editions, name)

@@ -35,6 +35,8 @@ def test_a_client_brings_neither_numbers_nor_the_network():
         "numpy",
         "scipy",
         "httpx",
+        "changeling_client.handover",
+        "changeling_protocol.editions",
         "changeling_statistics",
         "changeling_aggregator",
         "changeling_simulations",

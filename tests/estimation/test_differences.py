@@ -77,7 +77,7 @@ def test_intervals_hold_the_truth_and_noise_is_seldom_taken_for_a_difference(per
 def test_the_interval_holds_0_exactly_where_the_p_value_is_above_its_complement():
     """For normal and skew errors, at any size of difference: one test, inverted."""
     generator = np.random.default_rng(1)
-    law = VarianceCurve(*(np.full(4, each) for each in (1e-4, 2e-4, 1e-4, 5e-5, 1.0, 3e-3, 1e-3)))
+    law = VarianceCurve(*(np.full(4, each) for each in (1e-4, 2e-4, 1e-4, 5e-5, 1.0, 3e-3, 1e-3, 0.0)))
     first, second = (
         [Estimate(generator.uniform(-0.02, 0.1, 4), np.eye(4) * 1e-4, law=lambda: law) for _ in range(200)]
         for _ in range(2)

@@ -133,6 +133,44 @@ def test_who_is_refused_by_the_witness_looks_again_and_goes_on(postgresql):
     assert told == []
 
 
+@pytest.mark.parametrize("live", [False, True], ids=["between lives", "under a pod"])
+def test_a_database_that_is_put_back_is_silent_for_good(postgresql, live):
+    """Of a backup two closings old, put back while no pod runs or under one that goes on: all pods are silent, and no
+    closing is answered again."""
+    database, told, elsewhere = postgresql.new(), [], new_elsewhere(postgresql)
+    pods, schema = Pods(database=database), database.rpartition("%3D")[2]
+    options = {"witness": witness_elsewhere(elsewhere), "on_error": told.append}
+    backup = {}
+
+    def report(device, days):
+        for _ in range(days):
+            pods.clock.advance(days=1)
+            device.flush()
+
+    with pods.client(**options) as one:
+        pods.join(one)
+        report(one, 2)
+        tables = [name for (name,) in postgresql.sql(f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'")]
+        for name in tables:
+            backup[name] = f"backup_{schema}_{name}"
+            postgresql.sql(f"CREATE TABLE public.{backup[name]} AS TABLE {schema}.{name}")
+        report(one, 2)
+        if not live:
+            one.close()
+        for name in tables:
+            postgresql.sql(f"TRUNCATE {schema}.{name} CASCADE")
+        for name in tables:
+            postgresql.sql(f"INSERT INTO {schema}.{name} TABLE public.{backup[name]}")
+        if live:
+            report(one, 2)
+    for _ in range(2):
+        with pods.client(**options) as other:
+            report(other, 2)
+    assert any(isinstance(error, Silenced) for error in told)
+    closings = [report.closing for report in pods.server.reports]
+    assert len(closings) == len(set(closings)) == 4
+
+
 @pytest.mark.parametrize("witness", [Callbacks(lambda: None, print), "witness"], ids=["Callbacks", "folder"])
 def test_a_witness_that_could_be_set_back_is_refused(witness):
     with pytest.raises(ValueError, match="`SharedCallbacks`"):

@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup node browser java nginx check test test-heavy demo demo-full bench-plans bench-joint bench-histories bench-central bench-sigma bench-evidence bench-field bench-client bench-server bench-house bench-scale bench-costs soak clean
+.PHONY: setup node browser java nginx check test test-heavy demo demo-full bench-plans bench-joint bench-histories bench-central bench-sigma bench-evidence bench-questions bench-field bench-client bench-server bench-house bench-scale bench-costs soak clean
 
 setup: $(VENV)/ready
 
@@ -78,6 +78,9 @@ bench-sigma: setup
 
 bench-evidence: setup
 	$(BIN)/python -m benchmarks evidence
+
+bench-questions: setup
+	$(BIN)/python -m benchmarks questions
 
 bench-field: setup
 	$(BIN)/python -m benchmarks field

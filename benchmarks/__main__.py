@@ -48,6 +48,7 @@ SUITES = {
         "central_coverage",
     ),
     "evidence": ("evidence.compared", "evidence.resumed"),
+    "questions": ("questions",),
     "sigma": ("central_sigma_largest",),
     "field": (
         "field.stopped",

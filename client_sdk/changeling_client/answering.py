@@ -100,7 +100,9 @@ def answer_due(
         drawn = frozenset(
             (track, node) for track, node in drawn if survey.plan.tracks[track].node(node).end > entry.answered
         )
-        entry = entry._replace(states=pruned(survey.plan, entry, drawn))
+        for place in range(len(entry.others) + 1):
+            kept = entry.about(place)._replace(states=pruned(survey.plan, entry, drawn, place))
+            entry = entry.having(place, kept)
     return Answered(entry, drawn, tuple(answers), more=False)
 
 
@@ -160,13 +162,13 @@ def _answer(
     survey: Survey, entry: Entry, drawn: Drawn, period: int, coins: Coins
 ) -> tuple[ClosingAnswer, Memory | None]:
     """The entry's answer to a closing, with its reports on the nodes that end there, and what it remembers then."""
-    new = at_close(entry.states, period)
     group, slots, reports = survey.plan.groups[entry.group], _drawn_unsent(survey, entry, period - 1, coins), []
     for place, (index, track) in enumerate(survey.plan.numbered(entry.group)):
         number = track.ending_at(period)
         if number is None or (track.reported is not None and (index, number) not in drawn):
             continue
-        old = at_close(entry.states, track.node(number).start)
+        states = entry.about(track.question).states
+        old, new = at_close(states, track.node(number).start), at_close(states, period)
         symbol, slots = respond(group, place, track.randomizer.space.index(old, new), slots, coins)
         reports.append(Report(index, number, symbol))
     closing = Closing(period, draw_closing_id(coins), entry.standing, entry.stratum)
@@ -180,7 +182,9 @@ def _drawn_unsent(survey: Survey, entry: Entry, until: int, coins: Coins) -> Mem
     """
     group, memory = survey.plan.groups[entry.group], entry.slots
     for place, period in unsent(group, entry.slots, until):
-        true = group.tracks[place].randomizer.space.index(0, at_close(entry.states, period))
+        true = group.tracks[place].randomizer.space.index(
+            0, at_close(entry.about(group.tracks[place].question).states, period)
+        )
         _, memory = respond(group, place, true, memory, coins)
     return memory
 

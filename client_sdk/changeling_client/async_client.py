@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
     from changeling_protocol import Survey, SurveyId
 
-    from .entries import Status
+    from .entries import Answer, Status
     from .explanation import Explanation
     from .flushing import Flushed
     from .ledger import Account, Ledger
-    from .recording import Recorded
+    from .recording import FirstAnswers, Recorded
     from .reports import SurveyReports
     from .settings import ClientOptions
 
@@ -93,7 +93,7 @@ class AsyncClient:
         entries: int = 1,
         one_person: bool = False,
         signed: bytes | None = None,
-        answers: Sequence[str] | None = None,
+        answers: Sequence[FirstAnswers] | None = None,
         stratum: Mapping[str, str] | None = None,
     ) -> AsyncSurveyHandle:
         """Takes part in the survey with this id from now on, as `Client.join` does; it touches no network.
@@ -217,7 +217,11 @@ class AsyncSurveyHandle:
         """The reason why the survey was refused, in words; empty if it was not."""
         return await self._threads.run(lambda: self._handle.reason)
 
-    async def record(self, answer: str, entry: int = 0) -> Recorded:
+    def question(self, name: str) -> AsyncSurveyHandle:
+        """The same handle for one of several questions, by its name."""
+        return AsyncSurveyHandle(self._handle.question(name), self._threads)
+
+    async def record(self, answer: Answer, entry: int = 0) -> Recorded:
         """Records the entry's answer from now on; it is on disk when this returns."""
         return await self._threads.run(lambda: self._handle.record(answer, entry))
 
@@ -226,7 +230,7 @@ class AsyncSurveyHandle:
         return await self._threads.run(lambda: self._handle.retract(entry))
 
     async def add_entries(
-        self, count: int = 1, *, answers: Sequence[str] | None = None, stratum: Mapping[str, str] | None = None
+        self, count: int = 1, *, answers: Sequence[FirstAnswers] | None = None, stratum: Mapping[str, str] | None = None
     ) -> range:
         """Adds entries, which take part from now on. Returns their numbers, which no other process is given."""
         return await self._threads.run(lambda: self._handle.add_entries(count, answers=answers, stratum=stratum))
@@ -235,7 +239,7 @@ class AsyncSurveyHandle:
         """Withdraws one entry: what it knew is wiped at once, what waits of it as well, and it never comes back."""
         await self._threads.run(lambda: self._handle.leave(entry))
 
-    async def answer(self, entry: int = 0) -> str | None:
+    async def answer(self, entry: int = 0) -> Answer | None:
         """The entry's answer as it was last recorded; None if there is none, or the survey has ended."""
         return await self._threads.run(lambda: self._handle.answer(entry))
 

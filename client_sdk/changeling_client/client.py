@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from changeling_protocol import Survey, SurveyId
 
     from .device import Device
-    from .entries import Known, Status
+    from .entries import Answer, Known, Status
     from .explanation import Explanation
     from .flushing import Flushed
     from .ledger import Account, Ledger
-    from .recording import Recorded
+    from .recording import FirstAnswers, Recorded
     from .reports import SurveyReports
     from .settings import ClientOptions
 
@@ -72,7 +72,7 @@ class Client:
         entries: int = 1,
         one_person: bool = False,
         signed: bytes | None = None,
-        answers: Sequence[str] | None = None,
+        answers: Sequence[FirstAnswers] | None = None,
         stratum: Mapping[str, str] | None = None,
     ) -> SurveyHandle:
         """Takes part in the survey with this id from now on, if it has not done so before.
@@ -224,11 +224,18 @@ class SurveyHandle:
     id: the survey's, 16 bytes.
     """
 
-    __slots__ = ("_device", "id")
+    __slots__ = ("_device", "_question", "id")
 
-    def __init__(self, id_: SurveyId, device: Device) -> None:
+    def __init__(self, id_: SurveyId, device: Device, question: str = "") -> None:
         self.id = id_
-        self._device = device
+        self._device, self._question = device, question
+
+    def question(self, name: str) -> SurveyHandle:
+        """The same handle for one of several questions, by its name: `record`, `retract` and `answer` are about it.
+
+        Whichever question is answered, as much is written, and nothing else is sent.
+        """
+        return SurveyHandle(self.id, self._device, name)
 
     @property
     def survey(self) -> Survey | None:
@@ -250,10 +257,12 @@ class SurveyHandle:
         known = self._known()
         return "" if known is None else known.reason
 
-    def record(self, answer: str, entry: int = 0) -> Recorded:
+    def record(self, answer: Answer, entry: int = 0) -> Recorded:
         """Records the entry's answer from now on; it is on disk when this returns.
 
-        answer: one of the survey's. entry: the entry's number, from 0.
+        answer: one of the survey's, or the number where it asks for one: what lies beyond its levels is taken for the
+        first or last level, and counted in the ledger. entry: the entry's number, from 0.
+        If the survey asks several questions, `question` says which one.
         Returns whether the answer stands; the survey's constraint may have frozen the one before.
         An answer or an entry that the survey does not have is DROPPED and counted; of a strict client it raises
         ValueError. Raises ClientClosed, StoreBusy, StoreFull, StoreReadOnly or StoreUnusable: then it is not kept.
@@ -271,7 +280,7 @@ class SurveyHandle:
         return self._record(None, entry)
 
     def add_entries(
-        self, count: int = 1, *, answers: Sequence[str] | None = None, stratum: Mapping[str, str] | None = None
+        self, count: int = 1, *, answers: Sequence[FirstAnswers] | None = None, stratum: Mapping[str, str] | None = None
     ) -> range:
         """Adds entries, which take part from now on: accounts of a web backend, as their owners consent.
 
@@ -294,8 +303,10 @@ class SurveyHandle:
             raise ValueError(f"entries are numbered from 0, got {entry!r}")
         self._device.leave(self.id, EntryNumber(entry))
 
-    def answer(self, entry: int = 0) -> str | None:
+    def answer(self, entry: int = 0) -> Answer | None:
         """The entry's answer as it was last recorded; None if there is none, or the survey has ended.
+
+        Of a number it is the level that it was rounded to.
 
         Raises ValueError if the survey has no such entry; a store's errors.
         """
@@ -308,10 +319,12 @@ class SurveyHandle:
         with self._device.quietly():
             with self._device.store.transaction() as db:
                 kept = entries.load(db, self._device.store.wrapping, self.id, entry)
-            if kept.pending:
-                return kept.pending[-1].answer
-            state = recording.current(kept.states)
-            return None if state == recording.NULL else known.survey.answers[state - 1]
+            waiting = [each.answer for each in kept.pending if each.question == self._question]
+            if waiting or known.status is Status.ASKED:
+                return waiting[-1] if waiting else None
+            place = recording.place_of(known.survey, self._question)
+            state = recording.current(kept.about(place).states)
+            return None if state == recording.NULL else known.survey.questions[place].answers[state - 1]
         return None
 
     def stratum(self, told: Mapping[str, str], entry: int = 0) -> None:
@@ -322,9 +335,10 @@ class SurveyHandle:
         Raises ValueError for a stratum that the survey does not declare, a change more than it allows, an entry that
         it does not have, or a survey that is not known yet; then nothing is changed. Raises a store's errors.
         """
-        from changeling_protocol import stratum_of
+        from changeling_protocol import OFFSETS, stratum_of
 
         from . import entries
+        from .enrolment import with_offset
 
         self._device.doubt("stratum")
         survey = self.survey
@@ -332,10 +346,11 @@ class SurveyHandle:
             return
         if survey is None:
             raise ValueError(f"no stratum: {entries.why_not(self._known(), self.id)}; `join` takes the first one")
-        number = stratum_of(survey.breakdowns, told)
+        told_number = stratum_of(survey.breakdowns, told)
         with self._device.quietly(), self._device.store.transaction() as db:
             wrapping = self._device.store.wrapping
             kept = entries.load(db, wrapping, self.id, entry)
+            number = with_offset(survey, told_number, kept.stratum % OFFSETS)
             if number == kept.stratum:
                 return
             if kept.stratum_changes >= (most := survey.stratum_changes):
@@ -360,15 +375,16 @@ class SurveyHandle:
                 kept = entries.load(db, self._device.store.wrapping, self.id, entry)
                 waiting = len(outbox.waiting(db, self.id, kept.number))
             costs = survey.epsilon, survey.per_week, cost_if_restored(survey)
-            return Ledger(*costs, kept.answered, waiting, kept.dropped, stratum_values(survey.breakdowns, kept.stratum))
+            public = stratum_values(survey.public, kept.stratum)
+            return Ledger(*costs, kept.answered, waiting, kept.dropped, public, kept.clipped)
         return None
 
-    def _record(self, answer: str | None, entry: int) -> Recorded:
+    def _record(self, answer: Answer | None, entry: int) -> Recorded:
         from .recording import Recorded
 
         self._device.doubt("record")
         with self._device.quietly():
-            return self._device.record(self.id, answer, entry)
+            return self._device.record(self.id, answer, entry, self._question)
         return Recorded.DROPPED
 
     def _known(self) -> Known | None:

@@ -14,11 +14,11 @@ from changeling_protocol import Coins, EntryNumber, SurveyId, SystemCoins, UnixM
 from . import enrolment, entries, witness
 from .answering import next_due_ms
 from .enrolment import Enroller
-from .entries import Known, Status
+from .entries import Answer, Known, Status
 from .errors import ClientClosed, ClientError, StoreBusy, StoreUnusable, WitnessTrouble
 from .flushing import Flush, Flushed
 from .ledger import Account, account
-from .recording import Recorded, Recorder, state_of
+from .recording import FirstAnswers, Recorded, Recorder, check_first
 from .server import Servers, known_time, ms_of
 from .settings import ClientSettings
 from .store import ClientStore, reading, survive
@@ -97,7 +97,7 @@ class Device:
             raise StoreUnusable("nothing is kept without consent")
         return self._opened
 
-    def join(self, asked: Known, answers: Sequence[str] | None, signed: bytes | None) -> None:
+    def join(self, asked: Known, answers: Sequence[FirstAnswers] | None, signed: bytes | None) -> None:
         """Notes that the app wants to join a survey, and joins it if its signed bytes are at hand.
 
         Does nothing if it was asked for before, or without consent.
@@ -111,7 +111,7 @@ class Device:
         survey = None if signed is None else enrolment.verified(asked.id, signed, self.settings.authority)
         if survey is not None and answers is not None and self.settings.strict:
             for answer in answers:
-                state_of(survey, answer)
+                check_first(survey, answer)
         told: list[ClientError] = []
         try:
             with store.transaction() as db:
@@ -131,20 +131,20 @@ class Device:
             raise error
 
     def add_entries(
-        self, id_: SurveyId, count: int, answers: Sequence[str] | None, stratum: Mapping[str, str] | None
+        self, id_: SurveyId, count: int, answers: Sequence[FirstAnswers] | None, stratum: Mapping[str, str] | None
     ) -> range:
         """Adds entries to a survey as `Enroller.add` does. Raises StoreUnusable without consent."""
         with self.store.transaction() as db:
             return Enroller(self.store, self.settings, self.coins).add(db, id_, count, answers, stratum)
 
-    def record(self, id_: SurveyId, answer: str | None, number: int) -> Recorded:
+    def record(self, id_: SurveyId, answer: Answer | None, number: int, question: str = "") -> Recorded:
         """Records an entry's answer as `Recorder.record` does; DROPPED without consent."""
         self.keep_reporting()
         recorder = self._recorder
         if recorder is None:
             return Recorded.DROPPED
         try:
-            return recorder.record(id_, answer, number, self.now_ms())
+            return recorder.record(id_, answer, number, self.now_ms(), question)
         except ClientClosed:
             if self._recorder is recorder:
                 raise

@@ -11,9 +11,11 @@ from dataclasses import replace
 from decimal import Decimal
 
 from changeling_protocol import (
+    OFFSETS,
     Coins,
     EntryNumber,
     ProtocolError,
+    StratumNumber,
     Survey,
     SurveyId,
     UnixSeconds,
@@ -26,7 +28,7 @@ from changeling_protocol import (
 
 from . import entries
 from .answering import draw_delay, last_closing
-from .entries import Drop, Entry, Known, Pending, Status, why_not
+from .entries import Drawn, Drop, Entry, Held, Known, Pending, Status, why_not
 from .errors import (
     BadEnrolment,
     BadSurvey,
@@ -38,7 +40,7 @@ from .errors import (
     TooCostly,
     WrongSurvey,
 )
-from .recording import judged, needed_close
+from .recording import FirstAnswers, first_of, judged, kept_answer, needed_close
 from .server import Server, Servers, known_time, ms_of
 from .settings import ClientSettings
 from .store import ClientStore, StoreConnection, StorePlace
@@ -48,7 +50,7 @@ MOST_ENTRIES = 65_536
 """The most entries of a survey in one store."""
 
 
-def check(asked: Known, answers: Sequence[str] | None) -> None:
+def check(asked: Known, answers: Sequence[FirstAnswers] | None) -> None:
     """Raises ValueError for a number of entries that no store holds, or of first answers that is another.
 
     answers: one for each entry; None if they have none yet.
@@ -84,7 +86,7 @@ class Enroller:
     def __init__(self, store: ClientStore, settings: ClientSettings, coins: Coins) -> None:
         self._store, self._settings, self._coins = store, settings, coins
 
-    def ask(self, db: StoreConnection, asked: Known, answers: Sequence[str] | None) -> Known:
+    def ask(self, db: StoreConnection, asked: Known, answers: Sequence[FirstAnswers] | None) -> Known:
         """Notes that the app wants to join a survey, and its first answers, checked; the survey need not be known.
 
         Returns the survey as it is known then: if it was asked for before and not refused, as it was, but for entries
@@ -103,14 +105,15 @@ class Enroller:
         return known
 
     def _insert(
-        self, db: StoreConnection, survey: SurveyId, numbers: range, answers: Sequence[str] | None
+        self, db: StoreConnection, survey: SurveyId, numbers: range, answers: Sequence[FirstAnswers] | None
     ) -> list[Entry]:
         """Keeps new entries, with the first answer of each. One that has left is none."""
         now_ms = ms_of(self._settings.clock())
         new = []
         for place, number in enumerate(numbers):
             if not entries.has_left(db, survey, number):
-                pending = () if answers is None else (Pending(now_ms, str(answers[place])),)
+                first = () if answers is None else first_of(answers[place])
+                pending = tuple(Pending(now_ms, kept_answer(answer), name) for name, answer in first)
                 new.append(Entry(survey, EntryNumber(number), pending=pending))
         entries.insert(db, self._store.wrapping, new)
         return new
@@ -197,7 +200,7 @@ class Enroller:
         db: StoreConnection,
         id_: SurveyId,
         count: int,
-        answers: Sequence[str] | None,
+        answers: Sequence[FirstAnswers] | None,
         stratum: Mapping[str, str] | None,
     ) -> range:
         """Adds entries to a survey that was asked for, and enrols them if it is known. Returns their numbers.
@@ -238,7 +241,7 @@ class Enroller:
         if survey.closed and closed:
             raise EnrolmentOver("the survey's cohort is closed since its first period ended")
         try:
-            stratum = stratum_of(survey.breakdowns, asked.stratum)
+            told = stratum_of(survey.breakdowns, asked.stratum)
         except ValueError as error:
             raise BadEnrolment(str(error)) from error
         wrapping, coins = self._store.wrapping, self._coins
@@ -251,12 +254,15 @@ class Enroller:
                 for node in draw_nodes(track, coins)
             )
             slots, delay = first_memory(survey.plan.groups[group]), draw_delay(survey, coins)
-            drew = entry._replace(group=group, answered=closed, delay_ms=delay, stratum=stratum, slots=slots)
+            stratum = with_offset(survey, told, 0 if survey.public == survey.breakdowns else coins.below(OFFSETS))
+            others = (Held(),) * (len(survey.questions) - 1)
+            drew = entry._replace(
+                group=group, answered=closed, delay_ms=delay, stratum=stratum, slots=slots, others=others
+            )
             enrolled, wrong = judged(survey, drew, drawn, now_ms, time_known)
-            if survey.closed:
-                first = needed_close(survey.plan, drew, drawn, 1)
-                if not enrolled.states or first is None or enrolled.states[0][0] > first:
-                    raise BadEnrolment("a closed cohort is joined with an answer for each entry: pass `answers`")
+            asked_of = range(len(survey.questions)) if survey.closed else ()
+            if not all(_begun(survey, enrolled, drawn, place) for place in asked_of):
+                raise BadEnrolment("a closed cohort is joined with an answer for each entry: pass `answers`")
             entries.update(db, wrapping, enrolled)
             entries.keep_drawn(db, wrapping, enrolled, drawn)
             entries.count_drop(db, Drop.WRONG_ANSWER, wrong)
@@ -287,6 +293,20 @@ class Enroller:
         reason = f"{type(error).__name__}: {error}"
         entries.put_survey(db, replace(asked, status=Status.REFUSED, reason=reason, stratum={}))
         return [error]
+
+
+def _begun(survey: Survey, entry: Entry, drawn: Drawn, place: int) -> bool:
+    """Whether the entry has an answer to a question from the first close at which it is needed."""
+    states = entry.about(place).states
+    first = needed_close(survey.plan, entry._replace(answered=0), drawn, 1, place)
+    if first is None:  # its group asks nothing about it
+        return not any(track.question == place for track in survey.plan.groups[entry.group].tracks)
+    return bool(states) and states[0][0] <= first
+
+
+def with_offset(survey: Survey, told: StratumNumber, offset: int) -> StratumNumber:
+    """The stratum of an entry whose app told one of the breakdowns, with the offset that it drew."""
+    return told if survey.public == survey.breakdowns else StratumNumber(told * OFFSETS + offset)
 
 
 def leave(db: StoreConnection, known: Known) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import IntEnum, StrEnum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgpack
 from changeling_protocol import (
@@ -38,11 +38,15 @@ States = tuple[tuple[int, int], ...]
 """Pairs of a close's period and the state from that close on until the next pair's, rising by period."""
 Drawn = Collection[tuple[TrackNumber, NodeNumber]]
 """Which nodes an entry reports of the tracks on which it reports only some; those not yet answered."""
+Answer: TypeAlias = str | float
+"""What an app records: the name of an answer, or a number."""
 MOST_PENDING = 256
 """The most answers of an entry that are kept until the survey or the time is known; then the newest takes the place of
 the one before it."""
 _LEAST_BYTES = 256
 """What is encrypted of an entry is filled up to so much, or the next power of two: its length tells no answer."""
+_BYTES_EACH = 128
+"""So much more for every question beside the first."""
 _FIRST_STRATUM = StratumNumber(0)
 _SURVEY = "id, status, entries, one_person, asked_ms, url, charge_micro, payload, stratum, reason"
 _ENTRY = "survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private"
@@ -219,11 +223,21 @@ def _known(row: Sequence[Any]) -> Known:
 class Pending:
     """An answer that was recorded before it could be judged; printing it shows nothing.
 
-    at_ms: when, in Unix milliseconds. answer: one of the survey's, perhaps; None for no answer.
+    at_ms: when, in Unix milliseconds. answer: one of the survey's, perhaps; None for no answer. question: the name of
+    the one that it answers; empty for the only one.
     """
 
     at_ms: UnixMilliseconds
-    answer: str | None
+    answer: Answer | None
+    question: str = ""
+
+
+class Held(NamedTuple):
+    """What an entry knows of its answer to one question: as `Entry` has it of the first."""
+
+    mutations: int = 0
+    first_s: int | None = None
+    states: States = ()
 
 
 class Entry(NamedTuple):
@@ -240,6 +254,8 @@ class Entry(NamedTuple):
     first_s: when the first was, in whole Unix seconds, rounded down; None if there was none, or the constraint does
     not ask for it.
     states: those at the closes that are still needed.
+    others: the same of the survey's other questions, in order.
+    clipped: how many records of a number lay beyond its levels.
     pending: answers that wait to be judged.
     dropped: how many closings were past grace.
     standing: what the next closing that it answers says of those before it.
@@ -260,6 +276,21 @@ class Entry(NamedTuple):
     dropped: int = 0
     standing: Standing = Standing.NEW
     stratum_changes: int = 0
+    others: tuple[Held, ...] = ()
+    clipped: int = 0
+
+    def about(self, question: int) -> "Entry":
+        """The entry with what it knows of its answer to a question in the place of that to the first."""
+        return self._replace(**self.others[question - 1]._asdict()) if question else self
+
+    def having(self, question: int, known: "Entry") -> "Entry":
+        """What `known`, which `about` gave and something has changed, is among the answers to the other questions."""
+        if not question:
+            return known
+        others = list(self.others)
+        others[question - 1] = Held(known.mutations, known.first_s, known.states)
+        own = Held(self.mutations, self.first_s, self.states)
+        return known._replace(others=tuple(others), **own._asdict())
 
     def __repr__(self) -> str:
         return "<an entry>"
@@ -279,7 +310,7 @@ class Entry(NamedTuple):
 
     def emptied(self) -> "Entry":
         """The entry without anything that it knew of answers, or drew."""
-        return self._replace(delay_ms=0, slots=None, mutations=0, first_s=None, states=(), pending=())
+        return self._replace(delay_ms=0, slots=None, mutations=0, first_s=None, states=(), others=(), pending=())
 
 
 def insert(db: StoreConnection, wrapping: Wrapping, new: Sequence[Entry]) -> None:
@@ -432,11 +463,13 @@ def _place(survey: SurveyId, number: int) -> bytes:
 def _row(wrapping: Wrapping, entry: Entry) -> tuple[Any, ...]:
     used, score = _numbers(entry.slots)
     states = [number for pair in entry.states for number in pair]
-    pending = [(each.at_ms, each.answer) for each in entry.pending]
+    others = [[each.mutations, each.first_s, [n for pair in each.states for n in pair]] for each in entry.others]
+    pending = [(each.at_ms, each.answer, each.question) for each in entry.pending]
     public = entry.answered, entry.delay_ms, entry.standing, entry.stratum, entry.stratum_changes, entry.dropped
-    private_values = entry.group, used, score, entry.mutations, entry.first_s, states, pending, wrapping.fresh()
-    piece: bytes = msgpack.packb(private_values)
-    private = wrapping.wrap(filled_up(piece) if wrapping.has_key else piece, _place(entry.survey, entry.number))
+    known = entry.group, used, score, entry.mutations, entry.first_s, states
+    piece: bytes = msgpack.packb((*known, pending, others, entry.clipped, wrapping.fresh()))
+    whole = filled_up(piece, len(others)) if wrapping.has_key else piece
+    private = wrapping.wrap(whole, _place(entry.survey, entry.number))
     return entry.survey, entry.number, *public, private
 
 
@@ -444,7 +477,7 @@ def _row(wrapping: Wrapping, entry: Entry) -> tuple[Any, ...]:
 def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
     survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private = row
     piece = wrapping.unwrap(private, _place(survey, number))
-    group, used, score, mutations, first_s, states, pending, _ = _first_in(piece)
+    group, used, score, mutations, first_s, states, pending, others, clipped, _ = _first_in(piece)
     return Entry(
         survey,
         number,
@@ -455,12 +488,18 @@ def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
         _memory(used, score),
         mutations,
         first_s,
-        tuple(zip(states[::2], states[1::2], strict=True)) if states else (),
-        tuple(Pending(at_ms, answer) for at_ms, answer in pending) if pending else (),
+        _pairs(states),
+        tuple(Pending(*each) for each in pending) if pending else (),
         dropped,
         Standing(standing),
         stratum_changes,
+        tuple([Held(changed, since, _pairs(kept)) for changed, since, kept in others]) if others else (),
+        clipped,
     )
+
+
+def _pairs(states: list[int]) -> States:
+    return tuple(zip(states[::2], states[1::2], strict=True)) if states else ()
 
 
 def _numbers(memory: Memory | None) -> tuple[bytes | list[int] | None, int]:
@@ -481,9 +520,9 @@ def _memory(used: bytes | list[int] | None, score: int) -> Memory | None:
     return None if used is None else SlotState(tuple(used), score)
 
 
-def filled_up(piece: bytes) -> bytes:
-    """What is private of an entry, at a length that says little of it."""
-    return piece.ljust(max(_LEAST_BYTES, 1 << (len(piece) - 1).bit_length()), b"\0")
+def filled_up(piece: bytes, others: int = 0) -> bytes:
+    """What is private of an entry, at a length that says little of it. others: how many questions beside the first."""
+    return piece.ljust(max(_LEAST_BYTES + _BYTES_EACH * others, 1 << (len(piece) - 1).bit_length()), b"\0")
 
 
 def _first_in(piece: bytes) -> Any:

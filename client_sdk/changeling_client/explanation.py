@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import ceil, floor
 from typing import cast
 
-from changeling_protocol import Agreeing, Breakdown, Randomizer, ReleasePlan, Report, Survey, upwards
+from changeling_protocol import Agreeing, Breakdown, Question, Randomizer, ReleasePlan, Report, Survey, upwards
 
 from .ledger import cost_if_restored, shown
 
@@ -119,7 +119,10 @@ def moment(at: datetime) -> str:
 
 def said(survey: Survey, report: Report) -> str:
     """A report in words, such as "tea", "from tea to coffee", or "more of tea and water, less of coffee"."""
-    return survey.plan.tracks[report.track].randomizer.said(report.symbol, [NO_ANSWER, *map(shown, survey.answers)])
+    track = survey.plan.tracks[report.track]
+    question = survey.questions[track.question]
+    words = track.randomizer.said(report.symbol, [NO_ANSWER, *map(shown, question.answers)])
+    return words if len(survey.questions) == 1 else f"{shown(question.name)}: {words}"
 
 
 _STATED = (
@@ -266,15 +269,15 @@ def explain(survey: Survey) -> Explanation:
     calendar, restored = survey.calendar, cost_if_restored(survey)
     ends = calendar.time(calendar.periods)
     return Explanation(
-        question=survey.question,
-        answers=survey.answers,
+        question=survey.title,
+        answers=survey.questions[0].answers,
         conclusions=tuple(conclude(before, survey.epsilon) for before in BEFORE),
         if_restored=tuple(conclude(before, restored) for before in BEFORE),
         one_report=most_telling(survey.plan),
         reports=max(sum(track.reports for track in group.tracks) for group in survey.plan.groups),
         ends=datetime.fromtimestamp(ends, UTC),
         last_sent=datetime.fromtimestamp(ends + survey.grace, UTC),
-        public=survey.breakdowns,
+        public=survey.public,
         stratum_changes=survey.stratum_changes,
         goes_on=bool(survey.follows),
         epsilon=survey.epsilon,
@@ -343,13 +346,21 @@ def privacy_notice(survey: Survey) -> str:
 
 
 def _asked(survey: Survey) -> Sequence[str]:
-    answers = [f'"{shown(answer)}"' for answer in survey.answers]
-    named = answers[0] if len(answers) == 1 else f"{', '.join(answers[:-1])} or {answers[-1]}"
+    asked = "; ".join(_with_answers(question) for question in survey.questions)
+    if len(survey.questions) == 1:
+        taking_part = f"If you agree, this app takes part in a survey with the question {asked}."
+    else:
+        taking_part = f"If you agree, this app takes part in a survey with {len(survey.questions)} questions: {asked}."
     return (
-        f'If you agree, this app takes part in a survey with the question "{shown(survey.question)}"; the answers that '
-        f"it tells apart are {named}.",
+        taking_part,
         "Your answer is kept on your device and is never sent as it is.",
     )
+
+
+def _with_answers(question: Question) -> str:
+    answers = [f'"{shown(answer)}"' for answer in question.answers]
+    named = answers[0] if len(answers) == 1 else f"{', '.join(answers[:-1])} or {answers[-1]}"
+    return f'"{shown(question.text)}"; the answers that it tells apart are {named}'
 
 
 def _sent(survey: Survey) -> Sequence[str]:
@@ -371,11 +382,11 @@ def _sent(survey: Survey) -> Sequence[str]:
 
 
 def _concluded(survey: Survey) -> Sequence[str]:
-    example = explain(survey).conclusions[1]
+    example, answer = explain(survey).conclusions[1], shown(survey.questions[0].answers[0])
     return (
         "The server, and whoever sees all that your device ever sends for this survey, can conclude at most this: what "
         f"was thought {percent_up(example.before)} likely before, such as that you ever answered "
-        f'"{shown(survey.answers[0])}", can come to be thought at most {percent_up(example.at_most)} and at least '
+        f'"{answer}", can come to be thought at most {percent_up(example.at_most)} and at least '
         f"{percent_down(example.at_least)} likely.",
         "Other surveys that you take part in add to that.",
         "What is published are estimates for all who take part together, from at least "
@@ -387,6 +398,8 @@ def _seen(survey: Survey) -> Sequence[str]:
     public = "Not randomized is that your device takes part"
     if survey.breakdowns:
         public += f", and what the app tells about it for breaking results down: {in_the_open(survey.breakdowns)}"
+    if survey.public != survey.breakdowns:
+        public += ", and one of a few offsets, drawn by lot once, with which your device rounds numbers"
     if survey.relay:
         between = (
             f"A relay at {survey.relay} stands between your device and the server: it sees your network address and "

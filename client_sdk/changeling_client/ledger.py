@@ -27,6 +27,7 @@ class Ledger:
     dropped: how many closings came too late, and never reached the server.
     public: what the server learns of the entry as it is, beside its reports: the value of each breakdown of the survey.
     No noise hides it, and epsilon does not count it.
+    clipped: how many numbers were recorded that lay beyond a question's levels; it stays on the device.
     """
 
     epsilon: Decimal
@@ -36,6 +37,7 @@ class Ledger:
     waiting: int
     dropped: int
     public: Mapping[str, str]
+    clipped: int = 0
 
     def __str__(self) -> str:
         lines = [
@@ -45,6 +47,8 @@ class Ledger:
         ]
         if self.public:
             lines.append(f"Told as it is: {', '.join(f'{name} {value}' for name, value in self.public.items())}.")
+        if self.clipped:
+            lines.append(f"Numbers beyond the levels, taken for the first or the last one: {self.clipped:,}.")
         return "\n".join(lines)
 
 
@@ -124,7 +128,7 @@ def _account(known: Known) -> SurveyAccount:
     if survey is None:
         return SurveyAccount(known.id.hex(), None, known.status, epsilon, None, known.reason)
     weekly = per_week(epsilon, survey.calendar.period * survey.calendar.periods)
-    return SurveyAccount(known.id.hex(), survey.question, known.status, epsilon, weekly)
+    return SurveyAccount(known.id.hex(), survey.title, known.status, epsilon, weekly)
 
 
 def shown(text: str) -> str:

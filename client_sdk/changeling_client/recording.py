@@ -7,20 +7,38 @@ what is sent, or when.
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from decimal import Decimal
 from enum import Enum
+from math import isfinite
+from typing import TypeAlias
 
-from changeling_protocol import AtMost, Constraint, Hybrid, ReleasePlan, Survey, SurveyId, UnixMilliseconds, UnixSeconds
+from changeling_protocol import (
+    OFFSETS,
+    AtMost,
+    Constraint,
+    Hybrid,
+    Question,
+    ReleasePlan,
+    StratumNumber,
+    Survey,
+    SurveyId,
+    UnixMilliseconds,
+    UnixSeconds,
+)
 
 from . import entries
-from .entries import Drawn, Drop, Entry, Known, Pending, States, Status, why_not
+from .entries import Answer, Drawn, Drop, Entry, Known, Pending, States, Status, why_not
 from .errors import ClientError
 from .server import close_ms, known_time
 from .store import ClientStore, StoreConnection
 
 NULL = 0
 """The state of an entry that has no answer."""
+FirstAnswers: TypeAlias = Answer | Mapping[str, Answer]
+"""The first answer of an entry; where there are several questions, by their names."""
 MOST_ANSWER_CHARACTERS = 1_000
 """The longest answer that is kept for a survey that is not known yet."""
 _log = logging.getLogger("changeling")
@@ -43,15 +61,17 @@ class Recorded(Enum):
     DROPPED = "dropped"
 
 
-def needed_close(plan: ReleasePlan, entry: Entry, drawn: Drawn, period: int) -> int | None:
+def needed_close(plan: ReleasePlan, entry: Entry, drawn: Drawn, period: int, question: int = 0) -> int | None:
     """The first close at or after a period at which the entry's state is still needed; None if there is none.
+
+    The state is that of its answer to a question, by its place.
 
     A close is needed where a node that the entry has still to report ends or, on a track of changes, begins.
     drawn: the nodes it reports, where it does not report all.
     """
     best = None
     for track in plan.groups[entry.group].tracks:
-        if track.reported is not None:
+        if track.reported is not None or track.question != question:
             continue
         first, width = track.first, track.width
         count = (track.last - first) // width
@@ -67,7 +87,7 @@ def needed_close(plan: ReleasePlan, entry: Entry, drawn: Drawn, period: int) -> 
     for number, node_number in drawn:
         track = plan.tracks[number]
         node = track.node(node_number)
-        if node.end > entry.answered:
+        if node.end > entry.answered and track.question == question:
             bounds = (node.start, node.end) if track.reports_changes else (node.end,)
             closes += [close for close in bounds if close >= period]
     return min(closes, default=None)
@@ -100,25 +120,47 @@ def entered(states: States, close: int | None, state: int) -> States:
     return before if current(before) == state else (*before, (close, state))
 
 
-def pruned(plan: ReleasePlan, entry: Entry, drawn: Drawn) -> States:
-    """The entry's states, only those still needed, now that more is answered."""
+def pruned(plan: ReleasePlan, entry: Entry, drawn: Drawn, question: int = 0) -> States:
+    """The states of the answer to a question, only those still needed, now that more is answered."""
     kept: States = ()
-    for close, state in entry.states:
-        kept = entered(kept, needed_close(plan, entry, drawn, close), state)
+    for close, state in entry.about(question).states:
+        kept = entered(kept, needed_close(plan, entry, drawn, close, question), state)
     return kept
 
 
-def state_of(survey: Survey, answer: str | None) -> int:
-    """The number of an answer's state, from 1; NULL for None.
+def place_of(survey: Survey, question: str) -> int:
+    """The place of a question by its name, which may be left out where it is the only one. Raises ValueError."""
+    if not question and len(survey.questions) > 1:
+        raise ValueError(f"say which question is answered: {[each.name for each in survey.questions]}")
+    return survey.place_of(question) if question else 0
 
+
+def state_of(question: Question, answer: Answer | None, stratum: StratumNumber) -> tuple[int, bool]:
+    """The number of an answer's state, from 1, and whether a number was clipped; NULL for None.
+
+    stratum: the entry's, whose last part is the offset that it rounds numbers with.
     Raises ValueError, which does not repeat what was passed.
     """
     if answer is None:
-        return NULL
+        return NULL, False
+    if question.is_number:
+        level, clipped = question.rounded(answer, stratum % OFFSETS)  # type: ignore[arg-type]  # refuses strings
+        return level + 1, clipped
     try:
-        return survey.answers.index(answer) + 1
+        return question.answers.index(answer) + 1, False
     except ValueError:
-        raise ValueError(f"this is no answer of the survey; its answers are {list(survey.answers)}") from None
+        raise ValueError(f"this is no answer of the survey; its answers are {list(question.answers)}") from None
+
+
+def check_first(survey: Survey, answers: FirstAnswers) -> None:
+    """Raises ValueError where the first answers of an entry are none of the survey's."""
+    for name, answer in first_of(answers):
+        state_of(survey.questions[place_of(survey, name)], answer, StratumNumber(0))
+
+
+def first_of(answers: FirstAnswers) -> Sequence[tuple[str, Answer]]:
+    """The first answers of an entry by the names of their questions; the only one's is left out."""
+    return tuple(answers.items()) if isinstance(answers, Mapping) else (("", answers),)
 
 
 def record(survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, time_known: bool) -> tuple[Entry, Recorded]:
@@ -131,23 +173,33 @@ def record(survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, time_kn
     time for changes.
     Returns the entry as it now is, and what became of the answer. Raises ValueError for a wrong answer.
     """
-    state = state_of(survey, pending.answer)
+    place = place_of(survey, pending.question)
+    state, clipped = state_of(survey.questions[place], pending.answer, entry.stratum)
+    after, recorded = _record(survey, entry.about(place), drawn, pending, place, state, time_known)
+    return entry.having(place, after)._replace(clipped=entry.clipped + clipped), recorded
+
+
+def _record(
+    survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, place: int, state: int, time_known: bool
+) -> tuple[Entry, Recorded]:
+    """Takes an entry, as it is about one question, into a state."""
+    constraint = survey.questions[place].constraint
     at_ms = _open_ms(survey, entry, pending.at_ms)
     period = survey.calendar.period_of(UnixSeconds(at_ms / 1000))
-    close = needed_close(survey.plan, entry, drawn, period)
-    if close is None and needed_close(survey.plan, entry, drawn, entry.answered + 1) is None:
+    close = needed_close(survey.plan, entry, drawn, period, place)
+    if close is None and needed_close(survey.plan, entry, drawn, entry.answered + 1, place) is None:
         return entry, Recorded.FROZEN
     if entry.pending and not time_known:
         return entry.waiting_for(pending), Recorded.PENDING
     if state == current(entry.states):
         return entry, Recorded.UNCHANGED
     elapsed = 0.0 if entry.first_s is None else at_ms / 1000 - entry.first_s
-    if (survey.closed and state == NULL) or not survey.constraint.admits(entry.mutations, 0):
+    if (survey.closed and state == NULL) or not constraint.admits(entry.mutations, 0):
         return entry, Recorded.FROZEN
-    if close is None or not survey.constraint.admits(entry.mutations, elapsed):
+    if close is None or not constraint.admits(entry.mutations, elapsed):
         return (entry, Recorded.FROZEN) if time_known else (entry.waiting_for(pending), Recorded.PENDING)
     first_s = entry.first_s
-    if _counts_time(survey.constraint):  # what waited may have been given while the clock was ahead, or before it was
+    if _counts_time(constraint):  # what waited may have been given while the clock was ahead, or before it was
         first_s = at_ms // 1000 if first_s is None else min(first_s, at_ms // 1000)
     states = entered(entry.states, close, state)
     return entry._replace(mutations=entry.mutations + 1, first_s=first_s, states=states), Recorded.COUNTED
@@ -165,11 +217,17 @@ def bring_back(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseco
     They stay after everything that was answered. Their order and number stay, and no two move apart, so the entry
     keeps to its constraint as before. now_ms: Unix milliseconds.
     """
+    for place in range(len(entry.others) + 1):
+        entry = entry.having(place, _brought_back(survey, entry.about(place), drawn, now_ms, place))
+    return entry
+
+
+def _brought_back(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseconds, place: int) -> Entry:
     if not entry.states and entry.first_s is None:
         return entry
     latest_ms = _open_ms(survey, entry, now_ms)
     period = survey.calendar.period_of(UnixSeconds(latest_ms / 1000))
-    states, close = entry.states, needed_close(survey.plan, entry, drawn, period)
+    states, close = entry.states, needed_close(survey.plan, entry, drawn, period, place)
     if close is not None and states and states[-1][0] > close:
         states = entered(states, close, current(states))
     first_s = None if entry.first_s is None else min(entry.first_s, latest_ms // 1000)
@@ -207,22 +265,25 @@ class Recorder:
         self._store, self._strict, self._tell = store, strict, tell
         self._joined: dict[SurveyId, tuple[Survey, str]] = {}
 
-    def record(self, id_: SurveyId, answer: str | None, number: int, at_ms: UnixMilliseconds) -> Recorded:
+    def record(
+        self, id_: SurveyId, answer: Answer | None, number: int, at_ms: UnixMilliseconds, question: str = ""
+    ) -> Recorded:
         """Records an entry's answer, or with None that it has none.
 
-        at_ms: the device's time, in Unix milliseconds.
+        at_ms: the device's time, in Unix milliseconds. question: its name; empty for the only one.
         In a signal handler that interrupts a record or a flush of its own thread it is PENDING, and on disk as soon as
         that goes on. Raises ValueError for a wrong answer or entry if it is strict; a store's errors.
         """
+        pending = Pending(at_ms, answer, question)
         if self._store.interrupts():
-            self._store.afterwards(lambda: self._quietly(lambda: self._record(id_, answer, number, at_ms)))
+            self._store.afterwards(lambda: self._quietly(lambda: self._record(id_, number, pending)))
             return Recorded.PENDING
-        return self._record(id_, answer, number, at_ms)
+        return self._record(id_, number, pending)
 
-    def _record(self, id_: SurveyId, answer: str | None, number: int, at_ms: UnixMilliseconds) -> Recorded:
+    def _record(self, id_: SurveyId, number: int, pending: Pending) -> Recorded:
         try:
             with self._store.transaction() as db:
-                recorded, refused = self._keep(db, id_, answer, number, at_ms)
+                recorded, refused = self._keep(db, id_, number, pending)
             self._store.overwrote()  # the answer that stood, perhaps
         except ValueError:
             if self._strict:
@@ -235,11 +296,9 @@ class Recorder:
             _log.warning("a record was dropped: %s", why_not(refused, id_))
         return recorded
 
-    def _keep(
-        self, db: StoreConnection, id_: SurveyId, answer: str | None, number: int, at_ms: UnixMilliseconds
-    ) -> tuple[Recorded, Known | None]:
+    def _keep(self, db: StoreConnection, id_: SurveyId, number: int, pending: Pending) -> tuple[Recorded, Known | None]:
         """Keeps an answer. Returns the outcome, and the survey where that was refused: it is logged afterwards."""
-        known = self._joined.get(id_)
+        pending, known = replace(pending, answer=kept_answer(pending.answer)), self._joined.get(id_)
         if known is None:
             found = entries.find_survey(db, id_)
             if found is None or found.status in (Status.LEFT, Status.REFUSED, Status.SILENCED, Status.MOVED):
@@ -256,13 +315,13 @@ class Recorder:
                 return Recorded.DROPPED, None
             raise
         if known is None:
-            entry, recorded = _kept_for_later(before, answer, at_ms)
+            entry, recorded = _kept_for_later(before, pending)
         else:
             survey, url = known
             drawn = self._drawn(db, survey, before)
-            stamp_ms = known_time(db, url).stamp(at_ms)
+            stamp_ms = known_time(db, url).stamp(pending.at_ms)
             entry = bring_back(survey, before, drawn, stamp_ms)
-            entry, recorded = record(survey, entry, drawn, Pending(stamp_ms, answer), time_known=False)
+            entry, recorded = record(survey, entry, drawn, replace(pending, at_ms=stamp_ms), time_known=False)
         entries.update(db, self._store.wrapping, entry)  # a change or none: both take as long, and write as much
         return recorded, None
 
@@ -280,10 +339,22 @@ class Recorder:
             _log.warning("a record in a signal handler was dropped: the survey has no such answer or entry")
 
 
-def _kept_for_later(entry: Entry, answer: str | None, at_ms: UnixMilliseconds) -> tuple[Entry, Recorded]:
+def _kept_for_later(entry: Entry, pending: Pending) -> tuple[Entry, Recorded]:
     """Keeps an answer for a survey that is not known yet."""
-    if answer is not None and (not isinstance(answer, str) or len(answer) > MOST_ANSWER_CHARACTERS):
-        raise ValueError("an answer is a text of the survey's")
-    if (entry.pending[-1].answer if entry.pending else None) == answer:
+    answer = pending.answer
+    before = [each.answer for each in entry.pending if each.question == pending.question]
+    if (before[-1] if before else None) == answer:
         return entry, Recorded.UNCHANGED
-    return entry.waiting_for(Pending(at_ms, None if answer is None else str(answer))), Recorded.PENDING
+    return entry.waiting_for(pending), Recorded.PENDING
+
+
+def kept_answer(answer: Answer | None) -> Answer | None:
+    """An answer as it can be kept. Raises ValueError for what is neither a text nor a finite number."""
+    if isinstance(answer, int | float | Decimal) and not isinstance(answer, bool):
+        with suppress(OverflowError):
+            if isfinite(number := float(answer)):
+                return number
+        raise ValueError("a question for a number takes a finite number, and this is none")
+    if answer is None or (isinstance(answer, str) and len(answer) <= MOST_ANSWER_CHARACTERS):
+        return None if answer is None else str(answer)
+    raise ValueError("an answer is a text of the survey's, or a finite number")

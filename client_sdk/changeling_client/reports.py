@@ -139,7 +139,7 @@ def _reports(device: Device, db: StoreConnection, known: Known, survey: Survey) 
         for period, arrived, sent in outbox.sent(db, device.store.wrapping, entry)
     )
     coming = (_next(device, db, survey, entry, lead_ms) for entry in kept)
-    return SurveyReports(known.id.hex(), survey.question, told, tuple(each for each in coming if each is not None))
+    return SurveyReports(known.id.hex(), survey.title, told, tuple(each for each in coming if each is not None))
 
 
 def _next(device: Device, db: StoreConnection, survey: Survey, entry: Entry, lead_ms: int) -> Next | None:

@@ -202,6 +202,13 @@ class Survey(SignedObject):
         return self.only.text
 
     @property
+    def title(self) -> str:
+        """The text of the only question, or the names of all: one line for a list of surveys."""
+        if len(self.questions) == 1:
+            return self.question
+        return f"{len(self.questions)} questions: {', '.join(each.name for each in self.questions)}"
+
+    @property
     def answers(self) -> tuple[str, ...]:
         """The answers of the only question, as `only`."""
         return self.only.answers

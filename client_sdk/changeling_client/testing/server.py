@@ -193,8 +193,10 @@ def received(survey: Survey, plaintext: bytes) -> list[ReceivedReport]:
     _, answered, reports = read_upload(survey.plan, plaintext)
     ids, tracks = {closing.period: closing.id for closing in answered}, survey.plan.tracks
     nodes = [tracks[report.track].node(report.node) for report in reports]
-    states = [NO_ANSWER, *survey.answers]
-    words = [tracks[report.track].randomizer.said(report.symbol, states) for report in reports]
+    states = [[NO_ANSWER, *each.answers] for each in survey.questions]
+    words = [
+        (track := tracks[report.track]).randomizer.said(report.symbol, states[track.question]) for report in reports
+    ]
     return sorted(
         (
             ReceivedReport(survey.id, node, ids[node.end], report.track, report.symbol, says)

@@ -75,9 +75,14 @@ def whole_grid() -> list[Case]:
 
 
 def sampled(per_stratum: int = 1) -> list[Case]:
-    """So many wishes of each number of periods and changes, open and closed, some with the next larger."""
+    """So many wishes of each number of periods and changes, open and closed, some with the next larger.
+
+    Over more than SHORT periods numbers of changes are open and closed in turns, as such plans take long.
+    """
     generator, cases = np.random.default_rng(SEED), []
     for periods, changes, closed in product(PERIODS, CHANGES, (False, True)):
+        if periods > SHORT and closed == bool(CHANGES.index(changes) % 2):
+            continue
         for _ in range(per_stratum):
             z, at, n = (int(generator.integers(len(each))) for each in (ANSWERS, EPSILONS, DEVICES))
             case = Case(ANSWERS[z], periods, changes, EPSILONS[at], DEVICES[n], closed)

@@ -33,7 +33,8 @@ class SparkEngine:
         place = checked_place(options.shared)
         if "://" not in place:
             Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
-        return SparkFold(store, ClusterSettings(options.master, options.executor_memory), place, options.checkpoint)
+        cluster = ClusterSettings(options.master, options.executor_memory, conf=options.conf)
+        return SparkFold(store, cluster, place, options.checkpoint)
 
 
 engine = SparkEngine()

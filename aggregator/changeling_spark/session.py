@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _OURS = ("changeling_aggregator.errors.", "changeling_spark.keys.")
+_FIXED = {
+    "spark.io.encryption.enabled": "true",
+    "spark.redaction.regex": "(?i)secret|password|token|key",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "32",
+    "spark.python.worker.reuse": "true",
+    "spark.python.worker.faulthandler.enabled": "false",
+}
+"""Settings that nobody changes: they encrypt what lies on disks, keep secrets out of pages, and bound memory."""
 _DEATH_SECONDS = 1.0
 """So long after its last word a Java process may still be there."""
 NEEDS = 'the fold on Spark needs its library: pip install "changeling[spark]"'
@@ -33,12 +42,22 @@ class SparkTrouble(AggregatorError):
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
     """Which cluster folds. master: Spark's URL of it. executor_memory: of each executor's Java process, as Spark writes
-    it, such as 1g. host: the address by which executors reach the driver; None for what Spark finds out.
+    it, such as 1g. host: the address by which executors reach the driver; None for what Spark finds out. conf: further
+    settings of Spark's, each as NAME=VALUE. Raises ValueError where one is none, or is one that the fold depends on.
     """
 
     master: str
     executor_memory: str = "1g"
     host: str | None = None
+    conf: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for setting in self.conf:
+            name, equals, _ = setting.partition("=")
+            if not (equals and name.startswith("spark.")):
+                raise ValueError(f"a setting of Spark is spark.NAME=VALUE, got {name!r}")
+            if name in _FIXED:
+                raise ValueError(f"{name} is fixed: the fold, or what keeps its data secret, depends on it")
 
 
 def missing() -> str | None:
@@ -65,7 +84,7 @@ def session(cluster: ClusterSettings) -> "Iterator[SparkSession]":
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    builder = SparkSession.builder.master(cluster.master).appName("changeling fold").config(map=_settings(cluster))
+    builder = SparkSession.builder.master(cluster.master).appName("changeling fold").config(map=spark_settings(cluster))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of Spark's own, as of a native library that is not there
@@ -129,7 +148,8 @@ def first_line(error: BaseException) -> str:
     return next(ours, lines[0] if lines else type(error).__name__)[:300]
 
 
-def _settings(cluster: ClusterSettings) -> dict[str, bool | float | int | str | None]:
+def spark_settings(cluster: ClusterSettings) -> dict[str, bool | float | int | str | None]:
+    """All settings of the session, by Spark's names."""
     settings: dict[str, bool | float | int | str | None] = {
         "spark.executor.memory": cluster.executor_memory,
         "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
@@ -138,14 +158,8 @@ def _settings(cluster: ClusterSettings) -> dict[str, bool | float | int | str | 
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.eventLog.enabled": "false",
-        "spark.io.encryption.enabled": "true",
-        "spark.redaction.regex": "(?i)secret|password|token|key",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "32",
         "spark.sql.streaming.stopTimeout": "10s",
-        "spark.python.worker.reuse": "true",
-        "spark.python.worker.faulthandler.enabled": "false",
     }
     if cluster.host is not None:
         settings["spark.driver.host"] = cluster.host
-    return settings
+    return settings | dict(setting.split("=", 1) for setting in cluster.conf) | _FIXED

@@ -74,14 +74,20 @@ def test_networks_take_turns_and_the_page_opens_always(monkeypatch: pytest.Monke
         tasks += [asyncio.create_task(making.answer(n, slow.make(f"o{n}"), other)) for n in "ab"]
         await asyncio.sleep(0.2)
         assert slow.made == ["g0", "oa"]
-        with pytest.raises(Overloaded):  # all room is taken
-            await making.answer("third", slow.make("third"), "203.0.113.0/24")
+        third = "203.0.113.0/24"  # all room is taken: who asks for most makes some for it, and it for nobody
+        tasks += [asyncio.create_task(making.answer(n, slow.make(f"t{n}"), third)) for n in "cd"]
+        await asyncio.sleep(0.2)
+        for given_up in (tasks.pop(5), tasks.pop(4)):
+            with pytest.raises(Overloaded):
+                await given_up
+        with pytest.raises(Overloaded):  # which has the longest line itself
+            await making.answer("more", slow.make("more"), greedy)
         tasks.append(asyncio.create_task(making.answer("page", slow.make("page"), greedy, SurveyId(bytes(16)))))
         await asyncio.sleep(0.2)
         slow.go_on.set()
         await asyncio.gather(*tasks)
         assert "page" in slow.made[2:4]
-        assert sorted(slow.made) == ["g0", "g1", "g2", "g3", "g4", "g5", "oa", "ob", "page"]
+        assert sorted(slow.made) == ["g0", "g1", "g2", "g3", "oa", "ob", "page", "tc", "td"]
         assert (making.kept("page"), making.kept(0)) == (b"page", None)
         making.close()
 

@@ -38,6 +38,7 @@ def test_a_floor_bridges_every_loss_for_a_small_part_of_the_error(periods, epsil
     assert plan_cost(planned.plan, of.calendar, of.constraint, of.closed) <= of.epsilon
 
 
+@pytest.mark.heavy
 def test_a_floor_is_as_small_as_is_of_use():
     """With a minimum of 100 its scarcest node is expected to have four deviations more, and estimates are good then."""
     of, planned = needy(64, "12", 100)

@@ -98,6 +98,7 @@ def test_no_population_is_biased_beyond_the_bound_of_those_that_stopped(constrai
     assert pilot_of(read_rows(rows), CALENDAR).freezing(AtMost(1)).bias.max() == 1.0
 
 
+@pytest.mark.heavy
 def test_the_ladder_finds_the_least_total_error_of_all():
     """Within a hundredth of the least of every number of changes, and leaves some of them out."""
     wish = Wish(3, CALENDAR, AtMost(1), Decimal(8), 3000, bridge=False)
@@ -144,6 +145,7 @@ def test_a_closed_cohort_is_of_those_who_answer_at_first():
 WISH = ("--answers", "3", "--period", "1d", "--horizon", "4d", "--epsilon", "4", "--devices", "3000")
 
 
+@pytest.mark.heavy
 def test_both_commands_choose_the_changes_to_allow(tmp_path):
     """From a pilot or from expected changes; where the designer says --at-most, they say what freezing that leaves."""
     changelog = synthetic_changelog(3, 300, 1.5, replace(CALENDAR, periods=4), np.random.default_rng(1))

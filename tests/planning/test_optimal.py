@@ -72,6 +72,7 @@ def test_no_other_plan_of_the_table_is_more_accurate(closed, epsilon):
     assert all(best <= 1.01 * option.error(of) for option in comparison.options.values())
 
 
+@pytest.mark.heavy
 def test_it_says_when_a_panel_beats_every_hierarchy_and_when_not():
     """At small budgets and short horizons a panel wins; with few changes and a large budget a hierarchy does."""
     small = compare_plans(wish(periods=32, answers=4, epsilon="2", devices=20_000))
@@ -98,6 +99,7 @@ def test_devices_upload_as_much_as_the_protocol_pads_them_to():
     assert comparison.options["flat"].sent_bytes == comparison.options["panel"].sent_bytes > 8 * 81
 
 
+@pytest.mark.heavy
 def test_a_budget_for_the_worst_time_makes_that_better_than_one_for_the_mean():
     """The objectives differ, and each wins at its own."""
     for_mean, for_worst = (

@@ -14,8 +14,9 @@ from changeling_aggregator.segments import Folder, PlacedFile, SegmentRow
 from changeling_aggregator.segments.parquet import encoded
 from changeling_aggregator.store import Store, Transaction, Turn
 from changeling_aggregator.testing import AFTER, FoldEngineContract, fold_out_of_turn, prepared
-from changeling_spark import inputs, runs, tasks
+from changeling_spark import ClusterSettings, inputs, runs, tasks
 from changeling_spark.inputs import Piece
+from changeling_spark.session import spark_settings
 from changeling_spark.shuffle import Partitioner
 from numpy.typing import NDArray
 
@@ -444,3 +445,20 @@ def test_a_segment_that_is_not_what_the_store_says_is_no_fold(
     assert [(each.position, each.arrival) for each in sound.read()] == [(4, 1005), (5, 1005), (6, 1005)]
     with suppress(SegmentLost):
         folder.delete("1-3.parquet")
+
+
+@pytest.mark.parametrize(
+    "setting", ["spark.io.encryption.enabled=false", "spark.redaction.regex=x", "spark.ui.port", "a=b"]
+)
+def test_settings_that_keep_secrets_are_nobodys_to_change(setting: str) -> None:
+    """Nor is anything taken that is no setting of Spark's."""
+    with pytest.raises(ValueError, match=r"Spark|fixed"):
+        ClusterSettings("local[1]", conf=("spark.ui.enabled=true", setting))
+
+
+def test_other_settings_reach_spark_and_the_fixed_ones_stand() -> None:
+    """A setting of the operator's goes before ours; of several for one name the last counts."""
+    conf = ("spark.eventLog.enabled=true", "spark.executor.memory=2g", "spark.executor.memory=3g", "spark.x=a=b")
+    settings = spark_settings(ClusterSettings("local[1]", conf=conf))
+    told = [settings[f"spark.{name}"] for name in ("eventLog.enabled", "executor.memory", "x", "io.encryption.enabled")]
+    assert told == ["true", "3g", "a=b", "true"]

@@ -248,6 +248,10 @@ def fold(
         typer.Option(help="For Spark with --follow: the folder or URL where its query has its checkpoint."),
     ] = None,
     executor_memory: Annotated[str, typer.Option(help="For Spark: the memory of each executor's Java process.")] = "1g",
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(help="For Spark: a setting of its own, as NAME=VALUE; several times for several."),
+    ] = None,
 ) -> None:
     """Count what is uploaded and not counted yet, beside a server or without one.
 
@@ -269,6 +273,8 @@ def fold(
     if on_cluster and check:
         raise ValueError("--check folds on this machine: leave out --engine")
     plugin = engine_plugin(engine) if on_cluster else None
+    if conf and not on_cluster:
+        raise ValueError("--conf is for Spark: give --engine spark as well")
     if on_cluster != (master is not None) or on_cluster != (shared is not None):
         raise ValueError("--engine spark comes with --master and --shared, and they with it")
     if (checkpoint is not None) != (on_cluster and follow):
@@ -285,7 +291,8 @@ def fold(
             return
         process: FoldEngine
         if plugin is not None and master is not None and shared is not None:
-            process = plugin.start(opened, EngineOptions(master, shared, checkpoint, executor_memory))
+            options = EngineOptions(master, shared, checkpoint, executor_memory, tuple(conf or ()))
+            process = plugin.start(opened, options)
         else:
             process = FoldProcess(store, at_rest)
         clock = GuardedClock(kept, database)

@@ -40,7 +40,8 @@ AT_ONCE = 2
 MOST_WAITING = 64
 """So many questions wait for a thread at most; however many wait for the answer to one of them."""
 MOST_OF_NETWORK = 16
-"""So many of those that wait are of one network at most."""
+"""So many of those that wait are of one network at most; where there is no room, the longest line makes some."""
+COME_AGAIN = "more estimates are asked for than this server makes at a time: come again later"
 MOST_KEPT_BYTES = 64 * 2**20
 MOST_KEPT = 4096
 
@@ -232,9 +233,11 @@ class Estimating:
 
     def _stand_in_line(self, work: _Work) -> _Work:
         if work.opening is None:
-            of_network = len(self._lines.get(work.network, ())) if work.network is not None else 0
-            if len(self._work) >= AT_ONCE + MOST_WAITING or of_network >= MOST_OF_NETWORK:
-                raise Overloaded("more estimates are asked for than this server makes at a time: come again later")
+            of_network = len(self._lines.get(work.network, ()))
+            if work.network is not None and of_network >= MOST_OF_NETWORK:
+                raise Overloaded(COME_AGAIN)
+            if len(self._work) >= AT_ONCE + MOST_WAITING:
+                self._make_room(of_network)
             self._lines.setdefault(work.network, deque()).append(work)
         else:
             self._lines.setdefault(work.network, deque()).appendleft(work)
@@ -242,6 +245,16 @@ class Estimating:
         self._work[work.key] = work
         self._threads.submit(self._make_next)
         return work
+
+    def _make_room(self, of_network: int) -> None:
+        """Give the last question of the longest line up for one of a network with fewer, or raise Overloaded."""
+        longest = max(self._lines.values(), key=len, default=deque[_Work]())
+        if len(longest) <= of_network + 1 or longest[-1].opening is not None:
+            raise Overloaded(COME_AGAIN)
+        given_up = longest.pop()
+        del self._work[given_up.key]
+        given_up.begun = True  # so that its readers leave nothing behind
+        given_up.made.set_exception(Overloaded(COME_AGAIN))
 
     def _left(self, work: _Work) -> None:
         """One reader less; what nobody waits for, and is not begun, makes room for others."""

@@ -380,7 +380,7 @@ def names_in(text: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Numbers:
+class SummedNumbers:
     """The answers that are finite numbers. low, high: what they are clipped to."""
 
     values: dict[str, float]
@@ -392,13 +392,13 @@ class Numbers:
         return answer in self.values and not self.low <= self.values[answer] <= self.high
 
 
-def numbers_of(text: str, answers: Sequence[str]) -> Numbers | None:
+def numbers_of(text: str, answers: Sequence[str]) -> SummedNumbers | None:
     """The numbers that a sum or a mean adds up; None for a query of any other form. answers: of the changelog."""
     total = _TOTAL.fullmatch(text.strip())
     if total is None:
         return None
     low, high, _ = _bounds(total, text)
-    return Numbers(_values(answers), float(low), float(high))
+    return SummedNumbers(_values(answers), float(low), float(high))
 
 
 def mean_of(text: str, weight: float | None = 1.0) -> Mean | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from changeling_commands.running import Program, run_program
 
-EXTRAS = dict.fromkeys(("plan", "run", "fleet", "fleet-check", "capacity"), "simulate")
+EXTRAS = dict.fromkeys(("plan", "run", "compare", "sweep", "fleet", "fleet-check", "capacity"), "simulate")
 """The extra that each command needs."""
 
 

@@ -54,7 +54,10 @@ def bare(module: str, *words: str) -> subprocess.CompletedProcess[str]:
                 r'"changeling\[papers\]".*: count, ask$',
             ],
         ),
-        ("changeling_simulations", [r'"changeling\[simulate\]".*: plan, run, fleet, fleet-check, capacity$']),
+        (
+            "changeling_simulations",
+            [r'"changeling\[simulate\]".*: plan, run, compare, sweep, fleet, fleet-check, capacity$'],
+        ),
     ],
 )
 def test_the_help_of_a_bare_install_says_which_extra_brings_which_command(module, told):

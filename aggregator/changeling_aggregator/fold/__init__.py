@@ -2,14 +2,14 @@
 
     fold, FoldReport                           one fold of a store, in this process, and what it did
     FoldProcess                                the same in a process of its own
-    check, Difference                          folding the kept log again, and comparing
+    check, TallyDifference                          folding the kept log again, and comparing
     EngineOptions, FoldEngine, engine_plugin   folds beyond one machine, which other packages bring
 
 An engine of another package is written with the rest: `in_turn` surrounds what it counts, `count` and `fresh_closings`
 are the embedded fold's own.
 """
 
-from .check import Difference, check
+from .check import TallyDifference, check
 from .closing import MOST_RETENTION_SECONDS
 from .columns import UploadRows
 from .counting import OF_A_SURVEY, BatchCounts, count, fresh_closings
@@ -21,13 +21,13 @@ __all__ = [
     "MOST_RETENTION_SECONDS",
     "OF_A_SURVEY",
     "BatchCounts",
-    "Difference",
     "EngineOptions",
     "EnginePlugin",
     "FoldEngine",
     "FoldProcess",
     "FoldReport",
     "SeenIds",
+    "TallyDifference",
     "UploadRows",
     "add_ids",
     "check",

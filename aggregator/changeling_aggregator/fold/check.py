@@ -21,7 +21,7 @@ _AFTER_ALL = UnixSeconds(2.0**40)
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class TallyDifference:
     """A node or closing, in words, whose count differs. stored, again: as stored, and as folded again."""
 
     survey: SurveyId
@@ -30,7 +30,7 @@ class Difference:
     again: str
 
 
-def check(store: Store, open_: Open = open_requests) -> list[Difference]:
+def check(store: Store, open_: Open = open_requests) -> list[TallyDifference]:
     """Where folding the log again comes to something else than is stored. Changes nothing. Raises what a fold raises.
 
     open_: opens requests, here or in other processes.
@@ -58,7 +58,7 @@ def check(store: Store, open_: Open = open_requests) -> list[Difference]:
             scratch.close()
 
 
-def _differences(survey: Survey, sealed: int, last: int, stored: Tallies, again: Tallies) -> Iterator[Difference]:
+def _differences(survey: Survey, sealed: int, last: int, stored: Tallies, again: Tallies) -> Iterator[TallyDifference]:
     """last: the last period that counts; of later ones some may have been counted before the survey was ended."""
     tracks = survey.plan.tracks
     for track, number in sorted({*stored, *again}):
@@ -67,13 +67,13 @@ def _differences(survey: Survey, sealed: int, last: int, stored: Tallies, again:
             continue
         shown = [_tally(tallies, (track, number)) for tallies in (stored, again)]
         if shown[0] != shown[1]:
-            yield Difference(survey.id, f"track {track}, node ({node.start}, {node.end}]", *shown)
+            yield TallyDifference(survey.id, f"track {track}, node ({node.start}, {node.end}]", *shown)
     for group, period in sorted({*stored.attendance, *again.attendance}):
         if not sealed < period <= last:
             continue
         here = [tallies.attendance.get((group, period)) for tallies in (stored, again)]
         if here[0] != here[1]:
-            yield Difference(survey.id, f"group {group}, attendance at period {period}", *map(str, here))
+            yield TallyDifference(survey.id, f"group {group}, attendance at period {period}", *map(str, here))
 
 
 def _tally(tallies: Tallies, key: tuple[TrackNumber, NodeNumber]) -> str:

@@ -13,7 +13,7 @@ from msgspec import UNSET, UnsetType
 
 from ..ingest import PublishedSurvey
 from .openapi import Body, Bounds, Count, HexId, Instant, MissingNode, Period
-from .questions import Question, ResultMethod
+from .questions import ResultMethod, ResultsQuery
 from .shown import ShownSurvey
 
 
@@ -53,7 +53,7 @@ class ComparisonAnswer(Body, kw_only=True):
     series: list[ShareDifference]
 
 
-def compared(question: Question, published: PublishedSurvey, shown: ShownSurvey) -> ComparisonAnswer:
+def compared(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey) -> ComparisonAnswer:
     """The answer to a question about differences."""
     survey = published.survey.about(question.about)
     arms = [shown.solution(question.strata, question.method, question.about)]
@@ -80,7 +80,7 @@ def compared(question: Question, published: PublishedSurvey, shown: ShownSurvey)
 
 
 def _estimated(
-    question: Question, arms: list[Solution], there: list[int], found: Difference, final: int
+    question: ResultsQuery, arms: list[Solution], there: list[int], found: Difference, final: int
 ) -> list[ShareDifference]:
     if not there:
         return []

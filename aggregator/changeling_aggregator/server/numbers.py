@@ -9,7 +9,7 @@ from changeling_statistics import NumberFigure, NumberFigures, format_instant, n
 
 from ..ingest import PublishedSurvey
 from .openapi import Body, Bounds, Count, HexId, Instant, Period
-from .questions import Question, ResultMethod
+from .questions import ResultMethod, ResultsQuery
 from .shown import ShownSurvey
 
 
@@ -20,7 +20,7 @@ class ShownFigure(Body, kw_only=True):
     interval: Bounds
 
 
-class ShownNumber(Body, kw_only=True):
+class PeriodNumbers(Body, kw_only=True):
     """The figures at a period's end; null where they cannot be estimated.
 
     quantiles, above: in the order in which they were asked for.
@@ -50,10 +50,10 @@ class NumbersAnswer(Body, kw_only=True):
     quantiles: list[float]
     above: list[float]
     rounding: float
-    series: list[ShownNumber]
+    series: list[PeriodNumbers]
 
 
-def numbered(question: Question, published: PublishedSurvey, shown: ShownSurvey) -> NumbersAnswer:
+def numbered(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey) -> NumbersAnswer:
     """The answer to a question about a number. Raises ValueError where the survey asks for none."""
     survey, place = published.survey, question.about
     asked = survey.questions[place]
@@ -91,7 +91,7 @@ def numbered(question: Question, published: PublishedSurvey, shown: ShownSurvey)
         above=list(question.above),
         rounding=max(widths) / (2 * OFFSETS),
         series=[
-            ShownNumber(
+            PeriodNumbers(
                 period=period,
                 time=format_instant(survey.calendar.time(period)),
                 mean=_mean(by_period.get(period)),

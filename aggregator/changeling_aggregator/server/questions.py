@@ -157,7 +157,7 @@ QUERIES: dict[ResultKind, type[AnyQuery]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ResultsQuery:
     """A question about one survey.
 
     after: where the window of a change starts; 0 for none. until: the period in question, or the last one.
@@ -186,7 +186,7 @@ class Question:
 
 def parse(
     kind: ResultKind, query: QueryParams, published: PublishedSurvey, last_shown: int, now: UnixSeconds
-) -> tuple[Question, Format | None]:
+) -> tuple[ResultsQuery, Format | None]:
     """The question in a URL's parameters, and the form that they ask for, if they do.
 
     last_shown: the last period of which anything is shown. now: Unix seconds.
@@ -197,7 +197,7 @@ def parse(
         raise ValueError(f"method is online or retrospective for a {kind.value}: smoothed ones are not offered")
     if asked.confidence and asked.confidence not in CONFIDENCES:
         raise ValueError(f"confidence: it is one of {', '.join(map(str, CONFIDENCES))}, got {asked.confidence!r}")
-    question = Question(
+    question = ResultsQuery(
         kind=kind,
         after=getattr(asked, "after", 0),
         until=_period(asked, "period" if kind is ResultKind.HISTOGRAM else "until", published, last_shown, now),
@@ -230,7 +230,7 @@ def _about(asked: AnyQuery, published: PublishedSurvey) -> int:
     return 0
 
 
-def _check_comparison(question: Question) -> None:
+def _check_comparison(question: ResultsQuery) -> None:
     if question.against is None and not question.after:
         raise ValueError("a difference is from another arm, or from another time: give against, after, or both")
     if question.against is not None and not {*question.against}.isdisjoint(question.strata or question.against):
@@ -239,9 +239,9 @@ def _check_comparison(question: Question) -> None:
         raise ValueError(f"after: the end of period {question.after} is not before that of period {question.until}")
 
 
-def opens_page(question: Question, form: Format, last_shown: int) -> bool:
+def opens_page(question: ResultsQuery, form: Format, last_shown: int) -> bool:
     """True for the question that the page of a survey asks first. last_shown: the last period that is shown."""
-    return form is Format.JSON and question == Question(
+    return form is Format.JSON and question == ResultsQuery(
         ResultKind.SERIES, 0, last_shown, 0, ResultMethod.ONLINE, FigurePopulation.HEARD, None, OPENING, False
     )
 

@@ -40,9 +40,9 @@ from .questions import (
     QUERIES,
     FigurePopulation,
     Format,
-    Question,
     ResultKind,
     ResultMethod,
+    ResultsQuery,
     format_of,
     opens_page,
     parse,
@@ -229,7 +229,7 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _made(question: Question, published: PublishedSurvey, shown: ShownSurvey, form: Format) -> bytes:
+def _made(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey, form: Format) -> bytes:
     content: ComparisonAnswer | NumbersAnswer | dict[str, Any]
     try:
         if question.kind is ResultKind.COMPARISON:
@@ -249,7 +249,7 @@ def _made(question: Question, published: PublishedSurvey, shown: ShownSurvey, fo
     return (number_rows(content) if isinstance(content, NumbersAnswer) else csv_shown(content)).encode()
 
 
-def answered(question: Question, published: PublishedSurvey, shown: ShownSurvey) -> dict[str, Any]:
+def answered(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey) -> dict[str, Any]:
     """The answer to a question. Raises NotEstimable, ValueError, or TurnedDown where it would be too large."""
     solution = shown.solution(question.strata, question.method, question.about)
     showing = ShownAs(

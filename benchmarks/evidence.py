@@ -71,6 +71,8 @@ def resumed() -> dict[str, float]:
         kills = 0
         _started(experiment, whole).wait()
         for attempt in range(KILLS):
+            if killed.exists():
+                break
             child = _started(experiment, killed)
             sleep(2 + 0.35 * attempt)
             if child.poll() is None:

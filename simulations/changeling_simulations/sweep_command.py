@@ -1,5 +1,6 @@
 """`changeling-sim sweep`: a grid of simulated surveys, from a TOML file to a table."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -23,8 +24,8 @@ def sweep_command(
     """
     console, terminal = Console(), Console(stderr=True)
     cells = read_sweep(experiment)
-    if output.exists() and not typer.confirm(f"{output} exists: write over it?"):
-        raise ValueError(f"{output} is left as it is")
+    if output.exists() and not (sys.stdin.isatty() and typer.confirm(f"{output} exists: write over it?", err=True)):
+        raise ValueError(f"{output} exists, and is left as it is")
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task, refused = bar.add_task("cells", total=len(cells)), 0

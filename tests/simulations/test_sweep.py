@@ -9,7 +9,10 @@ from pathlib import Path
 
 import polars
 import pytest
+from changeling_simulations.__main__ import main
 from changeling_simulations.sweep import partial_rows, read_sweep, simulated, sweep
+
+from tests.command_line import invoked
 
 SMALL = """
 seed = 3
@@ -67,6 +70,15 @@ def test_a_row_hangs_on_its_settings_alone(experiment: Path) -> None:
     assert rows[0]["reason"]
     assert rows[0]["noise"] is None
     assert 0 < rows[1]["noise"] <= rows[1]["error"]
+
+
+def test_an_output_that_exists_is_left_where_nobody_can_be_asked(experiment: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out.csv"
+    output.write_text("mine")
+    done = invoked(main, "sweep", str(experiment), "-o", str(output))
+    assert done.exit_code == 1
+    assert "exists, and is left as it is" in done.stderr
+    assert output.read_text() == "mine"
 
 
 @pytest.mark.heavy

@@ -52,14 +52,11 @@ def compared() -> dict[str, float]:
             )
             found = compare_methods(wish)
             ours = found.planned.option.prediction.mean
-            others = [
-                method.error
-                for method in found.methods
-                if method.whole_life and method.when in ("each period", *(("at the end",) if retrospective else ()))
-            ]
-            cases += len(others) - 1
+            known = {"each period", *(["at the end"] if retrospective else [])}
+            others = [m.error for m in found.methods if m.whole_life and m.when in known and not m.is_ours]
+            cases += len(others)
             better += sum(ours > ROUNDING * error for error in others)
-            worst = min(worst, *(error / ours for error in sorted(others)[1:]))
+            worst = min(worst, *(error / ours for error in others))
     return {"3_cases": cases, "3_better_than_ours": better, "3_worst": worst}
 
 

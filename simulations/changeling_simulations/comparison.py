@@ -43,6 +43,11 @@ class Method:
     whole_life: bool
     when: str = "each period"
 
+    @property
+    def is_ours(self) -> bool:
+        """True for the plan that the planner finds."""
+        return self.name.startswith(TITLES["optimal"])
+
     def as_fields(self) -> dict[str, object]:
         """The figures by name; None stands for a loss without bound, which JSON has no word for."""
         return {**asdict(self), "really": self.really if np.isfinite(self.really) else None}

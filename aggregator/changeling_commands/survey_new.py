@@ -31,6 +31,7 @@ from .wishes import (
     SpreadOption,
     StartOption,
     WithinOption,
+    asked_of,
     calendar_of,
     names_of,
     planning_bar,
@@ -42,7 +43,9 @@ from .wishes import (
 
 
 def new(
-    question: Annotated[str, typer.Option(help="What people are asked.")],
+    question: Annotated[
+        list[str], typer.Option(help="What people are asked; again, as NAME=TEXT, for more with the same answers.")
+    ],
     answers: AnswersOption,
     period: PeriodOption,
     epsilon: EpsilonOption,
@@ -70,6 +73,9 @@ def new(
     ] = None,
     detect: DetectOption = None,
     power: PowerOption = 0.8,
+    unit: Annotated[
+        str | None, typer.Option(help="The answers are levels of a number, counted in this: min; empty for none.")
+    ] = None,
     anyway: AnywayOption = False,
 ) -> None:
     """Write a survey as readable JSON, with the plan that shows most, and print what it will show and cost.
@@ -83,7 +89,7 @@ def new(
         raise ValueError("say how long the survey lasts: either --periods or --horizon")
     if not points > 0:
         raise ValueError(f"a standard error to reach is above 0 points, got {points}")
-    names = names_of(answers)
+    names, wanted = names_of(answers), asked_of(question)
     length = period * periods if periods is not None else parse_duration(horizon or "")
     calendar = calendar_of(start, period, length)
     asked = settled(
@@ -97,17 +103,19 @@ def new(
         devices=devices,
         closed=closed,
         minimum=minimum,
+        questions=len(wanted),
     )
     wish, planned = asked.wish, asked.planned
     if planned is None:
         with planning_bar() as progress:
             planned = optimal_plan(wish, progress)
-    survey = Handling(question, skew, spread, grace, relay).applied(wish.survey(planned.plan, names, question), names)
+    survey = Handling(wanted, skew, spread, grace, relay, unit).applied(planned.option.survey, names)
     survey = replace(survey, breakdowns=tuple(map(_breakdown, breakdown or ())))
     option = replace(planned.option, survey=survey)
     typer.echo(f"The plan: {plan_in_words(planned)}.")
     console().print(expectation_table(option, points))
-    typer.echo(planned.distance.words)
+    if len(wanted) == 1:
+        typer.echo(planned.distance.words)
     say_detection(console(), option, detect, power)
     say_freezing(console(), wish, planned, asked.habits)
     refuse_hopeless(option, anyway)

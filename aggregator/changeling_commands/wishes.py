@@ -5,7 +5,7 @@ makes a survey of it. How many changes it allows is as its designer says, or so 
 are least; what freezing will do is said either way.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import typer
-from changeling_protocol import Calendar, Survey, check_answers
+from changeling_protocol import ONLY, Calendar, Question, Survey, check_answers
 from changeling_protocol.wire import is_loopback
 from changeling_statistics import (
     constraint_of,
@@ -136,19 +136,43 @@ RelayOption: TypeAlias = Annotated[
 class Handling:
     """The part of a survey that the planner does not decide.
 
-    question: what is asked. skew, spread, grace: seconds. relay: the relay's URL, or nothing.
+    asked: the name and the text of each question. skew, spread, grace: seconds. relay: the relay's URL, or nothing.
+    unit: of a number, whose levels the answers are; None where the answers are names.
     """
 
-    question: str
+    asked: tuple[tuple[str, str], ...]
     skew: int
     spread: int
     grace: int
     relay: str = ""
+    unit: str | None = None
 
     def applied(self, survey: Survey, answers: tuple[str, ...]) -> Survey:
         """A planned survey that is handled so, with these names of its answers."""
-        changes = {"skew": self.skew, "spread": self.spread, "grace": self.grace, "relay": self.relay}
-        return replace(survey.asking(text=self.question, answers=answers), **changes)  # type: ignore[arg-type]
+        planned = survey.questions[0]
+        questions = tuple(self._asked(planned, name, text, answers) for name, text in self.asked)
+        return replace(
+            survey, questions=questions, skew=self.skew, spread=self.spread, grace=self.grace, relay=self.relay
+        )
+
+    def _asked(self, planned: Question, name: str, text: str, answers: tuple[str, ...]) -> Question:
+        if self.unit is None:
+            return replace(planned, name=name, text=text, answers=answers)
+        return Question.of_number(name, text, answers, planned.constraint, self.unit, planned.expected)
+
+
+def asked_of(questions: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """The name and the text of each question: one is its text alone, several are NAME=TEXT.
+
+    >>> asked_of(["Tea?"]), asked_of(["tea=Tea?", "milk=Milk?"])
+    ((('answer', 'Tea?'),), (('tea', 'Tea?'), ('milk', 'Milk?')))
+    """
+    if len(questions) == 1:
+        return ((ONLY, questions[0]),)
+    pairs = [text.partition("=") for text in questions]
+    if wrong := [name for name, said, text in pairs if not (said and name and text)]:
+        raise ValueError(f"of several questions each is NAME=TEXT, got {wrong[0]!r}")
+    return tuple((name.strip(), text.strip()) for name, _, text in pairs)
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -386,7 +410,7 @@ def say_detection(console: Console, option: "Option", difference: float | None, 
     """
     if difference is None:
         return
-    held = 1 / len(option.survey.answers)
+    held = 1 / len(option.survey.questions[0].answers)
     needed, common = (option.prediction.devices_to_detect(difference, share, power=power) for share in (held, 0.5))
     console.print(
         f"Arms that differ by {100 * difference:.3g} points are told apart by {_devices(needed)} devices, half in each "

@@ -27,6 +27,7 @@ from changeling_commands.wishes import (
     SpreadOption,
     StartOption,
     WithinOption,
+    asked_of,
     calendar_of,
     names_of,
     planning_bar,
@@ -109,7 +110,7 @@ def plan(
     with planning_bar() as progress:
         comparison = compare_plans(wish, progress)
     chosen = comparison.choose(choose)
-    survey = Handling(question, skew, spread, grace, relay).applied(chosen.survey, names)
+    survey = Handling(asked_of([question]), skew, spread, grace, relay).applied(chosen.survey, names)
     print_comparison(console, comparison, delta, survey.relay)
     say_detection(console, chosen, detect, power)
     say_freezing(console, wish, comparison.planned, asked.habits)

@@ -249,13 +249,13 @@ def show(file: Annotated[Path, typer.Argument(help="A survey, signed or not.")])
     """Print a survey and what it costs an entry. The signature is not checked."""
     survey = read_survey(file)
     calendar = survey.calendar
-    typer.echo(f"{survey.question}  ({', '.join(survey.answers)})")
+    for question in survey.questions:
+        typer.echo(f"{question.text}  ({', '.join(question.answers)}); {constraint_in_words(question.constraint)}")
     typer.echo(f"id        {survey.id.hex()}")
     typer.echo(
         f"calendar  {calendar.periods} periods of {format_duration(calendar.period)} from "
         f"{format_instant(calendar.start)} to {format_instant(calendar.time(calendar.periods))}"
     )
-    typer.echo(f"entries   {constraint_in_words(survey.constraint)}")
     typer.echo(f"minimum   {survey.minimum} reports; grace {format_duration(survey.grace)}")
     typer.echo(f"epsilon   {survey.epsilon}")
     console().print(cost_table(survey))

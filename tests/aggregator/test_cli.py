@@ -130,8 +130,9 @@ def test_an_unsigned_survey_is_readable_json(tmp_path: Path, cli: Cli) -> None:
     cli("authority", "new", "-o", ".")
     cli(*SURVEY, "--at-most", "2", "--within", "3d", "-o", "tea.json")
     content = json.loads((tmp_path / "tea.json").read_text())
-    assert content["survey"]["answers"] == ["yes", "no"]
-    assert content["survey"]["constraint"]["kind"] == "at-most-within"
+    (asked,) = content["survey"]["questions"]
+    assert asked["answers"] == ["yes", "no"]
+    assert asked["constraint"]["kind"] == "at-most-within"
     assert float(content["cost"]["epsilon"]) == pytest.approx(4)
     content["survey"]["plan"][0]["history"]["odds"] = [100, 1]
     (tmp_path / "tea.json").write_text(json.dumps(content))

@@ -109,7 +109,7 @@ def test_a_successor_that_does_not_go_on_is_not_published(
     first = server.new_survey()
     calendar = Calendar(first.calendar.time(8), 60, 8)
     second = replace(first, calendar=calendar, follows=first.id)
-    bad = replace(second, **changed)
+    bad = second.asking(**changed) if "answers" in changed else replace(second, **changed)
     response = server.http.put(survey_path(bad), content=bad.signed_by(AUTHORITY), headers=ADMIN)
     assert response.status_code == 422
     assert sentence in response.json()["detail"]

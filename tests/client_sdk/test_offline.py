@@ -151,7 +151,7 @@ def test_wrong_answers_that_waited_are_drops_that_are_counted(tmp_path, strict):
         assert [handle.record("neither"), handle.record("tea")] == [Recorded.COUNTED, Recorded.FROZEN]
 
 
-@pytest.mark.parametrize("wrong", [5, b"tea", "x" * 1_001], ids=["a number", "bytes", "too long"])
+@pytest.mark.parametrize("wrong", [True, b"tea", "x" * 1_001], ids=["a truth", "bytes", "too long"])
 def test_what_no_survey_could_have_as_an_answer_is_not_kept(tmp_path, wrong):
     """A ValueError that does not repeat it of a strict client, else a counted drop; so with an unknown entry."""
     for strict in (True, False):

@@ -1,6 +1,7 @@
 """A relay is open to all, so it is guarded as a server is: limits on networks, and on what a client may keep open."""
 
 import asyncio
+import json
 from dataclasses import replace
 from time import monotonic
 
@@ -52,7 +53,7 @@ def relay(tmp_path_factory):
         folder = tmp_path_factory.mktemp("relay")
         with RelayProcess(folder, upstream.url, *options, port=port) as running:
             yield running
-        assert running.complained == ""
+        assert [json.loads(line)["event"] for line in running.complained.splitlines()] == ["denied"]
 
 
 @pytest.mark.parametrize("kind", ["path", "trailers"])

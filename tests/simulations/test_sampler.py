@@ -7,12 +7,14 @@ from time import perf_counter
 import numpy as np
 import pytest
 from changeling_protocol import (
+    ONLY,
     AtMost,
     Calendar,
     Group,
     KaryResponse,
     MutationSpace,
     Odds,
+    Question,
     ReleasePlan,
     StateSpace,
     Survey,
@@ -98,10 +100,8 @@ def test_random_nodes_are_subsets_drawn_uniformly():
 def survey(population: Population, calendar: Calendar, *groups: Group, closed: bool = False, most: int = 3) -> Survey:
     """Of these groups, at most `most` mutations, and whatever it costs."""
     return Survey(
-        question="?",
-        answers=population.answers,
+        questions=(Question(ONLY, "?", population.answers, AtMost(most)),),
         calendar=calendar,
-        constraint=AtMost(most),
         plan=ReleasePlan(groups),
         epsilon_micro=10**9,
         closed=closed,

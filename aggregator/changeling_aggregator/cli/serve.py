@@ -383,6 +383,7 @@ def relay(
     server. It prints its URL and runs until interrupted; what waits then stays in its folder. A server that asks
     uploads for a token is shown the relay's own.
     """
+    from ..logs import log_in_json
     from ..relay import Batching, Relay, RelaySettings, Upstream, make_app, registry_of
     from ..server import Front, listen, make_server, telling
 
@@ -401,6 +402,7 @@ def relay(
     relaying = Relay(spool, Upstream(upstream, token_in(token_file)), how)
     listening, here = listen(host, port)
     server = make_server(make_app(relaying), front)
+    log_in_json()
     signal.signal(signal.SIGTERM, interrupt)
     typer.echo(f"changeling relays to {upstream} and listens on {here}")
     try:

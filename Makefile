@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup node browser java nginx check test test-heavy demo demo-full bench-plans bench-joint bench-histories bench-central bench-sigma bench-evidence bench-questions bench-field bench-client bench-server bench-house bench-scale bench-costs soak clean
+.PHONY: setup node browser java nginx check test test-heavy demo demo-full docs bench-plans bench-joint bench-histories bench-central bench-sigma bench-evidence bench-questions bench-field bench-client bench-server bench-house bench-scale bench-costs soak clean
 
 setup: $(VENV)/ready
 
@@ -59,6 +59,10 @@ demo: $(VENV)/demo
 
 demo-full: $(VENV)/demo
 	$(BIN)/python -m demo --full
+
+docs: setup
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --builder html docs build/docs
+	@echo build/docs/index.html
 
 bench-plans: setup
 	$(BIN)/python -m benchmarks plans

@@ -245,6 +245,9 @@ class ReleasePlan:
                 f"a plan has at most {MOST_NODES} nodes, got {nodes}: choose longer periods, or fewer tracks"
             )
 
+    def __repr__(self) -> str:
+        return f"<ReleasePlan: {len(self.groups)} groups, {len(self.tracks)} tracks>"
+
     @cached_property
     def tracks(self) -> tuple[Track, ...]:
         """The tracks of all groups, by their numbers in the plan."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from hashlib import sha256
+from html import escape
 from math import prod
 from typing import Any, ClassVar, NewType, Self
 
@@ -188,6 +189,21 @@ class Survey(SignedObject):
             epsilon_micro=epsilon_micro,
             **fields,
         )
+
+    def __repr__(self) -> str:
+        calendar = self.calendar
+        return f"<Survey: {self.title!r}, {calendar.periods} periods of {calendar.period} s, epsilon {self.epsilon}>"
+
+    def _repr_html_(self) -> str:
+        asked = [(each.text, f"{', '.join(each.answers)}; {each.constraint!r}") for each in self.questions]
+        rows = [
+            *asked,
+            ("periods", f"{self.calendar.periods} of {self.calendar.period:,} seconds"),
+            ("epsilon", f"at most {self.epsilon} for all that an entry ever says"),
+            ("plan", f"{len(self.plan.groups)} groups, of which an entry draws one; {len(self.plan.tracks)} tracks"),
+        ]
+        lines = (f"<tr><th>{escape(name)}</th><td>{escape(said)}</td></tr>" for name, said in rows)
+        return f"<table>{''.join(lines)}</table>"
 
     @property
     def only(self) -> Question:

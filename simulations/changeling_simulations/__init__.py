@@ -1,5 +1,7 @@
 """What a survey will cost in privacy, and how accurate it will be: populations, experiments and their pictures.
 
+    run = design("Do you use feature X?", ["yes", "no"], devices=20_000).simulate()
+
     changelog = read_csv(changelog_path("school-to-work"))      of changeling_statistics
     calendar, constraint = calendar_for(changelog), AtMost(4)
     population = Population.from_changelog(changelog, calendar, constraint).resampled(1_000_000, generator)
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .changelogs import bundled_names, calendar_for, changelog_path, synthetic_calendar, synthetic_changelog
     from .comparison import Method, SideBySide, compare_methods
+    from .designing import Design, design
     from .experiment import Experiment, epsilon_text, exact_error, in_the_field, simulate, simulated_errors
     from .field import Field
     from .field_sampler import FieldTallies, sample_field
@@ -33,6 +36,8 @@ _MODULES = {
     "Method": "comparison",
     "SideBySide": "comparison",
     "compare_methods": "comparison",
+    "Design": "designing",
+    "design": "designing",
     "Experiment": "experiment",
     "epsilon_text": "experiment",
     "exact_error": "experiment",
@@ -52,6 +57,7 @@ _MODULES = {
 }
 
 __all__ = [
+    "Design",
     "Experiment",
     "Field",
     "FieldTallies",
@@ -63,6 +69,7 @@ __all__ = [
     "changelog_path",
     "closed_cohort",
     "compare_methods",
+    "design",
     "epsilon_text",
     "exact_error",
     "fitted_expectation",

@@ -17,10 +17,10 @@ from changeling_commands.wishes import (
     planning_bar,
     wish_of,
 )
-from rich.table import Table
 
-from .comparison import Method, SideBySide, compare_methods
+from .comparison import compare_methods
 from .options import ReportOption, recorder, write_report
+from .reports import side_by_side
 
 NOTE = (
     "Promised: what a method says that an entry loses in all. Really: what one change halfway can cost, in nats. "
@@ -66,32 +66,6 @@ def compare(
     if as_json:
         print(json.dumps([method.as_fields() for method in found.methods], indent=1))
         return
-    console.print(_table(found))
+    console.print(side_by_side(found))
     console.print(NOTE, style="dim", highlight=False)
     write_report(console, report, "Methods at one epsilon, side by side")
-
-
-def _table(found: SideBySide) -> Table:
-    wish = found.wish
-    table = Table(
-        title=f"{wish.devices:,} devices, {wish.periods} periods, epsilon {wish.epsilon}", title_justify="left"
-    )
-    table.add_column("method", no_wrap=True)
-    for column in ("error in points", "known", "promised", "really", "exposed"):
-        table.add_column(column, justify="right")
-    for at, method in enumerate(found.methods):
-        following = found.methods[at + 1 : at + 2]
-        table.add_row(*_row(method), end_section=any(_kind(each) != _kind(method) for each in following))
-    return table
-
-
-def _kind(method: Method) -> tuple[bool, bool]:
-    return method.when == "trusted", method.whole_life
-
-
-def _row(method: Method) -> tuple[str, ...]:
-    if method.when == "trusted":
-        return method.name, f"{100 * method.error:.3g}", "each period", f"{method.promised:g}", "trust", "–"
-    really = "no bound" if method.really == float("inf") else f"{method.really:.3g}"
-    exposed = "none" if method.whole_life else f"{method.exposed:.0%}"
-    return method.name, f"{100 * method.error:.3g}", method.when, f"{method.promised:g}", really, exposed

@@ -64,6 +64,14 @@ class SideBySide:
     planned: Planned
     methods: tuple[Method, ...]
 
+    def _repr_html_(self) -> str:
+        from .report import silent
+        from .reports import side_by_side
+
+        shown = silent()
+        shown.print(side_by_side(self))
+        return shown.html
+
 
 def compare_methods(wish: Wish, progress: Callable[[float], None] | None = None) -> SideBySide:
     """Our plan beside the plans of others, memoised methods, and a trusted curator, all at the wish's epsilon.

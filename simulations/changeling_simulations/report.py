@@ -61,16 +61,26 @@ class Recorder(Console):
         svg = svg[svg.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{escape(said)}"', 1)
         self._parts.append(f"<figure>{svg}</figure>")
 
+    @property
+    def html(self) -> str:
+        """What was kept so far, as HTML without a head."""
+        return "\n".join(self._parts)
+
     def write(self, path: Path, title: str) -> None:
         """Writes what was kept as one HTML file, under a title. Raises OSError if it cannot be written."""
         path.write_text(
             f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<style>{STYLE}</style></head>\n<body><main>\n<h1>{escape(title)}</h1>\n<p>{PROMISE}</p>\n"
-            + "\n".join(self._parts)
+            + self.html
             + "\n</main></body></html>\n",
             encoding="utf-8",
         )
+
+
+def silent() -> Recorder:
+    """A recorder that keeps and shows nothing, for what a notebook or a file will show."""
+    return Recorder(file=io.StringIO())
 
 
 def _plain(shown: object) -> str:

@@ -1,0 +1,70 @@
+"""The documentation site: `make docs` builds it from these pages, the docstrings, and notebooks that are run on build."""
+
+import re
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+project, author = "changeling", "the changeling authors"
+extensions = ["myst_nb", "sphinx.ext.autodoc"]
+exclude_patterns = ["patches"]
+html_theme = "furo"
+html_title = "changeling"
+html_copy_source = False
+html_show_sphinx = False
+default_role = "code"
+python_display_short_literal_types = True
+
+myst_heading_anchors = 4
+myst_enable_extensions = ["deflist"]
+suppress_warnings = ["myst.header", "misc.highlighting_failure"]
+
+nb_execution_mode = "force"
+nb_execution_raise_on_error = True
+nb_execution_timeout = 180
+
+autodoc_default_options = {"members": True, "imported-members": True, "show-inheritance": False}
+autodoc_typehints = "signature"
+autodoc_member_order = "groupwise"
+autodoc_preserve_defaults = True
+
+OUTSIDE = re.compile(r"\[([^\]]*)\]\((?:\.\./)+(?!docs/)([^)#\s]+)[^)\s]*\)")
+
+
+def _keep_links_inside(app: Sphinx, docname: str, source: list[str]) -> None:
+    """A link to a file of the repository that is no page becomes its path."""
+    here = Path(docname).parent
+
+    def inside(match: re.Match[str]) -> str:
+        text, target = match.groups()
+        page = (Path(app.srcdir) / here / match[0].split("](")[1].rstrip(")").partition("#")[0]).resolve()
+        if page.is_relative_to(Path(app.srcdir)):
+            return match[0]
+        return f"{text} (`{target}`)" if text.strip("`") != target else f"`{target}`"
+
+    source[0] = OUTSIDE.sub(inside, source[0])
+
+
+def _as_restructured(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:  # noqa: ARG001, PLR0913, PLR0917
+    """Docstrings are plain text with examples, and code that is set in by four spaces."""
+    shown: list[str] = []
+    for line in lines:
+        set_in, example = line.startswith("    "), line.startswith(">>>")
+        before = shown[-1] if shown else ""
+        if set_in and not before.strip() and not any(each.startswith(">>>") for each in shown):
+            earlier = next((each for each in reversed(shown) if each.strip()), "")
+            if not earlier.startswith("    "):
+                shown += ["::", ""]
+        if not (set_in or example or any(each.startswith(">>>") for each in shown)):
+            parts = re.split(r"(`[^`]*`)", line)
+            line = "".join(  # noqa: PLW2901
+                f"``{part[1:-1]}``" if at % 2 else re.sub(r"([\\*|_`])", r"\\\1", part) for at, part in enumerate(parts)
+            )
+        shown.append(line)
+    lines[:] = shown
+
+
+def setup(app: Sphinx) -> None:
+    """Connects the two readers."""
+    app.connect("source-read", _keep_links_inside)
+    app.connect("autodoc-process-docstring", _as_restructured)

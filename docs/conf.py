@@ -1,9 +1,14 @@
 """The documentation site: `make docs` builds it from these pages, the docstrings, and notebooks that are run on build."""
 
+import os
 import re
+import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
+
+# Notebooks run the commands that are installed beside this Python.
+os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
 
 project, author = "changeling", "the changeling authors"
 extensions = ["myst_nb", "sphinx.ext.autodoc"]
@@ -45,7 +50,7 @@ def _keep_links_inside(app: Sphinx, docname: str, source: list[str]) -> None:
     source[0] = OUTSIDE.sub(inside, source[0])
 
 
-def _as_restructured(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:  # noqa: ARG001, PLR0913, PLR0917
+def _as_restructured(app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]) -> None:  # noqa: ARG001
     """Docstrings are plain text with examples, and code that is set in by four spaces."""
     shown: list[str] = []
     for line in lines:
@@ -57,7 +62,7 @@ def _as_restructured(app: Sphinx, what: str, name: str, obj: object, options: ob
                 shown += ["::", ""]
         if not (set_in or example or any(each.startswith(">>>") for each in shown)):
             parts = re.split(r"(`[^`]*`)", line)
-            line = "".join(  # noqa: PLW2901
+            line = "".join(
                 f"``{part[1:-1]}``" if at % 2 else re.sub(r"([\\*|_`])", r"\\\1", part) for at, part in enumerate(parts)
             )
         shown.append(line)

@@ -1,4 +1,4 @@
-"""The documentation site: `make docs` builds it from these pages, the docstrings, and notebooks that are run on build."""
+"""The documentation site: `make docs` builds it from pages, docstrings and notebooks that are run on build."""
 
 import os
 import re

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .changelogs import bundled_names, calendar_for, changelog_path, synthetic_calendar, synthetic_changelog
     from .comparison import Method, SideBySide, compare_methods
-    from .designing import Design, design
+    from .designing import Design, Run, design
     from .experiment import Experiment, epsilon_text, exact_error, in_the_field, simulate, simulated_errors
     from .field import Field
     from .field_sampler import FieldTallies, sample_field
@@ -37,6 +37,7 @@ _MODULES = {
     "SideBySide": "comparison",
     "compare_methods": "comparison",
     "Design": "designing",
+    "Run": "designing",
     "design": "designing",
     "Experiment": "experiment",
     "epsilon_text": "experiment",
@@ -63,6 +64,7 @@ __all__ = [
     "FieldTallies",
     "Method",
     "Population",
+    "Run",
     "SideBySide",
     "bundled_names",
     "calendar_for",

@@ -20,7 +20,6 @@ from changeling_commands.wishes import (
 
 from .comparison import compare_methods
 from .options import ReportOption, recorder, write_report
-from .reports import side_by_side
 
 NOTE = (
     "Promised: what a method says that an entry loses in all. Really: what one change halfway can cost, in nats. "
@@ -66,6 +65,6 @@ def compare(
     if as_json:
         print(json.dumps([method.as_fields() for method in found.methods], indent=1))
         return
-    console.print(side_by_side(found))
+    console.print(found.table())
     console.print(NOTE, style="dim", highlight=False)
     write_report(console, report, "Methods at one epsilon, side by side")

@@ -3,11 +3,15 @@
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import numpy as np
 from changeling_statistics import Option, Planned, Wish, compare_plans
 
 from .rivals import fresh, memoised, values_held, whole_history
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 TITLES = {
     "optimal": "changeling's plan",
@@ -64,12 +68,27 @@ class SideBySide:
     planned: Planned
     methods: tuple[Method, ...]
 
+    def table(self) -> "Table":
+        """The methods, those that keep a whole life's promise first."""
+        from rich.table import Table
+
+        wish = self.wish
+        table = Table(
+            title=f"{wish.devices:,} devices, {wish.periods} periods, epsilon {wish.epsilon}", title_justify="left"
+        )
+        table.add_column("method", no_wrap=True)
+        for column in ("error in points", "known", "promised", "really", "exposed"):
+            table.add_column(column, justify="right")
+        for at, method in enumerate(self.methods):
+            following = self.methods[at + 1 : at + 2]
+            table.add_row(*_method(method), end_section=any(_keeps(each) != _keeps(method) for each in following))
+        return table
+
     def _repr_html_(self) -> str:
         from .report import silent
-        from .reports import side_by_side
 
         shown = silent()
-        shown.print(side_by_side(self))
+        shown.print(self.table())
         return shown.html
 
 
@@ -127,3 +146,15 @@ def _curator(wish: Wish) -> float | None:
     answers = [str(answer) for answer in range(wish.answers)]
     asked = Asked(histogram_query(answers, answers), wish.calendar, wish.constraint, Fraction(wish.epsilon))
     return compared(asked)[0].error / wish.devices
+
+
+def _keeps(method: Method) -> tuple[bool, bool]:
+    return method.when == "trusted", method.whole_life
+
+
+def _method(method: Method) -> tuple[str, ...]:
+    if method.when == "trusted":
+        return method.name, f"{100 * method.error:.3g}", "each period", f"{method.promised:g}", "trust", "–"
+    really = "no bound" if method.really == float("inf") else f"{method.really:.3g}"
+    exposed = "none" if method.whole_life else f"{method.exposed:.0%}"
+    return method.name, f"{100 * method.error:.3g}", method.when, f"{method.promised:g}", really, exposed

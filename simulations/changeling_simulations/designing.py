@@ -9,17 +9,17 @@ run.report("run.html")
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
+from os import PathLike
+from pathlib import Path
 
 import numpy as np
 from changeling_protocol import AtMost, Calendar, Survey
 from changeling_statistics import (
     Changelog,
-    Comparison,
     Planned,
     Wish,
-    compare_plans,
     optimal_plan,
     pilot_of,
     rung,
@@ -29,10 +29,42 @@ from changeling_statistics import (
 from .changelogs import START, synthetic_changelog
 from .experiment import Experiment, simulate
 from .population import Population
-from .report import silent
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from .report import Recorder
 
 HISTORIES = 10_000
 """So many histories are made up at most; a larger population is resampled from them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run(Experiment):
+    """A simulated survey beside the truth, which a notebook shows as tables."""
+
+    def plot(self) -> "Figure":
+        """The picture of all answers over time: the truth, the estimates and their 95% intervals."""
+        from .plots import draw_experiment
+
+        return draw_experiment(self)
+
+    def report(self, path: str | PathLike[str]) -> None:
+        """Writes the tables and the picture as one HTML file. Raises OSError if it cannot be written."""
+        recorded = self._recorded()
+        recorded.picture(self.plot(), "The truth and the estimates of every answer over time, with bands")
+        recorded.write(Path(path), "A simulated survey beside the truth")
+
+    def _recorded(self) -> "Recorder":
+        from .report import silent
+        from .reports import print_report
+
+        recorded = silent()
+        print_report(recorded, self)
+        return recorded
+
+    def _repr_html_(self) -> str:
+        return self._recorded().html
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +93,7 @@ class Design:
         """How many devices it takes for such a standard error of a share, mean over time."""
         return int(np.ceil(self.planned.option.prediction.devices_for(error)))
 
-    def simulate(self, changes: float | None = None, seed: int = 0) -> Experiment:
+    def simulate(self, changes: float | None = None, seed: int = 0) -> Run:
         """Runs the survey on a population, and sets its estimates beside the truth.
 
         changes: of a made-up entry after its first answer, on average; as many as the wish expects, if not given. Where
@@ -72,22 +104,21 @@ class Design:
         generator, wish = np.random.default_rng(seed), self.wish
         if self.pilot is not None and changes is not None:
             raise ValueError("a pilot has changes of its own: leave changes out, or design without one")
-        source = self.pilot
-        if source is None:
+        if self.pilot is None:
             entries = min(wish.devices, HISTORIES)
             expected = wish.expected.later * (wish.periods - 1) / 1e6 if changes is None else changes
             made = synthetic_changelog(wish.answers, entries, expected, wish.calendar, generator)
             source = replace(made, answers=self.survey.answers)
+        else:
+            source = self.pilot
         population = Population.from_changelog(source, wish.calendar, wish.constraint)
         if population.entries != wish.devices:
             population = population.resampled(wish.devices, generator)
-        return simulate(population, self.survey, generator)
-
-    def compared(self) -> Comparison:
-        """The plan beside those that others would make at the same epsilon, which takes seconds to a minute."""
-        return compare_plans(self.wish)
+        experiment = simulate(population, self.survey, generator)
+        return Run(*(getattr(experiment, each.name) for each in fields(experiment)))
 
     def _repr_html_(self) -> str:
+
         shown = silent()
         shown.print(
             f"{self.wish.devices:,} devices: a standard error of {100 * self.error:.3g} points, mean over time. "

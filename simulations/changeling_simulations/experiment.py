@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from changeling_protocol import Randomizer, Survey, closings
@@ -37,11 +36,6 @@ from .field import Field
 from .field_sampler import FieldTallies, sample_field
 from .population import Population
 from .sampler import sample_tallies
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from .report import Recorder
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,29 +168,6 @@ class Experiment:
             writer = csv.writer(file)
             writer.writerow(["period", "time", "answer", "truth", "frozen", "estimate", "standard_error"])
             writer.writerows(self._rows())
-
-    def plot(self) -> "Figure":
-        """The picture of all answers over time: the truth, the estimates and their 95% intervals."""
-        from .plots import draw_experiment
-
-        return draw_experiment(self)
-
-    def report(self, path: Path) -> None:
-        """Writes the tables and the picture as one HTML file. Raises OSError if it cannot be written."""
-        recorded = self._recorded()
-        recorded.picture(self.plot(), "The truth and the estimates of every answer over time, with bands")
-        recorded.write(Path(path), "A simulated survey beside the truth")
-
-    def _recorded(self) -> "Recorder":
-        from .report import silent
-        from .reports import print_report
-
-        recorded = silent()
-        print_report(recorded, self)
-        return recorded
-
-    def _repr_html_(self) -> str:
-        return self._recorded().html
 
     def times(self) -> list[datetime]:
         """The ends of periods 1..T, in UTC."""

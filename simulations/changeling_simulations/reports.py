@@ -22,7 +22,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .comparison import Method, SideBySide
 from .experiment import Experiment, Trials, epsilon_text
 
 LAST_PERIODS = 3
@@ -331,30 +330,3 @@ def _many(devices: float) -> str:
 
 def _loss(epsilon: float) -> str:
     return f"{epsilon:.3g}" if epsilon < 10 else f"{epsilon:.1f}"
-
-
-def side_by_side(found: SideBySide) -> Table:
-    """Methods as a table, those that keep a whole life's promise first."""
-    wish = found.wish
-    table = Table(
-        title=f"{wish.devices:,} devices, {wish.periods} periods, epsilon {wish.epsilon}", title_justify="left"
-    )
-    table.add_column("method", no_wrap=True)
-    for column in ("error in points", "known", "promised", "really", "exposed"):
-        table.add_column(column, justify="right")
-    for at, method in enumerate(found.methods):
-        following = found.methods[at + 1 : at + 2]
-        table.add_row(*_method(method), end_section=any(_keeps(each) != _keeps(method) for each in following))
-    return table
-
-
-def _keeps(method: Method) -> tuple[bool, bool]:
-    return method.when == "trusted", method.whole_life
-
-
-def _method(method: Method) -> tuple[str, ...]:
-    if method.when == "trusted":
-        return method.name, f"{100 * method.error:.3g}", "each period", f"{method.promised:g}", "trust", "–"
-    really = "no bound" if method.really == float("inf") else f"{method.really:.3g}"
-    exposed = "none" if method.whole_life else f"{method.exposed:.0%}"
-    return method.name, f"{100 * method.error:.3g}", method.when, f"{method.promised:g}", really, exposed

@@ -13,6 +13,7 @@ from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from os import PathLike
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from changeling_protocol import AtMost, Calendar, Survey
@@ -118,6 +119,7 @@ class Design:
         return Run(*(getattr(experiment, each.name) for each in fields(experiment)))
 
     def _repr_html_(self) -> str:
+        from .report import silent
 
         shown = silent()
         shown.print(

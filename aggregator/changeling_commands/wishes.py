@@ -165,7 +165,7 @@ def asked_of(questions: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """The name and the text of each question: one is its text alone, several are NAME=TEXT.
 
     >>> asked_of(["Tea?"]), asked_of(["tea=Tea?", "milk=Milk?"])
-    ((('answer', 'Tea?'),), (('tea', 'Tea?'), ('milk', 'Milk?')))
+    ((('question', 'Tea?'),), (('tea', 'Tea?'), ('milk', 'Milk?')))
     """
     if len(questions) == 1:
         return ((ONLY, questions[0]),)

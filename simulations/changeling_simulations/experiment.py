@@ -37,6 +37,9 @@ from .field_sampler import FieldTallies, sample_field
 from .population import Population
 from .sampler import sample_tallies
 
+ROW = ("period", "time", "answer", "truth", "frozen", "estimate", "standard_error")
+"""The columns of an experiment's table: counts are in entries."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Experiment:
@@ -159,6 +162,26 @@ class Experiment:
         variances: Floats = self.variances.mean(axis=1) / self.counted
         return variances / standard_error**2
 
+    def as_fields(self) -> dict[str, object]:
+        """Its figures by name, as JSON has them: errors as shares of the entries, None for what is not known."""
+        survey = self.survey
+        figures = {
+            name: None if np.isnan(value := getattr(self, name)) else value
+            for name in ("rms_error", "rms_noise", "rms_freezing", "worst_freezing", "coverage", "heard")
+        }
+        return {
+            "epsilon": epsilon_text(survey.cost),
+            "entries": self.entries,
+            "answers": list(survey.answers),
+            "periods": survey.calendar.periods,
+            "gaps": self.gaps,
+            **figures,
+            "rows": [
+                dict(zip(ROW, row[:5] + [float(str(each)) if each else None for each in row[5:]], strict=True))
+                for row in self._rows()
+            ],
+        }
+
     def write_csv(self, path: Path) -> None:
         """Writes a row for each period and answer, with a header; counts are in entries, times in UTC.
 
@@ -166,7 +189,7 @@ class Experiment:
         """
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
-            writer.writerow(["period", "time", "answer", "truth", "frozen", "estimate", "standard_error"])
+            writer.writerow(ROW)
             writer.writerows(self._rows())
 
     def times(self) -> list[datetime]:

@@ -1,5 +1,6 @@
 """`changeling-sim run`: options in; a population, a survey and an experiment out."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from decimal import Decimal
@@ -21,7 +22,7 @@ from .experiment import Experiment, Trials, exact_error, in_the_field, simulate,
 from .field import Field
 from .plots import draw_experiment, save_plot
 from .population import Population, paper_survey
-from .report import Recorder
+from .report import Recorder, silent
 from .reports import print_paper, print_report, print_trials
 
 HISTORIES = 10_000
@@ -144,6 +145,7 @@ def run(
         Path | None, typer.Option(metavar="FILE", help="Draw truth and estimates: .png, .pdf, .svg.")
     ] = None,
     report: options.ReportOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures, and every row, as JSON alone.")] = False,
 ) -> None:
     """Simulate one survey of a population under the best plan, and show its estimates beside the truth.
 
@@ -151,7 +153,7 @@ def run(
 
     If something goes wrong in the field, many are simulated, to show what that does to error, bias and coverage.
     """
-    console = options.recorder()
+    console = silent() if as_json else options.recorder()
     generator = np.random.default_rng(seed)
     fields = _fields(
         spell,
@@ -212,9 +214,16 @@ def run(
     print_report(console, experiment)
     if papers is not None:
         print_paper(console, experiment, exact_error(population, papers), layers or LAYERS)
-    if fields:
-        print_trials(console, _tried(population, survey, fields, seed), trials_of(population.entries))
+    trials = _tried(population, survey, fields, seed)
+    if trials:
+        print_trials(console, trials, trials_of(population.entries))
     _write(console, experiment, csv, plot, report)
+    if as_json:
+        in_field = {
+            name: {"rms_error": each.rms_error, "bias": each.bias, "coverage": each.coverage, "gaps": each.gaps}
+            for name, each in trials.items()
+        }
+        print(json.dumps(experiment.as_fields() | ({"field": in_field} if in_field else {}), indent=1))
 
 
 def _write(console: Recorder, experiment: Experiment, csv: Path | None, plot: Path | None, report: Path | None) -> None:

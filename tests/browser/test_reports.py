@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from changeling_simulations.__main__ import main
 from playwright.sync_api import Browser
 
@@ -28,5 +29,6 @@ def test_a_report_needs_nothing_and_fits(
     page.goto(path.as_uri())
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.get_by_role("table").count() >= 1
+    assert Axe().run(page).response["violations"] == []
     assert (said, asked) == ([], [path.as_uri()])
     page.close()

@@ -1,6 +1,7 @@
 """`changeling-sim`: runs by name, by file and made up; says what is wrong in one line."""
 
 import csv
+import json
 import re
 import subprocess
 import sys
@@ -88,6 +89,30 @@ def test_the_same_seed_repeats_a_run_and_another_does_not():
     """Figure by figure."""
     run = [invoke(str(SCHOOL), "--period", "52w", "--at-most", "4", "--seed", seed).output for seed in ("1", "1", "2")]
     assert run[0] == run[1] != run[2]
+
+
+def test_a_run_as_json_has_the_figures_of_its_table(tmp_path):
+    """And nothing beside it: a script reads all of standard output. What the field does stands by its name."""
+    asked = (
+        "--synthetic",
+        "--answers",
+        "2",
+        "--periods",
+        "3",
+        "--at-most",
+        "2",
+        "--entries",
+        "2000",
+        "--offline",
+        "5%",
+    )
+    run = invoke(*asked, "--json", "--csv", str(tmp_path / "rows.csv"))
+    figures = json.loads(run.stdout)
+    assert (figures["epsilon"], figures["entries"], figures["gaps"]) == ("8", 2000, 0)
+    with (tmp_path / "rows.csv").open() as file:
+        written = [float(row["estimate"]) for row in csv.DictReader(file)]
+    assert [row["estimate"] for row in figures["rows"]] == written
+    assert set(figures["field"]) == {"everybody answers", "--offline"}
 
 
 @pytest.mark.parametrize("shape", [[], ["--gradual"]])

@@ -208,6 +208,7 @@ def test_what_no_question_has_is_refused_by_name_and_remembered_nowhere(
             ("?until=1&until=2", "until"),
             ("?" + "y" * 60_000, "y" * 40),
             ("?confidence=2", "confidence"),
+            ("?confidence=0.0", "confidence"),
             ("?window=3", "'window'"),
             ("?format=xml", "format"),
             ("?until=1&time=2027-01-15T08:00Z", "until and time"),

@@ -195,8 +195,9 @@ def parse(
     asked = _converted(query, QUERIES[kind])
     if asked.method is ResultMethod.SMOOTHED and kind not in (ResultKind.HISTOGRAM, ResultKind.SERIES):
         raise ValueError(f"method is online or retrospective for a {kind.value}: smoothed ones are not offered")
-    if asked.confidence and asked.confidence not in CONFIDENCES:
-        raise ValueError(f"confidence: it is one of {', '.join(map(str, CONFIDENCES))}, got {asked.confidence!r}")
+    confidence = asked.confidence
+    if confidence is not UNSET and confidence not in CONFIDENCES:
+        raise ValueError(f"confidence: it is one of {', '.join(map(str, CONFIDENCES))}, got {confidence!r}")
     question = ResultsQuery(
         kind=kind,
         after=getattr(asked, "after", 0),
@@ -205,7 +206,7 @@ def parse(
         method=asked.method,
         population=getattr(asked, "population", FigurePopulation.HEARD),
         strata=_strata(asked.stratum, published),
-        confidence=asked.confidence or None,
+        confidence=confidence or None,
         covariance=getattr(asked, "covariance", "false") == "true",
         against=_strata(getattr(asked, "against", ()), published),
         about=_about(asked, published),

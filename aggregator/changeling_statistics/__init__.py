@@ -63,6 +63,7 @@ from .estimation.releases import (
 from .estimation.smoothing import Smoothing
 from .estimation.solution import Solution
 from .planning.distance import Distance, distance_from_best
+from .planning.estimands import ESTIMANDS, EstimandError, estimand_error, levels_tried
 from .planning.freezing import (
     Freezing,
     Habits,
@@ -78,6 +79,7 @@ from .planning.freezing import (
 from .planning.outages import PRICE, gap_after_loss, outage
 from .planning.plans import Comparison, Planned, compare_plans, hierarchical_plan, optimal_plan, plan_in_words
 from .planning.prediction import POINT, Option, Prediction, predict
+from .planning.several import Asked, Part, PlannedQuestions, Questionnaire, plan_questionnaire, questions_in_words
 from .planning.wish import MOST_PLANNED_PERIODS, Objective, Wish, steady_changes
 from .publishing import Cell, ClosingCell, NodeCell, StratifiedTallies, batches_to_show, select
 from .randomizers.counted import CountedCounterpart
@@ -116,12 +118,14 @@ from .words import (
 
 __all__ = [
     "ANSWER",
+    "ESTIMANDS",
     "MICROSECONDS",
     "MOST_PLANNED_PERIODS",
     "NORMAL",
     "POINT",
     "PRICE",
     "SILENT",
+    "Asked",
     "Attendance",
     "BadChangelog",
     "Blanket",
@@ -142,6 +146,7 @@ __all__ = [
     "Distance",
     "Ellipsoid",
     "EmptyNode",
+    "EstimandError",
     "Estimate",
     "Figure",
     "Figures",
@@ -167,12 +172,15 @@ __all__ = [
     "Objective",
     "Option",
     "PairKind",
+    "Part",
     "Pilot",
     "PlanNode",
     "Planned",
+    "PlannedQuestions",
     "Point",
     "Prediction",
     "PrivacyCurve",
+    "Questionnaire",
     "RandomizerOffer",
     "Releases",
     "Rung",
@@ -213,6 +221,7 @@ __all__ = [
     "edition_columns",
     "edition_files",
     "epsilon_at",
+    "estimand_error",
     "false_entries",
     "format_duration",
     "format_instant",
@@ -227,6 +236,7 @@ __all__ = [
     "intervals",
     "joined_series",
     "ladder",
+    "levels_tried",
     "loss_statement",
     "many_shown",
     "merged",
@@ -244,8 +254,10 @@ __all__ = [
     "periods_told",
     "pilot_of",
     "plan_in_words",
+    "plan_questionnaire",
     "planned_variances",
     "predict",
+    "questions_in_words",
     "randomizer_curve",
     "read_csv",
     "read_frame",

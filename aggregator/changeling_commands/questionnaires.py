@@ -35,7 +35,7 @@ from rich.table import Table
 from .wishes import Handling, names_of, planning_bar, say_detection, wish_of
 
 if TYPE_CHECKING:
-    from changeling_statistics import Asked, PlannedQuestions, Wish
+    from changeling_statistics import PlannedQuestions, WeightedQuestion, Wish
 
 QuestionsOption: TypeAlias = Annotated[
     Path | None,
@@ -72,14 +72,14 @@ KNOWN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedQuestion:
     """A question as the file lists it, with the figure that it is asked for."""
 
-    asked: "Asked"
+    asked: "WeightedQuestion"
     estimand: str
 
 
-def read_questions(path: Path, wish_of_one: "Wish") -> tuple[Listed, ...]:
+def read_questions(path: Path, wish_of_one: "Wish") -> tuple[ListedQuestion, ...]:
     """The questions of a TOML file.
 
     wish_of_one: the survey as it would be for one question; its answers and constraint are not looked at. The levels
@@ -98,7 +98,7 @@ def read_questions(path: Path, wish_of_one: "Wish") -> tuple[Listed, ...]:
     raise ValueError(f"{path} lists no questions: begin each with [[question]]")
 
 
-def _listed(number: int, table: Any, wish: "Wish") -> Listed:
+def _listed(number: int, table: Any, wish: "Wish") -> ListedQuestion:
     try:
         if not (isinstance(table, dict) and isinstance(table.get("name"), str) and isinstance(table.get("text"), str)):
             raise ValueError("it has no name or no text")
@@ -109,8 +109,8 @@ def _listed(number: int, table: Any, wish: "Wish") -> Listed:
         raise ValueError(f"question {number}: {error}") from None
 
 
-def _asked(table: Mapping[str, Any], wish: "Wish") -> Listed:
-    from changeling_statistics import ESTIMANDS, Asked, steady_changes
+def _asked(table: Mapping[str, Any], wish: "Wish") -> ListedQuestion:
+    from changeling_statistics import ESTIMANDS, WeightedQuestion, steady_changes
 
     estimand = table.get("for", "histogram")
     if estimand not in ESTIMANDS:
@@ -136,7 +136,7 @@ def _asked(table: Mapping[str, Any], wish: "Wish") -> Listed:
     else:
         levels = table["levels"] if "levels" in table else best_levels(wish, table["range"], estimand)
         question = Question.of_number(name, text, levels, constraint, table.get("unit", ""), expected)
-    return Listed(Asked(question, float(weight)), estimand)
+    return ListedQuestion(WeightedQuestion(question, float(weight)), estimand)
 
 
 def _whole(table: Mapping[str, Any], name: str) -> int | None:
@@ -210,7 +210,7 @@ def check_only_file(*others: object) -> None:
         )
 
 
-def planned_questions(path: Path, **rest: Any) -> tuple["PlannedQuestions", tuple[Listed, ...]]:
+def planned_questions(path: Path, **rest: Any) -> tuple["PlannedQuestions", tuple[ListedQuestion, ...]]:
     """The plan for the questions that a file lists. rest: the fields of `Questionnaire` but for what is asked."""
     from changeling_statistics import Questionnaire, Wish, plan_questionnaire
 
@@ -224,7 +224,7 @@ def planned_questions(path: Path, **rest: Any) -> tuple["PlannedQuestions", tupl
 def say_questions(
     console: Console,
     planned: "PlannedQuestions",
-    listed: Sequence[Listed],
+    listed: Sequence[ListedQuestion],
     points: float,
     detect: tuple[float | None, float],
 ) -> None:
@@ -241,7 +241,7 @@ def say_questions(
         say_detection(console, each.asked.question, planned.predictions[place], *detect)
 
 
-def _table(planned: "PlannedQuestions", listed: Sequence[Listed], points: float) -> Table:
+def _table(planned: "PlannedQuestions", listed: Sequence[ListedQuestion], points: float) -> Table:
     wish = planned.wish
     table = Table(title=f"What it will show of {wish.devices:,} devices", title_justify="left")
     for column in ("question", "answers", "weight", "± a share", f"devices for ±{points:g}", "its figure"):

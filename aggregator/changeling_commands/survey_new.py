@@ -157,7 +157,8 @@ def new(
     if len(wanted) == 1:
         typer.echo(planned.distance.words)
     about = survey.questions[0]
-    typer.echo(f"Error of {error_in_words(estimand, about, option.error(wish), devices)}.")
+    if estimand != "histogram":
+        typer.echo(f"Error of {error_in_words(estimand, about, option.error(wish), devices)}.")
     say_detection(console(), about, option.prediction, detect, power)
     say_freezing(console(), wish, planned, asked.habits)
     refuse_hopeless(option, anyway)

@@ -79,7 +79,14 @@ from .planning.freezing import (
 from .planning.outages import PRICE, gap_after_loss, outage
 from .planning.plans import Comparison, Planned, compare_plans, hierarchical_plan, optimal_plan, plan_in_words
 from .planning.prediction import POINT, Option, Prediction, predict
-from .planning.several import Asked, Part, PlannedQuestions, Questionnaire, plan_questionnaire, questions_in_words
+from .planning.several import (
+    PlannedQuestions,
+    QuestionClass,
+    Questionnaire,
+    WeightedQuestion,
+    plan_questionnaire,
+    questions_in_words,
+)
 from .planning.wish import MOST_PLANNED_PERIODS, Objective, Wish, steady_changes
 from .publishing import Cell, ClosingCell, NodeCell, StratifiedTallies, batches_to_show, select
 from .randomizers.counted import CountedCounterpart
@@ -125,7 +132,6 @@ __all__ = [
     "POINT",
     "PRICE",
     "SILENT",
-    "Asked",
     "Attendance",
     "BadChangelog",
     "Blanket",
@@ -172,7 +178,6 @@ __all__ = [
     "Objective",
     "Option",
     "PairKind",
-    "Part",
     "Pilot",
     "PlanNode",
     "Planned",
@@ -180,6 +185,7 @@ __all__ = [
     "Point",
     "Prediction",
     "PrivacyCurve",
+    "QuestionClass",
     "Questionnaire",
     "RandomizerOffer",
     "Releases",
@@ -195,6 +201,7 @@ __all__ = [
     "Tallies",
     "UsedNode",
     "VarianceCurve",
+    "WeightedQuestion",
     "Wish",
     "WrongFigure",
     "admitted",

@@ -145,7 +145,8 @@ def plan(
     survey = Handling(asked_of([question]), *handling, unit).applied(chosen.survey, names)
     print_comparison(console, comparison, delta, survey.relay)
     about = survey.questions[0]
-    console.print(f"Error of {error_in_words(estimand, about, chosen.error(wish), devices)}.", highlight=False)
+    if estimand != "histogram":
+        console.print(f"Error of {error_in_words(estimand, about, chosen.error(wish), devices)}.", highlight=False)
     say_detection(console, about, chosen.prediction, detect, power)
     say_freezing(console, wish, comparison.planned, asked.habits)
     _warn(console, comparison, chosen, survey)

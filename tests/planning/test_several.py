@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from changeling_protocol import AtMost, Calendar, History, Question
 from changeling_statistics import (
-    Asked,
     PlannedQuestions,
     Questionnaire,
+    WeightedQuestion,
     estimand_error,
     optimal_plan,
     plan_questionnaire,
@@ -26,12 +26,16 @@ def question(name: str, answers: int, k: int = 2) -> Question:
     return Question(name, f"{name}?", named, AtMost(k), steady_changes(CALENDAR, AtMost(k)))
 
 
-def wanted(*asked: Asked, **fields: object) -> Questionnaire:
+def wanted(*asked: WeightedQuestion, **fields: object) -> Questionnaire:
     rest: dict[str, object] = {"closed": True, "bridge": False, **fields}
     return Questionnaire(asked, CALENDAR, Decimal(4), 20_000, **rest)  # type: ignore[arg-type]
 
 
-UNLIKE = (Asked(question("a", 2, 1), 4), Asked(question("b", 4)), Asked(question("c", 3, 3), 2))
+UNLIKE = (
+    WeightedQuestion(question("a", 2, 1), 4),
+    WeightedQuestion(question("b", 4)),
+    WeightedQuestion(question("c", 3, 3), 2),
+)
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +80,7 @@ def test_more_weight_makes_a_question_more_accurate_and_the_others_less(planned)
 def test_questions_that_could_be_one_class_are_planned_as_one_where_that_is_better():
     """Asked once at a large epsilon, all answer all: alike in their answers, they differ in weight and constraint."""
     once, ten = Calendar(0, "1w", 1), [question(f"q{at}", 4, 1 + at % 3) for at in range(10)]
-    wish = Questionnaire(tuple(map(Asked, ten)), once, Decimal(8), 20_000, closed=True)
+    wish = Questionnaire(tuple(map(WeightedQuestion, ten)), once, Decimal(8), 20_000, closed=True)
     planned = plan_questionnaire(wish)
     assert len(planned.parts) == 1
     assert planned.total == pytest.approx(optimal_plan(wish.wish(range(10), 20_000)).option.prediction.mean)
@@ -85,7 +89,11 @@ def test_questions_that_could_be_one_class_are_planned_as_one_where_that_is_bett
 
 def test_a_history_group_keeps_each_question_s_own_constraint():
     """Planned under the loosest, each question's histories are those that its own constraint allows."""
-    wish = wanted(Asked(question("a", 2, 1)), Asked(question("b", 2, 2)), Asked(question("c", 2, 2)))
+    wish = wanted(
+        WeightedQuestion(question("a", 2, 1)),
+        WeightedQuestion(question("b", 2, 2)),
+        WeightedQuestion(question("c", 2, 2)),
+    )
     planned = plan_questionnaire(replace(wish, epsilon=Decimal(6)))
     assert any(isinstance(group.joint, History) for group in planned.survey.plan.groups)
     assert planned.survey.cost <= 6
@@ -93,7 +101,7 @@ def test_a_history_group_keeps_each_question_s_own_constraint():
 
 def test_a_hundred_questions_of_several_kinds_have_a_plan():
     """Four kinds of twenty-five, of which every entry is asked about one kind."""
-    asked = [Asked(question(f"q{at}", 2 + at % 2, 1), 1 + at % 4 // 2) for at in range(100)]
+    asked = [WeightedQuestion(question(f"q{at}", 2 + at % 2, 1), 1 + at % 4 // 2) for at in range(100)]
     once = Calendar(0, "1w", 1)
     planned = plan_questionnaire(Questionnaire(tuple(asked), once, Decimal(8), 100_000, closed=True, minimum=100))
     assert planned.survey.cost <= 8
@@ -103,11 +111,11 @@ def test_a_hundred_questions_of_several_kinds_have_a_plan():
 
 def test_what_cannot_be_planned_is_refused_with_what_would_do():
     """Too many kinds, no weight, no question."""
-    kinds = [Asked(question(f"q{at}", 2 + at)) for at in range(33)]
+    kinds = [WeightedQuestion(question(f"q{at}", 2 + at)) for at in range(33)]
     with pytest.raises(ValueError, match="got 33: make some of them alike"):
         plan_questionnaire(wanted(*kinds))
     with pytest.raises(ValueError, match="the weight of 'a' must be above 0"):
-        Asked(question("a", 2), 0)
+        WeightedQuestion(question("a", 2), 0)
     with pytest.raises(ValueError, match="1 to 256 questions, got 0"):
         wanted()
 

@@ -43,7 +43,7 @@ RESOLUTION = 10**9
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class WeightedQuestion:
     """A question of a survey that is wished for, and how much its accuracy counts.
 
     weight: above 0; twice the weight counts as two such questions.
@@ -65,13 +65,14 @@ class Questionnaire:
 
     >>> drink = Question("drink", "Tea?", ("yes", "no"), AtMost(2))
     >>> size = Question("size", "How large?", ("S", "M", "L"), AtMost(1))
-    >>> wanted = Questionnaire((Asked(drink, 3), Asked(size)), Calendar(0, "1w", 2), Decimal(4), 20_000)
+    >>> asked = WeightedQuestion(drink, 3), WeightedQuestion(size)
+    >>> wanted = Questionnaire(asked, Calendar(0, "1w", 2), Decimal(4), 20_000)
     >>> planned = plan_questionnaire(wanted)
     >>> [len(part.places) for part in planned.parts], planned.survey.cost <= 4
     ([1, 1], True)
     """
 
-    asked: tuple[Asked, ...]
+    asked: tuple[WeightedQuestion, ...]
     calendar: Calendar
     epsilon: Decimal
     devices: int
@@ -109,7 +110,7 @@ class Questionnaire:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class QuestionClass:
     """A class of questions that are planned as if they were alike.
 
     places: of the questions. share: of the entries, who are asked about these. planned: the plan for them alone.
@@ -130,7 +131,7 @@ class PlannedQuestions:
 
     wish: Questionnaire
     survey: Survey
-    parts: tuple[Part, ...]
+    parts: tuple[QuestionClass, ...]
     predictions: tuple[Prediction, ...]
 
     def error(self, place: int) -> float:
@@ -175,12 +176,12 @@ def plan_questionnaire(wish: Questionnaire, progress: Progress | None = None) ->
     return min(composed, key=lambda each: each.total)
 
 
-def _kind(asked: Asked) -> object:
+def _kind(asked: WeightedQuestion) -> object:
     question = asked.question
     return len(question.answers), repr(question.constraint.as_fields()), question.expected, asked.weight
 
 
-def _loose_kind(asked: Asked) -> object:
+def _loose_kind(asked: WeightedQuestion) -> object:
     question = asked.question
     counted = isinstance(question.constraint, AtMost)
     return len(question.answers), counted or repr(question.constraint.as_fields())
@@ -189,7 +190,7 @@ def _loose_kind(asked: Asked) -> object:
 Classes: TypeAlias = tuple[tuple[int, ...], ...]
 
 
-def _classes(wish: Questionnaire, kind: Callable[[Asked], object]) -> Classes:
+def _classes(wish: Questionnaire, kind: Callable[[WeightedQuestion], object]) -> Classes:
     classes: dict[object, list[int]] = {}
     for place, asked in enumerate(wish.asked):
         classes.setdefault(kind(asked), []).append(place)
@@ -224,7 +225,7 @@ def _composed(wish: Questionnaire, plans: dict[tuple[int, ...], Planned]) -> Pla
         least = min(expected_reports(planned.plan, 1)) * share * wish.devices
         if wish.minimum > 1 and least < wish.minimum:
             planned = optimal_plan(wish.wish(places, max(1, int(share * wish.devices))))
-        parts.append(Part(places, share, planned))
+        parts.append(QuestionClass(places, share, planned))
     plan = ReleasePlan(tuple(group for part in parts for group in _groups(wish, part)))
     survey = Survey.at_cost(
         questions=[each.question for each in wish.asked],
@@ -250,7 +251,7 @@ def _scaled_variance(planned: Planned) -> float:
     return float(planned.option.error(wish) ** 2 * wish.devices + own.mean())
 
 
-def _predictions(wish: Questionnaire, survey: Survey, parts: Iterable[Part]) -> tuple[Prediction, ...]:
+def _predictions(wish: Questionnaire, survey: Survey, parts: Iterable[QuestionClass]) -> tuple[Prediction, ...]:
     """The prediction of each question; those of one kind in one part are alike, and worked out once."""
     known: dict[object, Prediction] = {}
     predicted: dict[int, Prediction] = {}
@@ -263,7 +264,7 @@ def _predictions(wish: Questionnaire, survey: Survey, parts: Iterable[Part]) -> 
     return tuple(predicted[place] for place in range(len(wish.asked)))
 
 
-def _groups(wish: Questionnaire, part: Part) -> list[Group]:
+def _groups(wish: Questionnaire, part: QuestionClass) -> list[Group]:
     """The groups of a class as the whole survey has them: of its share, and about its questions by their places."""
     plan, made = part.planned.plan, partial(_about, wish, part.places)
     unit = Fraction(part.share) * RESOLUTION / plan.total_share

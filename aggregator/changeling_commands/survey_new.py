@@ -118,19 +118,20 @@ def new(
     if not (question and answers):
         raise ValueError("say what is asked: --question and --answers, or a file of --questions")
     wanted = asked_of(question)
-    answers = with_levels(
-        answers,
-        unit,
-        estimand,
-        calendar,
-        (at_most, within),
-        expected_changes,
-        epsilon=epsilon,
-        devices=devices,
-        closed=closed,
-        minimum=minimum,
-        questions=len(wanted),
-    )
+    if unit is not None and ".." in answers:
+        answers = with_levels(
+            answers,
+            unit,
+            estimand,
+            calendar,
+            (at_most, within),
+            expected_changes,
+            epsilon=epsilon,
+            devices=devices,
+            closed=closed,
+            minimum=minimum,
+            questions=len(wanted),
+        )
     names = names_of(answers)
     asked = settled(
         console(),

@@ -126,7 +126,8 @@ def plan(
         return
     if not answers:
         raise ValueError("say what is asked: --answers, or a file of --questions")
-    answers = with_levels(answers, unit, estimand, calendar, (at_most, within), expected_changes, **rest)
+    if unit is not None and ".." in answers:
+        answers = with_levels(answers, unit, estimand, calendar, (at_most, within), expected_changes, **rest)
     names = names_of(answers)
     asked = settled(
         console,

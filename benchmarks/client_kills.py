@@ -1,5 +1,7 @@
 """Measure 1 of the client, and the kills of measure 9: lives that are killed, or run out of disk.
 
+Stores are files of SQLite, and, for kills at every statement, schemas of a real PostgreSQL.
+
 Real processes speak with a real server on loopback, which keeps every upload. A life's actions are done once each; what
 a killed process had finished is not done again, and what it had not is done by the next. Nothing may be lost, answered
 twice or counted twice.
@@ -24,7 +26,9 @@ from unittest.mock import patch
 
 import changeling_client
 import httpx
-from changeling_client import Client, ClientError, answering, outbox, sqlite, witness
+import psycopg
+from changeling_aggregator.testing.postgres import PostgreSQL
+from changeling_client import Client, ClientError, SharedCallbacks, answering, outbox, sqlite, witness
 from changeling_protocol import respond
 
 from .client_world import PINNED, START, LoopbackServer, arrived, ended, forked, plain_survey
@@ -87,17 +91,24 @@ def live(folder: Path, url: str, steps: Steps, connect: Callable[[Path], Any] = 
         connection.set_trace_callback(lambda statement: steps.step(_verb(statement)))
         return connection
 
+    execute = psycopg.Connection.execute
+
+    def executed(connection: Any, statement: bytes | str, *given: Any, **named: Any) -> Any:
+        steps.step(_verb(statement if isinstance(statement, str) else statement.decode()))
+        return execute(connection, statement, *given, **named)
+
     with (
         patch.object(sqlite, "_connect", connected),
         patch.object(witness, "_write_through", steps.around("witness", witness._write_through)),
         patch.object(answering, "respond", steps.around("draw", respond)),
         patch.object(outbox, "put", steps.around("queue", outbox.put)),
         patch.object(sqlite.SQLiteStore, "erase_past", steps.around("erase", sqlite.SQLiteStore.erase_past)),
+        patch.object(psycopg.Connection, "execute", executed),
         Client(
             server=url,
             authority=PINNED,
             max_epsilon=10**4,
-            path=folder / "store.db",
+            **_store_of(folder),
             background=False,
             strict=True,
             transport=Watched(steps),
@@ -135,8 +146,27 @@ def live(folder: Path, url: str, steps: Steps, connect: Callable[[Path], Any] = 
             (folder / "next").rename(done)
 
 
+def _store_of(folder: Path) -> dict[str, Any]:
+    """Where a life's store is: a file in its folder, or the database that a file there names, with a witness beside."""
+    named, kept = folder / "database", folder / "witness"
+    if not named.exists():
+        return {"path": folder / "store.db"}
+
+    def read() -> bytes | None:
+        return kept.read_bytes() if kept.exists() else None
+
+    def swap(expected: bytes | None, new: bytes) -> bool:
+        held = read() == expected
+        if held:
+            (folder / "witness.new").write_bytes(new)
+            (folder / "witness.new").rename(kept)
+        return held
+
+    return {"database": named.read_text(), "witness": SharedCallbacks(read, swap)}
+
+
 def _verb(statement: str) -> str:
-    verb = statement.split(maxsplit=1)[0].lower()
+    verb = statement.split(maxsplit=1)[0].lower().strip(";")
     return verb if verb in ("begin", "insert", "update", "delete", "commit", "vacuum") else READS
 
 
@@ -162,7 +192,7 @@ def measure() -> dict[str, float]:
     """How many lives were killed, where, and what was wrong with any of them; and how many ran out of disk."""
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as workers:
         killed = list(workers.map(partial(kills, shares=os.cpu_count() or 1), range(os.cpu_count() or 1)))
-        full = workers.submit(full_disks)
+        full, shared = workers.submit(full_disks), workers.submit(kills_on_postgresql)
         total = sum((share for share, _ in killed), Counter[str]())
         where = sum((names for _, names in killed), Counter[str]())
         figures = {"1_kills": float(where.total())}
@@ -174,7 +204,7 @@ def measure() -> dict[str, float]:
             "9_kills_answered_twice": float(total["two_symbols"] + total["counted_twice"]),
             "9_kills_records_lost": float(total["lost_records"]),
         }
-        return figures | full.result()
+        return figures | full.result() | shared.result()
 
 
 def _fast_folder() -> str | None:
@@ -223,6 +253,40 @@ def kills(share: int, shares: int, at_random: int = RANDOM_KILLS) -> tuple[Count
             finished(folder)
         server.close()
     return wrong, where
+
+
+def kills_on_postgresql() -> dict[str, float]:
+    """Kills at every statement, and at every step beside them, of a life whose store is in PostgreSQL."""
+    wrong: Counter[str] = Counter()
+    lives = 0
+    with PostgreSQL() as postgresql, tempfile.TemporaryDirectory(dir=_fast_folder()) as name:
+        root = Path(name)
+        server = LoopbackServer(root / "kept", ASKED)
+        postgresql.sql("ALTER SYSTEM SET fsync = off")  # the database is not killed
+        postgresql.sql("SELECT pg_reload_conf()")
+
+        def begun(at: object) -> Path:
+            folder = root / str(at)
+            folder.mkdir()
+            (folder / "database").write_text(postgresql.new())
+            server.keep_in(folder / "kept")
+            return folder
+
+        counting = Steps()
+        live(begun("whole"), server.url, counting)
+        wrong.update(faults(root / "whole"))
+        for last in [number for number, step in enumerate(counting.names, 1) if step != READS]:
+            folder = begun(last)
+            lives += ended(forked(lambda: live(folder, server.url, Steps(last)))) == -signal.SIGKILL  # noqa: B023
+            wrong["unfinished"] += ended(forked(lambda: live(folder, server.url, Steps()))) != 0  # noqa: B023
+            wrong.update(faults(folder))
+        server.close()
+    return {
+        "9_kills_postgresql_lives": float(lives),
+        "9_kills_postgresql_answered_twice": float(wrong["two_symbols"] + wrong["counted_twice"]),
+        "9_kills_postgresql_records_lost": float(wrong["lost_records"] + wrong["lost_closings"]),
+        "9_kills_postgresql_unfinished": float(wrong["unfinished"]),
+    }
 
 
 def full_disks(most_pages: int = 200) -> dict[str, float]:

@@ -9,8 +9,10 @@ from contextlib import closing
 from pathlib import Path
 
 import httpx
+import psycopg
 import pytest
-from changeling_client import Client, entries, outbox
+from changeling_aggregator.testing.postgres import PostgreSQL
+from changeling_client import Client, SharedCallbacks, entries, outbox
 from changeling_client.store import Wrapping
 from changeling_protocol import (
     AtMost,
@@ -80,7 +82,7 @@ class Steps:
         self.count, self.last = 0, last
 
     def step(self, statement: str = "") -> None:
-        if statement.startswith(("SELECT", "PRAGMA")):
+        if statement.startswith(("SELECT", "PRAGMA", "SET ")):
             return
         self.count += 1
         if self.count == self.last:
@@ -91,13 +93,31 @@ def opened(directory, transport, clock):
     return Client(
         server=URL,
         authority=PINNED,
-        path=directory / "store.db",
+        **store_of(directory),
         max_epsilon=10**4,
         strict=True,
         background=False,
         transport=transport,
         clock=clock,
     )
+
+
+def store_of(directory):
+    """A file, or the schema that a file of this name tells, with a witness that outlives the process."""
+    named, kept = directory / "database", directory / "witness"
+    if not named.exists():
+        return {"path": directory / "store.db"}
+
+    def read():
+        return kept.read_bytes() if kept.exists() else None
+
+    def swap(expected, new):
+        if held := read() == expected:
+            (directory / "witness.new").write_bytes(new)
+            (directory / "witness.new").rename(kept)
+        return held
+
+    return {"database": named.read_text(), "witness": SharedCallbacks(read, swap)}
 
 
 def refusing_all(request: httpx.Request) -> httpx.Response | None:
@@ -126,14 +146,18 @@ def scenario(directory, steps: Steps, asked: Survey = ASKED) -> None:
         steps.step()
         return response
 
-    connect = sqlite3.connect
+    connect, execute = sqlite3.connect, psycopg.Connection.execute
+
+    def executed(connection, statement, *given, **options):
+        steps.step(statement if isinstance(statement, str) else statement.decode())
+        return execute(connection, statement, *given, **options)
 
     def counted(*args, **options):
         connection = connect(*args, **options)
         connection.set_trace_callback(steps.step)
         return connection
 
-    sqlite3.connect = counted
+    sqlite3.connect, psycopg.Connection.execute = counted, executed
     try:
         with opened(directory, httpx.MockTransport(serve), clock) as device:
             actions = [
@@ -159,7 +183,7 @@ def scenario(directory, steps: Steps, asked: Survey = ASKED) -> None:
                 (directory / "next").write_text(str(number + 1))
                 (directory / "next").rename(done)
     finally:
-        sqlite3.connect = connect
+        sqlite3.connect, psycopg.Connection.execute = connect, execute
 
 
 def sent_reports(directory, asked: Survey = ASKED):
@@ -280,6 +304,31 @@ def test_a_kill_at_any_step_changes_no_report(fast_path):
         assert forked(lambda: scenario(directory, Steps(last))) == -signal.SIGKILL  # noqa: B023
         scenario(directory, Steps())
         assert_one_report_a_node(directory)
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+def test_a_kill_at_a_step_changes_no_report_where_the_store_is_in_postgresql(fast_path):
+    """Every third statement and end of a request; `make bench-client` tries each of them."""
+    with PostgreSQL() as postgresql:
+        postgresql.sql("ALTER SYSTEM SET fsync = off")  # the database is not killed
+        postgresql.sql("SELECT pg_reload_conf()")
+
+        def begun(name):
+            directory = fast_path / name
+            directory.mkdir()
+            (directory / "database").write_text(postgresql.new())
+            return directory
+
+        counting = Steps()
+        scenario(begun("whole"), counting)
+        assert_one_report_a_node(fast_path / "whole")
+        assert counting.count > 100
+        for last in range(1, counting.count + 1, 3):
+            directory = begun(str(last))
+            assert forked(lambda: scenario(directory, Steps(last))) == -signal.SIGKILL  # noqa: B023
+            scenario(directory, Steps())
+            assert_one_report_a_node(directory)
 
 
 @pytest.mark.heavy

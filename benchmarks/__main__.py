@@ -40,6 +40,8 @@ SUITES = {
         "central_flights",
         "central_ahead",
         "central_audits",
+        "central_choice",
+        "central_smoothing",
         "central_dynamic",
         "central_sigma",
         "central_evolving",

@@ -1,4 +1,4 @@
-"""Measures 4, 8 and 15 of the central releases: a million mutations, half a million entries, a hundred thousand periods.
+"""Measures 4, 8 and 15 of the central releases: a million mutations, a hundred thousand periods.
 
 A million mutations are half a million entries, inserted once and deleted once, over a thousand periods: through HDCR
 from the file to the estimates, through `release` with the mechanism that it chooses, and, as 672 hours, through a fully
@@ -144,7 +144,7 @@ def month_of_minutes() -> dict[str, float]:
 
 
 def memory() -> dict[str, float]:
-    """Of a process that releases a million mutations from a frame, seconds and gigabytes at most, libraries included."""
+    """Seconds and gigabytes of a process that releases a million mutations from a frame, libraries included."""
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         seconds, kilobytes = pool.submit(_in_a_process).result()
     return {"15_million_s": seconds, "15_million_gb": kilobytes / 2**20}

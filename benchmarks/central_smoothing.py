@@ -1,4 +1,4 @@
-"""Measure 14 of the central releases: what smoothing is worth on flights by hour and airline, which it has never seen."""
+"""Measure 14 of the central releases: what smoothing is worth on flights by hour and airline."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def measure() -> dict[str, float]:
         errors: dict[str, list[Floats]] = {"published": [], "smoothed": [], "hour_means": []}
         held = []
         for true in truth.cumsum(0).T.astype(np.float64):
-            y = true + root @ random.normal(size=HOURS)
+            y: Floats = np.asarray(true + root @ random.normal(size=HOURS), np.float64)
             values, variances = best_estimates(y, K, times)
             means = y.reshape(-1, DAY).mean(0)
             errors["published"].append(y - true)

@@ -128,12 +128,7 @@ def _moves(way: tuple[int, ...]) -> bool:
 
 @lru_cache(maxsize=64)
 def best_factorisation(query: LinearQuery, calendar: Calendar, constraint: Constraint, law: Law) -> Factorisation:
-    """The matrix of the least mean variance that is found. ValueError where none is searched, as of `moved_by`.
-
-    The Laplace search needs entries that mutate three times or more: of fewer no search beat a tree drawn ahead.
-    """
-    if law is Law.LAPLACE and all(reach.periods <= 2 for reach in reaches(constraint, calendar)):
-        raise ValueError("entries mutate at most twice: a tree drawn ahead is as good as any matrix that is known")
+    """The matrix of the least mean variance that is found. ValueError where none is searched, as of `moved_by`."""
     moved = moved_by(query, calendar, constraint, law)
     with threadpool_limits(1):  # matrices are small
         M, least = _least_squares(moved.ways)

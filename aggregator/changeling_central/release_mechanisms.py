@@ -30,7 +30,7 @@ from .errors import BadState
 from .factorisation import best_factorisation
 from .files import over_window
 from .levels import FreshLevels, LevelsState, gaussian_levels, laplace_levels
-from .linear_query import LinearQuery
+from .linear_query import LinearQuery, reaches
 from .mechanism import Guarantee, Level, State
 from .nodes import (
     BestEstimates,
@@ -579,6 +579,11 @@ class OptimisedRelease(LevelRelease[AheadState]):
         return {"kind": "optimised", "law": str(m.law), "matrix": matrix, "shift": m.shift, "scale": m.scale.hex()}
 
 
+def _often(asked: Asked) -> bool:
+    """Whether entries mutate in more than two periods: of fewer no search beat a tree drawn ahead at a pure epsilon."""
+    return any(reach.periods > 2 for reach in reaches(asked.constraint, asked.calendar))
+
+
 def _optimised(asked: Asked) -> OptimisedRelease:
     if asked.begun is not None and asked.begun["kind"] == "optimised":
         return OptimisedRelease.as_begun(asked, asked.begun)
@@ -588,7 +593,7 @@ def _optimised(asked: Asked) -> OptimisedRelease:
         stated = budget if asked.rho is None else implied_by(asked.rho)
         matrix = optimised(*wished, *stated, _length(*budget, asked.rho))
         made.append(OptimisedRelease(matrix, *budget, asked.rho))
-    if asked.law is not Law.GAUSSIAN:
+    if asked.law is not Law.GAUSSIAN and (not made or _often(asked)):
         try:
             made.append(OptimisedRelease(optimised(*wished, asked.epsilon), *budget))
         except ValueError:
@@ -624,11 +629,13 @@ class Predicted:
 def compared(asked: Asked) -> tuple[Predicted, ...]:
     """Those that may be chosen for what is asked, the best first. ValueError where there is none."""
     new = replace(asked, begun=None)
-    candidates: dict[str, Callable[[Asked], object]] = {FRESH.name: FRESH.make, OPTIMISED.name: OPTIMISED.make}
+    candidates: dict[str, Callable[[Asked], object]] = {FRESH.name: FRESH.make}
     if asked.law is not Law.GAUSSIAN:
         candidates[AHEAD.name] = AHEAD.make
     if (asked.delta or asked.rho is not None) and asked.law is not Law.LAPLACE:
         candidates[SQUARE_ROOT.name] = SQUARE_ROOT.make
+    if SQUARE_ROOT.name in candidates or _often(asked):
+        candidates[OPTIMISED.name] = OPTIMISED.make
     reasons: list[str] = []
     found: list[Predicted] = []
     for name, make in candidates.items():

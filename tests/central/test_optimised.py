@@ -123,7 +123,6 @@ def test_the_variance_is_that_of_what_is_published(law):
     [
         ((COUNT, Calendar(0, 1, 65), AtMost(3), ONE, SMALL, LENGTH), "up to 64 periods"),
         ((COUNT, Calendar(0, 1, 30), AtMost(30), ONE), "too much"),
-        ((COUNT, Calendar(0, 1, 8), AtMost(2), ONE), "a tree drawn ahead is as good"),
         ((COUNT, Calendar(0, 1, 8), AtMost(3), Fraction(0)), "epsilon > 0"),
     ],
 )

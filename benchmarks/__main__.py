@@ -49,7 +49,16 @@ SUITES = {
         "central_scale",
         "central_coverage",
     ),
-    "evidence": ("evidence.compared", "evidence.resumed"),
+    "evidence": (
+        "evidence_speed.first_run",
+        "evidence_speed.sampling",
+        "evidence.compared",
+        "evidence_clients.compared",
+        "evidence.lied",
+        "evidence.resumed",
+        "evidence.documented",
+        "evidence.displayed",
+    ),
     "questions": ("questions",),
     "sigma": ("central_sigma_largest",),
     "field": (

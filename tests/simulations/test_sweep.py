@@ -48,6 +48,7 @@ def test_the_grid_is_in_the_order_of_the_file(experiment: Path) -> None:
         ("epsilon = 1\nentries = 1.5", "entries must be a number"),
         ("epsilon = 1\nchanges = 9", "changes are 0 to 2"),
         ("epsilon = 1\nweeks = 2", "no setting: weeks"),
+        ("epsilon = 1\nworld = 'flat'", "world is one of drift, shift, seasons, heavy, got 'flat'"),
         ("", "missing: epsilon"),
         ("epsilon = 1 1", "no TOML"),
     ],
@@ -79,6 +80,16 @@ def test_an_output_that_exists_is_left_where_nobody_can_be_asked(experiment: Pat
     assert done.exit_code == 1
     assert "exists, and is left as it is" in done.stderr
     assert output.read_text() == "mine"
+
+
+def test_a_report_has_a_row_for_each_cell_and_a_picture(experiment: Path, tmp_path: Path) -> None:
+    report, output = tmp_path / "sweep.html", tmp_path / "out.csv"
+    done = invoked(main, "sweep", str(experiment), "-o", str(output), "--processes", "1", "--report", str(report))
+    assert done.exit_code == 0
+    html = report.read_text()
+    assert html.count("<tr><td") == 4
+    assert "<svg" in html
+    assert "periods 3" in html
 
 
 @pytest.mark.heavy

@@ -21,7 +21,8 @@ def measure() -> dict[str, float]:
     query = answer_query("each answer", log.answers, log.answers, fixed=True)
     calendar, random = Calendar(START, 3600, HOURS), np.random.default_rng(SEED)
     truth = np.array([PeriodChange(log, part, query).net for part in log.mutations().by_period(START, 3600, HOURS)])
-    times, figures = START + 3600.0 * (1 + np.arange(HOURS)), {}
+    times: Floats = np.asarray(START + 3600.0 * (1 + np.arange(HOURS)), np.float64)
+    figures: dict[str, float] = {}
     for name in ("pure", "rho"):
         delta, rho = BUDGETS[name]
         made: Any = compared(Asked(query, calendar, AtMost(2), ONE, delta, rho=rho))[0].made
@@ -30,7 +31,7 @@ def measure() -> dict[str, float]:
         errors: dict[str, list[Floats]] = {"published": [], "smoothed": [], "hour_means": []}
         held = []
         for true in truth.cumsum(0).T.astype(np.float64):
-            y: Floats = np.asarray(true + root @ random.normal(size=HOURS), np.float64)
+            y = np.asarray(true + root @ random.normal(size=HOURS), np.float64)
             values, variances = best_estimates(y, K, times)
             means = y.reshape(-1, DAY).mean(0)
             errors["published"].append(y - true)

@@ -18,6 +18,7 @@ from changeling_central import (
     square_root,
 )
 from changeling_central.levels import gaussian_levels, laplace_levels
+from changeling_central.optimised import optimised
 from changeling_central.testing import Example
 from changeling_papers import (
     Algebra,
@@ -123,6 +124,14 @@ OF_LEVELS = [
     ),
     Example("square root", root(), PAIRS, delta=SMALL, bad=BAD_CHANGES, other=root(ONE * 2), numbers=of_level),
     Example("square root, banded", root(band=3), PAIRS, delta=SMALL, numbers=of_level),
+    Example(
+        "optimised",
+        optimised(HISTOGRAM, CALENDAR, TWICE, ONE),
+        PAIRS,
+        bad=BAD_CHANGES,
+        other=optimised(HISTOGRAM, CALENDAR, TWICE, ONE * 2),
+        numbers=of_level,
+    ),
 ]
 
 STEPS = [0, 3, 1, 0, 2, 5, 1]

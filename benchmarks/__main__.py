@@ -81,6 +81,7 @@ SUITES = {
         "server_open",
         "server_kills",
         "server_hostile",
+        "server_limits",
         "server_first_look",
     ),
     "soak": ("server_soak",),

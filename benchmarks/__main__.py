@@ -59,7 +59,7 @@ SUITES = {
         "evidence.documented",
         "evidence.displayed",
     ),
-    "questions": ("questions",),
+    "questions": ("questions", "questions_numbers", "questions_differences"),
     "sigma": ("central_sigma_largest",),
     "field": (
         "field.stopped",
@@ -83,6 +83,7 @@ SUITES = {
         "server_open",
         "server_kills",
         "server_hostile",
+        "server_limits",
         "server_first_look",
     ),
     "soak": ("server_soak",),

@@ -38,7 +38,8 @@ def compared() -> dict[str, float]:
     """Measure 3: cases of methods that keep a whole life's promise, and how many are better than ours.
 
     Each by what is known as each period closes, and, on horizons of up to 64 periods, by what is known at the end; of
-    365 periods by the latter alone, to which PrivUnitG belongs. No method here bridges a period that a server loses. `worst` is the least of their errors over ours.
+    365 periods by the latter alone, to which PrivUnitG belongs. No method here bridges a period that a server loses.
+    `worst` is the least of their errors over ours.
     """
     cases = better = 0
     worst = float("inf")

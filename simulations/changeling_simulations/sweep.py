@@ -52,7 +52,8 @@ class Cell:
     seed: that of the whole sweep. surveys: how many are simulated. answers, periods, entries: of the population, which
     is there from the first period to the last, and whose shares swing once over the calendar. at_most: the constraint
     that the survey makes. changes: of an entry after its first answer, on average, as a decimal number in words.
-    epsilon: likewise. world: how answers change over time, as `World` says.
+    epsilon: likewise. questions: how many such questions the survey asks; figures are of one. world: how answers change
+    over time, as `World` says.
     Raises ValueError for numbers that cannot be.
     """
 
@@ -64,10 +65,11 @@ class Cell:
     changes: str
     entries: int
     epsilon: str
+    questions: int
     world: str
 
     def __post_init__(self) -> None:
-        for name in ("surveys", "answers", "periods", "at_most", "entries"):
+        for name in ("surveys", "answers", "periods", "at_most", "entries", "questions"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not 0 <= _decimal("changes", self.changes) <= self.periods - 1:
@@ -96,6 +98,7 @@ class Cell:
             closed=True,
             expected=steady_changes(calendar, constraint, told),
             minimum=1,
+            questions=self.questions,
         )
 
 
@@ -115,7 +118,7 @@ def read_sweep(path: Path) -> list[Cell]:
         read = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=str)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is no TOML: {error}") from None
-    written = {"seed": 0, "surveys": 20, "world": World.DRIFT.value, **read}
+    written = {"seed": 0, "surveys": 20, "questions": 1, "world": World.DRIFT.value, **read}
     kinds = {field.name: field.type for field in fields(Cell)}
     for problem, names in (("no setting", written.keys() - kinds), ("missing", kinds.keys() - written)):
         if names:
@@ -155,7 +158,7 @@ def simulated(cell: Cell) -> Row:
         return {**asdict(cell), **row, "reason": str(reason)}
     population = Population.from_changelog(changelog, wish.calendar, wish.constraint)
     population = population.resampled(cell.entries, generator)
-    survey = wish.survey(option.plan, population.answers)
+    survey = wish.survey(option.plan, population.answers).about(0)
     with threadpool_limits(1):
         tried = [simulate(population, survey, generator) for _ in range(cell.surveys)]
     row["predicted"] = option.prediction.mean

@@ -25,7 +25,7 @@ def sweep_command(
     """Simulate surveys over a grid of settings; killed and started again, it goes on, to the same bytes.
 
     The settings: seed, surveys (of each cell), answers, periods, at_most, changes, entries, epsilon,
-    world.
+    questions, world.
     """
     console, terminal = recorder(), Console(stderr=True)
     cells = read_sweep(experiment)

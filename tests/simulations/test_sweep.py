@@ -73,6 +73,15 @@ def test_a_row_hangs_on_its_settings_alone(experiment: Path) -> None:
     assert 0 < rows[1]["noise"] <= rows[1]["error"]
 
 
+def test_a_question_among_several_is_known_less_well(experiment: Path) -> None:
+    """On one budget: three questions at epsilon 4 have an error that one alone has not."""
+    experiment.write_text(SMALL.replace("[0.0001, 4]", "4").replace("[1, 2]", "1") + "questions = [1, 3]")
+    alone, among = map(simulated, read_sweep(experiment))
+    assert (alone["questions"], among["questions"]) == (1, 3)
+    assert among["predicted"] > 1.2 * alone["predicted"]
+    assert among["noise"] > 0
+
+
 def test_an_output_that_exists_is_left_where_nobody_can_be_asked(experiment: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.csv"
     output.write_text("mine")

@@ -298,7 +298,7 @@ def offered(name, query=HISTOGRAM, epsilon=ONE, delta=Fraction(0), **wished):
 
 RELEASED = [
     Example(name, offered(name), periods_of(HISTOGRAM), other=offered(name, epsilon=ONE * 2), numbers=of_level)
-    for name in ("best", "ahead", "fresh", "hdcr", "dcr", "counter", "partitioning", "dynamic")
+    for name in ("best", "ahead", "fresh", "optimised", "hdcr", "dcr", "counter", "partitioning", "dynamic")
 ]
 RELEASED.append(
     Example(

@@ -59,7 +59,7 @@ SUITES = {
         "evidence.documented",
         "evidence.displayed",
     ),
-    "questions": ("questions", "questions_numbers", "questions_differences"),
+    "questions": ("questions_losses", "questions", "questions_numbers", "questions_differences"),
     "sigma": ("central_sigma_largest",),
     "field": (
         "field.stopped",

@@ -9,6 +9,18 @@ from changeling_aggregator.cli.survey import console, expectation_table
 from changeling_protocol import Breakdown
 from changeling_statistics import parse_duration, write_survey
 
+from .questionnaires import (
+    ForOption,
+    QuestionsOption,
+    UnitOption,
+    check_only_file,
+    error_in_words,
+    handled,
+    planned_questions,
+    refuse_hopeless_questions,
+    say_questions,
+    with_levels,
+)
 from .wishes import (
     AnswersOption,
     AnywayOption,
@@ -43,14 +55,16 @@ from .wishes import (
 
 
 def new(
-    question: Annotated[
-        list[str], typer.Option(help="What people are asked; again, as NAME=TEXT, for more with the same answers.")
-    ],
-    answers: AnswersOption,
     period: PeriodOption,
     epsilon: EpsilonOption,
     devices: DevicesOption,
     output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
+    question: Annotated[
+        list[str] | None,
+        typer.Option(help="What people are asked; again, as NAME=TEXT, for more with the same answers."),
+    ] = None,
+    answers: AnswersOption = "",
+    questions: QuestionsOption = None,
     start: StartOption = None,
     periods: Annotated[int | None, typer.Option(help="How many periods there are.")] = None,
     horizon: Annotated[str | None, typer.Option(help="How long the survey lasts, instead of --periods.")] = None,
@@ -73,9 +87,8 @@ def new(
     ] = None,
     detect: DetectOption = None,
     power: PowerOption = 0.8,
-    unit: Annotated[
-        str | None, typer.Option(help="The answers are levels of a number, counted in this: min; empty for none.")
-    ] = None,
+    unit: UnitOption = None,
+    estimand: ForOption = "histogram",
     anyway: AnywayOption = False,
 ) -> None:
     """Write a survey as readable JSON, with the plan that shows most, and print what it will show and cost.
@@ -89,9 +102,37 @@ def new(
         raise ValueError("say how long the survey lasts: either --periods or --horizon")
     if not points > 0:
         raise ValueError(f"a standard error to reach is above 0 points, got {points}")
-    names, wanted = names_of(answers), asked_of(question)
     length = period * periods if periods is not None else parse_duration(horizon or "")
     calendar = calendar_of(start, period, length)
+    if questions is not None:
+        check_only_file(question, answers, at_most, within, expected_changes, pilot, unit)
+        planned_all, listed = planned_questions(
+            questions, calendar=calendar, epsilon=epsilon, devices=devices, closed=closed, minimum=minimum
+        )
+        say_questions(console(), planned_all, listed, points, (detect, power))
+        refuse_hopeless_questions(planned_all, anyway)
+        survey = handled(planned_all.survey, Handling((), skew, spread, grace, relay))
+        write_survey(output, replace(survey, breakdowns=tuple(map(_breakdown, breakdown or ()))))
+        typer.echo(f"wrote {output}; not signed yet")
+        return
+    if not (question and answers):
+        raise ValueError("say what is asked: --question and --answers, or a file of --questions")
+    wanted = asked_of(question)
+    if unit is not None and ".." in answers:
+        answers = with_levels(
+            answers,
+            unit,
+            estimand,
+            calendar,
+            (at_most, within),
+            expected_changes,
+            epsilon=epsilon,
+            devices=devices,
+            closed=closed,
+            minimum=minimum,
+            questions=len(wanted),
+        )
+    names = names_of(answers)
     asked = settled(
         console(),
         answers,
@@ -116,7 +157,10 @@ def new(
     console().print(expectation_table(option, points))
     if len(wanted) == 1:
         typer.echo(planned.distance.words)
-    say_detection(console(), option, detect, power)
+    about = survey.questions[0]
+    if estimand != "histogram":
+        typer.echo(f"Error of {error_in_words(estimand, about, option.error(wish), devices)}.")
+    say_detection(console(), about, option.prediction, detect, power)
     say_freezing(console(), wish, planned, asked.habits)
     refuse_hopeless(option, anyway)
     if option.least_reports(wish.devices) < minimum:

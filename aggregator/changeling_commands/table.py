@@ -10,6 +10,7 @@ from changeling_central import command as release
 from changeling_papers import commands as papers
 
 from .dev import dev
+from .examples import OF_CHANGELING, show_examples
 from .notice import notice
 from .running import VERSION_HINT
 from .survey_new import new
@@ -48,3 +49,4 @@ app.command(rich_help_panel=CURATOR, epilog=f"{release.MECHANISMS}\n\n{OF_CENTRA
 app.command(rich_help_panel=CURATOR, epilog=OF_CENTRAL)(release.smooth)
 app.command(rich_help_panel=CURATOR, epilog=OF_PAPERS)(papers.count)
 app.command(rich_help_panel=CURATOR, epilog=OF_PAPERS)(papers.ask)
+show_examples("changeling", app, OF_CHANGELING)

@@ -32,7 +32,7 @@ from rich.table import Table
 
 if TYPE_CHECKING:
     from changeling_protocol import Calendar
-    from changeling_statistics import Habits, Option, Planned, Rung, Wish
+    from changeling_statistics import Habits, Option, Planned, Prediction, Rung, Wish
 
 
 YEAR = 31_557_600
@@ -403,19 +403,21 @@ def say_freezing(console: Console, wish: "Wish", planned: "Planned", habits: "Ha
         )
 
 
-def say_detection(console: Console, option: "Option", difference: float | None, power: float) -> None:
+def say_detection(
+    console: Console, question: Question, prediction: "Prediction", difference: float | None, power: float
+) -> None:
     """Prints how many devices tell two arms apart. difference: between their shares; None prints nothing.
 
     Raises ValueError for one that is no difference, and for a power that is none.
     """
     if difference is None:
         return
-    held = 1 / len(option.survey.questions[0].answers)
-    needed, common = (option.prediction.devices_to_detect(difference, share, power=power) for share in (held, 0.5))
+    held, about = 1 / len(question.answers), "" if question.name == ONLY else f"{question.name}: "
+    needed, common = (prediction.devices_to_detect(difference, share, power=power) for share in (held, 0.5))
     console.print(
-        f"Arms that differ by {100 * difference:.3g} points are told apart by {_devices(needed)} devices, half in each "
-        f"arm ({_devices(common)} for an answer that every second holds): the chance to find it is {power:.0%}, that "
-        "of a false alarm 5%.",
+        f"{about}Arms that differ by {100 * difference:.3g} points are told apart by {_devices(needed)} devices, half "
+        f"in each arm ({_devices(common)} for an answer that every second holds): the chance to find it is "
+        f"{power:.0%}, that of a false alarm 5%.",
         highlight=False,
     )
 

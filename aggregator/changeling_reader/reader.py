@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import httpx
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
+
+
+LAST_SHOWN = 12
+"""So many estimates a notebook shows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -120,6 +125,21 @@ class Estimates:
         entries = np.where(self.entries > 0, self.entries, np.nan)
         shares: Floats = self.values / entries[:, None]
         return shares
+
+    def _repr_html_(self) -> str:
+        """Percent with intervals, of the last estimates."""
+        low, high = np.moveaxis(self.intervals, -1, 0) / np.where(self.entries > 0, self.entries, np.nan)[:, None]
+        rows = []
+        for at in range(len(self))[-LAST_SHOWN:]:
+            ended = f"{self.times[at]}" if not np.isnat(self.times[at]) else f"{self.start[at]} to {self.end[at]}"
+            cells = [
+                "-" if np.isnan(share) else f"{share:.1%} ({left:.1%} to {right:.1%})".replace(" (nan% to nan%)", "")
+                for share, left, right in zip(self.shares[at], low[at], high[at], strict=True)
+            ]
+            rows.append("".join(f"<td>{cell}</td>" for cell in (ended.replace("T", " "), *cells)))
+        heads = "".join(f"<th>{escape(name)}</th>" for name in ("period ended", *self.answers))
+        body = "".join(f"<tr>{row}</tr>" for row in rows)
+        return f"<table><caption>{escape(self.question)}</caption><tr>{heads}</tr>{body}</table>"
 
     @property
     def response_rate(self) -> Floats:

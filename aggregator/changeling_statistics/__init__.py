@@ -63,6 +63,7 @@ from .estimation.releases import (
 from .estimation.smoothing import Smoothing
 from .estimation.solution import Solution
 from .planning.distance import Distance, distance_from_best
+from .planning.estimands import ESTIMANDS, EstimandError, estimand_error, levels_tried
 from .planning.freezing import (
     Freezing,
     Habits,
@@ -78,6 +79,14 @@ from .planning.freezing import (
 from .planning.outages import PRICE, gap_after_loss, outage
 from .planning.plans import Comparison, Planned, compare_plans, hierarchical_plan, optimal_plan, plan_in_words
 from .planning.prediction import POINT, Option, Prediction, predict
+from .planning.several import (
+    PlannedQuestions,
+    QuestionClass,
+    Questionnaire,
+    WeightedQuestion,
+    plan_questionnaire,
+    questions_in_words,
+)
 from .planning.wish import MOST_PLANNED_PERIODS, Objective, Wish, steady_changes
 from .publishing import Cell, ClosingCell, NodeCell, StratifiedTallies, batches_to_show, select
 from .randomizers.counted import CountedCounterpart
@@ -116,6 +125,7 @@ from .words import (
 
 __all__ = [
     "ANSWER",
+    "ESTIMANDS",
     "MICROSECONDS",
     "MOST_PLANNED_PERIODS",
     "NORMAL",
@@ -142,6 +152,7 @@ __all__ = [
     "Distance",
     "Ellipsoid",
     "EmptyNode",
+    "EstimandError",
     "Estimate",
     "Figure",
     "Figures",
@@ -170,9 +181,12 @@ __all__ = [
     "Pilot",
     "PlanNode",
     "Planned",
+    "PlannedQuestions",
     "Point",
     "Prediction",
     "PrivacyCurve",
+    "QuestionClass",
+    "Questionnaire",
     "RandomizerOffer",
     "Releases",
     "Rung",
@@ -187,6 +201,7 @@ __all__ = [
     "Tallies",
     "UsedNode",
     "VarianceCurve",
+    "WeightedQuestion",
     "Wish",
     "WrongFigure",
     "admitted",
@@ -213,6 +228,7 @@ __all__ = [
     "edition_columns",
     "edition_files",
     "epsilon_at",
+    "estimand_error",
     "false_entries",
     "format_duration",
     "format_instant",
@@ -227,6 +243,7 @@ __all__ = [
     "intervals",
     "joined_series",
     "ladder",
+    "levels_tried",
     "loss_statement",
     "many_shown",
     "merged",
@@ -244,8 +261,10 @@ __all__ = [
     "periods_told",
     "pilot_of",
     "plan_in_words",
+    "plan_questionnaire",
     "planned_variances",
     "predict",
+    "questions_in_words",
     "randomizer_curve",
     "read_csv",
     "read_frame",

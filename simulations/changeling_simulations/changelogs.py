@@ -5,6 +5,7 @@ checked, and a changelog can be moved.
 """
 
 from dataclasses import replace
+from enum import StrEnum
 from math import ceil
 from pathlib import Path
 
@@ -17,6 +18,42 @@ SWING = 0.8
 """How far an answer's popularity swings about its mean, as a share of it."""
 START, PERIOD, PERIODS = 1_767_225_600, 604_800, 52
 """The 52 weeks of 2026, if nothing else is asked for."""
+SEASONS = 4
+"""How many swings a calendar holds where answers have seasons."""
+HEAVY, HEAVIER, LIGHTER = 0.1, 5.5, 0.5
+"""A tenth of the entries change eleven times as often as the others: so many times the mean, and they so many."""
+
+
+class World(StrEnum):
+    """How made-up answers change over a calendar.
+
+    drift: popularity swings once, slowly. shift: half of all changes fall into the period after the middle, when what
+    was popular no longer is. seasons: popularity swings four times. heavy: as drift, but a tenth of the entries change
+    eleven times as often as the others, and make 55% of all changes.
+    """
+
+    DRIFT = "drift"
+    SHIFT = "shift"
+    SEASONS = "seasons"
+    HEAVY = "heavy"
+
+    def popularity(self, answers: int, u: float) -> NDArray[np.float64]:
+        """How popular each answer is at a time u from 0 to 1 of the calendar, shape (z,), summing to one."""
+        at = {World.SHIFT: 0.5 * (u > 0.5), World.SEASONS: SEASONS * u}.get(self, u)
+        return popularity(answers, at)
+
+    def chance(self, mean: float, period: int, periods: int) -> float:
+        """The chance that an entry changes in a period after its first, which is `mean` on average over periods."""
+        if self is not World.SHIFT or periods < 3:
+            return mean
+        after = period == periods // 2 + 1
+        return min(1.0, mean * periods / 2) if after else mean / 2
+
+    def speeds(self, entries: int, generator: np.random.Generator) -> NDArray[np.float64]:
+        """How many times as often as the mean each entry changes, shape (entries,)."""
+        if self is not World.HEAVY:
+            return np.ones(entries)
+        return np.where(generator.random(entries) < HEAVY, HEAVIER, LIGHTER)
 
 
 def synthetic_calendar(period: int | None = None, start: int | None = None, periods: int | None = None) -> Calendar:
@@ -44,17 +81,19 @@ def synthetic_changelog(
     generator: np.random.Generator,
     *,
     gradual: bool = False,
+    world: World = World.DRIFT,
 ) -> Changelog:
     """A changelog of entries that move between answers as a Markov chain, at most one step a period.
 
     An entry is inserted once and never deleted. In each later period it changes with a fixed chance, at a random time
-    of the period, to another answer, which is drawn by `popularity`.
+    of the period, to another answer, which is drawn by its popularity.
 
     answers: how many, z.
     entries: how many.
     changes: how many an entry makes on average, its insertion not counted.
     generator: draws everything.
     gradual: whether each entry is inserted in a uniformly random period; if not, all are in the first.
+    world: how the chances of a change, and the answers' popularity, go over the calendar.
     Raises ValueError if the calendar has not periods enough for so many changes.
 
     >>> made = synthetic_changelog(3, 100, 1.0, synthetic_calendar(), np.random.default_rng(1))
@@ -65,12 +104,14 @@ def synthetic_changelog(
         raise ValueError(f"there must be an answer and an entry, got {answers} and {entries}")
     chance = _chance_of_change(answers, changes, calendar.periods, gradual)
     inserted = generator.integers(1, calendar.periods + 1, entries) if gradual else np.ones(entries, np.int64)
+    speeds = world.speeds(entries, generator)
     states = np.zeros(entries, np.int64)
     rows, times = [], []
     for period in range(1, calendar.periods + 1):
-        moving = (inserted == period) | ((inserted < period) & (generator.random(entries) < chance))
+        now = world.chance(chance, period, calendar.periods) * speeds
+        moving = (inserted == period) | ((inserted < period) & (generator.random(entries) < now))
         who = np.flatnonzero(moving)
-        states[who] = _drawn(popularity(answers, period / calendar.periods), states[who], generator)
+        states[who] = _drawn(world.popularity(answers, period / calendar.periods), states[who], generator)
         rows.append(np.stack([who, states[who]]))
         times.append(calendar.time(period - 1) + generator.integers(1, calendar.period + 1, len(who)))
     entry, state = np.concatenate(rows, axis=1)

@@ -1,6 +1,7 @@
 """The commands of `changeling-sim`."""
 
 import typer
+from changeling_commands.examples import OF_SIMULATIONS, show_examples
 from changeling_commands.running import VERSION_HINT
 
 from .capacity import capacity
@@ -25,3 +26,4 @@ app.command("sweep")(sweep_command)
 app.command()(fleet)
 app.command()(fleet_check)
 app.command()(capacity)
+show_examples("changeling-sim", app, OF_SIMULATIONS)

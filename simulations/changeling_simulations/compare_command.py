@@ -45,7 +45,6 @@ def compare(
     """Set the best plan beside the methods of others, at one epsilon: how wrong, what is promised, what is exposed.
 
     Everybody has an answer from the first period to the last.
-    Such as: changeling-sim compare --answers 2 --period 4w --horizon 48w --at-most 3 --epsilon 4 --devices 20000
     """
     console = recorder()
     calendar = calendar_of(None, period, horizon)

@@ -1,6 +1,6 @@
 """A survey in the field: who comes late, leaves, comes back as another, is offline, or is not heard.
 
-All rates are per period. Nothing here depends on answers, but for `reluctance`.
+All rates are per period. Nothing here depends on answers, but for `reluctance`, and the invented entries that push one.
 """
 
 from collections.abc import Iterator
@@ -33,6 +33,9 @@ class Field:
     before them; if not, at random.
     reluctance: of each state 0..z the chance that an entry which holds it as a period closes is not heard; none if
     empty.
+    behind: the chance that an entry's clock is a period behind: each of its changes is reported a period late.
+    liars: how many entries are invented, as a share of the true ones; they enrol first, are always heard, and answer
+    at random, or with what raises the answer `pushed` most: its state 1..z, 0 for none.
     Raises ValueError, by name, for a rate that is not within 0 to 1, and for a spell that is too short.
 
     >>> Field(offline=0.1, spell=2).returning
@@ -48,9 +51,12 @@ class Field:
     outage: Node | None = None
     in_order: bool = False
     reluctance: tuple[float, ...] = ()
+    behind: float = 0
+    liars: float = 0
+    pushed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("arrivals", "uninstalls", "reinstalls", "offline", "late"):
+        for name in ("arrivals", "uninstalls", "reinstalls", "offline", "late", "behind", "liars"):
             _check_rate(name, getattr(self, name))
         for rate in self.reluctance:
             _check_rate("reluctance", rate)

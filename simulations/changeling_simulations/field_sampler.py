@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from .field import AttendedClosing, Field, FieldEntries, Flags, attended_closings, draw_entries, enrolled_histogram
 from .history_sampler import SentHistories
 from .joint_sampler import Counting, Numbers
+from .liars import invented_tallies
 from .population import Population, inputs_of
 from .sampler import check_fits
 
@@ -195,7 +196,7 @@ def sample_field(population: Population, survey: Survey, field: Field, generator
     check_fits(population, survey)
     if len(field.reluctance) not in (0, len(survey.answers) + 1):
         raise ValueError(f"reluctance is a rate for each of {len(survey.answers) + 1} states, got {field.reluctance}")
-    population = replace(population, frozen=np.asfortranarray(population.frozen))  # read time by time
+    population, reported = _with_clocks(population, field.behind, generator)
     entries = draw_entries(population, survey, field, generator)
     group = _draw_groups(survey.plan, len(entries), generator)
     respondents = [
@@ -212,15 +213,37 @@ def sample_field(population: Population, survey: Survey, field: Field, generator
         for counted, among in ((known, closing.known), (heard, closing.heard)):
             counted[closing.period] = np.bincount(states[among], minlength=len(survey.answers) + 1)
         for responding in respondents:
-            for node, tallies in responding.close(population, entries, closing, generator):
+            for node, tallies in responding.close(reported, entries, closing, generator):
                 for part, tally in enumerate(tallies):
                     if tally is not None:
                         nodes[part][node] = tally
     on_time, late = (Tallies(nodes[part], attendance[part]) for part in (0, 1))
+    if field.liars:
+        on_time += invented_tallies(survey, round(field.liars * population.entries), field.pushed, generator)
     truth, frozen = (
         enrolled_histogram(states, len(survey.answers), entries) for states in (population.true, population.frozen)
     )
     return FieldTallies(survey, on_time, late, truth, frozen, known, heard)
+
+
+def _with_clocks(
+    population: Population, behind: float, generator: np.random.Generator
+) -> tuple[Population, Population]:
+    """A population whose rows tell apart whose clock is a period behind; and what its entries report, row by row.
+
+    Who is behind reports the first answer on time, as joining asks for it, and each change a period late.
+    """
+    if not behind:
+        return population, replace(population, frozen=np.asfortranarray(population.frozen))  # read time by time
+    slow = generator.binomial(population.weights, behind)
+    late = np.hstack([population.frozen[:, :2], population.frozen[:, 1:-1]])
+    told_apart = Population(
+        population.answers,
+        np.vstack([population.true, population.true]),
+        np.vstack([population.frozen, population.frozen]),
+        np.concatenate([population.weights - slow, slow]),
+    )
+    return told_apart, replace(told_apart, frozen=np.asfortranarray(np.vstack([population.frozen, late])))
 
 
 def _draw_groups(plan: ReleasePlan, entries: int, generator: np.random.Generator) -> NDArray[np.intp]:

@@ -1,9 +1,21 @@
 """`changeling-sim plan`: from a wish to a table of plans, a picture and a survey file."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from changeling_commands.questionnaires import (
+    ForOption,
+    QuestionsOption,
+    UnitOption,
+    check_only_file,
+    error_in_words,
+    handled,
+    planned_questions,
+    refuse_hopeless_questions,
+    say_questions,
+    with_levels,
+)
 from changeling_commands.wishes import (
     AnswersOption,
     AnywayOption,
@@ -49,11 +61,12 @@ DELTA = 1e-6
 
 
 def plan(
-    answers: AnswersOption,
     horizon: HorizonOption,
     period: PeriodOption,
     epsilon: EpsilonOption,
     devices: DevicesOption,
+    answers: AnswersOption = "",
+    questions: QuestionsOption = None,
     at_most: AtMostOption = None,
     within: WithinOption = None,
     closed: ClosedOption = False,
@@ -83,36 +96,59 @@ def plan(
     relay: RelayOption = "",
     detect: DetectOption = None,
     power: PowerOption = 0.8,
+    unit: UnitOption = None,
+    estimand: ForOption = "histogram",
     anyway: AnywayOption = False,
 ) -> None:
     """Find the best release plan for a budget, and show it beside the plans that others would make."""
     console = recorder()
-    names = names_of(answers)
     if objective not in ("mean", "worst"):
         raise ValueError(f"the objective is mean or worst, got {objective!r}")
+    calendar, handling = calendar_of(start, period, horizon), (skew, spread, grace, relay)
+    rest: dict[str, Any] = {
+        "epsilon": epsilon,
+        "devices": devices,
+        "closed": closed,
+        "retrospective": retrospective,
+        "objective": objective,
+        "bridge": bridge,
+        "minimum": minimum,
+    }
+    if questions is not None:
+        check_only_file(answers, at_most, within, expected_changes, changes_per_year, pilot, unit)
+        planned, listed = planned_questions(questions, calendar=calendar, **rest)
+        say_questions(console, planned, listed, 1.0, (detect, power))
+        write_report(console, report, "The plan of a survey")
+        if output is not None:
+            refuse_hopeless_questions(planned, anyway)
+            write_survey(output, handled(planned.survey, Handling((), *handling)))
+            console.print(f"wrote {escape(str(output))}; not signed yet")
+        return
+    if not answers:
+        raise ValueError("say what is asked: --answers, or a file of --questions")
+    if unit is not None and ".." in answers:
+        answers = with_levels(answers, unit, estimand, calendar, (at_most, within), expected_changes, **rest)
+    names = names_of(answers)
     asked = settled(
         console,
         answers,
-        calendar_of(start, period, horizon),
+        calendar,
         changes=(at_most, within),
         expected=(expected_changes, changes_spread, first_share),
         per_year=changes_per_year,
         pilot=pilot,
-        epsilon=epsilon,
-        devices=devices,
-        closed=closed,
-        retrospective=retrospective,
-        objective=objective,
-        bridge=bridge,
-        minimum=minimum,
+        **rest,
     )
     wish = asked.wish
     with planning_bar() as progress:
         comparison = compare_plans(wish, progress)
     chosen = comparison.choose(choose)
-    survey = Handling(asked_of([question]), skew, spread, grace, relay).applied(chosen.survey, names)
+    survey = Handling(asked_of([question]), *handling, unit).applied(chosen.survey, names)
     print_comparison(console, comparison, delta, survey.relay)
-    say_detection(console, chosen, detect, power)
+    about = survey.questions[0]
+    if estimand != "histogram":
+        console.print(f"Error of {error_in_words(estimand, about, chosen.error(wish), devices)}.", highlight=False)
+    say_detection(console, about, chosen.prediction, detect, power)
     say_freezing(console, wish, comparison.planned, asked.habits)
     _warn(console, comparison, chosen, survey)
     if report is not None:

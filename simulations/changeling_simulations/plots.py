@@ -3,6 +3,7 @@
 Imports matplotlib only when a plot is asked for, and draws without a display.
 """
 
+from collections.abc import Sequence
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ import numpy as np
 from changeling_statistics import Comparison, Option, format_duration, planned_variances
 
 from .experiment import Experiment, epsilon_text
+from .sweep import Row, varied
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -237,3 +239,37 @@ def _bare(panel: "Axes") -> None:
     for side in ("top", "right"):
         panel.spines[side].set_visible(False)
     panel.tick_params(labelsize=8)
+
+
+SWEPT = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
+"""The palette of Okabe and Ito, and black."""
+
+
+def draw_sweep(rows: Sequence[Row]) -> "Figure":
+    """The errors of a sweep over the number that has most values, a line for each combination of the others.
+
+    Dots are what surveys came to, lines what was predicted. Of more than seven combinations the first seven are drawn.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.2), layout="constrained")
+    panel = figure.subplots()
+    names, done = varied(rows), [row for row in rows if row["error"] is not None]
+    numbers = [name for name in names if name != "world"]
+    across = max(numbers, key=lambda name: len({row[name] for row in rows}), default="epsilon")
+    others = [name for name in names if name != across]
+    lines: dict[str, list[Row]] = {}
+    for row in done:
+        lines.setdefault(", ".join(f"{name} {row[name]}" for name in others), []).append(row)
+    for (label, drawn), colour in zip(lines.items(), SWEPT, strict=False):
+        drawn.sort(key=lambda row: float(row[across]))
+        at = [float(row[across]) for row in drawn]
+        panel.plot(at, [100 * row["predicted"] for row in drawn], color=colour, lw=1.3, label=label or "predicted")
+        panel.plot(at, [100 * row["error"] for row in drawn], color=colour, marker="o", ms=4, lw=0)
+    panel.set(xlabel=across, ylabel="error, points", yscale="log" if done else "linear")
+    if done and min(float(row[across]) for row in done) > 0:
+        panel.set_xscale("log")
+    panel.grid(alpha=0.25, lw=0.5)
+    panel.spines[["top", "right"]].set_visible(False)
+    panel.legend(frameon=False, fontsize=8)
+    return figure

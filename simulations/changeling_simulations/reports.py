@@ -1,6 +1,6 @@
 """The tables that `changeling-sim` prints of an experiment, and of plans: accuracy, costs, and a verdict."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 
@@ -23,6 +23,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from .experiment import Experiment, Trials, epsilon_text
+from .sweep import Row, varied
 
 LAST_PERIODS = 3
 
@@ -330,3 +331,18 @@ def _many(devices: float) -> str:
 
 def _loss(epsilon: float) -> str:
     return f"{epsilon:.3g}" if epsilon < 10 else f"{epsilon:.1f}"
+
+
+def sweep_table(rows: Sequence[Row]) -> Table:
+    """The cells of a sweep: what varies, and how wrong its surveys are predicted to be and were."""
+    names = varied(rows)
+    left_out = {*names, "predicted", "noise", "error", "coverage", "reason"}
+    same = ", ".join(f"{name} {value}" for name, value in rows[0].items() if name not in left_out)
+    table = Table(title=f"{len(rows)} kinds of surveys, errors in points", title_justify="left", caption=same)
+    for name in (*names, "predicted", "noise", "error", "95% holds"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        figures = [row[name] for name in ("predicted", "noise", "error", "coverage")]
+        shown = ["-" if each is None else f"{100 * each:.3g}" for each in figures]
+        table.add_row(*(str(row[name]) for name in names), *shown)
+    return table

@@ -1,7 +1,7 @@
 """`changeling-sim run`: options in; a population, a survey and an experiment out."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +17,15 @@ from rich.markup import escape
 from rich.progress import track
 
 from . import options
-from .changelogs import aligned, calendar_for, changelog_path, check_dates, synthetic_calendar, synthetic_changelog
+from .changelogs import (
+    World,
+    aligned,
+    calendar_for,
+    changelog_path,
+    check_dates,
+    synthetic_calendar,
+    synthetic_changelog,
+)
 from .experiment import Experiment, Trials, exact_error, in_the_field, simulate, trials_of, tried
 from .field import Field
 from .plots import draw_experiment, save_plot
@@ -48,6 +56,10 @@ def run(
     ] = None,
     changes: Annotated[float, typer.Option(min=0, metavar="X", help="Synthetic: an entry's changes, on average.")] = 2,
     gradual: Annotated[bool, typer.Option("--gradual", help="Synthetic: entries arrive all through.")] = False,
+    world: Annotated[
+        World,
+        typer.Option(help="Synthetic: how answers change over time; in heavy, a tenth of the entries change most."),
+    ] = World.DRIFT,
     entries: Annotated[
         int | None,
         typer.Option(parser=read_count, metavar="N", help="Resample to so many entries: 2e5.", show_default=ALL),
@@ -108,6 +120,9 @@ def run(
             "--survey", metavar="FILE", help="Instead of a plan and calendar: run this survey, signed or not."
         ),
     ] = None,
+    question: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --survey: the question of several that is simulated.")
+    ] = None,
     align: Annotated[
         bool, typer.Option("--align", help="Move a changelog of other dates to the start of the calendar.")
     ] = False,
@@ -139,6 +154,17 @@ def run(
             parser=options.span, metavar="PERIODS", help="Closings that the server loses: 5-7. 1-3 is a late start."
         ),
     ] = None,
+    behind: Annotated[float | None, _rate("Chance that an entry's clock is a whole period behind.")] = None,
+    reluctant: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ANSWER:RATE", help="Chance not to be heard while holding this answer; once or more."),
+    ] = None,
+    liars: Annotated[
+        float | None, _rate("Invented entries, as a share of the true ones; they answer at random.")
+    ] = None,
+    push: Annotated[
+        str | None, typer.Option(metavar="ANSWER", help="What --liars raise as far as they can, instead.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, metavar="N", help="The same seed repeats the run.")] = 0,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Write all periods and answers.")] = None,
     plot: Annotated[
@@ -155,21 +181,13 @@ def run(
     """
     console = silent() if as_json else options.recorder()
     generator = np.random.default_rng(seed)
-    fields = _fields(
-        spell,
-        arrivals=arrivals,
-        uninstalls=uninstalls,
-        reinstalls=reinstalls,
-        offline=offline,
-        late=late,
-        outage=outage,
-    )
     if synthetic == (changelog is not None):
         raise ValueError("name one changelog, such as school-to-work, or say --synthetic")
     if synthetic and align:
         raise ValueError("--align moves a changelog; what is made up has the dates of the calendar")
     given = _given(
         survey_file,
+        question,
         answers=answers,
         period=period,
         start=start,
@@ -187,7 +205,7 @@ def run(
         calendar = given.calendar if given else synthetic_calendar(*span)
         drawn = min(entries or HISTORIES, HISTORIES)
         kinds = len(given.answers) if given else answers or ANSWERS
-        source = synthetic_changelog(kinds, drawn, changes, calendar, generator, gradual=gradual)
+        source = synthetic_changelog(kinds, drawn, changes, calendar, generator, gradual=gradual, world=world)
         source = replace(source, answers=given.answers) if given else source
     survey, papers = given, None
     if survey is None:
@@ -207,6 +225,19 @@ def run(
     if entries not in (None, population.entries):
         population = population.resampled(entries, generator)
     survey = survey if minimum is None else replace(survey, minimum=minimum)
+    fields = _fields(
+        survey.answers,
+        {"offline": spell, "liars": push},
+        arrivals=arrivals,
+        uninstalls=uninstalls,
+        reinstalls=reinstalls,
+        offline=offline,
+        late=late,
+        outage=outage,
+        behind=behind,
+        reluctance=reluctant or None,
+        liars=liars,
+    )
     worst = [*fields.values()][-1:]
     experiment = (
         in_the_field(population, survey, worst[0], generator) if worst else simulate(population, survey, generator)
@@ -259,33 +290,66 @@ def _planned(console: Console, wish: Wish, source: Changelog, *, choose: bool) -
     return best.wish.survey(best.planned.plan, source.answers, "a simulation")
 
 
-def _given(file: Path | None, **overridden: object) -> Survey | None:
-    """The survey of a file, if there is one. Raises ValueError for an option of what a survey says itself."""
+def _given(file: Path | None, question: str | None, **overridden: object) -> Survey | None:
+    """The survey of a file, or what it is to one of its questions; None if there is no file.
+
+    What entries say about one question has the law that it has among all, so one is simulated by itself.
+    Raises ValueError for an option of what a survey says itself, and for no question where there are several.
+    """
     if file is None:
+        if question is not None:
+            raise ValueError("--question is one of a survey's: say --survey, too")
         return None
     for name, value in overridden.items():
         if value is not None:
             raise ValueError(f"--{name.replace('_', '-')} is the survey's own: leave it out, or leave out --survey")
-    return read_survey(file)
+    survey = read_survey(file)
+    if question is None and len(survey.questions) > 1:
+        names = ", ".join(each.name for each in survey.questions)
+        raise ValueError(f"the survey asks several questions: say which with --question, of {names}")
+    return survey if question is None else survey.about(survey.place_of(question))
 
 
-def _fields(spell: float | None, **switches: float | Node | None) -> dict[str, Field]:
+def _fields(answers: Sequence[str], more: Mapping[str, float | str | None], **switches: Any) -> dict[str, Field]:
     """What the rows of the table of trials are about: nothing, each switch alone, and all together, which is last.
 
+    answers: the survey's. more: what `--spell` says of `offline`, and `--push` of `liars`.
     switches: the fields of `Field`. Empty if none is given.
     """
-    given: dict[str, Any] = {name: value for name, value in switches.items() if value is not None}
-    if spell is not None and "offline" not in given:
-        raise ValueError("--spell is how long --offline lasts: say how many are offline, too")
-    each = {name: {name: value} for name, value in given.items()}
-    if "offline" in each:
-        each["offline"]["spell"] = spell
+    each = {name: {name: value} for name, value in switches.items() if value is not None}
+    for name, field, lacks in (
+        ("offline", "spell", "--spell is how long --offline lasts: say how many are offline, too"),
+        ("liars", "pushed", "--push is what --liars raise: say how many lie, too"),
+    ):
+        if (said := more[name]) is None:
+            continue
+        if name not in each:
+            raise ValueError(lacks)
+        each[name][field] = 1 + _number(answers, str(said)) if field == "pushed" else said
+    if "reluctance" in each:
+        each["reluctance"] = {"reluctance": _reluctance(answers, each["reluctance"]["reluctance"])}
     if not each:
         return {}
-    alone = {f"--{name}": Field(**values) for name, values in each.items()}
+    words = {"reluctance": "reluctant"}
+    alone = {f"--{words.get(name, name)}": Field(**values) for name, values in each.items()}
     everything = {name: value for values in each.values() for name, value in values.items()}
     together = {"all of these": Field(**everything)} if len(each) > 1 else {}
     return {"everybody answers": Field(), **alone, **together}
+
+
+def _reluctance(answers: Sequence[str], said: Sequence[str]) -> tuple[float, ...]:
+    """The chance of each state, NULL first, of which --reluctant says ANSWER:RATE."""
+    rates = [0.0] * (len(answers) + 1)
+    for each in said:
+        answer, _, rate = each.rpartition(":")
+        rates[1 + _number(answers, answer)] = options.rate(rate)
+    return tuple(rates)
+
+
+def _number(answers: Sequence[str], answer: str) -> int:
+    if answer not in answers:
+        raise ValueError(f"the answers are {', '.join(answers)}: there is no {answer!r}")
+    return answers.index(answer)
 
 
 def _tried(population: Population, survey: Survey, fields: Mapping[str, Field], seed: int) -> dict[str, Trials]:

@@ -10,6 +10,7 @@ An experiment is a TOML file. What stands in a list is varied, and every combina
     changes = 1.5                # that made-up entries really make, on average
     entries = [10_000, 100_000]
     epsilon = [1, 2, 4, 8]
+    world = ["drift", "shift", "seasons", "heavy"]
 
 A cell's coins come from its own settings, so its row is the same whatever else is run, in which order, and by how many
 processes. Rows are kept in a file beside the output as they are done; the output is written in the order of the grid,
@@ -34,7 +35,7 @@ from changeling_protocol import AtMost
 from changeling_statistics import Wish, optimal_plan, steady_changes
 from threadpoolctl import threadpool_limits
 
-from .changelogs import synthetic_calendar, synthetic_changelog
+from .changelogs import World, synthetic_calendar, synthetic_changelog
 from .experiment import simulate
 from .population import Population
 
@@ -51,7 +52,8 @@ class Cell:
     seed: that of the whole sweep. surveys: how many are simulated. answers, periods, entries: of the population, which
     is there from the first period to the last, and whose shares swing once over the calendar. at_most: the constraint
     that the survey makes. changes: of an entry after its first answer, on average, as a decimal number in words.
-    epsilon: likewise.
+    epsilon: likewise. questions: how many such questions the survey asks; figures are of one. world: how answers change
+    over time, as `World` says.
     Raises ValueError for numbers that cannot be.
     """
 
@@ -63,13 +65,17 @@ class Cell:
     changes: str
     entries: int
     epsilon: str
+    questions: int
+    world: str
 
     def __post_init__(self) -> None:
-        for name in ("surveys", "answers", "periods", "at_most", "entries"):
+        for name in ("surveys", "answers", "periods", "at_most", "entries", "questions"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if not 0 <= _decimal("changes", self.changes) <= self.periods - 1:
             raise ValueError(f"changes are 0 to {self.periods - 1} in {self.periods} periods, got {self.changes}")
+        if self.world not in list(World):
+            raise ValueError(f"world is one of {', '.join(World)}, got {self.world!r}")
         if not _decimal("epsilon", self.epsilon) > 0:
             raise ValueError(f"epsilon must be above 0, got {self.epsilon}")
 
@@ -92,6 +98,7 @@ class Cell:
             closed=True,
             expected=steady_changes(calendar, constraint, told),
             minimum=1,
+            questions=self.questions,
         )
 
 
@@ -111,7 +118,7 @@ def read_sweep(path: Path) -> list[Cell]:
         read = tomllib.loads(path.read_text(encoding="utf-8"), parse_float=str)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is no TOML: {error}") from None
-    written = {"seed": 0, "surveys": 20, **read}
+    written = {"seed": 0, "surveys": 20, "questions": 1, "world": World.DRIFT.value, **read}
     kinds = {field.name: field.type for field in fields(Cell)}
     for problem, names in (("no setting", written.keys() - kinds), ("missing", kinds.keys() - written)):
         if names:
@@ -144,12 +151,14 @@ def simulated(cell: Cell) -> Row:
         wish = cell.wish
         option = optimal_plan(wish).option
         drawn = min(cell.entries, HISTORIES)
-        changelog = synthetic_changelog(cell.answers, drawn, float(cell.changes), wish.calendar, generator)
+        changelog = synthetic_changelog(
+            cell.answers, drawn, float(cell.changes), wish.calendar, generator, world=World(cell.world)
+        )
     except ValueError as reason:
         return {**asdict(cell), **row, "reason": str(reason)}
     population = Population.from_changelog(changelog, wish.calendar, wish.constraint)
     population = population.resampled(cell.entries, generator)
-    survey = wish.survey(option.plan, population.answers)
+    survey = wish.survey(option.plan, population.answers).about(0)
     with threadpool_limits(1):
         tried = [simulate(population, survey, generator) for _ in range(cell.surveys)]
     row["predicted"] = option.prediction.mean
@@ -190,6 +199,20 @@ def sweep(cells: Sequence[Cell], output: Path, processes: int | None = None) -> 
             pool.shutdown(cancel_futures=True)
     _write(output, [done[cell.key] for cell in cells])
     partial.unlink()
+
+
+def rows_of(output: Path) -> list[Row]:
+    """The rows of a sweep that was written, as they were simulated; what varies is what has several values."""
+    import polars
+
+    table = polars.read_csv(output) if output.suffix == ".csv" else polars.read_parquet(output)
+    return table.to_dicts()
+
+
+def varied(rows: Sequence[Row]) -> list[str]:
+    """The settings of which the rows have several values, in the order of their columns."""
+    settings = [field.name for field in fields(Cell)]
+    return [name for name in rows[0] if name in settings and len({row[name] for row in rows}) > 1]
 
 
 def _done(partial: Path) -> dict[str, Row]:

@@ -8,7 +8,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from .sweep import partial_rows, read_sweep, sweep
+from .options import ReportOption, recorder, write_report
+from .plots import draw_sweep
+from .reports import sweep_table
+from .sweep import partial_rows, read_sweep, rows_of, sweep
 
 
 def sweep_command(
@@ -17,12 +20,14 @@ def sweep_command(
     processes: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="How many run at once.", show_default="all cores")
     ] = None,
+    report: ReportOption = None,
 ) -> None:
     """Simulate surveys over a grid of settings; killed and started again, it goes on, to the same bytes.
 
-    The settings: seed, surveys (of each cell), answers, periods, at_most, changes, entries, epsilon.
+    The settings: seed, surveys (of each cell), answers, periods, at_most, changes, entries, epsilon,
+    questions, world.
     """
-    console, terminal = Console(), Console(stderr=True)
+    console, terminal = recorder(), Console(stderr=True)
     cells = read_sweep(experiment)
     if output.exists() and not (sys.stdin.isatty() and typer.confirm(f"{output} exists: write over it?", err=True)):
         raise ValueError(f"{output} exists, and is left as it is")
@@ -34,6 +39,11 @@ def sweep_command(
         for row in sweep(cells, output, processes):
             refused += bool(row["reason"])
             bar.advance(task)
+    if report is not None:
+        rows = rows_of(output)
+        console.print(sweep_table(rows))
+        console.picture(draw_sweep(rows), "Predicted and simulated errors of all cells")
+        write_report(console, report, "A sweep of simulated surveys")
     console.print(f"wrote {output}: {len(cells)} cells", highlight=False)
     if refused:
         console.print(f"no plan could be made for {refused} of those done now: their rows say why", highlight=False)

@@ -51,6 +51,10 @@ def test_a_series_has_arrays_a_frame_and_a_plot(reader: Reader, asked: Survey) -
     assert frame["share"].iloc[0] == pytest.approx(series.values[0, 0] / series.entries[0])
     assert (series.epsilon, series.answers) == (float(asked.epsilon), asked.answers)
     assert not series.diagnostics["impossible"]
+    shown = series._repr_html_()
+    assert shown.count("<tr>") == 5
+    assert f"{series.shares[0, 0]:.1%} ({series.intervals[0, 0, 0] / series.entries[0]:.1%} to" in shown
+    assert shown.count("<td>-</td>") == 9
     axes = series.plot()
     assert axes.get_title() == asked.question
     alone = reader.histogram(asked.id.hex(), period=1).plot()

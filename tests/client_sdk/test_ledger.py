@@ -34,6 +34,9 @@ def test_the_average_of_one_persons_entries_is_of_what_they_count(tmp_path):
         device.join(server.publish(YEAR), entries=3, one_person=True)
         device.flush()
         (account,) = device.ledger().surveys
+        shown = device.ledger()._repr_html_()
+    assert f"at most {account.epsilon} in all" in shown
+    assert YEAR.question in shown
     assert account.epsilon == 3 * YEAR.epsilon
     assert abs(account.per_week - account.epsilon / 52) < Decimal("0.000002")
 
@@ -58,6 +61,8 @@ def test_what_counts_nothing_is_said_to():
     """As in development, where an average over a few minutes would be a large number that means nothing."""
     short = SurveyAccount("00" * 16, "Tea?", Status.JOINED, Decimal(0), Decimal(0))
     assert str(short) == "“Tea?” (joined): counts nothing"
+    day = Ledger(Decimal(4), Decimal(28), Decimal(8), 3, 0, 0, {"platform": "<linux>"})
+    assert "platform &lt;linux&gt;" in day._repr_html_()
     day = Ledger(Decimal(4), Decimal(28), Decimal(8), 3, 0, 0, {"platform": "linux"})
     assert str(day).splitlines() == [
         "At most 4 in all; 8 in all if a backup is put back once and nothing notices.",

@@ -1,5 +1,6 @@
 """What the README shows works as it stands there: only addresses, keys and dates are put in."""
 
+import json
 import os
 import re
 import shutil
@@ -17,6 +18,11 @@ from ..docs.blocks import ROOT, commands_of
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 PAGES = ("app", "operator", "reading", "designer", "central/guide", "scale", "segments", "spark")
 DOORS = ("README.md", *(f"docs/{page}.md" for page in PAGES))
+COMPARED = (
+    *("changeling's plan", "PrivUnitG on the whole history", "a panel", "k-RR afresh each period"),
+    *("the paper's hierarchy", "memoised k-RR", "dBitFlipPM", "RAPPOR", "LOLOHA"),
+)
+"""The methods of the README's table, as `changeling-sim compare` names them."""
 SHOWN = "\n".join((ROOT / page).read_text() for page in DOORS)
 """What a new user is shown: the README and the page behind each of its doors."""
 COMMANDS = Path(sys.executable).parent
@@ -116,3 +122,38 @@ def test_every_option_stands_on_its_page(command, page):
         options |= set(re.findall(r"--[a-z][a-z-]*", shown.stdout)) - {"--help"}
     written = set(re.findall(r"--[a-z][a-z-]*", (ROOT / f"docs/{page}.md").read_text()))
     assert options == written - {"--survey"}
+
+
+def test_the_tables_of_the_readme_are_what_the_commands_print(tmp_path):
+    """How many users it takes at each epsilon; and the errors, losses and exposed users beside other methods."""
+    readme = (ROOT / "README.md").read_text()
+    (plan,) = re.findall(r"`(changeling-sim plan [^`]*) --epsilon 4`", readme)
+    epsilons, users = (
+        [cell.strip() for cell in line.split("|")[2:-1]]
+        for line in re.findall(r"^\| (?:ε|users).*$", readme, re.MULTILINE)[:2]
+    )
+    for epsilon, needed in zip(epsilons, users, strict=True):
+        printed = run_in(tmp_path, f"{plan} --epsilon {epsilon}")
+        assert re.search(rf"optimal .*│ +{needed} │", printed), (epsilon, needed)
+    (compare,) = re.findall(r"`(changeling-sim compare [^`]*)`", readme)
+    figures = json.loads(run_in(tmp_path, f"{' '.join(compare.split())} --json"))
+    named = {each["name"].partition(",")[0].partition(" (")[0]: each for each in figures}
+    named["a panel"] = next(each for each in figures if each["name"].startswith("a panel"))
+    named["the paper's hierarchy"] = next(each for each in figures if each["name"].startswith("the paper's hierarchy"))
+    lines = re.findall(r"^\|[^|]+\|[^|]+\| (?:\*\*)?4[^|]*\|[^|]+\|[^|]+\|$", readme, re.MULTILINE)
+    rows = [[cell.strip(" *") for cell in line.split("|")[1:-1]] for line in lines[1:]]
+    assert len(rows) == len(COMPARED)
+    for (_, error, promised, really, exposed), name in zip(rows, COMPARED, strict=True):
+        found = named[name]
+        assert float(error) == pytest.approx(100 * found["error"], abs=0.5 * 10 ** -len(error.partition(".")[2]))
+        assert promised == ("4" if found["whole_life"] else "4 for the values held")
+        bound = re.findall(r"[\d.]+", really)
+        assert found["really"] is None if not bound else abs(float(bound[0]) - found["really"]) < 0.1
+        assert exposed == (f"{100 * found['exposed']:.0f}%" if found["exposed"] else "none")
+
+
+def run_in(folder, command):
+    program, *words = command.split()
+    done = subprocess.run([str(COMMANDS / program), *words], cwd=folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

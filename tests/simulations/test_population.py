@@ -18,7 +18,7 @@ from changeling_protocol import (
     Track,
 )
 from changeling_simulations import Population, synthetic_changelog
-from changeling_simulations.changelogs import popularity
+from changeling_simulations.changelogs import World, popularity
 from changeling_statistics import read_rows
 
 CALENDAR = Calendar(start=100, period=10, periods=8)
@@ -135,6 +135,22 @@ def test_a_synthetic_changelog_is_a_changelog_with_the_changes_asked_for(gradual
     if first is not None:
         expected = popularity(3, 1 / 8) * n
         assert ((np.bincount(first, minlength=4)[1:] - expected) ** 2 / expected).sum() < 32  # chi-squared, 1e-7
+
+
+@pytest.mark.parametrize("world", World)
+def test_a_world_has_its_own_times_and_its_own_restless(world):
+    """As many changes as asked for (five standard errors, 6e-7); half of a shift's in one period; a restless tenth."""
+    n, periods = 5_000, 24
+    calendar = Calendar(0, 10, periods)
+    made = synthetic_changelog(3, n, 0.9, calendar, np.random.default_rng(6), world=world)
+    changes = np.bincount(made.entry, minlength=n) - 1
+    assert abs(changes.mean() - 0.9) < 5 * changes.std() / np.sqrt(n)
+    in_period = np.bincount(-(-made.time // 10**7), minlength=periods + 1)[2:] / changes.sum()
+    largest, often = in_period.max(), np.sort(changes)[-n // 10 :].sum() / changes.sum()
+    assert (0.4 < largest < 0.6) if world is World.SHIFT else largest < 0.1
+    assert (often > 0.5) if world is World.HEAVY else often < 0.4
+    before, after = (made.states_at([calendar.time(t) for t in (12, 13)]) == 1).mean(0)
+    assert (before - after > 0.1) == (world is World.SHIFT)
 
 
 @pytest.mark.parametrize(("answers", "changes"), [(3, 7.1), (1, 0.5), (3, -1), (3, float("nan")), (0, 1)])

@@ -73,6 +73,31 @@ def test_shares_are_about_those_who_have_enrolled(population, survey):
     assert late.counted[-1] == 10_000
 
 
+def test_a_clock_that_is_behind_reports_changes_late_and_nothing_else(population, survey):
+    """Everybody's is: as time t the estimates are of the frozen histories at t - 1, but for the first."""
+    behind = in_the_field(population, survey, Field(behind=1), np.random.default_rng(7))
+    late = np.vstack([behind.frozen_shares[:1], behind.frozen_shares[:-1]])
+    punctual = in_the_field(population, survey, Field(), np.random.default_rng(7))
+    assert np.array_equal(behind.frozen, punctual.frozen)
+    off = np.abs(behind.estimated_shares - late) / behind.share_errors
+    assert off.max() < 5  # 16 estimates, each within 5 standard errors but for a chance of 6e-7
+    half = in_the_field(population, survey, Field(behind=0.5), np.random.default_rng(7))
+    assert np.array_equal(half.frozen, punctual.frozen)
+
+
+def test_liars_count_as_entries_and_raise_what_they_push(population, survey):
+    """A twentieth of invented entries: at random they move a share a little, pushing one by far more."""
+    honest, random, pushing = (
+        in_the_field(population, survey, field, np.random.default_rng(8))
+        for field in (Field(), Field(liars=0.05), Field(liars=0.05, pushed=2))
+    )
+    assert random.counted.tolist() == pushing.counted.tolist() == [10_500] * 8
+    assert np.array_equal(pushing.truth, honest.truth)
+    raised = (pushing.estimated_shares - honest.estimated_shares)[-1]
+    assert raised[1] > 0.05
+    assert np.abs(random.estimated_shares - honest.estimated_shares).max() < raised[1]
+
+
 def test_trials_say_what_a_field_does(population, survey):
     """20 surveys with a tenth offline: heard 90%, no bias beyond chance, and intervals that hold about as often."""
     generators = [np.random.default_rng([6, i]) for i in range(20)]
@@ -188,6 +213,13 @@ def test_a_changelog_is_moved_as_a_whole():
         (["--outage", "sunday"], "'--outage': periods are like 5 or 5-7"),
         (["--outage", "7-5"], "'--outage': periods are like 5 or 5-7"),
         (["--spell", "3"], "say how many are offline, too"),
+        (["--push", "answer 1"], "say how many lie, too"),
+        (["--liars", "1%", "--push", "tea"], "there is no 'tea'"),
+        (["--reluctant", "tea:5%"], "there is no 'tea'"),
+        (["--reluctant", "answer 1"], "a rate is a number such as 0.05, or 5%, got 'answer 1'"),
+        (["--reluctant", "answer 1:often"], "a rate is a number such as 0.05, or 5%"),
+        (["--behind", "2"], "'--behind': a rate is from 0 to 1, got 2"),
+        (["--world", "flat"], "'flat' is not one of 'drift', 'shift', 'seasons', 'heavy'"),
         (["--offline", "0.9", "--spell", "2"], "too few for offline = 0.9"),
         (["--offline", "1"], "somebody has to be heard"),
         (

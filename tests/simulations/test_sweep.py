@@ -48,6 +48,7 @@ def test_the_grid_is_in_the_order_of_the_file(experiment: Path) -> None:
         ("epsilon = 1\nentries = 1.5", "entries must be a number"),
         ("epsilon = 1\nchanges = 9", "changes are 0 to 2"),
         ("epsilon = 1\nweeks = 2", "no setting: weeks"),
+        ("epsilon = 1\nworld = 'flat'", "world is one of drift, shift, seasons, heavy, got 'flat'"),
         ("", "missing: epsilon"),
         ("epsilon = 1 1", "no TOML"),
     ],
@@ -72,6 +73,15 @@ def test_a_row_hangs_on_its_settings_alone(experiment: Path) -> None:
     assert 0 < rows[1]["noise"] <= rows[1]["error"]
 
 
+def test_a_question_among_several_is_known_less_well(experiment: Path) -> None:
+    """On one budget: three questions at epsilon 4 have an error that one alone has not."""
+    experiment.write_text(SMALL.replace("[0.0001, 4]", "4").replace("[1, 2]", "1") + "questions = [1, 3]")
+    alone, among = map(simulated, read_sweep(experiment))
+    assert (alone["questions"], among["questions"]) == (1, 3)
+    assert among["predicted"] > 1.2 * alone["predicted"]
+    assert among["noise"] > 0
+
+
 def test_an_output_that_exists_is_left_where_nobody_can_be_asked(experiment: Path, tmp_path: Path) -> None:
     output = tmp_path / "out.csv"
     output.write_text("mine")
@@ -79,6 +89,16 @@ def test_an_output_that_exists_is_left_where_nobody_can_be_asked(experiment: Pat
     assert done.exit_code == 1
     assert "exists, and is left as it is" in done.stderr
     assert output.read_text() == "mine"
+
+
+def test_a_report_has_a_row_for_each_cell_and_a_picture(experiment: Path, tmp_path: Path) -> None:
+    report, output = tmp_path / "sweep.html", tmp_path / "out.csv"
+    done = invoked(main, "sweep", str(experiment), "-o", str(output), "--processes", "1", "--report", str(report))
+    assert done.exit_code == 0
+    html = report.read_text()
+    assert html.count("<tr><td") == 4
+    assert "<svg" in html
+    assert "periods 3" in html
 
 
 @pytest.mark.heavy

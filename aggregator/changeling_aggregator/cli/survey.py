@@ -106,12 +106,17 @@ MANY_DEVICES = 10_000_000
 
 
 def expected_of(survey: Survey, devices: int) -> "Option | None":
-    """The survey's own plan with what is predicted for so many devices; None where it has too many periods for that."""
+    """The survey's own plan with what is predicted for so many devices; None where it has too many periods for that.
+
+    Of several questions it is the one whose error is largest.
+    """
     from changeling_statistics import MOST_PLANNED_PERIODS, Option, predict
 
     if survey.calendar.periods > MOST_PLANNED_PERIODS:
         return None
-    return Option("the survey's own", "", survey, predict(survey, devices))
+    views = (survey.about(question) for question in range(len(survey.questions)))
+    options = (Option("the survey's own", "", view, predict(view, devices)) for view in views)
+    return max(options, key=lambda option: option.prediction.mean)
 
 
 def ask_if_hopeless(survey: Survey, devices: int) -> None:

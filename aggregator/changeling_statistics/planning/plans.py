@@ -15,7 +15,6 @@ from typing import TypeAlias
 import numpy as np
 from changeling_protocol import (
     MICRO,
-    MOST_TRACKS,
     Calendar,
     Constraint,
     ExpectedChanges,
@@ -146,7 +145,7 @@ def _optimal_plan(wish: Wish, progress: Progress) -> Planned:
     if exact or _gap(wish, shares, option) > UNSURE:
         most = SINGLES if wish.periods <= MOST_SEARCHED else 1
         singles = best_alone(problem, weights, wish.objective, most).tolist()
-        for at in (at for at in singles if problem.candidates[at].tracks <= MOST_TRACKS):
+        for at in (at for at in singles if problem.candidates[at].tracks <= wish.most_tracks):
             alone = (np.arange(len(integers)) == at).astype(np.int64)
             single = _planned(wish, problem.candidates, alone.tolist())
             if single[0].error(wish) < option.error(wish):
@@ -173,7 +172,7 @@ def _gap(wish: Wish, shares: GroupShares, option: Option) -> float:
 def _few_enough(problem: ShareProblem, shares: GroupShares, weights: Floats, wish: Wish) -> GroupShares:
     """Good shares of groups that have, about all questions, no more tracks than a plan may have."""
     tracks = np.array([each.tracks for each in problem.candidates])
-    while tracks[shares.f > 0].sum() > MOST_TRACKS:
+    while tracks[shares.f > 0].sum() > wish.most_tracks:
         used = np.flatnonzero(shares.f)
         kept = np.delete(used, (shares.f[used] / tracks[used]).argmin())
         rest = problem.restricted(kept)

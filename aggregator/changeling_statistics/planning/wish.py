@@ -12,6 +12,7 @@ from changeling_protocol import (
     MICRO,
     MOST_EPSILON,
     MOST_QUESTIONS,
+    MOST_TRACKS,
     ONLY,
     AtMost,
     AtMostWithin,
@@ -51,6 +52,7 @@ class Wish:
     bridge: whether estimates are to be back within a tenth of the horizon after any one closing is lost.
     minimum: nodes with fewer reports are not published, and bridge nothing.
     questions: how many questions of this kind the survey asks, for the one epsilon; each is to be as accurate.
+    most_tracks: how many tracks its plan may have; fewer where other questions of the survey have theirs.
     Raises ValueError for a wish that no plan can meet.
 
     >>> Wish(2, Calendar(0, 604_800, 8), AtMost(2), epsilon=4, devices=1000).epsilon
@@ -69,6 +71,7 @@ class Wish:
     bridge: bool = True
     minimum: int = 1
     questions: int = 1
+    most_tracks: int = MOST_TRACKS
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "epsilon", Decimal(str(self.epsilon)))

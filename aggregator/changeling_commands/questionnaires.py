@@ -1,0 +1,284 @@
+"""Questions of a survey that differ, as a TOML file lists them; their plan, and the table of what it will show.
+
+[[question]]
+name = "drink"
+text = "What do you drink?"
+answers = ["tea", "coffee", "water"]
+at_most = 3
+weight = 2                  # its squared error counts twice; 1 if not said
+expected_changes = 1        # of an entry over the horizon; half of those allowed if not said
+
+[[question]]
+name = "minutes"
+text = "How long did you wait?"
+range = [0, 120]            # or levels = [0, 10, 30, 120]
+unit = "min"
+at_most = 4
+within = "26w"
+for = "mean"                # histogram, mean, quantile or difference: the error that is printed
+"""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+from changeling_protocol import Calendar, Constraint, Question, Survey
+from changeling_statistics import constraint_in_words, constraint_of, parse_duration
+from rich.console import Console
+from rich.table import Table
+
+from .wishes import Handling, names_of, planning_bar, say_detection, wish_of
+
+if TYPE_CHECKING:
+    from changeling_statistics import PlannedQuestions, WeightedQuestion, Wish
+
+QuestionsOption: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--questions", metavar="TOML", help="Questions that differ, instead of --question and --answers."),
+]
+ForOption: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--for",
+        metavar="FIGURE",
+        help="The figure that counts, whose error is printed: histogram, mean, quantile or difference.",
+    ),
+]
+UnitOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        help="The answers are levels of a number, or its range as 0..120, counted in this: min; empty for none."
+    ),
+]
+KNOWN = {
+    "name",
+    "text",
+    "answers",
+    "levels",
+    "range",
+    "unit",
+    "at_most",
+    "within",
+    "weight",
+    "expected_changes",
+    "first_share",
+    "for",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedQuestion:
+    """A question as the file lists it, with the figure that it is asked for."""
+
+    asked: "WeightedQuestion"
+    estimand: str
+
+
+def read_questions(path: Path, wish_of_one: "Wish") -> tuple[ListedQuestion, ...]:
+    """The questions of a TOML file.
+
+    wish_of_one: the survey as it would be for one question; its answers and constraint are not looked at. The levels
+    of a range are those that make its figure's error least, with as many devices as every question has on average.
+    Raises OSError, and ValueError with what is wrong in which question.
+    """
+    with path.open("rb") as file:
+        try:
+            tables = tomllib.load(file, parse_float=Decimal)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise ValueError(f"{path}: {error}") from None
+    match tables:
+        case {"question": [*listed], **rest} if listed and not rest:
+            few = replace(wish_of_one, devices=max(1, wish_of_one.devices // len(listed)))
+            return tuple(_listed(number, table, few) for number, table in enumerate(listed, 1))
+    raise ValueError(f"{path} lists no questions: begin each with [[question]]")
+
+
+def _listed(number: int, table: Any, wish: "Wish") -> ListedQuestion:
+    try:
+        if not (isinstance(table, dict) and isinstance(table.get("name"), str) and isinstance(table.get("text"), str)):
+            raise ValueError("it has no name or no text")
+        if unknown := sorted(set(table) - KNOWN):
+            raise ValueError(f"it has {', '.join(unknown)}, which no question has")
+        return _asked(table, wish)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"question {number}: {error}") from None
+
+
+def _asked(table: Mapping[str, Any], wish: "Wish") -> ListedQuestion:
+    from changeling_statistics import ESTIMANDS, WeightedQuestion, steady_changes
+
+    estimand = table.get("for", "histogram")
+    if estimand not in ESTIMANDS:
+        raise ValueError(f"for is one of {', '.join(ESTIMANDS)}, got {estimand!r}")
+    if len(given := [name for name in ("answers", "levels", "range") if name in table]) != 1:
+        raise ValueError(f"say either answers, levels or range; got {given or 'none of them'}")
+    within = table.get("within")
+    constraint = constraint_of(
+        _whole(table, "at_most"), None if within is None else parse_duration(within, months=True)
+    )
+    changes = table.get("expected_changes")
+    expected = steady_changes(
+        wish.calendar, constraint, None if changes is None else float(changes), float(table.get("first_share", 1))
+    )
+    wish = replace(wish, constraint=constraint, expected=expected)
+    name, text, weight = table["name"], table["text"], table.get("weight", 1)
+    if isinstance(weight, bool) or not isinstance(weight, int | Decimal):
+        raise ValueError(f"a weight is a number above 0, got {weight!r}")
+    if "answers" in table:
+        if "unit" in table:
+            raise ValueError("only levels and a range have a unit")
+        question = Question(name, text, _names(table["answers"]), constraint, expected)
+    else:
+        levels = table["levels"] if "levels" in table else best_levels(wish, table["range"], estimand)
+        question = Question.of_number(name, text, levels, constraint, table.get("unit", ""), expected)
+    return ListedQuestion(WeightedQuestion(question, float(weight)), estimand)
+
+
+def _whole(table: Mapping[str, Any], name: str) -> int | None:
+    value = table.get(name)
+    if isinstance(value, bool) or not (value is None or isinstance(value, int)):
+        raise ValueError(f"{name} is a whole number, got {value!r}")
+    return value
+
+
+def _names(answers: Any) -> tuple[str, ...]:
+    if isinstance(answers, int) and not isinstance(answers, bool):
+        return names_of(str(answers))
+    if isinstance(answers, list) and all(isinstance(name, str) for name in answers):
+        return tuple(answers)
+    raise ValueError(f"answers are their names, or how many there are; got {answers!r}")
+
+
+def best_levels(wish: "Wish", ends: Sequence[object], estimand: str) -> tuple[Decimal, ...]:
+    """The levels of a range with the least error of a figure. Raises ValueError for what is no range."""
+    from changeling_statistics import levels_tried
+
+    match ends:
+        case [int() | Decimal() as low, int() | Decimal() as high]:
+            tried = levels_tried(wish, Decimal(low), Decimal(high), estimand)
+            return min(tried, key=lambda each: each.relative).levels
+    raise ValueError(f"a range is its two ends, as [0, 120]; got {ends!r}")
+
+
+def range_in(answers: str, unit: str | None) -> tuple[Decimal, Decimal] | None:
+    """The ends of a number's range as it is written, 0..120; None for answers or levels.
+
+    >>> range_in("0..120", "min"), range_in("0,60,120", "min")
+    ((Decimal('0'), Decimal('120')), None)
+    """
+    low, dots, high = answers.partition("..")
+    if unit is None or not dots:
+        return None
+    try:
+        return Decimal(low.strip()), Decimal(high.strip())
+    except ArithmeticError:
+        raise ValueError(f"a range is written as 0..120, got {answers!r}") from None
+
+
+def with_levels(
+    answers: str,
+    unit: str | None,
+    estimand: str,
+    calendar: Calendar,
+    changes: tuple[int | None, int | None],
+    expected: float | None,
+    **rest: Any,
+) -> str:
+    """The answers as they are written, or where they are a range its best levels.
+
+    changes: the most of an entry, and the seconds that they lie within. expected: changes. rest: fields of `Wish`.
+    """
+    ends = range_in(answers, unit)
+    if ends is None:
+        return answers
+    wish = wish_of(2, calendar, changes=changes, expected=expected, **rest)
+    with planning_bar():
+        return ",".join(map(str, best_levels(wish, [*ends], estimand)))
+
+
+def check_only_file(*others: object) -> None:
+    """Raises ValueError for options beside --questions of what each of its questions says itself."""
+    if any(each not in (None, "", [], ()) for each in others):
+        raise ValueError(
+            "with --questions each question says its own answers and changes: leave out --question, --answers, --unit, "
+            "--from, and the options about changes"
+        )
+
+
+def planned_questions(path: Path, **rest: Any) -> tuple["PlannedQuestions", tuple[ListedQuestion, ...]]:
+    """The plan for the questions that a file lists. rest: the fields of `Questionnaire` but for what is asked."""
+    from changeling_statistics import Questionnaire, Wish, plan_questionnaire
+
+    any_question: Constraint = constraint_of(1, None)
+    listed = read_questions(path, Wish(2, constraint=any_question, **rest))
+    wanted = Questionnaire(tuple(each.asked for each in listed), **rest)
+    with planning_bar() as progress:
+        return plan_questionnaire(wanted, progress), listed
+
+
+def say_questions(
+    console: Console,
+    planned: "PlannedQuestions",
+    listed: Sequence[ListedQuestion],
+    points: float,
+    detect: tuple[float | None, float],
+) -> None:
+    """Prints who is asked what, and how accurate every question will be.
+
+    points: the standard error that devices are counted for. detect: a difference between arms and its power, for each.
+    """
+    from changeling_statistics import questions_in_words
+
+    console.print(f"The plan: {questions_in_words(planned)}.", highlight=False)
+    console.print(_table(planned, listed, points))
+    console.print(f"Epsilon for life, over all questions together: {planned.survey.epsilon}.", highlight=False)
+    for place, each in enumerate(listed):
+        say_detection(console, each.asked.question, planned.predictions[place], *detect)
+
+
+def _table(planned: "PlannedQuestions", listed: Sequence[ListedQuestion], points: float) -> Table:
+    wish = planned.wish
+    table = Table(title=f"What it will show of {wish.devices:,} devices", title_justify="left")
+    for column in ("question", "answers", "weight", "± a share", f"devices for ±{points:g}", "its figure"):
+        table.add_column(column)
+    for place, each in enumerate(listed):
+        question, prediction = each.asked.question, planned.predictions[place]
+        needed = prediction.devices_for(points / 100, wish.objective) if isfinite(prediction.mean) else float("inf")
+        table.add_row(
+            question.name,
+            f"{len(question.answers)}, {constraint_in_words(question.constraint)}",
+            f"{each.asked.weight:g}",
+            f"{100 * planned.error(place):.3g} points",
+            f"{round(float(f'{needed:.3g}')):,}" if isfinite(needed) else "no number does",
+            error_in_words(each.estimand, question, planned.error(place), wish.devices),
+        )
+    return table
+
+
+def error_in_words(estimand: str, question: Question, share: float, devices: int) -> str:
+    """The standard error of the figure that a question is asked for, in its unit or in points."""
+    from changeling_statistics import estimand_error
+
+    told = estimand_error(estimand, question, share, devices)
+    counted = question.is_number and estimand in ("mean", "difference")
+    amount = f"{told.error:.3g} {question.unit}".rstrip() if counted else f"{100 * told.error:.3g} points"
+    return f"{told.words}: ±{amount}"
+
+
+def handled(survey: Survey, handling: Handling) -> Survey:
+    """A planned survey of several questions with what only devices and a server need."""
+    return replace(survey, skew=handling.skew, spread=handling.spread, grace=handling.grace, relay=handling.relay)
+
+
+def refuse_hopeless_questions(planned: "PlannedQuestions", anyway: bool) -> None:
+    """Raises ValueError if a question's figures are expected to show nothing, unless that is wanted anyway."""
+    hopeless = [why for place in range(len(planned.wish.asked)) if (why := planned.hopeless(place))]
+    if hopeless and not anyway:
+        raise ValueError(
+            f"{hopeless[0]}: ask more devices, or less, give it more weight, or write it all the same with --anyway"
+        )

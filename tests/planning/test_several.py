@@ -1,0 +1,132 @@
+"""Plans of surveys whose questions differ: shares of the entries, weights, and what stays within epsilon."""
+
+from dataclasses import replace
+from decimal import Decimal
+
+import numpy as np
+import pytest
+from changeling_protocol import AtMost, Calendar, History, Question
+from changeling_statistics import (
+    PlannedQuestions,
+    Questionnaire,
+    WeightedQuestion,
+    estimand_error,
+    optimal_plan,
+    plan_questionnaire,
+    predict,
+    questions_in_words,
+    steady_changes,
+)
+
+CALENDAR = Calendar(0, "1w", 4)
+
+
+def question(name: str, answers: int, k: int = 2) -> Question:
+    named = tuple(f"{name}{each}" for each in range(answers))
+    return Question(name, f"{name}?", named, AtMost(k), steady_changes(CALENDAR, AtMost(k)))
+
+
+def wanted(*asked: WeightedQuestion, **fields: object) -> Questionnaire:
+    rest: dict[str, object] = {"closed": True, "bridge": False, **fields}
+    return Questionnaire(asked, CALENDAR, Decimal(4), 20_000, **rest)  # type: ignore[arg-type]
+
+
+UNLIKE = (
+    WeightedQuestion(question("a", 2, 1), 4),
+    WeightedQuestion(question("b", 4)),
+    WeightedQuestion(question("c", 3, 3), 2),
+)
+
+
+@pytest.fixture(scope="module")
+def planned() -> PlannedQuestions:
+    return plan_questionnaire(wanted(*UNLIKE))
+
+
+def moved(planned: PlannedQuestions, part: int, factor: float) -> float:
+    """The weighted mean squared error with one class's share multiplied."""
+    plan, of_part = planned.survey.plan, set(planned.parts[part].places)
+    groups = [
+        replace(group, share=round(group.share * (factor if group.tracks[0].question in of_part else 1)))
+        for group in plan.groups
+    ]
+    survey = replace(planned.survey, plan=replace(plan, groups=tuple(groups)))
+    squares = [predict(survey.about(at), 20_000).mean ** 2 for at in range(len(UNLIKE))]
+    return float(np.average(squares, weights=[each.weight for each in planned.wish.asked]))
+
+
+def test_no_other_shares_of_the_classes_have_less_weighted_error(planned):
+    """A tenth more or less of the entries for any class raises the weighted sum of squared errors."""
+    assert len(planned.parts) == 3
+    assert moved(planned, 0, 1) == pytest.approx(planned.total**2, rel=1e-6)
+    for part in range(3):
+        assert min(moved(planned, part, 0.9), moved(planned, part, 1.1)) > planned.total**2
+
+
+def test_every_question_is_planned_within_the_one_epsilon(planned):
+    """The survey is made, so what it states bounds what it costs; every question is asked of somebody."""
+    assert planned.survey.cost <= 4
+    assert {track.question for track in planned.survey.plan.tracks} == {0, 1, 2}
+    assert "of the devices are asked about a" in questions_in_words(planned)
+
+
+def test_more_weight_makes_a_question_more_accurate_and_the_others_less(planned):
+    """Sixteen times the weight of the second."""
+    heavier = plan_questionnaire(wanted(UNLIKE[0], replace(UNLIKE[1], weight=16), UNLIKE[2]))
+    assert heavier.error(1) < planned.error(1)
+    assert heavier.error(0) > planned.error(0)
+
+
+def test_questions_that_could_be_one_class_are_planned_as_one_where_that_is_better():
+    """Asked once at a large epsilon, all answer all: alike in their answers, they differ in weight and constraint."""
+    once, ten = Calendar(0, "1w", 1), [question(f"q{at}", 4, 1 + at % 3) for at in range(10)]
+    wish = Questionnaire(tuple(map(WeightedQuestion, ten)), once, Decimal(8), 20_000, closed=True)
+    planned = plan_questionnaire(wish)
+    assert len(planned.parts) == 1
+    assert planned.total == pytest.approx(optimal_plan(wish.wish(range(10), 20_000)).option.prediction.mean)
+    assert planned.total < 0.0048
+
+
+def test_a_history_group_keeps_each_question_s_own_constraint():
+    """Planned under the loosest, each question's histories are those that its own constraint allows."""
+    wish = wanted(
+        WeightedQuestion(question("a", 2, 1)),
+        WeightedQuestion(question("b", 2, 2)),
+        WeightedQuestion(question("c", 2, 2)),
+    )
+    planned = plan_questionnaire(replace(wish, epsilon=Decimal(6)))
+    assert any(isinstance(group.joint, History) for group in planned.survey.plan.groups)
+    assert planned.survey.cost <= 6
+
+
+def test_a_hundred_questions_of_several_kinds_have_a_plan():
+    """Four kinds of twenty-five, of which every entry is asked about one kind."""
+    asked = [WeightedQuestion(question(f"q{at}", 2 + at % 2, 1), 1 + at % 4 // 2) for at in range(100)]
+    once = Calendar(0, "1w", 1)
+    planned = plan_questionnaire(Questionnaire(tuple(asked), once, Decimal(8), 100_000, closed=True, minimum=100))
+    assert planned.survey.cost <= 8
+    assert all(np.isfinite(planned.error(place)) for place in range(100))
+    assert planned.least_reports >= 100
+
+
+def test_what_cannot_be_planned_is_refused_with_what_would_do():
+    """Too many kinds, no weight, no question."""
+    kinds = [WeightedQuestion(question(f"q{at}", 2 + at)) for at in range(33)]
+    with pytest.raises(ValueError, match="got 33: make some of them alike"):
+        plan_questionnaire(wanted(*kinds))
+    with pytest.raises(ValueError, match="the weight of 'a' must be above 0"):
+        WeightedQuestion(question("a", 2), 0)
+    with pytest.raises(ValueError, match="1 to 256 questions, got 0"):
+        wanted()
+
+
+def test_the_error_of_a_mean_is_that_of_its_shares():
+    """Against the covariance of a response that treats answers alike and adds up to nothing; rounding beside it."""
+    asked = Question.of_number("n", "N?", ["0", "10", "40"], AtMost(1))
+    share = 0.01
+    covariance = share**2 * 3 / 2 * (np.eye(3) - 1 / 3)
+    levels = np.array(asked.values)
+    expected = np.sqrt(levels @ covariance @ levels + 15**2 / 10_000)
+    assert estimand_error("mean", asked, share, 10_000).error == pytest.approx(expected)
+    with pytest.raises(ValueError, match="is no number"):
+        estimand_error("mean", question("a", 2), share, 10_000)

@@ -1,4 +1,4 @@
-"""Measures 4 and 8 of the central releases: a million mutations, half a million entries, a hundred thousand periods.
+"""Measures 4, 8 and 15 of the central releases: a million mutations, a hundred thousand periods.
 
 A million mutations are half a million entries, inserted once and deleted once, over a thousand periods: through HDCR
 from the file to the estimates, through `release` with the mechanism that it chooses, and, as 672 hours, through a fully
@@ -8,8 +8,11 @@ rows on the disk. The long streams count what the state holds, as it is saved.
 
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from fractions import Fraction
+from multiprocessing import get_context
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,7 @@ from changeling_central import (
     Blocks,
     Mechanism,
     OpenDPNoise,
+    PooledNoise,
     Shape,
     answer_query,
     counting,
@@ -34,6 +38,7 @@ from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Changelog, format_instant, read_csv, read_frame, read_parquet
 
 ENTRIES, PERIODS, HOURS, LONG, SEED = 500_000, 1_000, 672, 100_000, 4
+MINUTES = 44_640  # of a month
 NAMES, TWICE, ONE, SMALL = ["bus", "train", "tram", "ferry"], AtMost(2), Fraction(1), Fraction(1, 10**6)
 QUERY = {"query": "any answer", "every": "1h", "epsilon": 1, "at_most": 2, "start": format_instant(0)}
 
@@ -43,7 +48,13 @@ def measure() -> dict[str, float]:
     OpenDPNoise().laplace(1.0, 1)  # loads OpenDP
     frame = made_up()
     with tempfile.TemporaryDirectory() as folder:
-        return {**through_hdcr(frame, Path(folder)), **through_release(frame, Path(folder)), **long_streams()}
+        return {
+            **through_hdcr(frame, Path(folder)),
+            **through_release(frame, Path(folder)),
+            **long_streams(),
+            **month_of_minutes(),
+            **memory(),
+        }
 
 
 def through_hdcr(frame: pl.DataFrame, folder: Path) -> dict[str, float]:
@@ -117,6 +128,35 @@ def long_streams() -> dict[str, float]:
         figures[f"8_long_{name}_state_kb"] = largest / 1000
         figures[f"8_long_{name}_rmse"] = float(np.sqrt(np.mean(variances)))
     return figures
+
+
+def month_of_minutes() -> dict[str, float]:
+    """Milliseconds a period of the square root over 44,640 periods, exact noise included."""
+    root, nothing = (
+        square_root(counting(["a"], ["a"], "a"), Calendar(0, 60, MINUTES), TWICE, ONE, SMALL),
+        np.zeros(1, int),
+    )
+    state, noise = root.start(), PooledNoise(OpenDPNoise())
+    began = time.perf_counter()
+    for _ in range(MINUTES):
+        state, _ = root.step(state, nothing, noise)
+    return {"15_square_root_44640_ms": 1000 * (time.perf_counter() - began) / MINUTES}
+
+
+def memory() -> dict[str, float]:
+    """Seconds and gigabytes of a process that releases a million mutations from a frame, libraries included."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        seconds, kilobytes = pool.submit(_in_a_process).result()
+    return {"15_million_s": seconds, "15_million_gb": kilobytes / 2**20}
+
+
+def _in_a_process() -> tuple[float, int]:
+    frame = made_up()
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.perf_counter()
+        options: dict[str, Any] = {**QUERY, "until": format_instant(3600 * PERIODS)}
+        release(frame, **options, output=Path(folder) / "out.csv")
+        return time.perf_counter() - began, getrusage(RUSAGE_SELF).ru_maxrss
 
 
 def made_up() -> pl.DataFrame:

@@ -71,11 +71,11 @@ def losses() -> dict[str, float]:
         group = history_group(z, range(first, T + 1, every), constraint, calendar, closed, odds)
         plan, changelogs = ReleasePlan((group,)), lived_histories(z, calendar, constraint, closed)
         worst = worst_of_laws(_sent(group, states) for states in changelogs)
-        once = max(once, _over(worst, plan_cost(plan, calendar, constraint, closed)))
+        once = max(once, loss_over(worst, plan_cost(plan, calendar, constraint, closed)))
         cases += 1
         if len(changelogs) <= MOST_LIVED and odds is ODDS[0]:
             stated = lives_cost(plan, calendar, constraint, closed, lives=2)
-            twice = max(twice, _over(_two_lives(group, changelogs, T), stated))
+            twice = max(twice, loss_over(_two_lives(group, changelogs, T), stated))
             lived += 1
     return {
         "1_loss_over_stated": once,
@@ -96,7 +96,7 @@ def _sent(group: Group, states: Sequence[int]) -> dict[tuple[int, ...], Fraction
     return {sent: chance for sent, (chance, _) in transcripts(group, questions(group, states)).items()}
 
 
-def _over(worst: Fraction, stated: Decimal) -> float:
+def loss_over(worst: Fraction, stated: Decimal) -> float:
     """The logarithm of a ratio over a loss that is stated, rounded only at the end."""
     with localcontext(prec=60):
         return float((Decimal(worst.numerator).ln() - Decimal(worst.denominator).ln()) / stated)

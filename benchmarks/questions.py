@@ -14,7 +14,17 @@ from multiprocessing import get_context
 import numpy as np
 from changeling_protocol import AtMost, Calendar, Node, Question, Survey, upload_bytes
 from changeling_simulations import Population, closed_cohort, sample_tallies
-from changeling_statistics import Histogram, Planned, Wish, optimal_plan, series, steady_changes
+from changeling_statistics import (
+    Histogram,
+    Planned,
+    Questionnaire,
+    WeightedQuestion,
+    Wish,
+    optimal_plan,
+    plan_questionnaire,
+    series,
+    steady_changes,
+)
 
 WEEK, DEVICES, ANSWERS = 604_800, 20_000, 4
 AT_ONCE = ((10, 8), (30, 8), (100, 8), (10, 2))
@@ -84,6 +94,22 @@ def planning(questions: int) -> tuple[float, float, float]:
     return seconds, megabytes, float(upload_bytes(survey.plan, Node(0, 1)))
 
 
+def unlike(questions: int) -> tuple[float, float, float]:
+    """Seconds, megabytes and the root of the weighted mean squared error, in points, of questions of four kinds."""
+    began, calendar = time.perf_counter(), Calendar(0, WEEK, 12)
+    kinds = [(2, 2), (4, 3), (4, 2), (6, 3)]
+    asked = []
+    for at in range(questions):
+        answers, k = kinds[at % len(kinds)]
+        named = tuple(f"answer {each}" for each in range(answers))
+        asked.append(Question(f"q{at}", "What?", named, AtMost(k), steady_changes(calendar, AtMost(k))))
+    weighted = tuple(WeightedQuestion(each, 1 + at % 2) for at, each in enumerate(asked))
+    wanted = Questionnaire(weighted, calendar, Decimal(8), DEVICES, closed=True, bridge=False)
+    error = plan_questionnaire(wanted).total
+    seconds = time.perf_counter() - began
+    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 100 * error
+
+
 def numbers() -> dict[str, float]:
     """Answers that an entry changes over 52 weeks of a drifting number, with its own offset and rounded afresh, and the
     bias of the mean, as a share of the range, of offsets and of fixed bins."""
@@ -132,5 +158,13 @@ def measure() -> dict[str, float]:
             f"7_{questions}_planner_seconds": seconds,
             f"7_{questions}_planner_megabytes": megabytes,
             f"6_{questions}_upload_bytes": upload,
+        }
+    for questions in (10, 100):
+        with get_context("spawn").Pool(1) as pool:
+            seconds, megabytes, points = pool.apply(unlike, (questions,))
+        figures |= {
+            f"7_{questions}_unlike_planner_seconds": seconds,
+            f"7_{questions}_unlike_planner_megabytes": megabytes,
+            f"3_{questions}_unlike_points": points,
         }
     return figures

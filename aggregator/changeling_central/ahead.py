@@ -16,6 +16,7 @@ true level and the noise to come, so keep it where the changelog is kept. Source
 (the estimate); Honaker 2015 (trees); Li, Hay, Rastogi, Miklau, McGregor 2010 (matrix mechanisms).
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -51,8 +52,62 @@ class AheadState:
     ahead: Counts
 
 
+class NoiseAhead(Mechanism[AheadState, Counts, Level]):
+    """A mechanism whose noise is drawn ahead, for many periods at once, and known to owe nothing to the data."""
+
+    __slots__ = ()
+    query: LinearQuery
+    calendar: Calendar
+
+    @property
+    @abstractmethod
+    def together(self) -> int:
+        """Periods whose noise is drawn at once."""
+
+    @property
+    @abstractmethod
+    def bits(self) -> int:
+        """Into how many halves a unit is cut, one after another."""
+
+    @abstractmethod
+    def drawn(self, period: int, noise: Noise) -> Counts:
+        """The noise of the changes of the periods after this one that are drawn at once, (periods, w), in parts."""
+
+    @abstractmethod
+    def variance(self, step: int) -> float:
+        """Of each column's level at the end of this period, in units squared."""
+
+    def start(self) -> AheadState:
+        """Before the first period; nothing is drawn."""
+        nothing = np.zeros(self.query.width, np.int64)
+        return AheadState(0, nothing, nothing, np.zeros((0, self.query.width), np.int64))
+
+    def step(self, state: AheadState, value: Counts, noise: Noise) -> tuple[AheadState, Level]:
+        """value: the true change over the next period, shape (w,), in units. Returns the level at its end.
+
+        The first of the periods that are drawn together draws for all of them.
+        Raises BudgetExhausted after the calendar's last period, and ValueError for a change that is not of the query.
+        """
+        if state.period >= self.calendar.periods:
+            raise BudgetExhausted(f"the guarantee covers {self.calendar.periods} periods, and all of them are released")
+        change = checked_change(value, self.query.width)
+        ahead = state.ahead if len(state.ahead) else self.drawn(state.period, noise)
+        after = AheadState(state.period + 1, state.level + change, state.total + ahead[0], ahead[1:].copy())
+        return after, Level(level_with_noise(after.level, after.total, self.bits), self.variance(after.period))
+
+    def check(self, state: AheadState) -> None:
+        """Raises BadState for more periods than the calendar has, for other columns, or for noise not drawn by now."""
+        if not 0 <= state.period <= self.calendar.periods:
+            raise BadState(f"the state is of {state.period} periods, and the calendar has {self.calendar.periods}")
+        width, together = self.query.width, self.together
+        ends = min(-(-state.period // together) * together, self.calendar.periods)
+        check_counts(state.level, (width,))
+        check_counts(state.total, (width,))
+        check_counts(state.ahead, (ends - state.period, width))
+
+
 @dataclass(frozen=True, slots=True)
-class AheadTree(Mechanism[AheadState, Counts, Level]):
+class AheadTree(NoiseAhead):
     """Made by `drawn_ahead`. widths, curves: of the tree, as `Shape` has them. rate: epsilon of one unit in one period.
 
     epsilon: what all periods cost an entry.
@@ -84,38 +139,16 @@ class AheadTree(Mechanism[AheadState, Counts, Level]):
         """Whether an entry that keeps to the constraint costs at most epsilon."""
         return Fraction(self.rate) * Fraction(self.shape.loss(self.query, self.calendar, constraint)) <= self.epsilon
 
-    def start(self) -> AheadState:
-        """Before the first period; nothing is drawn."""
-        nothing = np.zeros(self.query.width, np.int64)
-        return AheadState(0, nothing, nothing, np.zeros((0, self.query.width), np.int64))
+    @property
+    def together(self) -> int:
+        """Those of a block of the highest layer."""
+        return self.widths[-1]
 
-    def step(self, state: AheadState, value: Counts, noise: Noise) -> tuple[AheadState, Level]:
-        """value: the true change over the next period, shape (w,), in units. Returns the level at its end.
-
-        The first period of a block of the highest layer draws the noise of the whole block.
-        Raises BudgetExhausted after the calendar's last period, and ValueError for a change that is not of the query.
-        """
-        if state.period >= self.calendar.periods:
-            raise BudgetExhausted(f"the guarantee covers {self.calendar.periods} periods, and all of them are released")
-        change, ahead = checked_change(value, self.query.width), state.ahead
-        if not len(ahead):
-            top = state.period // self.widths[-1]
-            scales = self.shape.scales(self.rate)
-            ahead = drawn_changes(
-                self.shape.blocks, _weights(self.shape, self.rate), scales, top, self.bits, self.query.width, noise
-            )
-        after = AheadState(state.period + 1, state.level + change, state.total + ahead[0], ahead[1:].copy())
-        return after, Level(level_with_noise(after.level, after.total, self.bits), self.variance(after.period))
-
-    def check(self, state: AheadState) -> None:
-        """Raises BadState for more periods than the calendar has, for other columns, or for noise not drawn by now."""
-        if not 0 <= state.period <= self.calendar.periods:
-            raise BadState(f"the state is of {state.period} periods, and the calendar has {self.calendar.periods}")
-        width, top = self.query.width, self.widths[-1]
-        ends = min(-(-state.period // top) * top, self.calendar.periods)
-        check_counts(state.level, (width,))
-        check_counts(state.total, (width,))
-        check_counts(state.ahead, (ends - state.period, width))
+    def drawn(self, period: int, noise: Noise) -> Counts:
+        """The noise of the changes of a block of the highest layer."""
+        top, scales = period // self.widths[-1], self.shape.scales(self.rate)
+        weights = _weights(self.shape, self.rate)
+        return drawn_changes(self.shape.blocks, weights, scales, top, self.bits, self.query.width, noise)
 
     def variance(self, step: int) -> float:
         """Of each column's level at the end of this period, in units squared."""

@@ -4,6 +4,7 @@
     square-root     Gaussian noise most of which cancels                              `square_root`
     hdcr, dcr       a hierarchy of nodes, with the best online estimates from them    `nodes`
     fresh           every level with noise of its own
+    optimised       levels read off the best matrix that a search finds               `optimised`
     swcr            the change over each window that ends with a period               `nodes`
 
 Guarantees, neighbours and sources are those of the mechanisms; estimates are post-processing. What a release has begun
@@ -11,11 +12,12 @@ with is never chosen again, as choosing takes long, and a later version of a lib
 """
 
 import json
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
-from math import ldexp
+from math import ldexp, sqrt
 from typing import Generic, cast
 
 import numpy as np
@@ -25,9 +27,10 @@ from changeling_statistics import Floats, Frontier
 from .ahead import AheadState, AheadTree, drawn_ahead
 from .budget import implied_by
 from .errors import BadState
+from .factorisation import best_factorisation
 from .files import over_window
 from .levels import FreshLevels, LevelsState, gaussian_levels, laplace_levels
-from .linear_query import LinearQuery
+from .linear_query import LinearQuery, reaches
 from .mechanism import Guarantee, Level, State
 from .nodes import (
     BestEstimates,
@@ -44,6 +47,7 @@ from .nodes import (
 )
 from .noise import Law, NodeNoise, Noise
 from .offers import Asked, Made, MechanismOption, Offer, PeriodChange, ReleaseMechanism, register, root_mean_square
+from .optimised import Optimised, optimised
 from .smoothing import MOST_SMOOTHED, noise_covariance
 from .square_root import (
     SquareRoot,
@@ -198,7 +202,7 @@ class LevelRelease(ReleaseMechanism[State], Generic[State]):
     has no pure epsilon.
     """
 
-    mechanism: "AheadTree | SquareRoot | FreshLevels"
+    mechanism: "AheadTree | SquareRoot | FreshLevels | Optimised"
     epsilon: Fraction
     delta: Fraction
     rho: Fraction | None = None
@@ -236,6 +240,18 @@ def _covariance(made: str, periods: int) -> Floats:
     return noise_covariance(json.loads(made), periods)
 
 
+def _read_off(release: "AheadRelease | OptimisedRelease", step: int, window: int) -> float | None:
+    """The variance of a window's change, read off the levels; None where there are too many of them."""
+    periods = release.mechanism.calendar.periods
+    if periods > MOST_SMOOTHED:
+        return None
+    levels = _covariance(json.dumps(release.made_with()), periods)
+    if step == window:
+        return float(levels[step - 1, step - 1])
+    at = [step - 1, step - window - 1]
+    return float(levels[np.ix_(at, at)] @ [1, -1] @ [1, -1])
+
+
 @dataclass(frozen=True, slots=True)
 class AheadRelease(LevelRelease[AheadState]):
     """A tree of noise drawn ahead."""
@@ -271,14 +287,7 @@ class AheadRelease(LevelRelease[AheadState]):
 
     def window_variance(self, step: int, window: int) -> float | None:
         """Of a window's change, read off the levels, as all noise is drawn ahead; None where there are too many."""
-        periods = self.mechanism.calendar.periods
-        if periods > MOST_SMOOTHED:
-            return None
-        levels = _covariance(json.dumps(self.made_with()), periods)
-        if step == window:
-            return float(levels[step - 1, step - 1])
-        at = [step - 1, step - window - 1]
-        return float(levels[np.ix_(at, at)] @ [1, -1] @ [1, -1])
+        return _read_off(self, step, window)
 
     def made_with(self) -> Made:
         """The widths, curves and rate of the tree, to the last bit."""
@@ -518,15 +527,103 @@ FRESH = Offer(
 
 
 @dataclass(frozen=True, slots=True)
+class OptimisedRelease(LevelRelease[AheadState]):
+    """Levels read off a searched matrix."""
+
+    mechanism: Optimised
+
+    @classmethod
+    def as_begun(cls, asked: Asked, begun: Made) -> "OptimisedRelease":
+        """The release with the matrix and the noise that it has begun with. BadState for what is none."""
+        match begun:
+            case {
+                "kind": "optimised",
+                "law": str(law),
+                "matrix": str(matrix),
+                "shift": int(shift),
+                "scale": str(drawn_at),
+            }:
+                rho = asked.rho if law == Law.GAUSSIAN else None
+                budget = asked.epsilon, asked.delta
+                stated = budget if rho is None else implied_by(rho)
+                made = Optimised(
+                    asked.query, asked.calendar, Law(law), b64decode(matrix), shift, float.fromhex(drawn_at), *stated
+                )
+                return cls(made, *budget, rho)
+        raise BadState(f"no searched matrix: {sorted(begun)}")
+
+    @property
+    def law(self) -> Law:
+        """That of the draws."""
+        return self.mechanism.law
+
+    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
+        """Whether an entry that keeps to the constraint costs at most the budget under this noise."""
+        length = _length(self.epsilon, self.delta, self.rho) if self.law is Law.GAUSSIAN else 0.0
+        return self._is_of(query, calendar) and self.mechanism.costs_at_most(length, constraint)
+
+    @property
+    def noise_in_words(self) -> str:
+        """The law, and how many combinations of changes draws are added to."""
+        m = self.mechanism
+        return f"optimised; law {m.law}, {m.calendar.periods} combinations of the changes, drawn ahead"
+
+    def window_variance(self, step: int, window: int) -> float | None:
+        """Of a window's change, read off the levels."""
+        return _read_off(self, step, window)
+
+    def made_with(self) -> Made:
+        """The matrix, and the noise to the last bit."""
+        m = self.mechanism
+        matrix = b64encode(m.coefficients).decode()
+        return {"kind": "optimised", "law": str(m.law), "matrix": matrix, "shift": m.shift, "scale": m.scale.hex()}
+
+
+def _often(asked: Asked) -> bool:
+    """Whether entries mutate in more than two periods: of fewer no search beat a tree drawn ahead at a pure epsilon."""
+    return any(reach.periods > 2 for reach in reaches(asked.constraint, asked.calendar))
+
+
+def _optimised(asked: Asked) -> OptimisedRelease:
+    if asked.begun is not None and asked.begun["kind"] == "optimised":
+        return OptimisedRelease.as_begun(asked, asked.begun)
+    wished, budget = (asked.query, asked.calendar, asked.constraint), (asked.epsilon, asked.delta)
+    made: list[OptimisedRelease] = []
+    if asked.law is not Law.LAPLACE and (asked.delta or asked.rho is not None):
+        stated = budget if asked.rho is None else implied_by(asked.rho)
+        matrix = optimised(*wished, *stated, _length(*budget, asked.rho))
+        made.append(OptimisedRelease(matrix, *budget, asked.rho))
+    if asked.law is not Law.GAUSSIAN and (not made or _often(asked)):
+        try:
+            made.append(OptimisedRelease(optimised(*wished, asked.epsilon), *budget))
+        except ValueError:
+            if not made:
+                raise
+    if not made:
+        raise ValueError("Gaussian noise needs a delta above 0: --delta 1e-6, or --rho")
+    return min(made, key=lambda one: root_mean_square(one.variance, asked.query, asked.calendar.periods) or 0.0)
+
+
+OPTIMISED = Offer(
+    "optimised",
+    "The best matrix that a search finds, with how near it is: short calendars.",
+    _optimised,
+    frozenset({MechanismOption.DELTA, MechanismOption.RHO, MechanismOption.LAW}),
+)
+
+
+@dataclass(frozen=True, slots=True)
 class Predicted:
     """What an offer would give. error: root mean square over the calendar, in what the query counts.
 
-    made: the mechanism, to release with.
+    made: the mechanism, to release with. least: an error that no matrix with noise of its law goes below, where that is
+    known; else None.
     """
 
     name: str
     error: float
     made: ReleaseMechanism[object]
+    least: float | None = None
 
 
 def compared(asked: Asked) -> tuple[Predicted, ...]:
@@ -537,6 +634,8 @@ def compared(asked: Asked) -> tuple[Predicted, ...]:
         candidates[AHEAD.name] = AHEAD.make
     if (asked.delta or asked.rho is not None) and asked.law is not Law.LAPLACE:
         candidates[SQUARE_ROOT.name] = SQUARE_ROOT.make
+    if SQUARE_ROOT.name in candidates or _often(asked):
+        candidates[OPTIMISED.name] = OPTIMISED.make
     reasons: list[str] = []
     found: list[Predicted] = []
     for name, make in candidates.items():
@@ -546,10 +645,19 @@ def compared(asked: Asked) -> tuple[Predicted, ...]:
             reasons.append(f"{name}: {error}")
             continue
         predicted = root_mean_square(made.variance, asked.query, asked.calendar.periods)
-        found.append(Predicted(name, predicted or 0.0, made))
+        found.append(Predicted(name, predicted or 0.0, made, _least(asked, made)))
     if not found:
         raise ValueError("; ".join(reasons) or "Gaussian noise needs a delta above 0, --delta, or --rho")
     return tuple(sorted(found, key=lambda one: one.error))
+
+
+def _least(asked: Asked, made: ReleaseMechanism[object]) -> float | None:
+    """The error that no matrix goes below with noise of this law, of a matrix that was searched."""
+    if not isinstance(made, OptimisedRelease):
+        return None
+    matrix = best_factorisation(asked.query, asked.calendar, asked.constraint, made.law)
+    budget = float(asked.epsilon) if made.law is Law.LAPLACE else _length(asked.epsilon, asked.delta, asked.rho)
+    return sqrt(matrix.least) / budget * float(asked.query.unit)
 
 
 def in_words(asked: Asked, predicted: tuple[Predicted, ...]) -> str:
@@ -558,6 +666,8 @@ def in_words(asked: Asked, predicted: tuple[Predicted, ...]) -> str:
     every = [f"{one.name} by {one.error:.3g}" for one in others]
     beside = f"; instead would err {', '.join(every)}" if every else ""
     alone = chosen.made.law is not Law.GAUSSIAN and (asked.delta or asked.rho is not None)
+    if chosen.least is not None:
+        beside += f"; no matrix with {chosen.made.law} noise errs by less than {chosen.least:.3g}"
     pure = f" It promises epsilon {float(asked.epsilon):.6g} alone." * bool(alone)
     return f"chosen: {chosen.name}, whose levels err by {chosen.error:.3g} (root mean square){beside}.{pure}"
 
@@ -574,6 +684,7 @@ def _as_begun(asked: Asked, begun: Made) -> ReleaseMechanism[object]:
         "square-root": SquareRootRelease.as_begun,
         "hierarchy": HierarchyRelease.as_begun,
         "fresh": FreshRelease.as_begun,
+        "optimised": OptimisedRelease.as_begun,
     }
     kind = str(begun["kind"])
     if kind not in kinds:
@@ -593,6 +704,7 @@ register(BEST)
 register(AHEAD)
 register(SQUARE_ROOT)
 register(FRESH)
+register(OPTIMISED)
 register(HDCR)
 register(DCR)
 register(SWCR)

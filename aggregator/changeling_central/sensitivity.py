@@ -80,7 +80,7 @@ def most_moved(query: LinearQuery, calendar: Calendar, constraint: Constraint) -
 
 
 def _of_reach(query: LinearQuery, periods: int, reach: Reach, band: int) -> float:
-    factor, corners = _corners(query, reach.periods)
+    factor, corners = corners_of(query, reach.periods)
     if corners == COUNTED:
         closed = _alternating(periods, band, reach)
     elif query.width == 1:
@@ -95,7 +95,7 @@ def _of_reach(query: LinearQuery, periods: int, reach: Reach, band: int) -> floa
     return factor * closed
 
 
-def _corners(query: LinearQuery, mutations: int) -> tuple[float, tuple[Corner, ...]]:
+def corners_of(query: LinearQuery, mutations: int) -> tuple[float, tuple[Corner, ...]]:
     """The corners of what an entry counts for, each to be multiplied by the root of the factor; () if not known."""
     if query.fixed:
         return float(query.extent.appears[1]), COUNTED

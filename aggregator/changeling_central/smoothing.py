@@ -13,6 +13,7 @@ post-processing: it reads no data and costs nothing. Source: Rasmussen, Williams
 """
 
 import json
+from base64 import b64decode
 from collections import defaultdict
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +26,7 @@ from .files import Output, PublishedRow, published_row, read_about, read_rows, r
 from .levels import variances_of
 from .noise import Law
 from .offers import Made
+from .optimised import covariance_of
 from .queries import ShownNumber
 from .shape import Blocks, Shape, laplace_variance
 from .square_root import level_coefficients
@@ -68,6 +70,8 @@ def noise_covariance(made: Made, periods: int) -> Floats:
                 information += np.where(at[:, None] // width == at // width, measured, 0.0)
             levels: Floats = np.linalg.inv(information).cumsum(0).cumsum(1)
             return levels
+        case {"kind": "optimised", "law": str(law), "matrix": str(matrix), "shift": int(shift), "scale": str(drawn_at)}:
+            return covariance_of(b64decode(matrix), periods, Law(law), shift, float.fromhex(drawn_at))
     raise ValueError(
         f"the levels of {made.get('kind', 'this mechanism')} have no covariance that is known: smooth those of ahead, "
         "square-root or fresh"

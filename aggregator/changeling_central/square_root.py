@@ -113,7 +113,8 @@ class SquareRoot(Mechanism[SquareRootState, Counts, Level]):
         Whole units wrap around modulo 2^64, which the result, far smaller, does not show.
         """
         c = lattice_coefficients(self.band, self.bits)[1 : 1 + len(state.whole)]
-        solved = z - c @ state.whole - np.rint(c.astype(np.float64) @ state.part).astype(np.int64)
+        parts = np.einsum("i,iw->w", c, state.part)  # no BLAS: its threads wait for each other longer than this takes
+        solved = z - c @ state.whole - np.rint(parts).astype(np.int64)
         whole = solved >> self.bits
         part = np.ldexp((solved - (whole << self.bits)).astype(np.float64), -self.bits)
         return whole, part, solved

@@ -370,14 +370,17 @@ class Reader:
         strata: Strata | None = None,
         confidence: float | None = 0.95,
         covariance: bool = False,
+        question: str | None = None,
     ) -> Estimates:
         """The histogram at the end of a period, by default of the last one of which anything is shown.
 
         survey: its id, in hex. at: instead of a period, any time, with a time zone.
-        strata: the values, by breakdown, of those who are asked about. Raises ServerAnswered or httpx.HTTPError.
+        strata: the values, by breakdown, of those who are asked about.
+        question: the name of the one that it is about, of a survey with several.
+        Raises ServerAnswered or httpx.HTTPError.
         """
-        asked = {"period": period, "time": _instant(at)}
-        return self._ask(survey, HISTOGRAM, asked, method, strata, confidence, covariance)
+        asked = _query(method, strata, confidence, question=question, period=period, time=_instant(at))
+        return self._ask(survey, HISTOGRAM, asked, covariance=covariance)
 
     def series(
         self,
@@ -388,9 +391,11 @@ class Reader:
         strata: Strata | None = None,
         confidence: float | None = 0.95,
         covariance: bool = False,
+        question: str | None = None,
     ) -> Estimates:
         """The histograms at the ends of the periods 1 to `until`; otherwise as `histogram`."""
-        return self._ask(survey, SERIES, {"until": until}, method, strata, confidence, covariance)
+        asked = _query(method, strata, confidence, question=question, until=until)
+        return self._ask(survey, SERIES, asked, covariance=covariance)
 
     def change(
         self,
@@ -402,10 +407,11 @@ class Reader:
         strata: Strata | None = None,
         confidence: float | None = 0.95,
         covariance: bool = False,
+        question: str | None = None,
     ) -> Estimates:
         """The change from the end of one period to that of another; otherwise as `histogram`."""
-        asked = {"after": after, "until": until}
-        return self._ask(survey, CHANGE, asked, method, strata, confidence, covariance)
+        asked = _query(method, strata, confidence, question=question, after=after, until=until)
+        return self._ask(survey, CHANGE, asked, covariance=covariance)
 
     def windows(
         self,
@@ -417,10 +423,11 @@ class Reader:
         strata: Strata | None = None,
         confidence: float | None = 0.95,
         covariance: bool = False,
+        question: str | None = None,
     ) -> Estimates:
         """The changes over all windows of so many periods; otherwise as `histogram`."""
-        asked = {"width": width, "until": until}
-        return self._ask(survey, WINDOWS, asked, method, strata, confidence, covariance)
+        asked = _query(method, strata, confidence, question=question, width=width, until=until)
+        return self._ask(survey, WINDOWS, asked, covariance=covariance)
 
     def compare(
         self,
@@ -432,18 +439,15 @@ class Reader:
         until: int | None = None,
         method: Method = "online",
         confidence: float | None = 0.95,
+        question: str | None = None,
     ) -> Differences:
         """By how much shares differ: those of `strata` from those of `against`, an experiment's two arms, say.
 
         after: compare how much shares changed since the end of this period instead; without `against`, one arm's (or
         everybody's) with its own at that time. Otherwise as `series`.
         """
-        query: list[Parameter] = [("method", method), ("after", str(after))]
-        query += [("until", str(until))] if until is not None else []
-        query += [("confidence", repr(confidence))] if confidence is not None else []
-        for parameter, chosen in (("stratum", strata), ("against", against)):
-            query += [(parameter, f"{name}:{value}") for name, values in (chosen or {}).items() for value in values]
-        return Differences.of(self._client.read(survey_path(survey) + COMPARISON, query))
+        asked = _query(method, strata, confidence, question=question, until=until, after=after)
+        return Differences.of(self._client.read(survey_path(survey) + COMPARISON, asked + _named("against", against)))
 
     def numbers(
         self,
@@ -455,13 +459,12 @@ class Reader:
         method: Method = "online",
         strata: Strata | None = None,
         confidence: float = 0.95,
+        question: str | None = None,
     ) -> Numbers:
         """A number's mean and quantiles, and the share of entries at or above some values; otherwise as `series`."""
-        query: list[Parameter] = [("method", method), ("confidence", repr(confidence))]
-        query += [("until", str(until))] if until is not None else []
-        query += [("quantile", repr(each)) for each in quantiles] + [("above", repr(float(each))) for each in above]
-        query += [("stratum", f"{name}:{value}") for name, values in (strata or {}).items() for value in values]
-        return Numbers.of(self._client.read(survey_path(survey) + NUMBERS, query))
+        asked = _query(method, strata, confidence, question=question, until=until)
+        asked += [("quantile", repr(each)) for each in quantiles] + [("above", repr(float(each))) for each in above]
+        return Numbers.of(self._client.read(survey_path(survey) + NUMBERS, asked))
 
     def surveys(self) -> list[dict[str, Any]]:
         """The `id`, `question` and `last_period` of every published survey, and whether it is `public`: open to all.
@@ -474,22 +477,21 @@ class Reader:
         """How far a survey is; with an operator's token also what was refused."""
         return self._client.status(survey)
 
-    def _ask(
-        self,
-        survey: str,
-        what: str,
-        asked: Mapping[str, int | str | None],
-        method: Method,
-        strata: Strata | None,
-        confidence: float | None,
-        covariance: bool,
-    ) -> Estimates:
-        query: list[Parameter] = [(name, str(value)) for name, value in asked.items() if value is not None]
-        query += [("method", method), ("population", self._population)]
-        query += [("confidence", repr(confidence))] if confidence is not None else []
-        query += [("stratum", f"{name}:{value}") for name, values in (strata or {}).items() for value in values]
-        query += [("covariance", "true")] if covariance else []
-        return Estimates.of(self._client.read(survey_path(survey) + what, query))
+    def _ask(self, survey: str, path: str, asked: list[Parameter], *, covariance: bool) -> Estimates:
+        asked = [*asked, ("population", self._population), *([("covariance", "true")] if covariance else [])]
+        return Estimates.of(self._client.read(survey_path(survey) + path, asked))
+
+
+def _query(
+    method: Method, strata: Strata | None, confidence: float | None, **asked: int | str | None
+) -> list[Parameter]:
+    query: list[Parameter] = [(name, str(value)) for name, value in asked.items() if value is not None]
+    query += [("confidence", repr(confidence))] if confidence is not None else []
+    return [*query, ("method", method), *_named("stratum", strata)]
+
+
+def _named(parameter: str, strata: Strata | None) -> list[Parameter]:
+    return [(parameter, f"{name}:{value}") for name, values in (strata or {}).items() for value in values]
 
 
 def _instant(at: datetime | None) -> str | None:

@@ -72,6 +72,9 @@ FOLDS, RUNS, READS = 24.0 * 3600, 24.0, 10.0
 COMMITS, UPLOADS_AN_OBJECT, BUCKET_IDS = 20.0, 32, 500_000
 """Objects a second of a server before an object store, or one for so many uploads; ids in a file of a run on Spark."""
 SPARK_CORE_BYTES = 1.6e9
+FOLD_AWAY_SECONDS, RUNS_MISSED, ROOM = 3600.0, 1, 1.25
+"""A store's settings have room for so long without the fold, or so many runs on Spark that fail, in the busiest hours;
+and for so many times the bytes that are kept."""
 ACCEPTING, DISK = "one process to accept", "one disk"
 
 
@@ -157,7 +160,7 @@ class Sizing:
     mean, peak: envelopes a second. stored, shuffled, memory: bytes on disks or in an object store, on the disks of
     Spark's workers in a run, and of all processes together. puts: objects written a second. cores: by stage, at the
     busiest hour, with room. month: money. limits: how many times over one server with one store has too little of
-    something, the worst first.
+    something, the worst first. most_store: GiB, most_waiting: requests, for the options of `changeling serve`.
     """
 
     design: ServerDesign
@@ -171,6 +174,8 @@ class Sizing:
     machines: int
     month: float
     limits: dict[str, float]
+    most_store: int
+    most_waiting: int
 
 
 def sized(demand: Demand, design: ServerDesign | None = None, machine: Machine = Machine()) -> Sizing:
@@ -213,8 +218,13 @@ def sized(demand: Demand, design: ServerDesign | None = None, machine: Machine =
     daily = machines * machine.cores * 24 * machine.core_hour + puts * DAY_SECONDS * machine.put
     month = MONTH_DAYS * daily + stored / GIGABYTE * machine.stored
     mean, worst_first = demand.envelopes / DAY_SECONDS, dict(sorted(limits.items(), key=lambda limit: -limit[1]))
+    peak = BUSIEST_HOUR * mean
+    spark_seconds = (1 + RUNS_MISSED) * DAY_SECONDS / RUNS
+    waiting = ceil(ROOM * peak * (spark_seconds if design is ServerDesign.SPARK else FOLD_AWAY_SECONDS))
+    bytes_kept = stored + waiting * (demand.envelope_bytes + COSTS["stored"].each - ENVELOPE_BYTES)
+    room = ceil((COSTS["stored"].start + ROOM * bytes_kept) / 2**30)
     return Sizing(
-        design, mean, BUSIEST_HOUR * mean, stored, shuffled, puts, memory, cores, machines, month, worst_first
+        design, mean, peak, stored, shuffled, puts, memory, cores, machines, month, worst_first, room, waiting
     )
 
 
@@ -299,6 +309,8 @@ def rows_of(made: list[tuple[Demand, Sizing]]) -> list[tuple[str, ...]]:
             "bytes of an envelope": f"{demand.envelope_bytes:,.0f}",
             "ids kept": f"{demand.ids:,.3g}",
             "log and ids, GB": f"{sizing.stored / GIGABYTE:,.0f}",
+            "serve --most-store, GiB": f"{sizing.most_store:,}",
+            "serve --most-waiting": f"{sizing.most_waiting:,}",
             "tallies, MB": f"{demand.tally_bytes / 1e6:,.2f}",
             "design": str(sizing.design),
             "memory, GB": f"{sizing.memory / GIGABYTE:,.1f}",

@@ -120,6 +120,9 @@ def run(
             "--survey", metavar="FILE", help="Instead of a plan and calendar: run this survey, signed or not."
         ),
     ] = None,
+    question: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --survey: the question of several that is simulated.")
+    ] = None,
     align: Annotated[
         bool, typer.Option("--align", help="Move a changelog of other dates to the start of the calendar.")
     ] = False,
@@ -184,6 +187,7 @@ def run(
         raise ValueError("--align moves a changelog; what is made up has the dates of the calendar")
     given = _given(
         survey_file,
+        question,
         answers=answers,
         period=period,
         start=start,
@@ -286,14 +290,24 @@ def _planned(console: Console, wish: Wish, source: Changelog, *, choose: bool) -
     return best.wish.survey(best.planned.plan, source.answers, "a simulation")
 
 
-def _given(file: Path | None, **overridden: object) -> Survey | None:
-    """The survey of a file, if there is one. Raises ValueError for an option of what a survey says itself."""
+def _given(file: Path | None, question: str | None, **overridden: object) -> Survey | None:
+    """The survey of a file, or what it is to one of its questions; None if there is no file.
+
+    What entries say about one question has the law that it has among all, so one is simulated by itself.
+    Raises ValueError for an option of what a survey says itself, and for no question where there are several.
+    """
     if file is None:
+        if question is not None:
+            raise ValueError("--question is one of a survey's: say --survey, too")
         return None
     for name, value in overridden.items():
         if value is not None:
             raise ValueError(f"--{name.replace('_', '-')} is the survey's own: leave it out, or leave out --survey")
-    return read_survey(file)
+    survey = read_survey(file)
+    if question is None and len(survey.questions) > 1:
+        names = ", ".join(each.name for each in survey.questions)
+        raise ValueError(f"the survey asks several questions: say which with --question, of {names}")
+    return survey if question is None else survey.about(survey.place_of(question))
 
 
 def _fields(answers: Sequence[str], more: Mapping[str, float | str | None], **switches: Any) -> dict[str, Field]:

@@ -222,6 +222,27 @@ def test_a_pause_stops_no_counting_and_seals_within_minutes(store: Store, machin
         assert view.sealed_period(log.survey.id) > 0
 
 
+def test_the_age_of_the_fold_is_that_of_what_waits(
+    store: Store, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a clock in doubt keeps an upload from being counted it grows, however often the fold has run since."""
+    log = Log.of(store, survey(calendar=Calendar(int(NOW), 60, 8), grace=GRACE))
+    serve(store, machine).folding.fold_now()
+    machine.run(8 * DAY)
+    monkeypatch.setattr("changeling_aggregator.server.service.monotonic", lambda: machine.steady)
+    service = serve(store, machine)
+    service.folding.fold_now()
+    log.append_reports(machine.wall, [report(1)])
+    for _ in range(18):
+        machine.run(60)
+        assert service.folding.fold_now().reports == 0
+    assert service.folding.age == 18 * 60
+    assert service.guarded_clock is not None
+    service.guarded_clock.confirm(UnixSeconds(machine.wall))
+    service.folding.fold_now()
+    assert service.folding.age == 0
+
+
 @pytest.mark.parametrize("days", [1, 6, 8])
 def test_a_fold_by_itself_counts_after_any_pause_and_seals_once_the_clock_was_watched(
     tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, days: int

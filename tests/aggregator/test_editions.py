@@ -14,6 +14,7 @@ from changeling_commands.__main__ import main as run
 from changeling_protocol import (
     AtMost,
     Calendar,
+    EarlyEnd,
     Edition,
     Group,
     NodeNumber,
@@ -25,16 +26,18 @@ from changeling_protocol import (
     StratumNumber,
     SubsetSelection,
     Survey,
+    SurveyId,
     Track,
     TrackNumber,
     UnixSeconds,
     edition_id,
 )
 from changeling_statistics import Attendance, counterpart_of, edition_columns, verify_files
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .devices import Log, envelope, report
-from .serving import Cli, ServerProcess, eventually, in_process
+from .serving import ADMIN, Cli, ServerProcess, eventually, in_process
 
 START, PERIOD, MINIMUM = 1_800_000_000, 7200, 5
 Get = Callable[..., httpx.Response]
@@ -218,6 +221,42 @@ def test_verify_names_what_differs(
     for name in ("series.json", "series.csv", "retrospective.json", "retrospective.csv"):
         for period in (1, 2, 3):
             assert f"{name}, period {period}: " in said
+
+
+def test_verify_heeds_the_early_end(
+    server: ServerProcess, cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What it says is signed, and no edition says another; without it none ends early."""
+    asked = server.new_survey(minimum=1)
+    server.move_clock(asked.calendar.time(2) + 16)
+    server.upload(*(envelope(asked, server.key, [report(2, n % 13)]) for n in range(20)))
+    path = f"/v1/surveys/{asked.id.hex()}"
+    end = EarlyEnd(asked.id, 4).signed_by(AUTHORITY)
+    assert server.http.put(f"{path}/end", content=end, headers=ADMIN).status_code == 201
+    server.fold()
+    latest = f"{path}/editions/latest/edition.signed"
+
+    def last() -> int:
+        found = server.http.get(latest)
+        return Edition.unverified(found.content).last if found.status_code == 200 else 0
+
+    assert eventually(last, 4)
+    (tmp_path / "authority.pub").write_text(PINNED[0].hex())
+    pinned = ("--authority", "authority.pub")
+    said = cli("verify", asked.id.hex(), "--server", server.url, *pinned, "--keep", "kept")
+    assert "the survey was ended early, after period 4" in said
+    assert "every figure" in said
+    kept = tmp_path / "kept/end.signed"
+    for wrong, words in (
+        (EarlyEnd(asked.id, 3).signed_by(AUTHORITY), "ended after period 3, and the edition goes on to 4"),
+        (EarlyEnd(asked.id, 1).signed_by(AUTHORITY), "ended after period 1, and the edition goes on to 4"),
+        (EarlyEnd(asked.id, 4).signed_by(Ed25519PrivateKey.generate()), "has not signed the survey's early end"),
+        (EarlyEnd(SurveyId(bytes(16)), 4).signed_by(AUTHORITY), "of another survey"),
+        (None, "the edition ends the survey after period 4, and nobody has signed that"),
+    ):
+        kept.unlink() if wrong is None else kept.write_bytes(wrong)
+        assert run(["verify", "kept", *pinned]) == 1
+        assert words in capsys.readouterr().out
 
 
 def test_each_of_several_questions_is_asked_for_by_name(store: Store) -> None:

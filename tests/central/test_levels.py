@@ -92,8 +92,8 @@ def test_a_draw_in_common_halves_the_error_of_a_count_and_more():
 def test_where_entries_mutate_often_fresh_levels_are_chosen_and_go_on_as_begun(budget):
     """At a pure epsilon, with a delta and at rho; the promise needs no bound on mutations."""
     delta, rho = budget
-    year = Calendar(0, 1, 8)
-    asked = Asked(COUNT, year, AtMost(8), ONE, delta, rho=rho)
+    year = Calendar(0, 1, 20)
+    asked = Asked(COUNT, year, AtMost(20), ONE, delta, rho=rho)
     best = compared(asked)[0]
     assert best.name == "fresh"
     assert best.made.guarantee.rho == rho

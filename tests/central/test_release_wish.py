@@ -140,8 +140,8 @@ def test_no_hierarchy_of_closed_nodes_errs_less_than_noise_drawn_ahead(periods, 
 
 
 def test_a_law_that_is_asked_for_is_kept_to():
-    """Gaussian noise is the square root's or of fresh levels, and needs a delta; Laplace noise is the others'."""
-    assert [one.name for one in compared(asked(SMALL, law=Law.GAUSSIAN))] == ["square-root", "fresh"]
+    """Gaussian noise needs a delta, and is of three mechanisms; Laplace noise is the others'."""
+    assert [one.name for one in compared(asked(SMALL, law=Law.GAUSSIAN))] == ["optimised", "square-root", "fresh"]
     assert {one.made.law for one in compared(asked(SMALL, 744, Law.LAPLACE))} == {Law.LAPLACE}
     with pytest.raises(ValueError, match="needs a delta"):
         compared(asked(NONE, law=Law.GAUSSIAN))

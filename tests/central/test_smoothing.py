@@ -13,7 +13,7 @@ from changeling_protocol import AtMost, Calendar
 
 ONE, SMALL = Fraction(1), Fraction(1, 10**6)
 COUNT, HOURS = counting(["a"], ["a"], "a"), 24 * 8
-MADE = {"ahead": 0, "square-root": SMALL, "fresh": 0, "fresh with a delta": SMALL}
+MADE = {"ahead": 0, "square-root": SMALL, "fresh": 0, "fresh with a delta": SMALL, "optimised with a delta": SMALL}
 
 
 def made(name, periods):

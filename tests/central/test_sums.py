@@ -194,7 +194,7 @@ def test_a_release_at_rho_costs_rho_and_no_more(mechanism):
     assert (stated.rho or stated.epsilon**2 / 2) <= Fraction(1, 2)
     assert made.covers(query, calendar, AtMost(2))
     if mechanism is None:
-        assert made.made_with()["kind"] == "square-root", "less noise than a pure epsilon of 1 over 40 periods"
+        assert made.made_with()["kind"] == "optimised", "less noise than a pure epsilon of 1 over 40 periods"
     changelog = read_rows([("x", 1, "a")])
     with pytest.raises(ValueError, match="more than the budget"):
         Release(changelog, Statement("q", query, calendar, AtMost(2), spent.each, Fraction(1, 4)), made, None)

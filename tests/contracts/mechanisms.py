@@ -18,6 +18,7 @@ from changeling_central import (
     square_root,
 )
 from changeling_central.levels import gaussian_levels, laplace_levels
+from changeling_central.optimised import optimised
 from changeling_central.testing import Example
 from changeling_papers import (
     Algebra,
@@ -123,6 +124,14 @@ OF_LEVELS = [
     ),
     Example("square root", root(), PAIRS, delta=SMALL, bad=BAD_CHANGES, other=root(ONE * 2), numbers=of_level),
     Example("square root, banded", root(band=3), PAIRS, delta=SMALL, numbers=of_level),
+    Example(
+        "optimised",
+        optimised(HISTOGRAM, CALENDAR, TWICE, ONE),
+        PAIRS,
+        bad=BAD_CHANGES,
+        other=optimised(HISTOGRAM, CALENDAR, TWICE, ONE * 2),
+        numbers=of_level,
+    ),
 ]
 
 STEPS = [0, 3, 1, 0, 2, 5, 1]
@@ -289,7 +298,7 @@ def offered(name, query=HISTOGRAM, epsilon=ONE, delta=Fraction(0), **wished):
 
 RELEASED = [
     Example(name, offered(name), periods_of(HISTOGRAM), other=offered(name, epsilon=ONE * 2), numbers=of_level)
-    for name in ("best", "ahead", "fresh", "hdcr", "dcr", "counter", "partitioning", "dynamic")
+    for name in ("best", "ahead", "fresh", "optimised", "hdcr", "dcr", "counter", "partitioning", "dynamic")
 ]
 RELEASED.append(
     Example(

@@ -180,6 +180,6 @@ def test_mechanisms_of_other_packages_are_found_by_their_entry_points():
     words = "import changeling_central as c; print(*[o.name for o in c.all_offers()]); c.MechanismChoice('counter')"
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [
-        *("best", "ahead", "square-root", "fresh", "hdcr", "dcr", "swcr"),
+        *("best", "ahead", "square-root", "fresh", "optimised", "hdcr", "dcr", "swcr"),
         *("counter", "infinite", "partitioning", "dynamic"),
     ]

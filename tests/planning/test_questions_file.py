@@ -1,9 +1,11 @@
 """`--questions FILE` of `survey new` and `plan`, and `--for`: what is written, printed and refused."""
 
+import json
+
 import pytest
 from changeling_commands.__main__ import main as run
 from changeling_simulations.__main__ import main
-from changeling_statistics import read_survey
+from changeling_statistics import predict, read_survey
 
 from tests.command_line import invoked
 
@@ -89,3 +91,19 @@ def test_the_planner_chooses_the_levels_of_a_range_for_its_mean(tmp_path):
     assert len(read_survey(path).questions[0].answers) > 2
     assert " min." in next(line for line in shown.output.splitlines() if "Error of the mean" in line)
     assert "is no number" in plan("--for", "mean", "--answers", "2", "--at-most", "1").stderr
+
+
+def test_each_question_of_a_survey_is_simulated_by_its_name(tmp_path):
+    """Names and numbers; the noise is near what was predicted for the question. Without a name, the names are told."""
+    file, path = tmp_path / "questions.toml", tmp_path / "survey.json"
+    file.write_text(FILE)
+    shown = plan("--questions", str(file), "-o", str(path), "--minimum", "1")
+    assert shown.exit_code == 0, shown.output
+    run_it = ["run", "--synthetic", "--survey", str(path), "--entries", "2e4", "--changes", "0", "--seed", "3"]
+    survey = read_survey(path)
+    for place, name in enumerate(("drink", "minutes")):
+        simulated = json.loads(invoked(main, *run_it, "--question", name, "--json").stdout)
+        predicted = predict(survey.about(place), 20_000).mean
+        assert simulated["answers"] == list(survey.questions[place].answers)
+        assert 0.3 < simulated["rms_noise"] / predicted < 2
+    assert "say which with --question, of drink, minutes" in invoked(main, *run_it).stderr

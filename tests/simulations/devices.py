@@ -17,7 +17,7 @@ def exact_law(group: Group, states: Sequence[int]) -> dict[Sent, Fraction]:
     law: dict[Sent, Fraction] = defaultdict(Fraction)
     choices = list(product(*(combinations(track.node_numbers(), track.reports) for track in group.tracks)))
     for chosen in choices:
-        for sent, chance in _answers(group, states, chosen, (), [0] * len(group.tracks), 0):
+        for sent, chance in _answers(group, states, chosen, (), [0] * len(group.joint.slots), 0):
             law[sent] += chance / len(choices)
     return law
 
@@ -48,7 +48,7 @@ def answered(group: Group, states: Sequence[int], coins: Coins) -> Sent:
     """What the device of an entry with these states sends: its own algorithm, on coins that a test brings."""
     chosen = [draw_nodes(track, coins) for track in group.tracks]
     sent: list[int | None] = []
-    used, score = [0] * len(group.tracks), 0
+    used, score = [0] * len(group.joint.slots), 0
     for place, number in in_order(group):
         if number not in chosen[place]:
             sent.append(None)

@@ -65,6 +65,18 @@ def test_objects_are_paid_for_and_spark_reads_all_ids_that_are_kept():
         assert sized(long, design).stored > sized(short, design).stored
 
 
+def test_a_store_is_given_settings_for_what_waits_and_what_is_kept():
+    """A run an hour may fail once in the busiest hours; a day's envelopes wait nowhere, and what is kept has room."""
+    for devices in (10**4, 10**6, 10**8):
+        demand = demanded(DAILY, devices)
+        for design in ServerDesign:
+            sizing = sized(demand, design)
+            hours = 2 if design is ServerDesign.SPARK else 1
+            assert 3600 * hours * sizing.peak < sizing.most_waiting < 3600 * (hours + 1) * sizing.peak
+            assert 2**30 * sizing.most_store > sizing.stored + sizing.most_waiting * demand.envelope_bytes
+    assert sized(demanded(DAILY, 10**8), ServerDesign.SPARK).most_waiting > 10**6
+
+
 def test_the_command_prints_sizes(tmp_path):
     """As a table, and as JSON with the same figures."""
     write_survey(tmp_path / "survey.json", DAILY)

@@ -46,7 +46,16 @@ def tracks(*parts):
 STATES, MOVES = StateSpace(2, null=False), MutationSpace(2, null=False)
 CLOSED, OPEN = [(0, 1, 2, 1), (0, 2, 2, 1)], [(0, 1, 2, 1), (0, 0, 2, 0)]
 
+TWO_QUESTIONS = Group.jointly(
+    (
+        *tracks((1, 0, 2, KaryResponse(STATES, ODDS))),
+        Track(2, SubsetSelection(StateSpace(3, null=False), ODDS, 1), 0, 3, question=1),
+    ),
+    Joint(Odds(40, 1), 2, (1, 1), (2, 1)),
+)
+
 GROUPS = {
+    "what is said about one of two questions": (TWO_QUESTIONS.about(0), CLOSED),
     "a state and the changes after it": (
         Group.jointly(
             tracks((1, 0, 1, KaryResponse(STATES, ODDS)), (1, 1, None, KaryChange(MOVES, ODDS))),
@@ -135,6 +144,16 @@ def pairs(group: Group):
     """The first node with each later one, and the last two."""
     last = len(in_order(group)) - 1
     return [*((0, later) for later in range(1, last + 1)), (last - 1, last)]
+
+
+@pytest.mark.parametrize("states", CLOSED)
+def test_what_an_entry_says_about_one_question_has_the_law_that_it_has_among_all(states):
+    """Exactly, in fractions: the other question's reports summed out of the law of both; so one can be simulated."""
+    places = [at for at, (place, _) in enumerate(in_order(TWO_QUESTIONS)) if place == 0]
+    summed: dict = defaultdict(Fraction)
+    for sent, chance in exact_law(TWO_QUESTIONS, states).items():
+        summed[tuple(sent[at] for at in places)] += chance
+    assert summed == exact_law(TWO_QUESTIONS.about(0), states)
 
 
 @pytest.mark.heavy

@@ -33,6 +33,7 @@ class PopulationOption(StrEnum):
     ENROLLED = "enrolled"
 
 
+_Question = Annotated[str | None, typer.Option(help="The name of one of the survey's questions, if there are several.")]
 _Survey = Annotated[str, typer.Argument(help="The survey's id, or its file.")]
 _Server = Annotated[str, typer.Option(help="The server's URL.")]
 _Stratum = Annotated[list[str] | None, typer.Option(help="NAME:VALUE of a breakdown; once or more.")]
@@ -56,6 +57,7 @@ def histogram(
     population: _Population = PopulationOption.HEARD,
     stratum: _Stratum = None,
     confidence: _Confidence = 0.95,
+    question: _Question = None,
     as_json: _AsJson = False,
     as_csv: _AsCsv = False,
     token_file: TokenFile = None,
@@ -64,7 +66,8 @@ def histogram(
 
     By default at the last period of which anything is shown.
     """
-    query = _query(method, population, stratum, confidence, *_moment("period", at, period))
+    query = _query(question, method, stratum, confidence, *_moment("period", at, period))
+    query.append(("population", population.value))
     _print(survey, server, HISTOGRAM, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
 
 
@@ -77,6 +80,7 @@ def series(
     population: _Population = PopulationOption.HEARD,
     stratum: _Stratum = None,
     confidence: _Confidence = 0.95,
+    question: _Question = None,
     compare: Annotated[
         list[str] | None,
         typer.Option(help="Differences from this stratum, NAME:VALUE; once or more. The other arm is --stratum."),
@@ -96,22 +100,18 @@ def series(
     With --compare or --since it prints differences of shares, in points, and the chance of so large ones by noise;
     with --mean, --quantile or --above the figures of a number.
     """
+    query, path = _query(question, method, stratum, confidence, *_moment("until", at, until)), SERIES
     if mean or quantile or above:
-        asked = [("method", method.value), ("confidence", str(confidence)), *_moment("until", at, until)]
-        asked += [("stratum", each) for each in stratum or ()] + [("quantile", str(each)) for each in quantile or ()]
-        asked += [("above", str(each)) for each in above or ()]
-        _print(survey, server, NUMBERS, asked, token_in(token_file), as_json=as_json, as_csv=as_csv)
-        return
-    if compare or since is not None:
-        asked = [("method", method.value), ("confidence", str(confidence)), *_moment("until", at, until)]
-        asked += [("stratum", each) for each in stratum or ()] + [("against", each) for each in compare or ()]
-        asked += [("after", str(since or 0))]
-        if population is PopulationOption.ENROLLED:
-            raise ValueError("differences are of the shares of those heard: leave out --population")
-        _print(survey, server, COMPARISON, asked, token_in(token_file), as_json=as_json, as_csv=as_csv)
-        return
-    query = _query(method, population, stratum, confidence, *_moment("until", at, until))
-    _print(survey, server, SERIES, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
+        path = NUMBERS
+        query += [("quantile", str(each)) for each in quantile or ()] + [("above", str(each)) for each in above or ()]
+    elif compare or since is not None:
+        path = COMPARISON
+        query += [("against", each) for each in compare or ()] + [("after", str(since or 0))]
+    else:
+        query.append(("population", population.value))
+    if path != SERIES and population is PopulationOption.ENROLLED:
+        raise ValueError("these figures are of those heard: leave out --population")
+    _print(survey, server, path, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
 
 
 def change(
@@ -124,6 +124,7 @@ def change(
     population: _Population = PopulationOption.HEARD,
     stratum: _Stratum = None,
     confidence: _Confidence = 0.95,
+    question: _Question = None,
     as_json: _AsJson = False,
     as_csv: _AsCsv = False,
     token_file: TokenFile = None,
@@ -132,7 +133,8 @@ def change(
     if (after is None) == (width is None):
         raise ValueError("choose one of --after and --width")
     window = ("after", str(after)) if width is None else ("width", str(width))
-    query = _query(method, population, stratum, confidence, *_moment("until", None, until), window)
+    query = _query(question, method, stratum, confidence, *_moment("until", None, until), window)
+    query.append(("population", population.value))
     path = CHANGE if width is None else WINDOWS
     _print(survey, server, path, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
 
@@ -191,15 +193,11 @@ def _id(survey: str) -> str:
 
 
 def _query(
-    method: MethodOption,
-    population: PopulationOption,
-    stratum: list[str] | None,
-    confidence: float,
-    *more: tuple[str, str],
+    question: str | None, method: MethodOption, stratum: list[str] | None, confidence: float, *more: tuple[str, str]
 ) -> Query:
     return [
+        *([] if question is None else [("question", question)]),
         ("method", method.value),
-        ("population", population.value),
         ("confidence", str(confidence)),
         *(("stratum", each) for each in stratum or ()),
         *more,

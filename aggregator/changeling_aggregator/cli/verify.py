@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol import BadSignature, Edition, MalformedBytes, ResultsKey, Survey, UnixSeconds
-from changeling_protocol.wire import EDITION_FILE, EDITIONS, KEY_FILE, ErrorCode, survey_path
-from changeling_statistics import WrongFigure, format_instant, verify_files
+from changeling_protocol import BadSignature, EarlyEnd, Edition, MalformedBytes, ResultsKey, Survey, UnixSeconds
+from changeling_protocol.wire import EDITION_FILE, EDITIONS, END, KEY_FILE, ErrorCode, survey_path
+from changeling_statistics import WrongFigure, format_instant, tallies_in, verify_files
 
 from .access import TokenFile, asking, read_public_key, token_in
 
-SURVEY_FILE = "survey.signed"
+SURVEY_FILE, END_FILE = "survey.signed", "end.signed"
 MOST_LINES = 40
 
 
@@ -51,7 +51,8 @@ def verify(
 
 
 def _fetched(server: str, survey: str, edition: str, token: str | None) -> dict[str, bytes]:
-    """The survey and all files of one edition, under its own name, so that they belong together."""
+    """The survey, its early end if there is one, and all files of one edition, under its own name, so that they belong
+    together."""
     from changeling_reader import ServerAnswered
 
     path = survey_path(survey)
@@ -59,9 +60,10 @@ def _fetched(server: str, survey: str, edition: str, token: str | None) -> dict[
         first = client.request("GET", f"{path}{EDITIONS}/{edition}/{EDITION_FILE}")
         name = first.headers.get("content-location", f"../{edition}/").split("/")[1]
         files = {SURVEY_FILE: client.request("GET", path).content, EDITION_FILE: first.content}
-        for each in (*Edition.unverified(first.content).files, KEY_FILE):
+        editions = {each: f"{EDITIONS}/{name}/{each}" for each in (*Edition.unverified(first.content).files, KEY_FILE)}
+        for each, place in {**editions, END_FILE: END}.items():
             try:
-                files[each] = client.request("GET", f"{path}{EDITIONS}/{name}/{each}").content
+                files[each] = client.request("GET", path + place).content
             except ServerAnswered as error:
                 if error.code is not ErrorCode.NOT_FOUND:
                     raise
@@ -84,7 +86,9 @@ def _verified(files: Mapping[str, bytes], authority: Sequence[bytes]) -> Iterato
     yield from _signatures(files, survey, edition, authority)
     if edition.survey != survey.id:
         yield f"the edition is of another survey, {edition.survey.hex()}", True
-    shown = {name: each for name, each in files.items() if name not in (SURVEY_FILE, EDITION_FILE, KEY_FILE)}
+    yield from _early_end(files.get(END_FILE), survey, edition, authority)
+    beside = (SURVEY_FILE, EDITION_FILE, KEY_FILE, END_FILE)
+    shown = {name: each for name, each in files.items() if name not in beside}
     for name, hashed in edition.files.items():
         if name in shown and sha256(shown[name]).digest() != hashed:
             yield f"{name} is not the file that was signed", True
@@ -123,6 +127,28 @@ def _signatures(
         yield "the survey and the edition are signed", False
     else:
         yield "the edition was made when the key that signed it was not valid", True
+
+
+def _early_end(
+    signed: bytes | None, survey: Survey, edition: Edition, authority: Sequence[bytes]
+) -> Iterator[tuple[str, bool]]:
+    """Whether the edition ends where the survey does. One of before the end was signed shows nothing that is later."""
+    if signed is None:
+        if edition.last != survey.calendar.periods:
+            yield f"the edition ends the survey after period {edition.last}, and nobody has signed that", True
+        return
+    try:
+        end = EarlyEnd.from_signed(signed, authority) if authority else EarlyEnd.unverified(signed)
+    except BadSignature:
+        yield "the authority has not signed the survey's early end", True
+        return
+    if end.survey != survey.id:
+        yield f"the early end is of another survey, {end.survey.hex()}", True
+    later = max((period for _, period in tallies_in(survey, edition).attendance), default=0) > end.last
+    if later or edition.last not in (end.last, survey.calendar.periods):
+        yield f"the survey was ended after period {end.last}, and the edition goes on to {edition.last}", True
+    else:
+        yield f"the survey was ended early, after period {end.last}", False
 
 
 def _lines(found: Sequence[WrongFigure]) -> Iterator[str]:

@@ -10,7 +10,7 @@ are the embedded fold's own.
 """
 
 from .check import TallyDifference, check
-from .closing import MOST_RETENTION_SECONDS
+from .closing import MOST_AHEAD_MS, MOST_RETENTION_SECONDS
 from .columns import UploadRows
 from .counting import OF_A_SURVEY, BatchCounts, count, fresh_closings
 from .engine import EngineOptions, EnginePlugin, FoldEngine, FoldProcess, engine_plugin
@@ -18,6 +18,7 @@ from .folding import FoldReport, fold, in_turn
 from .ids import SeenIds, add_ids, ids_in, merged_ids
 
 __all__ = [
+    "MOST_AHEAD_MS",
     "MOST_RETENTION_SECONDS",
     "OF_A_SURVEY",
     "BatchCounts",

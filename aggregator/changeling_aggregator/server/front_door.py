@@ -40,8 +40,8 @@ IPV4_BITS, IPV6_BITS = 24, 48
 DAY_SECONDS = 86_400.0
 BURST_SECONDS = 20.0
 """A network that was silent may send what it is allowed in so many seconds at once."""
-CHARGED_BYTES = 2048
-"""So many bytes of an upload count as a request: some eight envelopes, each of which costs a key agreement to open."""
+CHARGED_BYTES = 1024
+"""So many bytes of an upload count as a request: some nine small envelopes, each a key agreement to open."""
 CHARGE = "changeling.charge"
 """Where a request's scope holds what counts more requests of its network, if that has a limit."""
 MOST_NETWORKS = 100_000

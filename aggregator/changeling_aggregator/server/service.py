@@ -15,10 +15,10 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import TypeAlias
 
-from changeling_protocol import SurveyId, UnixSeconds
+from changeling_protocol import SurveyId, UnixMilliseconds, UnixSeconds
 
 from ..errors import FoldOver
-from ..fold import FoldEngine, FoldProcess, FoldReport, fold
+from ..fold import MOST_AHEAD_MS, FoldEngine, FoldProcess, FoldReport, fold
 from ..ingest import Committer, Registry
 from ..logs import log_failure
 from ..store import Store
@@ -111,7 +111,7 @@ class FoldLoop:
         self._stop = Event()
         self._thread = Thread(target=self._run, name="fold", daemon=True)
         self.last_fold: UnixSeconds | None = None
-        """When this process last folded to the log's end, or saw that another had, in Unix seconds."""
+        """When this process last saw that nothing waited that had come before, in Unix seconds."""
         self.failures = 0
         """How often in a row folding has failed since."""
         self._folded = monotonic()
@@ -145,7 +145,7 @@ class FoldLoop:
 
     @property
     def age(self) -> float:
-        """Seconds since it last folded to the log's end, saw that another had, or was made, whatever the clock says."""
+        """Seconds since nothing waited that had come before it looked, or since it was made, by a steady clock."""
         return monotonic() - self._folded
 
     def fold_now(self) -> FoldReport:
@@ -193,10 +193,20 @@ class FoldLoop:
                 folded = {"envelopes": report.envelopes, "reports": report.reports, "refused": refused}
                 _log.info("folded", extra=folded)
             self.failures = 0
-            if not report.behind and (self.folds or not report.stood_by):
+            waits = self._anything_waits(now) if self.folds else report.stood_by
+            if not report.behind and not waits:
                 self.last_fold, self._folded = now, monotonic()
                 self._looked = now
             return report
+
+    def _anything_waits(self, since: UnixSeconds) -> bool:
+        """True if what is not counted arrived before a fold that began then; or later than it could, so by a wrong
+        clock. Another process that folds may not have counted it, or a clock in doubt keeps it from being counted.
+        """
+        began = UnixMilliseconds(int(1000 * since))
+        with self._store.view() as view:
+            first = view.first_unfolded()
+        return first is not None and not began <= first <= began + MOST_AHEAD_MS
 
     def _keep_time(self) -> None:
         """Compare the clock with the database's, and have the store remember the time: every minute."""

@@ -1,5 +1,7 @@
 """The figures of a number over HTTP, for the reader and on the command line."""
 
+import os
+
 import numpy as np
 import pytest
 from changeling_protocol import (
@@ -15,7 +17,7 @@ from changeling_protocol import (
     Survey,
     Track,
 )
-from changeling_reader import Reader
+from changeling_reader import Reader, ServerAnswered
 
 from .devices import envelope, report
 from .serving import Cli, ServerProcess, survey_path
@@ -83,3 +85,69 @@ def test_a_question_with_answers_has_no_mean(server: ServerProcess) -> None:
     found = server.http.get(f"{survey_path(survey)}/numbers", params={"until": 1})
     assert found.status_code == 422
     assert "not for a number" in found.json()["detail"]
+
+
+@pytest.fixture(scope="module")
+def two(server: ServerProcess) -> Survey:
+    """A survey that asks for a drink and for the minutes: all but one in 2e9 say tea, and 45 minutes."""
+    drink = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(3))
+    tracks = tuple(
+        Track(1, KaryResponse(StateSpace(answers, null=False), Odds(2**32, 1)), 0, 1, question=place)
+        for place, answers in enumerate((2, 3))
+    )
+    survey = server.publish(
+        Survey.at_cost(
+            questions=(drink, MINUTES),
+            calendar=Calendar(server.now, 60, 8),
+            plan=ReleasePlan((Group(tracks),)),
+            closed=True,
+            minimum=3,
+            skew=5,
+            spread=5,
+            grace=30,
+        )
+    )
+    server.move_clock(survey.calendar.time(1) + 16)
+    for offset in range(OFFSETS):
+        for _ in range(8):
+            id_, minutes = os.urandom(16), MINUTES.rounded(45, offset).answer
+            said = [report(1, symbol, track=at, id_=id_, stratum=offset) for at, symbol in enumerate((0, minutes))]
+            assert server.upload(envelope(survey, server.key, said)) == []
+    server.fold()
+    server.move_clock(survey.calendar.time(1) + 60)
+    server.fold()
+    return survey
+
+
+def test_every_method_of_the_reader_takes_a_question(server: ServerProcess, two: Survey) -> None:
+    """Each answers about the question that is named, and none does where none is, of two."""
+    id_ = two.id.hex()
+    with Reader(server.url) as reader:
+        drinks = (
+            reader.histogram(id_, period=1, question="drink"),
+            reader.series(id_, until=1, question="drink"),
+            reader.change(id_, 0, 1, question="drink"),
+            reader.windows(id_, 1, 1, question="drink"),
+        )
+        assert {each.question for each in drinks} == {"What do you drink?"}
+        assert all(each.shares[0] == pytest.approx([1, 0], abs=1e-6) for each in drinks)
+        assert abs(reader.numbers(id_, until=1, question="minutes").mean[0, 0] - 45) <= 60 / 16
+        with pytest.raises(ServerAnswered, match="drink, minutes"):
+            reader.series(id_)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("histogram", "--period", "1", "--question", "drink"), "What do you drink?"),
+        (("series", "--until", "1", "--question", "drink"), "What do you drink?"),
+        (("series", "--until", "1", "--question", "minutes", "--mean"), "median"),
+        (("change", "--after", "0", "--until", "1", "--question", "drink"), "What do you drink?"),
+    ],
+)
+def test_every_command_takes_a_question(
+    server: ServerProcess, two: Survey, cli: Cli, words: tuple[str, ...], said: str
+) -> None:
+    """What is printed is about the question that is named."""
+    command, *more = words
+    assert said in cli(command, two.id.hex(), "--server", server.url, *more)

@@ -49,7 +49,8 @@ class Recorded(Enum):
 
     COUNTED: it stands, and counts as a mutation.
     UNCHANGED: it was the entry's answer already.
-    FROZEN: it does not stand, and the entry keeps the answer it had: no mutation is left, or the survey is over.
+    FROZEN: it does not stand, and the entry keeps the answer it had: no mutation is left, the survey is over, or no
+    report that is still to come is about the question. It is no error, and nothing to show: an app goes on as ever.
     PENDING: it is kept, and judged once the survey, or the time, is known.
     DROPPED: it is not kept: the survey was left or silenced or refused, or has no such answer.
     """

@@ -1,7 +1,13 @@
 """The audit that an app's tests can run: it passes an app that gives nothing away, and names what another does."""
 
+from dataclasses import replace
+from itertools import product
+
 import pytest
 from changeling_client.testing import Household, audit, let_report, make_survey
+from changeling_protocol import Calendar
+
+from .test_questions import asked
 
 DAYS = 3
 SURVEY = make_survey(answers=("tea", "coffee"), periods=4, epsilon=8)
@@ -89,3 +95,24 @@ def test_the_fixture_fails_a_test_by_saying_what_differs(changeling_audit):
     changeling_audit(careful, LIVES.values())
     with pytest.raises(AssertionError, match="life 2 differs in request 1"):
         changeling_audit(joins_late, LIVES.values())
+
+
+@pytest.mark.parametrize("joint", [False, True], ids=["each by itself", "drawn together"])
+def test_nobody_who_watches_tells_which_question_was_answered_nor_whether_a_number_moved(joint):
+    """Lives with all, some and none of the answers: the same requests at the same times, to the byte."""
+    made = asked(joint=joint)
+    made = replace(made, calendar=Calendar(SURVEY.calendar.start, 86_400, 4), skew=60, spread=3600, grace=7 * 86_400)
+    drinks = ({}, {0: "tea"}, {0: "tea", 2: "coffee"})
+    minutes = ({}, {0: 3}, {0: 3.5, 1: 29.9, 2: 700})
+
+    def app(home: Household, life) -> None:
+        with home.client() as client:
+            survey = client.join(home.server.publish(made))
+            for day in range(DAYS):
+                for question, answers in zip(("drink", "minutes"), life, strict=True):
+                    if day in answers:
+                        survey.question(question).record(answers[day])
+                let_report(client, home.clock)
+            client.flush()
+
+    assert audit(app, product(drinks, minutes)) == []

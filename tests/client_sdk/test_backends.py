@@ -7,7 +7,8 @@ import pytest
 from changeling_aggregator.testing.postgres import PostgreSQL
 from changeling_client import StoreBusy
 from changeling_client.postgresql import _Connection, _named_tables
-from changeling_client.testing.store_contract import Pods, StoreContract
+
+from .store_contract import Pods, StoreContract
 
 TABLES = _named_tables()
 

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 from changeling_aggregator.testing.postgres import PostgreSQL
 from changeling_client import Callbacks, Client, Recorded, SharedCallbacks, Silenced, StoreBusy, entries
-from changeling_client.testing.store_contract import Pods
 
 from ..protocol.examples import AUTHORITY, PINNED
 from .device import START, URL, Clock, FakeServer
+from .store_contract import Pods
 from .test_crashes import TOGETHER, sent_reports
 from .test_handover import NOISY
 

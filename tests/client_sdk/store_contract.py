@@ -12,16 +12,15 @@ from typing import Any
 
 import httpx
 import pytest
-
-from .. import store as store_module
-from ..client import Client, SurveyHandle
-from ..entries import Drop, Status, count_drop
-from ..errors import ClientClosed, StoreBusy, StoreUnusable, TooCostly
-from ..recording import Recorded
-from ..store import ClientStore, StoreConnection, StorePlace
-from ..witness import SharedCallbacks
-from .server import FakeServer
-from .surveys import make_survey
+from changeling_client import store as store_module
+from changeling_client.client import Client, SurveyHandle
+from changeling_client.entries import Drop, Status, count_drop
+from changeling_client.errors import ClientClosed, StoreBusy, StoreUnusable, TooCostly
+from changeling_client.recording import Recorded
+from changeling_client.store import ClientStore, StoreConnection, StorePlace
+from changeling_client.testing.server import FakeServer
+from changeling_client.testing.surveys import make_survey
+from changeling_client.witness import SharedCallbacks
 
 KEY = b"K" * 32
 _NOWHERE: dict[str, Any] = {"path": None, "database": None}

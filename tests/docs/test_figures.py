@@ -1,0 +1,77 @@
+"""Figures that stand in a page, computed again: what the pages of designers say of plans."""
+
+import re
+import subprocess
+import sys
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from changeling_protocol import AtMost, Calendar
+from changeling_statistics import Wish, optimal_plan, steady_changes
+
+from .blocks import ROOT, blocks, commands_of
+
+pytestmark = pytest.mark.heavy
+NAMES = ("paper HDCR", "flat DCR", "sampled hierarchy", "panel", "optimal")
+
+
+def rows_below(page, head):
+    """The rows of the table in a page whose head begins so, as lists of cells."""
+    lines = (ROOT / page).read_text().splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith(head)) + 2
+    last = next(number for number in range(first, len(lines)) if not lines[number].startswith("|"))
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[first:last]]
+
+
+def is_rounded(written, exact):
+    """Whether a figure as it is written is another, rounded to as many digits."""
+    number = Decimal(written.rstrip("%").replace(",", ""))
+    digits = -number.as_tuple().exponent
+    return abs(float(number) - exact) <= 0.5000001 * 10.0**-digits
+
+
+def test_the_plan_of_the_designers_page_is_as_accurate_as_it_says(tmp_path):
+    """Errors, devices for a point, and what the devices of the best plan do."""
+    page = "docs/designer.md"
+    (command,) = (
+        words
+        for block in blocks(page, "console")
+        for words in commands_of(block)
+        if words[1] == "plan" and "365d" in words
+    )
+    program = Path(sys.executable).parent / command[0]
+    done = subprocess.run([program, *command[1:]], cwd=tmp_path, capture_output=True, text=True, check=True)
+    for name, (_, error, devices) in zip(NAMES, rows_below(page, "| plan | standard error"), strict=True):
+        assert re.search(rf"^│ {name}\b[^│]*│ +{error} │.*│ +{devices} │", done.stdout, re.MULTILINE), name
+    said = " ".join(done.stdout.split())
+    shares = re.findall(r"(\d+)% of the devices report|(\d+)% report|(\d+)% of the devices", said)
+    told = [next(filter(None, each)) for each in shares][:3]
+    text = " ".join((ROOT / page).read_text().split())
+    assert f"{told[0]}% report their state now and then, {told[1]}% changes, {told[2]}% changes on several" in text
+
+
+def test_the_distances_from_the_best_are_those_of_the_plans():
+    """The gap, the searched and the certified figure of each row, rounded as they are written."""
+    rows = [row for row in rows_below("docs/planning.md", "| closed, 20,000 devices") if row[1] != "any"]
+    cases = {
+        "yes or no, 12 months, up to 3 changes": (2, 12, "4w"),
+        "4 answers, 64 periods, up to 3 changes": (4, 64, "1d"),
+    }
+    for what, epsilon, gap, searched, certified in rows:
+        answers, periods, period = cases[what] if what else (answers, periods, period)  # noqa: F821
+        calendar, most = Calendar(0, period, periods), AtMost(4)
+        wish = Wish(
+            answers,
+            calendar,
+            most,
+            epsilon=Decimal(epsilon),
+            devices=20_000,
+            closed=True,
+            expected=steady_changes(calendar, most),
+            retrospective=True,
+            minimum=1,
+        )
+        planned = optimal_plan(wish)
+        found = (100 * planned.gap, planned.distance.searched, planned.distance.certified)
+        assert all(map(is_rounded, (gap, searched, certified), found)), (what, epsilon, found)

@@ -52,6 +52,7 @@ def test_a_fleet_has_a_past_goes_on_and_is_thrown_away(tmp_path: Path) -> None:
             lines.append(process.stdout.readline())
             assert lines[-1], lines
         assert "a toy: epsilon" in "".join(lines)
+        assert any(line.startswith("    entry = client.join(") for line in lines)
         url = lines[-1].split()[2].rstrip("/")
         drain = Thread(target=process.stdout.read)
         drain.start()

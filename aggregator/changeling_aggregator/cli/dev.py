@@ -138,7 +138,8 @@ _INSTRUCTIONS = """\
 changeling dev: {question} ({answers})
 {kept}
 The odds of the truth are {odds:,} : 1, so that one device shows through: FOR DEVELOPMENT ONLY, never for people.
-
+"""
+_SCRIPT = """\
 Save this as device.py and run it:
 
     import time
@@ -158,7 +159,9 @@ Save this as device.py and run it:
     while True:
         print(client.flush())
         time.sleep(1)
-
+"""
+_WATCHED = """\
+Look at {url}/ for the estimates with their bands.
 A period closes every {period} seconds; what it brought shows here about four seconds later: how many devices were heard
 of all that ever were, and how many hold each answer. Run the device again with another answer, or with another
 file instead of device.db for a second device. Stop with Ctrl-C.
@@ -167,6 +170,7 @@ _OF_FLEET = """\
 changeling dev: a fleet of simulated devices, each a client of its own, and a survey that is a toy: epsilon {epsilon}
 for life, as a device reports its answer every {period} seconds with odds of {odds} : 1. FOR DEVELOPMENT ONLY.
 The devices report what they have lived through so far."""
+_ONE_MORE = "You can be one device more. "
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +214,7 @@ def develop(answers: str, port: int | None, store: Path | None, fleet: Fleet | N
                 )
                 public = authority.public_key().public_bytes_raw()
                 with fleet(Development(url, survey, survey.signed_by(authority), public, folder)):
+                    typer.echo(_ONE_MORE + _script(survey, authority, url))
                     typer.echo(f"Look at {url}/ for the estimates with their bands. Stop with Ctrl-C.")
                     _watch(survey, url, _wait(survey) + survey.calendar.period // 2)
         except KeyboardInterrupt:
@@ -251,13 +256,15 @@ def _print_instructions(survey: Survey, authority: Ed25519PrivateKey, url: str, 
             answers=", ".join(survey.answers),
             kept=_THROWN_AWAY if store is None else f"Everything is kept in {store}.",
             odds=ODDS.favoured,
-            url=url,
-            authority=authority.public_key().public_bytes_raw().hex(),
-            survey=survey.id.hex(),
-            answer=survey.answers[0],
-            period=survey.calendar.period,
         )
     )
+    typer.echo(_script(survey, authority, url))
+    typer.echo(_WATCHED.format(url=url, period=survey.calendar.period))
+
+
+def _script(survey: Survey, authority: Ed25519PrivateKey, url: str) -> str:
+    public = authority.public_key().public_bytes_raw().hex()
+    return _SCRIPT.format(url=url, authority=public, survey=survey.id.hex(), answer=survey.answers[0])
 
 
 def _watch(survey: Survey, url: str, wait: int) -> None:

@@ -160,11 +160,12 @@ class TestToy(RandomizerContract):
     larger: ClassVar = [HadamardResponse(StateSpace(9), Odds(20, 1))]
 
 
-ANSWERS, PERIODS, PEOPLE = 99, 4, 16
+ANSWERS, PERIODS, PEOPLE = 99, 4, 48
 WISH = wish(answers=ANSWERS, epsilon="1", periods=PERIODS)
 START = WISH.calendar.start
 LIVES = [(f"person {i}", START + 1 + 120 * late, f"{i % 5 + late}") for i in range(PEOPLE) for late in (0, 1)]
-"""Everybody has an answer from the first minute on, and another one from the third."""
+"""Everybody has an answer from the first minute on, and another one from the third. That one of the four periods is
+heard from by nobody, and so a gap, has a chance of 4·(3/4)^48 = 4e-6."""
 
 
 @pytest.fixture(scope="module")
@@ -233,7 +234,7 @@ def test_the_toy_goes_from_real_devices_through_a_real_server_to_estimates(plann
             deployment = Deployment(server.url, survey, PINNED[0], admin)
             with joined(changelog, deployment, tmp_path) as devices:
                 assert list(replay(changelog, deployment, devices)) == [PEOPLE] * PERIODS
-            deployment.fold()
+            deployment.seal()
             published = deployment.series()
     store = Store.open(tmp_path / "server.db")
     with store.view() as view:

@@ -52,10 +52,10 @@ class Size:
         return Calendar(START, self.period, self.periods)
 
 
-SHORT = Size("26w", 12, AtMost(7))
+SHORT = Size("52w", 6, AtMost(6))
 FULL = Size("13w", 24, AtMost(11))
 EPSILON = Decimal(8)
-BRANCHING, LAYERS = 2, 4
+BRANCHING, LAYERS = 2, 3
 MANY = 10**9
 EXPECTED = ExpectedChanges(first=MICRO, later=MICRO // 10)
 """Everybody starts with an answer, and one in ten changes it in a quarter: what a designer would guess."""
@@ -68,7 +68,7 @@ WIDTH = 110
 def main() -> None:
     """Runs the two parts and writes their plots into build/demo."""
     parser = argparse.ArgumentParser(prog="python -m demo", description="Real clients against a real server.")
-    parser.add_argument("--full", action="store_true", help="quarters instead of half-years, for some minutes")
+    parser.add_argument("--full", action="store_true", help="quarters instead of years, for some minutes")
     size = FULL if parser.parse_args().full else SHORT
     console = Console(width=WIDTH, highlight=False)
     began = time.monotonic()

@@ -154,7 +154,7 @@ if TYPE_CHECKING:
 
 def registry_of(service: Service) -> prometheus.CollectorRegistry:
     """All that a server tells."""
-    return registry_with(service.traffic, service.committer.commits, ServiceCollector(service))
+    return registry_with(*service.traffic.collectors, service.committer.commits, ServiceCollector(service))
 
 
 def registry_with(*collectors: Collector) -> prometheus.CollectorRegistry:

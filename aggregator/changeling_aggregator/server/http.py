@@ -30,14 +30,12 @@ import ipaddress
 import logging
 import os
 import random
-from bisect import bisect_left
-from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from email.utils import formatdate
 from hashlib import blake2b
-from itertools import accumulate
 from math import ceil, floor
 from time import monotonic, perf_counter
 from typing import Any, Self
@@ -46,9 +44,7 @@ import msgspec
 from changeling_protocol import SealingKey, UnixSeconds
 from changeling_protocol.wire import HTTP_STATUS, JSON, MSGPACK, PROBLEM, UPLOADS, ErrorAnswer, ErrorCode
 from changeling_statistics import NotEstimable
-from prometheus_client.core import CounterMetricFamily, HistogramMetricFamily
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+from prometheus_client import Counter, Histogram
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -77,7 +73,7 @@ KEYS_SECONDS = 60
 """The list of sealing keys: a cache asks a server for it once in that time, however many devices ask the cache."""
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request that is being answered, which is on the answer and in the log."""
-turned_down_so_far: Counter[ErrorCode] = Counter()
+turned_down_so_far: defaultdict[ErrorCode, int] = defaultdict(int)
 """How often this process turned a request down, by reason. Refused reports are counted in the store, by survey."""
 _log = logging.getLogger("changeling")
 _ROUTER_CODES = {404: ErrorCode.NOT_FOUND, 405: ErrorCode.METHOD_NOT_ALLOWED}
@@ -316,52 +312,32 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 1
 _ids = random.Random()  # noqa: S311  # ids name requests and keep no secret; the system's generator costs a tenth of an upload
 
 
-class Traffic(Collector):
-    """Counts of one process. They are plain numbers until Prometheus asks, as every request adds to them."""
+class Traffic:
+    """Counts of one process."""
 
     def __init__(self) -> None:
-        self.upload_bytes = 0
-        """Bytes of the bodies of uploads, refused ones too."""
+        self.upload_bytes = Counter(
+            "changeling_upload_bytes", "Bytes of the bodies of uploads, refused ones too.", registry=None
+        )
+        self._requests = Counter(
+            "changeling_requests", "Requests that were answered.", ["route", "method", "status"], registry=None
+        )
+        told = "From a request's head to the end of its answer."
+        self._seconds = Histogram("changeling_request_seconds", told, ["route"], buckets=BUCKETS, registry=None)
+        self.collectors = self.upload_bytes, self._requests, self._seconds
+        """What Prometheus asks."""
         self.unnamed_proxy = False
         """Whether somebody who is no trusted proxy has spoken for others since the start."""
-        self._requests: Counter[tuple[str, str, int]] = Counter()
-        self._seconds: dict[str, list[int]] = {}
-        """How many requests of each route took how long: up to each of BUCKETS, and longer."""
-        self._taken: dict[str, float] = defaultdict(float)
-        """The seconds that all requests of a route took."""
-        self._denied: Counter[tuple[str, int]] = Counter()
+        self._denied: dict[tuple[str, int], int] = defaultdict(int)
         self._logged: dict[tuple[str, int], float] = {}
-
-    def describe(self) -> Iterable[Metric]:
-        """Nothing: names are told with the figures."""
-        return []
-
-    def collect(self) -> Iterable[Metric]:
-        """The counts so far."""
-        answered = CounterMetricFamily(
-            "changeling_requests", "Requests that were answered.", labels=["route", "method", "status"]
-        )
-        for (route, method, status), count in [*self._requests.items()]:
-            answered.add_metric([route, method, str(status)], count)
-        seconds = HistogramMetricFamily(
-            "changeling_request_seconds", "From a request's head to the end of its answer.", labels=["route"]
-        )
-        for route, counts in [*self._seconds.items()]:
-            ends = [*map(str, map(float, BUCKETS)), "+Inf"]
-            seconds.add_metric([route], [*zip(ends, accumulate(counts), strict=True)], self._taken[route])
-        sent = "Bytes of the bodies of uploads, refused ones too."
-        return [answered, seconds, CounterMetricFamily("changeling_upload_bytes", sent, self.upload_bytes)]
 
     def answered(self, scope: Scope, status: int, seconds: float) -> None:
         """Count a request. status: what was answered, 0 where the sender had gone. seconds: how long it took."""
         # Few routes, whatever is asked for: the path with the names of its parameters.
         route = UPLOADS if scope["path"] == UPLOADS else getattr(scope.get("route"), "path", OTHER)
         method = scope["method"] if scope["method"] in METHODS else OTHER
-        self._requests[route, method, status] += 1
-        if route not in self._seconds:
-            self._seconds[route] = [0] * (len(BUCKETS) + 1)
-        self._seconds[route][bisect_left(BUCKETS, seconds)] += 1
-        self._taken[route] += seconds
+        self._requests.labels(route, method, status).inc()
+        self._seconds.labels(route).observe(seconds)
         if method == "PUT" and status in {200, 201}:
             survey = scope.get("path_params", {}).get("survey")
             named = {} if survey is None else {"survey": survey}

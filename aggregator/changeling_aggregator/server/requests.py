@@ -301,7 +301,7 @@ class Uploads:
         if settings.uploads_need_token:
             check_scope(token, TokenScope.UPLOAD)
         body = await read_from(receive, headers.get(b"content-length", b""), service.bodies, MOST_BODY_BYTES)
-        service.traffic.upload_bytes += len(body)
+        service.traffic.upload_bytes.inc(len(body))
         stranger = token is None or TokenScope.UPLOAD not in token.scopes
         if stranger:  # a relay, or a backend with many entries, shows a token and is counted by requests alone
             _charge(service, scope, len(body) // CHARGED_BYTES)

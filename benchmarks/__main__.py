@@ -83,13 +83,7 @@ SUITES = {
         "server_first_look",
     ),
     "soak": ("server_soak",),
-    "scale": (
-        "scale_same",
-        "scale_folding",
-        "scale_appending",
-        "scale_capacity",
-        "scale_spark",
-    ),
+    "scale": ("scale_capacity", "scale_spark"),
     "costs": ("costs_serving", "costs_spark"),
     "house": ("house",),
 }

@@ -92,12 +92,6 @@ def test_a_driver_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> N
         Store.open("postgresql://host/database")
 
 
-def test_only_the_owner_can_read_a_store(tmp_path: Path) -> None:
-    """The file, which holds private keys, has mode 600."""
-    Store.open(tmp_path / "server.db").close()
-    assert (tmp_path / "server.db").stat().st_mode & 0o777 == 0o600
-
-
 def test_every_commit_is_on_disk_before_it_returns(store: Store) -> None:
     """SQLite runs with a write-ahead log and synchronous=FULL."""
     assert (sql(store, "PRAGMA journal_mode"), sql(store, "PRAGMA synchronous")) == ([("wal",)], [(2,)])

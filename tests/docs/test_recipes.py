@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from changeling_aggregator.cli.access import write_private_key
-from changeling_aggregator.store import Lot, SnapshotProgress, Store
+from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts
 from changeling_commands.__main__ import main
 from changeling_protocol import Survey
 from changeling_simulations import Population, sample_tallies
@@ -65,7 +65,7 @@ def answered(path, survey, arms):
         tallies = sample_tallies(holding(survey, shares, generator), survey, generator)
         for (group, period), attendance in tallies.attendance.items():
             if period <= last:
-                lots[period, group, stratum] = Lot(attendance)
+                lots[period, group, stratum] = StratumCounts(attendance)
         for (track, node), tally in tallies.items():
             end = survey.plan.tracks[track].node(node).end
             if end <= last:

@@ -30,7 +30,7 @@ from changeling_statistics import (
 
 from ..errors import Overloaded
 from ..ingest import PublishedSurvey
-from ..store import Lot, LotKey, SnapshotProgress, Store
+from ..store import SnapshotProgress, Store, StratumCounts, StratumKey
 from .questions import ResultMethod
 
 MOST_SURVEYS = 32
@@ -52,7 +52,7 @@ class ShownSurvey:
 
     survey: Survey
     looked: SnapshotProgress
-    lots: Mapping[LotKey, Lot]
+    lots: Mapping[StratumKey, StratumCounts]
     _unions: OrderedDict[tuple[StratumNumber, ...] | None, Tallies] = field(default_factory=OrderedDict)
     _solutions: OrderedDict[object, Solution] = field(default_factory=OrderedDict)
     _stratified: StratifiedTallies | None = None
@@ -150,7 +150,7 @@ class Showing:
                 if known is not None and known.revision < looked.revision
                 else ShownSurvey(survey, SnapshotProgress(), {})
             )
-            lots = view.shown_lots(survey.id, since=before.revision)
+            lots = view.shown_strata(survey.id, since=before.revision)
         shown = ShownSurvey(survey, looked, {**before.lots, **lots})
         with self._lock:
             self._known[survey.id] = shown

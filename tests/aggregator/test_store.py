@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.errors import StoreError
-from changeling_aggregator.server.responses import answer_to
+from changeling_aggregator.server.http import answer_to
 from changeling_aggregator.store import NO_ANSWER, VERSION, Store, database
 from changeling_aggregator.store.database import migrate
 from changeling_aggregator.store.store import database_at

@@ -19,15 +19,9 @@ from threading import Event, Thread
 
 import httpx
 import numpy as np
-<<<<<<< HEAD
-from changeling_aggregator.server import ServerSettings, Service, make_app
-from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts, StratumKey
-from changeling_aggregator.testing.serving import RunningServer
-=======
 from changeling_aggregator.server import page
-from changeling_aggregator.store import Lot, LotKey, SnapshotProgress, Store
+from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts, StratumKey
 from changeling_aggregator.testing.serving import AUTHORITY, RunningServer
->>>>>>> int
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -237,44 +231,7 @@ class Served:
             again += [self.seconds(question) for _ in range(TIMES)]
         return statistics.median(anew), statistics.median(again)
 
-<<<<<<< HEAD
-    def close(self) -> None:
-        """Ends it."""
-        self._loop.close()
-        self._service.estimating.close()
-        self._store.close()
-
-    async def _ask(self, questions: Sequence[str]) -> list[float]:
-        """No client of HTTP is in between: one takes as long as a server that has the answer."""
-        seconds = []
-        for question in questions:
-            path, _, query = f"{survey_path(self.survey.id.hex())}/{question}".partition("?")
-            scope: dict[str, Any] = {
-                "type": "http",
-                "http_version": "1.1",
-                "method": "GET",
-                "scheme": "http",
-                "path": path,
-            }
-            scope |= {"query_string": query.encode(), "headers": [(b"host", b"here")]}
-            statuses: list[int] = []
-            asked = asyncio.Queue[dict[str, object]]()
-            asked.put_nowait({"type": "http.request", "body": b"", "more_body": False})
-
-            async def send(message: MutableMapping[str, Any], statuses: list[int] = statuses) -> None:
-                statuses.append(message.get("status", 200))
-
-            began = time.perf_counter()
-            await self._app(scope, asked.get, send)
-            seconds.append(time.perf_counter() - began)
-            if set(statuses) != {200}:
-                raise RuntimeError(f"{question} was answered with {statuses}")
-        return seconds
-
-    def _put(self, lots: dict[StratumKey, StratumCounts]) -> None:
-=======
-    def _show(self, lots: dict[LotKey, Lot]) -> None:
->>>>>>> int
+    def _show(self, lots: dict[StratumKey, StratumCounts]) -> None:
         self._revision += 1
         periods = self.survey.calendar.periods
         with self._store.transaction() as writing:

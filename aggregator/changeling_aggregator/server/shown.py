@@ -42,7 +42,7 @@ from ..store import SnapshotProgress, Store, StratumCounts, StratumKey
 =======
 from ..ingest import PublishedSurvey, Registry
 from ..logs import log_failure
-from ..store import Lot, LotKey, SigningKey, SnapshotProgress, Store
+from ..store import StratumCounts, StratumKey, SigningKey, SnapshotProgress, Store
 from .clock import Clock
 from .http import COMPRESSION, PackedFile
 >>>>>>> int

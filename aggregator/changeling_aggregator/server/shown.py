@@ -35,17 +35,11 @@ from changeling_statistics import (
     releases,
 )
 
-<<<<<<< HEAD
-from ..errors import Overloaded
-from ..ingest import PublishedSurvey
-from ..store import SnapshotProgress, Store, StratumCounts, StratumKey
-=======
 from ..ingest import PublishedSurvey, Registry
 from ..logs import log_failure
-from ..store import StratumCounts, StratumKey, SigningKey, SnapshotProgress, Store
+from ..store import SigningKey, SnapshotProgress, Store, StratumCounts, StratumKey
 from .clock import Clock
 from .http import COMPRESSION, PackedFile
->>>>>>> int
 from .questions import ResultMethod
 
 MOST_SURVEYS = 32

@@ -20,11 +20,11 @@ from changeling_central import (
     answer_query,
     best_weight,
     drawn_ahead,
-    hierarchy,
     square_root,
     square_root_coefficients,
 )
 from changeling_central.testing import SeededNoise
+from changeling_papers import hierarchy
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Floats
 from scipy.linalg import toeplitz

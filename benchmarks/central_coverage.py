@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from changeling_central import (
-    BestEstimates,
     Blocks,
     Law,
     NodeRelease,
@@ -23,15 +22,24 @@ from changeling_central import (
     Shape,
     Windows,
     answer_query,
-    cover_sum,
     drawn_ahead,
-    hierarchy,
     interval,
     sliding_windows,
     square_root,
 )
 from changeling_central.testing import SeededNoise
-from changeling_papers import Algebra, Benchmark, Domain, PanPrivateCounter, Query, SigmaCounting, cum
+from changeling_papers import (
+    Algebra,
+    Benchmark,
+    BestEstimates,
+    Domain,
+    PanPrivateCounter,
+    Query,
+    SigmaCounting,
+    cover_sum,
+    cum,
+    hierarchy,
+)
 from changeling_protocol import AtMost, Calendar
 from scipy.stats import binomtest
 

@@ -3,9 +3,9 @@
 from fractions import Fraction
 
 import numpy as np
-from changeling_central import BestEstimates, answer_query, best_hierarchy, hierarchy
+from changeling_central import answer_query
 from changeling_central.testing import SeededNoise
-from changeling_papers import Assumed, Domain, Evolving, Query
+from changeling_papers import Assumed, BestEstimates, Domain, Evolving, Query, best_hierarchy, hierarchy
 from changeling_protocol import AtMost, Calendar
 
 EPSILON, SEED = Fraction(1), 3

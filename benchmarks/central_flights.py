@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 from changeling_central import (
-    BestEstimates,
-    Hdcr,
     LinearQuery,
     MechanismChoice,
     NodeRelease,
@@ -20,13 +18,17 @@ from changeling_central import (
     PeriodChange,
     ReleaseMechanism,
     answer_query,
+)
+from changeling_central.testing import SeededNoise
+from changeling_papers import (
+    BestEstimates,
+    Hdcr,
+    PanPrivateCounter,
     best_hierarchy,
     cover_sum,
     hierarchy,
     retrospective,
 )
-from changeling_central.testing import SeededNoise
-from changeling_papers import PanPrivateCounter
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Changelog, Counts, Floats, read_csv
 

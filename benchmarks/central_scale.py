@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 from changeling_central import (
-    BestEstimates,
     Blocks,
     Mechanism,
     OpenDPNoise,
@@ -28,12 +27,11 @@ from changeling_central import (
     counting,
     drawn_ahead,
     first_breach,
-    hierarchy,
-    layer_bounds,
     release,
     square_root,
 )
 from changeling_central.testing import SeededNoise
+from changeling_papers import BestEstimates, hierarchy, layer_bounds
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Changelog, format_instant, read_csv, read_frame, read_parquet
 

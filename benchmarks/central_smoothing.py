@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 from changeling_central import Asked, PeriodChange, answer_query, compared
-from changeling_central.smoothing import best_estimates, noise_covariance
+from changeling_central.afterwards import best_estimates
+from changeling_central.release_mechanisms import noise_covariance
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import Floats
 

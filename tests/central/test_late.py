@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from changeling_central import BadState, ConstraintBroken, TimeReversed, read_about, read_rows, release
-from changeling_central.late import Late, Seen, arrived
+from changeling_central.guard import Late, Seen, arrived
 from changeling_central.testing import NoNoise
 from changeling_statistics import Columns, read_frame
 

@@ -38,7 +38,19 @@ from .budget import Budget, Number, Spending, Unit, check_output, spending, tota
 from .dates import Dates, Every, calendar_for, local_instant, said_of_periods, zone_name, zone_of
 from .errors import UnusableChangelog
 from .files import Output, PublishedRow, read_rows, replaced
-from .guard import Arrivals, Late, Listener, Seen, arrived, beyond, frozen, frozen_in_words, late_of, said_of_freezing, updates_by_period
+from .guard import (
+    Arrivals,
+    Late,
+    Listener,
+    SeenRows,
+    arrived,
+    beyond,
+    frozen,
+    frozen_in_words,
+    late_of,
+    said_of_freezing,
+    updates_by_period,
+)
 from .ledger import Charge, ReleaseAccount, ReleaseLedger, ledger_beside, read_ledger
 from .linear_query import LinearQuery
 from .mechanism import Guarantee
@@ -448,7 +460,7 @@ def _read(source: Source, wish: _Wish, before: Begun | None, listener: Listener)
     if stops:
         return log, None
     if before is None or not before.saved.period:
-        arrivals = arrived(log, wish.late, None, Seen())
+        arrivals = arrived(log, wish.late, None, SeenRows())
     else:
         end = before.calendar.time(before.saved.period)
         arrivals = arrived(log, wish.late, end * MICROSECONDS, before.saved.seen)
@@ -578,8 +590,6 @@ def _say_plan(job: Release, last: int, before: Begun | None, log: Changelog, wis
     if error is not None:
         tell = listener.aside if job.mechanism.variance(1) is None else listener.note
         tell(f"expect every level to err by {error:.4g} (standard error, root mean square)")
-            f"expect every level to err by {error:.4g} (standard error, root mean square)"
-        )
     for sentence in _other_constraints(statement, log, wish):
         listener.aside(sentence)
     for refused in job.refused(before, last):

@@ -21,7 +21,7 @@ from changeling_statistics import MICROSECONDS, Changelog, Mutations
 from .dates import bounds_of
 from .errors import BadState, CentralError, TimeReversed
 from .files import Output, held
-from .guard import Arrivals, Breach, Seen, first_beyond, first_breach
+from .guard import Arrivals, Breach, SeenRows, first_beyond, first_breach
 from .ledger import ReleaseAccount
 from .mechanism import Level
 from .noise import Noise
@@ -223,7 +223,7 @@ class _Flush:
             pending=self.rows,
             digest=self.digest,
             state=self.release.mechanism.saved(state),
-            seen=Seen() if arrivals is None else arrivals.seen(end),
+            seen=SeenRows() if arrivals is None else arrivals.seen(end),
         )
         keep(self.release.state, self.saved)
         self.reached("saved")

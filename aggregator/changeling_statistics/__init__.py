@@ -63,7 +63,6 @@ from .estimation.releases import (
 from .estimation.smoothing import Smoothing
 from .estimation.solution import Solution
 from .planning.distance import Distance, distance_from_best
-from .planning.estimands import ESTIMANDS, EstimandError, estimand_error, levels_tried
 from .planning.freezing import (
     Freezing,
     Habits,
@@ -79,11 +78,15 @@ from .planning.freezing import (
 from .planning.outages import PRICE, gap_after_loss, outage
 from .planning.plans import Comparison, Planned, compare_plans, hierarchical_plan, optimal_plan, plan_in_words
 from .planning.prediction import POINT, Option, Prediction, predict
-from .planning.several import (
+from .planning.questionnaire import (
+    ESTIMANDS,
+    EstimandError,
     PlannedQuestions,
     QuestionClass,
     Questionnaire,
     WeightedQuestion,
+    estimand_error,
+    levels_tried,
     plan_questionnaire,
     questions_in_words,
 )

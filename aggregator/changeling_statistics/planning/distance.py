@@ -28,8 +28,8 @@ from changeling_protocol import MOST_EPSILON as MOST_PROTOCOL_EPSILON
 from ..estimate import Floats
 from ..estimation.entries import Moments, report_variances, shares_there
 from ..estimation.network import Indices
-from .histories import history_group
 from .prediction import predict
+from .responses import history_group
 from .wish import Wish
 
 if TYPE_CHECKING:

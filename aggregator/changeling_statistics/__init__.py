@@ -25,9 +25,8 @@ from .accounting.curves import (
 )
 from .accounting.shuffled import Figure, LossStatement, loss_statement, shuffled_loss
 from .accounting.transcript import delta_at, epsilon_at
-from .changelog.changelog import ANSWER, MICROSECONDS, Changelog, Columns, Mutations, States
+from .changelog.changelog import ANSWER, MICROSECONDS, Changelog, Columns, Mutations, States, swallows_rows
 from .changelog.reading import read_csv, read_frame, read_parquet, read_rows
-from .changelog.rows import swallows_rows
 from .diagnostics import diagnosed
 from .errors import BadChangelog, EmptyNode, NotEstimable, StatisticsError
 from .estimate import (

@@ -13,7 +13,8 @@ smaller is given, or the local figure if that is smaller still:
   randomizer that loses at most the group's pure cost, hidden among those that drew the same group and the same nodes.
   Cutting it up and shuffling the pieces reveals no more, so the bound of that single round holds.
 
-Reports that do travel together are never counted as shuffled apart.
+Reports that do travel together are never counted as shuffled apart. One round is bounded by theorems on n entries that
+each send one report through the same randomizer; everything in them is rounded up.
 """
 
 from collections import Counter
@@ -57,7 +58,8 @@ def clones_deltas(local: float, entries: int, epsilons: Floats) -> Floats:
     Returns a δ for each epsilon.
     C, the number of clones, is public, and more clones hide better. So its values are counted in blocks, and each block
     as its least value. Given C = c, a count k out of c + 1 is likelier under P by more than e^ε if k > (c + 1)τ.
-    Feldman, McMillan, Talwar 2021, theorem 3.1.
+    Feldman, McMillan, Talwar 2021, theorem 3.1. They improved it in 2023 ("Stronger privacy amplification by
+    shuffling"), and withdrew the general form in an erratum: it is not used here.
     """
     _check(local, entries)
     if local == 0:

@@ -28,15 +28,17 @@ from .changelog import (
     SKIPPED,
     UNREADABLE,
     Changelog,
+    ChangelogRow,
     Columns,
     Encoded,
     Form,
+    changelog_of_rows,
     form_of,
     in_order,
     microseconds,
+    swallows_rows,
     unknown_answer,
 )
-from .rows import ChangelogRow, changelog_of_rows, swallows_rows
 
 Integers: TypeAlias = NDArray[np.int64]
 

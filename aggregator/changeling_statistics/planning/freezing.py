@@ -85,6 +85,11 @@ class Habits(Protocol):
         """The bias of freezing under a constraint."""
         ...
 
+    @property
+    def typical_share(self) -> float:
+        """The share of the entries that an answer typically has."""
+        ...
+
 
 @dataclass(frozen=True)
 class Pilot:
@@ -105,6 +110,11 @@ class Pilot:
     def shares(self) -> Floats:
         """The shares of the answers at the ends of periods 1..T, of all entries, shape (T, z)."""
         return self._shares(self.changelog)
+
+    @property
+    def typical_share(self) -> float:
+        """The median over the answers of their share, mean over time."""
+        return float(np.median(self.shares.mean(0)))
 
     def expected(self, constraint: Constraint) -> ExpectedChanges:
         """The share with an answer after the first period, and how often an entry changes in a later one.
@@ -189,6 +199,11 @@ class SteadyChanges:
                 going = self._chances(passed, np.minimum(passed, within), later).sum(0)
         stopped: Floats = np.clip(1.0 - going, 0.0, 1.0)
         return Freezing(stopped, stopped * sqrt(min(1.0, 2.0 / self.answers)), bounded=True)
+
+    @property
+    def typical_share(self) -> float:
+        """An equal share, as nothing is known of the answers."""
+        return 1.0 / self.answers
 
     def _bounds(self, constraint: Constraint) -> tuple[int | None, float]:
         """How many changes after the first answer are taken up, and within which part of the calendar."""
@@ -284,12 +299,6 @@ class Rung:
     """A number of changes to allow: the best plan for it, its noise, and the freezing that it leaves.
 
     wish: with the constraint. planned: the best plan for it.
-
-    >>> wish = Wish(2, Calendar(0, "1d", 4), AtMost(2), epsilon=4, devices=10_000)
-    >>> habits = SteadyChanges(2, wish.calendar, changes=0.5)
-    >>> tight = rung(wish, habits)
-    >>> tight.total > tight.noise
-    True
     """
 
     wish: Wish

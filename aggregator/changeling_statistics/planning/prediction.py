@@ -341,3 +341,12 @@ class Option:
         if not np.isfinite(error):
             return f"some periods have no node with the {self.survey.minimum} reports that it takes to be published"
         return f"its standard error of {100 * error:.3g} points is more than {100 * most:.3g}, which shows nothing"
+
+    def hopeless_beside(self, typical: float) -> str:
+        """As `hopeless`, where it is known what share of the entries an answer typically has."""
+        error = self.prediction.mean
+        if self.hopeless or error < typical:
+            return self.hopeless
+        return (
+            f"its standard error of {100 * error:.3g} points is more than a typical answer's {100 * typical:.3g}"
+        )

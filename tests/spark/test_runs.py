@@ -14,10 +14,10 @@ from changeling_aggregator.segments import Folder, PlacedFile, SegmentRow
 from changeling_aggregator.segments.parquet import encoded
 from changeling_aggregator.store import Store, Transaction, Turn
 from changeling_aggregator.testing import AFTER, FoldEngineContract, fold_out_of_turn, prepared
-from changeling_spark import ClusterSettings, inputs, runs, tasks
-from changeling_spark.inputs import Piece
+from changeling_spark import ClusterSettings, runs, tasks
 from changeling_spark.session import spark_settings
 from changeling_spark.shuffle import Partitioner
+from changeling_spark.tasks import Piece
 from numpy.typing import NDArray
 
 from ..aggregator.devices import Log, envelope, report
@@ -44,7 +44,7 @@ class TestSparkFold(FoldEngineContract):
         self, store: Store, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     ) -> FoldEngine:
         monkeypatch.setattr(runs, "BUCKET_CLOSINGS", request.param)
-        monkeypatch.setattr(inputs, "SEGMENT_REQUESTS", 7)
+        monkeypatch.setattr(tasks, "SEGMENT_REQUESTS", 7)
         (tmp_path / "shared").mkdir()
         return OnSpark(store, str(tmp_path / "shared"))
 
@@ -124,26 +124,6 @@ def lost_at(monkeypatch: pytest.MonkeyPatch, number: int, error: Exception, *, k
     monkeypatch.setattr(Turn, "transaction", transaction)
 
 
-@pytest.mark.parametrize("buckets", [50, 10**9])
-def test_a_run_that_fails_anywhere_changes_nothing(case: Case, buckets: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its files are swept, and the next run counts all."""
-    monkeypatch.setattr(runs, "BUCKET_CLOSINGS", buckets)
-    case.append(30)
-    case.run()
-    case.append()
-    before, files = contents(case.store), case.lying()
-
-    def gone(bucket: int) -> None:
-        if bucket >= 1 or buckets > 50:
-            raise OSError("the cluster is gone")
-
-    with pytest.raises(OSError, match="gone"):
-        case.run(Here(then=gone))
-    assert (contents(case.store), case.lying()) == (before, files)
-    case.run()
-    case.agree()
-
-
 def test_a_run_that_is_overtaken_keeps_nothing(case: Case) -> None:
     """Another engine has counted the same requests meanwhile."""
     case.append()
@@ -156,7 +136,7 @@ def test_a_run_that_is_overtaken_keeps_nothing(case: Case) -> None:
 
 def test_a_place_that_was_full_is_not_filled_by_tries(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever file is the first that has no room: none of that run stays, and with room again all counts."""
-    monkeypatch.setattr(inputs, "SEGMENT_REQUESTS", 6)
+    monkeypatch.setattr(tasks, "SEGMENT_REQUESTS", 6)
     case.append(25)
     before, put = contents(case.store), Folder.put
     for room in range(3):
@@ -354,7 +334,7 @@ def test_a_closing_with_many_runs_is_known_to_spark_whole(
     """Runs lie behind one another in the files that executors read, each sorted by itself: of all that is sent again
     nothing counts, on Spark or, after that, here; whether a file ends with a run, or between two."""
     monkeypatch.setattr(runs, "BUCKET_CLOSINGS", bucket)
-    monkeypatch.setattr(inputs, "ID_FILE_BYTES", file)
+    monkeypatch.setattr(tasks, "ID_FILE_BYTES", file)
     chance = random.Random(5)
     batches = [[chance.randbytes(16) for _ in range(20)] for _ in range(6)]
     for ids in batches:
@@ -379,7 +359,7 @@ def test_ids_that_are_alike_in_their_halves_count_once_each(
 ) -> None:
     """Chosen among 36 of six high and six low halves, again and again, whoever folds which part."""
     monkeypatch.setattr(runs, "BUCKET_CLOSINGS", 20)
-    monkeypatch.setattr(inputs, "ID_FILE_BYTES", 16 * 5)
+    monkeypatch.setattr(tasks, "ID_FILE_BYTES", 16 * 5)
     chance, sent = random.Random(seed), list[bytes]()
     for _ in range(8):
         ids = [chance.choice(HALVES) + chance.choice(HALVES) for _ in range(chance.choice([1, 4, 9]))]
@@ -459,6 +439,6 @@ def test_settings_that_keep_secrets_are_nobodys_to_change(setting: str) -> None:
 def test_other_settings_reach_spark_and_the_fixed_ones_stand() -> None:
     """A setting of the operator's goes before ours; of several for one name the last counts."""
     conf = ("spark.eventLog.enabled=true", "spark.executor.memory=2g", "spark.executor.memory=3g", "spark.x=a=b")
-    settings = spark_settings(ClusterSettings("local[1]", conf=conf))
-    told = [settings[f"spark.{name}"] for name in ("eventLog.enabled", "executor.memory", "x", "io.encryption.enabled")]
-    assert told == ["true", "3g", "a=b", "true"]
+    settings = spark_settings(ClusterSettings("local[1]", conf=(*conf, "spark.log.level=INFO")))
+    names = ("eventLog.enabled", "log.level", "executor.memory", "x", "io.encryption.enabled")
+    assert [settings[f"spark.{name}"] for name in names] == ["true", "INFO", "3g", "a=b", "true"]

@@ -158,7 +158,7 @@ def test_a_plan_is_hopeless_where_answers_of_the_pilot_are_rarer_than_its_error(
     made = optimal_plan(Wish(3, replace(CALENDAR, periods=1), AtMost(1), Decimal(8), 3000)).option
     option = replace(made, prediction=Prediction(3000, np.full(1, 0.02**2), np.zeros(1)))
     rows = [(str(i), CALENDAR.start + 5, "b" if i == 0 else "c" if i == 1 else "a") for i in range(100)]
-    rare = pilot_of(read_rows(rows), CALENDAR)
+    rare = pilot_of(read_rows(rows), replace(CALENDAR, periods=1))
     assert rare.typical_share == pytest.approx(0.01)
     assert option.hopeless == option.hopeless_beside(0.5) == ""
     assert "more than a typical answer's 1" in option.hopeless_beside(rare.typical_share)

@@ -57,7 +57,7 @@ def cohort_wish(
     most_changes: int = MOST_CHANGES,
     closed: bool = True,
 ) -> Wish:
-    """What a designer of such a population's survey wishes for."""
+    """The wish of a designer who surveys such a population."""
     return Wish(
         answers=answers,
         calendar=Calendar(START, "1d", periods),

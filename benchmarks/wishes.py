@@ -26,7 +26,7 @@ DEVICES = (100, 10**4, 10**8)
 START, DAY, MINIMUM = 1_800_000_000, 86_400, 100
 SEED = 8
 SHORT = 12
-"""Of wishes over so many periods at most, all strata are tried, and the next larger epsilon or number of devices."""
+"""Up to so many periods all strata are tried, and the next larger epsilon or number of devices."""
 LONG = {180: (1, 20), 365: (3,), 1200: (20,)}
 """Over so many periods only these numbers of changes are tried, as such plans take long."""
 WORSE = 1.01
@@ -61,7 +61,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a wish: plan, reason or crash; the error; what was said; seconds, and those of the processor."""
+    """The outcome of a wish: plan, reason or crash; the error; what was said; seconds by the clock and the processor."""
 
     kind: str
     error: float
@@ -113,7 +113,7 @@ def _is_plain(words: str) -> bool:
 
 
 def figures(outcomes: dict[Case, Outcome]) -> dict[str, float]:
-    """How many plans, reasons and crashes; the longest, and the largest memory in megabytes; where more is worse."""
+    """Counts plans, reasons and crashes; the longest, and the largest memory in megabytes; where more is worse."""
     kinds = [each.kind for each in outcomes.values()]
     return {
         "8_wishes": len(outcomes),

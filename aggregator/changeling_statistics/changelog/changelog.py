@@ -35,7 +35,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def is_date(text: str) -> bool:
-    """Whether the text is a date in digits, such as 20260131, and no number of seconds."""
+    """Says if the text is a date in digits, such as 20260131, and no number of seconds."""
     return len(text) == 8 and text.isascii() and text.isdigit()
 
 

@@ -69,7 +69,7 @@ class Freezing:
 
 
 class Habits(Protocol):
-    """What is known of how entries will change, before they are asked.
+    """The changes of entries as far as they are known before anybody is asked.
 
     >>> calendar = Calendar(0, "1d", 8)
     >>> habits = SteadyChanges(2, calendar, changes=1.0)
@@ -206,7 +206,7 @@ class SteadyChanges:
         return 1.0 / self.answers
 
     def _bounds(self, constraint: Constraint) -> tuple[int | None, float]:
-        """How many changes after the first answer are taken up, and within which part of the calendar."""
+        """The number of changes after the first answer that are taken up, and within which part of the calendar."""
         k = constraint.k - 1 if isinstance(constraint, AtMost | AtMostWithin) else None
         within = 1.0
         if isinstance(constraint, TimeBounded | AtMostWithin):
@@ -266,7 +266,7 @@ def pilot_of(changelog: Changelog, calendar: Calendar, *, closed: bool = False) 
 
 
 def admitted(changelog: Changelog, constraint: Constraint) -> NDArray[np.bool_]:
-    """Which mutations a device takes up, shape (mutations,). An entry is frozen by the first that is refused.
+    """A mask of the mutations that a device takes up, shape (mutations,). The first that is refused freezes its entry.
 
     >>> from changeling_statistics import read_rows
     >>> admitted(read_rows([(1, 5, "tea"), (1, 90_000, "coffee")]), AtMost(1)).tolist()

@@ -191,7 +191,7 @@ PRICE = 0.03
 GOOD = 2.0
 """A floor is large enough if estimates after a loss have at most so many times the error of the plan without it."""
 REPORTED = (1, 2, 4)
-"""How many states an entry of a floor reports, if it reports nothing else."""
+"""The number of states that an entry of a floor reports, if it reports nothing else."""
 EXTENDED, WAYS = 3, 3
 """So many groups of the plan, the largest with changes, are tried with a state besides, with so many divisions of the
 budget."""
@@ -276,12 +276,12 @@ class _Told:
     def of(
         cls, wish: Wish, problem: ShareProblem, groups: Sequence[Candidate], shares: Floats, weights: Floats
     ) -> "_Told":
-        """What some groups tell with these shares, at the times that a problem looks at."""
+        """The information of some groups with these shares, at the times that a problem looks at."""
         informations = [L.copy() for L in replace(problem, candidates=groups).informations(shares)]
         return cls(wish, problem, weights, informations)
 
     def of_group(self, group: Candidate) -> Sequence[Floats]:
-        """What one group tells of the same times, with all devices in it."""
+        """The information of one group about the same times, with all devices in it."""
         return [L.copy() for L in replace(self.problem, candidates=[group]).informations(np.ones(1))]
 
     def error(self, added: Sequence[Floats], floor: float) -> float:

@@ -59,7 +59,7 @@ ROUGH, FINE = 0.02, 0.006
 MOST_SEARCHED, LOOKED_AT = 400, 150
 """Over more periods than the first, the first look is at about as many as the second, each some of the calendar's."""
 MOST_STRETCHED, FEWER_TIMES = 16, 16
-"""Of so many groups at most the last look at a long calendar is at more forms, and at so many times."""
+"""The last look at a long calendar is at more forms of so many groups at most, and at so many times."""
 MOST_HELD = 20_000_000
 """The last look is at as many forms as have so many figures together, those of the best groups: 160 megabytes."""
 UNSURE, SINGLES = 0.1, 8
@@ -213,7 +213,7 @@ def _search(wish: Wish, progress: Progress) -> tuple[ShareProblem, Floats, Float
 
 
 def _makers(wish: Wish) -> list[Maker]:
-    """Those of groups about one question, several, and all of a wish."""
+    """Makers of groups about one question, several, and all of a wish."""
     return [Maker(wish, about) for about in (*(some for some in TOGETHER if some < wish.questions), wish.questions)]
 
 
@@ -247,7 +247,7 @@ def _problem(wish: Wish, candidates: list[Candidate], times: NDArray[np.intp]) -
 
 
 def _times(periods: int) -> tuple[NDArray[np.intp], Floats]:
-    """Which times the search looks at, and how many of all times each stands for, as shares."""
+    """The times that the search looks at, and how many of all times each stands for, as shares."""
     if periods <= MOST_TIMES:
         return np.arange(1, periods + 1), np.full(periods, 1.0 / periods)
     most = MOST_TIMES if periods <= MOST_SEARCHED else FEWER_TIMES
@@ -370,7 +370,7 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """What the optimal plan is made of, and how many devices it saves."""
+        """Says in words what the optimal plan is made of, and how many devices it saves."""
         words = f"The optimal plan: {plan_in_words(self.planned)}."
         errors = {option.title: option.error(self.wish) for name, option in self.options.items() if name != "optimal"}
         if not errors:

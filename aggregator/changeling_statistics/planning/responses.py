@@ -1,4 +1,4 @@
-"""What the entries of a group say, on one budget: joint responses of states and changes, and histories.
+"""The responses of a group, each on one budget: joint responses of states and changes, and histories.
 
 A group's odds are its budget, so what is left to choose is how its one budget is divided: by the weights of states and
 of changes, by the threshold, and by how often symbols agree by chance. No choice is the best for every use; those
@@ -37,7 +37,7 @@ as the least noise of a state, and of a change if everybody changed: a tenth of 
 
 @dataclass(frozen=True, slots=True)
 class JointChoice:
-    """How the slots of a group are to agree.
+    """The rule by which the slots of a group agree.
 
     state, change: the randomizers of its tracks, at any odds; None if it has no such tracks.
     weights: of a slot for a state, and of one for a change.
@@ -50,7 +50,7 @@ class JointChoice:
     threshold: int
 
     def bits(self, slots: "JointSlots") -> int:
-        """How many bits the denominators of p have together, of all slots."""
+        """The number of bits that the denominators of p have together, over all slots."""
         each = ((self.state, slots.states), (self.change, slots.changes))
         return sum(made.agreement.denominator.bit_length() * count for made, count in each if made is not None)
 
@@ -147,7 +147,7 @@ def _agreements(
 
 
 def _agreed(chances: Floats, slots: int) -> Floats:
-    """How likely so many of the slots agree, independently, for each chance; shape (chances, slots + 1)."""
+    """The chance that so many of the slots agree, independently, for each chance; shape (chances, slots + 1)."""
     ways = np.array([float(comb(slots, agreed)) for agreed in range(slots + 1)])
     agreed = np.arange(slots + 1)
     likely: Floats = ways * chances[:, None] ** agreed * (1 - chances[:, None]) ** (slots - agreed)
@@ -267,7 +267,7 @@ def best_change(wish: Wish, span: Span, budget: Decimal, moved: float) -> Random
 
 
 HISTORY_WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-"""How far apart the times of a history may be, in periods."""
+"""Distances of the times of a history, in periods."""
 LEAST_TIMES = 2
 """With a single time a history is the report of a state, as a panel's."""
 LEAST_TOLD = 0.02

@@ -61,7 +61,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a wish: plan, reason or crash; the error; what was said; seconds by the clock and the processor."""
+    """The outcome of a wish: plan, reason or crash; its error; what was said; wall and processor seconds."""
 
     kind: str
     error: float

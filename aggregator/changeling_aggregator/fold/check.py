@@ -20,7 +20,8 @@ from .ids import merged_ids
 _REQUESTS_AT_ONCE = 500
 _MOST_PIECES = 16
 """The ids of a closing are kept in so many pieces, which then become one."""
-_K, _V = TypeVar("_K"), TypeVar("_V", NodeTally, Attendance)
+_K = TypeVar("_K")
+_V = TypeVar("_V", NodeTally, Attendance)
 
 
 @dataclass(frozen=True, slots=True)

@@ -392,6 +392,8 @@ def relay(
     from ..server import Front, listen, make_server, telling
 
     del settings  # read by SettingsCommand
+    if not is_loopback(host) and not proxy:
+        raise ValueError(f"on {host} uploads could be read on the way: name the --proxy with TLS before the relay")
     if (not url) == (not survey):
         raise ValueError("name either this relay's --url, or each --survey that it relays")
     front = Front(proxy or ())

@@ -256,6 +256,15 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
     Returns what is published. Raises ValueError for what cannot be asked, UnusableChangelog for rows that contradict
     themselves, ConstraintBroken before the period of an entry's breach, TimeReversed and BadState where changelog,
     output, state or ledger are not those that the release began with, BudgetExhausted for more than `budget`.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from changeling_statistics import read_rows
+    >>> log = read_rows([("ann", "2026-01-01T08:00:00Z", "in"), ("ann", "2026-01-03T18:00:00Z", "")])
+    >>> with TemporaryDirectory() as folder:
+    ...     wish = ReleaseOptions("any answer", every="1d", epsilon=1, at_most=2, output=Path(folder, "counts.csv"))
+    ...     released = release_with(log, wish)
+    ...     len(released.rows()), released.guarantee.epsilon
+    (3, Fraction(1, 1))
     """
     if missing := [name for name in NEEDED if find_spec(name) is None]:
         raise ValueError(f"a central release needs {missing[0]}: pip install 'changeling[central]'")

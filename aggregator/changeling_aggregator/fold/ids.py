@@ -163,7 +163,7 @@ class SeenIds:
             ids, runs, closing = ids_in(packed), there.get(key, []), self._met(key)
             closing.forget_gone(runs)
             for run in runs:
-                if run.name not in closing.runs and run.chunks <= len(ids) and self._fits(closing, run):
+                if run.name not in closing.runs and run.chunks <= len(ids) and self._fits(run):
                     pieces = [high_halves(ids_in(piece)) for piece in view.read_run(key, run.number)]
                     closing.add(np.concatenate(pieces))
                     closing.runs.add(run.name)
@@ -181,7 +181,7 @@ class SeenIds:
             if closing.runs.issuperset(run.name for run in place.merged):
                 closing.add(high_halves(ids_in(ids[key])))
                 closing.runs.add(place.run.name)
-        total = sum(closing.ids for closing in self._closings.values())
+        total = self._remembered()
         while total > self._most:
             _, closing = self._closings.popitem(last=False)
             total -= closing.ids
@@ -192,9 +192,13 @@ class SeenIds:
         self._closings[key] = closing
         return closing
 
-    def _fits(self, closing: _Closing, run: IdRun) -> bool:
+    def _fits(self, run: IdRun) -> bool:
         """Tell whether a run may be read into memory: with room for what comes next, or it would be read each time."""
-        return closing.ids + run.size // ID_BYTES <= self._most // 2
+        return self._remembered() + run.size // ID_BYTES <= self._most // 2
+
+    def _remembered(self) -> int:
+        """How many halves are in memory, of all closings."""
+        return sum(closing.ids for closing in self._closings.values())
 
 
 def add_ids(writing: Transaction, added: Mapping[ClosingKey, bytes]) -> dict[ClosingKey, Added]:

@@ -23,6 +23,7 @@ from changeling_protocol import (
     Report,
     Standing,
     Survey,
+    SurveyId,
     UnixMilliseconds,
     UnixSeconds,
     closings,
@@ -203,6 +204,8 @@ class Answerer:
         """Whether closings of any entry wait for the server's time."""
         self._looks: list[int] = []
         """When, by the device's clock, closings waited so before, rising."""
+        self._pending: dict[tuple[SurveyId, EntryNumber], Survey] = {}
+        """Entries with answers that wait for the server's time, each with its survey."""
 
     def doubts_the_time(self, server: Server) -> bool:
         """True if a wrong clock would do harm now: it was ahead of the server's, was set back, or has leapt forward."""
@@ -227,8 +230,6 @@ class Answerer:
         """
         with self._store.transaction() as db:
             keep_time(db, server.url, known_time(db, server.url).seeing(server.now_ms()))
-            if server.has_told_time:
-                self.judge(db, server)
             due = deque(
                 (survey, number)
                 for survey in entries.surveys_at(db, server.url)
@@ -257,17 +258,20 @@ class Answerer:
                 db.execute("INSERT INTO looks VALUES (?, ?) ON CONFLICT DO NOTHING", (server.url, server.now_ms()))
 
     def judge(self, db: StoreConnection, server: Server) -> None:
-        """Judges the answers that waited for the time, which the server has now told."""
+        """Judges the answers that were seen to wait for the time, which the server has told since."""
+        for (_, number), survey in self._pending.items():
+            for entry in entries.load_all(db, self._store.wrapping, survey.id, (number, number)):
+                drawn = entries.drawn_nodes(db, self._store.wrapping, entry)
+                entries.update(db, self._store.wrapping, self._judged(db, server, survey, entry, drawn))
+        self._pending = {}
+
+    def _judged(self, db: StoreConnection, server: Server, survey: Survey, entry: Entry, drawn: Drawn) -> Entry:
+        """The entry once its answers that waited for the time are judged."""
+        self._store.overwrote()
         now_ms = known_time(db, server.url).stamp(server.now_ms())
-        for survey in entries.surveys_at(db, server.url):
-            for entry in entries.load_all(db, self._store.wrapping, survey.id):
-                if entry.pending:
-                    self._store.overwrote()
-                    drawn = entries.drawn_nodes(db, self._store.wrapping, entry)
-                    entry = bring_back(survey, entry, drawn, now_ms)
-                    after, wrong = judged(survey, entry, drawn, now_ms, time_known=True)
-                    entries.count_drop(db, Drop.WRONG_ANSWER, wrong)
-                    entries.update(db, self._store.wrapping, after)
+        after, wrong = judged(survey, bring_back(survey, entry, drawn, now_ms), drawn, now_ms, time_known=True)
+        entries.count_drop(db, Drop.WRONG_ANSWER, wrong)
+        return after
 
     def end_finished(self, db: StoreConnection, server: Server) -> None:
         """Ends the surveys of which nothing is left to answer or to send, and forgets what was sent."""
@@ -301,6 +305,10 @@ class Answerer:
         while numbers and drew < MOST_AT_ONCE:
             number, more = numbers[0], False
             if before := there.get(number):  # else it, or the survey, was left meanwhile
+                if before.pending and server.has_told_time:
+                    before = changed[number] = self._judged(db, server, survey, before, drawn.get(number, frozenset()))
+                elif before.pending:
+                    self._pending[survey.id, number] = survey
                 done = self._answer_entry(db, survey, before, drawn.get(number, frozenset()), moment)
                 more, drew, late = done.more, drew + len(done.answers), late + done.entry.dropped - before.dropped
                 if done.entry is not before:

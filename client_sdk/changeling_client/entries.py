@@ -335,6 +335,7 @@ TAKER = "taker"
 """The role of a store in a hand-over that invites another."""
 _NUMBERS = range(2**31)
 """The numbers that an entry may have: databases refuse larger ones by errors of their own."""
+_ALL = 0, 2**31 - 1
 
 
 def is_number(number: object) -> bool:
@@ -358,17 +359,17 @@ def load(db: StoreConnection, wrapping: Wrapping, survey: SurveyId, number: int)
 
 
 def load_all(
-    db: StoreConnection, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int] = (0, 2**31 - 1)
+    db: StoreConnection, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int] = _ALL
 ) -> list[Entry]:
     """The survey's entries in order. among: the least and the greatest number that they may have."""
     query = f"SELECT {_ENTRY} FROM entries WHERE survey = ? AND number BETWEEN ? AND ? ORDER BY number"  # noqa: S608
     return [_entry(wrapping, row) for row in db.execute(query, (survey, *among))]
 
 
-def numbers(db: StoreConnection, survey: SurveyId) -> list[EntryNumber]:
-    """The numbers of the survey's entries, rising."""
-    query = "SELECT number FROM entries WHERE survey = ? ORDER BY number"
-    return [EntryNumber(number) for (number,) in db.execute(query, (survey,))]
+def numbers(db: StoreConnection, survey: SurveyId, among: tuple[int, int] = _ALL) -> list[EntryNumber]:
+    """The numbers of the survey's entries, rising. among: the least and the greatest that are looked for."""
+    query = "SELECT number FROM entries WHERE survey = ? AND number BETWEEN ? AND ? ORDER BY number"
+    return [EntryNumber(number) for (number,) in db.execute(query, (survey, *among)).fetchall()]
 
 
 def least_answered(db: StoreConnection, survey: SurveyId) -> int | None:

@@ -97,8 +97,10 @@ def seal(plaintext: bytes, survey: SurveyId, key: SealingKey) -> bytes:
     survey: the survey's 16-byte id.
     """
     head = VERSION.to_bytes(1) + survey + key.id
-    public = X25519PublicKey.from_public_bytes(key.public)
-    return head + hpke_seal(plaintext, public, head, X25519PrivateKey.generate())
+    return head + hpke_seal(plaintext, _recipient(key.public), head, X25519PrivateKey.generate())
+
+
+_recipient = lru_cache(maxsize=64)(X25519PublicKey.from_public_bytes)
 
 
 def head_of(envelope: bytes) -> EnvelopeHead:

@@ -224,7 +224,7 @@ def odds_off() -> AbstractContextManager[None]:
 
 def unconstrained() -> AbstractContextManager[None]:
     """Counts mutations, and admits them all."""
-    return _patched({"changeling_protocol.constraints.AtMost.admits": lambda *_: True})
+    return _patched({"changeling_protocol.questions.AtMost.admits": lambda *_: True})
 
 
 def slots_reset() -> AbstractContextManager[None]:
@@ -232,7 +232,7 @@ def slots_reset() -> AbstractContextManager[None]:
     return _patched({"changeling_protocol.plan.SlotState.after": lambda _, group, *__: first_memory(group)})
 
 
-_RESPOND = "changeling_client.answering.respond"
+_RESPOND = "changeling_client.flushing.respond"
 BROKEN: Mapping[str | None, Callable[[], AbstractContextManager[None]]] = {
     None: nullcontext,
     "two_symbols": two_symbols,

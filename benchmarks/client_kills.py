@@ -24,7 +24,7 @@ from unittest.mock import patch
 import httpx
 import psycopg
 from changeling_aggregator.testing.postgres import PostgreSQL
-from changeling_client import Client, ClientError, SharedCallbacks, SurveyHandle, answering, outbox, sqlite, witness
+from changeling_client import Client, ClientError, SharedCallbacks, SurveyHandle, flushing, outbox, sqlite, witness
 from changeling_protocol import respond
 
 from .client_world import FAST_FOLDER, PINNED, START, LoopbackServer, arrived, bodies, ended, forked, plain_survey
@@ -103,7 +103,7 @@ def _watched(steps: Steps) -> Iterator[None]:
         patch.object(sqlite, "_connect", connected),
         patch.object(psycopg.Connection, "execute", executed),
         patch.object(witness, "_write_through", steps.around("witness", witness._write_through)),
-        patch.object(answering, "respond", steps.around("draw", respond)),
+        patch.object(flushing, "respond", steps.around("draw", respond)),
         patch.object(outbox, "put", steps.around("queue", outbox.put)),
         patch.object(sqlite.SQLiteStore, "erase_past", steps.around("erase", sqlite.SQLiteStore.erase_past)),
     ):

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgpack
 from changeling_protocol import (
     ID_BYTES,
+    Coins,
     EntryNumber,
     HistoryState,
     Memory,
@@ -313,6 +314,11 @@ class Entry(NamedTuple):
         return self._replace(delay_ms=0, slots=None, mutations=0, first_s=None, states=(), others=(), pending=())
 
 
+def draw_delay(survey: Survey, coins: Coins) -> int:
+    """A random delay before an entry answers a closing, beyond the skew: up to the survey's spread, in ms."""
+    return coins.below(1000 * survey.spread)
+
+
 def insert(db: StoreConnection, wrapping: Wrapping, new: Sequence[Entry]) -> None:
     """Keeps new entries."""
     db.executemany(_INSERT, [_row(wrapping, entry) for entry in new])
@@ -358,9 +364,7 @@ def load(db: StoreConnection, wrapping: Wrapping, survey: SurveyId, number: int)
     return _entry(wrapping, row)
 
 
-def load_all(
-    db: StoreConnection, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int] = _ALL
-) -> list[Entry]:
+def load_all(db: StoreConnection, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int] = _ALL) -> list[Entry]:
     """The survey's entries in order. among: the least and the greatest number that they may have."""
     query = f"SELECT {_ENTRY} FROM entries WHERE survey = ? AND number BETWEEN ? AND ? ORDER BY number"  # noqa: S608
     return [_entry(wrapping, row) for row in db.execute(query, (survey, *among))]

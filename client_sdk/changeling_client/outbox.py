@@ -87,9 +87,9 @@ def put(
                 (each.track, each.node, each.symbol.to_bytes(symbol_bytes(tracks[each.track].randomizer)))
                 for each in answer.reports
             ]
-            kept = wrapping.wrap(msgpack.packb((entry.group, reports)), _place(entry.survey, entry.number, closing.period))
-            stated = answers[0].closing.period, closing.id, closing.standing, closing.stratum
-            rows.append((entry.survey, entry.number, closing.period, *stated, 0, kept))
+            where = entry.survey, entry.number, closing.period
+            kept = wrapping.wrap(msgpack.packb((entry.group, reports)), _place(*where))
+            rows.append((*where, answers[0].closing.period, closing.id, closing.standing, closing.stratum, 0, kept))
     db.executemany("INSERT INTO closings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
@@ -194,9 +194,7 @@ def size(db: StoreConnection) -> int:
     return int(count)
 
 
-def _upload(
-    survey: Survey, number: EntryNumber, group: int, refused: int, answers: Sequence[ClosingAnswer]
-) -> Upload:
+def _upload(survey: Survey, number: EntryNumber, group: int, refused: int, answers: Sequence[ClosingAnswer]) -> Upload:
     periods = tuple(answer.closing.period for answer in answers)
     span = Node(periods[0] - 1, periods[-1])
     reports = [report for answer in answers for report in answer.reports]

@@ -14,10 +14,10 @@ from itertools import combinations_with_replacement, product
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
-from changeling_client import answering, enrolment, entries, outbox, schema
-from changeling_client.answering import Answerer
+from changeling_client import enrolment, entries, flushing, outbox, schema
 from changeling_client.client import SurveyHandle
 from changeling_client.entries import Known
+from changeling_client.flushing import Answerer
 from changeling_client.recording import Recorder
 from changeling_client.server import HeardTime, Server
 from changeling_client.settings import ClientSettings
@@ -249,7 +249,7 @@ class Device:
     def _flush(self, moment: Moment, coins: Branching) -> Hashable:
         if moment.tells is not None:
             SurveyHandle(self.survey.id, self).stratum(stratum_values(self.survey.breakdowns, moment.tells))
-        with patch.object(answering, "respond", self._respond):
+        with patch.object(flushing, "respond", self._respond):
             return answer(self._store, moment, coins)
 
     @property

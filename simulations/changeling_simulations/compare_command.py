@@ -1,17 +1,19 @@
 """`changeling-sim compare`: the best plan beside the methods of others, at one epsilon for an entry's whole life."""
 
 import json
+from decimal import Decimal
 from typing import Annotated
 
 import typer
 from changeling_commands.wishes import (
-    AnswersOption,
-    AtMostOption,
-    DevicesOption,
-    EpsilonOption,
-    ExpectedOption,
-    HorizonOption,
-    PeriodOption,
+    ANSWERS,
+    AT_MOST,
+    DEVICES,
+    EPSILON,
+    EXPECTED,
+    HORIZON,
+    PERIOD,
+    RETROSPECTIVE,
     calendar_of,
     names_of,
     planning_bar,
@@ -29,16 +31,14 @@ NOTE = (
 
 
 def compare(
-    answers: AnswersOption,
-    horizon: HorizonOption,
-    period: PeriodOption,
-    epsilon: EpsilonOption,
-    devices: DevicesOption,
-    at_most: AtMostOption = None,
-    expected_changes: ExpectedOption = None,
-    retrospective: Annotated[
-        bool, typer.Option("--retrospective", help="Histograms are wanted when all is over, from everything.")
-    ] = False,
+    answers: Annotated[str, ANSWERS],
+    horizon: Annotated[int, HORIZON],
+    period: Annotated[int, PERIOD],
+    epsilon: Annotated[Decimal, EPSILON],
+    devices: Annotated[int, DEVICES],
+    at_most: Annotated[int | None, AT_MOST] = None,
+    expected_changes: Annotated[float | None, EXPECTED] = None,
+    retrospective: Annotated[bool, RETROSPECTIVE] = False,
     report: ReportOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:

@@ -4,7 +4,7 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup node browser java nginx check test test-heavy demo demo-full docs bench-plans bench-joint bench-histories bench-central bench-sigma bench-evidence bench-questions bench-field bench-client bench-server bench-house bench-scale bench-costs soak clean
+.PHONY: setup node browser java nginx check test test-heavy demo demo-full docs bench-plans bench-joint bench-histories bench-intervals bench-central bench-sigma bench-evidence bench-questions bench-field bench-client bench-server bench-house bench-scale bench-costs soak clean
 
 setup: $(VENV)/ready
 
@@ -69,6 +69,10 @@ bench-plans: setup
 
 bench-histories: setup
 	$(BIN)/python -m benchmarks histories
+
+# The measures of intervals, growth and the smoother, which take as long again; they go into the same file.
+bench-intervals: setup
+	$(BIN)/python -m benchmarks histories coverage.intervals field.growth histories.smoother
 
 bench-joint: setup
 	$(BIN)/python -m benchmarks joint

@@ -3,7 +3,7 @@
 A function a measure; the names of its figures begin with the measure's number.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -24,9 +24,8 @@ from changeling_protocol import (
     lives_cost,
     plan_cost,
 )
-from changeling_simulations import Population, closed_cohort, exact_error, sample_tallies, simulated_errors
+from changeling_simulations import Population, closed_cohort, sample_tallies
 from changeling_statistics import (
-    Floats,
     Smoothing,
     Solution,
     Wish,
@@ -37,8 +36,6 @@ from changeling_statistics import (
 )
 from changeling_statistics.testing import lived_histories, questions, transcripts, worst_of_laws
 
-from .joint_best import Histories, all_histories, best_of, distinct, information, joint_groups, optimum
-from .joint_best import response_variance as variance_of
 from .plans import ENTRIES, cohort_wish
 
 CONSTRAINTS: tuple[Constraint, ...] = (
@@ -123,89 +120,6 @@ def _both_lives(group: Group, one: Sequence[int], other: Sequence[int], copied: 
         ):
             law[*begun, *sent, *more] = chance * p * q
     return law
-
-
-TINY = tuple(product(((2, 1), (3, 1), (3, 2), (4, 1)), (1.0, 2.0, 4.0)))
-"""T, k and ε of the twelve cases of `joint_best`."""
-LONGER = (((5, 1), 2.0), ((5, 1), 4.0))
-
-
-def tiny() -> dict[str, float]:
-    """Measure 2: response variance of the best mix of joint groups and histories over the certified bound."""
-    figures = {}
-    for (T, k), epsilon in (*TINY, *LONGER):
-        histories = all_histories(T, k)
-        bound = variance_of(optimum(histories, epsilon).bound, histories)
-        rows = [information_of_history(group, histories) for group in tiny_groups(T, k, epsilon)]
-        if T < 5:
-            rows += [information(group, histories) for group in joint_groups(T, k, epsilon)]
-        mix = best_of(distinct(rows), histories)
-        figures[f"2_T{T}_k{k}_eps{epsilon:g}_over_bound"] = variance_of(mix.square, histories) / bound
-    twelve = [figures[f"2_T{T}_k{k}_eps{epsilon:g}_over_bound"] for (T, k), epsilon in TINY]
-    return figures | {
-        "2_worst_of_twelve_over_bound": max(twelve),
-        "2_twelve_within_1_percent": float(sum(ratio <= 1.01 for ratio in twelve)),
-    }
-
-
-def tiny_groups(T: int, k: int, epsilon: float) -> Iterator[Group]:
-    """Histories at all rows of times, with at most k changes after the first."""
-    for first, every in product(range(1, T + 1), range(1, T + 1)):
-        for last in range(first, T + 1, every):
-            periods = range(first, last + 1, every)
-            if len(periods) > 1 or every == 1:
-                yield history_group(2, periods, AtMost(k + 1), Calendar(0, 1, T), True, Odds.within(epsilon))
-
-
-def information_of_history(group: Group, histories: Histories) -> Floats:
-    """Σ_o q_o q_o' / mean(q_o) of all that an entry of a history group sends, as `information` gives it; (n, n)."""
-    ends = [node.end for track in group.tracks for node in track.nodes()]
-    told = float(group.histories.told)
-    reported = [tuple(states[end] for end in ends) for states in histories]
-    every = sorted(set(reported))  # all that are possible: there are no histories but these
-    rows = np.array([[told * (sent == truth) + (1 - told) / len(every) for truth in reported] for sent in every])
-    informed: Floats = rows.T @ (rows / rows.mean(axis=1)[:, None])
-    return informed
-
-
-POPULATIONS, DRAWS = 5, 20
-NOTHING = 1e-5
-"""With a smaller error nearly everybody tells the truth, and what little is left is in few surveys that are drawn."""
-MIXED = (
-    (12, 3, 1, 4, True),
-    (12, 3, 1, 6, True),
-    (12, 3, 2, 8, True),
-    (12, 3, 2, 8, False),
-    (64, 4, 3, 2, True),
-    (64, 4, 3, 8, True),
-    (64, 4, 3, 12, True),
-    (64, 4, 3, 16, True),
-    (64, 4, 3, 16, False),
-    (64, 4, 3, 32, True),
-)
-"""T, z, the most changes, ε, and whether retrospective."""
-
-
-def mixed() -> dict[str, float]:
-    """Measure 3: the error of the best plans, n = 20,000, exact given everybody's history, and simulated beside it."""
-    figures: dict[str, float] = {}
-    for T, z, changes, epsilon, retrospective in MIXED:
-        wish = cohort_wish(epsilon, retrospective=retrospective, answers=z, periods=T, most_changes=changes)
-        planned = optimal_plan(wish)
-        survey = planned.option.survey
-        tried = [closed_cohort(ENTRIES, z, T, changes, np.random.default_rng(seed)) for seed in range(POPULATIONS)]
-        exact = [exact_error(each, survey, retrospective=retrospective).mean ** 2 for each in tried]
-        simulated = []
-        for seed, each in enumerate(tried):
-            draws = (np.random.default_rng([7, seed, draw]) for draw in range(DRAWS))
-            simulated.append(simulated_errors(each, survey, draws, retrospective=retrospective).mean())
-        name = f"T{T}_z{z}_k{changes}_eps{epsilon}_{'retrospective' if retrospective else 'online'}"
-        figures[f"3_{name}"] = float(np.sqrt(np.mean(exact)))
-        figures[f"3_{name}_simulated"] = float(np.sqrt(np.mean(simulated)))
-        figures[f"3_{name}_in_histories"] = planned.share_of("history")
-        if figures[f"3_{name}"] > NOTHING:
-            figures[f"3_{name}_predicted_over_simulated"] = planned.option.error(wish) / figures[f"3_{name}_simulated"]
-    return figures
 
 
 MONTH = 2_629_746

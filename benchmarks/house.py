@@ -40,9 +40,12 @@ def measure() -> dict[str, float | None]:
 
 
 def packages() -> list[Path]:
-    """The folders of the packages that are shipped."""
-    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    return [ROOT / folder for folder in settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
+    """The folders of the packages that are shipped: the SDK's, in a wheel of their own, and all others."""
+    found = [ROOT / "protocol/changeling_protocol"]
+    for project in (ROOT / "client_sdk", ROOT):
+        settings = tomllib.loads((project / "pyproject.toml").read_text())
+        found += [project / folder for folder in settings["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]]
+    return found
 
 
 def size() -> dict[str, float | None]:

@@ -1,77 +1,50 @@
-"""Measures 2, 3 and 5 to 7 of the release plans: accuracy, prediction, weights, decoding, and the planner's time.
+"""Release plans: their accuracy beside those of the papers, their predictions, the planner's time, and rivals.
 
-The population of measure 2: 20,000 entries of a closed cohort with 4 answers over 64 periods, of which everybody
-changes the answer 0 to 3 times. The planner knows the rate of changes that such a population has, nothing of the one
-that a plan is tried on.
+The usual population has 20,000 entries of a closed cohort with 4 answers over 64 periods, of which everybody changes
+the answer 0 to 3 times. The planner knows the rate of changes that such a population has, nothing of the one that a
+plan is tried on. Errors are root mean squares over times, answers and populations, as fractions of the entries; exact
+in expectation given everybody's history, with the same simulated beside them.
 """
 
-from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
-from time import perf_counter, process_time
+from math import isfinite
+from time import process_time
 
 import numpy as np
-from changeling_protocol import (
-    MICRO,
-    AtMost,
-    Calendar,
-    ExpectedChanges,
-    KaryResponse,
-    MutationSpace,
-    Node,
-    Odds,
-    Survey,
-    cover,
-)
+from changeling_protocol import MICRO, AtMost, Calendar, ExpectedChanges, Survey
 from changeling_simulations import (
     Population,
     calendar_for,
     changelog_path,
     closed_cohort,
+    compare_methods,
     exact_error,
     fitted_expectation,
-    sample_tallies,
     simulated_errors,
 )
-from changeling_statistics import (
-    Floats,
-    Network,
-    NodeTally,
-    Option,
-    Smoothing,
-    Wish,
-    compare_plans,
-    hierarchical_plan,
-    histogram_change,
-    histogram_figures,
-    optimal_plan,
-    read_csv,
-    releases,
-)
-from changeling_statistics.estimation.network import online_rows
-from changeling_statistics.planning.plans import panel, paper_hierarchy
+from changeling_statistics import Option, Wish, compare_plans, hierarchical_plan, optimal_plan, read_csv
 
 ENTRIES, ANSWERS, PERIODS, MOST_CHANGES = 20_000, 4, 64, 3
-EPSILONS, SEEDS, LAYERS = (2, 8, 32), 20, 7
+POPULATIONS, DRAWS, LAYERS = 5, 20, 7
+ACCURATE = (
+    (12, 3, 1, 4, True),
+    (12, 3, 1, 6, True),
+    (12, 3, 2, 8, True),
+    (12, 3, 2, 8, False),
+    *((64, 4, 3, epsilon, retrospective) for epsilon in (2, 8, 16, 32) for retrospective in (True, False)),
+    (64, 4, 3, 12, True),
+)
+"""T, z, the most changes, ε, and whether retrospective."""
+NOTHING = 1e-5
+"""With a smaller error nearly everybody tells the truth, and what little is left is in few surveys that are drawn."""
 TRIED = {"entries": 2_000, "answers": 3, "periods": 16, "most_changes": 3}
-"""The cohort of measure 3."""
+"""The cohort on which every plan of the planner's table is tried."""
 TRIALS, HISTORIES = 1_000, 50
-"""Every so many seeds that cohort is drawn afresh."""
+"""Every so many trials that cohort is drawn afresh."""
 RESAMPLED, SCHOOL_SEEDS, MONTH = 200_000, 150, 2_629_800
-RANDOM_HIERARCHIES = ((2, 9, 256), (3, 5, 243), (4, 4, 256), (7, 3, 100))
-"""c, h and T of those whose planned variances are drawn at random, to look for a time where the solve is worse."""
-PAPER_ANSWERS = 99
-"""The paper's alphabet of (z + 1)² = 10⁴ symbols."""
-START = 1_800_000_000
-
-
-def expectation(periods: int, most_changes: int) -> ExpectedChanges:
-    """The rate of changes of a closed cohort: all that a planner may know of it."""
-    return ExpectedChanges(MICRO, round(MICRO * most_changes / 2 / (periods - 1)))
-
-
-def populations(seeds: int = SEEDS) -> list[Population]:
-    """The populations of measure 2."""
-    return [closed_cohort(ENTRIES, ANSWERS, PERIODS, MOST_CHANGES, np.random.default_rng(s)) for s in range(seeds)]
+START, LONG = 1_800_000_000, 1024
+RIVALS_EPSILON = 8
 
 
 def cohort_wish(
@@ -92,73 +65,60 @@ def cohort_wish(
         epsilon=Decimal(epsilon),
         devices=entries,
         closed=closed,
-        expected=expectation(periods, most_changes),
+        expected=ExpectedChanges(MICRO, round(MICRO * most_changes / 2 / (periods - 1))),
         retrospective=retrospective,
     )
 
 
 def accuracy() -> dict[str, float]:
-    """Measure 2: the root mean squared error of the fractions over times, answers and seeds.
-
-    As its exact expectation given everybody's history, with the same simulated beside it.
-    """
-    tried, figures = populations(), dict[str, float]()
-    for epsilon in EPSILONS:
-        for retrospective in (False, True):
-            wish = cohort_wish(epsilon, retrospective=retrospective)
-            when = "retrospective" if retrospective else "online"
-            planned = optimal_plan(wish).option
-            figures |= exact_and_simulated(f"2_optimal_{when}_{epsilon}", planned.survey, tried, retrospective)
-            if retrospective:
-                figures[f"2_smoothed_{when}_{epsilon}"] = smoothed_error(planned.survey, tried)
-            if not retrospective:
-                for name, option in _references(wish):
-                    figures |= exact_and_simulated(f"2_{name}_{when}_{epsilon}", option.survey, tried, retrospective)
+    """Measure 3: the errors of the best plans, and what is predicted over what is simulated."""
+    figures: dict[str, float] = {}
+    for T, z, changes, epsilon, retrospective in ACCURATE:
+        wish = cohort_wish(epsilon, retrospective=retrospective, answers=z, periods=T, most_changes=changes)
+        planned = optimal_plan(wish)
+        name = f"3_T{T}_z{z}_k{changes}_eps{epsilon}_{'retrospective' if retrospective else 'online'}"
+        figures |= _errors(name, planned.option.survey, _populations(z, T, changes), retrospective)
+        figures[f"{name}_in_histories"] = planned.share_of("history")
+        if figures[name] > NOTHING:
+            figures[f"{name}_predicted_over_simulated"] = planned.option.error(wish) / figures[f"{name}_simulated"]
     return figures
 
 
-def _references(wish: Wish) -> Iterator[tuple[str, Option]]:
-    """The paper's plans at its own charge, the best hierarchy of its kind at ours, and the best panel."""
-    for name, layers in (("paper", LAYERS), ("fresh_krr", 1)):
-        plan = hierarchical_plan(
-            ANSWERS, wish.calendar, wish.constraint, epsilon=wish.epsilon, branching=2, layers=layers
-        )
-        yield name, Option.of(wish, name, plan)
-    for name, option in (("paper_best", paper_hierarchy(wish)), ("panel", panel(wish))):
-        if option is not None:
-            yield name, option
+def references() -> dict[str, float]:
+    """Measure 2: the errors of the papers' plans at their own charge, online, and of the best ones of their kind."""
+    tried, figures = _populations(ANSWERS, PERIODS, MOST_CHANGES), dict[str, float]()
+    for epsilon in (2, 8, 32):
+        wish = cohort_wish(epsilon)
+        for name, layers in (("paper", LAYERS), ("fresh_krr", 1)):
+            plan = hierarchical_plan(
+                ANSWERS, wish.calendar, wish.constraint, epsilon=wish.epsilon, branching=2, layers=layers
+            )
+            figures |= _errors(f"2_{name}_{epsilon}", Option.of(wish, name, plan).survey, tried, False)
+        for name, option in compare_plans(wish).options.items():
+            if name != "optimal":
+                figures |= _errors(f"2_best_{name}_{epsilon}", option.survey, tried, False)
+    return figures
 
 
-def exact_and_simulated(name: str, survey: Survey, tried: list[Population], retrospective: bool) -> dict[str, float]:
-    """The exact figure, the simulated one, and by how many of its standard errors the latter is off."""
-    exact = np.array([exact_error(each, survey, retrospective=retrospective).mean ** 2 for each in tried])
-    simulated = np.array(
-        [
-            simulated_errors(each, survey, iter([np.random.default_rng([7, seed])]), retrospective=retrospective).mean()
-            for seed, each in enumerate(tried)
-        ]
-    )
-    off = simulated - exact
-    deviation = off.mean() / (off.std(ddof=1) / np.sqrt(len(off))) if len(off) > 1 else 0.0
-    return {
-        name: float(np.sqrt(exact.mean())),
-        f"{name}_simulated": float(np.sqrt(simulated.mean())),
-        f"{name}_deviation": float(deviation),
-    }
+def _populations(answers: int, periods: int, most_changes: int) -> list[Population]:
+    return [
+        closed_cohort(ENTRIES, answers, periods, most_changes, np.random.default_rng(seed))
+        for seed in range(POPULATIONS)
+    ]
 
 
-def smoothed_error(survey: Survey, tried: list[Population]) -> float:
-    """The error of the smoother, simulated: it is biased, and its drifts depend on the reports."""
-    found = []
-    for seed, population in enumerate(tried):
-        tallies = sample_tallies(population, survey, np.random.default_rng([7, seed]))
-        figures, _ = histogram_figures(Smoothing(releases(survey, tallies)), PERIODS)
-        found.append((((figures.values - population.histogram()[1:]) / population.entries) ** 2).mean())
-    return float(np.sqrt(np.mean(found)))
+def _errors(name: str, survey: Survey, tried: list[Population], retrospective: bool) -> dict[str, float]:
+    """The exact error and the simulated one."""
+    exact = [exact_error(each, survey, retrospective=retrospective).mean ** 2 for each in tried]
+    simulated = []
+    for seed, each in enumerate(tried):
+        draws = (np.random.default_rng([7, seed, draw]) for draw in range(DRAWS))
+        simulated.append(simulated_errors(each, survey, draws, retrospective=retrospective).mean())
+    return {name: float(np.sqrt(np.mean(exact))), f"{name}_simulated": float(np.sqrt(np.mean(simulated)))}
 
 
 def prediction() -> dict[str, float]:
-    """Measure 3: the predicted error against the simulated one, for every plan in the planner's table.
+    """Measure 4: the predicted error over the simulated one, for every plan in the planner's table.
 
     Once on cohorts that are as the designer expects, as a closed survey and as an open one; and once on
     school_to_work.csv resampled to 200,000, of which the designer knows how often people change and, from the 712 of
@@ -179,14 +139,13 @@ def prediction() -> dict[str, float]:
                 errors = simulated_errors(population, option.survey, generators, retrospective=retrospective)
                 squares += errors.mean(1).tolist()
             ratio = option.prediction.mean / np.sqrt(np.mean(squares))
-            figures[f"3_{name}_{when}_predicted_over_simulated"] = float(ratio)
-    return figures | _school(SCHOOL_SEEDS)
+            figures[f"4_{name}_{when}_predicted_over_simulated"] = float(ratio)
+    return figures | _school()
 
 
-def _school(seeds: int) -> dict[str, float]:
+def _school() -> dict[str, float]:
     changelog = read_csv(changelog_path("school-to-work"))
-    calendar = calendar_for(changelog, MONTH)
-    constraint = AtMost(4)
+    calendar, constraint = calendar_for(changelog, MONTH), AtMost(4)
     source = Population.from_changelog(changelog, calendar, constraint)
     wish = Wish(
         answers=len(changelog.answers),
@@ -201,115 +160,55 @@ def _school(seeds: int) -> dict[str, float]:
     for name, option in compare_plans(wish).options.items():
         survey = option.survey.asking(answers=source.answers)
         errors = []
-        for seed in range(seeds):
+        for seed in range(SCHOOL_SEEDS):
             generator = np.random.default_rng([4, seed])
             population = source.resampled(RESAMPLED, generator)
             errors.append(simulated_errors(population, survey, iter([generator])).mean())
         simulated = np.sqrt(np.mean(errors))
         known = exact_error(source, survey, devices=RESAMPLED).mean
-        figures[f"3_school_{name}_predicted_over_simulated"] = float(known / simulated)
-        figures[f"3_school_{name}_expected_over_simulated"] = float(option.prediction.mean / simulated)
+        figures[f"4_school_{name}_predicted_over_simulated"] = float(known / simulated)
+        figures[f"4_school_{name}_expected_over_simulated"] = float(option.prediction.mean / simulated)
     return figures
 
 
-def weights() -> dict[str, float]:
-    """Measure 5: the solve of the release graph against the paper's cover sums.
+def planner() -> dict[str, float]:
+    """Measure 7: processor seconds, gap, and devices for a point, of plans over a year of days and over 1,024 periods.
 
-    Cover variance over solve variance: mean over times where all variances are equal, and the least of all."""
-    equal = hierarchy(2, 9, 256, None)
-    by_cover, online, retrospective = variances(equal)
-    generator = np.random.default_rng(5)
-    least = min(float((by_cover / online).min()), float((online / retrospective).min()))
-    for c, h, T in RANDOM_HIERARCHIES:
-        by_cover, by_prefix, by_all = variances(hierarchy(c, h, T, generator))
-        least = min(least, float((by_cover / by_prefix).min()), float((by_prefix / by_all).min()))
-    return {
-        "5_cover_over_solve_online": float(by_cover.mean() / online.mean()),
-        "5_cover_over_solve_retrospective": float(by_cover.mean() / retrospective.mean()),
-        "5_least_ratio_at_any_time": least,
-    }
-
-
-def hierarchy(branching: int, layers: int, periods: int, generator: np.random.Generator | None) -> Network:
-    """Cadences of c^i periods; variances 1, or log-uniform over two orders of magnitude."""
-    spans = sorted(_spans([branching**i for i in range(layers)], periods), key=lambda span: (span[1], span[0]))
-    start, end = np.array(spans, dtype=np.intp).T
-    variance = np.ones(len(spans)) if generator is None else 10 ** generator.uniform(-1, 1, len(spans))
-    return Network(periods, start, end, variance)
-
-
-def variances(network: Network) -> tuple[Floats, Floats, Floats]:
-    """Of the histograms at times 1 to T by cover sums, online and retrospectively, the edges' being the true ones."""
-    times = range(1, network.periods + 1)
-    cover = np.array([cover_row(network, time) ** 2 @ network.variance for time in times])
-    solved = (row for _, row, _ in online_rows(network, network.periods))
-    online = np.array([np.inf if row is None else row**2 @ network.variance for row in solved])
-    rows = network.rows(network.unit_sources(times))
-    return cover, online, rows**2 @ network.variance
-
-
-def _spans(widths: list[int], periods: int) -> Iterator[tuple[int, int]]:
-    for width in widths:
-        for start in range(0, periods - width + 1, width):
-            yield start, start + width
-
-
-def cover_row(network: Network, period: int) -> Floats:
-    """The paper's own estimator: 1 on the fewest edges that cover the periods up to one, else 0; shape (E,)."""
-    spans = {(s, e): at for at, (s, e) in enumerate(zip(network.start.tolist(), network.end.tolist(), strict=True))}
-    row = np.zeros(len(network.start))
-    for node in cover(Node(0, period), {end - start for start, end in spans}):
-        row[spans[node.start, node.end]] = 1.0
-    return row
-
-
-def decoding() -> dict[str, float]:
-    """Measure 6: how much faster than `numpy.linalg.solve` a node is decoded, its covariance included."""
-    randomizer = KaryResponse(MutationSpace(PAPER_ANSWERS, repeats=True), Odds(20, 1))
-    m, total = randomizer.symbols, randomizer.total()
-    O = np.random.default_rng(6).integers(0, 1000, m)
-    P = np.full((m, m), randomizer.odds.other / total)
-    np.fill_diagonal(P, randomizer.odds.favoured / total)
-    began = perf_counter()
-    np.linalg.solve(P, O)
-    dense = perf_counter() - began
-    seconds = []
-    for _ in range(6):
-        began = perf_counter()
-        histogram_change(NodeTally(int(O.sum()), O), randomizer)
-        seconds.append(perf_counter() - began)
-    return {"6_decode_speedup_over_linalg": dense / float(np.median(seconds[1:]))}
-
-
-def year_wish(*, closed: bool = False, retrospective: bool = False) -> Wish:
-    """A wish over a year of days: 6 answers that change twice a year, ε = 4, a million devices."""
-    return Wish(
+    The year: 6 answers that change twice, ε = 4, a million devices. The 1,024 periods: the usual population, ε = 8.
+    """
+    year = Wish(
         answers=6,
         calendar=Calendar(START, "1d", 365),
         constraint=AtMost(3),
         epsilon=Decimal(4),
         devices=10**6,
-        closed=closed,
         expected=ExpectedChanges(MICRO, round(MICRO * 2 / 365)),
-        retrospective=retrospective,
     )
+    wishes = {"long": cohort_wish(8, retrospective=True, periods=LONG)}
+    for closed, retrospective in ((False, False), (False, True), (True, False), (True, True)):
+        name = f"{'closed' if closed else 'open'}_{'retrospective' if retrospective else 'online'}"
+        wishes[name] = replace(year, closed=closed, retrospective=retrospective)
+    figures: dict[str, float] = {}
+    for name, wish in wishes.items():
+        began = process_time()
+        planned = optimal_plan(wish)
+        figures[f"7_{name}_processor_seconds"] = process_time() - began
+        figures[f"7_{name}_gap"] = planned.gap
+        figures[f"7_{name}_devices_for_a_point"] = planned.option.prediction.devices_for()
+    return figures
 
 
-def planner() -> dict[str, float]:
-    """Measure 7: seconds and the dual gap of a year's plan for open and closed surveys, online and retrospective.
+def rivals() -> dict[str, float]:
+    """Other local methods for answers that change, as `changeling-sim compare` has them, by their own accounting.
 
-    Processor seconds beside those of the clock: they are what it takes on a machine that has nothing else to do.
+    By method: the error of a share, what a change halfway can really cost (left out if it has no bound), and the share
+    of changers exposed.
     """
     figures: dict[str, float] = {}
-    for closed in (False, True):
-        for retrospective in (False, True):
-            wish = year_wish(closed=closed, retrospective=retrospective)
-            name = f"7_{'closed' if closed else 'open'}_{'retrospective' if retrospective else 'online'}"
-            began, worked = perf_counter(), process_time()
-            planned = optimal_plan(wish)
-            figures[f"{name}_seconds"] = perf_counter() - began
-            figures[f"{name}_processor_seconds"] = process_time() - worked
-            figures[f"{name}_gap"] = planned.gap
-    began = perf_counter()
-    compare_plans(wish)
-    return figures | {"7_whole_table_seconds": perf_counter() - began}
+    for method in compare_methods(cohort_wish(RIVALS_EPSILON)).methods:
+        name = "_".join("".join(letter if letter.isalnum() else " " for letter in method.name).split())
+        figures[f"{name}_rms_error"] = method.error
+        figures[f"{name}_beyond"] = method.exposed
+        if isfinite(method.really):
+            figures[f"{name}_loss"] = method.really
+    return figures

@@ -39,7 +39,7 @@ from .dates import Dates, Every, calendar_for, local_instant, said_of_periods, z
 from .errors import UnusableChangelog
 from .files import Output, PublishedRow, read_rows, replaced
 from .guard import Listener, beyond, frozen, frozen_in_words, said_of_freezing
-from .late import Arrivals, Late, Seen, arrived, late_of
+from .late import Arrivals, Late, SeenRows, arrived, late_of
 from .ledger import Charge, ReleaseAccount, ReleaseLedger, ledger_beside, read_ledger
 from .linear_query import LinearQuery
 from .mechanism import Guarantee
@@ -458,7 +458,7 @@ def _read(source: Source, wish: _Wish, before: Begun | None, listener: Listener)
     if stops:
         return log, None
     if before is None or not before.saved.period:
-        arrivals = arrived(log, wish.late, None, Seen())
+        arrivals = arrived(log, wish.late, None, SeenRows())
     else:
         end = before.calendar.time(before.saved.period)
         arrivals = arrived(log, wish.late, end * MICROSECONDS, before.saved.seen)

@@ -49,7 +49,7 @@ def late_of(text: str | None) -> Late:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenRows:
     """What a release knows of the rows in its published periods.
 
     rows: their hashes, 8 bytes each. moved: of each that came late its hash, and the time that it counts from in Unix
@@ -65,7 +65,7 @@ class Arrivals:
     """The rows of a changelog as they are to be counted.
 
     counted: what is released. time: of all rows, rising, in Unix microseconds. hashes: of the same. moved: as of
-    `Seen`. late: how many rows came late since the last run. overtaken: how many of these count nowhere.
+    `SeenRows`. late: how many rows came late since the last run. overtaken: how many of these count nowhere.
     """
 
     counted: Changelog
@@ -75,10 +75,10 @@ class Arrivals:
     late: int
     overtaken: int
 
-    def seen(self, until: int) -> Seen:
+    def seen(self, until: int) -> SeenRows:
         """What is known once the periods until this time, in Unix microseconds, are published."""
         rows = self.hashes[: np.searchsorted(self.time, until, side="right")]
-        return Seen(rows.tobytes(), self.moved)
+        return SeenRows(rows.tobytes(), self.moved)
 
     def said(self, late: Late, since: str) -> str:
         """What the curator is told of the late rows. since: when those that are shifted count from."""
@@ -89,7 +89,7 @@ class Arrivals:
         return f"{rows}: counted from {since} on (--late shift)" + overtaken * bool(self.overtaken)
 
 
-def arrived(log: Changelog, late: Late, until: int | None, seen: Seen) -> Arrivals:
+def arrived(log: Changelog, late: Late, until: int | None, seen: SeenRows) -> Arrivals:
     """The rows of a changelog, of which those that are new in published periods are late.
 
     log: all rows, by entry and time, those that leave an answer as it was included. until: the end of the last period

@@ -22,7 +22,7 @@ from .dates import bounds_of
 from .errors import BadState, CentralError, TimeReversed
 from .files import Output, held
 from .guard import Breach, first_beyond, first_breach
-from .late import Arrivals, Seen
+from .late import Arrivals, SeenRows
 from .ledger import ReleaseAccount
 from .mechanism import Level
 from .noise import Noise
@@ -225,7 +225,7 @@ class _Flush:
             pending=self.rows,
             digest=self.digest,
             state=self.release.mechanism.saved(state),
-            seen=Seen() if arrivals is None else arrivals.seen(end),
+            seen=SeenRows() if arrivals is None else arrivals.seen(end),
         )
         keep(self.release.state, self.saved)
         self.reached("saved")

@@ -19,7 +19,7 @@ from .budget import ENTRY, Unit, number
 from .dates import DatedCalendar, said_of_periods
 from .errors import BadState
 from .files import load, save
-from .late import Late, Seen
+from .late import Late, SeenRows
 from .linear_query import LinearQuery
 from .mechanism import Guarantee, read_state, written_state
 from .offers import Made, ReleaseMechanism
@@ -204,7 +204,7 @@ class SavedRelease:
     changelog: str
     tag: str
     before: str
-    seen: Seen = field(default_factory=Seen)
+    seen: SeenRows = field(default_factory=SeenRows)
 
     @property
     def mark(self) -> Mark:

@@ -18,11 +18,22 @@ from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import IdFile, Store, Turn
 from changeling_protocol import UnixMilliseconds
 
-from .inputs import NumberedRun, Piece, ids_of_runs, moves_of, pieces_of, tasks_of
 from .keys import KeyService
 from .session import trouble_of
 from .shuffle import Partitioner
-from .tasks import Findings, SparkRun, count_blocks, open_pieces, open_streamed
+from .tasks import (
+    Findings,
+    NumberedRun,
+    Piece,
+    SparkRun,
+    count_blocks,
+    ids_of_runs,
+    moves_of,
+    open_pieces,
+    open_streamed,
+    pieces_of,
+    tasks_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

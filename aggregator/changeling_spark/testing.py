@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from changeling_aggregator.testing.processes import command_of, free_port, offspring
+from changeling_aggregator.testing.serving import command_of, free_port, offspring
 
 WHY_NOT = "there is no Java here" if shutil.which("java") is None else None
 HOST = "127.0.0.1"

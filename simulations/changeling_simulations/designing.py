@@ -34,7 +34,7 @@ from .population import Population
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .report import Recorder
+    from .report import RecordingConsole
 
 HISTORIES = 10_000
 """So many histories are made up at most; a larger population is resampled from them."""
@@ -56,7 +56,7 @@ class Run(Experiment):
         recorded.picture(self.plot(), "The truth and the estimates of every answer over time, with bands")
         recorded.write(Path(path), "A simulated survey beside the truth")
 
-    def _recorded(self) -> "Recorder":
+    def _recorded(self) -> "RecordingConsole":
         from .report import silent
         from .reports import print_report
 

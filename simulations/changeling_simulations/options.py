@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 import typer
 from changeling_protocol import Node
 
-from .report import Recorder
+from .report import RecordingConsole
 
 TABLE_WIDTH = 110
 """How wide tables are, in characters, if there is no terminal to fit them into."""
@@ -17,12 +17,12 @@ ReportOption: TypeAlias = Annotated[
 ]
 
 
-def recorder() -> Recorder:
+def recorder() -> RecordingConsole:
     """The console that a command prints its tables on."""
-    return Recorder(width=None if sys.stdout.isatty() else TABLE_WIDTH)
+    return RecordingConsole(width=None if sys.stdout.isatty() else TABLE_WIDTH)
 
 
-def write_report(console: Recorder, path: Path | None, title: str) -> None:
+def write_report(console: RecordingConsole, path: Path | None, title: str) -> None:
     """Writes what was printed as a report, if one is wanted."""
     if path is not None:
         console.write(path, title)

@@ -1,7 +1,7 @@
 """Reports: what a command printed and drew, as one HTML file that needs nothing else, for whoever decides on a survey.
 
-A `Recorder` is a console that keeps what is printed on it. Its tables become tables, its lines paragraphs; pictures are
-set between them as SVG. The file asks no address for anything, is read in light and dark, and prints.
+A `RecordingConsole` is a console that keeps what is printed on it. Its tables become tables, its lines paragraphs;
+pictures are set between them as SVG. The file asks no address for anything, is read in light and dark, and prints.
 """
 
 import io
@@ -41,7 +41,7 @@ figure svg { max-width: 100%; height: auto; display: block }
 """
 
 
-class Recorder(Console):
+class RecordingConsole(Console):
     """A console that keeps the tables and lines that are printed on it."""
 
     def __init__(self, **settings: Any) -> None:
@@ -78,9 +78,9 @@ class Recorder(Console):
         )
 
 
-def silent() -> Recorder:
+def silent() -> RecordingConsole:
     """A recorder that keeps and shows nothing, for what a notebook or a file will show."""
-    return Recorder(file=io.StringIO())
+    return RecordingConsole(file=io.StringIO())
 
 
 def _plain(shown: object) -> str:

@@ -30,7 +30,7 @@ from .experiment import Experiment, Trials, exact_error, in_the_field, simulate,
 from .field import Field
 from .plots import draw_experiment, save_plot
 from .population import Population, paper_survey
-from .report import Recorder, silent
+from .report import RecordingConsole, silent
 from .reports import print_paper, print_report, print_trials
 
 HISTORIES = 10_000
@@ -257,7 +257,9 @@ def run(
         print(json.dumps(experiment.as_fields() | ({"field": in_field} if in_field else {}), indent=1))
 
 
-def _write(console: Recorder, experiment: Experiment, csv: Path | None, plot: Path | None, report: Path | None) -> None:
+def _write(
+    console: RecordingConsole, experiment: Experiment, csv: Path | None, plot: Path | None, report: Path | None
+) -> None:
     if report is not None:
         console.picture(
             draw_experiment(experiment), "The truth and the estimates of every answer over time, with bands"

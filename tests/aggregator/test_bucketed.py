@@ -13,10 +13,10 @@ import pytest
 from changeling_aggregator import segments
 from changeling_aggregator.errors import Unwritable
 from changeling_aggregator.ingest import Committer
-from changeling_aggregator.ingest.writers import SegmentWriter
+from changeling_aggregator.ingest.committer import SegmentWriter
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import LoggedRequest, Store
-from changeling_aggregator.store.transactions import OLD_SECONDS
+from changeling_aggregator.store.store import OLD_SECONDS
 from changeling_aggregator.testing.bucket import WELL, Conduct, SmallBucket, small_bucket
 from sqlalchemy import Connection, event
 

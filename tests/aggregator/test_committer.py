@@ -7,8 +7,8 @@ import pytest
 from changeling_aggregator.errors import Overloaded, Unwritable
 from changeling_aggregator.fold import fold
 from changeling_aggregator.ingest import Committer, committer
-from changeling_aggregator.ingest.writers import Pace, RowWriter
-from changeling_aggregator.store import Store, embedded
+from changeling_aggregator.ingest.committer import Pace, RowWriter
+from changeling_aggregator.store import Store, database
 from changeling_protocol import Calendar, Refusal
 from sqlalchemy import Connection, event
 from sqlalchemy.exc import OperationalError
@@ -132,7 +132,7 @@ def test_the_last_bytes_of_a_disk_are_left_to_sealing(store: Store, monkeypatch:
     log = Log.of(store, survey(calendar=Calendar(0, 60, 8)), expires=600)
     waiting = Committer(store, lambda: 5.0)
     waiting.start()
-    monkeypatch.setattr(embedded, "LEAST_FREE_BYTES", 2**60)
+    monkeypatch.setattr(database, "LEAST_FREE_BYTES", 2**60)
     (error,) = submit(waiting, b"too much")
     assert isinstance(error, Unwritable)
     assert "disk is full" in str(error)

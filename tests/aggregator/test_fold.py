@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 from changeling_aggregator.errors import Overtaken
 from changeling_aggregator.fold import MOST_RETENTION_SECONDS, SeenIds, add_ids, check, count, counting, fold, folding
-from changeling_aggregator.fold.closing import close_what_ended
+from changeling_aggregator.fold.folding import close_what_ended
 from changeling_aggregator.ingest import Registry
 from changeling_aggregator.opening import Opened, open_requests
 from changeling_aggregator.store import CHUNK_BYTES, NO_ANSWER, LoggedRequest, Store

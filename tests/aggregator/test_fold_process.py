@@ -17,7 +17,7 @@ from changeling_aggregator.ingest import Committer, Registry
 from changeling_aggregator.opening import OpeningProcesses, open_requests
 from changeling_aggregator.server.service import REST_SECONDS, FoldLoop
 from changeling_aggregator.store import Store, TokenScope
-from changeling_aggregator.testing.processes import offspring, running
+from changeling_aggregator.testing.serving import offspring, running
 from changeling_protocol import Calendar, UnixSeconds
 
 from ..protocol.examples import survey

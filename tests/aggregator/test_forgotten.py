@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from changeling_aggregator.fold import check, fold
-from changeling_aggregator.store import Store, embedded
+from changeling_aggregator.store import Store, database
 from changeling_aggregator.testing import sql
 from changeling_aggregator.testing.postgres import PostgreSQL
 from changeling_protocol import UnixSeconds
@@ -53,7 +53,7 @@ def test_what_was_deleted_leaves_the_write_ahead_log_within_the_hour(
         sql(store, "DELETE FROM log WHERE position = :position", position=position)
         store.write_back()
     assert files_with_old() == ["store.db-wal"]
-    monkeypatch.setattr(embedded, "monotonic", lambda: monotonic() + 3600)
+    monkeypatch.setattr(database, "monotonic", lambda: monotonic() + 3600)
     store.write_back()
     assert files_with_old() == []
     store.close()

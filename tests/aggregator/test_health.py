@@ -15,7 +15,7 @@ from changeling_aggregator.server import (
 from changeling_aggregator.server import (
     service as service_room,
 )
-from changeling_aggregator.store import AtRest, Store, embedded
+from changeling_aggregator.store import AtRest, Store, database
 from changeling_protocol import Calendar, SealingKey
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
@@ -134,7 +134,7 @@ def test_a_store_without_its_file_is_bad(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "moved.db").rename(path)
     assert told(store, NOW) == {}
     with monkeypatch.context() as patched:
-        patched.setattr(embedded, "LEAST_FREE_BYTES", 2**60)
+        patched.setattr(database, "LEAST_FREE_BYTES", 2**60)
         assert told(store, NOW) == {"store": "bad"}
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert told(store, NOW) == {"store": "bad"}

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.testing.processes import offspring
+from changeling_aggregator.testing.serving import offspring
 
 from .serving import ServerProcess
 

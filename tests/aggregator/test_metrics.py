@@ -12,7 +12,7 @@ import httpx
 import pytest
 from changeling_aggregator.server import MovableClock, ServerSettings, Service, registry_of, telling
 from changeling_aggregator.store import Store
-from changeling_aggregator.testing.processes import free_port
+from changeling_aggregator.testing.serving import free_port
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_aggregator.server import BURST_SECONDS
-from changeling_aggregator.testing.processes import free_port
+from changeling_aggregator.testing.serving import free_port
 from changeling_protocol.wire import MOST_BODY_BYTES
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

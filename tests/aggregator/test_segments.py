@@ -9,11 +9,11 @@ import pytest
 from changeling_aggregator.errors import Overtaken, SegmentLost, Unwritable
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.check import check
-from changeling_aggregator.ingest.writers import SegmentWriter, writer_for
+from changeling_aggregator.ingest.committer import SegmentWriter, writer_for
 from changeling_aggregator.segments import Folder, SegmentRow, checked_place, place_at
 from changeling_aggregator.segments.parquet import decoded, encoded, rows_after
 from changeling_aggregator.store import Store, Turn
-from changeling_aggregator.store.transactions import TOGETHER
+from changeling_aggregator.store.store import TOGETHER
 from changeling_aggregator.testing import SegmentedStore, counted_rows, sql
 from changeling_aggregator.testing.bucket import small_bucket
 from changeling_protocol import Calendar, Refusal

@@ -9,7 +9,7 @@ import httpx
 import numpy as np
 import pytest
 from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.closing import take_snapshots
+from changeling_aggregator.fold.folding import take_snapshots
 from changeling_aggregator.server import ServerSettings, Service
 from changeling_aggregator.store import Store, TokenScope, Transaction
 from changeling_aggregator.testing import fold_out_of_turn

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from changeling_aggregator.errors import StoreError
 from changeling_aggregator.server.responses import answer_to
-from changeling_aggregator.store import NO_ANSWER, VERSION, Store, embedded
+from changeling_aggregator.store import NO_ANSWER, VERSION, Store, database
 from changeling_aggregator.store.database import migrate
 from changeling_aggregator.store.store import database_at
 from changeling_aggregator.testing import sql
@@ -110,10 +110,10 @@ def test_a_writer_waits_for_another_and_says_so_where_that_takes_too_long(
     with ThreadPoolExecutor(1) as another:
         with store.transaction() as writing:
             writing.open_stream(None)
-            monkeypatch.setattr(embedded, "WAITING_SECONDS", 0.05)
+            monkeypatch.setattr(database, "WAITING_SECONDS", 0.05)
             with pytest.raises(OperationalError, match="locked"):
                 store.open_stream(None)
-            monkeypatch.setattr(embedded, "WAITING_SECONDS", 60.0)
+            monkeypatch.setattr(database, "WAITING_SECONDS", 60.0)
             second = another.submit(store.open_stream, None)
             assert not second.done()
         assert second.result(60) == 2
@@ -123,7 +123,7 @@ def test_a_log_that_is_written_back_is_begun_anew_while_others_write(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So it does not grow with what is written; where somebody reads, or writes, that waits for the next time."""
-    monkeypatch.setattr(embedded, "MOST_LOG_PAGES", 0)
+    monkeypatch.setattr(database, "MOST_LOG_PAGES", 0)
 
     def written() -> int:
         store.open_stream(None)
@@ -156,7 +156,7 @@ def test_a_file_shrinks_when_what_filled_it_is_over(
     sql(store, "DELETE FROM log WHERE position > 1")
     store.give_back()
     assert file.stat().st_size == full, "a few megabytes are not worth the wait"
-    monkeypatch.setattr(embedded, "LEAST_GIVEN_BACK_BYTES", 2**20)
+    monkeypatch.setattr(database, "LEAST_GIVEN_BACK_BYTES", 2**20)
     with store.view() as view:
         assert view.unfolded() == 40
         store.give_back()

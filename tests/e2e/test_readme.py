@@ -11,7 +11,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_aggregator.testing.processes import free_port
+from changeling_aggregator.testing.serving import free_port
 
 from ..docs.blocks import ROOT, commands_of
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.store import TokenScope
-from changeling_aggregator.testing.processes import free_port
+from changeling_aggregator.testing.serving import free_port
 from changeling_client import Client
 from changeling_protocol import Calendar, Survey
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.testing.processes import free_port
+from changeling_aggregator.testing.serving import free_port
 from changeling_central import read_rows
 from changeling_protocol import __version__
 

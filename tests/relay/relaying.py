@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import httpx
-from changeling_aggregator.testing.processes import free_port
+from changeling_aggregator.testing.serving import free_port
 from changeling_protocol.wire import decode_acknowledgement
 
 from ..aggregator.devices import body

@@ -8,7 +8,7 @@ from time import monotonic
 import httpx
 import pytest
 from changeling_aggregator.server import BURST_SECONDS
-from changeling_aggregator.testing.processes import free_port
+from changeling_aggregator.testing.serving import free_port
 
 from ..aggregator.devices import body
 from ..aggregator.hostile import HOSTILE_HEADS, connected, push, resident

@@ -10,7 +10,7 @@ from threading import Timer
 import httpx
 import pytest
 from changeling_aggregator.store import Store
-from changeling_aggregator.testing.processes import free_port
+from changeling_aggregator.testing.serving import free_port
 from changeling_client import Client
 from changeling_commands.__main__ import main
 from changeling_protocol import Calendar

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from changeling_simulations.__main__ import main
-from changeling_simulations.report import Recorder
+from changeling_simulations.report import RecordingConsole
 from rich.table import Table
 
 from tests.command_line import invoked
@@ -14,7 +14,7 @@ PLAN = ["--answers", "2", "--period", "4w", "--horizon", "24w", "--at-most", "2"
 
 
 def test_what_was_printed_is_in_the_report_and_can_do_nothing(tmp_path: Path) -> None:
-    console = Recorder(quiet=True)
+    console = RecordingConsole(quiet=True)
     table = Table(title="<b>Shares</b>")
     table.add_column("answer")
     table.add_column("%", justify="right")

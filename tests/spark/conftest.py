@@ -16,8 +16,8 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import AFTER, prepared
 from changeling_spark import ClusterSettings
-from changeling_spark import inputs as pieces
 from changeling_spark import runs as running
+from changeling_spark import tasks as pieces
 from changeling_spark.folding import SparkFold
 from changeling_spark.testing import WHY_NOT, SparkCluster, cluster
 
@@ -89,6 +89,6 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
 @pytest.fixture
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each request a segment and a task of its own, and some buckets."""
-    monkeypatch.setattr("changeling_spark.inputs.SEGMENT_REQUESTS", 2)
+    monkeypatch.setattr("changeling_spark.tasks.SEGMENT_REQUESTS", 2)
     monkeypatch.setattr(pieces, "TASK_BYTES", 1)
     monkeypatch.setattr(running, "BUCKET_CLOSINGS", 1000)

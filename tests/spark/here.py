@@ -9,9 +9,8 @@ from changeling_aggregator.segments import place_at
 from changeling_aggregator.segments.parquet import read_ids
 from changeling_aggregator.store import IdFile, Store
 from changeling_aggregator.testing import AFTER, counted_rows, sql
-from changeling_spark.inputs import Piece
 from changeling_spark.runs import Executors, fold_once
-from changeling_spark.tasks import BLOCKS, SparkRun, count_blocks, open_pieces
+from changeling_spark.tasks import BLOCKS, Piece, SparkRun, count_blocks, open_pieces
 
 
 class Here(Executors):

@@ -10,7 +10,7 @@ from typing import Any
 
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import AFTER
-from changeling_aggregator.testing.processes import offspring
+from changeling_aggregator.testing.serving import offspring
 from changeling_spark import ClusterSettings, SparkTrouble, runs
 from changeling_spark.folding import SparkFold
 

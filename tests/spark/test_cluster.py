@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from changeling_aggregator.fold import FoldReport
 from changeling_aggregator.testing import AFTER
-from changeling_aggregator.testing.processes import offspring
+from changeling_aggregator.testing.serving import offspring
 from changeling_spark import ClusterSettings, SparkTrouble, runs, session
 from changeling_spark.folding import SparkFold
 from changeling_spark.keys import KeyService

@@ -14,7 +14,7 @@ from changeling_aggregator.segments.parquet import read_ids
 from changeling_aggregator.store import LoggedRequest, Store
 from changeling_aggregator.testing import appender, counted_rows, reference_rows
 from changeling_protocol import UnixMilliseconds, encode
-from changeling_spark import inputs, runs
+from changeling_spark import runs, tasks
 
 from .here import Here, OnSpark, contents
 from .test_runs import Case, lost_at
@@ -76,9 +76,9 @@ def known_ids(store: Store) -> dict[tuple[bytes, int], list[bytes]]:
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many files, tasks and buckets."""
-    monkeypatch.setattr(inputs, "SEGMENT_REQUESTS", 3)
-    monkeypatch.setattr(inputs, "ID_FILE_BYTES", 16 * 20)
-    monkeypatch.setattr(inputs, "TASK_BYTES", 3000)
+    monkeypatch.setattr(tasks, "SEGMENT_REQUESTS", 3)
+    monkeypatch.setattr(tasks, "ID_FILE_BYTES", 16 * 20)
+    monkeypatch.setattr(tasks, "TASK_BYTES", 3000)
     monkeypatch.setattr(runs, "BUCKET_CLOSINGS", 700)
 
 

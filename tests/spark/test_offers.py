@@ -6,9 +6,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from changeling_spark import offers
-from changeling_spark.inputs import Piece
-from changeling_spark.offers import LogReader, OfferedBatch, Offers
+from changeling_spark import folding
+from changeling_spark.folding import LogReader, OfferedBatch, Offers
+from changeling_spark.tasks import Piece
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 PIECES = [[Piece("/a", "1.parquet", 1, 0, 9, 100, 5, 7)], [Piece("/a", "2.parquet", 2, 3, 4, 50)]]
@@ -17,7 +17,7 @@ START = {"run": "earlier", "until": {"1": 2}}
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Iterator[Offers]:
-    monkeypatch.setattr(offers, "MOST_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(folding, "MOST_WAIT_SECONDS", 0.05)
     with closing(Offers()) as here:
         yield here
 

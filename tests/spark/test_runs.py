@@ -14,10 +14,10 @@ from changeling_aggregator.segments import Folder, PlacedFile, SegmentRow
 from changeling_aggregator.segments.parquet import encoded
 from changeling_aggregator.store import Store, Transaction, Turn
 from changeling_aggregator.testing import AFTER, FoldEngineContract, fold_out_of_turn, prepared
-from changeling_spark import ClusterSettings, inputs, runs, tasks
-from changeling_spark.inputs import Piece
+from changeling_spark import ClusterSettings, runs, tasks
 from changeling_spark.session import spark_settings
 from changeling_spark.shuffle import Partitioner
+from changeling_spark.tasks import Piece
 from numpy.typing import NDArray
 
 from ..aggregator.devices import Log, envelope, report
@@ -44,7 +44,7 @@ class TestSparkFold(FoldEngineContract):
         self, store: Store, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     ) -> FoldEngine:
         monkeypatch.setattr(runs, "BUCKET_CLOSINGS", request.param)
-        monkeypatch.setattr(inputs, "SEGMENT_REQUESTS", 7)
+        monkeypatch.setattr(tasks, "SEGMENT_REQUESTS", 7)
         (tmp_path / "shared").mkdir()
         return OnSpark(store, str(tmp_path / "shared"))
 
@@ -156,7 +156,7 @@ def test_a_run_that_is_overtaken_keeps_nothing(case: Case) -> None:
 
 def test_a_place_that_was_full_is_not_filled_by_tries(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whichever file is the first that has no room: none of that run stays, and with room again all counts."""
-    monkeypatch.setattr(inputs, "SEGMENT_REQUESTS", 6)
+    monkeypatch.setattr(tasks, "SEGMENT_REQUESTS", 6)
     case.append(25)
     before, put = contents(case.store), Folder.put
     for room in range(3):
@@ -354,7 +354,7 @@ def test_a_closing_with_many_runs_is_known_to_spark_whole(
     """Runs lie behind one another in the files that executors read, each sorted by itself: of all that is sent again
     nothing counts, on Spark or, after that, here; whether a file ends with a run, or between two."""
     monkeypatch.setattr(runs, "BUCKET_CLOSINGS", bucket)
-    monkeypatch.setattr(inputs, "ID_FILE_BYTES", file)
+    monkeypatch.setattr(tasks, "ID_FILE_BYTES", file)
     chance = random.Random(5)
     batches = [[chance.randbytes(16) for _ in range(20)] for _ in range(6)]
     for ids in batches:
@@ -379,7 +379,7 @@ def test_ids_that_are_alike_in_their_halves_count_once_each(
 ) -> None:
     """Chosen among 36 of six high and six low halves, again and again, whoever folds which part."""
     monkeypatch.setattr(runs, "BUCKET_CLOSINGS", 20)
-    monkeypatch.setattr(inputs, "ID_FILE_BYTES", 16 * 5)
+    monkeypatch.setattr(tasks, "ID_FILE_BYTES", 16 * 5)
     chance, sent = random.Random(seed), list[bytes]()
     for _ in range(8):
         ids = [chance.choice(HALVES) + chance.choice(HALVES) for _ in range(chance.choice([1, 4, 9]))]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.testing import AFTER
-from changeling_aggregator.testing.processes import command_of, offspring
+from changeling_aggregator.testing.serving import command_of, offspring
 from changeling_spark import SparkTrouble
 from changeling_spark.folding import SparkFold
 from changeling_spark.testing import SparkCluster, until

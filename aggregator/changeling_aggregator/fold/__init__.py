@@ -10,11 +10,9 @@ are the embedded fold's own.
 """
 
 from .check import TallyDifference, check
-from .closing import MOST_AHEAD_MS, MOST_RETENTION_SECONDS
-from .columns import UploadRows
-from .counting import OF_A_SURVEY, BatchCounts, count, fresh_closings
+from .counting import OF_A_SURVEY, BatchCounts, UploadRows, count, fresh_closings
 from .engine import EngineOptions, EnginePlugin, FoldEngine, FoldProcess, engine_plugin
-from .folding import FoldReport, fold, in_turn
+from .folding import MOST_AHEAD_MS, MOST_RETENTION_SECONDS, FoldReport, fold, in_turn
 from .ids import SeenIds, add_ids, ids_in, merged_ids
 
 __all__ = [

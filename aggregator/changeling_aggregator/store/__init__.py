@@ -26,20 +26,37 @@ import sqlite3
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
-from .at_rest import IN_CLEAR, STORE_KEY_BYTES, AtRest
 from .backups import Backup, back_up, opened_backup, restore
-from .counted import AttendanceKey, ClosingKey, Lot, LotKey, SnapshotProgress, TallyKey
-from .database import Database, Transactions, in_use
-from .editions import SigningKey, StoredEdition
-from .embedded import LEAST_FREE_BYTES
+from .counts import (
+    CHUNK_BYTES,
+    ID_BYTES,
+    AttendanceKey,
+    ClosingKey,
+    IdRun,
+    Lot,
+    LotKey,
+    RunName,
+    SnapshotProgress,
+    TallyKey,
+)
+from .database import IN_CLEAR, LEAST_FREE_BYTES, STORE_KEY_BYTES, AtRest, Database, Transactions, in_use
 from .files import IdFile, Segment, segment_name, written_segment
 from .log import LoggedRequest, LogRange, cursors_after, positions_after
-from .registry import KeptTime, Token, TokenScope, hash_of, new_token, readable
-from .runs import CHUNK_BYTES, ID_BYTES, IdRun, RunName
+from .registry import (
+    KeptTime,
+    KeyLife,
+    KeyState,
+    PublishedKey,
+    SigningKey,
+    StoredEdition,
+    Token,
+    TokenScope,
+    hash_of,
+    new_token,
+    readable,
+)
 from .schema import VERSION
-from .sealing_keys import KeyLife, KeyState, PublishedKey
-from .store import Store, files_of, register_database, upgrade, version_at
-from .transactions import Transaction, Turn, View
+from .store import Store, Transaction, Turn, View, files_of, register_database, upgrade, version_at
 
 NO_ANSWER = (DBAPIError, NoConnection, sqlite3.Error)
 """Raised by a store where its database fails, as with a full disk."""

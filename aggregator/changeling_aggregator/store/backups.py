@@ -36,7 +36,7 @@ from sqlalchemy.exc import DBAPIError
 from ..durable_files import give_to_folders_owner, sync_folder
 from ..errors import StoreError
 from . import schema
-from .counted import ClosingKey
+from .counts import ClosingKey
 from .database import BACKUP
 from .store import Store
 

@@ -18,7 +18,7 @@ from changeling_statistics import Attendance, NodeTally
 from sqlalchemy import and_, bindparam, case, delete, func, insert, select, update
 
 from ..errors import Overtaken, SegmentLost
-from .counted import AttendanceKey, TallyKey, WriteCounts
+from .counts import AttendanceKey, TallyKey, WriteCounts
 from .files import ReadFiles, Segment, WriteFiles, rows_of
 from .schema import cursors, files, log, store, streams
 

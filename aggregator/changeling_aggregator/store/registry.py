@@ -1,7 +1,13 @@
-"""The things that a server runs on: published surveys and their early ends, tokens, and the time that was believed."""
+"""The things that a server runs on: published surveys, tokens, keys, editions, and the time that was believed.
+
+Sealing keys are made here, signed by the authority, and destroyed one grace after they expire. One is valid at a time:
+so a server cannot mark devices by the key that it gives them. Results keys, which editions of open surveys are signed
+with, are made here and certified by the authority. A private key never leaves the store but into the memory of the
+process that uses it. An edition that was published under a name is never changed; of each survey the latest are kept.
+"""
 
 import secrets
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
@@ -9,11 +15,28 @@ from functools import lru_cache
 from hashlib import sha256
 from typing import NamedTuple
 
-from changeling_protocol import EarlyEnd, MalformedBytes, Survey, SurveyId, UnixMilliseconds, UnixSeconds
-from sqlalchemy import delete, func, insert, select, update
+from changeling_protocol import (
+    LAST_INSTANT,
+    EarlyEnd,
+    MalformedBytes,
+    ResultsKey,
+    SealingKey,
+    Survey,
+    SurveyId,
+    UnixMilliseconds,
+    UnixSeconds,
+    decode,
+    edition_id,
+    encode,
+    key_id,
+)
+from changeling_statistics import format_instant
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from sqlalchemy import ColumnElement, Table, and_, delete, func, insert, select, update
 
-from .database import Bound
-from .schema import store, surveys, tokens
+from .database import PRIVATE_BYTES, AtRest, Bound
+from .schema import editions, results_keys, sealing_keys, store, surveys, tokens
 
 TOKEN_BYTES = 32
 PREFIX = "changeling_"
@@ -182,3 +205,284 @@ class WriteRegistry(ReadRegistry):
 def _token(hashed: bytes, name: str, scopes: str, created: int) -> Token:
     known = frozenset(TokenScope(each) for each in scopes.split() if each in TokenScope.__members__.values())
     return Token(hashed[:4], name, known, created)
+
+
+# Sealing keys
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedKey:
+    """A sealing key and the signed bytes that clients check."""
+
+    key: SealingKey
+    signed: bytes
+
+
+class KeyState(StrEnum):
+    """Where a key is in its life."""
+
+    UNSIGNED = "unsigned"
+    """Made here; the authority has not signed it, or it was not published."""
+    PENDING = "pending"
+    ACTIVE = "active"
+    EXPIRED = "expired"
+    """Nothing is sealed to it any more; what was sealed to it can be opened."""
+    DESTROYED = "destroyed"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLife:
+    """A key's life, without the key. begins, expires: Unix seconds; None before it is published."""
+
+    id: bytes
+    begins: int | None
+    expires: int | None
+    destroyed: bool
+    in_clear: bool
+
+    def state(self, now: UnixSeconds) -> KeyState:
+        """Where it is in its life at a Unix time, in seconds."""
+        if self.destroyed:
+            return KeyState.DESTROYED
+        if self.begins is None or self.expires is None:
+            return KeyState.UNSIGNED
+        if now < self.begins:
+            return KeyState.PENDING
+        return KeyState.ACTIVE if now <= self.expires else KeyState.EXPIRED
+
+
+class ReadKeys(Bound):
+    """Reads sealing keys."""
+
+    def published_keys(self) -> dict[bytes, PublishedKey]:
+        """The keys that the authority has signed and whose private half is there, by id; the latest to expire first."""
+        rows = self._connection.execute(
+            select(sealing_keys)
+            .where(sealing_keys.c.signed.is_not(None), sealing_keys.c.private.is_not(None))
+            .order_by(sealing_keys.c.expires.desc(), sealing_keys.c.id)
+        )
+        return {row.id: PublishedKey(SealingKey(row.public, row.begins, row.expires), row.signed) for row in rows}
+
+    def key_lives(self) -> list[KeyLife]:
+        """The life of every key that was made here, the latest to expire first."""
+        rows = self._connection.execute(select(sealing_keys).order_by(sealing_keys.c.expires.desc(), sealing_keys.c.id))
+        return [
+            KeyLife(
+                row.id,
+                row.begins,
+                row.expires,
+                row.private is None,
+                row.private is not None and len(row.private) == PRIVATE_BYTES,
+            )
+            for row in rows
+        ]
+
+    def private_keys(self) -> dict[bytes, X25519PrivateKey]:
+        """The private keys that are not destroyed, by id. Raises StoreError where they are under another store key."""
+        opened = ((id_, self._at_rest.taken(kept, id_)) for id_, kept in self._private_halves())
+        return {id_: X25519PrivateKey.from_private_bytes(private) for id_, private in opened}
+
+    def any_key_expired(self, before: UnixSeconds) -> bool:
+        """Tell whether there is a private key left that expired before this Unix time, in seconds."""
+        return self._connection.execute(select(sealing_keys.c.id).where(_expired(before))).first() is not None
+
+    def _private_halves(self, keys: Table = sealing_keys) -> list[tuple[bytes, bytes]]:
+        """The ids of keys that are not destroyed, with their private halves as they are stored."""
+        query = select(keys.c.id, keys.c.private).where(keys.c.private.is_not(None))
+        return [(row.id, row.private) for row in self._connection.execute(query)]
+
+
+class WriteKeys(ReadKeys):
+    """Writes sealing keys."""
+
+    def make_key(self) -> bytes:
+        """Make a private key; returns the public one, 32 bytes, for the authority to sign.
+
+        Raises StoreError where those that are there are under another store key.
+        """
+        self.private_keys()
+        private = X25519PrivateKey.generate()
+        public = private.public_key().public_bytes_raw()
+        id_ = key_id(public)
+        kept = self._at_rest.kept(private.private_bytes_raw(), id_)
+        self._connection.execute(insert(sealing_keys).values(id=id_, public=public, private=kept))
+        return public
+
+    def publish_key(self, key: SealingKey, signed: bytes) -> bool:
+        """Put a checked signature to a key made here; False where the same one is there already.
+
+        Raises ValueError where the key was not made here, is destroyed, was published with other dates, or is valid
+        while another is: of two keys the later begins in the second in which the earlier expires, so that there is
+        always one.
+        """
+        # Of two who publish at once one waits here, and then sees the other's dates.
+        self._connection.execute(select(sealing_keys.c.id).order_by(sealing_keys.c.id).with_for_update()).all()
+        row = self._connection.execute(
+            select(sealing_keys.c.signed, sealing_keys.c.private).where(sealing_keys.c.id == key.id)
+        ).first()
+        if row is None:
+            raise ValueError("this server did not make that key: ask it for one with `changeling keys new`")
+        if row.signed == signed:
+            return False
+        if row.signed is not None:
+            raise ValueError("that key is published already, with other dates: make a new one instead")
+        if row.private is None:
+            raise ValueError("that key's private half is destroyed: make a new one instead")
+        _check_alone(key, (each.key for each in self.published_keys().values()))
+        self._connection.execute(
+            update(sealing_keys)
+            .where(sealing_keys.c.id == key.id)
+            .values(signed=signed, begins=key.begins, expires=key.expires)
+        )
+        return True
+
+    def encrypt_keys(self, new: AtRest) -> int:
+        """Put the private keys under another store key; returns how many.
+
+        What they were before is overwritten once `Store.forget_overwritten` had its turn. Raises StoreError where they
+        are not under the store's own.
+        """
+        private = [(keys, id_, self._at_rest.taken(kept, id_)) for keys, id_, kept in self._all_private_halves()]
+        for keys, id_, each in private:
+            self._put_private(keys, id_, new.kept(each, id_))
+        return len(private)
+
+    def encrypt_keys_in_clear(self) -> bool:
+        """Encrypt the private keys that are not yet; whether there was one, and a store key to encrypt it under."""
+        in_clear = [each for each in self._all_private_halves() if len(each[2]) == PRIVATE_BYTES]
+        if self._at_rest.secret is None or not in_clear:
+            return False
+        for keys, id_, private in in_clear:
+            self._put_private(keys, id_, self._at_rest.kept(private, id_))
+        return True
+
+    def take_keys(self, other: ReadKeys) -> None:
+        """Take the keys of another store that are not destroyed, under this one's own store key."""
+        query = select(sealing_keys).where(sealing_keys.c.private.is_not(None))
+        for row in other._connection.execute(query).mappings():
+            private = self._at_rest.kept(other._at_rest.taken(row["private"], row["id"]), row["id"])
+            self._connection.execute(insert(sealing_keys).values({**row, "private": private}))
+
+    def destroy_expired_keys(self, before: UnixSeconds) -> int:
+        """Destroy the private keys that expired before this Unix time, in seconds; returns how many."""
+        return self._connection.execute(update(sealing_keys).where(_expired(before)).values(private=None)).rowcount
+
+    def _all_private_halves(self) -> list[tuple[Table, bytes, bytes]]:
+        """Those of sealing keys and of results keys, with the table that each is in."""
+        return [(keys, id_, kept) for keys in (sealing_keys, results_keys) for id_, kept in self._private_halves(keys)]
+
+    def _put_private(self, keys: Table, id_: bytes, kept: bytes) -> None:
+        self._connection.execute(update(keys).where(keys.c.id == id_).values(private=kept))
+
+
+def _expired(before: UnixSeconds) -> ColumnElement[bool]:
+    return and_(sealing_keys.c.private.is_not(None), sealing_keys.c.expires < before)
+
+
+def _check_alone(key: SealingKey, others: Iterable[SealingKey]) -> None:
+    for other in others:
+        if key.begins < other.expires and other.begins < key.expires:
+            begins, expires = (format_instant(min(time, LAST_INSTANT)) for time in (other.begins, other.expires))
+            raise ValueError(
+                f"key {other.id.hex()} is valid from {begins} to {expires}, and one key is at a time: sign this one "
+                f"with --begins {expires} or later, or with --expires {begins} or earlier"
+            )
+
+
+# Editions
+
+KEPT_EDITIONS = 16
+"""Of each survey."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEdition:
+    """An edition as it is published. revision, last: which one. id: its name. files: each compressed with gzip."""
+
+    revision: int
+    last: int
+    id: bytes
+    files: Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A key that editions are signed with. certificate: the authority's, signed; None where it has certified none."""
+
+    private: Ed25519PrivateKey
+    certificate: bytes | None
+
+
+class ReadEditions(Bound):
+    """Reads editions and their keys."""
+
+    def newest_editions(self) -> dict[SurveyId, tuple[int, int, bytes]]:
+        """The revision, the last period and the name of the newest edition of each survey that has any."""
+        columns = editions.c.survey, editions.c.revision, editions.c.last, editions.c.id
+        rows = self._connection.execute(select(*columns).order_by(editions.c.revision, editions.c.made))
+        return {row.survey: (row.revision, row.last, row.id) for row in rows}
+
+    def edition(self, survey: SurveyId, id_: bytes) -> StoredEdition | None:
+        """The edition of this name; None where there is none, or no more."""
+        query = select(editions).where(editions.c.survey == survey, editions.c.id == id_)
+        row = self._connection.execute(query).first()
+        return None if row is None else StoredEdition(row.revision, row.last, row.id, decode(row.files))
+
+    def signing_key(self, now: UnixSeconds) -> SigningKey | None:
+        """The key to sign with now, Unix seconds: a certified one while it is valid, else the newest; None without any.
+
+        Raises StoreError where it is under another store key.
+        """
+        rows = self._connection.execute(select(results_keys).order_by(results_keys.c.made.desc())).all()
+        valid = [row for row in rows if row.signed and row.begins <= now <= row.expires]
+        for row in [*valid, *rows][:1]:
+            private = Ed25519PrivateKey.from_private_bytes(self._at_rest.taken(row.private, row.id))
+            return SigningKey(private, row.signed if valid else None)
+        return None
+
+
+class WriteEditions(ReadEditions):
+    """Writes editions and their keys."""
+
+    def make_results_key(self, now: UnixSeconds) -> bytes:
+        """The public key that the authority may certify, 32 bytes: one that it has not yet, made if there is none."""
+        known = select(results_keys.c.public).where(results_keys.c.signed.is_(None)).order_by(results_keys.c.made)
+        if (public := self._connection.scalar(known)) is None:
+            private = Ed25519PrivateKey.generate()
+            public = private.public_key().public_bytes_raw()
+            row = {"id": key_id(public), "public": public, "made": int(now)}
+            kept = self._at_rest.kept(private.private_bytes_raw(), key_id(public))
+            self._connection.execute(insert(results_keys).values(**row, private=kept))
+        return bytes(public)
+
+    def certify_results_key(self, key: ResultsKey, signed: bytes) -> bool:
+        """Put a checked certificate to a key made here; False where the same one is there already.
+
+        Raises ValueError where the key was not made here.
+        """
+        named = results_keys.c.id == key_id(key.public)
+        row = self._connection.execute(select(results_keys.c.signed).where(named)).first()
+        if row is None:
+            raise ValueError("this server did not make that key: ask it for one with `changeling keys new --results`")
+        dates = {"begins": key.begins, "expires": key.expires}
+        self._connection.execute(update(results_keys).where(named).values(signed=signed, **dates))
+        return bool(row.signed != signed)
+
+    def add_edition(
+        self, survey: SurveyId, revision: int, last: int, made: int, signed: bytes, files: Mapping[str, bytes]
+    ) -> bool:
+        """Publish an edition; False where there is one of this revision and last period, which stays as it is.
+
+        made: Unix seconds. signed: the edition. files: compressed with gzip, by their names. The oldest beyond
+        KEPT_EDITIONS go.
+        """
+        row = {"survey": survey, "revision": revision, "last": last, "made": made, "id": edition_id(signed)}
+        if not self._inserted(editions, **row, files=encode(dict(files))):
+            return False
+        of_survey = editions.c.survey == survey
+        newest = select(editions.c.revision).where(of_survey).order_by(editions.c.revision.desc())
+        oldest = newest.offset(KEPT_EDITIONS - 1).limit(1).scalar_subquery()
+        self._connection.execute(
+            delete(editions).where(and_(of_survey, editions.c.revision < func.coalesce(oldest, 0)))
+        )
+        return True

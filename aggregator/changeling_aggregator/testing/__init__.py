@@ -3,8 +3,22 @@
 Nothing that runs imports it.
 """
 
-from .fold_engines import FoldEngineContract, Reference, fold_out_of_turn, reference_of, reference_rows
-from .hostile_log import AFTER, PLANS, SURVEYS, Append, HostileLog, appender, honest, hostile, prepared
+from .fold_engines import (
+    AFTER,
+    PLANS,
+    SURVEYS,
+    Append,
+    FoldEngineContract,
+    HostileLog,
+    Reference,
+    appender,
+    fold_out_of_turn,
+    honest,
+    hostile,
+    prepared,
+    reference_of,
+    reference_rows,
+)
 from .store_contract import StoreContract
 from .stores import Opener, SegmentedStore, append_segment, counted_rows, open_stream_at, sql
 

@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import numpy as np
 from changeling_protocol import AtMost, Calendar
 from changeling_simulations import closed_cohort, compare_methods, paper_survey, sample_tallies
-from changeling_simulations.liars import invented_tallies
+from changeling_simulations.field_sampler import invented_tallies
 from changeling_statistics import Solution, Wish, histogram_figures, optimal_plan, releases
 
 DEVICES, ANSWERS = 20_000, 4

@@ -5,11 +5,9 @@ from changeling_commands.running import VERSION_HINT, show_examples
 from changeling_commands.wishes import WishOptions, taking
 
 from .capacity import capacity
-from .compare_command import compare
+from .commands import compare, plan, sweep_command
 from .fleet_command import fleet, fleet_check
-from .plan_command import plan
 from .run_command import run
-from .sweep_command import sweep_command
 
 WISH = "--answers 2 --period 4w --horizon 48w --at-most 3 --epsilon 4 --devices 20000"
 EXAMPLES = {

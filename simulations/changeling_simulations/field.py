@@ -12,8 +12,8 @@ from changeling_protocol import Node, Survey, closings
 from changeling_statistics import Counts
 from numpy.typing import NDArray
 
-from .joint_sampler import Numbers
 from .population import Population, States, weighted_counts
+from .sampler import Numbers
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pytest
 from changeling_protocol import Calendar, Group, KaryResponse, MutationSpace, Node, Odds, StateSpace, Track
 from changeling_simulations import Field, Population, sample_field
 from changeling_simulations.field import MOST_ENTRIES, attended_closings, draw_entries
-from changeling_simulations.joint_sampler import in_order
+from changeling_simulations.sampler import in_order
 from changeling_statistics import Attendance, counterpart_of
 from scipy.stats import norm
 

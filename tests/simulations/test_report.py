@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from changeling_simulations.__main__ import main
-from changeling_simulations.report import RecordingConsole
+from changeling_simulations.reports import RecordingConsole
 from rich.table import Table
 
 from tests.command_line import invoked

@@ -26,7 +26,7 @@ from .changelogs import (
     synthetic_calendar,
     synthetic_changelog,
 )
-from .commands import ReportOption, rate_option, recorder, span, write_report
+from .commands import ReportOption, rate, rate_option, recorder, span, write_report
 from .experiment import Experiment, Trials, exact_error, in_the_field, simulate, trials_of, tried
 from .field import Field
 from .plots import draw_experiment, save_plot

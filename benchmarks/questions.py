@@ -5,14 +5,38 @@ Errors are what the planner predicts for the plan that it returns, root mean squ
 fractions: the figures that `tests` hold against simulated surveys. The population changes half as often as it may.
 """
 
-import resource
+import re
+import tempfile
 import time
 from dataclasses import replace
 from decimal import Decimal
 from multiprocessing import get_context
+from pathlib import Path
+from statistics import median
 
 import numpy as np
-from changeling_protocol import AtMost, Calendar, Node, Question, Survey, upload_bytes
+from changeling_aggregator.fold import fold
+from changeling_aggregator.store import Store
+from changeling_aggregator.testing.serving import SurveyLog
+from changeling_client import Client
+from changeling_client.testing import FakeServer, ManualClock
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Closing,
+    Node,
+    NodeNumber,
+    Question,
+    Report,
+    Standing,
+    StratumNumber,
+    Survey,
+    TrackNumber,
+    UnixSeconds,
+    encode_upload,
+    seal,
+    upload_bytes,
+)
 from changeling_simulations import Population, closed_cohort, sample_tallies
 from changeling_statistics import (
     Histogram,
@@ -30,7 +54,7 @@ WEEK, DEVICES, ANSWERS = 604_800, 20_000, 4
 AT_ONCE = ((10, 8), (30, 8), (100, 8), (10, 2))
 OVER_TIME = ((12, 3, 8, True), (12, 3, 16, True), (52, 4, 8, True), (12, 3, 8, False))
 """Periods, k with the first answer, epsilon, and whether the histograms are wanted when all is over."""
-SEEDS = 200
+SEEDS, CLIENTS, UPLOADS = 200, 5, 1_000
 
 
 def wish(questions: int, periods: int, k: int, epsilon: float, *, retrospective: bool = True) -> Wish:
@@ -86,16 +110,20 @@ def simulated(planned: Planned, questions: int) -> float:
 
 
 def planning(questions: int) -> tuple[float, float, float]:
-    """Seconds, megabytes and the bytes of one upload, of a plan over a year by quarters; in a process of its own."""
+    """Seconds, CPU seconds and megabytes of a plan over a year by quarters; in a process of its own."""
     began = time.perf_counter()
-    survey: Survey = optimal_plan(wish(questions, 4, 2, 8)).option.survey
-    seconds = time.perf_counter() - began
-    megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return seconds, megabytes, float(upload_bytes(survey.plan, Node(0, 1)))
+    optimal_plan(wish(questions, 4, 2, 8))
+    return time.perf_counter() - began, time.process_time(), _peak_megabytes()
 
 
-def unlike(questions: int) -> tuple[float, float, float]:
-    """Seconds, megabytes and the root of the weighted mean squared error, in points, of questions of four kinds."""
+def _peak_megabytes() -> float:
+    """The most memory that this process has held; what its parent held at the fork does not count, as in getrusage."""
+    (most,) = re.findall(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(most) / 1024
+
+
+def unlike(questions: int) -> tuple[float, float, float, float]:
+    """The same of questions of four kinds, and the root of their weighted mean squared error, in points."""
     began, calendar = time.perf_counter(), Calendar(0, WEEK, 12)
     kinds = [(2, 2), (4, 3), (4, 2), (6, 3)]
     asked = []
@@ -106,36 +134,65 @@ def unlike(questions: int) -> tuple[float, float, float]:
     weighted = tuple(WeightedQuestion(each, 1 + at % 2) for at, each in enumerate(asked))
     wanted = Questionnaire(weighted, calendar, Decimal(8), DEVICES, closed=True, bridge=False)
     error = plan_questionnaire(wanted).total
-    seconds = time.perf_counter() - began
-    return seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 100 * error
+    return time.perf_counter() - began, time.process_time(), _peak_megabytes(), 100 * error
 
 
-def numbers() -> dict[str, float]:
-    """Answers that an entry changes over 52 weeks of a drifting number, with its own offset and rounded afresh, and the
-    bias of the mean, as a share of the range, of offsets and of fixed bins."""
-    generator = np.random.default_rng(25)
-    question = Question.of_number("minutes", "How long?", ["0", "20", "40", "80", "160", "320"], AtMost(4), "min")
-    levels = np.array(question.values)
-    entries, weeks = 20_000, 52
-    start = generator.normal(3.4, 0.7, entries)
-    drift = generator.normal(0.004, 0.01, (entries, 1)) * np.arange(weeks) + start[:, None]
-    values = np.minimum(np.exp(drift), levels[-1])
-    below = np.clip(np.searchsorted(levels, values, side="right") - 1, 0, len(levels) - 2)
-    part = (values - levels[below]) / (levels[below + 1] - levels[below])
-    offsets = (2 * generator.integers(8, size=(entries, 1)) + 1) / 16
-    kept, afresh, bins = part >= offsets, part >= generator.random(values.shape), part >= 0.5
-    changes = {name: np.diff(below + up, axis=1) != 0 for name, up in (("offset", kept), ("afresh", afresh))}
-    bias = {
-        name: abs((levels[below + up] - values).mean(0)).max() / levels[-1]
-        for name, up in (("offset", kept), ("bins", bins))
-    }
-    return {f"4_{name}_mutations": float(each.sum(1).mean()) for name, each in changes.items()} | {
-        f"4_{name}_bias_of_the_mean": float(each) for name, each in bias.items()
+def device(asked: Survey) -> tuple[float, float]:
+    """CPU milliseconds of the flush that answers and sends a closing, and kilobytes of the store after it; medians."""
+    taken, kept = [], []
+    for _ in range(CLIENTS):
+        server = FakeServer(ManualClock(60.0))
+        server.publish(asked)
+        with tempfile.TemporaryDirectory() as folder:
+            place = {"path": Path(folder) / "store.db", "witness": None, "background": False}
+            whose = {"server": server.url, "authority": server.authority, "max_epsilon": 10}
+            with Client(transport=server.transport, clock=server.clock, **whose, **place) as client:
+                answers = {question.name: question.answers[0] for question in asked.questions}
+                client.join(asked.id, answers=[answers], signed=server.signed(asked))
+                server.clock.now = WEEK + 86_400.0
+                began = time.process_time()
+                flushed = client.flush()
+                taken.append(1000 * (time.process_time() - began))
+            if flushed.sent != 1:
+                raise ArithmeticError(f"{flushed} is not one closing sent")
+            kept.append(sum(each.stat().st_size for each in Path(folder).iterdir()) / 1000)
+    return median(taken), median(kept)
+
+
+def fold_speed(asked: Survey) -> float:
+    """Reports that are opened and folded in a CPU second, where each upload has one of every question."""
+    generator, tracks = np.random.default_rng(25), asked.plan.tracks
+    with tempfile.TemporaryDirectory() as folder:
+        log = SurveyLog.of(Store.open(Path(folder) / "server.db"), asked)
+        for _ in range(UPLOADS):
+            told = [Closing(1, generator.bytes(16), Standing.KNOWN, StratumNumber(0))]
+            said = [Report(TrackNumber(at), NodeNumber(1), at % track.randomizer.symbols) for at, track in enumerate(tracks)]
+            log.append(WEEK + 60, seal(encode_upload(asked.plan, 0, Node(0, 1), told, said), asked.id, log.key))
+        began = time.process_time()
+        done = fold(log.store, UnixSeconds(WEEK + 120))
+        taken = time.process_time() - began
+        log.store.close()
+    if done.reports != UPLOADS * len(tracks):
+        raise ArithmeticError(f"{done.reports} reports are not {UPLOADS * len(tracks)}")
+    return done.reports / taken
+
+
+def costs(questions: int) -> dict[str, float]:
+    """Measure 6, of questions asked once at epsilon 8, all of which an entry answers."""
+    asked = replace(optimal_plan(wish(questions, 1, 1, 8)).option.survey, skew=60, spread=600, grace=WEEK)
+    if len(asked.plan.groups) > 1:
+        raise ArithmeticError("not every entry is asked all of the questions")
+    milliseconds, kilobytes = device(asked)
+    return {
+        f"6_{questions}_closing_cpu_ms": milliseconds,
+        f"6_{questions}_store_kb": kilobytes,
+        f"6_{questions}_upload_bytes": float(upload_bytes(asked.plan, Node(0, 1))),
+        f"6_{questions}_fold_reports_a_cpu_second": fold_speed(asked),
     }
 
 
 def measure() -> dict[str, float]:
-    """Figures 2 to 4, 6 and 7 of several questions and numbers."""
+    """Measures 2, 3, 6 and 7 of several questions."""
     figures: dict[str, float] = {}
     for questions, epsilon in AT_ONCE:
         asked = wish(questions, 1, 1, epsilon)
@@ -150,21 +207,16 @@ def measure() -> dict[str, float]:
         figures[name] = error(asked)
         if periods == 12:
             figures |= {f"{name}_{other}": each for other, each in beside(asked).items()}
-    figures |= numbers()
     for questions in (1, 10, 100):
-        with get_context("spawn").Pool(1) as pool:
-            seconds, megabytes, upload = pool.apply(planning, (questions,))
-        figures |= {
-            f"7_{questions}_planner_seconds": seconds,
-            f"7_{questions}_planner_megabytes": megabytes,
-            f"6_{questions}_upload_bytes": upload,
-        }
-    for questions in (10, 100):
-        with get_context("spawn").Pool(1) as pool:
-            seconds, megabytes, points = pool.apply(unlike, (questions,))
-        figures |= {
-            f"7_{questions}_unlike_planner_seconds": seconds,
-            f"7_{questions}_unlike_planner_megabytes": megabytes,
-            f"3_{questions}_unlike_points": points,
-        }
+        figures |= costs(questions)
+    for name, planned_in, counts in (("", planning, (1, 10, 100)), ("_unlike", unlike, (10, 100))):
+        for questions in counts:
+            with get_context("spawn").Pool(1) as pool:
+                seconds, processor, megabytes, *points = pool.apply(planned_in, (questions,))
+            figures |= {
+                f"7_{questions}{name}_planner_seconds": seconds,
+                f"7_{questions}{name}_planner_cpu_seconds": processor,
+                f"7_{questions}{name}_planner_megabytes": megabytes,
+                **{f"3_{questions}{name}_points": each for each in points},
+            }
     return figures

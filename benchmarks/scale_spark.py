@@ -1,21 +1,19 @@
-"""Measures 3 and 6 of what is beyond one machine: the fold on Spark against the embedded one, and its memory.
+"""Measures 3 and 6 of scale: the fold on Spark against the embedded one, its growth with the log, and its memory.
 
-A master and workers are processes of this machine. Times are processor seconds of everything that runs, drivers, Java
-and Python. Stated apart is what is fixed: what a session and its first small folds take, and what a small fold takes
-in a session that is warm. The exponent is of what a fold takes beyond the latter, which makes it larger.
+A master and two workers are processes of this machine. Times are processor seconds of everything that runs, drivers,
+Java and Python. Told apart is what is fixed: a session with its first small fold, and a small fold in a warm session.
+The exponent is of what a fold takes beyond the latter.
 """
 
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
-from math import log as ln
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
-from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from changeling_aggregator.fold import FoldReport, fold
 from changeling_aggregator.opening import OpeningProcesses
 from changeling_aggregator.store import Store
@@ -23,156 +21,100 @@ from changeling_aggregator.testing import counted_rows
 from changeling_protocol import UnixSeconds
 from changeling_spark.folding import SparkFold
 from changeling_spark.session import ClusterSettings
-from changeling_spark.testing import SparkCluster, cluster, seconds_of_all
+from changeling_spark.testing import cluster, seconds_of_all
+from pyspark.sql import SparkSession
 
 from .scale_log import MILLION, PERIODS, log_in_segments, log_of
-from .spark_disks import NOTHING, Disks
 
-TIMES = {1: 2, 3: 1, 10: 1, 30: 1}
-"""How often logs of so many million reports are folded."""
+MILLIONS = (1, 3, 10, 30)
 COMPARED = 10
-"""Of these, what the embedded fold is compared with, and one worker."""
-SMALL = 3
-"""How often a log of one upload is folded, before the others."""
+"""So many million reports are folded by the embedded fold, too."""
 EXECUTOR_MEMORY = "512m"
 """Of each executor's Java, little more than Spark's least."""
+MEBIBYTE = 2**20
 
 
-@dataclass(frozen=True)
-class Taken:
-    """What a fold took. seconds: the processor's. java, python: the most memory of such a process so far, in MiB."""
+class Taken(NamedTuple):
+    """Processor seconds, and seconds, of a fold."""
 
-    seconds: float
+    processor: float
     wall: float
-    tallies: list[tuple[Any, ...]]
-    java: float = 0.0
-    python: float = 0.0
-    disks: Disks = NOTHING
-
-
-@dataclass(frozen=True)
-class Warm:
-    """A session that has folded a little. first: processor seconds of starting it and of its first fold; of the later
-    small ones, each takes `small`."""
-
-    running: SparkCluster
-    engine: SparkFold
-    place: Path
-    first: float
-    small: float
-
-    def fold(self, millions: int, times: int) -> Taken:
-        """What it takes to fold so many million reports."""
-        return _median_of([self._fold(millions) for _ in range(times)])
-
-    def _fold(self, millions: int) -> Taken:
-        with log_of(millions, self.place / "log") as store:
-            before = _disks()
-            taken = _folded(store, self.engine, millions * MILLION)
-            return Taken(*taken, *self.running.most_mebibytes(), _disks().since(before))
 
 
 def measure() -> dict[str, float | None]:
+    figures: dict[str, float | None] = {}
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        embedded = _median_of([_embedded(place) for _ in range(TIMES[COMPARED])])
-        with _session(place / "two", 2) as warm:
-            taken = {size: warm.fold(size, times) for size, times in TIMES.items()}
-        with _session(place / "one", 1) as one_worker:
-            one = one_worker.fold(COMPARED, 1)
-    compared = taken[COMPARED]
-    net = {size: each.seconds - warm.small for size, each in taken.items()}
-    figures: dict[str, float | None] = {
-        "3_fixed_processor_seconds_of_a_session": warm.first,
-        "3_fixed_processor_seconds_of_a_fold": warm.small,
-        "3_embedded_processor_seconds": embedded.seconds,
-        "3_over_embedded_processor": compared.seconds / embedded.seconds,
-        "3_over_embedded_time": compared.wall / embedded.wall,
-        "3_same_tallies": float(embedded.tallies == compared.tallies == one.tallies),
-        "3_exponent": exponent(net),
-        "3_exponent_of_ends": exponent({size: net[size] for size in (min(net), max(net))}),
-        "3_two_workers_over_one": compared.seconds / one.seconds,
-    }
-    for size, each in taken.items():
-        figures[f"3_processor_seconds_{size}_million"] = each.seconds
-        figures[f"3_times_{size}_million"] = TIMES[size]
-        figures[f"6_most_python_mebibytes_{size}_million"] = each.python
-        figures[f"6_most_java_mebibytes_{size}_million"] = each.java
-        figures[f"6_shuffled_mebibytes_{size}_million"] = each.disks.shuffled
-        figures[f"6_spilled_mebibytes_{size}_million"] = each.disks.spilled
+        with log_of(COMPARED, place / "log") as store:
+            embedded = _taken(COMPARED * MILLION, lambda: fold(store, _now(), closing=False, open_=OpeningProcesses()))
+            counted = counted_rows(store)
+        (place / "shared").mkdir()
+        smalls = []
+        for name in ("first", "second"):
+            (place / name).mkdir()
+            smalls.append(log_in_segments(place / name, PERIODS))
+        with cluster(place / "cluster", 2) as running:
+            used = seconds_of_all(os.getpid())
+            settings = ClusterSettings(running.master, EXECUTOR_MEMORY)
+            with closing(SparkFold(smalls[0], settings, str(place / "shared"))) as engine:
+                engine.await_start()
+                _on_spark(engine, smalls[0], PERIODS)
+                figures["3_fixed_processor_seconds_of_a_session"] = seconds_of_all(os.getpid()) - used
+                small = _on_spark(engine, smalls[1], PERIODS).processor
+                figures["3_fixed_processor_seconds_of_a_fold"] = small
+                seconds = {}
+                for millions in MILLIONS:
+                    before = _disks()
+                    with log_of(millions, place / "log") as store:
+                        taken = _on_spark(engine, store, millions * MILLION)
+                        if millions == COMPARED:
+                            figures["3_over_embedded_processor"] = taken.processor / embedded.processor
+                            figures["3_over_embedded_time"] = taken.wall / embedded.wall
+                            figures["3_same_tallies"] = float(counted_rows(store) == counted)
+                    seconds[millions] = taken.processor
+                    figures[f"3_processor_seconds_{millions}_million"] = taken.processor
+                    java, python = running.most_mebibytes()
+                    shuffled, spilled = (after - then for after, then in zip(_disks(), before, strict=True))
+                    figures[f"6_most_java_mebibytes_{millions}_million"] = java
+                    figures[f"6_most_python_mebibytes_{millions}_million"] = python
+                    figures[f"6_shuffled_mebibytes_{millions}_million"] = shuffled
+                    figures[f"6_spilled_mebibytes_{millions}_million"] = spilled
+        for each in smalls:
+            each.close()
+    net = [taken - small for taken in seconds.values()]
+    figures["3_embedded_processor_seconds"] = embedded.processor
+    figures["3_exponent"] = float(np.polyfit(np.log([*seconds]), np.log(net), 1)[0])
     return figures
 
 
-def exponent(seconds: dict[int, float]) -> float:
-    """The slope of a line through the logarithms of sizes and times."""
-    points = [(ln(size), ln(time_)) for size, time_ in seconds.items()]
-    x, y = (sum(each) / len(points) for each in zip(*points, strict=True))
-    slope: float = sum((a - x) * (b - y) for a, b in points) / sum((a - x) ** 2 for a, _ in points)
-    return slope
-
-
-def _median_of(taken: Sequence[Taken]) -> Taken:
-    """The times' medians, the most of memory."""
-    return Taken(
-        median(each.seconds for each in taken),
-        median(each.wall for each in taken),
-        taken[0].tallies,
-        max(each.java for each in taken),
-        max(each.python for each in taken),
-        max((each.disks for each in taken), key=lambda disks: disks.shuffled + disks.spilled),
-    )
-
-
-def _embedded(place: Path) -> Taken:
-    with log_of(COMPARED, place / "log") as store:
-        begin, used = time.perf_counter(), seconds_of_all(os.getpid())
-        done = fold(store, UnixSeconds(time.time()), closing=False, open_=OpeningProcesses())
-        _check(done, COMPARED * MILLION)
-        return Taken(seconds_of_all(os.getpid()) - used, time.perf_counter() - begin, _counted(store))
-
-
-def _folded(store: Store, engine: SparkFold, reports: int) -> tuple[float, float, list[tuple[Any, ...]]]:
-    """Processor seconds, seconds, and what was counted. reports: how many the log has."""
+def _on_spark(engine: SparkFold, store: Store, reports: int) -> Taken:
     engine.turn_to(store)
+    return _taken(reports, lambda: engine.fold(_now(), closing=False))
+
+
+def _taken(reports: int, folding: Callable[[], FoldReport]) -> Taken:
+    """The time of a fold that counts so many reports: one that refused some would be measured as a fast one."""
     begin, used = time.perf_counter(), seconds_of_all(os.getpid())
-    _check(engine.fold(UnixSeconds(time.time()), closing=False), reports)
-    return seconds_of_all(os.getpid()) - used, time.perf_counter() - begin, _counted(store)
-
-
-def _check(done: FoldReport, reports: int) -> None:
-    """A fold that refused some would be measured as a fast one."""
+    done = folding()
+    taken = Taken(seconds_of_all(os.getpid()) - used, time.perf_counter() - begin)
     if done.reports != reports:
         raise AssertionError(f"{done.reports} of {reports} reports were counted")
+    return taken
 
 
-@contextmanager
-def _session(place: Path, workers: int) -> Iterator[Warm]:
-    """A session on a cluster of two cores in all."""
-    with cluster(place, workers, cores=2 // workers) as running, tempfile.TemporaryDirectory() as folder:
-        shared = place / "shared"
-        shared.mkdir()
-        logs = [log_in_segments(_new(Path(folder) / str(number)), PERIODS) for number in range(SMALL)]
-        used = seconds_of_all(os.getpid())
-        with closing(SparkFold(logs[0], ClusterSettings(running.master, EXECUTOR_MEMORY), str(shared))) as engine:
-            engine.await_start()
-            _folded(logs[0], engine, PERIODS)
-            first = seconds_of_all(os.getpid()) - used
-            small = median(_folded(store, engine, PERIODS)[0] for store in logs[1:])
-            yield Warm(running, engine, place, first, small)
-        for store in logs:
-            store.close()
+def _now() -> UnixSeconds:
+    return UnixSeconds(time.time())
 
 
-def _new(folder: Path) -> Path:
-    folder.mkdir()
-    return folder
-
-
-def _disks() -> Disks:
-    from pyspark.sql import SparkSession
-
-    return Disks.of(SparkSession.active())
-
-
-def _counted(store: Store) -> list[tuple[Any, ...]]:
-    return [row for rows in counted_rows(store).values() for row in rows]
+def _disks() -> tuple[float, float]:
+    """MiB that tasks of the session handed to one another, all through files; and that memory had no room for."""
+    spark = SparkSession.active()
+    gateway: Any = spark.sparkContext._gateway  # pyspark has no other way to Spark's own figures
+    none = gateway.new_array(gateway.jvm.double, 0)
+    kept = spark.sparkContext._jsc.sc().statusStore()
+    found = kept.stageList(None, False, False, none, gateway.jvm.java.util.ArrayList())
+    stages = [found.apply(at) for at in range(found.size())]
+    return (
+        sum(stage.shuffleWriteBytes() for stage in stages) / MEBIBYTE,
+        sum(stage.diskBytesSpilled() for stage in stages) / MEBIBYTE,
+    )

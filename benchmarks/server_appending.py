@@ -1,7 +1,8 @@
 """Measure 1: durable appends through HTTP beside an endpoint that only reads the body, the fold at work meanwhile.
 
-On SQLite and on PostgreSQL. Each round loads both one after the other; ratios are medians of the rounds'. Half load is
-measured twice: where the fold has opened what came before, and where it has millions of envelopes to open.
+On SQLite and on PostgreSQL, and one envelope at a time into segments in a folder and in an object store of this
+process. Each round loads both servers one after the other; ratios are medians of the rounds'. Half load is measured
+twice: where the fold has opened what came before, and where it has millions of envelopes to open.
 """
 
 import tempfile
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 
+from changeling_aggregator.testing.bucket import small_bucket
 from changeling_aggregator.testing.killing import prepared_log
 from changeling_aggregator.testing.serving import RunningServer
 from changeling_protocol.wire import survey_path
@@ -23,15 +25,20 @@ SIZES = {"single": (1, 4000), "thousand": (1000, 64)}
 
 def measure() -> dict[str, float | None]:
     figures: dict[str, float | None] = {}
-    with empty_server() as empty, stores() as new:
+    with empty_server() as empty, stores() as new, small_bucket() as bucket:
         for name, place_in in new.items():
             with tempfile.TemporaryDirectory() as folder:
                 figures |= {f"1_{name}_{what}": figure for what, figure in appended(folder, place_in, empty).items()}
+        for name, segments in {"folder": None, "bucket": bucket.place}.items():
+            with tempfile.TemporaryDirectory() as folder:
+                options = ("--segments", segments or f"{folder}/segments")
+                found = appended(folder, new["sqlite"], empty, *options)
+                figures |= {f"1_{name}_{what}": figure for what, figure in found.items()}
     return figures
 
 
-def appended(folder: str, place_in: Callable[[Path], str], empty: Running) -> dict[str, float]:
-    """The figures of one store."""
+def appended(folder: str, place_in: Callable[[Path], str], empty: Running, *segments: str) -> dict[str, float]:
+    """The figures of one store. segments: options of a server whose log lies elsewhere, for one envelope alone."""
     place = place_in(Path(folder))
     log = prepared_log(Path(folder), place=place)
     files = {
@@ -39,10 +46,11 @@ def appended(folder: str, place_in: Callable[[Path], str], empty: Running) -> di
         for name, (size, count) in SIZES.items()
     }
     log.store.close()
-    figures: dict[str, float] = {}
-    with RunningServer(Path(folder), store=place) as server:
+    with RunningServer(Path(folder), *segments, store=place) as server:
         ours = Running(server.port, server.process.pid)
-        figures |= _beside(empty, ours, "single", files["single"])
+        figures = _beside(empty, ours, "single", files["single"])
+        if segments:
+            return figures
         folded(server, survey_path(log.survey.id.hex()))
         figures |= _at_half_load(empty, ours, files["single"], figures, "half_load", ROUNDS)
         figures |= _beside(empty, ours, "thousand", files["thousand"])
@@ -81,10 +89,10 @@ def _pair(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Both under load; half_of: figures, where each is to have half its load."""
     rates = (half_of["single_empty_requests"] / 2, half_of["single_requests"] / 2) if half_of else (0, 0)
-    return loaded_with_cpu(empty, file, rates[0]), loaded_with_cpu(ours, file, rates[1])
+    return _loaded(empty, file, rates[0]), _loaded(ours, file, rates[1])
 
 
-def loaded_with_cpu(server: Running, file: Path, rate: float = 0, connections: int = 64) -> dict[str, float]:
+def _loaded(server: Running, file: Path, rate: float = 0, connections: int = 64) -> dict[str, float]:
     """With the processor time that a request took the process, that of the fold not counted."""
     before = server.seconds
     found = loaded(server.port, file, SECONDS, rate, connections)

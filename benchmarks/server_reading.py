@@ -1,25 +1,27 @@
-"""Measures 3 and 10 of a server: how long readers wait for results, anew and again, and while one network asks for all.
+"""Measures 3, 10, 14 and 15 of a server: how long readers wait for estimates, files and the chart, also under load.
 
 Uncached is the first answer after a new snapshot: the server reads from its store what has changed, decodes it, and
-solves. Through the application in this process, without a socket; measure 10 asks a real server.
+solves. All are asked of a real server on loopback.
 """
 
-import asyncio
+import http.client
 import itertools
+import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Event
-from typing import Any
+from threading import Event, Thread
 
 import httpx
 import numpy as np
-from changeling_aggregator.server import ServerSettings, Service, make_app
+from changeling_aggregator.server import page
 from changeling_aggregator.store import Lot, LotKey, SnapshotProgress, Store
-from changeling_aggregator.testing.serving import RunningServer
+from changeling_aggregator.testing.serving import AUTHORITY, RunningServer
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -33,11 +35,9 @@ from changeling_protocol import (
     Survey,
     Track,
     TrackNumber,
-    UnixSeconds,
 )
 from changeling_protocol.wire import survey_path
 from changeling_statistics import Attendance, counterpart_of
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 SEED = 3
 REPORTS = 20_000
@@ -46,59 +46,49 @@ GREEDY, READERS = 64, 40
 TIMES = 9
 """How often each is asked; the figure is the median."""
 WINDOWS = (1, 2, 3, 4, 7, 14, 28, 56)
+CONNECTIONS, SECONDS = 4, 5.0
 
 
 def measure() -> dict[str, float | None]:
     """Milliseconds for a year of days and six answers; seconds for eight series of windows over 1,024 periods."""
     figures: dict[str, float | None] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        year = Served(Path(folder) / "year.db", answers=6, periods=365)
+    with Served.year() as year:
         for name, question in (
             ("histogram", "histogram?period=365"),
             ("series", "series?until=365"),
             ("retrospective_series", "series?until=365&method=retrospective"),
         ):
             anew, again = year.asked(question)
-            figures[f"3_{name}_uncached_ms"] = 1e3 * anew
-            figures[f"3_{name}_cached_ms"] = 1e3 * again
-        year.close()
-        long = Served(Path(folder) / "long.db", answers=4, periods=1024)
-        long.changes()
+            figures |= {f"3_{name}_uncached_ms": 1e3 * anew, f"3_{name}_cached_ms": 1e3 * again}
+        figures |= one_network_asks(year) | files_and_chart(year)
+    with Served.running(answers=4, periods=1024) as long:
         windows = [f"windows?width={width}&until=1024" for width in WINDOWS]
-        figures["3_eight_online_window_series_s"] = sum(long.answered(*windows))
-        long.close()
-    return figures | one_network_asks()
+        figures["3_eight_online_window_series_s"] = sum(map(long.seconds, windows))
+    return figures
 
 
-def one_network_asks() -> dict[str, float | None]:
+def one_network_asks(year: "Served") -> dict[str, float | None]:
     """One network asks for all that there is, as fast as it is answered; others open the page or ask another thing."""
     stop = Event()
-    with tempfile.TemporaryDirectory() as folder:
-        year = Served(Path(folder) / "server.db", answers=6, periods=365)
-        path = survey_path(year.survey.id.hex())
-        year.close()
-        with RunningServer(Path(folder), "--proxy", "127.0.0.1", "--rate", "0") as server:
 
-            def ask(question: str, network: int) -> httpx.Response:
-                address = {"x-forwarded-for": f"192.0.{network}.1"}
-                return httpx.get(f"{server.url}{path}/{question}", headers=address, timeout=100)
+    def ask(question: str, network: int) -> httpx.Response:
+        return httpx.get(year.url + question, headers={"x-forwarded-for": f"192.0.{network}.1"}, timeout=100)
 
-            def ask_for_all(first: int) -> None:
-                questions = itertools.product(range(365, 0, -1), ("online", "retrospective", "smoothed"))
-                for until, method in itertools.islice(questions, first, None, GREEDY):
-                    if stop.is_set():
-                        return
-                    ask(f"series?until={until}&method={method}&covariance=true", 0)
+    def ask_for_all(first: int) -> None:
+        questions = itertools.product(range(365, 0, -1), ("online", "retrospective", "smoothed"))
+        for until, method in itertools.islice(questions, first, None, GREEDY):
+            if stop.is_set():
+                return
+            ask(f"series?until={until}&method={method}&covariance=true", 0)
 
-            with ThreadPoolExecutor(GREEDY) as greedy:
-                for first in range(GREEDY):
-                    greedy.submit(ask_for_all, first)
-                answers = []
-                for network in range(1, READERS + 1):
-                    page = network % 2
-                    answers.append(ask("series?method=online&confidence=0.95" if page else "histogram", network))
-                    time.sleep(0.2)
-                stop.set()
+    with ThreadPoolExecutor(GREEDY) as greedy:
+        for first in range(GREEDY):
+            greedy.submit(ask_for_all, first)
+        answers = []
+        for network in range(1, READERS + 1):
+            answers.append(ask("series?confidence=0.95" if network % 2 else "histogram", network))
+            time.sleep(0.2)
+        stop.set()
     return {
         "10_readers_asked": len(answers),
         "10_readers_refused": sum(answer.status_code != 200 for answer in answers),
@@ -106,16 +96,89 @@ def one_network_asks() -> dict[str, float | None]:
     }
 
 
+def files_and_chart(year: "Served") -> dict[str, float | None]:
+    """Measures 14 and 15: answers a second, files and estimates that are made; bytes and seconds of the chart."""
+    file, untils = "editions/latest/series.json", itertools.count(2)
+    while httpx.get(year.url + file).status_code != 200:
+        time.sleep(0.1)
+    with httpx.stream("GET", year.url + file, headers={"accept-encoding": "gzip"}) as answer:
+        packed = sum(map(len, answer.iter_raw()))
+    return {
+        "14_file_requests_a_second": _rate(year, lambda: file),
+        "14_estimate_requests_a_second": _rate(year, lambda: f"series?confidence=0.95&until={2 + next(untils) % 364}"),
+        "14_file_bytes_compressed": packed,
+        **_chart(year.server.url, year.survey.id.hex()),
+    }
+
+
+def _rate(year: "Served", question: Callable[[], str]) -> float:
+    """Answers a second on a few connections that ask one question after the other."""
+    end = time.perf_counter() + SECONDS
+
+    def ask(_: int) -> int:
+        connection, answered = http.client.HTTPConnection("127.0.0.1", year.server.port), 0
+        while time.perf_counter() < end:
+            connection.request("GET", year.path + question(), headers={"accept-encoding": "gzip"})
+            answer = connection.getresponse()
+            answer.read()
+            answered += answer.status == 200
+        connection.close()
+        return answered
+
+    with ThreadPoolExecutor(CONNECTIONS) as asking:
+        return sum(asking.map(ask, range(CONNECTIONS))) / SECONDS
+
+
+def _chart(url: str, survey: str) -> dict[str, float | None]:
+    script = Path(page.__file__).parent / "static" / "chart.js"
+    seconds = None
+    if (chromium := shutil.which("chromium")) is not None:
+        from playwright.sync_api import sync_playwright
+
+        content = (
+            f'<!doctype html><script type="module" src="{url}/page/chart.js"></script>'
+            f'<changeling-chart survey="{survey}"></changeling-chart>'
+        )
+
+        class Elsewhere(BaseHTTPRequestHandler):
+            """Somebody's page, of another origin."""
+
+            def do_GET(self) -> None:
+                """Answers with it, whatever is asked for."""
+                self.send_response(200)
+                self.send_header("content-type", "text/html")
+                self.end_headers()
+                self.wfile.write(content.encode())
+
+            def log_message(self, *_: object) -> None:
+                """Says nothing."""
+
+        with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as host, sync_playwright() as playwright:
+            Thread(target=host.serve_forever, daemon=True).start()
+            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+            taken = []
+            for _ in range(TIMES):
+                shown = browser.new_context().new_page()
+                began = time.perf_counter()
+                shown.goto(f"http://127.0.0.1:{host.server_address[1]}/")
+                shown.wait_for_selector("changeling-chart .band")
+                taken.append(time.perf_counter() - began)
+            host.shutdown()
+            browser.close()
+            seconds = statistics.median(taken)
+    return {"15_chart_bytes": script.stat().st_size, "15_chart_seconds_to_bands": seconds}
+
+
 class Served:
     """A server whose store shows a whole survey of a hierarchy that everybody reports, some of them silent at times."""
 
-    def __init__(self, path: Path, answers: int, periods: int) -> None:
+    def __init__(self, store: Store, answers: int, periods: int) -> None:
         widths = [2**layer for layer in range(9) if 2**layer <= periods]
         randomizer = SignedSubset(MutationSpace(answers), Odds(20, 1), spoken=1)  # type: ignore[arg-type]
         self.survey = Survey.at_cost(
             question="What do you do?",
             answers=tuple(f"answer {number}" for number in range(answers)),
-            calendar=Calendar(1_700_000_000, 86_400, periods),
+            calendar=Calendar(1_600_000_000, 86_400, periods),
             constraint=AtMost(3),
             plan=ReleasePlan((Group(tuple(Track(width, randomizer, 0, periods) for width in widths)),)),
             skew=60,
@@ -123,73 +186,52 @@ class Served:
             grace=86_400,
             minimum=100,
         )
-        self._store = Store.open(path)
+        self._store, self._revision = store, 0
         self._generator = np.random.default_rng(SEED)
-        authority = Ed25519PrivateKey.generate()
-        with self._store.transaction() as writing:
-            writing.add_survey(self.survey.id, self.survey.signed_by(authority), public=True)
         self._lots = self._all_lots(randomizer)
-        self._revision = 0
-        self._put(self._lots)
-        now = UnixSeconds(self.survey.calendar.time(periods) + 10**6)
-        self._service = Service(self._store, ServerSettings([authority.public_key().public_bytes_raw()], lambda: now))
-        self._app = make_app(self._service)
-        self._loop = asyncio.new_event_loop()
+        with store.transaction() as writing:
+            writing.add_survey(self.survey.id, self.survey.signed_by(AUTHORITY), public=True)
+        self._show(self._lots)
+        self.path = survey_path(self.survey.id.hex()) + "/"
 
-    def changes(self) -> None:
-        """The last closing is shown anew."""
-        last = max(period for period, _, _ in self._lots)
-        self._put({key: lot for key, lot in self._lots.items() if key[0] == last})
+    @classmethod
+    @contextmanager
+    def running(cls, answers: int, periods: int) -> "Iterator[Served]":
+        """One with a server of its own, as long as the context lasts."""
+        with tempfile.TemporaryDirectory() as folder:
+            store = Store.open(Path(folder) / "server.db")
+            served = cls(store, answers, periods)
+            with RunningServer(Path(folder), "--proxy", "127.0.0.1", "--rate", "0") as served.server:
+                served.url = served.server.url + served.path
+                yield served
+            store.close()
 
-    def answered(self, *questions: str) -> list[float]:
-        """Seconds for the answer to each question, one after the other. Raises RuntimeError for any but an answer."""
-        return self._loop.run_until_complete(self._ask(questions))
+    @classmethod
+    def year(cls) -> "AbstractContextManager[Served]":
+        """A year of days and six answers."""
+        return cls.running(answers=6, periods=365)
+
+    server: RunningServer
+    url: str
+
+    def seconds(self, question: str) -> float:
+        """Seconds for an answer, on a connection that is kept."""
+        began = time.perf_counter()
+        self.server.http.get(self.path + question).raise_for_status()
+        return time.perf_counter() - began
 
     def asked(self, question: str) -> tuple[float, float]:
-        """Median seconds for an answer after a new snapshot, and for the same answer again."""
-        self.answered(question)
+        """Median seconds for an answer after a new snapshot of the last closing, and for the same answer again."""
+        self.seconds(question)
         anew, again = [], []
+        last = {key: lot for key, lot in self._lots.items() if key[0] == self.survey.calendar.periods}
         for _ in range(TIMES):
-            self.changes()
-            first, *others = self.answered(*[question] * (1 + TIMES))
-            anew.append(first)
-            again += others
+            self._show(last)
+            anew.append(self.seconds(question))
+            again += [self.seconds(question) for _ in range(TIMES)]
         return statistics.median(anew), statistics.median(again)
 
-    def close(self) -> None:
-        """Ends it."""
-        self._loop.close()
-        self._service.estimating.close()
-        self._store.close()
-
-    async def _ask(self, questions: Sequence[str]) -> list[float]:
-        """No client of HTTP is in between: one takes as long as a server that has the answer."""
-        seconds = []
-        for question in questions:
-            path, _, query = f"{survey_path(self.survey.id.hex())}/{question}".partition("?")
-            scope: dict[str, Any] = {
-                "type": "http",
-                "http_version": "1.1",
-                "method": "GET",
-                "scheme": "http",
-                "path": path,
-            }
-            scope |= {"query_string": query.encode(), "headers": [(b"host", b"here")]}
-            statuses: list[int] = []
-            asked = asyncio.Queue[dict[str, object]]()
-            asked.put_nowait({"type": "http.request", "body": b"", "more_body": False})
-
-            async def send(message: MutableMapping[str, Any], statuses: list[int] = statuses) -> None:
-                statuses.append(message.get("status", 200))
-
-            began = time.perf_counter()
-            await self._app(scope, asked.get, send)
-            seconds.append(time.perf_counter() - began)
-            if set(statuses) != {200}:
-                raise RuntimeError(f"{question} was answered with {statuses}")
-        return seconds
-
-    def _put(self, lots: dict[LotKey, Lot]) -> None:
+    def _show(self, lots: dict[LotKey, Lot]) -> None:
         self._revision += 1
         periods = self.survey.calendar.periods
         with self._store.transaction() as writing:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 from changeling_statistics import Floats
-from changeling_statistics.estimation.forms import SamplingDesign, forms, known_base, scatter
+from changeling_statistics.estimation.entries import SamplingDesign, forms, known_base, scatter
 from numpy.typing import NDArray
 
 

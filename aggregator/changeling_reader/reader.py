@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 import httpx
 import numpy as np
@@ -22,6 +22,13 @@ Floats = NDArray[np.float64]
 
 LAST_SHOWN = 12
 """So many estimates a notebook shows."""
+
+
+def _figures(rows: Sequence[Mapping[str, Any]], name: str, *shape: int) -> Floats:
+    """A figure of each row, of this shape; not a number where a row has none."""
+    lost = np.full(shape, np.nan).tolist()
+    found = [lost if row.get(name) is None else row[name] for row in rows]
+    return np.array(found, np.float64).reshape(len(rows), *shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,11 +89,6 @@ class Estimates:
         rows: Sequence[Mapping[str, Any]] = answer.get("series", [answer])
         z = len(answer["answers"])
 
-        def figures(name: str, *shape: int) -> Floats:
-            lost = np.full(shape, np.nan).tolist()
-            found = [lost if row.get(name) is None else row[name] for row in rows]
-            return np.array(found, np.float64).reshape(len(rows), *shape)
-
         def whole(name: str) -> NDArray[np.int64]:
             return np.array([row.get(name, 0) for row in rows], np.int64)
 
@@ -99,12 +101,12 @@ class Estimates:
             start=whole("after"),
             end=np.array([row["until"] if "until" in row else row["period"] for row in rows], np.int64),
             times=np.array(ended, "datetime64[s]"),
-            values=figures("values", z),
-            standard_errors=figures("standard_errors", z),
-            intervals=figures("intervals", z, 2),
-            simultaneous=figures("simultaneous", z, 2),
-            bounds=figures("bounds", z, 2),
-            covariance=figures("covariance", z, z) if covered else None,
+            values=_figures(rows, "values", z),
+            standard_errors=_figures(rows, "standard_errors", z),
+            intervals=_figures(rows, "intervals", z, 2),
+            simultaneous=_figures(rows, "simultaneous", z, 2),
+            bounds=_figures(rows, "bounds", z, 2),
+            covariance=_figures(rows, "covariance", z, z) if covered else None,
             entries=whole("entries"),
             enrolled=whole("enrolled"),
             heard=whole("heard"),
@@ -232,22 +234,17 @@ class Differences:
         rows: Sequence[Mapping[str, Any]] = answer["series"]
         z, arms = len(answer["answers"]), max((len(row.get("entries", ())) for row in rows), default=1)
 
-        def figures(name: str, *shape: int) -> Floats:
-            lost = np.full(shape, np.nan).tolist()
-            found = [lost if row.get(name) is None else row[name] for row in rows]
-            return np.array(found, np.float64).reshape(len(rows), *shape)
-
         return cls(
             **{name: answer[name] for name in ("survey", "question", "epsilon", "method", "confidence", "after")},
             answers=tuple(answer["answers"]),
             end=np.array([row["period"] for row in rows], np.int64),
             times=np.array([row["time"].removesuffix("Z") for row in rows], "datetime64[s]"),
-            values=figures("differences", z),
-            standard_errors=figures("standard_errors", z),
-            intervals=figures("intervals", z, 2),
-            p_values=figures("p_values", z),
-            p_together=figures("p_together"),
-            entries=np.nan_to_num(figures("entries", arms)).astype(np.int64),
+            values=_figures(rows, "differences", z),
+            standard_errors=_figures(rows, "standard_errors", z),
+            intervals=_figures(rows, "intervals", z, 2),
+            p_values=_figures(rows, "p_values", z),
+            p_together=_figures(rows, "p_together"),
+            entries=np.nan_to_num(_figures(rows, "entries", arms)).astype(np.int64),
             provisional=np.array([row.get("provisional", False) for row in rows], np.bool_),
         )
 
@@ -330,6 +327,21 @@ Population = Literal["heard", "enrolled"]
 Strata = Mapping[str, Sequence[str]]
 
 
+class Asked(TypedDict, total=False):
+    """How estimates are asked for.
+
+    method: `online` unless said. strata: the values, by breakdown, of those who are asked about; all by default.
+    confidence: the level of intervals, 0.95 unless said; None for none. covariance: whether covariances are wanted.
+    question: the name of the one that it is about, of a survey with several.
+    """
+
+    method: Method
+    strata: Strata | None
+    confidence: float | None
+    covariance: bool
+    question: str | None
+
+
 class Reader:
     """A reader of one server; use as a context, or close it.
 
@@ -366,68 +378,44 @@ class Reader:
         *,
         period: int | None = None,
         at: datetime | None = None,
-        method: Method = "online",
-        strata: Strata | None = None,
-        confidence: float | None = 0.95,
-        covariance: bool = False,
-        question: str | None = None,
+        **how: Unpack[Asked],
     ) -> Estimates:
         """The histogram at the end of a period, by default of the last one of which anything is shown.
 
-        survey: its id, in hex. at: instead of a period, any time, with a time zone.
-        strata: the values, by breakdown, of those who are asked about.
-        question: the name of the one that it is about, of a survey with several.
+        survey: its id, in hex. at: instead of a period, any time, with a time zone. how: as `Asked` says.
         Raises ServerAnswered or httpx.HTTPError.
         """
-        asked = _query(method, strata, confidence, question=question, period=period, time=_instant(at))
-        return self._ask(survey, HISTOGRAM, asked, covariance=covariance)
+        return self._ask(survey, HISTOGRAM, how, period=period, time=_instant(at))
 
     def series(
         self,
         survey: str,
         *,
         until: int | None = None,
-        method: Method = "online",
-        strata: Strata | None = None,
-        confidence: float | None = 0.95,
-        covariance: bool = False,
-        question: str | None = None,
+        **how: Unpack[Asked],
     ) -> Estimates:
         """The histograms at the ends of the periods 1 to `until`; otherwise as `histogram`."""
-        asked = _query(method, strata, confidence, question=question, until=until)
-        return self._ask(survey, SERIES, asked, covariance=covariance)
+        return self._ask(survey, SERIES, how, until=until)
 
     def change(
         self,
         survey: str,
         after: int,
         until: int | None = None,
-        *,
-        method: Method = "online",
-        strata: Strata | None = None,
-        confidence: float | None = 0.95,
-        covariance: bool = False,
-        question: str | None = None,
+        **how: Unpack[Asked],
     ) -> Estimates:
         """The change from the end of one period to that of another; otherwise as `histogram`."""
-        asked = _query(method, strata, confidence, question=question, after=after, until=until)
-        return self._ask(survey, CHANGE, asked, covariance=covariance)
+        return self._ask(survey, CHANGE, how, after=after, until=until)
 
     def windows(
         self,
         survey: str,
         width: int,
         until: int | None = None,
-        *,
-        method: Method = "online",
-        strata: Strata | None = None,
-        confidence: float | None = 0.95,
-        covariance: bool = False,
-        question: str | None = None,
+        **how: Unpack[Asked],
     ) -> Estimates:
         """The changes over all windows of so many periods; otherwise as `histogram`."""
-        asked = _query(method, strata, confidence, question=question, width=width, until=until)
-        return self._ask(survey, WINDOWS, asked, covariance=covariance)
+        return self._ask(survey, WINDOWS, how, width=width, until=until)
 
     def compare(
         self,
@@ -477,13 +465,14 @@ class Reader:
         """How far a survey is; with an operator's token also what was refused."""
         return self._client.status(survey)
 
-    def _ask(self, survey: str, path: str, asked: list[Parameter], *, covariance: bool) -> Estimates:
-        asked = [*asked, ("population", self._population), *([("covariance", "true")] if covariance else [])]
-        return Estimates.of(self._client.read(survey_path(survey) + path, asked))
+    def _ask(self, survey: str, path: str, how: Asked, **asked: int | str | None) -> Estimates:
+        covariance = "true" if how.pop("covariance", False) else None
+        query = _query(**how, population=self._population, covariance=covariance, **asked)
+        return Estimates.of(self._client.read(survey_path(survey) + path, query))
 
 
 def _query(
-    method: Method, strata: Strata | None, confidence: float | None, **asked: int | str | None
+    method: Method = "online", strata: Strata | None = None, confidence: float | None = 0.95, **asked: int | str | None
 ) -> list[Parameter]:
     query: list[Parameter] = [(name, str(value)) for name, value in asked.items() if value is not None]
     query += [("confidence", repr(confidence))] if confidence is not None else []

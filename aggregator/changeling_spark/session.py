@@ -1,7 +1,8 @@
 """The Spark session of a fold, and its settings: what bounds an executor's memory, and what keeps answers off disks.
 
 Blocks that Spark writes to disk, as a shuffle's and what does not fit into memory, hold opened reports: Spark encrypts
-them, under a key of the application. Nothing is logged of tasks, and no history of the application is written.
+them, under a key of the application. Unless it is asked for, nothing is logged, and no history of the application is
+written.
 """
 
 import os
@@ -94,7 +95,7 @@ def session(cluster: ClusterSettings) -> "Iterator[SparkSession]":
     if spark.sparkContext.getConf().get("spark.io.encryption.enabled") != "true":
         raise SparkTrouble("Spark does not encrypt what it writes: a session that is not ours runs in this process")
     try:
-        spark.sparkContext.setLogLevel("OFF")
+        spark.sparkContext.setLogLevel(str(spark_settings(cluster)["spark.log.level"]))
         yield spark
     finally:
         with suppress(Py4JError, OSError):  # its Java process may have died
@@ -158,6 +159,7 @@ def spark_settings(cluster: ClusterSettings) -> dict[str, bool | float | int | s
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.eventLog.enabled": "false",
+        "spark.log.level": "OFF",
         "spark.sql.streaming.stopTimeout": "10s",
     }
     if cluster.host is not None:

@@ -28,11 +28,12 @@ from .accounting.transcript import delta_at, epsilon_at
 from .changelog.changelog import ANSWER, MICROSECONDS, Changelog, Columns, Mutations, States
 from .changelog.reading import read_csv, read_frame, read_parquet, read_rows
 from .changelog.rows import swallows_rows
-from .diagnostics import diagnosed
 from .errors import BadChangelog, EmptyNode, NotEstimable, StatisticsError
 from .estimate import (
+    NORMAL,
     Attendance,
     Counts,
+    Ellipsoid,
     Estimate,
     Floats,
     GroupClosing,
@@ -40,18 +41,19 @@ from .estimate import (
     PlanNode,
     Tallies,
     VarianceCurve,
+    bands,
     conserves,
+    half_width,
+    intervals,
+    region,
     without_sum,
 )
 from .estimation.differences import Difference, difference, share_difference, share_differences
 from .estimation.entries import Moments
 from .estimation.figures import Figures, false_entries, histogram_figures, span_figures, window_figures
-from .estimation.gaps import Gap
 from .estimation.histograms import Change, Histogram, Smoothed, change, histogram, series, smoothed_series
-from .estimation.network import Indices, Network
+from .estimation.network import ClosingEdges, Frontier, Indices, Network, advance
 from .estimation.numbers import NumberFigure, NumberFigures, number_series
-from .estimation.recursion import ClosingEdges, Frontier, advance
-from .estimation.regions import NORMAL, Ellipsoid, bands, half_width, intervals, region
 from .estimation.releases import (
     Releases,
     UsedNode,
@@ -61,7 +63,7 @@ from .estimation.releases import (
     superpopulation_change,
 )
 from .estimation.smoothing import Smoothing
-from .estimation.solution import Solution
+from .estimation.solution import Gap, Solution
 from .planning.distance import Distance, distance_from_best
 from .planning.estimands import ESTIMANDS, EstimandError, estimand_error, levels_tried
 from .planning.freezing import (
@@ -92,24 +94,22 @@ from .publishing import Cell, ClosingCell, NodeCell, StratifiedTallies, batches_
 from .randomizers.counted import CountedCounterpart
 from .randomizers.counterpart import (
     Blanket,
+    ChangeOffers,
     Counterpart,
     DecodedNodes,
     Likelihoods,
     PairKind,
-    agreement_chance,
-    merged,
-    one_pair,
-)
-from .randomizers.kary import KaryCounterpart
-from .randomizers.registry import (
-    ChangeOffers,
     RandomizerOffer,
+    agreement_chance,
     class_variances,
     counterpart_of,
+    merged,
     offer_of,
+    one_pair,
     register_counterpart,
 )
-from .shown import ShownAs, csv_shown, head_shown, many_shown, rows_shown, series_shown
+from .randomizers.kary import KaryCounterpart
+from .shown import ShownAs, csv_shown, diagnosed, head_shown, many_shown, rows_shown, series_shown
 from .succession import change_across, check_successor, joined_series, next_calendar, offsets, total_cost
 from .verification import WrongFigure, edition_columns, edition_files, tallies_in, verify_files
 from .words import (

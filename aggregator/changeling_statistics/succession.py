@@ -14,8 +14,8 @@ from typing import TypeAlias
 from changeling_protocol import Calendar, Node, Survey, per_week, upwards
 
 from .estimate import Estimate, VarianceCurve
-from .estimation.gaps import Gap
 from .estimation.histograms import Histogram
+from .estimation.solution import Gap
 
 Series: TypeAlias = Sequence[Histogram | Gap]
 

@@ -40,8 +40,15 @@ from scipy.stats import chi2_contingency, chisquare
 from .accounting.curves import curve_of
 from .estimate import Estimate, Floats
 from .estimation.releases import histogram_change, superpopulation_change
-from .randomizers.counterpart import Counterpart, PairKind, all_pairs, listed_likelihoods
-from .randomizers.registry import InputClasses, class_variances, counterpart_of
+from .randomizers.counterpart import (
+    Counterpart,
+    InputClasses,
+    PairKind,
+    all_pairs,
+    class_variances,
+    counterpart_of,
+    listed_likelihoods,
+)
 
 __all__ = [
     "FALSE_ALARM",

@@ -16,7 +16,7 @@ from changeling_protocol import Edition, NodeNumber, Survey, TrackNumber
 from .estimate import Attendance, GroupClosing, NodeTally, PlanNode, Tallies
 from .estimation.releases import releases
 from .estimation.solution import Solution
-from .randomizers.registry import counterpart_of
+from .randomizers.counterpart import counterpart_of
 from .shown import HEARD, Plain, ShownAs, csv_shown, series_shown
 
 CONFIDENCE = 0.95

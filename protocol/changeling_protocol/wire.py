@@ -120,8 +120,9 @@ def envelopes_in(body: bytes) -> list[bytes]:
     return envelopes
 
 
-def common_head(body: bytes, size: int) -> tuple[bytes, int] | None:
-    """The first `size` bytes of every envelope of a request, and the length of each, where all are alike in both.
+def common_head(body: bytes, size: int) -> tuple[bytes, int, int] | None:
+    """The first `size` bytes of every envelope of a request, the length of each, where all are alike in both, and how
+    many there are.
 
     None for any other body, whether it is an upload request or not. Takes a small part of the time of
     `decode_upload_request`, which gives the envelopes of a body with a common head, and raises nothing.
@@ -145,7 +146,7 @@ def common_head(body: bytes, size: int) -> tuple[bytes, int] | None:
     columns = range(at, at + before + size) if count > 1 else ()
     if any(body[column::row] != body[column : column + 1] * count for column in columns):
         return None
-    return body[at + before : at + before + size], length
+    return body[at + before : at + before + size], length, count
 
 
 def encode_acknowledgement(refused: Mapping[int, Refusal]) -> bytes:

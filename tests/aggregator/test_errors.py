@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 from changeling_aggregator import errors
-from changeling_aggregator.server import ServerSettings, Service, operations
+from changeling_aggregator.server import ServerSettings, Service, app
 from changeling_aggregator.store import Store
 from changeling_protocol import errors as protocol_errors
 from changeling_protocol.wire import HTTP_STATUS, ErrorAnswer, ErrorCode
@@ -55,7 +55,7 @@ def test_a_defect_of_the_server_is_told_without_its_trace(store: Store, monkeypa
     def broken(_: object) -> str:
         raise KeyError("secret detail")
 
-    monkeypatch.setattr(operations, "service_of", broken)
+    monkeypatch.setattr(app, "service_of", broken)
     with in_process(Service(store, ServerSettings(PINNED, lambda: 1_800_000_000.0)), raises=False) as get:
         response = get("/readyz")
     assert response.status_code == 500

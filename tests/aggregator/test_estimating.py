@@ -10,8 +10,8 @@ from typing import Any
 import msgpack
 import pytest
 from changeling_aggregator.errors import Overloaded
-from changeling_aggregator.server import ServerSettings, Service, results, shown
-from changeling_aggregator.server.shown import Estimating
+from changeling_aggregator.server import ServerSettings, Service, answers, questions
+from changeling_aggregator.server.questions import Estimating
 from changeling_aggregator.store import Store
 from changeling_protocol import Calendar, SurveyId
 
@@ -37,7 +37,7 @@ class Slow:
 
 def test_few_are_made_at_a_time_and_few_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two are made, three wait, the one too many is told to come again; once they are done there is room again."""
-    monkeypatch.setattr(shown, "MOST_WAITING", 3)
+    monkeypatch.setattr(questions, "MOST_WAITING", 3)
 
     async def asked() -> None:
         making, slow = Estimating(), Slow()
@@ -57,9 +57,9 @@ def test_few_are_made_at_a_time_and_few_wait(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_networks_take_turns_and_the_page_opens_always(monkeypatch: pytest.MonkeyPatch) -> None:
     """One asks for much, and has one thread: others are answered beside it, the page's own is made next, and kept."""
-    monkeypatch.setattr(shown, "MOST_OF_NETWORK", 5)
-    monkeypatch.setattr(shown, "MOST_WAITING", 6)
-    monkeypatch.setattr(shown, "MOST_KEPT", 1)
+    monkeypatch.setattr(questions, "MOST_OF_NETWORK", 5)
+    monkeypatch.setattr(questions, "MOST_WAITING", 6)
+    monkeypatch.setattr(questions, "MOST_KEPT", 1)
     greedy, other = "192.0.2.0/24", "198.51.100.0/24"
 
     async def asked() -> None:
@@ -144,7 +144,7 @@ def test_an_answer_is_made_once_even_by_many_who_ask_at_once() -> None:
 @pytest.mark.parametrize(("bound", "most"), [("MOST_KEPT_BYTES", 25), ("MOST_KEPT", 2)])
 def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str, most: int) -> None:
     """Of answers that exceed it together the one asked for longest ago goes."""
-    monkeypatch.setattr(shown, bound, most)
+    monkeypatch.setattr(questions, bound, most)
 
     async def asked() -> None:
         making, made = Estimating(), list[str]()
@@ -161,13 +161,13 @@ def asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> tuple[Log, list[floa
     """A survey with three periods answered, its clock, what was worked out, and a server."""
     log = Log.of(store, survey(calendar=Calendar(1_800_000_000, 60, 8), grace=600))
     clock, solved = [1_800_000_200.0], list[Any]()
-    series = results.histogram_figures
+    series = answers.histogram_figures
 
     def counted(*arguments: Any) -> Any:
         solved.append(arguments)
         return series(*arguments)
 
-    monkeypatch.setattr(results, "histogram_figures", counted)
+    monkeypatch.setattr(answers, "histogram_figures", counted)
     log.append_reports(clock[0], [report(node, 3) for node in (1, 2, 3)])
     return log, clock, solved, Service(store, ServerSettings(PINNED, lambda: clock[0]))
 

@@ -2,8 +2,7 @@
 
 import os
 import tracemalloc
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -13,18 +12,16 @@ from typing import Any
 import msgpack
 import polars as pl
 import pytest
-from changeling_aggregator.errors import Overtaken
 from changeling_aggregator.fold import MOST_RETENTION_SECONDS, SeenIds, add_ids, check, count, counting, fold, folding
 from changeling_aggregator.fold.folding import close_what_ended
 from changeling_aggregator.ingest import Registry
 from changeling_aggregator.opening import Opened, open_requests
 from changeling_aggregator.store import CHUNK_BYTES, NO_ANSWER, LoggedRequest, Store
-from changeling_aggregator.testing import counted_rows, fold_out_of_turn, reference_of
+from changeling_aggregator.testing import fold_out_of_turn
 from changeling_protocol import Breakdown, Calendar, EarlyEnd, SealingKey, Standing, Survey, seal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ..contracts.stores import PLACES
 from ..protocol.examples import AUTHORITY, survey
 from .devices import Log, Said, body, envelope, present, report, shown
 
@@ -32,18 +29,6 @@ START, PERIOD, GRACE, SKEW = 1_800_000_000, 60, 600, 5
 SYMBOLS = 13  # z = 3
 END = START + 8 * PERIOD
 THREE = (Breakdown("platform", ("linux", "mac", "windows")),)
-
-
-on_each_database = pytest.mark.parametrize("store", [*PLACES], indirect=True)
-"""For what depends on transactions. That logs count alike on all databases is the engines' contract."""
-
-
-@pytest.fixture
-def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    """On SQLite, if a test does not ask for each database."""
-    opened = PLACES[getattr(request, "param", "sqlite")](request).open()
-    yield opened
-    opened.close()
 
 
 @pytest.fixture
@@ -206,13 +191,6 @@ def test_what_does_not_open_or_parse_is_refused_alone(
     assert sum(reports for reports, _ in log.tallies().values()) == counted + 1
 
 
-def test_an_upload_of_periods_beyond_the_plan_counts_nothing(log: Log) -> None:
-    """No node ends there, so it has no rows."""
-    log.append(END, _plain([0, 8, 20, b"", b"", b"", b""])(log))
-    done = fold(log.store, END)
-    assert (done.envelopes, done.reports, done.refused) == (1, 0, {})
-
-
 def test_nothing_counts_of_closings_after_an_early_end(log: Log) -> None:
     """Refused as closed, whenever they arrive; closings beside them in the same upload count."""
     with log.store.transaction() as writing:
@@ -241,63 +219,6 @@ def test_no_plaintext_stops_the_fold(log: Log, plaintext: bytes) -> None:
     count([entry], open_requests([entry.body], surveys, keys), surveys, lambda _: (), {})
 
 
-def fill(log: Log, seed: int, uploads: int) -> None:
-    """Uploads on two streams, of which some repeat earlier ids and some are refused."""
-    random = Random(seed)
-    streams = [log.stream, log.store.open_stream()]
-    ids = [random.randbytes(16) for _ in range(uploads // 2)]
-    for number in range(uploads):
-        nodes = random.sample(range(1, 9), 3)
-        reports = [report(node, random.randrange(SYMBOLS + 1), id_=random.choice(ids)) for node in nodes]
-        at = START + (END - START) * number / uploads
-        log.append_reports(at, reports, stream=random.choice(streams))
-
-
-def test_tallies_are_a_function_of_the_log(log: Log) -> None:
-    """In whatever batches it is folded, the reference gives the same, and so does folding it all again."""
-    fill(log, seed=1, uploads=60)
-    expected = reference_of(log.store)
-    for batch in (1, 7):
-        fold_out_of_turn(log.store, batch)
-    fold(log.store, END, batch=13)
-    assert counted_rows(log.store) == expected
-    assert check(log.store) == []
-    assert log.refused()["duplicate"] > 10
-
-
-@on_each_database
-def test_two_folders_at_once_count_once(log: Log) -> None:
-    """Each with a connection of its own, in small batches: together they count what one counts."""
-    fill(log, seed=2, uploads=80)
-    expected = reference_of(log.store)
-
-    def fold_beside(_: int) -> int:
-        beside = Store.open(log.store.place)
-        envelopes = fold(beside, END, batch=3).envelopes
-        beside.close()
-        return envelopes
-
-    with ThreadPoolExecutor(2) as pool:
-        assert sum(pool.map(fold_beside, range(2))) == 80
-    assert counted_rows(log.store) == expected
-
-
-@on_each_database
-def test_a_folder_that_was_overtaken_changes_nothing(log: Log) -> None:
-    """Who reads the log, and commits after another has, has its work discarded."""
-    log.append_reports(END, [report(1)])
-
-    def overtaken(*arguments: Any) -> Opened:
-        opened = open_requests(*arguments)
-        assert fold_out_of_turn(log.store).reports == 1
-        return opened
-
-    with pytest.raises(Overtaken):
-        fold_out_of_turn(log.store, open_=overtaken)
-    assert log.tallies()[0, 1][0] == 1
-
-
-@on_each_database
 def test_a_closing_is_sealed_after_its_grace(log: Log) -> None:
     """Its ids go, its tallies stay, and whatever comes then is late, even with a clock that is behind."""
     same = os.urandom(16)
@@ -340,7 +261,6 @@ def test_private_keys_are_destroyed_a_grace_after_they_expire(store: Store, tmp_
     assert log.tallies()[0, 8][0] == 1
 
 
-@on_each_database
 def test_uploads_that_never_stop_do_not_keep_closings_and_keys_alive(store: Store) -> None:
     """Though something new waits whenever the fold looks, it ends, seals, and destroys what no waiter can need."""
     log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE), expires=closes(1))
@@ -390,46 +310,6 @@ def test_an_answer_to_a_closing_with_a_million_ids_reads_few_of_them(log: Log) -
     assert peak < len(ids) / 4
     with log.store.view() as view:
         assert len(b"".join(view.chunks_near(key, 0, known))) <= CHUNK_BYTES
-
-
-def test_time_stands_still_at_what_is_not_folded(log: Log) -> None:
-    """What arrived since stays, however late it is; once all is folded it goes, and what was counted stays."""
-    log.append_reports(closes(1), [report(1)])
-    fold(log.store, closes(1) + GRACE + 1)
-    assert arrivals(log) == []
-    late = closes(1) + GRACE + 2
-    log.append_reports(late, [report(8)])
-    close_what_ended(log.store, late + 2 * GRACE)
-    assert arrivals(log) == [late]
-    fold(log.store, END + 3 * GRACE)
-    assert arrivals(log) == []
-    assert {key: reports for key, (reports, _) in log.tallies().items()} == {(0, 1): 1, (0, 8): 1}
-
-
-@on_each_database
-def test_each_envelope_is_kept_for_its_own_survey_s_grace(log: Log) -> None:
-    """And no longer; a survey that is over keeps nothing."""
-    wide = survey(calendar=Calendar(START, PERIOD, 8), grace=20 * GRACE).asking(question="Wide?")
-    middle = wide.asking(question="Middle?", grace=5 * GRACE)
-    with log.store.transaction() as writing:
-        for other in (wide, middle):
-            writing.add_survey(other.id, other.signed_by(AUTHORITY))
-    for at, asked in enumerate((log.survey, wide, middle)):
-        log.append(END + at, envelope(asked, log.key, [report(8)]), envelope(asked, log.key, [report(8)]))
-
-    def left(time: float) -> list[float]:
-        fold(log.store, time)
-        return [arrival - END for arrival in arrivals(log)]
-
-    assert left(END + GRACE) == [0, 0, 1, 1, 2, 2]
-    assert left(END + GRACE + 9) == [1, 1, 2, 2]
-    assert left(END + 5 * GRACE + 9) == [1, 1]
-    assert log.tallies()[0, 8][0] == 2
-    with log.store.transaction() as writing:
-        early = EarlyEnd(wide.id, 1)
-        writing.add_early_end(early, early.signed_by(AUTHORITY))
-    assert left(closes(1) + 20 * GRACE) == [1, 1]
-    assert left(closes(1) + 20 * GRACE + 1) == []
 
 
 @pytest.mark.parametrize("readable", [True, False])

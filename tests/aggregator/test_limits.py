@@ -12,8 +12,8 @@ from typing import Any
 import httpx
 import pytest
 from changeling_aggregator.errors import TurnedDown
-from changeling_aggregator.server import Bodies, Rates, network_of
-from changeling_aggregator.server import front_door as limits
+from changeling_aggregator.server import Bodies, Rates, network_of, requests
+from changeling_aggregator.server import http as limits
 from changeling_aggregator.server.requests import read_from
 from changeling_aggregator.store import TokenScope
 from changeling_protocol import VERSION
@@ -105,7 +105,7 @@ async def coming(*pieces: bytes, pause: float = 0.0, end: bool = True) -> Messag
 
 def test_a_body_that_does_not_end_in_time_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """However often a byte of it arrives, it is held in memory for so long only: 408."""
-    monkeypatch.setattr(limits, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(requests, "BODY_SECONDS", 0.05)
     assert refusal(coming(*[b"x"] * 90, pause=0.01)) == 408
 
 
@@ -119,7 +119,7 @@ def test_a_body_is_bounded_whatever_it_states() -> None:
 
 def test_the_bodies_on_their_way_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is more than is kept in memory is turned away, and gives back what it held."""
-    monkeypatch.setattr(limits, "MOST_BODIES_BYTES", 250)
+    monkeypatch.setattr(requests, "MOST_BODIES_BYTES", 250)
     bodies = Bodies()
     bodies.size = 200
     with pytest.raises(TurnedDown):
@@ -166,10 +166,11 @@ def test_many_at_once_count_as_many_and_never_as_more_than_a_burst() -> None:
 
 
 @pytest.mark.parametrize("token", [False, True])
-def test_a_network_pays_for_the_bytes_it_uploads_but_with_a_token(tmp_path: Path, token: bool) -> None:
-    """Two thousand envelopes at once are taken, and nothing more for a while; who shows an upload token goes on, and
-    other networks are not touched."""
-    server = ServerProcess(tmp_path, "--proxy", "127.0.0.1", "--rate", "1")
+@pytest.mark.parametrize("limit", ["--rate=1", "--envelopes-a-day=2000"])
+def test_a_network_pays_for_what_it_uploads_but_with_a_token(tmp_path: Path, limit: str, token: bool) -> None:
+    """Two thousand envelopes at once are taken, and nothing more for a while, by their bytes, or for a day, by their
+    number; who shows an upload token goes on, and other networks are not touched."""
+    server = ServerProcess(tmp_path, "--proxy", "127.0.0.1", limit)
     server.add_token("of a backend", TokenScope.UPLOAD)
     body = encode_upload_request([bytes([VERSION]) + bytes(199)] * 2000)
     shown = {"authorization": "Bearer of a backend"} if token else {}
@@ -181,8 +182,18 @@ def test_a_network_pays_for_the_bytes_it_uploads_but_with_a_token(tmp_path: Path
     with server:
         assert uploads("192.0.2.1", body) == 200
         assert uploads("192.0.2.2", body) == (200 if token else 429)
-        assert uploads("192.0.2.3", encode_upload_request([])) == (200 if token else 429)
+        assert uploads("192.0.2.3", encode_upload_request([b"no envelope"])) == (200 if token else 429)
         assert uploads("198.51.100.1", body) == 200
+
+
+def test_envelopes_are_counted_until_the_day_is_over() -> None:
+    """What does not fit is not counted, and told how long the day lasts; requests alone go on."""
+    now = 0.0
+    rates = Rates(0, lambda: now, 10)
+    assert (rates.wait_of("a", 1, 9), rates.wait_of("a", 1, 2), rates.wait_of("a", 1, 1)) == (0, limits.DAY_SECONDS, 0)
+    assert (rates.wait_of("a"), rates.wait_of("b", 1, 10)) == (0, 0)
+    now = limits.DAY_SECONDS
+    assert rates.wait_of("a", 1, 10) == 0
 
 
 def test_nothing_of_an_address_is_kept_and_a_new_day_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,13 +203,13 @@ def test_nothing_of_an_address_is_kept_and_a_new_day_begins_anew(monkeypatch: py
     rates = Rates(1, lambda: now)
     for number in range(1000):
         rates.wait_of(f"198.51.{number}.0/24")
-    known = set(rates._due)
+    known = set(rates._sent)
     assert len(known) == 100
     assert all(isinstance(each, bytes) and b"198.51" not in each for each in known)
     now = limits.DAY_SECONDS
     rates.wait_of("198.51.999.0/24")
-    assert len(rates._due) == 1
-    assert not known & set(rates._due)
+    assert len(rates._sent) == 1
+    assert not known & set(rates._sent)
 
 
 @pytest.mark.timed

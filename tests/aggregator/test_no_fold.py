@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.fold import fold
-from changeling_aggregator.server import MovableClock, ServerSettings, Service, operations, service
+from changeling_aggregator.server import MovableClock, ServerSettings, Service, health, service
 from changeling_aggregator.store import Store
 from changeling_protocol import Calendar
 
@@ -26,14 +26,14 @@ def test_a_server_that_does_not_fold_tells_how_long_nobody_has(store: Store, mon
 
         assert troubles() == []
         log.append_reports(START + 60, [report(1)])
-        monkeypatch.setattr(operations, "MOST_UNFOLDED_SECONDS", 0.5)
+        monkeypatch.setattr(health, "MOST_UNFOLDED_SECONDS", 0.5)
         assert eventually(lambda: len(troubles()), 1)
         told = get("/readyz")
         assert (told.status_code, told.json()["status"]) == (200, "degraded")
         assert troubles()[0]["detail"].startswith("this server does not fold, and for ")
         assert log.tallies() == {}
         fold(store, START + 60.0)
-        monkeypatch.setattr(operations, "MOST_UNFOLDED_SECONDS", 60.0)
+        monkeypatch.setattr(health, "MOST_UNFOLDED_SECONDS", 60.0)
         assert eventually(troubles, [])
         assert log.tallies()[0, 1][0] == 1
 

@@ -1,27 +1,22 @@
 """A store on PostgreSQL: how it is named and guarded, what is lost with a connection, several servers, restarts."""
 
-import os
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from random import Random
 from re import findall
 
-import httpx
 import pytest
 from changeling_aggregator.errors import Overtaken, StoreError
-from changeling_aggregator.ingest import Committer
 from changeling_aggregator.ingest.committer import RowWriter
 from changeling_aggregator.store import Store, Turn, View
 from changeling_aggregator.store import postgresql as room
 from changeling_aggregator.testing import sql
 from changeling_aggregator.testing.postgres import GUARDED, PASSWORD, PostgreSQL
 from changeling_commands.__main__ import main as run
-from changeling_protocol import Refusal, SealingKey, Survey, decode
+from changeling_protocol import Refusal
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
@@ -88,14 +83,6 @@ def test_the_commit_of_a_few_uploads_is_one_way_to_the_database_and_back(store: 
     with opened.view() as view:
         assert [each.position for each in view.unread(9, 9999)] == [1, 2, 3, 4, 5]
     opened.close()
-
-
-def test_looking_whether_the_store_is_full_is_a_way_for_each_figure(store: Store, tmp_path: Path) -> None:
-    """What waits for the fold, what the tables take, and what segments do: the uploads of a second wait for it."""
-    looking = Committer(store, lambda: 5.0)
-    with overheard(store, tmp_path / "spoken") as asked:
-        assert looking._fullness() is None
-        assert asked() == 3
 
 
 def test_a_statement_by_itself_waits_for_others_whatever_the_database_says(url: str) -> None:
@@ -231,162 +218,30 @@ def test_a_turn_ends_with_its_connection_and_nothing_more_of_it_is_kept(
 # Several servers, and a database that goes and comes
 
 
-class Load:
-    """Uploads of one report each, by several threads, until it is told to stop; each is sent once.
+def test_a_restart_of_the_database_is_told_and_over_by_itself(postgresql: PostgreSQL, tmp_path: Path, url: str) -> None:
+    """Meanwhile 503 with Retry-After, and a health that says why. Under load `test_killed_under_load` restarts it."""
+    with ServerProcess(tmp_path, "--movable-clock", store=url) as server:
+        server.move_clock(START)
+        key, survey = server.key, server.new_survey()
+        server.move_clock(survey.calendar.time(1) + 16)
+        sealed = [body(envelope(survey, key, [report(1)])) for _ in range(2)]
 
-    answers: to each upload the status, 0 for no answer, and whether it says when to come again.
-    """
+        def sent(upload: bytes) -> tuple[int, bool]:
+            answer = server.http.post("/v1/uploads", content=upload)
+            return answer.status_code, "retry-after" in answer.headers
 
-    def __init__(self, survey: Survey, key: SealingKey, *urls: str) -> None:
-        self.answers: list[tuple[bytes, int, bool]] = []
-        self._make = lambda: envelope(survey, key, [report(1)])
-        self._urls = urls
-        self._stop = threading.Event()
-
-    @property
-    def acknowledged(self) -> int:
-        return sum(status == 200 for _, status, _ in self.answers)
-
-    @property
-    def doubtful(self) -> list[bytes]:
-        return [sealed for sealed, status, _ in self.answers if status != 200]
-
-    @contextmanager
-    def running(self, threads: int = 4) -> Iterator[None]:
-        with ThreadPoolExecutor(threads) as pool:
-            sending = [pool.submit(self._send, number) for number in range(threads)]
-            try:
-                yield
-            finally:
-                self._stop.set()
-            for each in sending:
-                each.result()
-
-    def _send(self, number: int) -> None:
-        random = Random(number)
-        while not self._stop.is_set():
-            sealed = self._make()
-            try:
-                answer = httpx.post(random.choice(self._urls) + "/v1/uploads", content=body(sealed), timeout=100)
-            except httpx.HTTPError:
-                self.answers.append((sealed, 0, False))
-                continue
-            if answer.status_code == 200:
-                assert decode(answer.content) == {"refused": []}
-            self.answers.append((sealed, answer.status_code, "retry-after" in answer.headers))
-
-
-def sent_again(server: ServerProcess, uploads: list[bytes]) -> None:
-    for at in range(0, len(uploads), 50):
-        assert server.upload(*uploads[at : at + 50]) == []
-
-
-@contextmanager
-def two_servers(folder: Path, url: str) -> Iterator[tuple[ServerProcess, ServerProcess, Survey, SealingKey]]:
-    """Two servers on one store, in the first period's wake."""
-    for name in "ab":
-        (folder / name).mkdir()
-    with (
-        ServerProcess(folder / "a", "--movable-clock", store=url) as first,
-        ServerProcess(folder / "b", "--movable-clock", store=url) as second,
-    ):
-        first.move_clock(START)
-        key, survey = first.new_key(), first.new_survey()
-        for server in (first, second):
-            server.move_clock(survey.calendar.time(1) + 16)
-            server.fold()  # which reads what is published, too
-        yield first, second, survey, key
-
-
-def test_the_same_envelopes_to_two_servers_at_once_count_once(tmp_path: Path, url: str) -> None:
-    """Each in a transaction of either server, while both fold; and sealed anew with the same id, too."""
-    closings, rounds = 20, 12
-    with two_servers(tmp_path, url) as (first, second, survey, key):
-        at_once = threading.Barrier(4)
-
-        def send(number: int) -> None:
-            server, random = (first, second)[number % 2], Random(number)
-            with httpx.Client(base_url=server.url, timeout=100) as http:
-                for each in rounds_of_uploads:
-                    mine = [*each[number // 2]]
-                    random.shuffle(mine)
-                    at_once.wait(100)
-                    http.post("/v1/uploads", content=body(*mine)).raise_for_status()
-                    if number % 2:
-                        server.fold()
-
-        rounds_of_uploads = []
-        for _ in range(rounds):
-            ids = [os.urandom(16) for _ in range(closings)]
-            rounds_of_uploads.append([[envelope(survey, key, [report(1, id_=id_)]) for id_ in ids] for _ in range(2)])
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(send, range(4)))
-        for server in (first, second):
-            assert server.reports(survey) == {(0, 1): closings * rounds}
-            assert server.status(survey)["refused"] == {"duplicate": 3 * closings * rounds}
-            assert server.http.get("/readyz").json()["status"] == "ok"
-
-
-@pytest.mark.parametrize("mode", ["fast", pytest.param("immediate", marks=pytest.mark.heavy)])
-def test_a_restart_of_the_database_under_load_loses_nothing(
-    postgresql: PostgreSQL, tmp_path: Path, url: str, mode: str
-) -> None:
-    """Shut down or crashed: meanwhile 503 with Retry-After and a health that says why; then on by itself.
-
-    Whatever was acknowledged is counted, once; what was not may be sent again.
-    """
-    with two_servers(tmp_path, url) as (first, second, survey, key):
-        load = Load(survey, key, first.url, second.url)
-        with load.running():
-            assert eventually(lambda: load.acknowledged > 20, True)
-            postgresql.stop(mode)
-            try:
-                assert eventually(lambda: status_and_troubles(first) == (503, True), True)
-                assert eventually(lambda: status_and_troubles(second) == (503, True), True)
-            finally:
-                postgresql.start()
-            acknowledged = load.acknowledged
-            assert eventually(lambda: first.http.get("/readyz").status_code, 200)
-            assert eventually(lambda: second.http.get("/readyz").status_code, 200)
-            assert eventually(lambda: load.acknowledged > acknowledged + 20, True)
-        assert {answer[1:] for answer in load.answers} == {(200, False), (503, True)}
-        for server in (first, second):  # whose fold may have connections of before, the first use of which says 503
-            assert eventually(lambda: server.http.post("/v1/fold", headers=ADMIN).status_code, 200)  # noqa: B023
-        sent_again(second, load.doubtful)
-        for server in (first, second):
-            assert server.reports(survey) == {(0, 1): len(load.answers)}
-
-
-def status_and_troubles(server: ServerProcess) -> tuple[int, bool]:
-    answer = server.http.get("/readyz")
-    return answer.status_code, any(
-        each["name"] == "store" and "PostgreSQL cannot be reached" in each["detail"]
-        for each in answer.json()["troubles"]
-    )
-
-
-@pytest.mark.heavy
-def test_servers_killed_under_load_lose_nothing_of_what_they_acknowledged(tmp_path: Path, url: str) -> None:
-    """SIGKILL to one of two servers, four times, while both append and fold; the other goes on."""
-    with two_servers(tmp_path, url) as (first, _, survey, key):
-        sent = 0
-        for number in range(4):
-            (tmp_path / str(number)).mkdir()
-            with ServerProcess(tmp_path / str(number), "--movable-clock", store=url) as third:
-                third.put_clock(survey.calendar.time(1) + 16)  # where it is not later already
-                third.fold()
-                load = Load(survey, key, first.url, third.url)
-                with load.running():
-                    assert eventually(lambda: load.acknowledged > 20, True)  # noqa: B023
-                    time.sleep(0.02 * number)
-                    third.kill()
-                    acknowledged = load.acknowledged
-                    assert eventually(lambda: bool(load.doubtful), True)  # noqa: B023
-                    assert eventually(lambda: load.acknowledged > acknowledged + 5, True)  # noqa: B023
-            assert {answer[1:] for answer in load.answers} == {(200, False), (0, False)}
-            sent_again(first, load.doubtful)
-            sent += len(load.answers)
-            assert first.reports(survey) == {(0, 1): sent}
+        assert sent(sealed[0]) == (200, False)
+        postgresql.stop()
+        try:
+            assert eventually(lambda: sent(sealed[1]), (503, True))
+            troubles = server.http.get("/readyz").json()["troubles"]
+            assert any("PostgreSQL cannot be reached" in each["detail"] for each in troubles)
+        finally:
+            postgresql.start()
+        assert eventually(lambda: server.http.get("/readyz").status_code, 200)
+        assert eventually(lambda: sent(sealed[1]), (200, False))
+        assert eventually(lambda: server.http.post("/v1/fold", headers=ADMIN).status_code, 200)
+        assert server.reports(survey) == {(0, 1): 2}
 
 
 def test_a_store_knows_by_itself_that_its_database_is_back(postgresql: PostgreSQL, store: Store) -> None:

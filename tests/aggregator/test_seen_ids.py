@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from changeling_aggregator.fold import SeenIds, add_ids, ids_in, merged_ids
 from changeling_aggregator.fold.ids import are_in, first_of_each
-from changeling_aggregator.store import CHUNK_BYTES, ClosingKey, Store, View
+from changeling_aggregator.store import ClosingKey, Store
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -56,26 +56,6 @@ def test_a_run_that_a_lost_transaction_numbered_is_not_taken_for_another(store: 
     assert _fresh(store, seen, {}, {KEY: {bytes(16), b"\1" * 16}}) == {KEY: {bytes(16)}}
 
 
-def test_what_is_in_memory_is_not_read_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a run that was added, nor one that took the place of others; only duplicates are looked up."""
-    seen, random = SeenIds(), Random(6)
-    ids: set[bytes] = set()
-    for _ in range(40):
-        fresh = {random.randbytes(16) for _ in range(50)}
-        with store.transaction() as writing:
-            added = add_ids(writing, {KEY: _packed(fresh)})
-        seen.remember(added, {KEY: _packed(fresh)})
-        ids |= fresh
-        other = {random.randbytes(16)}
-        with monkeypatch.context() as unread:
-            unread.setattr(View, "read_run", None)
-            assert _fresh(store, seen, {}, {KEY: {*random.sample(sorted(ids), 20), *other}}) == {KEY: other}
-            unread.setattr(View, "chunks_near", lambda _, _key, _number, near: [] if not near else None)
-            assert _fresh(store, seen, {}, {KEY: other}) == {KEY: other}
-    with store.view() as view:
-        assert len(view.runs([KEY])[KEY]) <= 18
-
-
 @pytest.mark.parametrize("most_bytes", [10_000, 10**6])
 def test_what_is_remembered_takes_no_more_memory_than_it_may(store: Store, most_bytes: int) -> None:
     """Of closings that grow by and by, or are read from the store, the halves of those met last."""
@@ -90,26 +70,6 @@ def test_what_is_remembered_takes_no_more_memory_than_it_may(store: Store, most_
             seen.remember(runs, added)
         kept = sum(closing.ids for closing in seen._closings.values())
         assert 8 * kept <= most_bytes
-
-
-@pytest.mark.parametrize("spread", [1, 2**40], ids=["of_a_hostile_sender", "of_anybody"])
-def test_runs_hold_every_id_in_few_pieces(store: Store, spread: int) -> None:
-    """Each is sorted and has many times the ids of later ones, and few ids are found by reading few chunks."""
-    random = Random(9)
-    known: set[bytes] = set()
-    for _ in range(100):
-        fresh = {(random.randrange(2**60) * spread % 2**128).to_bytes(16) for _ in range(100)} - known
-        with store.transaction() as writing:
-            add_ids(writing, {KEY: _packed(fresh)})
-        known |= fresh
-    with store.view() as view:
-        runs = view.runs([KEY])[KEY]
-        held = [b"".join(view.read_run(KEY, run.number)) for run in runs]
-        near = [len(b"".join(view.chunks_near(KEY, run.number, min(known)))) for run in runs]
-    assert _packed(known) == merged_ids(held)
-    assert all(_packed(_ids(each)) == each for each in held)
-    assert len(runs) < 40
-    assert max(near) <= CHUNK_BYTES
 
 
 def test_a_transaction_rewrites_no_more_than_some_times_what_it_adds(

@@ -9,19 +9,19 @@ import pytest
 from changeling_aggregator.errors import Overtaken, SegmentLost, Unwritable
 from changeling_aggregator.fold import fold
 from changeling_aggregator.fold.check import check
-from changeling_aggregator.ingest.committer import SegmentWriter, writer_for
+from changeling_aggregator.ingest.committer import writer_for
 from changeling_aggregator.segments import Folder, SegmentRow, checked_place, place_at
 from changeling_aggregator.segments.parquet import decoded, encoded, rows_after
 from changeling_aggregator.store import Store, Turn
 from changeling_aggregator.store.store import TOGETHER
-from changeling_aggregator.testing import SegmentedStore, counted_rows, sql
+from changeling_aggregator.testing import SegmentedStore, sql
 from changeling_aggregator.testing.bucket import small_bucket
-from changeling_protocol import Calendar, Refusal
+from changeling_protocol import Refusal
 
-from ..protocol.examples import AUTHORITY, survey
-from .clocks import END, GRACE, START, closes
-from .devices import Log, body, envelope, report
-from .serving import Cli, ServerProcess
+from ..protocol.examples import AUTHORITY
+from .clocks import END, GRACE, closes
+from .devices import Log, envelope, report
+from .serving import Cli
 from .uploads import content_of, upload
 
 
@@ -131,28 +131,6 @@ def test_what_was_written_is_read_in_order(store: Store, place: str) -> None:
         assert (view.segment_count(), view.places()) == (2, [place])
 
 
-def test_a_commit_that_failed_leaves_no_gap(store: Store, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the database or the place failed: what comes then has the next positions."""
-    writer = writer_for(store, place)
-    assert isinstance(writer, SegmentWriter)
-    writer.write([upload(b"one")], {}, 5)
-    for broken, failing in ((type(writer._place), "put"), (Store, "transaction")):
-        with monkeypatch.context() as patched:
-            patched.setattr(broken, failing, _unwritable)
-            with pytest.raises(Unwritable):
-                writer.write([upload(b"lost")], {}, 6)
-    writer.write([upload(b"two")], {}, 7)
-    with store.view() as view:
-        assert [(each.position, content_of(each.body)) for each in view.unread(9, 9999)] == [
-            (1, [b"one"]),
-            (2, [b"two"]),
-        ]
-
-
-def _unwritable(*_: object) -> None:
-    raise Unwritable("broken")
-
-
 def test_a_folder_in_the_place_of_another_is_not_written_to(store: Store, tmp_path: Path) -> None:
     """As where a file system is not mounted any more: it would hide what was acknowledged once that is back."""
     folder = tmp_path / "segments"
@@ -164,29 +142,6 @@ def test_a_folder_in_the_place_of_another_is_not_written_to(store: Store, tmp_pa
     folder.rmdir()
     hidden.rename(folder)
     writer.write([upload(b"two")], {}, 5)
-
-
-@pytest.mark.heavy
-def test_what_a_server_acknowledged_is_counted_and_kept(tmp_path: Path, place: str) -> None:
-    """Over HTTP, before and after a kill; and comes to the same when it is folded again."""
-    with ServerProcess(tmp_path, "--movable-clock", "--segments", place) as server:
-        server.move_clock(1_800_000_000)
-        asked, key = server.new_survey(), server.key
-        server.move_clock(1_800_000_000 + 480)
-        assert server.upload(envelope(asked, key, [report(8, 3)])) == []
-        server.fold()
-        assert server.upload(envelope(asked, key, [report(8, 4)])) == []
-        server.kill()
-    with ServerProcess(tmp_path, "--movable-clock", "--segments", place) as server:
-        assert server.upload(envelope(asked, key, [report(8, 5)])) == []
-        server.fold()
-    store = Store.open(tmp_path / "server.db")
-    assert check(store) == []
-    with store.view() as view:
-        assert view.tallies(asked.id)[0, 8].reports == 3
-        assert view.segment_bytes() > 1000
-    assert store.bytes_kept() > 1000
-    store.close()
 
 
 # Reading, and what goes
@@ -367,28 +322,6 @@ def _stops_after(times: int) -> Callable[[], bool]:
         return left[0] < 0
 
     return stop
-
-
-def test_rows_and_segments_come_to_the_same(tmp_path: Path) -> None:
-    """Of the same uploads, early ones among them: the same tallies, attendance and refusals, to the byte."""
-    plain = Store.open(tmp_path / "rows.db")
-    (tmp_path / "beside").mkdir()
-    inside = SegmentedStore.open(tmp_path / "beside" / "segments.db")
-    log = Log.of(plain, survey(calendar=Calendar(START, 60, 8), grace=GRACE, skew=5))
-    with inside.transaction() as writing, plain.view() as view:
-        writing.take_surveys(view)
-        writing.take_keys(view)
-    stream = inside.open_stream(log.survey.id)
-    for node in range(1, 9):
-        for at in (closes(node) - 2, closes(node), closes(node) + GRACE + 1):
-            uploads = [body(envelope(log.survey, log.key, [report(node, symbol)])) for symbol in (1, 2)]
-            plain.append(log.stream, [*uploads, uploads[0]], at * 1000)
-            inside.append(stream, [*uploads, uploads[0]], at * 1000)
-    for each in (plain, inside):
-        fold(each, END + 2 * GRACE, closing=False)
-    assert counted_rows(plain) == counted_rows(inside)
-    plain.close()
-    inside.close()
 
 
 def test_segments_are_listed_and_put_in_order_from_the_command_line(cli: Cli, tmp_path: Path) -> None:

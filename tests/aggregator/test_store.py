@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.errors import StoreError
-from changeling_aggregator.server.responses import answer_to
+from changeling_aggregator.server.http import answer_to
 from changeling_aggregator.store import NO_ANSWER, VERSION, Store, database
 from changeling_aggregator.store.database import migrate
 from changeling_aggregator.store.store import database_at
@@ -90,12 +90,6 @@ def test_a_driver_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delitem(sys.modules, "changeling_aggregator.store.postgresql", raising=False)
     with pytest.raises(StoreError, match=r'pip install "changeling\[postgres\]"'):
         Store.open("postgresql://host/database")
-
-
-def test_only_the_owner_can_read_a_store(tmp_path: Path) -> None:
-    """The file, which holds private keys, has mode 600."""
-    Store.open(tmp_path / "server.db").close()
-    assert (tmp_path / "server.db").stat().st_mode & 0o777 == 0o600
 
 
 def test_every_commit_is_on_disk_before_it_returns(store: Store) -> None:

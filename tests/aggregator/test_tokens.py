@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_aggregator.server import ServerSettings, Service, operations
+from changeling_aggregator.server import ServerSettings, Service, app
 from changeling_aggregator.store import Store, TokenScope, new_token
 from changeling_commands.__main__ import main as run
 from changeling_protocol import UnixSeconds
@@ -223,7 +223,7 @@ def test_no_log_holds_a_secret_or_a_report(
     def broken(_: object) -> str:
         raise KeyError("defect")
 
-    monkeypatch.setattr(operations, "service_of", broken)
+    monkeypatch.setattr(app, "service_of", broken)
     with (
         in_process(Service(store, ServerSettings(PINNED, lambda: 1_800_000_000.0)), raises=False) as get,
         caplog.at_level(0),

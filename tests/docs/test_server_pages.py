@@ -24,7 +24,13 @@ RUN_ELSEWHERE = {
     "createuser changeling": "tests/aggregator/test_postgresql.py",
 }
 """The blocks of the operators' page that no test here runs, by words in them, and the tests of what they show."""
-RUN_HERE = ("changeling relay", "changeling backup")
+RUN_HERE = (
+    "changeling relay",
+    "changeling backup --store server.db",
+    "apt install",
+    "restore /var",
+    "store upgrade --store /",
+)
 DAY, PERIODS = 86_400, 90
 ANSWERS = ("school", "training", "employment")
 
@@ -151,7 +157,7 @@ def test_the_fields_of_the_readers_page_are_those_of_an_estimate(shown):
 def test_a_backup_is_made_and_restored_as_the_operators_page_says(shown, ran):
     """While the server runs; the new store shows the same survey."""
     server, survey = shown
-    (block,) = (each for each in blocks(OPERATOR, "console") if "changeling backup" in each)
+    (block,) = (each for each in blocks(OPERATOR, "console") if "changeling restore 2027" in each)
     for words in commands_of(block):
         ran([word.replace("2027-03-01.backup", "a.backup") for word in words])
     restored = Store.open(Path(server.store_path).with_name("new.db"))
@@ -200,6 +206,76 @@ def test_a_command_in_the_operators_sentences_works(shown, ran, command):
     assert f"`{command}`" in " ".join((ROOT / OPERATOR).read_text().split())
     put_in = {"NAME": "somebody", "SCOPE": "read", "URL": shown[0].url, "STORE": "server.db"}
     assert ran([put_in.get(word, word) for word in command.split()])
+
+
+class DebianMachine:
+    """Runs lines of the page below a folder that stands for the machine's root, as a user who is root already.
+
+    What needs Debian's packages or nginx is left out; where systemd starts the server, its unit's command is run.
+    """
+
+    LEFT_OUT = ("apt ", "python3 -m venv", "/bin/pip ", "nginx")
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._server = root, None
+        for name in ("etc/systemd/system", "var/lib/changeling/backups", "work"):
+            (root / name).mkdir(parents=True)
+        (root / "work/authority.pub").write_text(PINNED[0].hex())
+        (root / "work/deploy").symlink_to(ROOT / "deploy")
+
+    def run(self, block: str) -> str:
+        """Run the lines; what they print."""
+        printed = ""
+        for line in block.splitlines():
+            words = line.removeprefix("$ ").replace("sudo ", "")
+            if words.startswith("systemctl "):
+                self._systemctl(*words.split()[1:])
+            elif not any(each in words for each in self.LEFT_OUT):
+                printed += self._shell(words)
+        return printed
+
+    def stop(self) -> None:
+        """Stop the server, as systemd does."""
+        if self._server is not None:
+            self._server.terminate()
+            assert self._server.wait(300) == 0  # the fold, at low priority, gives way to whatever else runs
+            self._server = None
+
+    def _shell(self, words: str) -> str:
+        words = words.replace("/opt/changeling/bin/changeling", f"{sys.executable} -m changeling_commands")
+        words = re.sub(r"(?<![\w.])/(?=etc/|var/)", f"{self._root}/", words)
+        done = subprocess.run(["sh", "-ec", words], cwd=self._root / "work", capture_output=True, text=True)
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        return done.stdout
+
+    def _systemctl(self, verb: str, *units: str) -> None:
+        assert all((ROOT / "deploy" / each).exists() for each in units if not each.startswith("-"))
+        if verb == "stop":
+            self.stop()
+        elif verb in ("start", "enable"):
+            settings = self._root / "etc/changeling/server.toml"
+            text = settings.read_text().replace("/run/credentials/changeling.service", "/etc/changeling")
+            text = re.sub(r'"/(?=etc/|var/)', f'"{self._root}/', text)
+            settings.write_text(text.replace("8080", "0").replace(":9090", ":0"))
+            unit = (self._root / "etc/systemd/system/changeling.service").read_text()
+            [command] = re.findall(r"^ExecStart=/opt/changeling/bin/changeling (\S+) ", unit, re.MULTILINE)
+            words = [sys.executable, "-m", "changeling_commands", command, "--settings", str(settings)]
+            self._server = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            assert self._server.stdout.readline().startswith("changeling listens on")
+
+
+def test_the_debian_machine_of_the_operators_page_runs_is_upgraded_and_restored(tmp_path):
+    """One transcript after the other: a server starts on what each leaves, and doctor finds nothing wrong."""
+    setup, restore, upgrade = (each for each in blocks(OPERATOR, "console") if "sudo " in each)
+    machine = DebianMachine(tmp_path)
+    try:
+        assert "operator" in machine.run(setup)
+        assert "schema version" in machine.run(upgrade)
+        backup = tmp_path / "var/lib/changeling/backups/2027-03-01-0017.backup"
+        (tmp_path / "work/before-upgrade.backup").rename(backup)
+        assert "It has not got" in machine.run(restore)
+    finally:
+        machine.stop()
 
 
 def test_every_block_of_the_operators_page_is_run():

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from changeling_statistics.estimation.chains import Chains
+from changeling_statistics.estimation.sampling import Chains
 
 from .graphs import hierarchy, scattered
 

@@ -19,8 +19,8 @@ from changeling_protocol import (
     SubsetSelection,
     Track,
 )
-from changeling_statistics import Attendance, NodeTally, Tallies, counterpart_of, diagnosed, diagnostics, releases
-from changeling_statistics.diagnostics import FALSE_ALARMS
+from changeling_statistics import Attendance, NodeTally, Tallies, counterpart_of, diagnosed, releases, shown
+from changeling_statistics.shown import FALSE_ALARMS
 
 from ..protocol.examples import joint_plan, mixed, survey
 
@@ -141,7 +141,7 @@ def test_honest_devices_are_flagged_no_more_often_than_stated(monkeypatch):
     """At a level of 5%, which can be sampled: of 600 surveys whose devices all say the same, so that every bound is
     reached, at most 30 are expected to be flagged; 52 or more would come once in ten thousand runs. And some are."""
     level, surveys = 0.05, 600
-    monkeypatch.setattr(diagnostics, "FALSE_ALARMS", level)
+    monkeypatch.setattr(shown, "FALSE_ALARMS", level)
     generator = np.random.default_rng(SEED)
     plan = _flat(KaryResponse(CHANGES, Odds(5, 1)))
     flagged = sum(diagnosed(published(plan, generator)).impossible for _ in range(surveys))

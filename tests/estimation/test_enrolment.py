@@ -17,7 +17,7 @@ from changeling_protocol import (
     Track,
 )
 from changeling_statistics import Attendance, Gap, NodeTally, Solution, Tallies, change, histogram, releases, series
-from changeling_statistics.estimation.enrolment import Enrolment
+from changeling_statistics.estimation.releases import Enrolment
 
 from ..protocol.examples import hierarchical, survey
 from .graphs import calendar, expected_tally, random_tallies

@@ -34,8 +34,8 @@ from changeling_statistics import (
     span_figures,
     window_figures,
 )
-from changeling_statistics.diagnostics import FALSE_ALARMS
 from changeling_statistics.estimation.figures import influences, largest_values
+from changeling_statistics.shown import FALSE_ALARMS
 
 from ..protocol.examples import hierarchical, joint_plan, mixed, survey
 

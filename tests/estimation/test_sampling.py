@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from changeling_protocol import AtMost, Group, KaryResponse, MutationSpace, Odds, ReleasePlan, StateSpace, Track
 from changeling_statistics import Solution, releases
-from changeling_statistics.estimation.forms import forms
+from changeling_statistics.estimation.entries import forms
 
 from tests.true_sampling import true_sampling_covariance
 

@@ -30,8 +30,7 @@ from changeling_statistics import (
     predict,
     releases,
 )
-from changeling_statistics.estimation.entries import draws
-from changeling_statistics.estimation.forms import SamplingDesign
+from changeling_statistics.estimation.entries import SamplingDesign, draws
 from changeling_statistics.planning.prediction import PlannedEdges
 
 from tests.true_sampling import true_sampling_covariance

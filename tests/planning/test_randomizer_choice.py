@@ -22,7 +22,7 @@ from changeling_statistics.planning.responses import best_change, best_state
 from changeling_statistics.planning.wish import Span, odds_within, reports_that_tell
 from changeling_statistics.randomizers import kary
 from changeling_statistics.randomizers import signed_subset as signed
-from changeling_statistics.randomizers.registry import ONE_CHANGE
+from changeling_statistics.randomizers.counterpart import ONE_CHANGE
 
 from .wishes import wish
 

@@ -47,13 +47,13 @@ def test_a_common_head_is_that_of_every_envelope(head, more, count, place, byte)
     """It is found where all are alike, whatever their number and length; with any byte of the body changed it is either
     not found, or still what reading the envelopes one by one gives."""
     body = encode_upload_request([head + bytes([number % 256]) * more for number in range(count)])
-    assert common_head(body, 40) == (head, 40 + more)
+    assert common_head(body, 40) == (head, 40 + more, count)
     changed = bytearray(body)
     changed[place % (len(body) if place % 2 else min(60, len(body)))] = byte
     found = common_head(bytes(changed), 40)
     if found is not None:
         envelopes = decode_upload_request(bytes(changed))
-        assert {(envelope[:40], len(envelope)) for envelope in envelopes} == {found}
+        assert {(envelope[:40], len(envelope), len(envelopes)) for envelope in envelopes} == {found}
 
 
 @pytest.mark.parametrize(

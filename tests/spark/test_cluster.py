@@ -5,19 +5,22 @@ import os
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from changeling_aggregator.fold import FoldReport
-from changeling_aggregator.testing import AFTER
+from changeling_aggregator.store import Store
+from changeling_aggregator.testing import AFTER, prepared
 from changeling_aggregator.testing.serving import offspring
+from changeling_commands.__main__ import main as run
 from changeling_spark import ClusterSettings, SparkTrouble, runs, session
 from changeling_spark.folding import SparkFold
 from changeling_spark.keys import KeyService
 from changeling_spark.testing import SparkCluster, until
 
+from ..docs.blocks import blocks
 from .conftest import Pair
 from .here import contents, counted_ids
 
@@ -37,6 +40,26 @@ def test_in_a_session_with_other_settings_nothing_is_folded() -> None:
         assert theirs.range(3).count() == 3
     finally:
         theirs.stop()
+
+
+def test_the_log_is_read_as_a_table_as_its_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a store whose log lies in segments: the files that the command lists, through the view of the example."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "segments").mkdir()
+    with closing(Store.open("server.db")) as store:
+        log, streams = prepared(store, place=str(tmp_path / "segments"))
+        log.append_to(streams)
+    assert run(["segments", "list", "--store", "server.db"]) == 0
+    listed = [line.partition(" ")[0] for line in capsys.readouterr().out.splitlines()]
+    (tmp_path / "segments.txt").write_text("\n".join(listed))
+    (example,) = blocks("docs/segments.md", "python")
+    program = example + "\nprint('requests', spark.sql('SELECT count(*) FROM log').head()[0])"
+    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
+    told = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert "bytes" in told.stdout
+    assert f"requests {len(log.requests)}" in told.stdout
 
 
 @pytest.mark.usefixtures("many_tasks")

@@ -1,24 +1,76 @@
-"""Private keys on their way to executors: to those who show the run's token, sealed, and no longer than the run."""
+"""Private keys on their way to executors: to those who show the run's token, sealed, and no longer than the run.
+
+Whoever reads the network, alters it, comes late, comes slowly or comes often gets none.
+"""
 
 import pickle
+import random
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import replace
-from threading import Thread
 
 import pytest
 from changeling_spark import KeysWithheld
-from changeling_spark.keys import KeyService, keys_from
+from changeling_spark import keys as key_service
+from changeling_spark.keys import KeyService, KeySource, keys_from
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-KEYS = {bytes([number]) * 16: X25519PrivateKey.generate() for number in range(3)}
+from ..aggregator.serving import eventually
+
+HERE = "127.0.0.1"
+KEYS = {bytes([number]) * 16: X25519PrivateKey.generate() for number in range(2)}
+QUESTION = 64
 
 
 @pytest.fixture
 def service() -> Iterator[KeyService]:
-    running = KeyService(KEYS, "127.0.0.1", "127.0.0.1")
+    running = KeyService(KEYS, HERE, HERE)
     yield running
     running.close()
+
+
+def question(source: KeySource) -> bytes:
+    """What a process of the run asks."""
+    public = X25519PrivateKey.generate().public_key().public_bytes_raw()
+    return public + key_service._code(source.token, b"asked", public)
+
+
+def connected(source: KeySource) -> socket.socket:
+    connection = socket.create_connection((HERE, source.port))
+    connection.settimeout(60)
+    return connection
+
+
+def said_to(source: KeySource, asked: bytes) -> bytes:
+    """All that the driver answers."""
+    with connected(source) as connection:
+        connection.sendall(asked)
+        with suppress(OSError):  # it is closed there, and so here, already
+            connection.shutdown(socket.SHUT_WR)
+        said = b""
+        while some := connection.recv(1000):
+            said += some
+    return said
+
+
+def asked_through(source: KeySource, alter: Callable[[bytes], bytes]) -> dict[bytes, X25519PrivateKey]:
+    """The keys that a process gets where someone between it and the driver puts other bytes for the driver's answer."""
+    with socket.create_server((HERE, 0)) as between:
+
+        def relay() -> None:
+            client, _ = between.accept()
+            with client:
+                asked = key_service._received(client, QUESTION, key_service.monotonic() + 60)
+                client.sendall(alter(said_to(source, asked)))
+
+        relaying = threading.Thread(target=relay)
+        relaying.start()
+        try:
+            return keys_from(replace(source, port=between.getsockname()[1]))
+        finally:
+            relaying.join()
 
 
 def test_who_shows_the_token_gets_the_keys(service: KeyService) -> None:
@@ -29,40 +81,22 @@ def test_who_shows_the_token_gets_the_keys(service: KeyService) -> None:
     }
 
 
-def test_who_shows_another_token_gets_nothing(service: KeyService) -> None:
-    """And is told nothing: neither are those after him hindered."""
-    with pytest.raises(KeysWithheld, match="gave no keys"):
-        keys_from(replace(service.source, token=bytes(32)))
-    with socket.create_connection(("127.0.0.1", service.source.port)) as connection:
-        connection.sendall(bytes(64))
-        assert connection.recv(1) == b""
-    assert keys_from(service.source)
-
-
-def test_once_the_run_is_over_a_token_is_worth_nothing() -> None:
-    """Nobody listens any more."""
-    service = KeyService(KEYS, "127.0.0.1", "127.0.0.1")
-    service.close()
-    with pytest.raises(KeysWithheld):
-        keys_from(service.source)
-
-
 def test_what_passes_over_the_network_and_into_tasks_holds_no_key(service: KeyService) -> None:
     """What a task is made of, and each byte that the driver sends; nor does a token show itself in words."""
     sent = b""
-    with socket.create_server(("127.0.0.1", 0)) as between:
+    with socket.create_server((HERE, 0)) as between:
         port = between.getsockname()[1]
 
         def pass_on() -> None:
             nonlocal sent
             client, _ = between.accept()
-            with client, socket.create_connection(("127.0.0.1", service.source.port)) as server:
+            with client, socket.create_connection((HERE, service.source.port)) as server:
                 server.sendall(client.recv(1000))
                 while some := server.recv(1000):
                     sent += some
                     client.sendall(some)
 
-        passing = Thread(target=pass_on)
+        passing = threading.Thread(target=pass_on)
         passing.start()
         assert keys_from(replace(service.source, port=port))
         passing.join()
@@ -72,3 +106,137 @@ def test_what_passes_over_the_network_and_into_tasks_holds_no_key(service: KeySe
     assert len(sent) > 96
     assert service.source.token not in repr(service.source).encode()
     assert "token" not in repr(service.source)
+
+
+def test_a_connection_that_was_open_when_the_run_ended_gets_no_key() -> None:
+    """However little it had said by then: who learns the token afterwards, as from a disk, learns nothing with it."""
+    service = KeyService(KEYS, HERE, HERE)
+    asked = question(service.source)
+    for before in (0, 1, QUESTION - 1):
+        with connected(service.source) as connection:
+            connection.sendall(asked[:before])
+            assert said_to(service.source, asked)  # so that the driver has taken the one before
+            if before < QUESTION - 1:
+                continue
+            service.close()
+            try:
+                connection.sendall(asked[before:])
+                assert connection.recv(1) == b""
+            except ConnectionError:
+                pass
+
+
+def test_no_byte_that_is_altered_on_the_way_changes_a_key(service: KeyService) -> None:
+    """Of the driver's answer each byte in turn: the process has its keys as they are, or none. Wrong ones would have
+    uploads taken for what nobody can open."""
+    length = len(said_to(service.source, question(service.source)))
+    for at in range(4, length):
+        with pytest.raises(KeysWithheld):
+            asked_through(service.source, lambda said: said[:at] + bytes([said[at] ^ 1]) + said[at + 1 :])  # noqa: B023
+    for end in (0, 3, 4, 35, 36, length - 1):
+        with pytest.raises(KeysWithheld):
+            asked_through(service.source, lambda said: said[:end])  # noqa: B023
+    for size in (0, length - 37, 2**22 + 1, 2**32 - 1):
+        with pytest.raises(KeysWithheld):
+            asked_through(service.source, lambda said: size.to_bytes(4) + said[4:])  # noqa: B023
+    assert asked_through(service.source, lambda said: said).keys() == KEYS.keys()
+
+
+def test_no_byte_of_a_question_can_be_another(service: KeyService) -> None:
+    """Neither the public key, for another's, nor its code; nor is an answer taken for a question."""
+    asked = question(service.source)
+    for at in range(QUESTION):
+        assert said_to(service.source, asked[:at] + bytes([asked[at] ^ 1]) + asked[at + 1 :]) == b""
+    answer = said_to(service.source, asked)
+    given, sealed = answer[4:36], answer[36:]
+    for public in (asked[:32], sealed[:32]):
+        assert said_to(service.source, public + given) == b""
+
+
+def test_a_question_that_is_asked_again_is_answered_to_who_asked_first(service: KeyService) -> None:
+    """Who recorded it gets what only that process can open, and each time other bytes; nor does another process take
+    that answer for its own."""
+    asked = question(service.source)
+    answers = {said_to(service.source, asked) for _ in range(3)}
+    assert len(answers) == 3
+    for answer in answers:
+        assert not [key for key in KEYS.values() if key.private_bytes_raw() in answer]
+        with pytest.raises(KeysWithheld):
+            asked_through(service.source, lambda _: answer)  # noqa: B023
+
+
+def test_another_runs_token_is_worth_nothing_here(service: KeyService) -> None:
+    """Of two runs at once, as of two stores on one cluster."""
+    other = KeyService({}, HERE, HERE)
+    with pytest.raises(KeysWithheld):
+        keys_from(replace(service.source, token=other.source.token))
+    other.close()
+
+
+def test_rubbish_of_any_length_is_answered_with_nothing(service: KeyService) -> None:
+    """And who comes after gets the keys."""
+    chance = random.Random(7)
+    for size in (0, 1, 31, 32, 63, 64, 65, 1000):
+        try:
+            assert said_to(service.source, chance.randbytes(size)) == b""
+        except ConnectionError:  # it has closed before it read the rest
+            assert size > QUESTION
+    assert keys_from(service.source).keys() == KEYS.keys()
+
+
+def test_who_comes_often_and_says_nothing_keeps_nobody_waiting(
+    service: KeyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More connections than are kept: the oldest go, a process of the run is answered, threads stay as few."""
+    monkeypatch.setattr(key_service, "_MOST_AT_ONCE", 20)
+    before = threading.active_count()
+    with ExitStack() as silent:
+        crowd = [silent.enter_context(connected(service.source)) for _ in range(100)]
+        assert keys_from(service.source).keys() == KEYS.keys()
+        assert crowd[0].recv(1) == b""
+        assert eventually(lambda: threading.active_count() <= before + 25, True)
+        assert len(service._asking) <= 20
+
+
+def test_who_says_a_byte_at_a_time_is_waited_for_no_longer(
+    service: KeyService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All that is said counts for the one time that either side waits."""
+    monkeypatch.setattr(key_service, "_MOST_WAIT_SECONDS", 0.5)
+    stop = threading.Event()
+    with connected(service.source) as connection:
+
+        def drip() -> None:
+            for byte in question(service.source):
+                if stop.wait(0.2):
+                    return
+                try:
+                    connection.sendall(bytes([byte]))
+                except OSError:
+                    return
+
+        dripping = threading.Thread(target=drip)
+        dripping.start()
+        with suppress(ConnectionError):
+            assert connection.recv(1) == b""
+        stop.set()
+        dripping.join()
+    with socket.create_server((HERE, 0)) as slow:
+        ended = threading.Event()
+
+        def drip_back() -> None:
+            client, _ = slow.accept()
+            with client:
+                client.sendall(b"\0\0\1\0")
+                while not ended.wait(0.2):
+                    try:
+                        client.sendall(b"\0")
+                    except OSError:
+                        return
+
+        dripping = threading.Thread(target=drip_back)
+        dripping.start()
+        with pytest.raises(KeysWithheld):
+            keys_from(replace(service.source, port=slow.getsockname()[1]))
+        ended.set()
+        dripping.join()

@@ -124,26 +124,6 @@ def lost_at(monkeypatch: pytest.MonkeyPatch, number: int, error: Exception, *, k
     monkeypatch.setattr(Turn, "transaction", transaction)
 
 
-@pytest.mark.parametrize("buckets", [50, 10**9])
-def test_a_run_that_fails_anywhere_changes_nothing(case: Case, buckets: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its files are swept, and the next run counts all."""
-    monkeypatch.setattr(runs, "BUCKET_CLOSINGS", buckets)
-    case.append(30)
-    case.run()
-    case.append()
-    before, files = contents(case.store), case.lying()
-
-    def gone(bucket: int) -> None:
-        if bucket >= 1 or buckets > 50:
-            raise OSError("the cluster is gone")
-
-    with pytest.raises(OSError, match="gone"):
-        case.run(Here(then=gone))
-    assert (contents(case.store), case.lying()) == (before, files)
-    case.run()
-    case.agree()
-
-
 def test_a_run_that_is_overtaken_keeps_nothing(case: Case) -> None:
     """Another engine has counted the same requests meanwhile."""
     case.append()
@@ -459,6 +439,6 @@ def test_settings_that_keep_secrets_are_nobodys_to_change(setting: str) -> None:
 def test_other_settings_reach_spark_and_the_fixed_ones_stand() -> None:
     """A setting of the operator's goes before ours; of several for one name the last counts."""
     conf = ("spark.eventLog.enabled=true", "spark.executor.memory=2g", "spark.executor.memory=3g", "spark.x=a=b")
-    settings = spark_settings(ClusterSettings("local[1]", conf=conf))
-    told = [settings[f"spark.{name}"] for name in ("eventLog.enabled", "executor.memory", "x", "io.encryption.enabled")]
-    assert told == ["true", "3g", "a=b", "true"]
+    settings = spark_settings(ClusterSettings("local[1]", conf=(*conf, "spark.log.level=INFO")))
+    names = ("eventLog.enabled", "log.level", "executor.memory", "x", "io.encryption.enabled")
+    assert [settings[f"spark.{name}"] for name in names] == ["true", "INFO", "3g", "a=b", "true"]

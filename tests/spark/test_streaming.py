@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -70,26 +69,6 @@ def folded(engine: SparkFold) -> int:
             return engine.fold(AFTER, closing=False).requests
     engine.await_start()
     return engine.fold(AFTER, closing=False).requests
-
-
-@pytest.mark.usefixtures("many_tasks")
-def test_an_executor_killed_in_mid_batch_changes_nothing_of_what_it_comes_to(
-    pair: Pair, spark_cluster: SparkCluster, engine: SparkFold
-) -> None:
-    """SIGKILL to a worker and its executor, as soon as that one's Python runs, which it does for a session's first
-    task; the other does what is left."""
-    counted: list[int] = []
-    engine.turn_to(pair.store)
-    engine.await_start()
-    pair.append()
-    folding = threading.Thread(target=lambda: counted.append(folded(engine)))
-    folding.start()
-    until(lambda: spark_cluster.python_runs(0) or not folding.is_alive())
-    spark_cluster.kill_worker(0)
-    folding.join()
-    spark_cluster.restart_worker(0)
-    assert counted == [60]
-    assert contents(pair.store) == pair.expected
 
 
 @pytest.mark.usefixtures("many_tasks")

@@ -314,6 +314,8 @@ def status_table(answer: Answer) -> Iterator[Table]:
         ("reports shown", f"{sum(node['reports'] for node in answer['nodes']):,} on {len(answer['nodes'])} nodes"),
     ):
         table.add_row(name, said)
+    if answer["most_from_network"]:
+        table.add_row("one network adds", f"{answer['most_from_network']:,} entries to a closing at most")
     if "unfolded_requests" in answer:
         table.add_row("waiting to be counted", f"{answer['unfolded_requests']:,} requests")
     yield table

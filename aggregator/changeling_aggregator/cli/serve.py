@@ -109,6 +109,9 @@ def serve(
     rate: Annotated[
         int, typer.Option(min=0, help="Requests a second from one network, on average; 0 for any number.")
     ] = 50,
+    envelopes_a_day: Annotated[
+        int, typer.Option(min=0, help="Envelopes a day from one network without an upload token; 0 for any number.")
+    ] = 250_000,
     uploads_need_token: Annotated[
         bool, typer.Option("--uploads-need-token", help="Take uploads only with an app's token.")
     ] = False,
@@ -203,6 +206,7 @@ def serve(
             uploads_need_token=uploads_need_token,
             admission=admitting,
             requests_a_second=rate,
+            envelopes_a_day=envelopes_a_day,
             most_store_bytes=None if most_store is None else int(most_store * 2**30),
             most_unfolded=most_waiting,
             folds=fold,

@@ -110,13 +110,16 @@ def _published(survey: Survey, signed: bytes, end: EarlyEnd | None) -> Published
     return PublishedSurvey(survey, signed, most_envelope_bytes(survey.plan), last, taken_until)
 
 
-def takes_whole(body: bytes, registry: Registry, now: UnixSeconds) -> bool:
-    """Tell whether a request's envelopes are alike, and to be appended all, as one look tells; False tells nothing.
+def takes_whole(body: bytes, registry: Registry, now: UnixSeconds) -> int:
+    """The number of a request's envelopes, where one look tells that all are to be appended; 0 tells nothing.
 
     now: Unix seconds.
     """
     alike = common_head(body, HEAD_BYTES)
-    return alike is not None and _refusal(*alike, registry, now) is None
+    if alike is None:
+        return 0
+    head, length, count = alike
+    return count if _refusal(head, length, registry, now) is None else 0
 
 
 def refusals_of(envelopes: Sequence[bytes], registry: Registry, now: UnixSeconds) -> dict[int, Refused]:

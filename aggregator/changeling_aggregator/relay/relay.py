@@ -401,7 +401,7 @@ class RelayCollector(Collector):
 
 def registry_of(relay: Relay) -> CollectorRegistry:
     """All that a relay tells Prometheus: the process, requests by route and status, and how it stands."""
-    return registry_with(relay.traffic, RelayCollector(relay))
+    return registry_with(*relay.traffic.collectors, RelayCollector(relay))
 
 
 def _relay_of(request: Request) -> Relay:

@@ -1,12 +1,10 @@
 """The aggregation server over HTTP."""
 
-from .app import ROUTES, Front, listen, make_app, make_server
+from .app import ROUTES, Front, listen, make_app, make_server, show_alive
 from .clock import MOST_STEP, Clock, Doubt, GuardedClock, MovableClock, real_time
-from .front_door import BURST_SECONDS, Bodies, FrontDoor, Rates, Traffic, network_of
-from .metrics import registry_of, registry_with, telling
-from .operations import Severity, covered_until, show_alive, troubles_of, troubles_of_keys
+from .health import Severity, covered_until, registry_of, registry_with, telling, troubles_of, troubles_of_keys
+from .http import BURST_SECONDS, HANDLERS, Bodies, FrontDoor, Rates, Traffic, network_of, packed
 from .requests import id_in_path, read_body
-from .responses import HANDLERS, packed
 from .service import FoldLoop, ServerSettings, Service
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""The HTTP interface: its routes, and running it on a socket with uvicorn.
+"""The HTTP interface: its routes, the endpoints for operators, and running it on a socket with uvicorn.
 
 What holds without a proxy in front: a bound on connections, on what a request may take of memory before its body, on
 bodies, and a time-out for a body that does not come. Clients that are slow on purpose are a reverse proxy's to bear.
@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from pathlib import Path
 
+import msgspec
 import uvicorn
+from changeling_protocol import Survey, UnixSeconds
 from changeling_protocol.wire import (
     ALIVE,
     CHANGE,
@@ -24,6 +26,7 @@ from changeling_protocol.wire import (
     END,
     FOLD,
     HISTOGRAM,
+    JSON,
     KEYS,
     NUMBERS,
     READY,
@@ -32,18 +35,215 @@ from changeling_protocol.wire import (
     SURVEYS,
     UPLOADS,
     WINDOWS,
+    ErrorCode,
     survey_path,
 )
+from changeling_statistics import format_instant
+from msgspec import UNSET, UnsetType
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from . import openapi, operations, page, publishing, results
-from .front_door import FrontDoor
-from .requests import Uploads
-from .responses import HANDLERS
+from ..errors import TurnedDown
+from ..store import TokenScope
+from . import openapi, page, publishing, results
+from .answers import PublishedNode
+from .health import Severity, status_of, troubles_of
+from .http import HANDLERS, UNKEPT, FrontDoor, json
+from .openapi import Body, Count, Described, HexId, Instant, Period, described
+from .requests import Uploads, asked_by, may, read_body, require, require_reader, service_of, survey_in_path
 from .service import Service
+from .shown import ShownSurvey
+
+MOST_JSON_BYTES = 1024
+_UNKEPT = {"cache-control": UNKEPT}
+
+
+class HeardAt(Body):
+    """How many entries were heard at a closing, and how many of them had enrolled since the one before."""
+
+    period: Period
+    heard: Count
+    new: Count
+
+
+class SurveyStatus(Body):
+    """How far a survey is; the last three are for operators.
+
+    most_from_network: so many entries one network without an upload token can add to a closing; null for any number.
+    """
+
+    survey: HexId
+    question: str
+    epsilon: float
+    minimum: Count
+    closed_periods: Count
+    shown_periods: Count
+    final_periods: Count
+    last_period: Period
+    revision: Count
+    nodes: list[PublishedNode]
+    closings: list[HeardAt]
+    most_from_network: Count | None
+    refused: dict[str, Count] | UnsetType = UNSET
+    last_fold: Instant | UnsetType | None = UNSET
+    unfolded_requests: Count | UnsetType = UNSET
+
+
+class Folded(Body):
+    """The result of a fold."""
+
+    envelopes: Count
+    reports: Count
+    refused: dict[str, Count]
+
+
+class ClockTime(Body):
+    """A time, in Unix seconds."""
+
+    time: float
+
+
+class Alive(Body):
+    """A process that answers."""
+
+    alive: bool
+
+
+class TroubleRow(Body):
+    """A trouble of a server."""
+
+    name: str
+    severity: Severity
+    detail: str
+
+
+class Readiness(Body):
+    """The troubles of a server; fold_age: since the last whole fold, in seconds."""
+
+    status: Severity
+    troubles: list[TroubleRow]
+    fold_age: float
+    fold_failures: Count
+
+
+@described(Described(gives={200: {JSON: SurveyStatus}}, scope=TokenScope.READ, open_too=True))
+def show_status(request: Request) -> Response:
+    """GET …/status: how far a survey is, and of each node that is shown how many reports; operators see more.
+
+    Without a token for operating, one with the scope fold, nothing in it depends on an envelope's content but what
+    snapshots show. Else whoever sends an envelope again, once or a thousand times, could read from a counter what is
+    sealed in it.
+    """
+    service, published = service_of(request), survey_in_path(request)
+    require_reader(request, published)
+    survey, shown = published.survey, service.showing.of(published)
+    status = SurveyStatus(
+        survey=survey.id.hex(),
+        question=asked_by(survey),
+        epsilon=float(survey.epsilon),
+        minimum=survey.minimum,
+        closed_periods=published.closed(service.clock()),
+        shown_periods=shown.last,
+        final_periods=shown.final,
+        last_period=published.last,
+        revision=shown.revision,
+        nodes=_nodes(survey, shown),
+        closings=_heard(shown),
+        most_from_network=_most_from_network(survey, service.settings.envelopes_a_day),
+    )
+    if may(request, TokenScope.FOLD):
+        with service.store.view() as view:
+            refused, status.unfolded_requests = view.refusals(survey.id), view.unfolded()
+        status.refused = {reason.value: count for reason, count in sorted(refused.items())}
+        last = service.folding.last_fold
+        status.last_fold = None if last is None else format_instant(last)
+    return json(status, headers=_UNKEPT)
+
+
+def _most_from_network(survey: Survey, a_day: int) -> int | None:
+    """An entry takes an envelope to answer a closing, which is taken until its grace is over."""
+    days = 1 - -(survey.grace + survey.skew) // 86_400
+    return a_day * days or None
+
+
+def _nodes(survey: Survey, shown: ShownSurvey) -> list[PublishedNode]:
+    listed = []
+    for (track, number), tally in sorted(shown.tallies().items()):
+        node = survey.plan.tracks[track].node(number)
+        sealed = node.end <= shown.final
+        listed.append(PublishedNode(track=track, start=node.start, end=node.end, reports=tally.reports, sealed=sealed))
+    return listed
+
+
+def _heard(shown: ShownSurvey) -> list[HeardAt]:
+    heard: dict[int, HeardAt] = {}
+    for (_, period), here in shown.tallies().attendance.items():
+        at = heard.setdefault(period, HeardAt(period=period, heard=0, new=0))
+        at.heard += here.heard
+        at.new += here.new
+    return [heard[period] for period in sorted(heard)]
+
+
+@described(Described({200: {JSON: Folded}}, scope=TokenScope.FOLD))
+def fold_now(request: Request) -> Response:
+    """POST: fold to the log's end at once; answers what that did."""
+    require(request, TokenScope.FOLD)
+    done = service_of(request).folding.fold_now()
+    refused = {reason.value: count for reason, count in sorted(done.refused.items())}
+    return json(Folded(envelopes=done.envelopes, reports=done.reports, refused=refused))
+
+
+@described(
+    Described(
+        gives={200: {JSON: ClockTime}},
+        takes={JSON: ClockTime},
+        refuses=(ErrorCode.CONFLICT,),
+        scope=TokenScope.FOLD,
+    )
+)
+async def move_clock(request: Request) -> Response:
+    """PUT {"time": Unix seconds}: moves a demo's clock forward; confirms a real one, if that is what it shows."""
+    require(request, TokenScope.FOLD)
+    service = service_of(request)
+    movable, guarded = service.movable_clock, service.guarded_clock
+    confirm = movable.move_to if movable else guarded.confirm if guarded else None
+    if confirm is None:
+        raise TurnedDown(ErrorCode.FORBIDDEN, "this server's clock is the machine's: it needs nobody's word")
+    try:
+        asked = msgspec.json.decode(await read_body(request, MOST_JSON_BYTES), type=ClockTime)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise TurnedDown(ErrorCode.MALFORMED, 'the body is {"time": Unix seconds}') from error
+    try:
+        confirm(UnixSeconds(asked.time))
+    except (ValueError, OverflowError) as error:
+        raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
+    return json(ClockTime(time=service.clock()))
+
+
+@described(Described({200: {JSON: Alive}}))
+async def show_alive(_: Request) -> Response:
+    """GET: 200, as this process answers; whether it can do its work is another question."""
+    return json(Alive(alive=True))
+
+
+@described(Described({200: {JSON: Readiness}, 503: {JSON: Readiness}}))
+async def show_ready(request: Request) -> Response:
+    """GET: what is wrong, each with its name, 503 where that is bad; and how old the last whole fold is, in seconds."""
+    service = service_of(request)
+    troubles = troubles_of(service)
+    worst = status_of(troubles)
+    content = Readiness(
+        status=worst,
+        troubles=[TroubleRow(name=each.name, severity=each.severity, detail=each.detail) for each in troubles],
+        fold_age=round(service.folding.age, 1),
+        fold_failures=service.folding.failures,
+    )
+    return json(content, 503 if worst is Severity.BAD else 200, _UNKEPT)
+
 
 DRAIN_SECONDS = 10
 MOST_CONNECTIONS = 4096
@@ -70,13 +270,13 @@ ROUTES = [
     Route(_SURVEY + CHANGE, results.show_change, methods=["GET"]),
     Route(_SURVEY + COMPARISON, results.show_comparison, methods=["GET"]),
     Route(_SURVEY + EDITIONS + "/{edition}/{file}", results.show_edition_file, methods=["GET"]),
-    Route(_SURVEY + STATUS, operations.show_status, methods=["GET"]),
+    Route(_SURVEY + STATUS, show_status, methods=["GET"]),
     Route(KEYS, publishing.list_keys, methods=["GET"]),
     Route(KEYS, publishing.put_key, methods=["PUT"]),
-    Route(FOLD, operations.fold_now, methods=["POST"]),
-    Route(CLOCK, operations.move_clock, methods=["PUT"]),
-    Route(ALIVE, operations.show_alive, methods=["GET"]),
-    Route(READY, operations.show_ready, methods=["GET"]),
+    Route(FOLD, fold_now, methods=["POST"]),
+    Route(CLOCK, move_clock, methods=["PUT"]),
+    Route(ALIVE, show_alive, methods=["GET"]),
+    Route(READY, show_ready, methods=["GET"]),
     Route(DOCUMENT, openapi.show_document, methods=["GET"]),
 ]
 

@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from ..store import TokenScope
-from .responses import json
+from .http import json
 
 DIALECT = "3.1.1"
 ANY_REQUEST = (
@@ -154,7 +154,7 @@ def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": msgspec.json.schema_components(types, ref_template=_REFERENCE)[1],
-            "responses": {str(status): _turned_down(status) for status in sorted({*HTTP_STATUS.values()})},
+            "responses": {str(status): _problem(status) for status in sorted({*HTTP_STATUS.values()})},
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer", "description": "What `changeling token new` showed."}
             },
@@ -203,7 +203,7 @@ def _responses(description: Described, route: Route) -> dict[str, Any]:
     for status, bodies in description.gives.items():
         given = {"description": _GIVEN[status], "content": _content(bodies)}
         if status in responses:
-            error = _turned_down(status)
+            error = _problem(status)
             given = {
                 "description": f"{_GIVEN[status]} Or: {error['description']}",
                 "content": _content(bodies) | error["content"],
@@ -212,7 +212,7 @@ def _responses(description: Described, route: Route) -> dict[str, Any]:
     return {str(status): responses[status] for status in sorted(responses)}
 
 
-def _turned_down(status: int) -> dict[str, Any]:
+def _problem(status: int) -> dict[str, Any]:
     """All errors of a status."""
     return {
         "description": " ".join(f"{code.value}: {ADVICE[code]}" for code in ErrorCode if HTTP_STATUS[code] == status),

@@ -27,9 +27,9 @@ from ..errors import TurnedDown
 from ..fold import MOST_RETENTION_SECONDS
 from ..ingest import PublishedSurvey
 from ..store import TokenScope, Transaction
+from .http import OPEN_TO_ALL, cache_control_of_keys, is_kept, json, packed, tag_of
 from .openapi import Binary, Body, Described, HexId, Period, Signed, Truth, described
 from .requests import asked_by, id_in_path, read_body, reading_signed, require, service_of, survey_in_path
-from .responses import OPEN_TO_ALL, cache_control_of_keys, is_kept, json, packed, tag_of
 from .service import Service
 
 MOST_SIGNED_BYTES = 4096

@@ -32,9 +32,15 @@ from starlette.types import Receive, Scope, Send
 from ..errors import Overloaded, TurnedDown
 from ..ingest import PublishedSurvey, Registry, refusals_of, takes_whole
 from ..store import Token, TokenScope, hash_of
-from . import front_door as limits
+from .http import (
+    FROM_ONE_NETWORK,
+    NETWORK,
+    RETRY_AFTER_SECONDS,
+    Bodies,
+    answer_to,
+    retry_after,
+)
 from .openapi import Binary, Body, Count, Described, described
-from .responses import RETRY_AFTER_SECONDS, answer_to
 from .service import Admission, Service
 
 LOOPBACK_COOKIE = "changeling"
@@ -49,6 +55,12 @@ TELL_ADDRESSES = frozenset(
     }
 )
 """The headers by which proxies tell the address of whom they speak for."""
+BODY_SECONDS = 60.0
+"""A body that takes longer is refused: what has arrived of it is in memory meanwhile."""
+MOST_BODIES_BYTES = 128 * 2**20
+"""The most bytes in memory of all bodies that have not arrived whole."""
+CHARGED_BYTES = 1024
+"""So many bytes of an upload count as a request: some nine small envelopes, each a key agreement to open."""
 ADMISSION_SECONDS = 10.0
 """So long the operator's rule for uploads may think about one."""
 _log = logging.getLogger("changeling")
@@ -67,11 +79,11 @@ def asked_by(survey: Survey) -> str:
 
 async def read_body(request: Request, most: int) -> bytes:
     """The body of a request, as `read_from` reads it."""
-    bodies: limits.Bodies = request.app.state.service.bodies
+    bodies: Bodies = request.app.state.service.bodies
     return await read_from(request.receive, request.headers.get("content-length", "").encode(), bodies, most)
 
 
-async def read_from(receive: Receive, stated: bytes, bodies: limits.Bodies, most: int) -> bytes:
+async def read_from(receive: Receive, stated: bytes, bodies: Bodies, most: int) -> bytes:
     """A body: refused with 413 as soon as it is seen to be longer than `most` bytes, with 408 if it takes too long, and
     with 503 where all bodies on their way leave no room.
 
@@ -82,7 +94,7 @@ async def read_from(receive: Receive, stated: bytes, bodies: limits.Bodies, most
     pieces: list[bytes] = []
     size, more = 0, True
     try:
-        async with asyncio.timeout(limits.BODY_SECONDS):
+        async with asyncio.timeout(BODY_SECONDS):
             while more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
@@ -93,10 +105,10 @@ async def read_from(receive: Receive, stated: bytes, bodies: limits.Bodies, most
                 pieces.append(piece)
                 size += len(piece)
                 bodies.size += len(piece)
-                if bodies.size > limits.MOST_BODIES_BYTES:
+                if bodies.size > MOST_BODIES_BYTES:
                     raise _too_many()
     except TimeoutError as error:
-        sentence = f"a body here arrives within {limits.BODY_SECONDS:g} seconds"
+        sentence = f"a body here arrives within {BODY_SECONDS:g} seconds"
         raise TurnedDown(ErrorCode.TOO_SLOW, sentence, {"connection": "close"}) from error
     finally:
         bodies.size -= size
@@ -228,14 +240,13 @@ async def require_admission(admission: Admission, headers: Mapping[str, str], bo
     raise Overloaded("whether this upload is admitted cannot be told at the moment")
 
 
-def _charge(scope: Scope, size: int) -> None:
-    """Counts the bytes of an upload as requests of its network, beyond the one that its head was: 429 for too many.
-
-    Who shows an upload token, as a relay or a web backend with many entries does, is counted by requests alone.
-    """
-    more, charge = size // limits.CHARGED_BYTES, scope.get(limits.CHARGE)
-    if more and charge is not None and (wait := charge(more)):
-        raise TurnedDown(ErrorCode.TOO_MANY_REQUESTS, limits.FROM_ONE_NETWORK, limits.retry_after(wait))
+def _charge(service: Service, scope: Scope, requests: int, envelopes: int = 0) -> None:
+    """Count requests and envelopes of the sender's network: 429 for too many."""
+    network = scope.get(NETWORK)
+    if service.rates is None or network is None:
+        return
+    if wait := service.rates.wait_of(network, requests, envelopes):
+        raise TurnedDown(ErrorCode.TOO_MANY_REQUESTS, FROM_ONE_NETWORK, retry_after(wait))
 
 
 _ALL_TAKEN = encode_acknowledgement({})
@@ -290,18 +301,23 @@ class Uploads:
         if settings.uploads_need_token:
             check_scope(token, TokenScope.UPLOAD)
         body = await read_from(receive, headers.get(b"content-length", b""), service.bodies, MOST_BODY_BYTES)
-        service.traffic.upload_bytes += len(body)
-        if token is None or TokenScope.UPLOAD not in token.scopes:
-            _charge(scope, len(body))
+        service.traffic.upload_bytes.inc(len(body))
+        stranger = token is None or TokenScope.UPLOAD not in token.scopes
+        if stranger:  # a relay, or a backend with many entries, shows a token and is counted by requests alone
+            _charge(service, scope, len(body) // CHARGED_BYTES)
         if settings.admission is not None:
             await require_admission(settings.admission, Headers(scope=scope), body)
-        if takes_whole(body, service.registry, service.clock()):
+        if count := takes_whole(body, service.registry, service.clock()):
+            if stranger:
+                _charge(service, scope, 0, count)
             await service.committer.append(body)
             return _ALL_TAKEN
         try:
             envelopes = decode_upload_request(body)
         except MalformedBytes as error:
             raise TurnedDown(ErrorCode.MALFORMED, f"the body is no upload: {error}") from error
+        if stranger:
+            _charge(service, scope, 0, len(envelopes))
         refused = refusals_of(envelopes, service.registry, service.clock())
         if refused:
             service.committer.count_refused(Counter((survey, why) for survey, why in refused.values() if survey))

@@ -11,19 +11,11 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from changeling_protocol import VERSION, Node
+from changeling_protocol import VERSION
 from changeling_protocol.wire import JSON, MSGPACK, ErrorCode
 from changeling_statistics import (
-    ShownAs,
     csv_shown,
-    head_shown,
-    histogram_figures,
-    many_shown,
-    rows_shown,
-    span_figures,
-    window_figures,
 )
-from msgspec import UNSET, UnsetType
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -31,110 +23,36 @@ from starlette.responses import Response
 from ..errors import TurnedDown
 from ..ingest import PublishedSurvey
 from ..store import TokenScope
-from .comparing import ComparisonAnswer, compared, comparison_rows
-from .front_door import network_of
-from .numbers import NumbersAnswer, number_rows, numbered
-from .openapi import Body, Bounds, Count, Described, HexId, Instant, MissingNode, Period, Signed, described
+from .answers import (
+    ComparisonAnswer,
+    ManyEstimates,
+    NumbersAnswer,
+    OneEstimate,
+    answered,
+    compared,
+    comparison_rows,
+    number_rows,
+    numbered,
+)
+from .http import OPEN_TO_ALL, answer_file, cache_control, is_kept, network_of, tag_of
+from .openapi import Described, Signed, described
 from .questions import (
     MEDIA_TYPES,
     QUERIES,
-    FigurePopulation,
     Format,
     ResultKind,
-    ResultMethod,
     ResultsQuery,
     format_of,
     opens_page,
     parse,
 )
 from .requests import require_reader, service_of, survey_in_path
-from .responses import OPEN_TO_ALL, answer_file, cache_control, is_kept, tag_of
 from .shown import ShownSurvey
 
-MOST_COVARIANCES = 4 * 10**6
-"""How many figures the covariances of one answer have at most."""
 LATEST = "latest"
 """The name in a path that stands for the newest edition."""
 _IMMUTABLE = "public, max-age=31536000, immutable"
 _AT_ONCE = "public, max-age=1"
-
-
-class PublishedNode(MissingNode):
-    """A node behind estimates. sealed: whether no late report can change it any more."""
-
-    reports: Count
-    sealed: bool
-
-
-class UnlikelyNode(MissingNode):
-    """A node whose tally honest devices hardly send."""
-
-    p_value: float
-
-
-class Diagnostics(Body):
-    """A test of whether the tallies are possible at all."""
-
-    impossible: bool
-    p_value: float
-    false_alarm_rate: float
-    tested_nodes: Count
-    untested_nodes: Count
-    suspects: list[UnlikelyNode]
-
-
-class ResultAnswer(Body, kw_only=True):
-    """The head of every answer. drift: of smoothed estimates, τ² of each answer."""
-
-    survey: HexId
-    question: str
-    answers: list[str]
-    epsilon: float
-    last_period: Period
-    revision: Count
-    method: ResultMethod
-    population: FigurePopulation
-    biased: bool
-    confidence: float | None
-    diagnostics: Diagnostics
-    nodes: list[PublishedNode]
-    drift: list[float] | UnsetType = UNSET
-
-
-class ResultEstimate(Body, kw_only=True):
-    """An estimate at a period's end, or of the change over a window; where there is none, what is missing."""
-
-    values: list[float] | None
-    period: Period | UnsetType = UNSET
-    time: Instant | UnsetType = UNSET
-    after: Period | UnsetType = UNSET
-    until: Period | UnsetType = UNSET
-    standard_errors: list[float | None] | UnsetType = UNSET
-    upper_bound: bool | UnsetType = UNSET
-    provisional: bool | UnsetType = UNSET
-    entries: Count | UnsetType = UNSET
-    enrolled: Count | UnsetType = UNSET
-    heard: Count | UnsetType = UNSET
-    response_rate: float | UnsetType = UNSET
-    bounds: list[Bounds] | UnsetType = UNSET
-    false_entries: Count | UnsetType = UNSET
-    intervals: list[Bounds] | UnsetType = UNSET
-    simultaneous: list[Bounds] | UnsetType = UNSET
-    covariance: list[list[float]] | UnsetType = UNSET
-    missing: MissingNode | UnsetType | None = UNSET
-
-
-_FIELDS = [(each.name, each.type, each.default) for each in msgspec.structs.fields(ResultEstimate) if not each.required]
-OneEstimate = msgspec.defstruct(  # a struct has one base only
-    "OneEstimate", [("values", list[float] | None), *_FIELDS], bases=(ResultAnswer,), kw_only=True, module=__name__
-)
-"""A histogram, or a change: the head of an answer, and one estimate."""
-
-
-class ManyEstimates(ResultAnswer, kw_only=True):
-    """A series of histograms, or the changes over all windows."""
-
-    series: list[ResultEstimate]
 
 
 def _described(kind: ResultKind) -> Described:
@@ -247,27 +165,6 @@ def _made(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey
     if isinstance(content, ComparisonAnswer):
         return comparison_rows(content).encode()
     return (number_rows(content) if isinstance(content, NumbersAnswer) else csv_shown(content)).encode()
-
-
-def answered(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey) -> dict[str, Any]:
-    """The answer to a question. Raises NotEstimable, ValueError, or TurnedDown where it would be too large."""
-    solution = shown.solution(question.strata, question.method, question.about)
-    showing = ShownAs(
-        question.method, question.population, question.confidence, published.last, shown.revision, shown.final
-    )
-    kind, windows = question.kind, question.kind in (ResultKind.WINDOWS, ResultKind.CHANGE)
-    if kind in (ResultKind.HISTOGRAM, ResultKind.CHANGE):
-        figures, used = span_figures(solution, Node(question.after, question.until))
-        (row,) = rows_shown(solution, figures, showing, windows=windows, covariance=question.covariance)
-        return {**head_shown(solution, used, showing), **row}
-    if kind is ResultKind.SERIES:
-        figures, gaps = histogram_figures(solution, question.until)
-    else:
-        figures, gaps = window_figures(solution, question.width, question.until)
-    k, z = figures.values.shape
-    if question.covariance and k * z * z > MOST_COVARIANCES:
-        raise TurnedDown(ErrorCode.INVALID, "these are more covariances than fit an answer: ask for fewer periods")
-    return many_shown(solution, question.until, figures, gaps, showing, windows=windows, covariance=question.covariance)
 
 
 @described(

@@ -23,9 +23,9 @@ from ..ingest import Committer, Registry
 from ..logs import log_failure
 from ..store import Store
 from .clock import Clock, GuardedClock, MovableClock
-from .editions import Editions
-from .front_door import Bodies, Rates, Traffic
-from .shown import Estimating, Showing
+from .http import Bodies, Rates, Traffic
+from .questions import Estimating
+from .shown import Editions, Showing
 
 LIFE_SECONDS = 8 * 3600
 MOST_SESSIONS = 1000
@@ -254,7 +254,8 @@ class ServerSettings:
     authority: the public keys whose surveys and sealing keys it takes. clock: Unix seconds; a MovableClock can be moved
     over HTTP, and a GuardedClock that is in doubt keeps everything from being sealed or destroyed.
     uploads_need_token: whether who uploads shows a token of an app. admission: the operator's own rule for uploads.
-    requests_a_second: the most from one network, on average; 0 for any number.
+    requests_a_second: the most from one network, on average; envelopes_a_day: the most from one network that shows no
+    upload token; 0 for any number.
     most_store_bytes, most_unfolded: with more in the store, or more requests to be counted, uploads are turned away,
     whoever sent what fills it, until what is due is deleted; None for what the disk has room for.
     folds: whether the log is folded here; else that is left to other processes on the store.
@@ -268,6 +269,7 @@ class ServerSettings:
     uploads_need_token: bool = False
     admission: Admission | None = None
     requests_a_second: int = 0
+    envelopes_a_day: int = 0
     folds: bool = True
     segments: str | None = None
 
@@ -290,8 +292,8 @@ class Service:
         self.showing = Showing(store)
         self.editions = Editions(store, self.registry, self.showing, self.clock)
         self.bodies = Bodies()
-        most = settings.requests_a_second
-        self.rates = Rates(most, monotonic) if most else None
+        limits = settings.requests_a_second, settings.envelopes_a_day
+        self.rates = Rates(limits[0], monotonic, limits[1]) if any(limits) else None
         self.sessions = Sessions(monotonic)
         self.traffic = Traffic()
         self._stop = Event()

@@ -1,49 +1,50 @@
-"""The snapshots that the fold took, as this process last read them, and the answers that are made of them.
+"""What is shown of surveys: the snapshots that the fold took, as this process last read them, and editions of them.
 
-Estimates, status and everything else that anybody may read is made of this alone. A node with fewer reports than the
-survey's minimum is left out; so is one of a union of strata from which, by subtraction, fewer could be told.
+Estimates, status and everything else that anybody may read is made of snapshots alone. A node with fewer reports than
+the survey's minimum is left out; so is one of a union of strata from which, by subtraction, fewer could be told.
 
-Answers are worked out on threads of their own: a few at a time, each once, and none that nobody waits for any more. So
-whoever asks for many, for the same again and again, or goes away before the answer, keeps neither uploads nor the fold
-waiting, nor other readers for long.
+An edition is what is shown of an open survey as signed files that never change, so that their readers reach no
+estimate. Once the fold has shown something new, one of the processes that serve its store works the files out, signs
+their hashes together with the tallies that they are made of, and puts them into the store, where all find the same.
 """
 
-import asyncio
-from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Hashable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+import gzip
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from threading import Lock
+from hashlib import sha256
+from threading import Event, Lock, Thread
+from time import perf_counter
+from typing import TypeAlias
 
-from changeling_protocol import StratumNumber, Survey, SurveyId
+from changeling_protocol import Edition, StratumNumber, Survey, SurveyId, UnixSeconds
+from changeling_protocol.wire import EDITION_FILE, JSON, KEY_FILE, MSGPACK
 from changeling_statistics import (
     Attendance,
     GroupClosing,
     NodeTally,
+    NotEstimable,
     PlanNode,
     Smoothing,
     Solution,
     StratifiedTallies,
     Tallies,
+    edition_columns,
+    edition_files,
     releases,
 )
 
-from ..errors import Overloaded
-from ..ingest import PublishedSurvey
-from ..store import Lot, LotKey, SnapshotProgress, Store
+from ..ingest import PublishedSurvey, Registry
+from ..logs import log_failure
+from ..store import Lot, LotKey, SigningKey, SnapshotProgress, Store
+from .clock import Clock
+from .http import COMPRESSION, PackedFile
 from .questions import ResultMethod
 
 MOST_SURVEYS = 32
 MOST_UNIONS = 32
 MOST_SOLUTIONS = 4
-AT_ONCE = 2
-MOST_WAITING = 64
-"""So many questions wait for a thread at most; however many wait for the answer to one of them."""
-MOST_OF_NETWORK = 16
-"""So many of those that wait are of one network at most; where there is no room, the longest line makes some."""
-COME_AGAIN = "more estimates are asked for than this server makes at a time: come again later"
-MOST_KEPT_BYTES = 64 * 2**20
-MOST_KEPT = 4096
 
 
 @dataclass(eq=False)
@@ -160,156 +161,150 @@ class Showing:
         return shown
 
 
-@dataclass(slots=True, eq=False)
-class _Work:
-    """An answer that is being made, or waits for it. network: of who asked first. readers: how many still want it."""
+LOOK_SECONDS = 1.0
+SHARE = 0.1
+"""So much of a processor's time editions take at most: where they take longer to make, fewer are made."""
+MOST_REMEMBERED = 16
+"""Older editions in memory, of all surveys."""
+_MEDIA_TYPES = {"json": JSON, "csv": "text/csv", "signed": MSGPACK}
+_log = logging.getLogger("changeling")
+Files: TypeAlias = dict[str, PackedFile]
+_Made: TypeAlias = tuple[int, int]
+"""The revision of what is shown that an edition is of, and the last period that counted."""
 
-    key: Hashable
-    make: Callable[[], bytes]
-    network: str | None
-    opening: SurveyId | None
-    made: Future[bytes] = field(default_factory=Future)
-    readers: int = 0
-    begun: bool = False
+
+@dataclass(frozen=True, slots=True)
+class _Newest:
+    id: bytes
+    files: Files
+    looked: SnapshotProgress
+    is_latest: bool
+    """Whether what is shown is at the revision that this is of."""
 
 
-class Estimating:
-    """Makes answers and keeps the latest of them: MOST_KEPT, of MOST_KEPT_BYTES together.
+class Editions:
+    """Makes the editions of a store's open surveys, or finds those that another process made, and keeps the newest."""
 
-    Networks take turns, and none has all threads. The answer that a survey's page opens with has a place of its own,
-    before all others.
-    """
+    def __init__(self, store: Store, registry: Registry, showing: Showing, clock: Clock) -> None:
+        self._store, self._registry, self._showing, self._clock = store, registry, showing, clock
+        self._newest: dict[SurveyId, _Newest] = {}
+        self._older: OrderedDict[tuple[SurveyId, bytes], Files] = OrderedDict()
+        self._not_made: dict[SurveyId, _Made] = {}
+        self._lock, self._stop = Lock(), Event()
+        self._thread = Thread(target=self._run, name="editions", daemon=True)
 
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="estimate")
-        self._lock = Lock()
-        self._work: dict[Hashable, _Work] = {}
-        self._lines: OrderedDict[str | None, deque[_Work]] = OrderedDict()
-        """What waits, by network; the next is of the first."""
-        self._in_hand: Counter[str | None] = Counter()
-        self._closed = False
-        self._opening: OrderedDict[SurveyId, tuple[Hashable, bytes]] = OrderedDict()
-        self._kept: OrderedDict[Hashable, bytes] = OrderedDict()
-        self._kept_bytes = 0
-
-    def kept(self, key: Hashable) -> bytes | None:
-        """The answer to a question, where it is kept."""
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-            return next((answer for opening, answer in self._opening.values() if opening == key), None)
-
-    async def answer(
-        self,
-        key: Hashable,
-        make: Callable[[], bytes],
-        network: str | None = None,
-        opening: SurveyId | None = None,
-    ) -> bytes:
-        """The answer that `make` returns, or returned for this key, or is about to on another thread.
-
-        If this is cancelled before the answer is begun, and nobody else waits for it, it is not made.
-        key: says all that the answer hangs on. network: that asks; None for this machine. opening: the survey whose
-        page opens with this answer, if one does. Raises what `make` does, Overloaded where too many wait.
-        """
-        if (kept := self.kept(key)) is not None:
-            return kept
-        with self._lock:
-            work = self._work.get(key)
-            if work is None:
-                work = self._stand_in_line(_Work(key, make, network, opening))
-            work.readers += 1
-        try:
-            return await asyncio.shield(asyncio.wrap_future(work.made))
-        finally:
-            self._left(work)
+    def start(self) -> None:
+        """Begin to look about every second."""
+        self._thread.start()
 
     def close(self) -> None:
-        """Finish the answers in hand, no others."""
+        """Finish the edition in hand."""
+        self._stop.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def newest(self, survey: SurveyId) -> _Newest | None:
+        """The newest edition of a survey, if there is one."""
+        return self._newest.get(survey)
+
+    def files(self, survey: SurveyId, id_: bytes) -> Files | None:
+        """The files of the edition of this name; None where there is none, or no more. Reads the store if it has to."""
+        newest = self._newest.get(survey)
+        if newest is not None and newest.id == id_:
+            return newest.files
         with self._lock:
-            self._closed = True
-        self._threads.shutdown(cancel_futures=True)
+            if (known := self._older.get((survey, id_))) is not None:
+                self._older.move_to_end((survey, id_))
+                return known
+        if (files := self._read(survey, id_)) is not None:
+            with self._lock:
+                self._older[survey, id_] = files
+                if len(self._older) > MOST_REMEMBERED:
+                    self._older.popitem(last=False)
+        return files
 
-    def _stand_in_line(self, work: _Work) -> _Work:
-        if work.opening is None:
-            of_network = len(self._lines.get(work.network, ()))
-            if work.network is not None and of_network >= MOST_OF_NETWORK:
-                raise Overloaded(COME_AGAIN)
-            if len(self._work) >= AT_ONCE + MOST_WAITING:
-                self._make_room(of_network)
-            self._lines.setdefault(work.network, deque()).append(work)
-        else:
-            self._lines.setdefault(work.network, deque()).appendleft(work)
-            self._lines.move_to_end(work.network, last=False)
-        self._work[work.key] = work
-        self._threads.submit(self._make_next)
-        return work
+    def look(self) -> None:
+        """Make the editions that are due, and see which others have made. Raises what the store raises."""
+        with self._store.view() as view:
+            looked, newest = view.looked_at(), view.newest_editions()
+        opened = {id_: each for id_, each in self._registry.surveys.items() if each.public and id_ in looked}
+        for id_, published in opened.items():
+            due = looked[id_].revision, published.last
+            if due[0] and newest.get(id_, (0, 0, b""))[:2] != due and self._not_made.get(id_) != due:
+                if self._stop.is_set():
+                    return
+                self._make(published, due)
+        with self._store.view() as view:
+            newest = view.newest_editions()
+        found = {}
+        for id_, (revision, last, name) in newest.items():
+            if id_ in opened and (files := self.files(id_, name)) is not None:
+                is_latest = (revision, last) == (looked[id_].revision, opened[id_].last)
+                found[id_] = _Newest(name, files, looked[id_], is_latest)
+        self._newest = found
 
-    def _make_room(self, of_network: int) -> None:
-        """Give the last question of the longest line up for one of a network with fewer, or raise Overloaded."""
-        longest = max(self._lines.values(), key=len, default=deque[_Work]())
-        if len(longest) <= of_network + 1 or longest[-1].opening is not None:
-            raise Overloaded(COME_AGAIN)
-        given_up = longest.pop()
-        del self._work[given_up.key]
-        given_up.begun = True  # so that its readers leave nothing behind
-        given_up.made.set_exception(Overloaded(COME_AGAIN))
-
-    def _left(self, work: _Work) -> None:
-        """One reader less; what nobody waits for, and is not begun, makes room for others."""
-        with self._lock:
-            work.readers -= 1
-            if work.readers == 0 and not work.begun:
-                del self._work[work.key]
-                self._lines[work.network].remove(work)
-
-    def _next(self) -> _Work | None:
-        """Begin the work whose turn it is; its network's next turn comes after that of all others.
-
-        None if nothing waits but of networks of which a work is in hand: a thread is left for the others.
-        """
-        for network, line in [*self._lines.items()]:
-            is_free = network is None or self._in_hand[network] < AT_ONCE - 1
-            if not line:
-                del self._lines[network]
-            elif is_free or line[0].opening is not None:
-                self._lines.move_to_end(network)
-                self._in_hand[network] += 1
-                work = line.popleft()
-                work.begun = True
-                return work
-        return None
-
-    def _make_next(self) -> None:
-        with self._lock:
-            work = self._next()
-        if work is None:
+    def _make(self, published: PublishedSurvey, due: _Made) -> None:
+        """Put an edition of what is shown now into the store. due: what it was to be of, which may be past."""
+        shown = self._showing.of(published)
+        if (shown.revision, published.last) != due:
             return
-        answer, failed = b"", None
         try:
-            answer = work.make()
-        except BaseException as error:
-            failed = error
-        with self._lock:
-            del self._work[work.key]
-            self._in_hand -= Counter({work.network: 1})
-            if failed is None:
-                self._keep(work, answer)
-            if self._lines and not self._closed:
-                self._threads.submit(self._make_next)
-        if failed is None:
-            work.made.set_result(answer)
-        else:
-            work.made.set_exception(failed)
-
-    def _keep(self, work: _Work, answer: bytes) -> None:
-        if work.opening is not None:
-            self._opening[work.opening] = work.key, answer
-            if len(self._opening) > MOST_SURVEYS:
-                self._opening.popitem(last=False)
+            plain = _figures(published, shown)
+        except (NotEstimable, ValueError):
+            _log.exception("no edition can be made", extra={"survey": published.survey.id.hex()})
+            self._not_made[published.survey.id] = due
             return
-        self._kept[work.key] = answer
-        self._kept_bytes += len(answer)
-        while self._kept_bytes > MOST_KEPT_BYTES or len(self._kept) > MOST_KEPT:
-            self._kept_bytes -= len(self._kept.popitem(last=False)[1])
+        now = int(self._clock())
+        key = self._signing_key(UnixSeconds(now))
+        edition = Edition(
+            survey=published.survey.id,
+            revision=shown.revision,
+            made=now,
+            last=published.last,
+            final=shown.final,
+            files={name: sha256(content).digest() for name, content in plain.items()},
+            **edition_columns(published.survey, shown.tallies()),
+        )
+        signed = edition.signed_by(key.private)
+        plain[EDITION_FILE] = signed
+        if key.certificate is not None:
+            plain[KEY_FILE] = key.certificate
+        packed = {name: gzip.compress(content, COMPRESSION, mtime=0) for name, content in plain.items()}
+        with self._store.transaction() as writing:
+            writing.add_edition(published.survey.id, *due, now, signed, packed)
+
+    def _signing_key(self, now: UnixSeconds) -> SigningKey:
+        with self._store.view() as view:
+            if (key := view.signing_key(now)) is not None:
+                return key
+        with self._store.transaction() as writing:
+            writing.make_results_key(now)
+            made = writing.signing_key(now)
+        assert made is not None  # noqa: S101
+        return made
+
+    def _read(self, survey: SurveyId, id_: bytes) -> Files | None:
+        with self._store.view() as view:
+            edition = view.edition(survey, id_)
+        if edition is None:
+            return None
+        return {
+            name: PackedFile.of(gzip.decompress(packed), _MEDIA_TYPES[name.rpartition(".")[2]], packed)
+            for name, packed in edition.files.items()
+        }
+
+    def _run(self) -> None:
+        rest = 0.0
+        while not self._stop.wait(max(LOOK_SECONDS, rest)):
+            began = perf_counter()
+            try:
+                self.look()
+            except Exception as error:  # a full disk today is no reason not to try again
+                log_failure(_log, "no editions can be made now, which will be tried again", error)
+            rest = (perf_counter() - began) * (1 / SHARE - 1)
+
+
+def _figures(published: PublishedSurvey, shown: ShownSurvey) -> dict[str, bytes]:
+    return edition_files(
+        published.survey, shown.tallies(), revision=shown.revision, last=published.last, final=shown.final
+    )

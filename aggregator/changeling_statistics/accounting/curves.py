@@ -21,8 +21,7 @@ from changeling_protocol import Randomizer, log_ratio, rounded_up
 from numpy.typing import NDArray
 
 from ..estimate import Floats
-from ..randomizers.counterpart import Likelihoods, PairKind
-from ..randomizers.registry import counterpart_of
+from ..randomizers.counterpart import Likelihoods, PairKind, counterpart_of
 
 Point: TypeAlias = tuple[Fraction, Fraction]
 """(β, α): a test that is wrong on one input with probability β is right on the other with probability α."""

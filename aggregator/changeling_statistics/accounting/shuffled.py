@@ -27,8 +27,7 @@ import numpy as np
 from changeling_protocol import Calendar, Constraints, Group, History, Survey, Track, group_cost, rounded_up
 
 from ..estimate import Floats
-from ..randomizers.counterpart import Blanket
-from ..randomizers.registry import counterpart_of
+from ..randomizers.counterpart import Blanket, counterpart_of
 from .amplification import BLANKET, CLONES, blanket_deltas, clones_deltas
 from .curves import PrivacyLossDistribution, all_together, from_knots, symmetric_deltas
 from .transcript import LEAST_DELTA, ROUNDING, check_delta, epsilon_at, group_epsilon, most_differing

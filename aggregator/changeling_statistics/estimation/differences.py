@@ -17,10 +17,8 @@ from math import erfc, sqrt
 import numpy as np
 from changeling_protocol import Node
 
-from ..estimate import SETTLED, Estimate, Floats, VarianceCurve
-from .gaps import Gap, missing_on_the_way
-from .regions import half_width
-from .solution import Solution
+from ..estimate import SETTLED, Estimate, Floats, VarianceCurve, half_width
+from .solution import Gap, Solution, missing_on_the_way
 
 BISECTIONS = 50
 """Halvings of the span that an end lies in: its place is known to 1e-15 of the span."""

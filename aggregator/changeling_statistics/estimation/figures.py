@@ -22,14 +22,12 @@ import numpy as np
 from changeling_protocol import Node
 from numpy.typing import NDArray
 
-from ..estimate import Floats, VarianceCurve
-from .gaps import Gap, check_period, first_missing, missing_on_the_way
+from ..estimate import Floats, VarianceCurve, half_width
 from .network import Indices
-from .regions import half_width
 from .releases import Releases, UsedNode
 from .sampling import Sampling
 from .smoothing import Smoothing, joined
-from .solution import MOST_AT_ONCE, Solution
+from .solution import MOST_AT_ONCE, Gap, Solution, check_period, first_missing, missing_on_the_way
 from .variance_curves import Weighed, largest_values, variance_curves
 
 FEW = 8

@@ -17,10 +17,9 @@ from changeling_protocol import Node, Survey
 
 from ..estimate import Estimate, Floats, Tallies
 from .figures import Basis
-from .gaps import Gap, check_period, first_missing
 from .releases import UsedNode, releases
 from .smoothing import Smoothing
-from .solution import Solution
+from .solution import Gap, Solution, check_period, first_missing
 
 
 @dataclass(frozen=True, slots=True)

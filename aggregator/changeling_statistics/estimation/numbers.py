@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..estimate import Floats
-from .regions import half_width
+from ..estimate import Floats, half_width
 from .solution import Solution
 
 STEPS = 16

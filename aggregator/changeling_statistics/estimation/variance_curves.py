@@ -26,8 +26,8 @@ from changeling_protocol import MICRO, Randomizer
 from numpy.typing import NDArray
 
 from ..estimate import Floats, VarianceCurve, conserves, without_sum
-from ..randomizers.registry import counterpart_of
-from .forms import SamplingDesign, forms, known_base, scatter
+from ..randomizers.counterpart import counterpart_of
+from .entries import SamplingDesign, forms, known_base, scatter
 from .network import Indices
 from .releases import Releases
 from .sampling import Sampling

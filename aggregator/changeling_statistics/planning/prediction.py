@@ -13,10 +13,9 @@ import numpy as np
 from changeling_protocol import HEAD_BYTES, SEAL_BYTES, Node, ReleasePlan, Survey, TrackNumber, closings, upload_bytes
 from numpy.typing import NDArray
 
-from ..estimate import Floats
+from ..estimate import NORMAL, Floats
 from ..estimation.entries import GroupEdges, Moments, entry_covariance, expected_moments, expected_variances
 from ..estimation.network import Network, online_rows
-from ..estimation.regions import NORMAL
 from ..estimation.releases import plan_nodes, planned_variances, shares
 from ..estimation.weights import best_weights, hangs_together, is_partial
 from .wish import Wish

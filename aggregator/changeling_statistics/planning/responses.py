@@ -18,7 +18,7 @@ import numpy as np
 from changeling_protocol import MOST_SCORE, Agreeing, MutationSpace, Odds, Space, StateSpace
 
 from ..estimate import Floats
-from ..randomizers.registry import RandomizerOffer, agreeing_offers, change_offers, class_variances, state_offers
+from ..randomizers.counterpart import RandomizerOffer, agreeing_offers, change_offers, class_variances, state_offers
 from .wish import Span, Wish, odds_within, reports_that_tell
 
 CHANCES, ALIKE = tuple(np.geomspace(1e-6, 0.5, 40).tolist()), 0.2

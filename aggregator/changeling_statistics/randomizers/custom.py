@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from ..estimate import Estimate, Floats, NodeTally
 from .counted import CountedCounterpart
-from .counterpart import R_co, change_map
-from .registry import register_counterpart
+from .counterpart import R_co, change_map, register_counterpart
 
 _TOLERANCE = 1e-9
 

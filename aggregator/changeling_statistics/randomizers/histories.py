@@ -18,8 +18,7 @@ from changeling_protocol import BasedResponse, Group, History, HistoryKernel, Po
 
 from ..estimate import Counts, Estimate, Floats, NodeTally
 from .counted import CountedCounterpart
-from .counterpart import PairKind
-from .registry import register_counterpart
+from .counterpart import PairKind, register_counterpart
 
 
 @dataclass(frozen=True)

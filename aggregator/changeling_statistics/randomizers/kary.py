@@ -14,16 +14,20 @@ from changeling_protocol import KaryChange, KaryResponse, Losses, MutationSpace,
 from ..estimate import Counts, Estimate, Floats, NodeTally
 from .counted import CountedCounterpart
 from .counterpart import (
+    ANY_ODDS,
+    ONE_CHANGE,
     Blanket,
     ChangeMap,
+    ChangeOffers,
     Likelihoods,
     PairKind,
     change_map,
     merged,
+    offer_of,
     one_pair,
+    register_counterpart,
     sample_inputs,
 )
-from .registry import ANY_ODDS, ONE_CHANGE, ChangeOffers, offer_of, register_counterpart
 
 UNIT_LOSSES = Losses(mutations=Decimal(1), appears=Decimal(1), vanishes=Decimal(1), insertions=Decimal(1))
 """The losses of a report in units of ln(a/b). A mutation costs one where it appears, and one where it vanishes."""

@@ -15,8 +15,18 @@ from numpy.typing import NDArray
 
 from ..estimate import Counts, Estimate, Floats, NodeTally
 from .counted import Contents, WithContents, sample_vector_sums, unrank_signs
-from .counterpart import Likelihoods, PairKind, R_co, merged, one_pair, sample_agreements
-from .registry import ANY_ODDS, RandomizerOffer, offer_of, register_counterpart
+from .counterpart import (
+    ANY_ODDS,
+    Likelihoods,
+    PairKind,
+    R_co,
+    RandomizerOffer,
+    merged,
+    offer_of,
+    one_pair,
+    register_counterpart,
+    sample_agreements,
+)
 
 
 @dataclass(frozen=True, slots=True)

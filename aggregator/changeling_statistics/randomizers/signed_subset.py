@@ -18,8 +18,19 @@ from numpy.typing import NDArray
 
 from ..estimate import Counts, Estimate, Floats, NodeTally
 from .counted import Contents, WithContents, sample_vector_sums, unrank_signs
-from .counterpart import Likelihoods, PairKind, merged, one_pair, sample_agreements
-from .registry import ANY_ODDS, ONE_CHANGE, ChangeOffers, RandomizerOffer, Variances, register_counterpart
+from .counterpart import (
+    ANY_ODDS,
+    ONE_CHANGE,
+    ChangeOffers,
+    Likelihoods,
+    PairKind,
+    RandomizerOffer,
+    Variances,
+    merged,
+    one_pair,
+    register_counterpart,
+    sample_agreements,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,8 +24,8 @@ from starlette.routing import Route
 from ...errors import TurnedDown
 from ...ingest import PublishedSurvey
 from ...store import TokenScope, hash_of
+from ..http import UNKEPT, PackedFile, answer_file, json
 from ..requests import needs_secure, read_body, service_of, session_cookie, signed_in, survey_in_path
-from ..responses import UNKEPT, PackedFile, answer_file, json
 from ..service import LIFE_SECONDS
 
 _STATIC = Path(__file__).with_name("static")

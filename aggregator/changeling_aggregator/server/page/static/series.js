@@ -83,7 +83,7 @@ function numbers(survey, estimates, view) {
   return table("Estimates over time", ["end of the period", ...survey.answers, ""], rows);
 }
 
-export function drawLatest(survey, series, view) {
+export function drawLatest(survey, series, status, view) {
   const last = newestComplete(series);
   if (!last) {
     at("latest-when").textContent = "No period can be estimated yet.";
@@ -111,7 +111,7 @@ export function drawLatest(survey, series, view) {
   at("latest-note").textContent =
     `About the ${plural(last.entries, "entry").replace("entrys", "entries")} that ${series.population === "heard" ? "were heard" : "ever enrolled"}; ${share(last.response_rate)} of the enrolled were heard; with ${level} intervals. ` +
     (series.population === "enrolled" && last.heard < last.enrolled ? "Those who fell silent are taken to be like those who are heard. " : "") +
-    `It takes at least ${plural(last.false_entries, "invented device")} to move a share by one percentage point.`;
+    `It takes at least ${plural(last.false_entries, "invented device")}${status.most_from_network ? `, on ${plural(Math.ceil(last.false_entries / status.most_from_network), "network")} or more,` : ""} to move a share by one percentage point.`;
 }
 
 // A figure, and its interval, which has a line of its own on a small screen.

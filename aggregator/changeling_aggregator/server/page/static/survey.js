@@ -141,7 +141,7 @@ function view({ survey }) {
 
 function redraw(mine) {
   const { survey, series, status } = mine;
-  drawLatest(survey, series, view(mine));
+  drawLatest(survey, series, status, view(mine));
   drawSeries(survey, series, view(mine));
   drawMembers(survey, series, status);
   drawGraph(survey, status);

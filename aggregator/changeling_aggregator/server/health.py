@@ -1,11 +1,14 @@
-"""Figures for Prometheus, on an address of its own, as no figure here is for the public.
+"""A server's health: what is wrong with it, by name, and its figures for Prometheus, on an address of their own.
 
-Counts here move with single uploads, which is more than the padding of messages lets anybody else see: so they are of
-all surveys together. Of a survey there stands what its calendar says.
+Troubles are read from memory and the file system alone, so that asking costs nothing and works while the store does
+not. No figure here is for the public: counts move with single uploads, which is more than the padding of messages lets
+anybody else see. So they are of all surveys together; of a survey there stands what its calendar says.
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
 from ipaddress import ip_address
 from socket import AF_INET, AF_INET6, gethostname
 from threading import Thread
@@ -14,16 +17,136 @@ from urllib.parse import urlsplit
 from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import prometheus_client as prometheus
-from changeling_protocol import __version__
+from changeling_protocol import DURATION_UNITS, SealingKey, UnixSeconds, __version__
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from ..store import STORE_FAILURES, View
-from .operations import Severity, covered_until, troubles_of
-from .responses import turned_down_so_far
+from ..fold import MOST_RETENTION_SECONDS
+from ..ingest import PublishedSurvey, Registry
+from ..store import IN_CLEAR, STORE_FAILURES, View
+from .http import UNNAMED_PROXY, turned_down_so_far
 from .service import Service
+
+MOST_FAILURES = 3
+"""So many failures of the fold in a row are more than a busy disk."""
+MOST_UNFOLDED_SECONDS = 60.0
+"""A fold that runs elsewhere and keeps up reaches the log's end within seconds."""
+WARNING_SECONDS = 14 * 86_400
+WARNING_SHARE = 10
+"""Before the last key expires operators are warned, for so long or this part of its life, whichever is shorter."""
+
+
+class Severity(StrEnum):
+    """How bad a trouble is."""
+
+    OK = "ok"
+    """Only to be known."""
+    DEGRADED = "degraded"
+    """Uploads are taken and counted; somebody has to look."""
+    BAD = "bad"
+    """Uploads are turned away, lost, or not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Something wrong. name: for machines. detail: a sentence for people."""
+
+    name: str
+    severity: Severity
+    detail: str
+
+
+def troubles_of(service: Service) -> list[Trouble]:
+    """All that is wrong with a server now, the worst first."""
+    troubles = [
+        *_of_the_process(service),
+        *_of_the_store(service),
+        *_of_the_surveys(service),
+        *troubles_of_keys(service.registry, service.clock()),
+    ]
+    return sorted(troubles, key=lambda trouble: [*Severity].index(trouble.severity), reverse=True)
+
+
+def status_of(troubles: Iterable[Trouble]) -> Severity:
+    """The severity of the worst of them."""
+    return max((trouble.severity for trouble in troubles), key=[*Severity].index, default=Severity.OK)
+
+
+def covered_until(keys: Iterable[SealingKey], now: UnixSeconds) -> SealingKey | None:
+    """The last of the keys that follow the one valid now without a gap; None where none is valid.
+
+    now: Unix seconds.
+    """
+    last = None
+    for key in sorted(keys, key=lambda key: key.begins):
+        if key.expires >= now and key.begins <= (now if last is None else last.expires):
+            last = key
+    return last
+
+
+def _of_the_process(service: Service) -> Iterator[Trouble]:
+    if not service.folding.running:
+        yield Trouble("fold", Severity.BAD, "the thread that folds has died")
+    elif service.folding.failures >= MOST_FAILURES:
+        yield Trouble("fold", Severity.BAD, "the fold fails: the log says why")
+    elif not service.folding.folds and service.folding.age > MOST_UNFOLDED_SECONDS:
+        detail = f"this server does not fold, and for {service.folding.age:.0f}s no other process has folded all"
+        yield Trouble("fold", Severity.DEGRADED, detail)
+    if trouble := service.committer.trouble:
+        yield Trouble("uploads", Severity.BAD, trouble)
+    if service.traffic.unnamed_proxy:
+        yield Trouble("proxy", Severity.OK, UNNAMED_PROXY)
+    if (clock := service.guarded_clock) and (doubt := clock.doubt):
+        yield Trouble("clock", Severity.DEGRADED, f"nothing is sealed or destroyed: {doubt.value}")
+
+
+def _of_the_store(service: Service) -> Iterator[Trouble]:
+    if trouble := service.store.trouble():
+        yield Trouble("store", Severity.BAD, trouble)
+    if service.store.at_rest == IN_CLEAR:
+        yield Trouble("keys-in-clear", Severity.OK, "sealing keys lie in the store unencrypted: give it a store key")
+
+
+def _of_the_surveys(service: Service) -> Iterator[Trouble]:
+    for id_ in service.registry.unreadable:
+        yield Trouble("survey", Severity.DEGRADED, f"survey {id_.hex()} cannot be read by this version, and is not run")
+    for id_ in service.folding.uncounted:
+        detail = f"uploads of survey {id_.hex()} could not be counted: the log says why"
+        yield Trouble("survey", Severity.DEGRADED, detail)
+
+
+def troubles_of_keys(registry: Registry, now: UnixSeconds) -> Iterator[Trouble]:
+    """Where no sealing key is valid, or none will be soon, for a survey that takes answers. now: Unix seconds."""
+    surveys = [each for each in registry.surveys.values() if now <= _answered_until(each)]
+    if not surveys:
+        return
+    keys = [each.key for each in registry.keys.values()]
+    last, needed = covered_until(keys, now), max(map(_answered_until, surveys))
+    if last is None:
+        begun = any(each.survey.calendar.start <= now for each in surveys)
+        coming = min((key.begins for key in keys if key.begins > now), default=None)
+        then = "none is to come" if coming is None else f"the next begins in {_shown(coming - now)}"
+        detail = f"no sealing key is valid, and {then}: no device can send anything"
+        yield Trouble("keys", Severity.BAD if begun else Severity.DEGRADED, detail)
+    elif last.expires < needed and last.expires - now < min(
+        WARNING_SECONDS, (last.expires - last.begins) / WARNING_SHARE
+    ):
+        detail = f"the last sealing key expires in {_shown(last.expires - now)}: publish the next"
+        yield Trouble("keys", Severity.DEGRADED, detail)
+
+
+def _answered_until(published: PublishedSurvey) -> int:
+    survey = published.survey
+    return survey.calendar.time(published.last) + min(survey.grace, MOST_RETENTION_SECONDS)
+
+
+def _shown(seconds: float) -> str:
+    """A duration in the widest unit of which it has two or more."""
+    unit = next((unit for unit, length in DURATION_UNITS.items() if seconds >= 2 * length), "s")
+    return f"{seconds // DURATION_UNITS[unit]:.0f}{unit}"
+
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -31,7 +154,7 @@ if TYPE_CHECKING:
 
 def registry_of(service: Service) -> prometheus.CollectorRegistry:
     """All that a server tells."""
-    return registry_with(service.traffic, service.committer.commits, ServiceCollector(service))
+    return registry_with(*service.traffic.collectors, service.committer.commits, ServiceCollector(service))
 
 
 def registry_with(*collectors: Collector) -> prometheus.CollectorRegistry:
@@ -116,10 +239,10 @@ class ServiceCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         """All figures; the store's figures are left out while it cannot be read."""
-        yield from _of_the_process(self._service)
+        yield from _process_figures(self._service)
         try:
             with self._service.store.view() as view:
-                figures = [*_of_the_store(view, self._service.clock())]
+                figures = [*_store_figures(view, self._service.clock())]
             kept = self._service.store.bytes_kept()
             figures.append(GaugeMetricFamily("changeling_store_bytes", "What the store keeps, segments too.", kept))
         except STORE_FAILURES:
@@ -128,7 +251,7 @@ class ServiceCollector(Collector):
         yield from figures
 
 
-def _of_the_process(service: Service) -> Iterator[Metric]:
+def _process_figures(service: Service) -> Iterator[Metric]:
     trouble = GaugeMetricFamily(
         "changeling_trouble", "What is wrong, as /readyz tells it: 0 to be known, 1 degraded, 2 bad.", labels=["name"]
     )
@@ -159,7 +282,7 @@ def _of_the_process(service: Service) -> Iterator[Metric]:
     yield survey
 
 
-def _of_the_store(view: View, now: float) -> Iterator[Metric]:
+def _store_figures(view: View, now: float) -> Iterator[Metric]:
     yield CounterMetricFamily("changeling_appended", "What was ever appended, by all servers.", view.appended())
     yield GaugeMetricFamily("changeling_unfolded", "What of the log the fold has not counted.", view.unfolded())
     size = view.segment_bytes()

@@ -1,0 +1,379 @@
+"""The answers about results: histograms, series and changes; differences between arms or times; a number's figures.
+
+Each has its struct, which the OpenAPI document is made of, the function that works it out, and where it needs one a CSV
+form. In comparisons shares are compared, as arms differ in size: 0.02 is two points. An arm is a stratum, or several,
+that the app tells the server with each upload; so who is in which arm is no secret, and what an entry answers is none
+the less.
+"""
+
+import csv
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+from changeling_protocol import OFFSETS, Node, StratumNumber
+from changeling_protocol.wire import ErrorCode
+from changeling_statistics import (
+    Difference,
+    Gap,
+    NumberFigure,
+    NumberFigures,
+    ShownAs,
+    Solution,
+    format_instant,
+    head_shown,
+    histogram_figures,
+    many_shown,
+    number_series,
+    rows_shown,
+    share_differences,
+    span_figures,
+    window_figures,
+)
+from msgspec import UNSET, UnsetType
+
+from ..errors import TurnedDown
+from ..ingest import PublishedSurvey
+from .openapi import Body, Bounds, Count, HexId, Instant, MissingNode, Period
+from .questions import FigurePopulation, ResultKind, ResultMethod, ResultsQuery
+from .shown import ShownSurvey
+
+MOST_COVARIANCES = 4 * 10**6
+"""How many figures the covariances of one answer have at most."""
+
+
+class PublishedNode(MissingNode):
+    """A node behind estimates. sealed: whether no late report can change it any more."""
+
+    reports: Count
+    sealed: bool
+
+
+class UnlikelyNode(MissingNode):
+    """A node whose tally honest devices hardly send."""
+
+    p_value: float
+
+
+class Diagnostics(Body):
+    """A test of whether the tallies are possible at all."""
+
+    impossible: bool
+    p_value: float
+    false_alarm_rate: float
+    tested_nodes: Count
+    untested_nodes: Count
+    suspects: list[UnlikelyNode]
+
+
+class ResultAnswer(Body, kw_only=True):
+    """The head of every answer. drift: of smoothed estimates, τ² of each answer."""
+
+    survey: HexId
+    question: str
+    answers: list[str]
+    epsilon: float
+    last_period: Period
+    revision: Count
+    method: ResultMethod
+    population: FigurePopulation
+    biased: bool
+    confidence: float | None
+    diagnostics: Diagnostics
+    nodes: list[PublishedNode]
+    drift: list[float] | UnsetType = UNSET
+
+
+class ResultEstimate(Body, kw_only=True):
+    """An estimate at a period's end, or of the change over a window; where there is none, what is missing."""
+
+    values: list[float] | None
+    period: Period | UnsetType = UNSET
+    time: Instant | UnsetType = UNSET
+    after: Period | UnsetType = UNSET
+    until: Period | UnsetType = UNSET
+    standard_errors: list[float | None] | UnsetType = UNSET
+    upper_bound: bool | UnsetType = UNSET
+    provisional: bool | UnsetType = UNSET
+    entries: Count | UnsetType = UNSET
+    enrolled: Count | UnsetType = UNSET
+    heard: Count | UnsetType = UNSET
+    response_rate: float | UnsetType = UNSET
+    bounds: list[Bounds] | UnsetType = UNSET
+    false_entries: Count | UnsetType = UNSET
+    intervals: list[Bounds] | UnsetType = UNSET
+    simultaneous: list[Bounds] | UnsetType = UNSET
+    covariance: list[list[float]] | UnsetType = UNSET
+    missing: MissingNode | UnsetType | None = UNSET
+
+
+_FIELDS = [(each.name, each.type, each.default) for each in msgspec.structs.fields(ResultEstimate) if not each.required]
+OneEstimate = msgspec.defstruct(  # a struct has one base only
+    "OneEstimate", [("values", list[float] | None), *_FIELDS], bases=(ResultAnswer,), kw_only=True, module=__name__
+)
+"""A histogram, or a change: the head of an answer, and one estimate."""
+
+
+class ManyEstimates(ResultAnswer, kw_only=True):
+    """A series of histograms, or the changes over all windows."""
+
+    series: list[ResultEstimate]
+
+
+def answered(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey) -> dict[str, Any]:
+    """The answer to a question. Raises NotEstimable, ValueError, or TurnedDown where it would be too large."""
+    solution = shown.solution(question.strata, question.method, question.about)
+    showing = ShownAs(
+        question.method, question.population, question.confidence, published.last, shown.revision, shown.final
+    )
+    kind, windows = question.kind, question.kind in (ResultKind.WINDOWS, ResultKind.CHANGE)
+    if kind in (ResultKind.HISTOGRAM, ResultKind.CHANGE):
+        figures, used = span_figures(solution, Node(question.after, question.until))
+        (row,) = rows_shown(solution, figures, showing, windows=windows, covariance=question.covariance)
+        return {**head_shown(solution, used, showing), **row}
+    if kind is ResultKind.SERIES:
+        figures, gaps = histogram_figures(solution, question.until)
+    else:
+        figures, gaps = window_figures(solution, question.width, question.until)
+    k, z = figures.values.shape
+    if question.covariance and k * z * z > MOST_COVARIANCES:
+        raise TurnedDown(ErrorCode.INVALID, "these are more covariances than fit an answer: ask for fewer periods")
+    return many_shown(solution, question.until, figures, gaps, showing, windows=windows, covariance=question.covariance)
+
+
+class ShareDifference(Body, kw_only=True):
+    """The differences at a period's end, by answer; where there are none, what is missing.
+
+    p_values: the chance of at least so large a difference by noise alone. p_together: of one so clear in any answer.
+    shares: those, or their changes, that the difference is between: of the arm, and of the one it is compared with.
+    entries: how many were heard in the arm, and in the one that it is compared with.
+    """
+
+    period: Period
+    time: Instant
+    differences: list[float] | None
+    standard_errors: list[float] | UnsetType = UNSET
+    intervals: list[Bounds] | UnsetType = UNSET
+    p_values: list[float] | UnsetType = UNSET
+    p_together: float | UnsetType = UNSET
+    shares: list[list[float]] | UnsetType = UNSET
+    entries: list[Count] | UnsetType = UNSET
+    provisional: bool | UnsetType = UNSET
+    missing: MissingNode | UnsetType | None = UNSET
+
+
+class ComparisonAnswer(Body, kw_only=True):
+    """Differences period after period. after: changes since the end of this period are compared; 0 for shares."""
+
+    survey: HexId
+    question: str
+    answers: list[str]
+    epsilon: float
+    last_period: Period
+    revision: Count
+    method: ResultMethod
+    confidence: float | None
+    after: Period
+    series: list[ShareDifference]
+
+
+def compared(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey) -> ComparisonAnswer:
+    """The answer to a question about differences."""
+    survey = published.survey.about(question.about)
+    arms = [shown.solution(question.strata, question.method, question.about)]
+    if question.against is not None:
+        arms.append(shown.solution(question.against, question.method, question.about))
+    there, differences, gaps = share_differences(
+        arms[0], arms[1] if len(arms) == 2 else None, question.until, since=question.after
+    )
+    series = [*_estimated(question, arms, there, differences, shown.final), *(_lost(gap) for gap in gaps)]
+    for each in series:
+        each.time = format_instant(survey.calendar.time(each.period))
+    return ComparisonAnswer(
+        survey=survey.id.hex(),
+        question=survey.question,
+        answers=list(survey.answers),
+        epsilon=float(survey.epsilon),
+        last_period=published.last,
+        revision=shown.revision,
+        method=question.method,
+        confidence=question.confidence,
+        after=question.after,
+        series=sorted(series, key=lambda each: each.period),
+    )
+
+
+def _estimated(
+    question: ResultsQuery, arms: list[Solution], there: list[int], found: Difference, final: int
+) -> list[ShareDifference]:
+    if not there:
+        return []
+    errors, p_values, together = found.standard_errors, found.p_values, found.p_together
+    ends = None if question.confidence is None else found.intervals(question.confidence).tolist()
+    last = max(int(np.flatnonzero(arm.releases.enrolment.heard).max(initial=0)) for arm in arms)
+    return [
+        ShareDifference(
+            period=period,
+            time="",
+            differences=found.values[at].tolist(),
+            standard_errors=errors[at].tolist(),
+            intervals=UNSET if ends is None else ends[at],
+            p_values=p_values[at].tolist(),
+            p_together=float(together[at]),
+            shares=[each[at].tolist() for each in (found.first, found.second)[: len(arms)]],
+            entries=[round(float(arm.releases.enrolment.latest[period])) for arm in arms],
+            provisional=(last if arms[0].retrospective else period) > final,
+        )
+        for at, period in enumerate(there)
+    ]
+
+
+def _lost(gap: Gap) -> ShareDifference:
+    missing = gap.missing and MissingNode(
+        track=gap.missing.track, start=gap.missing.node.start, end=gap.missing.node.end
+    )
+    return ShareDifference(period=gap.span.end, time="", differences=None, missing=missing)
+
+
+def comparison_rows(answer: ComparisonAnswer) -> str:
+    """CSV: a row for each period and answer."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    names = ("difference", "standard_error", "interval_low", "interval_high", "p_value")
+    writer.writerow(["period", "time", "after", "answer", *names, "p_together", "provisional", "epsilon"])
+    for each in answer.series:
+        intervals = each.intervals or [[None, None]] * len(answer.answers)
+        for at, name in enumerate(answer.answers):
+            figures = (column and column[at] for column in (each.differences, each.standard_errors or None))
+            chance = each.p_values and each.p_values[at]
+            rest = (*intervals[at], chance or None, each.p_together or None, each.provisional, answer.epsilon)
+            writer.writerow([each.period, each.time, answer.after, name, *figures, *rest])
+    return written.getvalue()
+
+
+class ShownFigure(Body, kw_only=True):
+    """A figure with its interval: in the number's unit, or a share."""
+
+    value: float
+    interval: Bounds
+
+
+class PeriodNumbers(Body, kw_only=True):
+    """The figures at a period's end; null where they cannot be estimated.
+
+    quantiles, above: in the order in which they were asked for.
+    """
+
+    period: Period
+    time: Instant
+    mean: ShownFigure | None
+    quantiles: list[ShownFigure] | None
+    above: list[ShownFigure] | None
+    heard: Count
+    provisional: bool
+
+
+class NumbersAnswer(Body, kw_only=True):
+    """The figures of a number. rounding: how far it is from its levels on average over the offsets, at most."""
+
+    survey: HexId
+    question: str
+    unit: str
+    levels: list[float]
+    epsilon: float
+    last_period: Period
+    revision: Count
+    method: ResultMethod
+    confidence: float
+    quantiles: list[float]
+    above: list[float]
+    rounding: float
+    series: list[PeriodNumbers]
+
+
+def numbered(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey) -> NumbersAnswer:
+    """The answer to a question about a number. Raises ValueError where the survey asks for none."""
+    survey, place = published.survey, question.about
+    asked = survey.questions[place]
+    if not asked.is_number:
+        raise ValueError(f"the survey asks for one of {len(asked.answers)} answers, and not for a number")
+    level = question.confidence or 0.95
+    everybody = shown.solution(question.strata, question.method, place)
+    strata = question.strata if question.strata is not None else tuple(map(StratumNumber, range(survey.strata)))
+    figures = number_series(
+        asked.values,
+        everybody,
+        [
+            shown.solution(tuple(each for each in strata if each % OFFSETS == offset), question.method, place)
+            for offset in range(OFFSETS)
+        ],
+        question.until,
+        quantiles=question.quantiles,
+        above=question.above,
+        level=level,
+    )
+    by_period = {each.period: each for each in figures}
+    heard, last = everybody.releases.enrolment.latest, shown.last
+    widths = [after - before for before, after in zip(asked.values, asked.values[1:], strict=False)]
+    return NumbersAnswer(
+        survey=survey.id.hex(),
+        question=asked.text,
+        unit=asked.unit,
+        levels=list(asked.values),
+        epsilon=float(survey.epsilon),
+        last_period=published.last,
+        revision=shown.revision,
+        method=question.method,
+        confidence=level,
+        quantiles=list(question.quantiles),
+        above=list(question.above),
+        rounding=max(widths) / (2 * OFFSETS),
+        series=[
+            PeriodNumbers(
+                period=period,
+                time=format_instant(survey.calendar.time(period)),
+                mean=_mean(by_period.get(period)),
+                quantiles=_listed(by_period[period].quantiles if period in by_period else {}),
+                above=_listed(by_period[period].above if period in by_period else {}),
+                heard=round(float(heard[period])),
+                provisional=(last if everybody.retrospective else period) > shown.final,
+            )
+            for period in range(1, question.until + 1)
+        ],
+    )
+
+
+def _mean(figures: NumberFigures | None) -> ShownFigure | None:
+    return None if figures is None else _figure(figures.mean)
+
+
+def _listed(figures: Mapping[float, NumberFigure]) -> list[ShownFigure] | None:
+    return [_figure(each) for each in figures.values()] if figures else None
+
+
+def _figure(figure: NumberFigure) -> ShownFigure:
+    return ShownFigure(value=figure.value, interval=[figure.low, figure.high])
+
+
+def number_rows(answer: NumbersAnswer) -> str:
+    """CSV: a row for each period and figure."""
+    written = io.StringIO()
+    writer = csv.writer(written, lineterminator="\n")
+    writer.writerow(
+        ["period", "time", "figure", "at", "value", "low", "high", "unit", "heard", "provisional", "epsilon"]
+    )
+    for each in answer.series:
+        rows = [("mean", None, each.mean)]
+        for name, marks, figures in (
+            ("quantile", answer.quantiles, each.quantiles),
+            ("share at or above", answer.above, each.above),
+        ):
+            rows += [(name, mark, figures[at] if figures else None) for at, mark in enumerate(marks)]  # type: ignore[misc]
+        for name, mark, figure in rows:
+            told = (figure.value, *figure.interval) if figure else (None,) * 3
+            unit = answer.unit if name != "share at or above" else None
+            rest = (unit, each.heard, each.provisional, answer.epsilon)
+            writer.writerow([each.period, each.time, name, mark, *told, *rest])
+    return written.getvalue()

@@ -166,7 +166,9 @@ def fold_speed(asked: Survey) -> float:
         log = SurveyLog.of(Store.open(Path(folder) / "server.db"), asked)
         for _ in range(UPLOADS):
             told = [Closing(1, generator.bytes(16), Standing.KNOWN, StratumNumber(0))]
-            said = [Report(TrackNumber(at), NodeNumber(1), at % track.randomizer.symbols) for at, track in enumerate(tracks)]
+            said = [
+                Report(TrackNumber(at), NodeNumber(1), at % track.randomizer.symbols) for at, track in enumerate(tracks)
+            ]
             log.append(WEEK + 60, seal(encode_upload(asked.plan, 0, Node(0, 1), told, said), asked.id, log.key))
         began = time.process_time()
         done = fold(log.store, UnixSeconds(WEEK + 120))

@@ -4,7 +4,7 @@ All rates are per period. Nothing here depends on answers, but for `reluctance`,
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -67,11 +67,6 @@ class Field:
                 f"spells must last one period or longer, and the longer the more are offline: {self.spell:g} periods "
                 f"are too few for offline = {self.offline:g}"
             )
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether nothing goes wrong at all."""
-        return all(getattr(self, each.name) == each.default for each in fields(self) if each.name != "spell")
 
     @property
     def falling_silent(self) -> float:

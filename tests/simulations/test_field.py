@@ -81,7 +81,6 @@ def test_newcomers_may_be_unlike_those_before_them():
 def test_where_nothing_goes_wrong_everybody_is_heard_and_new_once():
     """And no tally is missing."""
     quiet = sampled(Field())
-    assert Field().is_quiet
     assert not quiet.late.nodes
     assert not quiet.late.attendance
     assert len(quiet.tallies) == 12 + 3 + 6

@@ -79,7 +79,7 @@ def test_a_clock_that_is_behind_reports_changes_late_and_nothing_else(population
     late = np.vstack([behind.frozen_shares[:1], behind.frozen_shares[:-1]])
     punctual = in_the_field(population, survey, Field(), np.random.default_rng(7))
     assert np.array_equal(behind.frozen, punctual.frozen)
-    off = np.abs(behind.estimated_shares - late) / behind.share_errors
+    off = np.abs(behind.estimated_shares - late) / (behind.standard_errors / behind.counted[:, None])
     assert off.max() < 5  # 16 estimates, each within 5 standard errors but for a chance of 6e-7
     half = in_the_field(population, survey, Field(behind=0.5), np.random.default_rng(7))
     assert np.array_equal(half.frozen, punctual.frozen)

@@ -49,7 +49,7 @@ def measure() -> dict[str, float | None]:
 
 
 def _in_segments(folder: Path, load: Load, size: Size, place_for: Callable[[str], str]) -> Measured:
-    """What a run takes; `lying`: the bytes at the place in the end."""
+    """The costs of a run; `lying`: the bytes at the place in the end."""
     places: list[str] = []
     runs: list[Measured] = []
     lying = 0.0

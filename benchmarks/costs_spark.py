@@ -1,4 +1,4 @@
-"""What the fold on Spark costs, for the capacity model: a run, an envelope, a closing, and an id that it has seen.
+"""The costs of the fold on Spark, for the capacity model: a run, an envelope, a closing, and an id that it has seen.
 
 Processor seconds of all that runs, the driver, Java and Python; medians. A run reads all ids of open closings and
 writes them anew, so that its cost grows with them, whatever it counts.
@@ -41,7 +41,7 @@ _AT_ONCE = 4096
 
 
 class Taken(NamedTuple):
-    """Of a run: processor seconds, and bytes that it shuffled, as they lie on the workers' disks."""
+    """The costs of a run: processor seconds, and bytes that it shuffled, as they lie on the workers' disks."""
 
     seconds: float
     shuffled: float
@@ -119,7 +119,7 @@ def _run(running: SparkCluster, engine: SparkFold, folder: Path, logged: Path, s
 
 
 def _scratch(running: SparkCluster) -> dict[Path, int]:
-    """What is on the workers' disks, with sizes in bytes; those of earlier runs go when Spark gets to it."""
+    """The files on the workers' disks, with sizes in bytes; those of earlier runs go when Spark gets to it."""
     files = [file for file in (running.folder / "local").rglob("shuffle_*") if file.is_file()]
     return {file: file.stat().st_size for file in files}
 

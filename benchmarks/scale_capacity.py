@@ -26,7 +26,7 @@ from scipy.optimize import nnls
 
 
 class Size(NamedTuple):
-    """Of a run. uploads: in all. folded: at a time."""
+    """The size of a run. uploads: in all. folded: at a time."""
 
     uploads: int
     folded: int
@@ -35,7 +35,7 @@ class Size(NamedTuple):
 SMALL = (Size(4_000, 4_000), Size(8_000, 1_000), Size(12_000, 4_000))
 LARGE, ROUNDS = Size(120_000, 4_000), 3
 WARMING = 2_000
-"""So many uploads are sent and folded before anything is measured: processes start, and modules are loaded, once."""
+"""The uploads that are sent and folded before anything is measured: processes start, modules are loaded, once."""
 SECONDS = ("accept", "opening", "counting")
 Measured = dict[str, float]
 """By the names of COSTS; and how many `objects` the log was written in, where it lies in segments."""
@@ -131,7 +131,7 @@ def _sent(server: RunningServer, store: Store, requests: Iterator[tuple[float, b
 
 
 def of_processes(server: int) -> Measured:
-    """What the processes of a server have taken so far: its own, its child that folds, and those that open."""
+    """The costs of a server's processes so far: its own, its child that folds, and those that open."""
     (fold,) = _spawned(server)
     return {
         "accept": processor_seconds(server),
@@ -149,7 +149,7 @@ def _spawned(process: int) -> list[int]:
 
 
 def processor_seconds(process: int) -> float:
-    """Of all threads of a process, by its own clock (clock_getcpuclockid(3)): to the microsecond."""
+    """Processor seconds of all threads of a process, by its own clock (clock_getcpuclockid(3)): to the microsecond."""
     return time.clock_gettime(~process << 3 | 2)
 
 

@@ -25,7 +25,7 @@ from changeling_protocol.wire import encode_upload_request
 
 PERIODS = 64
 UPLOADS_A_SEGMENT = 15_625
-"""So many hold a million reports, in 20 MiB: too much to be written anew with others, whose files would then go."""
+"""As many as hold a million reports, in 20 MiB: too much to be written anew with others, whose files would then go."""
 MILLION = 10**6
 MOST_MILLIONS = 30
 _SEED = 14

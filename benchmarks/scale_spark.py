@@ -28,9 +28,9 @@ from .scale_log import MILLION, PERIODS, log_in_segments, log_of
 
 MILLIONS = (1, 3, 10, 30)
 COMPARED = 10
-"""So many million reports are folded by the embedded fold, too."""
+"""The size, in million reports, that the embedded fold folds too."""
 EXECUTOR_MEMORY = "512m"
-"""Of each executor's Java, little more than Spark's least."""
+"""The memory of each executor's Java, little more than Spark's least."""
 MEBIBYTE = 2**20
 
 

@@ -28,7 +28,7 @@ from .server_world import plaintext
 SEEN = 10**7
 PERIODS = 64
 UPLOADS, BATCHES = 20_000, 8
-"""So many reports in all: BATCHES * UPLOADS * PERIODS."""
+"""Reports in all: BATCHES * UPLOADS * PERIODS."""
 OPENED, TIMES = 1000, 9
 
 

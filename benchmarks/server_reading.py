@@ -20,7 +20,7 @@ from threading import Event, Thread
 import httpx
 import numpy as np
 from changeling_aggregator.server import page
-from changeling_aggregator.store import Lot, LotKey, SnapshotProgress, Store
+from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts, StratumKey
 from changeling_aggregator.testing.serving import AUTHORITY, RunningServer
 from changeling_protocol import (
     AtMost,
@@ -231,7 +231,7 @@ class Served:
             again += [self.seconds(question) for _ in range(TIMES)]
         return statistics.median(anew), statistics.median(again)
 
-    def _show(self, lots: dict[LotKey, Lot]) -> None:
+    def _show(self, lots: dict[StratumKey, StratumCounts]) -> None:
         self._revision += 1
         periods = self.survey.calendar.periods
         with self._store.transaction() as writing:
@@ -239,14 +239,14 @@ class Served:
             writing.put_snapshots(self.survey.id, self._revision, lots, held)
             writing.put_looked(self.survey.id, SnapshotProgress(self._revision, periods - 1, periods, 0))
 
-    def _all_lots(self, randomizer: SignedSubset) -> dict[LotKey, Lot]:
+    def _all_lots(self, randomizer: SignedSubset) -> dict[StratumKey, StratumCounts]:
         counterpart = counterpart_of(randomizer)
         heard = REPORTS - self._generator.integers(0, REPORTS // 20, self.survey.calendar.periods + 1)
-        lots: dict[LotKey, Lot] = {}
+        lots: dict[StratumKey, StratumCounts] = {}
         for period in range(1, self.survey.calendar.periods + 1):
             new = REPORTS if period == 1 else 0
             here = REPORTS if period == 1 else int(heard[period])
-            lots[period, 0, StratumNumber(0)] = Lot(Attendance(here, new, 0))
+            lots[period, 0, StratumNumber(0)] = StratumCounts(Attendance(here, new, 0))
         for number, track in enumerate(self.survey.plan.tracks):
             for at in track.node_numbers():
                 lot = lots[track.node(at).end, 0, StratumNumber(0)]

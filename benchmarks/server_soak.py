@@ -21,11 +21,11 @@ from .server_world import bodies, folded, kept_bodies, loaded
 
 MINUTES, MINUTE_SECONDS = 10, 60.0
 UPLOADS = 5_000
-"""So many different ones a minute; who sends goes through them again and again."""
+"""Different uploads a minute; who sends goes through them again and again."""
 PROBE_SECONDS = 10.0
 SHARE = 2 / 3
 ENDS = 3
-"""So many minutes at the beginning are compared with so many at the end."""
+"""The minutes at the beginning that are compared with those at the end."""
 MIB = 2**20
 
 

@@ -31,7 +31,7 @@ from .server_load import write_bodies
 
 
 def plaintext(asked: Survey, span: Node) -> bytes:
-    """What a device answers over a span: every closing with an id of its own, and a report at each."""
+    """The answer of a device over a span: every closing with an id of its own, and a report at each."""
     closings = [
         Closing(period, os.urandom(16), Standing.KNOWN, StratumNumber(0))
         for period in range(span.start + 1, span.end + 1)
@@ -84,7 +84,7 @@ def empty_server() -> Iterator[Running]:
 
 
 def loaded(port: int, file: Path, seconds: float, rate: float = 0, connections: int = 64) -> dict[str, float]:
-    """What benchmarks.server_load found."""
+    """The findings of benchmarks.server_load."""
     arguments = [str(each) for each in (port, file, seconds, connections, rate)]
     done = subprocess.run(  # noqa: S603
         [sys.executable, "-m", "benchmarks.server_load", *arguments], capture_output=True, text=True, check=True

@@ -45,7 +45,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 
 class ColumnLayout(NamedTuple):
-    """What uploads have in common that have columns of the same lengths. The span is (start, end]."""
+    """The key of uploads that have columns of the same lengths. The span is (start, end]."""
 
     survey: SurveyId
     group: int
@@ -90,7 +90,7 @@ class Sheaf:
 
 @dataclass(slots=True)
 class Opened:
-    """What was in some requests.
+    """The content of some requests.
 
     envelopes: how many. sheaves: the uploads, by kind. refused: how many envelopes, by survey id and reason.
     rubbish: the numbers of the requests with nothing in them that could ever be counted.
@@ -206,14 +206,14 @@ def _columns(plaintext: bytes | Refusal | None) -> UploadColumns | Refusal | Non
 def open_requests(
     requests: Sequence[bytes], surveys: Mapping[SurveyId, Survey], keys: Mapping[bytes, X25519PrivateKey]
 ) -> Opened:
-    """What is in these requests, numbered from 0 on; opened in this process."""
+    """The content of these requests, numbered from 0 on; opened in this process."""
     return Opener(surveys, keys).open(enumerate(requests))
 
 
 MOST_PIECE_BYTES, LEAST_PIECE_BYTES = 2**16, 2**12
 """About so many bytes of requests are given at a time; less towards the end, so that no processor waits for another."""
 FEW_BYTES = 2**16
-"""What is no more is opened here, without starting processes for it."""
+"""Requests of no more bytes are opened here, without starting processes for it."""
 MOST_SILENCE_SECONDS = 0.25
 """Where no process has answered for so long, others keep the processors busy: then pieces are opened here, too."""
 

@@ -20,7 +20,7 @@ class SparkEngine:
     """The engine `spark` of `changeling fold`."""
 
     def missing(self) -> str | None:
-        """What a driver lacks on this machine, and how to get it; None where nothing is missing."""
+        """The name of what a driver lacks on this machine, and how to get it; None where nothing is missing."""
         return missing()
 
     def start(self, store: Store, options: EngineOptions) -> FoldEngine:

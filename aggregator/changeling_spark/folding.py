@@ -51,7 +51,7 @@ SOCKET = "socket"
 
 
 class LogSource(DataSource):
-    """What Spark makes for `readStream.format(NAME)`. options: SOCKET."""
+    """The source that Spark makes for `readStream.format(NAME)`. options: SOCKET."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -59,11 +59,11 @@ class LogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `readStream.format` takes."""
+        """The name that `readStream.format` takes."""
         return NAME
 
     def schema(self) -> str:
-        """Of the rows."""
+        """The schema of the rows."""
         return PIECES
 
     def streamReader(self, schema: StructType) -> "LogReader":  # noqa: ARG002, N802
@@ -72,7 +72,7 @@ class LogSource(DataSource):
 
 
 class LogReader(DataSourceStreamReader):
-    """What Spark asks, asked of the driver. An offset is {"run": NAME, "until": {STREAM: POSITION, …}}.
+    """The questions of Spark, asked of the driver. An offset is {"run": NAME, "until": {STREAM: POSITION, …}}.
 
     socket: the path of the driver's socket.
     """
@@ -90,7 +90,7 @@ class LogReader(DataSourceStreamReader):
         return start if offset is None else offset
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002
-        """What is to be read of an offer, by task: nothing, where that is no offer any more.
+        """The pieces of an offer, by task; none where that is no offer any more.
 
         start: means nothing. Which requests are not counted the driver's store says, whatever a checkpoint has.
         """
@@ -108,7 +108,7 @@ class LogReader(DataSourceStreamReader):
 
 
 MOST_WAIT_SECONDS = 1.0
-"""So long who asks for an offer waits for one."""
+"""How long who asks for an offer waits for one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ class Offers:
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp(prefix="changeling-")  # of mode 700
         self.path = str(Path(self._folder) / "offers")
-        """Of the socket."""
+        """The path of the socket."""
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(self.path)
         self._listening.listen()
@@ -152,7 +152,7 @@ class Offers:
 
     @property
     def taken(self) -> bool:
-        """Whether the batch that is under way is of the present offer; else it is one of an earlier life."""
+        """Tell whether the batch that is under way is of the present offer; else it is one of an earlier life."""
         with self._changed:
             return self._offer is not None and self._taken
 
@@ -194,7 +194,7 @@ class Offers:
 
 
 _LOOK_SECONDS = 1.0
-"""So often it is looked whether the query and its Java process still live."""
+"""How often it is looked whether the query and its Java process still live."""
 
 
 class Stream:

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 _INFO = b"changeling keys of a run"
 _PUBLIC_BYTES, _CODE_BYTES, _TOKEN_BYTES = 32, 32, 32
 _MOST_WAIT_SECONDS = 30.0
-"""So long either side waits for all that the other says."""
+"""How long either side waits for all that the other says."""
 _MOST_BYTES = 2**22
 _MOST_AT_ONCE = 200
 """With one more the connection that has waited longest is ended. Executors do not wait: the token is answered at
@@ -142,7 +142,7 @@ def _end(connection: socket.socket) -> None:
 
 
 def _received(connection: socket.socket, size: int, end: float) -> bytes:
-    """So many bytes. end: by the monotonic clock, when nothing more is waited for."""
+    """As many bytes as asked for. end: by the monotonic clock, when nothing more is waited for."""
     received = b""
     while len(received) < size:
         connection.settimeout(max(end - monotonic(), 0.001))

@@ -46,7 +46,7 @@ _BLOCKS = "bucket int, survey binary, `group` int, closings binary, symbols arra
 
 
 class Executors(ABC):
-    """What runs tasks. host: the address by which they reach the driver. bind: the one on which the driver listens."""
+    """The executors of tasks. host: the address by which they reach the driver. bind: where the driver listens."""
 
     host: str
     bind: str

@@ -31,7 +31,7 @@ _FIXED = {
 }
 """Settings that nobody changes: they encrypt what lies on disks, keep secrets out of pages, and bound memory."""
 _DEATH_SECONDS = 1.0
-"""So long after its last word a Java process may still be there."""
+"""How long after its last word a Java process may still be there."""
 NEEDS = 'the fold on Spark needs its library: pip install "changeling[spark]"'
 NEEDS_JAVA = "the fold on Spark needs Java 17: install a Java runtime, or set JAVA_HOME"
 
@@ -62,7 +62,7 @@ class ClusterSettings:
 
 
 def missing() -> str | None:
-    """What a driver lacks here, and how to get it; None where nothing is missing."""
+    """The name of what a driver lacks here, and how to get it; None where nothing is missing."""
     from importlib.util import find_spec
 
     if any(find_spec(each) is None for each in ("pyspark", "pyarrow")):
@@ -102,12 +102,12 @@ def session(cluster: ClusterSettings) -> "Iterator[SparkSession]":
             spark.stop()
 
 
-def see_alive(spark: "SparkSession", patience: float = 0.0) -> None:
+def see_alive(spark: "SparkSession", seconds: float = 0.0) -> None:
     """Raises FoldOver where the session's Java process has died, or dies within so many seconds."""
     java = getattr(spark.sparkContext._gateway, "proc", None)
     if isinstance(java, subprocess.Popen):
         with suppress(subprocess.TimeoutExpired):
-            java.wait(patience)
+            java.wait(seconds)
             raise FoldOver("Spark's Java process beside this one has died: run the command again, nothing is lost")
 
 
@@ -133,7 +133,7 @@ def trouble_of(spark: "SparkSession", what: str, error: BaseException) -> Aggreg
 
 
 def is_stopped(spark: "SparkSession") -> bool:
-    """Whether Spark has ended the session by itself, as where its master is gone for good."""
+    """Tell whether Spark has ended the session by itself, as where its master is gone for good."""
     from py4j.protocol import Py4JError
 
     try:
@@ -143,7 +143,7 @@ def is_stopped(spark: "SparkSession") -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """What an error of Spark's says: the sentence of ours that a task ended with, or its first line; no trace."""
+    """The words of an error of Spark's: the sentence of ours that a task ended with, or its first line; no trace."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = (line.removeprefix(module) for line in lines for module in _OURS if line.startswith(module))
     return next(ours, lines[0] if lines else type(error).__name__)[:300]

@@ -141,7 +141,7 @@ def _symbols(
 
 
 def _node_ends(track: Track, period: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether a node of the track ends at each period."""
+    """Tell whether a node of the track ends at each period."""
     past = period - track.first
     ends: NDArray[np.bool_] = (past > 0) & (past % track.width == 0) & (past <= track.count * track.width)
     return ends

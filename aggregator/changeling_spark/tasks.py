@@ -50,7 +50,7 @@ from .shuffle import ID, ClosingBlock, Partitioner, blocks_of, cut_by, uploads_o
 
 BATCH_REQUESTS = 20_000
 BATCH_BYTES = 8 * 2**20
-"""So much is opened at once."""
+"""The bytes of requests that are opened at once."""
 TASK_BYTES = 16 * 2**20
 """About so much of the log is one task's."""
 SEGMENT_REQUESTS = 50_000
@@ -210,7 +210,7 @@ _log = logging.getLogger("changeling")
 
 @dataclass(frozen=True, slots=True)
 class SparkRun:
-    """What the tasks of a run have in common; holds no key.
+    """The settings that all tasks of a run share; holds no key.
 
     name: names its files. signed: the surveys, as published. ends: the last period that counts, of those that were
     ended early. sealed: the period up to which closings are sealed, by survey. place: where ids are written.
@@ -227,7 +227,7 @@ class SparkRun:
 
 @dataclass(slots=True)
 class Findings:
-    """What tasks found besides blocks, added up.
+    """The findings of tasks besides blocks, added up.
 
     counted: what is added, without ids; its `refused` has the envelopes that could not be opened. uploads: how many
     were opened, by survey. failed: the surveys that could not be counted. files: of ids, which were written. judged:
@@ -258,7 +258,7 @@ class Findings:
         self.files += other.files
 
     def whole(self) -> BatchCounts:
-        """What all comes to, once everything is added: without surveys that could not be counted somewhere."""
+        """The counts of all, once everything is added: without surveys that could not be counted somewhere."""
         counted = self.counted
         for survey in self.failed:
             counted.uncounted[survey] = self.uploads[survey]
@@ -398,7 +398,7 @@ def _rows(blocks: Iterator[ClosingBlock]) -> Iterator[pa.RecordBatch]:
 
 
 def count_blocks(run: SparkRun, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What the blocks of a bucket add, in rows of FINDINGS; the ids that are counted by then are written to files."""
+    """The counts of a bucket's blocks, in rows of FINDINGS; the ids that are counted by then are written to files."""
     blocks: dict[SurveyId, list[ClosingBlock]] = {}
     seen: dict[SurveyId, dict[int, list[bytes]]] = {}
     whole = Findings()
@@ -437,7 +437,7 @@ def _remember(seen: dict[int, list[bytes]], packed: bytes) -> None:
 def _counted(
     run: SparkRun, id_: SurveyId, blocks: list[ClosingBlock], before: Mapping[int, bytes]
 ) -> tuple[Findings, Mapping[ClosingKey, bytes]]:
-    """What the blocks of one survey add, and the ids that are counted with them."""
+    """The counts of one survey's blocks, and the ids that are counted with them."""
     surveys = readable({id_: run.signed[id_]})
     ends = {ended: EarlyEnd(ended, last) for ended, last in run.ends.items()}
     findings = Findings()

@@ -52,7 +52,7 @@ class SparkCluster:
         return started
 
     def python_runs(self, worker: int) -> bool:
-        """Whether an executor of a worker has started Python, which it does for a fold's first task."""
+        """Tell whether an executor of a worker has started Python, which it does for a fold's first task."""
         return any(b"pyspark.daemon" in command_of(each) for each in offspring(self.workers[worker].pid))
 
     def kill_worker(self, worker: int) -> None:

@@ -6,7 +6,7 @@ everything but a tombstone, the survey's id and what it counted: such a survey i
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from decimal import Decimal
 
@@ -40,7 +40,7 @@ from .errors import (
     TooCostly,
     WrongSurvey,
 )
-from .recording import FirstAnswers, first_of, judged, kept_answer, needed_close
+from .recording import NULL, FirstAnswers, first_of, judged, kept_answer, needed_close, place_of, state_of
 from .server import Server, Servers, known_time, ms_of
 from .settings import ClientSettings
 from .store import ClientStore, StoreConnection, StorePlace
@@ -140,7 +140,8 @@ class Enroller:
                     told.append(error)
                 with self._store.transaction() as db:
                     server.keep(db)
-        self._store.erase_past(decided)  # the answers that waited, and when they were given
+        if decided:
+            self._store.erase_past()  # the answers that waited, and when they were given
         return told, trouble
 
     def _join(self, server: Server, id_: SurveyId, deadline: Deadline) -> list[ClientError]:
@@ -261,7 +262,7 @@ class Enroller:
             )
             enrolled, wrong = judged(survey, drew, drawn, now_ms, time_known)
             asked_of = range(len(survey.questions)) if survey.closed else ()
-            if not all(_begun(survey, enrolled, drawn, place) for place in asked_of):
+            if not all(_begun(survey, enrolled, drawn, place) and _given(survey, drew, place) for place in asked_of):
                 raise BadEnrolment("a closed cohort is joined with an answer for each entry: pass `answers`")
             entries.update(db, wrapping, enrolled)
             entries.keep_drawn(db, wrapping, enrolled, drawn)
@@ -299,9 +300,24 @@ def _begun(survey: Survey, entry: Entry, drawn: Drawn, place: int) -> bool:
     """Whether the entry has an answer to a question from the first close at which it is needed."""
     states = entry.about(place).states
     first = needed_close(survey.plan, entry._replace(answered=0), drawn, 1, place)
-    if first is None:  # its group asks nothing about it
-        return not any(track.question == place for track in survey.plan.groups[entry.group].tracks)
-    return bool(states) and states[0][0] <= first
+    return first is None or (bool(states) and states[0][0] <= first)
+
+
+def _given(survey: Survey, entry: Entry, place: int) -> bool:
+    """Whether an answer to a question waits to be judged, if any group asks about it.
+
+    Also where the entry's own does not: which group it draws must not decide who takes part.
+    """
+    if all(track.question != place for track in survey.plan.tracks):
+        return True
+    for each in entry.pending:
+        with suppress(ValueError):
+            if place_of(survey, each.question) != place:
+                continue
+            state, _ = state_of(survey.questions[place], each.answer, entry.stratum)
+            if state != NULL:
+                return True
+    return False
 
 
 def with_offset(survey: Survey, told: StratumNumber, offset: int) -> StratumNumber:

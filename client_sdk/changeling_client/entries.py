@@ -47,6 +47,8 @@ _LEAST_BYTES = 256
 """What is encrypted of an entry is filled up to so much, or the next power of two: its length tells no answer."""
 _BYTES_EACH = 128
 """So much more for every question beside the first."""
+_SLOT_BYTES = 2
+"""A track of a joint group has up to MOST_SCORE slots."""
 _FIRST_STRATUM = StratumNumber(0)
 _SURVEY = "id, status, entries, one_person, asked_ms, url, charge_micro, payload, stratum, reason"
 _ENTRY = "survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private"
@@ -255,7 +257,7 @@ class Entry(NamedTuple):
     not ask for it.
     states: those at the closes that are still needed.
     others: the same of the survey's other questions, in order.
-    clipped: how many records of a number lay beyond its levels.
+    clipped: how many numbers that stand, or stood, lay beyond the levels.
     pending: answers that wait to be judged.
     dropped: how many closings were past grace.
     standing: what the next closing that it answers says of those before it.
@@ -310,7 +312,9 @@ class Entry(NamedTuple):
 
     def emptied(self) -> "Entry":
         """The entry without anything that it knew of answers, or drew."""
-        return self._replace(delay_ms=0, slots=None, mutations=0, first_s=None, states=(), others=(), pending=())
+        nothing = (Held(),) * len(self.others)
+        bare = self._replace(slots=None, mutations=0, first_s=None, states=(), others=nothing, clipped=0, pending=())
+        return bare._replace(delay_ms=0)
 
 
 def insert(db: StoreConnection, wrapping: Wrapping, new: Sequence[Entry]) -> None:
@@ -508,7 +512,7 @@ def _numbers(memory: Memory | None) -> tuple[bytes | list[int] | None, int]:
         case None:
             return None, 0
         case SlotState(used, score):
-            return bytes(used), score
+            return b"".join(slots.to_bytes(_SLOT_BYTES) for slots in used), score
         case HistoryState(drawn, last, first, changed, true):
             return [drawn, last, first, changed], int(true)
 
@@ -517,7 +521,10 @@ def _memory(used: bytes | list[int] | None, score: int) -> Memory | None:
     if isinstance(used, list):
         drawn, last, first, changed = used
         return HistoryState(drawn, last, first, changed, score == 1)
-    return None if used is None else SlotState(tuple(used), score)
+    if used is None:
+        return None
+    places = range(0, len(used), _SLOT_BYTES)
+    return SlotState(tuple([int.from_bytes(used[at : at + _SLOT_BYTES]) for at in places]), score)
 
 
 def filled_up(piece: bytes, others: int = 0) -> bytes:

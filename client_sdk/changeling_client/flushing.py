@@ -95,6 +95,7 @@ class Flush:
             self._note(str(error))
         self._note(self._sender.trouble)
         waiting, dropped = self._waiting(), self._answerer.dropped + self._sender.dropped
+        self._servers.end()  # erasing takes longer if anything was recorded, and no server sees how long
         self._store.erase_past(changed=self._sender.sent + dropped > 0)
         return Flushed(self._sender.sent, waiting, dropped, self._trouble), told
 
@@ -108,7 +109,8 @@ class Flush:
             self._note(self._ask_the_time(server, deadline))
         heard_before = server.has_told_time
         told, changed = self._answerer.answer(server, may_drop=doubtful and heard_before)
-        self._store.erase_past(changed)  # the network may take its time
+        if changed:  # else what was recorded would show in the time between two requests
+            self._store.erase_past()  # the network may take its time
         self._sender.send(server, deadline)
         with self._store.transaction() as db:
             server.keep(db)

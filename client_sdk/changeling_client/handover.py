@@ -147,7 +147,8 @@ def _packed(db: StoreConnection, wrapping: Wrapping) -> bytes:
         ]
         for name, keys in _TABLES.items()
     }
-    tables["entries"] = [(*row[:-1], entries.filled_up(row[-1])) for row in tables["entries"]]
+    others = {known.id: len(read.questions) - 1 for known in entries.find_surveys(db) if (read := known.readable)}
+    tables["entries"] = [(*row[:-1], entries.filled_up(row[-1], others.get(row[0], 0))) for row in tables["entries"]]
     departed = [tuple(row) for row in db.execute("SELECT survey, number FROM departed")]
     packed: bytes = msgpack.packb([surveys, tables, departed])
     return packed

@@ -177,7 +177,8 @@ def record(survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, time_kn
     place = place_of(survey, pending.question)
     state, clipped = state_of(survey.questions[place], pending.answer, entry.stratum)
     after, recorded = _record(survey, entry.about(place), drawn, pending, place, state, time_known)
-    return entry.having(place, after)._replace(clipped=entry.clipped + clipped), recorded
+    stands = recorded in (Recorded.COUNTED, Recorded.UNCHANGED)  # what waits counts once it is judged
+    return entry.having(place, after)._replace(clipped=entry.clipped + (clipped and stands)), recorded
 
 
 def _record(
@@ -356,6 +357,13 @@ def kept_answer(answer: Answer | None) -> Answer | None:
             if isfinite(number := float(answer)):
                 return number
         raise ValueError("a question for a number takes a finite number, and this is none")
-    if answer is None or (isinstance(answer, str) and len(answer) <= MOST_ANSWER_CHARACTERS):
-        return None if answer is None else str(answer)
+    if answer is None:
+        return None
+    if isinstance(answer, str) and len(answer) <= MOST_ANSWER_CHARACTERS and _is_text(answer):
+        return str(answer)
     raise ValueError("an answer is a text of the survey's, or a finite number")
+
+
+def _is_text(answer: str) -> bool:
+    """False for half of a pair of surrogates, which no file can keep. What would be raised holds the whole answer."""
+    return answer.encode(errors="ignore").decode() == answer

@@ -5,7 +5,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
-from changeling_aggregator.store import Lot, LotKey, SnapshotProgress, Store
+from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts, StratumKey
 from changeling_protocol import MICRO, AtMost, Breakdown, Calendar, ExpectedChanges, Node, StratumNumber, Survey
 from changeling_simulations import Field, Population, sample_field, synthetic_changelog
 from changeling_statistics import Wish, optimal_plan
@@ -39,13 +39,13 @@ def fleet_store(path: Path, now: float) -> Survey:
     )
     planned = wish.survey(optimal_plan(wish).plan, ANSWERS, "What do you do?")
     opened = replace(planned, breakdowns=(PLATFORMS,), skew=300, spread=3600, grace=2 * WEEK, minimum=100)
-    lots: dict[LotKey, Lot] = {}
+    lots: dict[StratumKey, StratumCounts] = {}
     for stratum in range(len(PLATFORMS.values)):
         changelog = synthetic_changelog(len(ANSWERS), DEVICES, 1.2, calendar, generator)
         population = replace(Population.from_changelog(changelog, calendar, constraint), answers=ANSWERS)
         sampled = sample_field(population, opened, FIELD, generator).tallies
         for (group, period), here in sampled.attendance.items():
-            lots[period, group, StratumNumber(stratum)] = Lot(here)
+            lots[period, group, StratumNumber(stratum)] = StratumCounts(here)
         for (track, number), tally in sampled.nodes.items():
             end = opened.plan.tracks[track].node(number).end
             lots[end, opened.plan.group_of(track), StratumNumber(stratum)].nodes[track, number] = tally

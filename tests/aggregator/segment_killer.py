@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from changeling_aggregator.ingest.committer import writer_for
+from changeling_aggregator.ingest import writer_for
 from changeling_aggregator.segments import Folder
 from changeling_aggregator.store import Store
 

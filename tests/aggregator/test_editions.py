@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 from changeling_aggregator.server import ServerSettings, Service
-from changeling_aggregator.store import AtRest, Lot, LotKey, SnapshotProgress, Store
+from changeling_aggregator.store import AtRest, SnapshotProgress, Store, StratumCounts, StratumKey
 from changeling_commands.__main__ import main as run
 from changeling_protocol import (
     AtMost,
@@ -123,7 +123,7 @@ def test_what_an_edition_holds_is_what_snapshots_show(published: Published, get:
     assert set(steps[steps != 0] >= MINIMUM) == {True}
     assert (steps == 0).any()
     with published.log.store.view() as view:
-        shown = view.shown_lots(published.log.survey.id)
+        shown = view.shown_strata(published.log.survey.id)
     assert sum(tally.reports for lot in shown.values() for tally in lot.nodes.values()) == seen[-1]
     registered = published.service.registry.surveys[published.log.survey.id]
     columns = edition_columns(registered.survey, published.service.showing.of(registered).tallies())
@@ -273,9 +273,9 @@ def test_each_of_several_questions_is_asked_for_by_name(store: Store) -> None:
         grace=60,
         minimum=1,
     )
-    lots: dict[LotKey, Lot] = {}
+    lots: dict[StratumKey, StratumCounts] = {}
     for period in range(1, 5):
-        lot = lots[period, 0, StratumNumber(0)] = Lot(Attendance(entries, entries if period == 1 else 0, 0))
+        lot = lots[period, 0, StratumNumber(0)] = StratumCounts(Attendance(entries, entries if period == 1 else 0, 0))
         for q, randomizer in enumerate(randomizers):
             symbols = (np.arange(entries) % randomizer.symbols).astype(np.uint64)
             lot.nodes[TrackNumber(q), NodeNumber(period)] = counterpart_of(randomizer).tally(symbols)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.errors import Overtaken, SegmentLost, Unwritable
-from changeling_aggregator.fold import fold
-from changeling_aggregator.fold.check import check
-from changeling_aggregator.ingest.committer import writer_for
+from changeling_aggregator.fold import check, fold
+from changeling_aggregator.ingest import writer_for
 from changeling_aggregator.segments import Folder, SegmentRow, checked_place, place_at
 from changeling_aggregator.segments.parquet import decoded, encoded, rows_after
 from changeling_aggregator.store import Store, Turn

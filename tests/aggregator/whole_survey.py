@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-from changeling_aggregator.store import Lot, LotKey, SnapshotProgress, Store
+from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts, StratumKey
 from changeling_protocol import (
     Calendar,
     Group,
@@ -29,9 +29,9 @@ def whole_survey_store(path: Path, question: str, answers: tuple[str, ...], cale
     randomizer = SubsetSelection(StateSpace(len(answers)), Odds(9, 1), 1)
     plan = ReleasePlan((Group((Track(1, randomizer, 0, calendar.periods),)),))
     asked = survey(plan, answers=answers, calendar=calendar).asking(question=question)
-    generator, lots = np.random.default_rng(SEED), dict[LotKey, Lot]()
+    generator, lots = np.random.default_rng(SEED), dict[StratumKey, StratumCounts]()
     for period in range(1, calendar.periods + 1):
-        lot = lots[period, 0, StratumNumber(0)] = Lot(Attendance(ENTRIES, ENTRIES if period == 1 else 0, 0))
+        lot = lots[period, 0, StratumNumber(0)] = StratumCounts(Attendance(ENTRIES, ENTRIES if period == 1 else 0, 0))
         symbols = generator.integers(0, randomizer.symbols, ENTRIES).astype(np.uint64)
         lot.nodes[TrackNumber(0), NodeNumber(period)] = counterpart_of(randomizer).tally(symbols)
     store = Store.open(path)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from changeling_aggregator.store import Lot, LotKey, SnapshotProgress, Store
+from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts, StratumKey
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -45,9 +45,9 @@ def _store(path: Path) -> Survey:
         grace=60,
         minimum=1,
     )
-    generator, lots = np.random.default_rng(SEED), dict[LotKey, Lot]()
+    generator, lots = np.random.default_rng(SEED), dict[StratumKey, StratumCounts]()
     for period in range(1, PERIODS + 1):
-        lot = lots[period, 0, StratumNumber(0)] = Lot(Attendance(ENTRIES, ENTRIES if period == 1 else 0, 0))
+        lot = lots[period, 0, StratumNumber(0)] = StratumCounts(Attendance(ENTRIES, ENTRIES if period == 1 else 0, 0))
         for q, each in enumerate(randomizers):
             symbols = generator.integers(0, each.symbols, ENTRIES).astype(np.uint64)
             lot.nodes[TrackNumber(q), NodeNumber(period)] = counterpart_of(each).tally(symbols)

@@ -6,7 +6,7 @@ of it go in; the largest ratio of the probabilities of the same uploads comes ou
 """
 
 import sqlite3
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
@@ -31,8 +31,8 @@ Law: TypeAlias = dict[Hashable, Fraction]
 """What may be sent, with its probability."""
 Way: TypeAlias = tuple[Hashable, Hashable, Fraction]
 """What is seen of a step, the state after it, and how likely both are."""
-NOTHING = -1
-"""What an app may do at a moment, beside recording a state: not to call the SDK at all."""
+Act: TypeAlias = tuple[str, Any] | None
+"""What an app may do at a moment: record, by the name of a question, an answer or None; or not call the SDK at all."""
 _IDS = 1 << 128
 _TABLES = ("device", "servers", "surveys", "entries", "drawn", "closings", "drops", "looks")
 _URL = "https://statistics.example"
@@ -186,17 +186,26 @@ class Device:
     """The laws of what one entry of a survey sends.
 
     The state of the store is all that the future hangs on, so each step is run once from each state.
-    delay: the one that is drawn each time, in ms.
+    delay: the one that is drawn each time, in ms. numbers: what the app may record where a number is asked for.
     """
 
-    def __init__(self, survey: Survey, schedule: Sequence[Moment], enrols: float, delay: int = 0) -> None:
+    def __init__(
+        self,
+        survey: Survey,
+        schedule: Sequence[Moment],
+        enrols: float,
+        delay: int = 0,
+        numbers: Sequence[float] = (),
+    ) -> None:
         self.survey, self.schedule, self._delay = survey, schedule, delay
         self._store = MemoryStore()
         self._steps: dict[Hashable, list[Way]] = {}
         self._draws: dict[Hashable, list[tuple[Any, Fraction]]] = {}
         self._laws: dict[Hashable, Law] = {}
         blank = self._store.state()
-        firsts = range(1, len(survey.answers) + 1) if survey.closed else [None]
+        given = [(each.name, numbers if each.is_number else each.answers) for each in survey.questions]
+        self._acts: list[Act] = [None, *((name, one) for name, all_ in given for one in (None, *all_))]
+        firsts = product(*([(name, one) for one in all_] for name, all_ in given)) if survey.closed else [None]
         self._begun = [
             self._ways(blank, lambda coins, first=first: self._enrol(enrols, first, coins)) for first in firsts
         ]
@@ -207,8 +216,8 @@ class Device:
     def quietly(self) -> AbstractContextManager[None]:
         return nullcontext()
 
-    def _enrol(self, now: float, state: int | None, coins: Branching) -> Hashable:
-        answers = None if state is None else [self.survey.answers[state - 1]]
+    def _enrol(self, now: float, first: Iterable[tuple[str, Any]] | None, coins: Branching) -> Hashable:
+        answers = None if first is None else [dict(first)]
         enrol(self._store, self.survey, now, answers, coins)
         with self._store.transaction() as db:
             return entries.load(db, self._store.wrapping, self.survey.id, 0).group  # every envelope shows it
@@ -227,23 +236,23 @@ class Device:
         assert sum(ways.values()) == 1
         return [(seen, after, likely) for (seen, after), likely in ways.items()]
 
-    def _step(self, before: Any, at: int, action: int) -> list[Way]:
+    def _step(self, before: Any, at: int, action: Act) -> list[Way]:
         """What may be seen of one moment, from a state on."""
         key = before, at, action
         if key not in self._steps:
             moment = self.schedule[at]
             if not moment.act:
                 self._steps[key] = self._ways(before, lambda coins: self._flush(moment, coins))
-            elif action == NOTHING:
+            elif action is None:
                 self._steps[key] = [(None, before, Fraction(1))]
             else:
                 self._steps[key] = self._ways(before, lambda _: self._act(moment, action))
         return self._steps[key]
 
-    def _act(self, moment: Moment, action: int) -> None:
-        recorder = Recorder(self._store, strict=True, tell=_raise)
-        recorder.record(
-            self.survey.id, None if action == 0 else self.survey.answers[action - 1], 0, int(moment.now * 1000)
+    def _act(self, moment: Moment, action: tuple[str, Any]) -> None:
+        question, answer = action
+        Recorder(self._store, strict=True, tell=_raise).record(
+            self.survey.id, answer, 0, int(moment.now * 1000), question
         )
 
     def _flush(self, moment: Moment, coins: Branching) -> Hashable:
@@ -300,13 +309,11 @@ class Device:
             for both in combinations_with_replacement([*self._lives(backup, ends)], 2)
         ]
 
-    def _lives(self, begin: int, end: int) -> Iterator[tuple[int, ...]]:
+    def _lives(self, begin: int, end: int) -> Iterator[tuple[Act, ...]]:
         """All that the app may do between two moments."""
-        answers = len(self.survey.answers)
-        choices = (range(NOTHING, answers + 1) if moment.act else [NOTHING] for moment in self.schedule[begin:end])
-        return product(*choices)
+        return product(*(self._acts if moment.act else [None] for moment in self.schedule[begin:end]))
 
-    def _law(self, state: Hashable, at: int, lived: tuple[int, ...]) -> Law:
+    def _law(self, state: Hashable, at: int, lived: tuple[Act, ...]) -> Law:
         """All that may be sent from a state on, with its probability."""
         if not lived:
             return {(): Fraction(1)}
@@ -316,7 +323,7 @@ class Device:
             self._laws[key] = _mixed(ways, lambda after: self._law(after, at + 1, lived[1:]))
         return self._laws[key]
 
-    def _law_of_two(self, state: Hashable, at: int, backup: int, lived: tuple[int, ...], both: Any) -> Law:
+    def _law_of_two(self, state: Hashable, at: int, backup: int, lived: tuple[Act, ...], both: Any) -> Law:
         """The same of a first life, and a second one that begins with a backup made at a moment."""
         if at < backup:
             ways = self._step(state, at, lived[0])

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from changeling_aggregator.cli.access import write_private_key
-from changeling_aggregator.store import Lot, SnapshotProgress, Store
+from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts
 from changeling_commands.__main__ import main
 from changeling_protocol import OFFSETS, AtMost, Question, Survey
 from changeling_simulations import Population, sample_tallies
@@ -70,7 +70,7 @@ def answered(path, survey, arms, entries):
         tallies = sample_tallies(holding(view, arm[question], entries, generator), view, generator)
         for (group, period), attendance in tallies.attendance.items():
             if period <= last:
-                lots.setdefault((period, group, stratum), Lot(attendance))
+                lots.setdefault((period, group, stratum), StratumCounts(attendance))
         for (track, node), tally in tallies.items():
             end = view.plan.tracks[track].node(node).end
             if end <= last:

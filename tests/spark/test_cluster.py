@@ -9,6 +9,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from changeling_aggregator.fold import FoldReport
 from changeling_aggregator.store import Store
@@ -40,6 +41,25 @@ def test_in_a_session_with_other_settings_nothing_is_folded() -> None:
         assert theirs.range(3).count() == 3
     finally:
         theirs.stop()
+
+
+def test_spark_submit_runs_the_application_of_the_page(pair: Pair, tmp_path: Path) -> None:
+    """With settings of the operator's behind it: an event log is written where it was asked for."""
+    (application,) = (block for block in blocks("docs/spark.md", "python") if "sys.exit(main())" in block)
+    (tmp_path / "fold.py").write_text(application)
+    events = tmp_path / "events"
+    events.mkdir()
+    pair.append()
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    command = [submit, "--master", "local[2]", tmp_path / "fold.py", "fold", "--store", pair.path, "--engine", "spark"]
+    command += ["--master", "local[2]", "--shared", pair.place]
+    command += ["--conf", "spark.eventLog.enabled=true", "--conf", f"spark.eventLog.dir={events.as_uri()}"]
+    environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    done = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    assert f"{pair.envelopes} envelopes, " in done.stdout
+    assert any(path.is_file() and path.stat().st_size for path in events.rglob("*"))
+    assert contents(pair.store)["tallies"] == pair.expected["tallies"]
 
 
 def test_the_log_is_read_as_a_table_as_its_page_says(

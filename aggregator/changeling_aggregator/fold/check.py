@@ -17,7 +17,7 @@ from ..store import KeptTime, Store
 from .folding import fold
 
 _AFTER_ALL = UnixSeconds(2.0**40)
-"""So that no arrival is ahead of it."""
+"""A time that no arrival is ahead of."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReportRows:
-    """What is written in a track's columns, without rows that say nothing.
+    """The reports written in a track's columns, without rows that say nothing.
 
     closing: the row of the closing that each report belongs to, in `UploadRows.closings`. node: the number of its node
     in the track. symbol: may be out of range.
@@ -219,7 +219,7 @@ What is given, each time, is sorted ids laid end to end.
 """
 
 OF_A_SURVEY = (ArithmeticError, AssertionError, LookupError, TypeError, ValueError, pl.exceptions.PolarsError)
-"""What a defect raises in counting a survey; a store that fails, or memory that ends, is no survey's own trouble."""
+"""Errors that a defect raises in counting a survey; a store that fails, or memory that ends, is no survey's own."""
 
 _log = logging.getLogger("changeling")
 
@@ -230,7 +230,7 @@ _NOT_COUNTED, _UNANSWERED = -1, -2
 
 @dataclass(slots=True)
 class BatchCounts:
-    """What a batch adds to what is counted.
+    """The counts that a batch adds.
 
     envelopes: how many there were. rubbish: the requests, by stream and position, that no fold can ever count.
     refused: how many closings and reports, by survey and reason. tallies: by node and stratum. attendance: by group,
@@ -279,7 +279,7 @@ def count(
     seen: Seen,
     ends: Mapping[SurveyId, EarlyEnd],
 ) -> BatchCounts:
-    """What these requests add.
+    """The counts that these requests add.
 
     requests: in the log's order, after all whose ids are in `seen`. opened: what is in them. surveys: by id. ends: of
     the surveys that were ended early, by id. A survey whose counting fails harms no other. Raises what `seen` raises of

@@ -74,7 +74,7 @@ class EnginePlugin(Protocol):
     """The object that an entry point of the group names."""
 
     def missing(self) -> str | None:
-        """What the engine lacks on this machine, and how to get it; None where nothing is missing."""
+        """The name of what the engine lacks on this machine, and how to get it; None where nothing is missing."""
 
     def start(self, store: Store, options: EngineOptions) -> FoldEngine:
         """An engine that folds this store. Raises AggregatorError or ValueError where it cannot."""
@@ -165,12 +165,12 @@ class FoldProcess:
         self._pipe, self._listens = ours, False
         return ours
 
-    def _end(self, patience: float) -> None:
+    def _end(self, seconds: float) -> None:
         if self._process is None or self._pipe is None:
             return
         with suppress(OSError):
             self._pipe.send(None)
-        self._process.join(patience)
+        self._process.join(seconds)
         self._process.kill()
         self._process.join()
         self._pipe.close()
@@ -204,5 +204,5 @@ def _serve(pipe: "Connection[object, object]") -> None:
 
 
 def _over(pipe: "Connection[object, object]", end: float) -> bool:
-    """Whether it is time to answer, or to end: nothing else comes through the pipe while it folds."""
+    """Tell whether it is time to answer, or to end: nothing else comes through the pipe while it folds."""
     return monotonic() >= end or pipe.poll()

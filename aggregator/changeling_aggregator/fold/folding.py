@@ -31,10 +31,10 @@ from ..store import (
     ClosingKey,
     IdFile,
     LoggedRequest,
-    Lot,
-    LotKey,
     SnapshotProgress,
     Store,
+    StratumCounts,
+    StratumKey,
     Transaction,
     Turn,
     View,
@@ -56,7 +56,7 @@ BATCH_BYTES = 32 * 2**20
 
 @dataclass(slots=True)
 class FoldReport:
-    """What a fold did: requests and envelopes read, reports counted, and how much was refused for which reason.
+    """The work of a fold: requests and envelopes read, reports counted, and how much was refused for which reason.
 
     uncounted: envelopes of surveys that cannot be counted, by survey. They stay in the log for as long as it keeps any.
     behind: whether it stopped before the log's end. stood_by: whether it did nothing, as another was folding.
@@ -304,7 +304,7 @@ def set_arrivals_right(store: Store, now: UnixSeconds) -> None:
 
 
 def arrivals_are_ahead(store: Store, now: UnixSeconds) -> bool:
-    """Whether arrivals were given out so far ahead of now that a clock was wrong. now: Unix seconds."""
+    """Tell whether arrivals were given out so far ahead of now that a clock was wrong. now: Unix seconds."""
     with store.view() as view:
         return view.latest_arrival() > latest_right(view, now)
 
@@ -356,7 +356,7 @@ def close_what_ended(store: Store, now: UnixSeconds) -> None:
 
 
 def _anything_ended(store: Store, now: UnixSeconds) -> bool:
-    """Whether there is anything to seal, to destroy or to delete, told without a transaction that uploads wait for."""
+    """Tell whether there is anything to seal, to destroy or to delete, without a transaction that uploads wait for."""
     with store.view() as view:
         longest, moment = _retention(view), _moment(view, now)
         return bool(
@@ -438,38 +438,38 @@ def _to_look_at(view: View, now: UnixSeconds) -> Iterator[tuple[Survey, Snapshot
 
 
 class _Fresh(NamedTuple):
-    """The lots to show, and those that are shown already, of closings that are not final."""
+    """The counts to show, and those that are shown already, of closings that are not final."""
 
-    lots: dict[LotKey, Lot]
-    shown: Collection[LotKey]
+    counts: dict[StratumKey, StratumCounts]
+    shown: Collection[StratumKey]
 
 
 def _fresh(view: View, survey: Survey, before: SnapshotProgress, after: SnapshotProgress) -> _Fresh:
-    counted = _by_closing(view.counted_lots(survey.id, survey.plan, before.final, after.due))
-    shown = _by_closing(view.shown_lots(survey.id, after=before.final, until=after.due))
-    fresh: dict[LotKey, Lot] = {}
-    for period, lots in counted.items():
+    counted = _by_closing(view.counted_strata(survey.id, survey.plan, before.final, after.due))
+    shown = _by_closing(view.shown_strata(survey.id, after=before.final, until=after.due))
+    fresh: dict[StratumKey, StratumCounts] = {}
+    for period, counts in counted.items():
         chosen = batches_to_show(
-            {key: lot.counts for key, lot in shown[period].items()},
-            {key: lot.counts for key, lot in lots.items()},
+            {key: each.counts for key, each in shown[period].items()},
+            {key: each.counts for key, each in counts.items()},
             max(1, survey.minimum),
             sealed=period <= after.final,
         )
-        fresh |= {key: lots[key] for key in lots.keys() & chosen}
-    return _Fresh(fresh, [key for lots in shown.values() for key in lots])
+        fresh |= {key: counts[key] for key in counts.keys() & chosen}
+    return _Fresh(fresh, [key for counts in shown.values() for key in counts])
 
 
 def _show(
     writing: Transaction, survey: Survey, before: SnapshotProgress, after: SnapshotProgress, fresh: _Fresh
 ) -> None:
-    if fresh.lots or after.final > before.final:
+    if fresh.counts or after.final > before.final:
         after = replace(after, revision=before.revision + 1)
-    writing.put_snapshots(survey.id, after.revision, fresh.lots, fresh.shown)
+    writing.put_snapshots(survey.id, after.revision, fresh.counts, fresh.shown)
     writing.put_looked(survey.id, after)
 
 
-def _by_closing(lots: dict[LotKey, Lot]) -> defaultdict[int, dict[LotKey, Lot]]:
-    closings: defaultdict[int, dict[LotKey, Lot]] = defaultdict(dict)
-    for key, lot in lots.items():
-        closings[key[0]][key] = lot
+def _by_closing(counts: dict[StratumKey, StratumCounts]) -> defaultdict[int, dict[StratumKey, StratumCounts]]:
+    closings: defaultdict[int, dict[StratumKey, StratumCounts]] = defaultdict(dict)
+    for key, each in counts.items():
+        closings[key[0]][key] = each
     return closings

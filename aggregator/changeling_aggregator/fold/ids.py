@@ -15,20 +15,20 @@ from numpy.typing import NDArray
 from ..store import CHUNK_BYTES, ID_BYTES, ClosingKey, IdRun, RunName, Transaction, View
 
 Ids = NDArray[np.uint64]
-"""Of shape (n, 2), big-endian."""
+"""Ids as halves, of shape (n, 2), big-endian."""
 Halves = NDArray[np.uint64]
 Places = NDArray[np.int64]
 
 MOST_BYTES = 384 * 2**20
-"""So much memory for high halves, of 48 million ids. Of other runs the chunks near are read each time."""
+"""The memory for high halves, of 48 million ids. Of other runs the chunks near an id are read each time."""
 _MOST_RUNS = 16
-"""So many runs of about one length a closing has; with one more they become one, at once or soon."""
+"""The runs of about one length that a closing has; with one more they become one, at once or soon."""
 _MOST_MERGED_BYTES = 32 * 2**20
 """A run of so many bytes stays as it is, so that neither memory nor a transaction grows with the number of ids."""
 _MOST_REWRITTEN = 4
 """How many times as much as it adds a transaction rewrites, about, so that none takes very long."""
 _LEAST_REWRITTEN_BYTES = 32 * 2**20
-"""So much it rewrites in any case."""
+"""The bytes that a transaction may rewrite in any case."""
 
 
 def ids_in(packed: bytes) -> Ids:
@@ -55,7 +55,7 @@ def first_of_each(ids: Ids) -> Places:
 
 
 def are_in(ids: Ids, others: Ids) -> NDArray[np.bool_]:
-    """Whether each id is among others, which are sorted."""
+    """Tell whether each id is among others, which are sorted."""
     if not len(others):
         return np.zeros(len(ids), bool)
     high, also = high_halves(ids), high_halves(others)
@@ -189,13 +189,13 @@ class SeenIds:
             total -= closing.ids
 
     def _met(self, key: ClosingKey) -> _Closing:
-        """What is remembered of a closing, which is from now on the last that was met."""
+        """The ids that are remembered of a closing, which is from now on the last that was met."""
         closing = self._closings.pop(key, None) or _Closing()
         self._closings[key] = closing
         return closing
 
     def _fits(self, closing: _Closing, chunks: int) -> bool:
-        """Whether a run may be read into memory: with room for what is counted next, or it would be read each time."""
+        """Tell whether a run may be read into memory: with room for what comes next, or it would be read each time."""
         return closing.ids + chunks * CHUNK_BYTES // ID_BYTES <= self._most // 2
 
 

@@ -1,6 +1,6 @@
 """Accepting uploads: checked from outside, appended to the log, acknowledged when on disk."""
 
-from .committer import USUAL_STORE_BYTES, Committer
+from .committer import USUAL_STORE_BYTES, Committer, LogWriter, writer_for
 from .registry import (
     PublishedSurvey,
     Registry,
@@ -13,10 +13,12 @@ from .registry import (
 __all__ = [
     "USUAL_STORE_BYTES",
     "Committer",
+    "LogWriter",
     "PublishedSurvey",
     "Registry",
     "most_envelope_bytes",
     "refusal_of",
     "refusals_of",
     "takes_whole",
+    "writer_for",
 ]

@@ -24,7 +24,7 @@ from ..errors import SegmentLost, StoreError, Unwritable
 LEAST_FREE_BYTES = 32 * 2**20
 """With less than that on its disk a folder is as good as full."""
 SECONDS = 10
-"""So long a request to an object store may take, with what is tried again."""
+"""The time that a request to an object store may take, retries included."""
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _BUCKETS = ("s3", "gs", "az")
 _EXTRA = 'segments need their libraries: pip install "changeling[segments]"'

@@ -26,7 +26,7 @@ SCHEMA = pa.schema(
 """arrival: Unix milliseconds; what the catalogue says of the segment limits it (`store.Segment`)."""
 
 _ROWS_AT_ONCE = 1000
-"""So many become objects at a time: who reads a batch leaves the rest of the segment."""
+"""The rows that become objects at a time: who reads a batch leaves the rest of the segment."""
 
 _ID_BYTES = 16
 _ID_SCHEMA = pa.schema(

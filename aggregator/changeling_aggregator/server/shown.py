@@ -37,7 +37,7 @@ from changeling_statistics import (
 
 from ..ingest import PublishedSurvey, Registry
 from ..logs import log_failure
-from ..store import Lot, LotKey, SigningKey, SnapshotProgress, Store
+from ..store import SigningKey, SnapshotProgress, Store, StratumCounts, StratumKey
 from .clock import Clock
 from .http import COMPRESSION, PackedFile
 from .questions import ResultMethod
@@ -53,7 +53,7 @@ class ShownSurvey:
 
     survey: Survey
     looked: SnapshotProgress
-    lots: Mapping[LotKey, Lot]
+    lots: Mapping[StratumKey, StratumCounts]
     _unions: OrderedDict[tuple[StratumNumber, ...] | None, Tallies] = field(default_factory=OrderedDict)
     _solutions: OrderedDict[object, Solution] = field(default_factory=OrderedDict)
     _stratified: StratifiedTallies | None = None
@@ -151,7 +151,7 @@ class Showing:
                 if known is not None and known.revision < looked.revision
                 else ShownSurvey(survey, SnapshotProgress(), {})
             )
-            lots = view.shown_lots(survey.id, since=before.revision)
+            lots = view.shown_strata(survey.id, since=before.revision)
         shown = ShownSurvey(survey, looked, {**before.lots, **lots})
         with self._lock:
             self._known[survey.id] = shown

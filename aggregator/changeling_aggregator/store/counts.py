@@ -42,7 +42,7 @@ AttendanceKey: TypeAlias = tuple[SurveyId, int, int, StratumNumber]
 """Survey id, number of the group, period of the closing, stratum."""
 ClosingKey: TypeAlias = tuple[SurveyId, int]
 """Survey id, period of the closing."""
-LotKey: TypeAlias = tuple[int, int, StratumNumber]
+StratumKey: TypeAlias = tuple[int, int, StratumNumber]
 """The period of the closing, the number of the group, the stratum."""
 
 _AT_ONCE = 500
@@ -55,7 +55,7 @@ _LOOKED = select(surveys.c.revision, surveys.c.final, surveys.c.due, surveys.c.f
 
 
 @dataclass(slots=True)
-class Lot:
+class StratumCounts:
     """The answers that the entries of one group and stratum gave at one closing.
 
     nodes: the tally of each node that ends there and has reports.
@@ -127,41 +127,43 @@ class ReadCounts(Bound):
         row = self._connection.execute(_LOOKED, {"of": survey}).first()
         return SnapshotProgress(*row) if row else SnapshotProgress()
 
-    def counted_lots(self, survey: SurveyId, plan: ReleasePlan, after: int, until: int) -> dict[LotKey, Lot]:
+    def counted_strata(
+        self, survey: SurveyId, plan: ReleasePlan, after: int, until: int
+    ) -> dict[StratumKey, StratumCounts]:
         """All that is counted of the closings of the periods in (after, until]. Nothing of it may be shown as it is."""
-        lots: dict[LotKey, Lot] = {}
+        counts: dict[StratumKey, StratumCounts] = {}
         closings = and_(attendance.c.survey == survey, attendance.c.period > after, attendance.c.period <= until)
         for row in self._connection.execute(select(attendance).where(closings)):
-            lots.setdefault((row.period, row.group, row.stratum), Lot()).attendance = _attendance(row)
+            counts.setdefault((row.period, row.group, row.stratum), StratumCounts()).attendance = _attendance(row)
         of_tracks = []
         for number, track in enumerate(plan.tracks):
             first, last = ((time - track.first) // track.width for time in (after, until))
             of_tracks.append(and_(tallies.c.track == number, tallies.c.node > first, tallies.c.node <= last))
         for row in self._connection.execute(select(tallies).where(tallies.c.survey == survey, or_(*of_tracks))):
             key = plan.tracks[row.track].node(row.node).end, plan.group_of(row.track), row.stratum
-            lots.setdefault(key, Lot()).nodes[row.track, row.node] = _sum_of_tallies([row])
-        return lots
+            counts.setdefault(key, StratumCounts()).nodes[row.track, row.node] = _sum_of_tallies([row])
+        return counts
 
-    def shown_lots(
+    def shown_strata(
         self, survey: SurveyId, *, since: int = 0, after: int = 0, until: int | None = None
-    ) -> dict[LotKey, Lot]:
+    ) -> dict[StratumKey, StratumCounts]:
         """The figures that are shown of a survey's closings.
 
-        since: only lots that were taken after this revision. after, until: only those of the periods in (after, until].
+        since: only counts taken after this revision. after, until: only those of the periods in (after, until].
         """
         query = select(snapshots).where(
             snapshots.c.survey == survey, snapshots.c.revision > since, snapshots.c.period > after
         )
         if until is not None:
             query = query.where(snapshots.c.period <= until)
-        lots: dict[LotKey, Lot] = {}
+        counts: dict[StratumKey, StratumCounts] = {}
         for row in self._connection.execute(query):
             nodes: dict[PlanNode, NodeTally] = {
                 (TrackNumber(track), NodeNumber(node)): NodeTally(reports, np.frombuffer(slots, "<i8").astype(np.int64))
                 for track, node, reports, slots in decode(row.cells)
             }
-            lots[row.period, row.group, row.stratum] = Lot(_attendance(row), nodes)
-        return lots
+            counts[row.period, row.group, row.stratum] = StratumCounts(_attendance(row), nodes)
+        return counts
 
     def _rows_of(self, table: Table, survey: SurveyId, strata: Collection[StratumNumber] | None) -> Sequence[Row[Any]]:
         """The rows of a survey's strata, in the order of their keys."""
@@ -197,27 +199,27 @@ class WriteCounts(ReadCounts):
         self._connection.execute(update(surveys).where(surveys.c.id == survey).values(row))
 
     def put_snapshots(
-        self, survey: SurveyId, revision: int, lots: Mapping[LotKey, Lot], shown: Collection[LotKey]
+        self, survey: SurveyId, revision: int, counts: Mapping[StratumKey, StratumCounts], shown: Collection[StratumKey]
     ) -> None:
-        """Show these lots from now on, in the place of what was shown of them.
+        """Show these counts from now on, in the place of what was shown of them.
 
-        revision: one that nothing was shown with before. shown: the lots that are shown already.
+        revision: one that nothing was shown with before. shown: the counts that are shown already.
         """
-        for key in lots.keys() & shown:
+        for key in counts.keys() & shown:
             named = (snapshots.c[name] == part for name, part in zip(("period", "group", "stratum"), key, strict=True))
             self._connection.execute(delete(snapshots).where(snapshots.c.survey == survey, *named))
         rows = [
             {
                 **{"survey": survey, "period": period, "group": group, "stratum": stratum, "revision": revision},
-                **_of_attendance(lot.attendance),
+                **_of_attendance(each.attendance),
                 "cells": encode(
                     [
                         [track, node, tally.reports, tally.slots.astype("<i8").tobytes()]
-                        for (track, node), tally in sorted(lot.nodes.items())
+                        for (track, node), tally in sorted(each.nodes.items())
                     ]
                 ),
             }
-            for (period, group, stratum), lot in lots.items()
+            for (period, group, stratum), each in counts.items()
         ]
         if rows:
             self._connection.execute(insert(snapshots), rows)

@@ -251,7 +251,7 @@ def _from_the_future(version: int, known: int, database: Database) -> StoreError
 # A SQLite file
 
 WAITING_SECONDS = 10.0
-"""So long a transaction waits for another writer's to end, before it raises."""
+"""How long a transaction waits for another writer's to end, before it raises."""
 _LOOK_SECONDS = 0.0005
 """How often it looks. SQLite's own waiting looks less and less often, down to ten times a second: an upload would wait
 for tens of milliseconds where the fold's transaction takes a few."""
@@ -265,9 +265,9 @@ _PRAGMAS = (
 MOST_LOG_PAGES = 4096
 """A write-ahead log of more pages is begun anew when it is written back."""
 WRITING_BACK_SECONDS = 0.005
-"""So long writing back waits for other writers, and then once more for readers."""
+"""How long writing back waits for other writers, and then once more for readers."""
 EMPTIED_SECONDS = 3600.0
-"""So often the write-ahead log is emptied: it may hold what was deleted, and overwritten in the file, long ago."""
+"""How often the write-ahead log is emptied: it may hold what was deleted, and overwritten in the file, long ago."""
 LEAST_GIVEN_BACK_BYTES, MOST_REWRITTEN_BYTES = 256 * 2**20, 64 * 2**20
 """A file of which so much is free, and no more than so much is in use, is made small again."""
 LEAST_FREE_BYTES = 32 * 2**20

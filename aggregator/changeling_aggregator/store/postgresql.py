@@ -57,7 +57,7 @@ SELECT count(*) FROM (
 """
 """How many transactions may see what was there before one: for them PostgreSQL keeps it, whatever is rewritten."""
 _OLDER_SECONDS, _LOOK_SECONDS = 0.5, 0.05
-"""So long those are waited for, and how often it is looked."""
+"""How long those are waited for, and how often it is looked."""
 _SHOWN = ("host", "hostaddr", "port", "dbname", "user", "service", "options")
 _HELD = f"{_CLASS + 1}, hashtext(current_schema())"
 """The lock that whoever has the store open holds, on each connection: so that it is held again once one was lost."""
@@ -80,7 +80,7 @@ _ON_CONNECT = (
     )
 )
 MUCH_BYTES = 2**17
-"""So much in a commit is copied; less is one statement, which is then the whole commit.
+"""A commit of so many bytes is copied; a smaller one is one statement, which is then the whole commit.
 
 Measured with 64 requests of 150 bytes: one statement for all 7.1 ms a commit, COPY 8.6; with 16 of 120 kB, COPY 84 ms
 and half the database's processor time, the one statement 138.

@@ -392,7 +392,7 @@ def _check_alone(key: SealingKey, others: Iterable[SealingKey]) -> None:
 # Editions
 
 KEPT_EDITIONS = 16
-"""Of each survey."""
+"""The most editions that are kept of a survey."""
 
 
 @dataclass(frozen=True, slots=True)

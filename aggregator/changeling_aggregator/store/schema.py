@@ -66,7 +66,7 @@ tokens = Table(
     Column("scopes", String, nullable=False),
     Column("created", BigInteger, nullable=False),
 )
-"""Who may do what: hashes of tokens, with their scopes, separated by spaces. Unix seconds."""
+"""Access tokens: their hashes, with their scopes, separated by spaces. Unix seconds."""
 
 sealing_keys = Table(
     "sealing_keys",
@@ -92,8 +92,8 @@ results_keys = Table(
     Column("begins", BigInteger),
     Column("expires", BigInteger),
 )
-"""What editions are signed with. `private` may be encrypted; the last three are null until the authority has certified
-the key. Unix seconds."""
+"""Keys that editions are signed with. `private` may be encrypted; the last three are null until the authority has
+certified the key. Unix seconds."""
 
 streams = Table(
     "streams",
@@ -228,7 +228,7 @@ editions = Table(
     Column("id", LargeBinary(16), nullable=False),
     Column("files", LargeBinary, nullable=False),
 )
-"""What is published of open surveys, as files, at a revision of what is shown and with a last period that counts. id:
+"""Published results of open surveys, as files, at a revision of what is shown and with a last period that counts. id:
 its name. files: by their names, each compressed with gzip, in canonical MessagePack. made: Unix seconds."""
 
 for random in (log.c.envelope, runs.c.ids):

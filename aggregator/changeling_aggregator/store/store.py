@@ -39,7 +39,7 @@ from .log import ReadLog, WriteLog
 from .registry import ReadEditions, ReadKeys, ReadRegistry, WriteEditions, WriteKeys, WriteRegistry
 
 TOGETHER = 16
-"""So many small segments in a row become one."""
+"""The number of small segments in a row that become one."""
 MOST_BYTES = 64 * 2**20
 """The most that is read for one."""
 MOST_MADE = 4

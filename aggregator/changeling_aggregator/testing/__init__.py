@@ -1,4 +1,4 @@
-"""What tests of this package, and of stores and fold engines that somebody adds, are written with.
+"""The contracts of stores and fold engines, for those that somebody adds too, and what our own tests share.
 
 Nothing that runs imports it.
 """

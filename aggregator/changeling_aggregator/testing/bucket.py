@@ -21,7 +21,7 @@ _REASONS = {200: "OK", 403: "Forbidden", 404: "Not Found", 500: "Internal Server
 
 
 class Conduct(NamedTuple):
-    """What it does with a request: whether it does what it is asked, after how many seconds it answers, and what.
+    """Its conduct with a request: whether it does what it is asked, after how many seconds it answers, and what.
 
     status: None where it closes the connection without an answer.
     """

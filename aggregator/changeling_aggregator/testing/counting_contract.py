@@ -21,10 +21,10 @@ from ..store import (
     CHUNK_BYTES,
     IdFile,
     IdRun,
-    Lot,
     RunName,
     SnapshotProgress,
     Store,
+    StratumCounts,
     cursors_after,
 )
 from .stores import (
@@ -43,7 +43,7 @@ from .stores import (
 
 
 class CountingContract(OpenedStore):
-    """What a fold writes and reads."""
+    """The half of the contract that a fold needs."""
 
     def test_of_two_folders_that_read_the_same_one_is_overtaken_and_leaves_nothing(
         self, store: Store, beside: Store
@@ -140,7 +140,7 @@ class CountingContract(OpenedStore):
             assert other
 
     def test_tallies_add_up_node_by_node(self, store: Store) -> None:
-        """Of one survey, by track and node; sums beyond 32 bits."""
+        """Those of one survey, by track and node; sums beyond 32 bits."""
         with store.transaction() as writing:
             writing.add({}, tallies={NODE: tally(1, 0, 2), (SURVEY, 1, 7, 0): tally(2**40), (OTHER, 0, 1, 0): tally(9)})
         with store.transaction() as writing:
@@ -153,7 +153,7 @@ class CountingContract(OpenedStore):
         }
 
     def test_strata_and_attendance_add_up(self, store: Store) -> None:
-        """Of one survey, of the strata that are asked for; those that nobody is in add nothing."""
+        """Those of one survey, of the strata that are asked for; those that nobody is in add nothing."""
         for _ in range(2):
             with store.transaction() as writing:
                 writing.add(
@@ -290,8 +290,8 @@ class CountingContract(OpenedStore):
                 due = view.retention_due(100, {}, 10)
         assert left == [5, 1, 0]
 
-    def test_what_is_shown_is_kept_lot_by_lot(self, store: Store, beside: Store) -> None:
-        """Another process reads the same; of a lot the last snapshot stays; what is new since a revision can be had."""
+    def test_what_is_shown_is_kept_stratum_by_stratum(self, store: Store, beside: Store) -> None:
+        """Another process reads the same; of a stratum the last snapshot stays; those since a revision can be had."""
         response = KaryResponse(MutationSpace(3), Odds(3, 1))
         plan = ReleasePlan((Group(tuple(Track(width, response, 0, 8) for width in (1, 2))),))
         tally = NodeTally(5, np.array([1, 2, 2]))
@@ -299,24 +299,24 @@ class CountingContract(OpenedStore):
             writing.add({}, tallies={(SURVEY, 0, 2, 0): tally, (SURVEY, 1, 1, 0): tally, (SURVEY, 0, 3, 1): tally})
             writing.add({}, attendance={(SURVEY, 0, 2, 0): Attendance(7, 1, 1)})
             publish_surveys(writing)
-            counted = writing.counted_lots(SURVEY, plan, 0, 2)
-            assert {key: (lot.attendance, set(lot.nodes)) for key, lot in counted.items()} == {
+            counted = writing.counted_strata(SURVEY, plan, 0, 2)
+            assert {key: (stratum.attendance, set(stratum.nodes)) for key, stratum in counted.items()} == {
                 (2, 0, 0): (Attendance(7, 1, 1), {(0, 2), (1, 1)})
             }
-            assert writing.counted_lots(SURVEY, plan, 2, 3).keys() == {(3, 0, 1)}
-            writing.put_snapshots(SURVEY, 1, {**counted, (3, 0, 1): Lot()}, [])
+            assert writing.counted_strata(SURVEY, plan, 2, 3).keys() == {(3, 0, 1)}
+            writing.put_snapshots(SURVEY, 1, {**counted, (3, 0, 1): StratumCounts()}, [])
             writing.put_looked(SURVEY, SnapshotProgress(1, 0, 3, 9))
-            writing.put_snapshots(SURVEY, 2, {(3, 0, 1): Lot(Attendance(4))}, [(3, 0, 1)])
+            writing.put_snapshots(SURVEY, 2, {(3, 0, 1): StratumCounts(Attendance(4))}, [(3, 0, 1)])
             writing.put_looked(SURVEY, SnapshotProgress(2, 2, 3, 9))
         with beside.view() as view:
-            shown = view.shown_lots(SURVEY)
+            shown = view.shown_strata(SURVEY)
             assert shown.keys() == {(2, 0, 0), (3, 0, 1)}
             assert shown[2, 0, 0].counts == {None: 7, (0, 2): 5, (1, 1): 5}
             assert shown[2, 0, 0].nodes[0, 2].slots.tolist() == [1, 2, 2]
-            assert {key: lot.attendance.heard for key, lot in view.shown_lots(SURVEY, since=1).items()} == {
+            assert {key: stratum.attendance.heard for key, stratum in view.shown_strata(SURVEY, since=1).items()} == {
                 (3, 0, 1): 4
             }
-            assert view.shown_lots(SURVEY, after=2, until=2) == {}
+            assert view.shown_strata(SURVEY, after=2, until=2) == {}
             assert view.looked_at() == {SURVEY: SnapshotProgress(2, 2, 3, 9), OTHER: SnapshotProgress()}
             assert view.looked_at_survey(SURVEY) == SnapshotProgress(2, 2, 3, 9)
 

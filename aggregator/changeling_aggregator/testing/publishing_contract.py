@@ -26,7 +26,7 @@ from .stores import AUTHORITY, OTHER, SURVEY, OpenedStore, Opener, publish, publ
 
 
 class PublishingContract(OpenedStore):
-    """What operators publish."""
+    """The half of the contract that operators need."""
 
     def test_a_survey_stays_as_it_was_published_first(self, store: Store, beside: Store) -> None:
         """By whichever process; the second is told that it was there."""

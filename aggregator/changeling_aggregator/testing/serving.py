@@ -29,7 +29,7 @@ def offspring(pid: int) -> list[int]:
 
 
 def running(pid: int) -> bool:
-    """Whether the process is there, and no zombie."""
+    """Tell whether the process is there, and no zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

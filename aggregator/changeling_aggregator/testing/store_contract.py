@@ -45,7 +45,7 @@ class StoreContract(CountingContract, PublishingContract):
         assert logged(store) == [b"kept", b"next"]
 
     def test_a_reader_sees_one_state_and_keeps_no_writer_waiting(self, store: Store, beside: Store) -> None:
-        """What others commit while it reads is not there for it; for the next reader it is."""
+        """Whatever others commit while it reads is not there for it; for the next reader it is."""
         stream = store.open_stream(SURVEY)
         put(store, stream, b"first")
         with store.view() as view:

@@ -111,7 +111,7 @@ def sql(store: Store, statement: str, **values: object) -> list[tuple[Any, ...]]
 
 
 def counted_rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
-    """What is counted, to the byte: the rows of each such table, in order."""
+    """The counts, to the byte: the rows of each such table, in order."""
     return {table: sorted(sql(store, f"SELECT * FROM {table}")) for table in COUNTED}
 
 

@@ -73,7 +73,7 @@ def _of_alike_questions(options: WishOptions, points: float) -> Survey:
         typer.echo(f"Error of {error_in_words(options.estimand, about, option.error(wish), wish.devices)}.")
     say_detection(console(), about, option.prediction, options)
     say_freezing(console(), wish, planned, asked.habits)
-    refuse_hopeless(option, options.anyway)
+    refuse_hopeless(option, asked.habits, options.anyway)
     if option.least_reports(wish.devices) < survey.minimum:
         typer.echo("warning: some of its nodes will have fewer reports than are shown: choose a smaller --minimum")
     return survey

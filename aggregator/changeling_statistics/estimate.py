@@ -333,6 +333,10 @@ def region(estimate: Estimate, level: float = 0.95) -> Ellipsoid:
     """The ellipsoid that covers all answers of one estimate at once.
 
     level: the probability with which it covers, between 0 and 1.
+
+    >>> around = region(Estimate(np.array([120.0, 80.0]), np.diag([25.0, 16.0])))
+    >>> around.contains(np.array([110.0, 80.0])), around.contains(np.array([105.0, 80.0]))
+    (True, False)
     """
     from scipy.special import gammaincinv
 

@@ -53,6 +53,21 @@ class Client:
     Threads may share a client, and processes a store; a client lives on in a forked child.
     Raises StoreUnusable for a file that is no sound store, StoreFull, StoreReadOnly, StoreBusy, or ValueError for a bad
     argument. Nothing here but `flush` waits for a network.
+
+    In an app's tests a server without a network stands in for the real one:
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from changeling_client.testing import FakeServer, make_client, make_survey
+    >>> server = FakeServer()
+    >>> survey_id = server.publish(make_survey(periods=7))
+    >>> with TemporaryDirectory() as folder, make_client(folder, server) as client:
+    ...     survey = client.join(survey_id)
+    ...     recorded = survey.record("tea")
+    ...     server.clock.advance(days=2)
+    ...     client.flush()
+    Flushed(sent=2, waiting=0, dropped=0, trouble=None)
+    >>> [report.says for report in server.reports]
+    ['from no answer to tea', 'no change']
     """
 
     def __init__(self, **options: Unpack[ClientOptions]) -> None:

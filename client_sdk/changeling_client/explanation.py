@@ -265,7 +265,12 @@ class Explanation:
 
 
 def explain(survey: Survey) -> Explanation:
-    """The most that an adversary who sees everything that an entry ever sends for a survey could conclude."""
+    """The most that an adversary who sees everything that an entry ever sends for a survey could conclude.
+
+    >>> from changeling_client.testing import make_survey
+    >>> print(str(explain(make_survey(periods=7, epsilon=2))).splitlines()[0])
+    What others can learn from your answers to: What do you drink?
+    """
     calendar, restored = survey.calendar, cost_if_restored(survey)
     ends = calendar.time(calendar.periods)
     return Explanation(
@@ -341,7 +346,12 @@ _UNITS = ((604_800, "week"), (86_400, "day"), (3_600, "hour"), (60, "minute"), (
 
 
 def privacy_notice(survey: Survey) -> str:
-    """A paragraph in English: what is asked and sent, what can be concluded from it, and how to withdraw."""
+    """A paragraph in English: what is asked and sent, what can be concluded from it, and how to withdraw.
+
+    >>> from changeling_client.testing import make_survey
+    >>> "never sent as it is" in privacy_notice(make_survey(periods=7, epsilon=2))
+    True
+    """
     return " ".join((*_asked(survey), *_sent(survey), *_concluded(survey), *_seen(survey), *_withdrawn()))
 
 

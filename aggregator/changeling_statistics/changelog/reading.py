@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadChangelog
-from .changelog import Changelog, Columns, Time
-from .rows import ChangelogRow, changelog_of_rows
+from .changelog import Changelog, ChangelogRow, Columns, Time, changelog_of_rows
 
 
 def read_csv(path: Path | str, answers: Sequence[str] | None = None, columns: Columns = Columns()) -> Changelog:  # noqa: B008
@@ -26,6 +25,13 @@ def read_csv(path: Path | str, answers: Sequence[str] | None = None, columns: Co
     answers: the only ones allowed, in their order; without them those of the file, sorted.
     columns: which column holds the answers, and whose the entries are. Other columns are left alone.
     Raises BadChangelog, which names the file and the line; OSError if the file cannot be read.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "drinks.csv")
+    ...     written = path.write_text("entry,time,answer\\nann,2026-01-01,tea\\nbob,2026-01-02,coffee\\n")
+    ...     read_csv(path).answers
+    ('coffee', 'tea')
     """
     from .tables import changelog_of_csv
 

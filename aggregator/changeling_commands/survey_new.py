@@ -162,7 +162,7 @@ def new(
         typer.echo(f"Error of {error_in_words(estimand, about, option.error(wish), devices)}.")
     say_detection(console(), about, option.prediction, detect, power)
     say_freezing(console(), wish, planned, asked.habits)
-    refuse_hopeless(option, anyway)
+    refuse_hopeless(option, asked.habits, anyway)
     if option.least_reports(wish.devices) < minimum:
         typer.echo("warning: some of its nodes will have fewer reports than are shown: choose a smaller --minimum")
     write_survey(output, survey)

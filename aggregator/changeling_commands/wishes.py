@@ -220,10 +220,15 @@ def planning_bar() -> Iterator[Callable[[float], None]]:
         yield show
 
 
-def refuse_hopeless(option: "Option", anyway: bool) -> None:
+def why_hopeless(option: "Option", habits: "Habits | None") -> str:
+    """Why the figures of a plan are expected to show nothing; empty if they will show something."""
+    return option.hopeless if habits is None else option.hopeless_beside(habits.typical_share)
+
+
+def refuse_hopeless(option: "Option", habits: "Habits | None", anyway: bool) -> None:
     """Raises ValueError for a plan whose figures are expected to show nothing, unless that is wanted anyway."""
-    if option.hopeless and not anyway:
-        raise ValueError(f"{option.hopeless}: ask more devices, or less, or write it all the same with --anyway")
+    if (why := why_hopeless(option, habits)) and not anyway:
+        raise ValueError(f"{why}: ask more devices, or less, or write it all the same with --anyway")
 
 
 def wish_of(

@@ -47,6 +47,7 @@ from changeling_commands.wishes import (
     say_detection,
     say_freezing,
     settled,
+    why_hopeless,
 )
 from changeling_protocol import Survey
 from changeling_statistics import Comparison, Option, compare_plans, write_survey
@@ -150,7 +151,7 @@ def plan(
         console.print(f"Error of {error_in_words(estimand, about, chosen.error(wish), devices)}.", highlight=False)
     say_detection(console, about, chosen.prediction, detect, power)
     say_freezing(console, wish, comparison.planned, asked.habits)
-    _warn(console, comparison, chosen, survey)
+    _warn(console, comparison, chosen, survey, why_hopeless(chosen, asked.habits))
     if report is not None:
         console.picture(draw_comparison(comparison, chosen), "Errors of the plans over time, and the release graph")
     write_report(console, report, f"The plan of a survey: {question}")
@@ -158,15 +159,15 @@ def plan(
         save_plan_plot(comparison, chosen, plot)
         console.print(f"wrote {escape(str(plot))}")
     if output is not None:
-        refuse_hopeless(chosen, anyway)
+        refuse_hopeless(chosen, asked.habits, anyway)
         write_survey(output, survey)
         console.print(f"wrote {escape(str(output))}, the plan {escape(chosen.title)}; not signed yet")
 
 
-def _warn(console: Console, comparison: Comparison, chosen: Option, survey: Survey) -> None:
+def _warn(console: Console, comparison: Comparison, chosen: Option, survey: Survey, hopeless: str) -> None:
     """Prints a warning if the chosen plan will show nothing, or nodes have too few reports to be published."""
-    if chosen.hopeless:
-        console.print(f"[yellow]warning:[/] {chosen.hopeless}", highlight=False)
+    if hopeless:
+        console.print(f"[yellow]warning:[/] {hopeless}", highlight=False)
         return
     least = chosen.least_reports(comparison.wish.devices)
     if least < survey.minimum:

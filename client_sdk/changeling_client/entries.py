@@ -189,11 +189,6 @@ def surveys_at(db: StoreConnection, url: str) -> list[Survey]:
     return [survey for each in known if (survey := each.readable) is not None]
 
 
-def joined_ids(db: StoreConnection) -> set[SurveyId]:
-    """The ids of the surveys that are answered."""
-    return {known.id for known in find_surveys(db, Status.JOINED)}
-
-
 def follow_server(db: StoreConnection, url: str) -> None:
     """Sends everything to the app's server at this URL from now on, but for what a survey's own relay takes.
 

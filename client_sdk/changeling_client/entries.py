@@ -528,7 +528,7 @@ def _memory(used: bytes | list[int] | None, score: int) -> Memory | None:
 
 
 def filled_up(piece: bytes, others: int = 0) -> bytes:
-    """The private part of an entry, padded to a length that says little. others: how many questions beside the first."""
+    """The private part of an entry, padded to a length that says little. others: how many further questions."""
     return piece.ljust(max(_LEAST_BYTES + _BYTES_EACH * others, 1 << (len(piece) - 1).bit_length()), b"\0")
 
 

@@ -1,9 +1,10 @@
-"""The interface of a database, beyond the SQL that all of them speak, and its first answer: one SQLite file.
+"""The interface of a database, beyond the SQL that all of them speak; and the database in one SQLite file.
 
-The tables have a version, which a program uses or refuses in plain words. Private keys are encrypted under the
-operator's store key, if there is one: whoever gets the file alone, or a copy of it, then opens nothing. The SQLite file
-is readable by its owner alone; it has a write-ahead log, every commit is on disk before it returns, writers come one at
-a time from their first statement on, and deleted bytes are overwritten.
+The tables have a version; a program that does not know it refuses the store in plain words. Private keys are encrypted
+under the operator's store key, if there is one: then the file alone, or a copy of it, opens nothing.
+
+The SQLite file is readable by its owner alone. It has a write-ahead log, and every commit is on disk before it returns.
+One transaction writes at a time, from its first statement on. Deleted bytes are overwritten.
 """
 
 import os

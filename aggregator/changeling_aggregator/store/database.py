@@ -91,13 +91,13 @@ class Database(ABC):
     def forget_overwritten(self) -> bool:
         """Take bytes that were overwritten out of the database's files; False where somebody is reading them."""
 
-    def write_back(self) -> None:
+    def write_back(self) -> None:  # noqa: B027
         """Move what was written to its place in the database's files, so that no upload has to, or waits for it.
 
         A database does nothing here that does so by itself.
         """
 
-    def give_back(self) -> None:
+    def give_back(self) -> None:  # noqa: B027
         """Give free room in the database's files back to the disk, where that is worth the time that others wait.
 
         A database does nothing here that does so by itself, or never.

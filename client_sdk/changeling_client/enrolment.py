@@ -27,8 +27,7 @@ from changeling_protocol import (
 )
 
 from . import entries
-from .answering import draw_delay, last_closing
-from .entries import Drawn, Drop, Entry, Held, Known, Pending, Status, why_not
+from .entries import Drawn, Drop, Entry, Held, Known, Pending, Status, draw_delay, why_not
 from .errors import (
     BadEnrolment,
     BadSurvey,
@@ -237,7 +236,7 @@ class Enroller:
         """
         now_ms = known_time(db, asked.url).stamp(ms_of(self._settings.clock()))
         closed = survey.calendar.closed(UnixSeconds(min(asked.asked_ms, now_ms) / 1000))
-        if closed >= last_closing(survey):
+        if closed >= survey.plan.last_closing:
             raise EnrolmentOver("the survey has ended: nothing of its plan is left to answer")
         if survey.closed and closed:
             raise EnrolmentOver("the survey's cohort is closed since its first period ended")

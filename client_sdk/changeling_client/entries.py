@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgpack
 from changeling_protocol import (
     ID_BYTES,
+    Coins,
     EntryNumber,
     HistoryState,
     Memory,
@@ -317,6 +318,11 @@ class Entry(NamedTuple):
         return bare._replace(delay_ms=0)
 
 
+def draw_delay(survey: Survey, coins: Coins) -> int:
+    """A random delay before an entry answers a closing, beyond the skew: up to the survey's spread, in ms."""
+    return coins.below(1000 * survey.spread)
+
+
 def insert(db: StoreConnection, wrapping: Wrapping, new: Sequence[Entry]) -> None:
     """Keeps new entries."""
     db.executemany(_INSERT, [_row(wrapping, entry) for entry in new])
@@ -339,6 +345,7 @@ TAKER = "taker"
 """The role of a store in a hand-over that invites another."""
 _NUMBERS = range(2**31)
 """The numbers that an entry may have: databases refuse larger ones by errors of their own."""
+_ALL = 0, 2**31 - 1
 
 
 def is_number(number: object) -> bool:
@@ -361,18 +368,16 @@ def load(db: StoreConnection, wrapping: Wrapping, survey: SurveyId, number: int)
     return _entry(wrapping, row)
 
 
-def load_all(
-    db: StoreConnection, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int] = (0, 2**31 - 1)
-) -> list[Entry]:
+def load_all(db: StoreConnection, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int] = _ALL) -> list[Entry]:
     """The survey's entries in order. among: the least and the greatest number that they may have."""
     query = f"SELECT {_ENTRY} FROM entries WHERE survey = ? AND number BETWEEN ? AND ? ORDER BY number"  # noqa: S608
     return [_entry(wrapping, row) for row in db.execute(query, (survey, *among))]
 
 
-def numbers(db: StoreConnection, survey: SurveyId) -> list[EntryNumber]:
-    """The numbers of the survey's entries, rising."""
-    query = "SELECT number FROM entries WHERE survey = ? ORDER BY number"
-    return [EntryNumber(number) for (number,) in db.execute(query, (survey,))]
+def numbers(db: StoreConnection, survey: SurveyId, among: tuple[int, int] = _ALL) -> list[EntryNumber]:
+    """The numbers of the survey's entries, rising. among: the least and the greatest that are looked for."""
+    query = "SELECT number FROM entries WHERE survey = ? AND number BETWEEN ? AND ? ORDER BY number"
+    return [EntryNumber(number) for (number,) in db.execute(query, (survey, *among)).fetchall()]
 
 
 def least_answered(db: StoreConnection, survey: SurveyId) -> int | None:

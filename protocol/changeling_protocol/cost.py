@@ -9,11 +9,11 @@ from decimal import Decimal
 from typing import TypeAlias
 
 from .calendar import Calendar
-from .constraints import AtMost, AtMostWithin, Constraint
 from .histories import History, Limits
 from .joint import Joint
 from .odds import upwards
 from .plan import Group, ReleasePlan, Track
+from .questions import AtMost, AtMostWithin, Constraint
 from .randomizers import Losses
 
 Constraints: TypeAlias = Constraint | tuple[Constraint, ...]

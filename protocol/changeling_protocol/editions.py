@@ -12,8 +12,8 @@ from typing import Any, ClassVar, Self
 
 from .calendar import UnixSeconds
 from .errors import MalformedBytes
-from .sealing import SealingKey
 from .signing import ID_BYTES, Fields, SignedObject, SurveyId, authority_key, holds_booleans
+from .upload import SealingKey
 
 HASH_BYTES = 32
 

@@ -16,8 +16,8 @@ from itertools import accumulate
 from math import comb, gcd
 
 from .calendar import Calendar
-from .constraints import AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded
 from .odds import Odds
+from .questions import AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded
 from .randomizers import BasedResponse, KaryResponse, Randomizer, StateSpace
 from .signing import Fields, holds_booleans
 

@@ -254,6 +254,16 @@ class ReleasePlan:
         return tuple(track for group in self.groups for track in group.tracks)
 
     @cached_property
+    def cadences(self) -> frozenset[tuple[int, int, int]]:
+        """First period, width and number of nodes of each track; tracks that differ in nothing of it are one."""
+        return frozenset((track.first, track.width, track.count) for track in self.tracks)
+
+    @property
+    def last_closing(self) -> int:
+        """The last period at which a node of any track ends: once it is answered, nothing of the plan is left."""
+        return max(first + count * width for first, width, count in self.cadences)
+
+    @cached_property
     def total_share(self) -> int:
         """The sum of the groups' weights."""
         return sum(group.share for group in self.groups)

@@ -11,7 +11,6 @@ from changeling_central import (
     Law,
     NodeNoise,
     Shape,
-    best_hierarchy,
     clipped_sum,
     counting,
     drawn_ahead,
@@ -21,6 +20,7 @@ from changeling_central.ahead import estimated_changes
 from changeling_central.linear_query import Reach, reaches
 from changeling_central.shape import best_shape, laplace_variance, mean_variance, reached_at_most, weights
 from changeling_central.testing import Forbidden, NoNoise, SeededNoise
+from changeling_papers import best_hierarchy
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
 
 from .examples import histories

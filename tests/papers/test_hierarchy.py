@@ -7,27 +7,33 @@ from math import exp, log
 import numpy as np
 import pytest
 from changeling_central import (
-    BestEstimates,
     Law,
+    MechanismChoice,
     NodeNoise,
     OpenDPNoise,
     Windows,
-    best_hierarchy,
     calibrated,
     clipped_sum,
+    compared,
     counting,
-    cover_sum,
-    hierarchy,
     histogram_query,
-    retrospective,
     sliding_windows,
 )
-from changeling_central.nodes import hierarchy_shifts, layer_widths, online_variance, window_shifts
 from changeling_central.testing import CountedNoise, Forbidden, NoNoise
+from changeling_central.windows import window_shifts
+from changeling_papers import (
+    BestEstimates,
+    HierarchyRelease,
+    best_hierarchy,
+    cover_sum,
+    hierarchy,
+    retrospective,
+)
+from changeling_papers.hierarchy import hierarchy_shifts, layer_widths, online_variance
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, Node, TimeBounded
 
-from .exact_losses import exact_delta
-from .examples import CALENDAR, histories, transcript
+from tests.central.exact_losses import exact_delta
+from tests.central.examples import CALENDAR, histories, transcript
 
 ANSWERS = ["a", "b"]
 COUNT, HISTOGRAM = counting(ANSWERS, ["a"], "a"), histogram_query(ANSWERS, ANSWERS)
@@ -333,3 +339,31 @@ def test_impossible_releases_are_refused():
         Windows(0, 4, 0, 2)
     with pytest.raises(ValueError, match="counts nothing"):
         calibrated({}, EPSILON)
+
+
+@pytest.mark.parametrize(("law", "delta"), [(Law.LAPLACE, 0), (Law.GAUSSIAN, DELTA)])
+@pytest.mark.parametrize("name", ["hdcr", "dcr"])
+def test_a_begun_release_keeps_its_noise_to_the_last_bit_and_no_noise_that_breaks_the_promise(name, law, delta):
+    """Whatever would be calibrated today; of another law the release is another one."""
+    calendar, choice = Calendar(0, 3600, 48), MechanismChoice(name, law)
+    first = choice.made(COUNT, calendar, AtMost(2), EPSILON, Fraction(delta))
+    wider = NodeNoise(law, first.mechanism.noise.scale * (1 + 1e-15))
+    begun = {**first.made_with(), "scale": wider.scale.hex()}
+    again = choice.made(COUNT, calendar, AtMost(2), EPSILON, Fraction(delta), begun)
+    assert again.made_with() == begun
+    assert again.covers(COUNT, calendar, AtMost(2))
+    assert not again.covers(COUNT, calendar, AtMost(3))
+    narrow = HierarchyRelease.as_begun(
+        choice.asked(COUNT, calendar, AtMost(2), EPSILON, Fraction(delta)), {**begun, "scale": (wider.scale / 2).hex()}
+    )
+    assert not narrow.covers(COUNT, calendar, AtMost(2))
+    other = MechanismChoice(name, Law.GAUSSIAN if law is Law.LAPLACE else Law.LAPLACE)
+    assert other.made(COUNT, calendar, AtMost(2), EPSILON, DELTA, begun).made_with() != begun
+
+
+@pytest.mark.parametrize("constraint", [AtMost(1), AtMost(2), AtMost(5), TimeBounded(3 * 3600)], ids=str)
+def test_no_hierarchy_of_closed_nodes_errs_less_than_what_a_release_chooses(constraint):
+    """So `best` does not look at them: the tree of one layer is the plain row of nodes."""
+    calendar = Calendar(0, 3600, 24)
+    best = compared(MechanismChoice().asked(COUNT, calendar, constraint, EPSILON))[0]
+    assert best.error**2 <= best_hierarchy(COUNT, calendar, constraint, EPSILON).mean_variance * (1 + 1e-8)

@@ -1,15 +1,19 @@
-"""What a server sees of entries that all live alike: the shipped client, driven as an app drives it, at a fake server.
+"""The surveys that are audited, the ways to live that are told apart, and what a server sees of entries that live so.
 
-The client is a black box here: a store on disk, `join`, `record` and `flush`. For some clients the server's answers are
-lost once in the middle of the survey, so what it had then is sent again; the copies are known by their ids.
-No other module of the audit knows how a client is called.
+The client is a black box here: a store on disk, `join`, `record` and `flush`, driven as an app drives it, at a fake
+server. For some clients the server's answers are lost once in the middle of the survey, so what it had then is sent
+again; the copies are known by their ids.
 """
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from email.utils import formatdate
-from functools import cache
+from fractions import Fraction
+from functools import cache, cached_property
+from itertools import pairwise, permutations, product
+from math import log
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeAlias
@@ -17,9 +21,30 @@ from typing import TypeAlias
 import httpx
 from changeling_client import Client, SurveyHandle
 from changeling_client.testing import AUTHORITY, ManualClock, read_upload
-from changeling_protocol import Coins, ReleasePlan, SealingKey, Survey, open_envelope
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Group,
+    Joint,
+    KaryChange,
+    KaryResponse,
+    Memory,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    SealingKey,
+    SignedSubset,
+    StateSpace,
+    Survey,
+    Track,
+    first_memory,
+    open_envelope,
+    respond,
+)
 from changeling_protocol.wire import KEYS, UPLOADS, decode_upload_request, encode_acknowledgement, encode_key_list
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from .client_world import FAST_FOLDER, PINNED
 
 States: TypeAlias = tuple[int, ...]
 """What the app says in each period: the number of an answer from 1, or 0 for none. It records what is new."""
@@ -27,13 +52,14 @@ Said: TypeAlias = tuple[tuple[int, int, int], ...]
 """A closing without its id, as (period, standing, stratum), then its reports, as (track, node, symbol)."""
 Transcript: TypeAlias = Hashable
 """All that an entry sends, without its ids: its group, and what it said at each closing, in each version that came."""
+Pair: TypeAlias = tuple[States, States]
+Law: TypeAlias = dict[tuple[int, ...], Fraction]
+"""What an entry may send, the symbols track by track, and how likely it is."""
+
 
 _LATER = 86_400
 """How long after the survey's end the client sends again, in seconds: it may have to wait after a failure."""
-_STORE = "store.db"
 _PRIVATE = X25519PrivateKey.from_private_bytes(b"sealing key of audits, 32 bytes.")
-_IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
-"""Where stores lie, so that an audit does not wait for a disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +106,17 @@ class Server:
         return taken
 
 
-def transcripts(survey: Survey, states: States, count: int, coins: Coins | None, interrupted: bool) -> Heard:
+def transcripts(survey: Survey, states: States, count: int, interrupted: bool) -> Heard:
     """What a server sees of a client whose entries live alike, from the survey's start to its end.
 
     states: what the app says of each entry in each period, whether or not the survey's constraint admits it.
-    count: how many entries there are. coins: a test's own; None for those that the client ships with.
+    count: how many entries there are.
     interrupted: whether it sends in the middle of the survey as well, and hears no answer.
     """
     clock = ManualClock(survey.calendar.start)
     server = Server(clock)
     half, ends = survey.calendar.periods // 2, survey.calendar.periods
-    with TemporaryDirectory(dir=_IN_MEMORY) as folder, _client(survey, Path(folder), server, clock, coins) as client:
+    with TemporaryDirectory(dir=FAST_FOLDER) as folder, _client(survey, Path(folder), server, clock) as client:
         answers = [survey.answers[states[0] - 1]] * count if states[0] else None
         handle = client.join(survey.id, entries=count, answers=answers, signed=survey.signed_by(AUTHORITY))
         _record(handle, clock, survey, states, range(2, half + 1), count)
@@ -104,21 +130,18 @@ def transcripts(survey: Survey, states: States, count: int, coins: Coins | None,
         return _heard(survey.plan, first, server.taken(), count, survey.epsilon)
 
 
-def _client(survey: Survey, folder: Path, server: Server, clock: ManualClock, coins: Coins | None) -> Client:
-    client = Client(
+def _client(survey: Survey, folder: Path, server: Server, clock: ManualClock) -> Client:
+    return Client(
         server="https://statistics.example",
-        authority=[AUTHORITY.public_key().public_bytes_raw()],
+        authority=PINNED,
         max_epsilon=survey.epsilon,
-        path=folder / _STORE,
+        path=folder / "store.db",
         witness=None,
         strict=True,
         background=False,
         transport=httpx.MockTransport(server.serve),
         clock=clock,
     )
-    if coins is not None:
-        client._device.coins = coins
-    return client
 
 
 def due(survey: Survey, period: int) -> float:
@@ -187,3 +210,112 @@ def _asked(plan: ReleasePlan, group: int) -> int:
     """How many closings and reports an entry of a group sends from the survey's start to its end."""
     ends = {node.end for track in plan.tracks for node in track.nodes()}
     return len(ends) + sum(track.reports for track in plan.groups[group].tracks)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A survey, small enough that its exact loss is known by enumeration."""
+
+    survey: Survey
+
+    @cached_property
+    def exact(self) -> float:
+        """The largest log ratio of the probabilities of any transcript under any two changelogs, in nats."""
+        laws = self.laws.values()
+        return log(max(one[sent] / other[sent] for one, other in permutations(laws, 2) for sent in one))
+
+    @cached_property
+    def laws(self) -> dict[States, Law]:
+        """The law of each changelog that the survey admits."""
+        every = sorted(changelogs(self.survey), reverse=True)
+        return {states: law(self.survey.plan.groups[0], states) for states in every}
+
+    @property
+    def pairs(self) -> Iterator[Pair]:
+        """All ordered pairs of changelogs."""
+        return permutations(self.laws, 2)
+
+    @property
+    def restless_pair(self) -> Pair:
+        """Two apps that say something new in every period, the one from the first on, the other from the second."""
+        periods = range(self.survey.calendar.periods)
+        return tuple(1 - period % 2 for period in periods), tuple(period % 2 for period in periods)
+
+
+def _case(answers: Sequence[str], track: Track, constraint: AtMost, joint: Joint | None = None) -> Case:
+    return Case(
+        Survey.at_cost(
+            question="Do you use the dark theme?",
+            answers=answers,
+            calendar=Calendar(1_800_000_000, 60, track.last),
+            constraint=constraint,
+            plan=ReleasePlan((Group((track,)) if joint is None else Group.jointly([track], joint),)),
+            skew=5,
+            spread=10,
+            grace=30 * 86_400,
+            minimum=1,
+        )
+    )
+
+
+KRR = _case(("yes",), Track(1, KaryResponse(MutationSpace(1, repeats=True), Odds(5, 2)), 0, 3), AtMost(1))
+"""The papers' own: k-RR on all (z+1)² pairs, afresh in each of three periods, for one mutation: 2κε₀ = 2 ln 2.5."""
+JOINT = _case(
+    ("yes", "no"),
+    Track(1, KaryChange(MutationSpace(2), Odds(2, 1)), 0, 2),
+    AtMost(2),
+    Joint(Odds(5, 1), threshold=1, weights=(1,), slots=(2,)),
+)
+"""One budget of ln 5 for two mutations in two periods: 5:1 where any of the two reports agrees."""
+SIGNED = _case(("yes",), Track(1, SignedSubset(MutationSpace(1), Odds(5, 2)), 0, 3), AtMost(1))
+"""Signed subsets in three periods, for one mutation: κλ = ln 2.5."""
+STATES = _case(("yes",), Track(1, KaryResponse(StateSpace(1), Odds(5, 2)), 0, 1), AtMost(1))
+"""One report of a state: ln 2.5."""
+CASES = {"krr": KRR, "joint": JOINT, "signed": SIGNED, "states": STATES}
+
+
+def changelogs(survey: Survey) -> list[States]:
+    """All sequences of states at the ends of periods 0 to T that the survey's constraint, a number, admits."""
+    states, periods = range(len(survey.answers) + 1), survey.calendar.periods
+    every = ((0, *later) for later in product(states, repeat=periods))
+    counted = ((each, sum(a != b for a, b in pairwise(each))) for each in every)
+    return [each for each, changes in counted if changes == 0 or survey.constraint.admits(changes - 1, 0.0)]
+
+
+def law(group: Group, states: States) -> Law:
+    """The exact probability of every transcript of an entry with these states, whose group has one track.
+
+    Read off `respond`: each integer that it might draw is tried.
+    """
+    (track,) = group.tracks
+    chances: dict[tuple[tuple[int, ...], Memory | None], Fraction] = {((), first_memory(group)): Fraction(1)}
+    for number in track.node_numbers():
+        node = track.node(number)
+        true = track.randomizer.space.index(states[node.start], states[node.end])
+        after: dict[tuple[tuple[int, ...], Memory | None], Fraction] = {}
+        for (sent, slots), chance in chances.items():
+            for (symbol, left), likely in _outcomes(group, true, slots).items():
+                key = (*sent, symbol), left
+                after[key] = after.get(key, Fraction(0)) + chance * likely
+        chances = after
+    laws: Law = {}
+    for (sent, _), chance in chances.items():
+        laws[sent] = laws.get(sent, Fraction(0)) + chance
+    return laws
+
+
+@cache
+def _outcomes(group: Group, true: int, slots: Memory | None) -> dict[tuple[int, Memory | None], Fraction]:
+    totals: list[int] = []
+
+    class Listed:
+        def __init__(self, drawn: int) -> None:
+            self._drawn = drawn
+
+        def below(self, n: int) -> int:
+            totals.append(n)
+            return self._drawn
+
+    respond(group, 0, true, slots, Listed(0))
+    counts = Counter(respond(group, 0, true, slots, Listed(drawn)) for drawn in range(totals[0]))
+    return {outcome: Fraction(count, totals[0]) for outcome, count in counts.items()}

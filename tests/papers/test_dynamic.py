@@ -5,7 +5,7 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
-from changeling_central import BudgetExhausted, ConstraintBroken, Law, OpenDPNoise
+from changeling_central import BudgetExhausted, ConstraintBroken, Law
 from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_papers import (
     BasicCounting,
@@ -14,14 +14,12 @@ from changeling_papers import (
     InfiniteMechanism,
     IntervalTree,
     LinearQueries,
-    MultiplicativeWeights,
     PartitionedRelease,
     Partitioning,
     Protects,
     StreamSegment,
     Update,
     fully_dynamic,
-    insertion_minus_deletion,
 )
 from changeling_papers.dynamic import (
     BASEL,
@@ -35,7 +33,6 @@ from changeling_papers.dynamic import (
 )
 from changeling_statistics import BadChangelog
 
-from .audits import excess
 from .scripted import Exact, Script, ScriptedCounting, ScriptedQueries, charged
 
 
@@ -98,16 +95,6 @@ def test_an_item_that_comes_and_goes_within_a_segment_is_never_seen():
     assert held.get("c") is None
 
 
-@pytest.mark.parametrize("protects", list(Protects))
-def test_the_total_is_the_budget(protects):
-    """Partitioning and tree add up to ε and δ; where entries are protected the partitioning counts twice."""
-    mechanism = fully_dynamic(BasicCounting(), Fraction(2), Fraction(1, 10**6), protects=protects)
-    assert mechanism.guarantee.epsilon == 2
-    assert mechanism.guarantee.delta == Fraction(1, 10**6)
-    assert mechanism.partitioning.epsilon == (Fraction(1, 2) if protects is Protects.UPDATE else Fraction(1, 4))
-    assert insertion_minus_deletion(BasicCounting(), Fraction(2)).guarantee.epsilon == 2
-
-
 def test_contradictions_and_broken_constraints_are_named_and_draw_nothing():
     """The number of the update and of the step; the state before is as good as it was."""
     mechanism = fully_dynamic(LinearQueries(np.eye(2, dtype=int)), Fraction(1), protects=Protects.ENTRY)
@@ -139,58 +126,6 @@ def test_insertion_minus_deletion_is_the_difference_of_two_streams():
         total = total + came - went
         state, answers = mechanism.step(state, (came, went), NoNoise())
         assert answers.tolist() == total.tolist()
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("protects", list(Protects))
-def test_releases_of_neighbouring_streams_are_alike_within_epsilon_audited(protects):
-    """One entry's deletion, or the whole entry, more or less; 2·3,000 runs, ε = 3; the sum of all answers over 6 steps,
-    cut at its deciles, and whether a segment ended at the step of the change: none is met more than e^ε times as often,
-    by 4 standard errors (false alarm below 10⁻³ over 11 events). Without noise, the same audit finds them out. It sees
-    errors of orders of magnitude alone; what charges add up to is proved in test_dynamic_tree.py."""
-    epsilon, at = Fraction(3), 3
-    base = [[Update(f"{t}{i}", 0) for i in range(3)] for t in range(6)]
-    base[at] = [Update("10", None), Update("11", None)]
-    other = [list(updates) for updates in base]
-    other[at] = base[at][1:]
-    if protects is Protects.ENTRY:
-        other[1] = other[1][1:]
-    mechanism = fully_dynamic(BasicCounting(), epsilon, protects=protects, cutting=Fraction(1, 2), failure=0.9)
-
-    def audited(noises, runs):
-        seen = []
-        for noise, stream in zip(noises, (base, other), strict=True):
-            rows = []
-            for _ in range(runs):
-                state, total = mechanism.start(), 0
-                for updates in stream:
-                    before = state.tree.segments
-                    state, answer = mechanism.step(state, updates, noise)
-                    total += answer
-                    if updates is stream[at]:
-                        ended = state.tree.segments > before
-                rows.append((total, ended))
-            seen.append(np.array(rows))
-        edges = np.quantile(np.concatenate(seen)[:, 0], np.arange(0.1, 1, 0.1))
-        events = [np.bincount(np.searchsorted(edges, rows[:, 0]), minlength=10).tolist() for rows in seen]
-        ended = [[int(rows[:, 1].sum()), runs - int(rows[:, 1].sum())] for rows in seen]
-        return excess([*zip(*events, strict=True), *zip(*ended, strict=True)], float(epsilon))
-
-    assert audited((SeededNoise(1), SeededNoise(2)), 3000) <= 4
-    assert audited((NoNoise(), NoNoise()), 300) > 4
-
-
-def test_any_static_mechanism_can_be_taken_with_opendp():
-    """Counting, query sets, multiplicative weights; pure and with delta."""
-    stream = churn(np.random.default_rng(1), 12, 2, 4)
-    for static in (LinearQueries(np.eye(2, dtype=int)), MultiplicativeWeights(np.eye(2, dtype=int))):
-        for delta in (Fraction(0), Fraction(1, 10**6)):
-            mechanism = fully_dynamic(static, Fraction(200), delta)
-            state = mechanism.start()
-            for updates in stream:
-                state, answers = mechanism.step(state, updates, OpenDPNoise())
-            assert answers.shape == (2,)
-            assert state.tree.segments >= 3
 
 
 EPSILON, DELTA = Fraction(3), Fraction(1, 1000)

@@ -12,8 +12,8 @@ from dataclasses import replace
 from decimal import Decimal
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 from statistics import median
+from typing import Any
 
 import numpy as np
 from changeling_aggregator.fold import fold

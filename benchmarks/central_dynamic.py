@@ -23,7 +23,7 @@ from changeling_papers import (
 )
 from changeling_statistics import Changelog, Counts, Floats
 
-from .central_flights import HOURS, START, flights
+from .central import HOURS, START, flights
 
 Step = tuple[Counts, Counts, list[Update]]
 
@@ -89,7 +89,7 @@ def on_flights() -> dict[str, float]:
 
     `ratio` is below 1 where the fully dynamic mechanism is ahead; `even_spread` is the error of who knew n_t alone.
     """
-    log = flights()
+    log, _, _ = flights()
     table = np.random.default_rng(0).integers(0, 2, (QUERIES, len(log.answers)))
     weights = MultiplicativeWeights(table, most_rounds=ROUNDS)
     stream = list(hours(log, weights))

@@ -5,7 +5,6 @@ nothing. `client_kills` has the kills. Every life follows from its number; a kin
 were tried.
 """
 
-import os
 import random
 import sqlite3
 import tempfile
@@ -22,13 +21,25 @@ import httpx
 from changeling_client import Client, ClientError, Sidecar
 from changeling_client.testing import FakeServer, ManualClock, make_client
 
-from .client_world import ANSWERS, PINNED, START, LoopbackServer, arrived, ended, forked, plain_survey
+from .client_world import (
+    ANSWERS,
+    FAST_FOLDER,
+    PINNED,
+    START,
+    LoopbackServer,
+    arrived,
+    bodies,
+    ended,
+    forked,
+    plain_survey,
+)
 
-LIVES, SECONDS, ENTRIES, PERIODS = 100, 20.0, 2, 6
+LIVES, SECONDS, ENTRIES, PERIODS = 100, 15.0, 2, 6
 """Lives of each kind at most, seconds for each kind, and what a life has."""
 YEAR = 365 * 86_400
 ASKED = plain_survey(PERIODS, noise=True, most=2 * PERIODS)
 STATES = ("no answer", *ANSWERS)
+NODES = ASKED.plan.tracks[0].node_numbers()
 Symbols = dict[tuple[int, int], dict[bytes, set[int]]]
 """By track and node, the symbols under each closing's id."""
 
@@ -40,7 +51,8 @@ class Edge(httpx.BaseTransport):
     """
 
     def __init__(self) -> None:
-        self.true, self.device, self.symbols = ManualClock(START), ManualClock(START), _none()
+        self.true, self.device = ManualClock(START), ManualClock(START)
+        self.symbols: Symbols = defaultdict(lambda: defaultdict(set))
         self.server = FakeServer(self.true)
         self.server.publish(ASKED)
         self.lie: Callable[[httpx.Response], httpx.Response] = lambda response: response
@@ -48,11 +60,9 @@ class Edge(httpx.BaseTransport):
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         """What the server answers, or the lie in its place; it has taken the upload in both cases."""
         response = self.server.transport.handle_request(request)
-        if request.method == "POST":
-            for report in self.server.last_reports:
-                track = ASKED.plan.tracks[report.track]
-                number = next(each for each in track.node_numbers() if track.node(each) == report.node)
-                self.symbols[report.track, number][report.closing].add(report.symbol)
+        for report in self.server.last_reports if request.method == "POST" else ():
+            number = ASKED.plan.tracks[report.track].ending_at(report.node.end)
+            self.symbols[report.track, number or 0][report.closing].add(report.symbol)
         return self.lie(response)
 
     def client(self, folder: Path, **options: Any) -> Client:
@@ -73,7 +83,7 @@ def measure() -> dict[str, float]:
         for number in range(LIVES):
             if time.monotonic() > until:
                 break
-            with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as name:  # noqa: S108
+            with tempfile.TemporaryDirectory(dir=FAST_FOLDER) as name:
                 found.update(live(Path(name), random.Random(number)))  # noqa: S311
         figures |= {f"9_{kind}_{name}": float(count) for name, count in sorted(found.items())}
     return figures
@@ -91,12 +101,8 @@ def judged(symbols: Symbols, told: list[list[str]] | None = None, last: str | No
             ids = symbols[number, node]
             found["answered_twice"] += sum(len(drawn) > 1 for drawn in ids.values()) + max(len(ids) - ENTRIES, 0)
             found["unanswered"] += max(ENTRIES - len(ids), 0)
-    track = ASKED.plan.tracks[0]
-    said = [
-        sorted(track.randomizer.said(symbol, list(STATES)) for drawn in symbols[0, node].values() for symbol in drawn)
-        for node in sorted(track.node_numbers(), key=lambda each: track.node(each).end)
-        if track.node(node).end - track.node(node).start == 1
-    ]
+    words = partial(ASKED.plan.tracks[0].randomizer.said, states=list(STATES))
+    said = [sorted(words(symbol) for drawn in symbols[0, node].values() for symbol in drawn) for node in NODES]
     if told is not None:
         changes = zip(*(list(_changes(answers)) for answers in told), strict=True)
         found["records_lost"] += sum(sorted(due) != was for due, was in zip(changes, said, strict=True))
@@ -104,10 +110,6 @@ def judged(symbols: Symbols, told: list[list[str]] | None = None, last: str | No
         ends = [each.rpartition(" to ")[2] for period in said for each in period if each != "no change"]
         found["records_lost"] += not ends or ends[-1] != last
     return found
-
-
-def _none() -> Symbols:
-    return defaultdict(lambda: defaultdict(set))
 
 
 def _changes(answers: list[str]) -> Iterator[str]:
@@ -237,7 +239,7 @@ def forks(folder: Path, chance: random.Random) -> Counter[str]:
         client.flush()
     client.close()
     server.close()
-    found = judged(arrived(kept, ASKED), told)
+    found = judged(arrived(bodies(kept), ASKED), told)
     found["broken"] = broken
     return found
 

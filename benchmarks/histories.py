@@ -3,7 +3,6 @@
 A function a measure; the names of its figures begin with the measure's number.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -34,7 +33,7 @@ from changeling_statistics import (
     releases,
     steady_changes,
 )
-from changeling_statistics.testing import lived_histories, questions, transcripts, worst_of_laws
+from changeling_statistics.testing import lived_histories, worst_of_one_life, worst_of_two_lives
 
 from .plans import ENTRIES, cohort_wish
 
@@ -65,14 +64,14 @@ def losses() -> dict[str, float]:
         if z + (not closed) < 2:
             continue
         calendar = Calendar(0, 10, T)
-        group = history_group(z, range(first, T + 1, every), constraint, calendar, closed, odds)
+        group = Group.of_history(History.of(odds, range(first, T + 1, every), constraint, calendar, closed), z)
         plan, changelogs = ReleasePlan((group,)), lived_histories(z, calendar, constraint, closed)
-        worst = worst_of_laws(_sent(group, states) for states in changelogs)
-        once = max(once, loss_over(worst, plan_cost(plan, calendar, constraint, closed)))
+        stated = plan_cost(plan, calendar, constraint, closed)
+        once = max(once, loss_over(worst_of_one_life(group, changelogs), stated))
         cases += 1
         if len(changelogs) <= MOST_LIVED and odds is ODDS[0]:
             stated = lives_cost(plan, calendar, constraint, closed, lives=2)
-            twice = max(twice, loss_over(_two_lives(group, changelogs, T), stated))
+            twice = max(twice, loss_over(worst_of_two_lives(group, changelogs), stated))
             lived += 1
     return {
         "1_loss_over_stated": once,
@@ -82,44 +81,10 @@ def losses() -> dict[str, float]:
     }
 
 
-def history_group(
-    answers: int, periods: range, constraint: Constraint, calendar: Calendar, closed: bool, odds: Odds
-) -> Group:
-    """The group that reports the history at the ends of these periods."""
-    return Group.of_history(History.of(odds, periods, constraint, calendar, closed), answers)
-
-
-def _sent(group: Group, states: Sequence[int]) -> dict[tuple[int, ...], Fraction]:
-    return {sent: chance for sent, (chance, _) in transcripts(group, questions(group, states)).items()}
-
-
 def loss_over(worst: Fraction, stated: Decimal) -> float:
     """The logarithm of a ratio over a loss that is stated, rounded only at the end."""
     with localcontext(prec=60):
         return float((Decimal(worst.numerator).ln() - Decimal(worst.denominator).ln()) / stated)
-
-
-def _two_lives(group: Group, changelogs: Sequence[tuple[int, ...]], periods: int) -> Fraction:
-    """The largest ratio of all that two lives send, whenever a copy of the store was made."""
-    worst = Fraction(1)
-    for copied in range(periods):
-        pairs = [(a, b) for a, b in product(changelogs, changelogs) if a[: copied + 1] == b[: copied + 1]]
-        worst = max(worst, worst_of_laws(_both_lives(group, one, other, copied) for one, other in pairs))
-    return worst
-
-
-def _both_lives(group: Group, one: Sequence[int], other: Sequence[int], copied: int) -> dict[tuple[int, ...], Fraction]:
-    first, again = questions(group, one, copied), questions(group, other, copied)
-    law = {}
-    for begun, (chance, memory) in transcripts(group, questions(group, one[: copied + 1])).items():
-        if not first:
-            law[begun] = chance
-            continue
-        for (sent, (p, _)), (more, (q, _)) in product(
-            transcripts(group, first, memory).items(), transcripts(group, again, memory).items()
-        ):
-            law[*begun, *sent, *more] = chance * p * q
-    return law
 
 
 MONTH = 2_629_746

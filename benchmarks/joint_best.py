@@ -116,7 +116,7 @@ def all_histories(T: int, k: int) -> Histories:
 
 
 def held(histories: Histories) -> Floats:
-    """Whether each history holds the first answer, at each time, shape (n, T). The other one is the rest."""
+    """1 where a history holds the first answer, 0 where it holds the other; by time, shape (n, T)."""
     return np.array([states[1:] for states in histories]) % 2 * 1.0
 
 
@@ -139,7 +139,7 @@ def best_of(informations: Floats, histories: Histories) -> Mix:
 
 
 def _gap(histories: Histories) -> float:
-    """Of f, so that it is about GAP of the response variance at the largest epsilon here."""
+    """The gap of f that is about GAP of the response variance at the largest epsilon here."""
     return GAP * 0.03 * len(histories) / 4
 
 
@@ -201,7 +201,7 @@ def _drawn_inputs(group: Group, states: tuple[int, ...], drawn: Drawn) -> list[l
 
 
 def distinct(informations: Iterable[Floats]) -> Floats:
-    """Those that differ, shape (N, n, n): thresholds and weights often mean the same."""
+    """The matrices that differ, shape (N, n, n): thresholds and weights often mean the same."""
     return np.array(list({np.round(each, 9).tobytes(): each for each in informations}.values()))
 
 

@@ -26,7 +26,7 @@ from changeling_simulations import (
 from changeling_statistics import Option, Wish, compare_plans, hierarchical_plan, optimal_plan, read_csv
 
 ENTRIES, ANSWERS, PERIODS, MOST_CHANGES = 20_000, 4, 64, 3
-POPULATIONS, DRAWS, LAYERS = 5, 20, 7
+POPULATIONS, DRAWS, LAYERS = 5, 10, 7
 ACCURATE = (
     (12, 3, 1, 4, True),
     (12, 3, 1, 6, True),
@@ -57,7 +57,7 @@ def cohort_wish(
     most_changes: int = MOST_CHANGES,
     closed: bool = True,
 ) -> Wish:
-    """What a designer of such a population's survey wishes for."""
+    """The wish of a designer who surveys such a population."""
     return Wish(
         answers=answers,
         calendar=Calendar(START, "1d", periods),

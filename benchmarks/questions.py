@@ -13,6 +13,7 @@ from decimal import Decimal
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from changeling_aggregator.fold import fold
@@ -144,8 +145,8 @@ def device(asked: Survey) -> tuple[float, float]:
         server = FakeServer(ManualClock(60.0))
         server.publish(asked)
         with tempfile.TemporaryDirectory() as folder:
-            place = {"path": Path(folder) / "store.db", "witness": None, "background": False}
-            whose = {"server": server.url, "authority": server.authority, "max_epsilon": 10}
+            place: dict[str, Any] = {"path": Path(folder) / "store.db", "witness": None, "background": False}
+            whose: dict[str, Any] = {"server": server.url, "authority": server.authority, "max_epsilon": 10}
             with Client(transport=server.transport, clock=server.clock, **whose, **place) as client:
                 answers = {question.name: question.answers[0] for question in asked.questions}
                 client.join(asked.id, answers=[answers], signed=server.signed(asked))
@@ -161,21 +162,19 @@ def device(asked: Survey) -> tuple[float, float]:
 
 def fold_speed(asked: Survey) -> float:
     """Reports that are opened and folded in a CPU second, where each upload has one of every question."""
-    generator, tracks = np.random.default_rng(25), asked.plan.tracks
+    generator, alphabets = np.random.default_rng(25), [track.randomizer.symbols for track in asked.plan.tracks]
     with tempfile.TemporaryDirectory() as folder:
         log = SurveyLog.of(Store.open(Path(folder) / "server.db"), asked)
         for _ in range(UPLOADS):
             told = [Closing(1, generator.bytes(16), Standing.KNOWN, StratumNumber(0))]
-            said = [
-                Report(TrackNumber(at), NodeNumber(1), at % track.randomizer.symbols) for at, track in enumerate(tracks)
-            ]
+            said = [Report(TrackNumber(at), NodeNumber(1), at % symbols) for at, symbols in enumerate(alphabets)]
             log.append(WEEK + 60, seal(encode_upload(asked.plan, 0, Node(0, 1), told, said), asked.id, log.key))
         began = time.process_time()
         done = fold(log.store, UnixSeconds(WEEK + 120))
         taken = time.process_time() - began
         log.store.close()
-    if done.reports != UPLOADS * len(tracks):
-        raise ArithmeticError(f"{done.reports} reports are not {UPLOADS * len(tracks)}")
+    if done.reports != UPLOADS * len(alphabets):
+        raise ArithmeticError(f"{done.reports} reports are not {UPLOADS * len(alphabets)}")
     return done.reports / taken
 
 

@@ -1,4 +1,4 @@
-"""Measure 8 of the histories: the planner on the whole grid of everyday wishes, or on a part of it drawn in strata.
+"""Measure 8 of histories: the planner on a sample of everyday wishes; `python -m benchmarks.wishes` tries them all.
 
 Each wish ends with a plan, with a plain reason why there is none, or in a crash. Where two wishes differ in nothing but
 epsilon, or the number of devices, the one with more has no larger error. Memory is that of the whole process, so of the
@@ -6,8 +6,7 @@ worst wish and of what the planner remembers of the others.
 """
 
 import json
-import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from decimal import Decimal
 from itertools import pairwise, product
@@ -26,8 +25,10 @@ EPSILONS = (0.1, 1.0, 4.0, 8.0, 32.0)
 DEVICES = (100, 10**4, 10**8)
 START, DAY, MINIMUM = 1_800_000_000, 86_400, 100
 SEED = 8
-SHORT = 64
-"""Of wishes over so many periods at most, the next larger epsilon or number of devices is tried as well."""
+SHORT = 12
+"""Up to so many periods all strata are tried, and the next larger epsilon or number of devices."""
+LONG = {180: (1, 20), 365: (3,), 1200: (20,)}
+"""Over so many periods only these numbers of changes are tried, as such plans take long."""
 WORSE = 1.01
 """An error that is larger by this factor where there is more of something is counted; less is rounding of shares."""
 
@@ -60,7 +61,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a wish: plan, reason or crash; the error; what was said; seconds, and those of the processor."""
+    """The outcome of a wish: plan, reason or crash; its error; what was said; wall and processor seconds."""
 
     kind: str
     error: float
@@ -74,24 +75,21 @@ def whole_grid() -> list[Case]:
     return [Case(*each) for each in product(ANSWERS, PERIODS, CHANGES, EPSILONS, DEVICES, (False, True))]
 
 
-def sampled(per_stratum: int = 1) -> list[Case]:
-    """So many wishes of each number of periods and changes, open and closed, some with the next larger.
-
-    Over more than SHORT periods numbers of changes are open and closed in turns, as such plans take long.
-    """
+def sampled() -> list[Case]:
+    """Wishes drawn in strata of the periods and the changes, open and closed; over more than SHORT periods in turns."""
     generator, cases = np.random.default_rng(SEED), []
     for periods, changes, closed in product(PERIODS, CHANGES, (False, True)):
-        if periods > SHORT and closed == bool(CHANGES.index(changes) % 2):
+        if periods > SHORT and (
+            closed == bool(CHANGES.index(changes) % 2) or changes not in LONG.get(periods, CHANGES)
+        ):
             continue
-        for _ in range(per_stratum):
-            z, at, n = (int(generator.integers(len(each))) for each in (ANSWERS, EPSILONS, DEVICES))
-            case = Case(ANSWERS[z], periods, changes, EPSILONS[at], DEVICES[n], closed)
-            cases.append(case)
-            if periods <= SHORT and (n + 1 < len(DEVICES) if generator.integers(2) else at + 1 == len(EPSILONS)):
-                cases.append(replace(case, devices=DEVICES[min(n + 1, len(DEVICES) - 1)]))
-            elif periods <= SHORT and at + 1 < len(EPSILONS):
-                cases.append(replace(case, epsilon=EPSILONS[at + 1]))
-    return list(dict.fromkeys(cases))
+        z, at, n = (int(generator.integers(len(each))) for each in (ANSWERS, EPSILONS, DEVICES))
+        cases.append(case := Case(ANSWERS[z], periods, changes, EPSILONS[at], DEVICES[n], closed))
+        if periods <= SHORT and n + 1 < len(DEVICES) and generator.integers(2):
+            cases.append(replace(case, devices=DEVICES[n + 1]))
+        elif periods <= SHORT and at + 1 < len(EPSILONS):
+            cases.append(replace(case, epsilon=EPSILONS[at + 1]))
+    return cases
 
 
 def outcome(case: Case) -> Outcome:
@@ -115,7 +113,7 @@ def _is_plain(words: str) -> bool:
 
 
 def figures(outcomes: dict[Case, Outcome]) -> dict[str, float]:
-    """How many plans, reasons and crashes; the longest, and the largest memory in megabytes; where more is worse."""
+    """Counts plans, reasons and crashes; the longest, and the largest memory in megabytes; where more is worse."""
     kinds = [each.kind for each in outcomes.values()]
     return {
         "8_wishes": len(outcomes),
@@ -152,17 +150,15 @@ def _neighbours(outcomes: dict[Case, Outcome], name: str) -> Iterator[tuple[Outc
         yield from ((outcomes[less], outcomes[more]) for less, more in pairwise(line))
 
 
-def measure(cases: Iterable[Case] | None = None) -> dict[str, float]:
-    """The figures of measure 8, of a sample of the grid unless other wishes are given."""
-    return figures({case: outcome(case) for case in (sampled() if cases is None else cases)})
+def measure() -> dict[str, float]:
+    """The figures of measure 8, of the sample."""
+    return figures({case: outcome(case) for case in sampled()})
 
 
-def main(every: bool) -> None:
-    """Plans the sample, or the whole grid in a random order, which takes hours, and prints each outcome as JSON."""
-    cases = sampled()
-    if every:
-        cases = whole_grid()
-        np.random.default_rng(SEED).shuffle(cases)
+def main() -> None:
+    """Plans the whole grid in a random order, which takes hours, and prints each outcome as JSON."""
+    cases = whole_grid()
+    np.random.default_rng(SEED).shuffle(cases)
     done: dict[Case, Outcome] = {}
     for case in cases:
         done[case] = outcome(case)
@@ -171,4 +167,4 @@ def main(every: bool) -> None:
 
 
 if __name__ == "__main__":
-    main("--all" in sys.argv[1:])
+    main()

@@ -1,25 +1,35 @@
-"""What is made of the rows of a release once they are published: a picture, and better estimates. It costs nothing.
+"""What is made of the rows of a release at no cost: a picture, changes over windows, smoothed levels.
 
-The levels of a release use the nodes that had closed by then. The best estimates from all nodes, by weighted least
-squares on the release graph, use those that closed later as well, so they change as nodes are added, and the file is
-written anew each time. Of mechanisms that publish levels alone, the changes over windows are read off these, with their
-exact errors. matplotlib is imported only when a picture is asked for.
+Changes over windows are read off the levels, with their exact errors. Smoothing brings a belief about the truth along:
+less noise, some bias, and intervals with both. The published levels y are the truth x and noise n, whose covariance K
+is known by what stands at an output's head. The truth is taken for a Gaussian process: a level that nobody knows, a
+drift, seasons (a value for every hour of the day or day of the week, fixed or slowly changing), and what moves by
+itself in every period:
+
+    x ~ N(0, S),  S = Σ_c v_c S_c,        x̃ = S (S + K)⁻¹ y,        E (x̃ - x)² = S - S (S + K)⁻¹ S
+
+The variances v_c are those that make y most likely, with a broad belief of how much each is. E (x̃ - x)² is noise and
+squared bias together, mean over all truths of that kind; it is raised by what the v_c may be off. Source: Rasmussen,
+Williams 2006, chapters 2 and 5; Harvey 1989 (drifts and seasons). matplotlib is imported only for a picture.
 """
 
-import re
+import json
 from collections import defaultdict
 from datetime import datetime
 from math import sqrt
 from pathlib import Path
 
 import numpy as np
-from changeling_protocol import Calendar, Node
+from changeling_protocol import Calendar
+from changeling_statistics import Floats
+from threadpoolctl import threadpool_limits
 
-from .files import Output, PublishedRow, over_window, read_rows
-from .mechanism import NodeRelease
-from .nodes import retrospective
+from .files import Output, PublishedRow, over_window, published_row, read_about, read_rows, replaced
+from .mechanism import MOST_COVARIANCE
 from .offers import ReleaseMechanism
 from .queries import ShownNumber
+from .release_mechanisms import noise_covariance
+from .statement import NOISE
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
 """Of pictures, told apart by the colour-blind too (Okabe, Ito 2008)."""
@@ -41,8 +51,7 @@ def save_release_plot(published: Path, path: Path, title: str) -> None:
         lines[row.name].append(row)
     if not lines:
         raise ValueError(f"{published} holds no releases to draw")
-    levels = [name for name in lines if name.rpartition(", change over")[0] not in lines]  # nodes are no levels
-    largest = sorted(levels, key=lambda name: -max(row.estimate for row in lines[name]))[:MOST_LINES]
+    largest = sorted(lines, key=lambda name: -max(row.estimate for row in lines[name]))[:MOST_LINES]
     figure = Figure(figsize=(9, 4.5), layout="constrained")
     axes = figure.subplots()
     banded = False
@@ -67,9 +76,6 @@ def save_release_plot(published: Path, path: Path, title: str) -> None:
     figure.savefig(path, dpi=150)
 
 
-_NODE = re.compile(r"(?P<name>.*), change over (?P<periods>\d+) periods?", re.S)
-
-
 def check_windows(name: str, mechanism: ReleaseMechanism[object], levels: bool, window: int) -> None:
     """ValueError, which says what to take, where the published levels do not tell how far a window's change is off.
 
@@ -79,29 +85,19 @@ def check_windows(name: str, mechanism: ReleaseMechanism[object], levels: bool, 
         raise ValueError("windows are changes of counts and sums: take a sum in place of the mean")
     if mechanism.window_variance(window, window) is None:
         raise ValueError(
-            f"--afterwards: the levels of {name} do not tell how far a window's change is off; take --nodes with hdcr "
-            "or dcr, --mechanism ahead, fresh or square-root, or leave --afterwards out: then the windows are released "
-            "directly"
+            f"--afterwards: the levels of {name} do not tell how far a window's change is off; take --mechanism "
+            "ahead, fresh, optimised or square-root, or leave --afterwards out: then the windows are released directly"
         )
 
 
-def save_afterwards(
-    published: Path, calendar: Calendar, window: int | None, head: Output, levels: ReleaseMechanism[object] | None
+def save_windows(
+    published: Path, calendar: Calendar, window: int, head: Output, levels: ReleaseMechanism[object]
 ) -> None:
-    """Write the estimates from all nodes of an output, a row for each period and column, and the windows' changes.
+    """Write the changes over windows that end with each period, as the levels tell them, with their exact errors.
 
-    published: an output. window: in periods, None for none. head: the file that is written anew, and what it begins
-    with. levels: the mechanism, where windows are to be read off its levels; None for an output with nodes.
-    ValueError where there are no nodes.
+    published: an output. window: in periods. head: the file that is written anew, and what it begins with. levels: the
+    mechanism of the levels.
     """
-    rows = _from_nodes(published, window) if levels is None else _from_levels(published, window or 0, head, levels)
-    head.path.write_bytes(head.header() + b"".join(head.shown(n, calendar.time(n), rows[n]) for n in sorted(rows)))
-
-
-def _from_levels(
-    published: Path, window: int, head: Output, levels: ReleaseMechanism[object]
-) -> dict[int, list[ShownNumber]]:
-    """The changes over windows that end with each period, as the levels tell them, with their exact errors."""
     at = {(row.period, row.name): row.estimate for row in read_rows(published)}
     rows: dict[int, list[ShownNumber]] = defaultdict(list)
     for (period, name), value in at.items():
@@ -111,24 +107,131 @@ def _from_levels(
             rows[period].append(
                 ShownNumber(f"{name}{over_window(window)}", change, sqrt(variance) * head.unit, head.unit)
             )
-    return rows
+    head.path.write_bytes(head.header() + b"".join(head.shown(n, calendar.time(n), rows[n]) for n in sorted(rows)))
 
 
-def _from_nodes(published: Path, window: int | None) -> dict[int, list[ShownNumber]]:
-    """The best estimates of all levels and windows, from all nodes that were published."""
-    nodes: dict[str, list[NodeRelease]] = defaultdict(list)
+SEASONS = (86_400, 7 * 86_400, 365.2425 * 86_400)
+"""In seconds: of the day, of the week and of the year."""
+BELIEF = 4.0
+"""A standard deviation of the belief about ln v_c."""
+MOST_STEPS, NEAR = 40, 0.02
+"""Of Newton's search for the ln v_c, by average information (Gilmour, Thompson, Cullis 1995); and where it ends."""
+MEMORY = 4.0
+"""Of a season that changes, in seasons."""
+SMOOTHED = ", smoothed"
+PROMISE = "low, high hold noise and bias, if levels drift and have seasons as is believed"
+
+
+def smoothed(published: Path) -> list[PublishedRow]:
+    """The best estimates of all levels of an output, from all of them, with intervals that hold noise and bias.
+
+    published: a .csv or .jsonl file that a release wrote. Returns a row for each period and column; columns whose
+    standard errors are not those of levels, as of means, are left out. ValueError for a file without the recipe of its
+    noise, for more than MOST_COVARIANCE periods and where nothing can be smoothed.
+    """
+    found = []
+    for name, (rows, covariance) in level_columns(published).items():
+        times = np.array([datetime.fromisoformat(row.time).timestamp() for row in rows])
+        values, variances = best_estimates(np.array([row.estimate for row in rows]), covariance, times)
+        found += [
+            published_row(row.period, row.time, ShownNumber(f"{name}{SMOOTHED}", values[n], np.sqrt(variances[n])))
+            for n, row in enumerate(rows)
+        ]
+    return sorted(found, key=lambda row: row.period)
+
+
+def level_columns(published: Path) -> dict[str, tuple[list[PublishedRow], Floats]]:
+    """The columns of an output that are levels: their rows, and the covariance of their noise, in entries squared.
+
+    The noise of two columns is independent, but where levels are drawn afresh by a law of vectors, whose common part
+    this does not tell. Columns whose standard errors are not those of levels, as nodes and means, are left out.
+    ValueError for a file without the recipe of its noise, for more than MOST_COVARIANCE periods, and without a level.
+    """
+    recipe = read_about(published).get(NOISE) if published.exists() else None
+    if recipe is None:
+        raise ValueError(f"{published} does not say what its noise was made with: take the output of a release")
+    columns: dict[str, list[PublishedRow]] = defaultdict(list)
     for row in read_rows(published):
-        if (said := _NODE.fullmatch(row.name)) and row.standard_error is not None:
-            node = Node(row.period - int(said["periods"]), row.period)
-            nodes[said["name"]].append(NodeRelease(node, np.array([row.estimate]), row.standard_error**2))
-    if not nodes:
-        raise ValueError(f"{published} holds no nodes: release with --nodes")
-    rows: dict[int, list[ShownNumber]] = defaultdict(list)
-    for name, each in nodes.items():
-        last = max(release.node.end for release in each)
-        for width in (None,) if window is None or window > last else (None, window):
-            values, variances = retrospective(each, last, width)
-            label = f"{name}, afterwards" + ("" if width is None else over_window(width))
-            for period in range(width or 1, last + 1):
-                rows[period].append(ShownNumber(label, values[period, 0], sqrt(variances[period])))
-    return rows
+        columns[row.name].append(row)
+    said = json.loads(recipe)
+    longest = max(map(len, columns.values()), default=0)
+    if longest > MOST_COVARIANCE:
+        raise ValueError(f"{published} holds {longest} periods, and a covariance is of at most {MOST_COVARIANCE}")
+    K = noise_covariance(said["made"], int(said["periods"]))
+    found = {}
+    for name, rows in columns.items():
+        at = np.array([row.period for row in rows]) - 1
+        errors = np.array([np.nan if row.standard_error is None else row.standard_error for row in rows])
+        unit = errors**2 / np.diag(K)[at]
+        if np.ptp(unit) <= 1e-3 * unit.mean() and unit[0] > 0:
+            found[name] = rows, K[np.ix_(at, at)] * unit[0]
+    if not found:
+        raise ValueError(f"{published} holds no levels with known errors")
+    return found
+
+
+def best_estimates(y: Floats, K: Floats, times: Floats) -> tuple[Floats, Floats]:
+    """The smoothed levels, and the variance of what they err by, noise and bias; shape (periods,) each.
+
+    y: the published levels. K: the covariance of their noise. times: the ends of the periods, Unix seconds.
+    """
+    import scipy.linalg  # noqa: F401  # late, as it loads slowly; now, as only what is loaded is limited
+
+    with threadpool_limits(1):  # threads that wait for each other take ten times as long where others work
+        return _best_estimates(y, K, times)
+
+
+def _best_estimates(y: Floats, K: Floats, times: Floats) -> tuple[Floats, Floats]:
+    from scipy.linalg import cho_factor, cho_solve
+
+    parts = _parts(times)
+    signal = max(float(y.var() - np.trace(K) / len(y)), 0.05 * float(np.trace(K)) / len(y))
+    start = np.log([signal / float(np.diag(part).max()) for part in parts])
+    anywhere = 1e3 * (float(np.mean(y**2)) + signal)  # the level, of which nothing is believed
+    logs, step, unlikely = start, np.zeros(len(parts)), np.inf
+    for _ in range(MOST_STEPS):
+        v = np.exp(logs + step)
+        total = K + anywhere + np.tensordot(v, parts, 1)
+        factor = cho_factor(total, lower=True)
+        weighed = cho_solve(factor, y)
+        away = (logs + step - start) / BELIEF
+        value = float(np.log(np.diag(factor[0])).sum() + 0.5 * (y @ weighed + away @ away))
+        if value > unlikely + 1e-9:  # too far: back
+            step = step / 4
+            continue
+        logs, unlikely = logs + step, value
+        moved = v[:, None] * (parts @ weighed)
+        inverse = cho_solve(factor, np.eye(len(y)))
+        spread = np.tensordot(parts, inverse, 2) * v
+        slope = 0.5 * (spread - moved @ weighed) + away / BELIEF
+        curvature = 0.5 * moved @ inverse @ moved.T + np.eye(len(parts)) / BELIEF**2
+        step = np.clip(-np.linalg.solve(curvature, slope), -2, 2)
+        if np.abs(step).max() < NEAR:
+            break
+    by_variance = K @ inverse @ moved.T  # how the estimates move with each ln v
+    unsure = np.sum(by_variance * np.linalg.solve(curvature, by_variance.T).T, 1)
+    return y - K @ weighed, np.maximum(np.diag(K - K @ inverse @ K), 0.0) + unsure
+
+
+def _parts(times: Floats) -> Floats:
+    """The S_c: what moves by itself, a drift, and each season that comes round twice, fixed and slowly changing."""
+    count = len(times)
+    period = float(np.median(np.diff(times))) if count > 1 else 1.0
+    step = np.arange(1.0, count + 1)
+    parts = [np.eye(count), np.minimum(step[:, None], step)]
+    for season in SEASONS:
+        phases = round(season / period)
+        if 2 <= phases <= count // 2:
+            phase = np.rint(times / season * phases) % phases
+            same = (phase[:, None] == phase).astype(np.float64)
+            apart = np.abs(np.subtract.outer(times, times)) / season
+            parts += [same, same * np.exp(-apart / MEMORY)]
+    return np.array(parts)
+
+
+def save_smoothed(published: Path, output: Path) -> int:
+    """Write the smoothed levels of an output to another file; returns how many rows. Errors as of `smoothed`."""
+    rows = smoothed(published)
+    head = Output(output, (), 0.0, (*read_about(published).items(), ("smoothed", PROMISE)))
+    replaced(output, head.header() + b"".join(head.written(row) for row in rows))
+    return len(rows)

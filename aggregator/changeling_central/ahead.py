@@ -26,13 +26,12 @@ import numpy as np
 from changeling_protocol import Calendar, Constraint
 from changeling_statistics import Counts, Floats
 
-from .errors import BadState, BudgetExhausted
+from .errors import BadState
 from .linear_query import LinearQuery
-from .mechanism import NEIGHBOURS, Guarantee, Level, Mechanism, check_counts, checked_change, level_with_noise
-from .noise import Noise
-from .shape import Blocks, Curve, Layers, Shape, Weights, best_shape
+from .mechanism import Level, LevelMechanism, Made, check_counts, checked_change, level_with_noise
+from .noise import Law, Noise
+from .shape import Blocks, Curve, Layers, Shape, Weights, best_shape, laplace_variance
 
-SOURCE = "Li, Hay, Rastogi, Miklau, McGregor 2010; Hay, Rastogi, Miklau, Suciu 2010"
 BITS = 20
 """A unit is cut into so many halves at most; fewer where noise is large."""
 TAILS = 64
@@ -52,12 +51,10 @@ class AheadState:
     ahead: Counts
 
 
-class NoiseAhead(Mechanism[AheadState, Counts, Level]):
+class NoiseAhead(LevelMechanism[AheadState]):
     """A mechanism whose noise is drawn ahead, for many periods at once, and known to owe nothing to the data."""
 
     __slots__ = ()
-    query: LinearQuery
-    calendar: Calendar
 
     @property
     @abstractmethod
@@ -73,10 +70,6 @@ class NoiseAhead(Mechanism[AheadState, Counts, Level]):
     def drawn(self, period: int, noise: Noise) -> Counts:
         """The noise of the changes of the periods after this one that are drawn at once, (periods, w), in parts."""
 
-    @abstractmethod
-    def variance(self, step: int) -> float:
-        """Of each column's level at the end of this period, in units squared."""
-
     def start(self) -> AheadState:
         """Before the first period; nothing is drawn."""
         nothing = np.zeros(self.query.width, np.int64)
@@ -88,17 +81,14 @@ class NoiseAhead(Mechanism[AheadState, Counts, Level]):
         The first of the periods that are drawn together draws for all of them.
         Raises BudgetExhausted after the calendar's last period, and ValueError for a change that is not of the query.
         """
-        if state.period >= self.calendar.periods:
-            raise BudgetExhausted(f"the guarantee covers {self.calendar.periods} periods, and all of them are released")
-        change = checked_change(value, self.query.width)
+        period, change = self.next_period(state.period), checked_change(value, self.query.width)
         ahead = state.ahead if len(state.ahead) else self.drawn(state.period, noise)
-        after = AheadState(state.period + 1, state.level + change, state.total + ahead[0], ahead[1:].copy())
+        after = AheadState(period, state.level + change, state.total + ahead[0], ahead[1:].copy())
         return after, Level(level_with_noise(after.level, after.total, self.bits), self.variance(after.period))
 
     def check(self, state: AheadState) -> None:
         """Raises BadState for more periods than the calendar has, for other columns, or for noise not drawn by now."""
-        if not 0 <= state.period <= self.calendar.periods:
-            raise BadState(f"the state is of {state.period} periods, and the calendar has {self.calendar.periods}")
+        self.check_period(state.period)
         width, together = self.query.width, self.together
         ends = min(-(-state.period // together) * together, self.calendar.periods)
         check_counts(state.level, (width,))
@@ -108,22 +98,52 @@ class NoiseAhead(Mechanism[AheadState, Counts, Level]):
 
 @dataclass(frozen=True, slots=True)
 class AheadTree(NoiseAhead):
-    """Made by `drawn_ahead`. widths, curves: of the tree, as `Shape` has them. rate: epsilon of one unit in one period.
+    """Made by `drawn_ahead`. widths, curves: of the tree, as `Shape` has them. rate: epsilon of a unit in a period."""
 
-    epsilon: what all periods cost an entry.
-    """
-
+    kind = "ahead"
+    source = "Li, Hay, Rastogi, Miklau, McGregor 2010; Hay, Rastogi, Miklau, Suciu 2010"
+    law = Law.LAPLACE
     query: LinearQuery
     calendar: Calendar
     widths: tuple[int, ...]
     curves: tuple[Curve, ...]
     rate: float
     epsilon: Fraction
+    delta: Fraction = Fraction(0)
+
+    @classmethod
+    def as_made(
+        cls,
+        made: Made,
+        query: LinearQuery,
+        calendar: Calendar,
+        epsilon: Fraction,
+        delta: Fraction,  # noqa: ARG003
+    ) -> "AheadTree":
+        """The tree of these widths, curves and rate."""
+        match made:
+            case {"kind": cls.kind, "widths": list(widths), "curves": str(curves), "rate": str(rate)}:
+                numbers = [float.fromhex(number) for number in curves.split()]
+                shape = tuple((a, b, c) for a, b, c in zip(*[iter(numbers)] * 3, strict=True))
+                return cls(query, calendar, tuple(widths), shape, float.fromhex(rate), epsilon)
+        raise BadState(f"not a tree drawn ahead: {sorted(made)}")
+
+    def made_with(self) -> Made:
+        """The widths, curves and rate."""
+        curves = " ".join(number.hex() for curve in self.curves for number in curve)
+        return {"kind": self.kind, "widths": list(self.widths), "curves": curves, "rate": self.rate.hex()}
 
     @property
-    def guarantee(self) -> Guarantee:
-        """Epsilon for all periods together."""
-        return Guarantee(self.epsilon, Fraction(0), NEIGHBOURS, SOURCE)
+    def words(self) -> str:
+        """The Laplace noise of the blocks, layer by layer; of a layer's blocks some may hold none."""
+        parts = []
+        for width, scales in zip(self.widths, self.shape.scales(self.rate), strict=True):
+            held = scales[np.isfinite(scales)]
+            if len(held):
+                low, high = f"{held.min():.6g}", f"{held.max():.6g}"
+                spread = low if low == high else f"{low} to {high}"
+                parts.append(f"{spread} on blocks of {width} period{'s' * (width > 1)}")
+        return f"ahead; law laplace, scale {', '.join(parts)}"
 
     @property
     def shape(self) -> Shape:
@@ -135,8 +155,8 @@ class AheadTree(NoiseAhead):
         """Into how many halves a unit is cut, one after another."""
         return lattice_bits(self.shape, self.rate)
 
-    def keeps(self, constraint: Constraint) -> bool:
-        """Whether an entry that keeps to the constraint costs at most epsilon."""
+    def costs_at_most(self, length: float, constraint: Constraint) -> bool:  # noqa: ARG002
+        """Check that an entry that keeps to the constraint costs at most epsilon."""
         return Fraction(self.rate) * Fraction(self.shape.loss(self.query, self.calendar, constraint)) <= self.epsilon
 
     @property
@@ -153,6 +173,11 @@ class AheadTree(NoiseAhead):
     def variance(self, step: int) -> float:
         """Of each column's level at the end of this period, in units squared."""
         return float(_weights(self.shape, self.rate).variances[step - 1])
+
+    @property
+    def covariance(self) -> Floats:
+        """Of the noise of a column's levels, shape (periods, periods), in units squared."""
+        return _covariance(self.shape, self.rate)
 
 
 def drawn_ahead(
@@ -197,6 +222,18 @@ def _shape(periods: int, widths: tuple[int, ...], curves: tuple[Curve, ...]) -> 
 @lru_cache(maxsize=16)
 def _weights(shape: Shape, rate: float) -> Weights:
     return shape.weights(rate)
+
+
+@lru_cache(maxsize=4)
+def _covariance(shape: Shape, rate: float) -> Floats:
+    """The levels add up the best estimates of the changes, whose information is that of the blocks they lie in."""
+    periods = shape.blocks.periods
+    information, at = np.zeros((periods, periods)), np.arange(periods)
+    for width, scales in zip(shape.blocks.widths, shape.scales(rate), strict=True):
+        measured = 1 / laplace_variance(scales)[at // width]
+        information += np.where(at[:, None] // width == at // width, measured, 0.0)
+    levels: Floats = np.linalg.inv(information).cumsum(0).cumsum(1)
+    return levels
 
 
 def drawn_changes(

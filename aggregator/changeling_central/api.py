@@ -33,13 +33,24 @@ from changeling_statistics import (
     read_parquet,
 )
 
-from .afterwards import check_windows, save_afterwards
+from .afterwards import check_windows, level_columns, save_windows, smoothed
 from .budget import Budget, Number, Spending, Unit, check_output, spending, total_of, whole
 from .dates import Dates, Every, calendar_for, local_instant, said_of_periods, zone_name, zone_of
 from .errors import UnusableChangelog
 from .files import Output, PublishedRow, read_rows, replaced
-from .guard import Listener, beyond, frozen, frozen_in_words, said_of_freezing
-from .late import Arrivals, Late, SeenRows, arrived, late_of
+from .guard import (
+    Arrivals,
+    Late,
+    Listener,
+    SeenRows,
+    arrived,
+    beyond,
+    frozen,
+    frozen_in_words,
+    late_of,
+    said_of_freezing,
+    updates_by_period,
+)
 from .ledger import Charge, ReleaseAccount, ReleaseLedger, ledger_beside, read_ledger
 from .linear_query import LinearQuery
 from .mechanism import Guarantee
@@ -48,7 +59,6 @@ from .offers import Asked, MechanismChoice, ReleaseMechanism, offered, root_mean
 from .queries import Mean, answer_query, best_weight, column_of, mean_of
 from .release_mechanisms import BEST, FRESH, compared, in_words
 from .run import Release, run
-from .smoothing import level_columns, smoothed
 from .statement import UNBOUNDED, About, Begun, Statement, about_release, begun, state_beside
 
 if TYPE_CHECKING:
@@ -132,8 +142,6 @@ class ReleaseOptions:
     ] = None
     mechanism: Annotated[str | None, Help(HOW, "One of those named below; the best if left out.")] = None
     law: Annotated[str | None, Help(HOW, "The noise: laplace or gaussian; chosen if left out.")] = None
-    branching: Annotated[int | None, Help(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None
-    layers: Annotated[int | None, Help(HOW, "Of hdcr's hierarchy; chosen if left out.")] = None
     plan: Annotated[bool, Help(HOW, "Say what would be released or refused. Nothing is drawn or charged.")] = False
     window: Annotated[str | None, Help(HOW, "Of swcr, or of --afterwards: 24h.")] = None
     person: Annotated[
@@ -150,9 +158,8 @@ class ReleaseOptions:
     changelog_id: Annotated[
         str | None, Help(FILES, "What the changelog is called in its ledger; drawn if left out.")
     ] = None
-    nodes: Annotated[bool, Help(WHAT, "Publish the noisy nodes as well.")] = False
     afterwards: Annotated[
-        Path | str | None, Help(FILES, "The best estimates from all --nodes so far: a .csv or .jsonl file.")
+        Path | str | None, Help(FILES, "The changes over a --window, read off the levels: a .csv or .jsonl file.")
     ] = None
     output: Annotated[
         Path | str | None, Help(FILES, "A .csv or .jsonl file; if left out, NAME.released.csv in this folder.")
@@ -288,15 +295,15 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
     kept = _held_to_promise(log, statement) if options.freeze else log
     if options.freeze:
         listener.aside(said_of_freezing(log, kept, query, dates.calendar))
-    mechanism = _mechanism(wish, statement, before, listener)
-    if options.afterwards is not None and not options.nodes:
+    mechanism = _mechanism(wish, statement, kept, before, listener)
+    if options.afterwards is not None:
         check_windows(wish.choice.name, mechanism, mean is None, wish.window or 0)
     guarantee = spent.guarantee(mechanism.guarantee)
     error = root_mean_square(mechanism.variance, query, dates.calendar.periods) if mean is None else None
     about = about_release(statement, dates.from_data, guarantee, mechanism, error)
     names = tuple(name + mechanism.shows for name in query.names)
     zone = zone_name(dates.calendar)
-    output = Output(wish.output, names, float(query.unit), about, mean, options.nodes, mechanism.law, zone)
+    output = Output(wish.output, names, float(query.unit), about, mean, mechanism.law, zone)
     account = _account(changelog, wish, said_of_periods(dates.calendar), listener)
     last = _last_period(dates.calendar, options.through, wish.every.zone)
     job = Release(kept, statement, mechanism, output, dates.from_data, account, options.overwrite, arrivals)
@@ -312,7 +319,7 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
         listener.note(f"the first period ends at {first}: nothing is charged yet")
     if options.afterwards is not None and last and not options.plan:
         head = Output(Path(options.afterwards), names, float(query.unit), about, law=mechanism.law, zone=zone)
-        save_afterwards(wish.output, dates.calendar, wish.window, head, None if options.nodes else mechanism)
+        save_windows(wish.output, dates.calendar, wish.window or 0, head, mechanism)
     released = Released(
         wish.output,
         options.query,
@@ -368,16 +375,11 @@ def _wish(changelog: Source, options: ReleaseOptions) -> _Wish:
 
 
 def _choice(options: ReleaseOptions, window: int | None) -> MechanismChoice:
-    """The mechanism that is asked for. ValueError where nodes or windows do not go with it."""
+    """The mechanism that is asked for. ValueError where windows do not go with it."""
     direct = window if options.afterwards is None or options.mechanism == "swcr" else None
-    shape = _whole("branching", options.branching), _whole("layers", options.layers)
-    name = options.mechanism or ("hdcr" if options.nodes else None)
-    choice = MechanismChoice(name, options.law, *shape, direct)
-    if options.nodes and choice.name not in ("hdcr", "dcr"):
-        raise ValueError(f"--nodes: {choice.name} has no nodes that are published; hdcr and dcr have, --mechanism")
-    if options.afterwards is not None and not options.nodes and window is None:
-        raise ValueError("what is known afterwards is made from all --nodes of hdcr or dcr, or is windows: --window")
-    return choice
+    if options.afterwards is not None and window is None:
+        raise ValueError("--afterwards: say over how long a --window the changes are")
+    return MechanismChoice(options.mechanism, options.law, direct)
 
 
 def _parquet(output: Path | str | None) -> Path | None:
@@ -510,7 +512,9 @@ def _held_to_promise(log: Changelog, statement: Statement) -> Changelog:
 # Mechanism, account, and the run
 
 
-def _mechanism(wish: _Wish, statement: Statement, before: Begun | None, listener: Listener) -> ReleaseMechanism[object]:
+def _mechanism(
+    wish: _Wish, statement: Statement, log: Changelog, before: Begun | None, listener: Listener
+) -> ReleaseMechanism[object]:
     """The mechanism that is asked for, or with which the release has begun; the listener hears why."""
     asked = _asked(wish.choice, statement, before)
     if before is not None:
@@ -523,13 +527,25 @@ def _mechanism(wish: _Wish, statement: Statement, before: Begun | None, listener
     made = offer.make(asked)
     if offer.good_for:
         best = compared(_asked(MechanismChoice(), statement, None))[0]
-        expected = root_mean_square(made.expected_variance, statement.query, statement.calendar.periods)
+        expected = _expected_error(made, statement, log)
         own = "nobody can say how far it errs" if expected is None else f"expect it to err by about {expected:.4g}"
-        listener.note(
+        sentence = (
             f"{offer.name} is good for {offer.good_for}; here {own}, {best.name} by {best.error:.4g} (standard error, "
             "root mean square over the calendar)"
         )
+        if made.variance(1) is None:  # what is expected follows from the data
+            listener.aside(sentence)
+        else:
+            listener.note(sentence)
     return made
+
+
+def _expected_error(made: ReleaseMechanism[object], statement: Statement, log: Changelog) -> float | None:
+    """How far a level of this changelog is expected to err, root mean square; None where nobody knows."""
+    updates = updates_by_period(log, statement.query, statement.calendar)
+    return root_mean_square(
+        lambda step: made.expected_variance(step, float(updates[step - 1])), statement.query, statement.calendar.periods
+    )
 
 
 def _asked(choice: MechanismChoice, statement: Statement, before: Begun | None) -> Asked:
@@ -579,9 +595,10 @@ def _say_plan(job: Release, last: int, before: Begun | None, log: Changelog, wis
     statement, calendar = job.statement, job.statement.calendar
     done = 0 if before is None else before.saved.period
     listener.note(f"a plan: {last - done} of {calendar.periods} periods would be published now; nothing is charged")
-    error = root_mean_square(job.mechanism.expected_variance, statement.query, calendar.periods)
+    error = _expected_error(job.mechanism, statement, job.changelog)
     if error is not None:
-        listener.note(f"expect every level to err by {error:.4g} (standard error, root mean square)")
+        tell = listener.aside if job.mechanism.variance(1) is None else listener.note
+        tell(f"expect every level to err by {error:.4g} (standard error, root mean square)")
     for sentence in _other_constraints(statement, log, wish):
         listener.aside(sentence)
     for refused in job.refused(before, last):

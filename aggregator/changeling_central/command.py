@@ -10,13 +10,12 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from .afterwards import save_release_plot
+from .afterwards import save_release_plot, save_smoothed
 from .api import FILES, Help, Released, ReleaseOptions, default_output, release_with
 from .budget import check_output, exact
 from .dates import local_instant, zone_name
 from .files import read_about
 from .offers import all_offers
-from .smoothing import save_smoothed
 from .statement import state_beside
 
 PICTURES = (".png", ".svg", ".pdf")

@@ -130,9 +130,8 @@ class PublishedRow(NamedTuple):
 class Output:
     """A file, .csv or .jsonl. names: of the query's columns. unit: what one of the query's units is worth.
 
-    about: what is said of the release at its head. mean: what is shown in place of the columns, None for these. nodes:
-    whether the nodes that a level came with are written behind it. law: of the noise. zone: that
-    times are written in.
+    about: what is said of the release at its head. mean: what is shown in place of the columns, None for these. law:
+    of the noise. zone: that times are written in.
     """
 
     path: Path
@@ -140,7 +139,6 @@ class Output:
     unit: float
     about: tuple[tuple[str, str], ...] = ()
     mean: Mean | None = None
-    nodes: bool = False
     law: Law = Law.LAPLACE
     zone: str = UTC_NAME
 
@@ -163,7 +161,7 @@ class Output:
 
         time: the end of the period, Unix seconds.
         """
-        return self.shown(period, time, [*self._levels(level), *self._nodes(level)])
+        return self.shown(period, time, self._levels(level))
 
     def shown(self, period: int, time: float, numbers: Sequence[ShownNumber]) -> bytes:
         """The file's rows of these numbers. Arguments as of `rows`."""
@@ -190,13 +188,6 @@ class Output:
         return [
             ShownNumber(name, value * self.unit, error, self.unit)
             for name, value in zip(self.names, level.values.tolist(), strict=True)
-        ]
-
-    def _nodes(self, level: Level) -> list[ShownNumber]:
-        return [
-            ShownNumber(node_name(name, each.node.width), value * self.unit, sqrt(each.variance) * self.unit, self.unit)
-            for each in (level.nodes if self.nodes else ())
-            for name, value in zip(self.names, each.values.tolist(), strict=True)
         ]
 
     def size(self) -> int:
@@ -254,11 +245,6 @@ def published_row(period: int, when: str, shown: ShownNumber, law: Law = Law.LAP
     last = 10.0**digits
     ends = round(floor(low * last) / last, digits), round(ceil(high * last) / last, digits)
     return PublishedRow(period, when, name, round(float(value), digits), float(f"{error:.6g}"), *ends)
-
-
-def node_name(name: str, periods: int) -> str:
-    """The name of a row that holds a node. name: of the column. periods: how wide the node is."""
-    return f"{name}, change over {periods} period{'s' * (periods > 1)}"
 
 
 def over_window(periods: int) -> str:

@@ -17,20 +17,25 @@ as drawn and its rows are published. A state that was put back has a tag that th
 was put back lacks the state's tag, and of two processes that draw after the same tag one finds that the other has
 announced itself, before it publishes. So a flush is drawn twice, or its charge forgotten, only where every file that
 was written since was put back together.
+
+By a fingerprint, a hash of a file's first rows, a ledger knows the data that it was made for. A file that begins as
+another does is most likely a copy of it, of which a new ledger would forget what the first one cost. It is a warning,
+not a lock: who writes the rows anew, in another order or form, is not recognised.
 """
 
+import gzip
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from secrets import token_hex
 
 from .budget import ReleaseCost, Unit, number, refuse_beyond, total_cost
 from .errors import BadState, BudgetExhausted
 from .files import held, replaced
-from .fingerprint import Fingerprint, fingerprint_of
 from .statement import Mark, SavedRelease, begun
 
 
@@ -87,6 +92,49 @@ class Drawn:
 
 def _fork() -> BadState:
     return BadState("another process goes on with a copy of this release: nothing of this flush was published")
+
+
+MOST_ROWS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """rows: how many a file had when this was taken, MOST_ROWS at most; 0 for what is no file. digest: SHA-256 of its
+    header and these rows, in hex."""
+
+    rows: int = 0
+    digest: str = ""
+
+    def __post_init__(self) -> None:
+        if type(self.rows) is not int or self.rows < 0 or not isinstance(self.digest, str):
+            raise ValueError("a fingerprint is a number of rows, and their digest")
+
+    def fits(self, path: Path) -> bool:
+        """Whether the file begins with these rows."""
+        return self.rows > 0 and fingerprint_of(path, self.rows) == self
+
+
+def fingerprint_of(path: Path, rows: int = MOST_ROWS) -> Fingerprint:
+    """The fingerprint of a .csv, .csv.gz or .parquet file's first rows. rows: as many, or fewer where the file ends.
+
+    A last line that is not ended is left out, as it may go on.
+    """
+    lines = list(islice(_lines(path), rows + 1))
+    if len(lines) < 2:  # a header alone
+        return Fingerprint()
+    return Fingerprint(len(lines) - 1, sha256(b"\n".join(lines)).hexdigest())
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    if path.suffix == ".parquet":
+        import polars as pl
+
+        yield from pl.read_parquet(path, n_rows=MOST_ROWS).write_csv().encode().splitlines()
+        return
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield line.rstrip(b"\r\n")
 
 
 VERSION = 3

@@ -21,16 +21,14 @@ from fractions import Fraction
 from math import ldexp, sqrt
 
 import numpy as np
-from changeling_protocol import Calendar
-from changeling_statistics import Counts
+from changeling_protocol import Calendar, Constraint
+from changeling_statistics import Counts, Floats
 
-from .errors import BadState, BudgetExhausted
+from .errors import BadState
 from .linear_query import LinearQuery
-from .mechanism import NEIGHBOURS, Guarantee, Level, Mechanism, check_counts, checked_change, level_with_noise
+from .mechanism import Level, LevelMechanism, Made, check_counts, checked_change, level_with_noise
 from .noise import ABOVE, Law, NodeNoise, Noise, float_above
 from .square_root import lattice_bits
-
-SOURCE = "Dwork, McSherry, Nissim, Smith 2006, level by level; Li, Hay, Rastogi, Miklau, McGregor 2010"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,13 +41,15 @@ class LevelsState:
 
 
 @dataclass(frozen=True, slots=True)
-class FreshLevels(Mechanism[LevelsState, Counts, Level]):
+class FreshLevels(LevelMechanism[LevelsState]):
     """Made by `laplace_levels` or `gaussian_levels`.
 
     own, common: the scales of a level's own draw and of the common one, which is 0 where there is none, on the lattice
-    of 2^-bits units. epsilon, delta: what all periods cost an entry.
+    of 2^-bits units.
     """
 
+    kind = "fresh"
+    source = "Dwork, McSherry, Nissim, Smith 2006, level by level; Li, Hay, Rastogi, Miklau, McGregor 2010"
     query: LinearQuery
     calendar: Calendar
     law: Law
@@ -59,13 +59,29 @@ class FreshLevels(Mechanism[LevelsState, Counts, Level]):
     epsilon: Fraction
     delta: Fraction
 
-    @property
-    def guarantee(self) -> Guarantee:
-        """(epsilon, delta) for all periods together."""
-        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, SOURCE)
+    @classmethod
+    def as_made(
+        cls, made: Made, query: LinearQuery, calendar: Calendar, epsilon: Fraction, delta: Fraction
+    ) -> "FreshLevels":
+        """The levels with noise of these scales."""
+        match made:
+            case {"kind": cls.kind, "law": str(law), "bits": int(bits), "own": str(own), "common": str(common)}:
+                return cls(query, calendar, Law(law), bits, float.fromhex(own), float.fromhex(common), epsilon, delta)
+        raise BadState(f"no fresh levels: {sorted(made)}")
 
-    def costs_at_most(self, length: float) -> bool:
-        """Whether no entry costs more than epsilon of Laplace noise; of Gaussian noise, than `length` scales."""
+    def made_with(self) -> Made:
+        """The law and the scales."""
+        own, common = self.own.hex(), self.common.hex()
+        return {"kind": self.kind, "law": str(self.law), "bits": self.bits, "own": own, "common": common}
+
+    @property
+    def words(self) -> str:
+        """The law, and the scales in the query's units."""
+        common = f", and {ldexp(self.common, -self.bits):.6g} once for all of them" if self.common else ""
+        return f"fresh; law {self.law}, scale {ldexp(self.own, -self.bits):.6g} a level{common}"
+
+    def costs_at_most(self, length: float, constraint: Constraint) -> bool:  # noqa: ARG002
+        """Check that no entry, whatever it does, costs more than epsilon, or moves the levels by more than `length`."""
         if self.law is Law.GAUSSIAN:
             ratio = self.common / self.own
             return _lattice_shift(self.query, self.calendar.periods, ratio, self.bits) <= length * self.own
@@ -86,20 +102,18 @@ class FreshLevels(Mechanism[LevelsState, Counts, Level]):
         The first period draws what all have in common. Raises BudgetExhausted after the calendar's last period, and
         ValueError for a change that is not of the query.
         """
-        if state.period >= self.calendar.periods:
-            raise BudgetExhausted(f"the guarantee covers {self.calendar.periods} periods, and all of them are released")
-        change, width = checked_change(value, self.query.width), self.query.width
+        period, width = self.next_period(state.period), self.query.width
+        change = checked_change(value, width)
         common = state.common
         if self.common and state.period == 0:
             common = NodeNoise(self.law, self.common).draw(noise, width)
-        after = LevelsState(state.period + 1, state.level + change, common)
+        after = LevelsState(period, state.level + change, common)
         drawn = common + NodeNoise(self.law, self.own).draw(noise, width)
         return after, Level(level_with_noise(after.level, drawn, self.bits), self.variance(after.period))
 
     def check(self, state: LevelsState) -> None:
         """Raises BadState for more periods than the calendar has, other columns, or a common draw that there is not."""
-        if not 0 <= state.period <= self.calendar.periods:
-            raise BadState(f"the state is of {state.period} periods, and the calendar has {self.calendar.periods}")
+        self.check_period(state.period)
         check_counts(state.level, (self.query.width,))
         check_counts(state.common, (self.query.width,))
         if state.common.any() and not (self.common and state.period):
@@ -108,7 +122,14 @@ class FreshLevels(Mechanism[LevelsState, Counts, Level]):
     @property
     def variances(self) -> tuple[float, float]:
         """Of a level's own draw and of the common one, in units squared."""
-        return variances_of(self.law, self.bits, self.own, self.common)
+        of_own, of_common = (NodeNoise(self.law, s).variance if s else 0.0 for s in (self.own, self.common))
+        return ldexp(of_own, -2 * self.bits), ldexp(of_common, -2 * self.bits)
+
+    @property
+    def covariance(self) -> Floats:
+        """Of the noise of a column's levels, shape (periods, periods), in units squared."""
+        own, common = self.variances
+        return np.eye(self.calendar.periods) * own + common
 
     def variance(self, step: int) -> float:  # noqa: ARG002
         """Of every level, in units squared."""
@@ -118,12 +139,6 @@ class FreshLevels(Mechanism[LevelsState, Counts, Level]):
         """Of a window's change: what two levels have in common cancels; before the calendar there is no noise."""
         own, common = self.variances
         return 2 * own if step > window else own + common
-
-
-def variances_of(law: Law, bits: int, own: float, common: float) -> tuple[float, float]:
-    """The variance of a level's own draw and of the common one, in units squared; arguments as of `FreshLevels`."""
-    of_own, of_common = (NodeNoise(law, scale).variance if scale else 0.0 for scale in (own, common))
-    return ldexp(of_own, -2 * bits), ldexp(of_common, -2 * bits)
 
 
 def laplace_levels(query: LinearQuery, calendar: Calendar, epsilon: Fraction) -> FreshLevels:

@@ -12,15 +12,16 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import sha256
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeAlias, TypeVar
 
 import numpy as np
-from changeling_protocol import Node
+from changeling_protocol import Calendar, Constraint, Node
 from changeling_statistics import Counts, Floats
 from numpy.typing import NDArray
 
-from .errors import BadState
-from .noise import Noise
+from .errors import BadState, BudgetExhausted
+from .linear_query import LinearQuery
+from .noise import Law, Noise
 
 State = TypeVar("State")
 Input = TypeVar("Input", contravariant=True)
@@ -57,11 +58,10 @@ class NodeRelease:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Level:
-    """values: shape (w,), in units of the query. variance: of each, in units squared. nodes: those it came with."""
+    """values: shape (w,), in units of the query. variance: of each, in units squared."""
 
     values: Floats
     variance: float
-    nodes: tuple[NodeRelease, ...] = ()
 
 
 class Mechanism(ABC, Generic[State, Input, Result]):
@@ -125,6 +125,85 @@ class Mechanism(ABC, Generic[State, Input, Result]):
         state = read_state(saved, self.identity(), type(self.start()))
         self.check(state)
         return state
+
+
+Made: TypeAlias = dict[str, str | int | list[int]]
+"""What a release's mechanism was made with, by name, noise included: kept in the state of the release."""
+MOST_COVARIANCE = 2000
+"""Periods of a covariance: matrices over all of them are taken."""
+
+
+class LevelMechanism(Mechanism[State, Counts, Level], Generic[State]):
+    """A mechanism that publishes the levels of a query, whose noise has a law that is known before any data are.
+
+    A step takes the true change over one period, shape (w,), in the query's units. epsilon, delta: what all periods
+    together cost an entry. kind: what it is called in `made_with`. source: where its guarantee is proved.
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    source: ClassVar[str]
+    query: LinearQuery
+    calendar: Calendar
+    law: Law
+    epsilon: Fraction
+    delta: Fraction
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """(epsilon, delta) for all periods together."""
+        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, self.source)
+
+    @abstractmethod
+    def costs_at_most(self, length: float, constraint: Constraint) -> bool:
+        """Check that no entry that keeps to the constraint costs more than epsilon of Laplace noise, or moves what is
+        measured by more than `length` scales of Gaussian noise."""
+
+    @abstractmethod
+    def variance(self, step: int) -> float:
+        """Of each column's level at the end of this period, in units squared."""
+
+    @property
+    @abstractmethod
+    def covariance(self) -> Floats:
+        """Of the noise of a column's levels, shape (periods, periods), in units squared."""
+
+    def window_variance(self, step: int, window: int) -> float | None:
+        """Of the change of a column's level over the last periods, in units squared; before the first the level is 0.
+
+        window: how many periods. None where there are too many levels for a covariance of them all.
+        """
+        if self.calendar.periods > MOST_COVARIANCE:
+            return None
+        K, now, before = self.covariance, step - 1, step - window - 1
+        return float(K[now, now] if before < 0 else K[now, now] + K[before, before] - 2 * K[now, before])
+
+    @abstractmethod
+    def made_with(self) -> Made:
+        """All that a mechanism of this query and calendar is made again from, to the last bit (`as_made`)."""
+
+    @classmethod
+    @abstractmethod
+    def as_made(
+        cls, made: Made, query: LinearQuery, calendar: Calendar, epsilon: Fraction, delta: Fraction
+    ) -> "LevelMechanism[State]":
+        """The mechanism that `made_with` tells of. BadState for what it does not."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The noise in words, its scale in the query's units."""
+
+    def next_period(self, period: int) -> int:
+        """The number of the period after this one. BudgetExhausted where the calendar has no more."""
+        if period >= self.calendar.periods:
+            raise BudgetExhausted(f"the guarantee covers {self.calendar.periods} periods, and all of them are released")
+        return period + 1
+
+    def check_period(self, period: int) -> None:
+        """Raises BadState for a period that is not within the calendar."""
+        if not 0 <= period <= self.calendar.periods:
+            raise BadState(f"the state is of {period} periods, and the calendar has {self.calendar.periods}")
 
 
 ARRAY = 1

@@ -9,6 +9,7 @@ alone; they read no data, so choosing costs nothing. A pure epsilon is as good a
 delta never makes a release worse.
 """
 
+import json
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,19 +18,16 @@ from fractions import Fraction
 from functools import cache
 from importlib.metadata import entry_points
 from math import isnan, sqrt
-from typing import Generic, TypeAlias, cast
+from typing import Generic, cast
 
 import numpy as np
-from changeling_protocol import Calendar, Constraint, encode
+from changeling_protocol import Calendar, Constraint
 from changeling_statistics import Changelog, Counts, Mutations, States
 from numpy.typing import NDArray
 
 from .linear_query import LinearQuery
-from .mechanism import Level, Mechanism, State
+from .mechanism import Level, Made, Mechanism, State
 from .noise import Law
-
-Made: TypeAlias = dict[str, str | int | list[int]]
-"""What a release's mechanism was made with, by name, noise included: kept in the state of the release."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,10 +78,10 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
         """What is added to the names of the query's columns, where it is not their levels that are published."""
         return ""
 
-    def expected_variance(self, step: int) -> float | None:
-        """Of each column after so many periods, in units squared, as far as it is known before the data are.
+    def expected_variance(self, step: int, updates: float) -> float | None:  # noqa: ARG002
+        """Of each column after so many periods, in units squared, for the curator: it may follow from the data.
 
-        Where no `variance` is stated it may be a lower bound. None where nothing is known.
+        updates: how often the column was moved by then. None where nothing is known.
         """
         return self.variance(step)
 
@@ -110,7 +108,15 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
         """
         stated = self.guarantee
         cost = f"{stated.epsilon} {stated.delta}" if stated.rho is None else f"rho {stated.rho}"
-        return f"{type(self).__name__} {cost} {encode(self.made_with()).hex()}"
+        return f"{type(self).__name__} {cost} {json.dumps(self.made_with(), sort_keys=True)}"
+
+    @property
+    def covers_reactions(self) -> bool:
+        """True where the guarantee is proved for entries and people that react to what is published, too.
+
+        At a pure epsilon it always is (docs/mathematics.md, "Central releases"); with a delta a mechanism must say so.
+        """
+        return not self.guarantee.delta
 
     @property
     def noise_in_words(self) -> str:
@@ -139,8 +145,6 @@ class MechanismOption(StrEnum):
     LAW = "law"
     DELTA = "delta"
     RHO = "rho"
-    BRANCHING = "branching"
-    LAYERS = "layers"
     WINDOW = "window"
 
 
@@ -149,7 +153,7 @@ class Asked:
     """What a mechanism is to release, and what an entry may lose by it.
 
     query: what is counted. calendar: the periods. constraint: what entries keep to. epsilon, delta: the budget of the
-    whole release. law: of the noise. branching, layers: of a hierarchy. None has these chosen. begun: what a release
+    whole release. law: of the noise, None to have it chosen. begun: what a release
     that has begun was made with, None for a new one. window: in periods, None where there is none. rho: the budget in
     concentrated privacy, of which epsilon is then the pure one that is worth as much; None where the budget is
     (epsilon, delta).
@@ -161,8 +165,6 @@ class Asked:
     epsilon: Fraction
     delta: Fraction = Fraction(0)
     law: Law | None = None
-    branching: int | None = None
-    layers: int | None = None
     begun: Made | None = None
     window: int | None = None
     rho: Fraction | None = None
@@ -227,51 +229,32 @@ def _load_plugins() -> None:
         registers()
 
 
-_INSTEAD = {
-    MechanismOption.WINDOW: (
-        "; swcr releases windows directly, and --afterwards reads them off hdcr's --nodes or square-root"
-    ),
-    MechanismOption.BRANCHING: "; hdcr has",
-    MechanismOption.LAYERS: "; hdcr has",
-}
-"""What to take in place of a mechanism that lets something not be chosen."""
-
-
 @dataclass(frozen=True, slots=True)
 class MechanismChoice:
-    """mechanism: the name of an offer. law: of the noise. branching, layers: of a hierarchy. None has these chosen; a
-    branching or layers alone choose hdcr, which has them. window: in periods, of changes over windows; alone it
-    chooses swcr.
+    """mechanism: the name of an offer. law: of the noise. None has these chosen. window: in periods, of changes over
+    windows; alone it chooses swcr.
 
     ValueError for a name that is not offered, and for what the mechanism does not let choose.
     """
 
     mechanism: str | None = None
     law: str | None = None
-    branching: int | None = None
-    layers: int | None = None
     window: int | None = None
 
     def __post_init__(self) -> None:
         if self.law is not None and self.law not in tuple(Law):
             raise ValueError(f"the noise is laplace or gaussian, got {self.law!r}")
         options = offered(self.name).options
-        for option, value in (
-            (MechanismOption.BRANCHING, self.branching),
-            (MechanismOption.LAYERS, self.layers),
-            (MechanismOption.WINDOW, self.window),
-        ):
-            if value is not None and option not in options:
-                raise ValueError(f"--{option}: {self.name} has none{_INSTEAD.get(option, '')}")
+        if self.window is not None and MechanismOption.WINDOW not in options:
+            raise ValueError(
+                f"--window: {self.name} has none; swcr releases windows directly, and --afterwards reads them off the "
+                "levels of ahead, fresh, optimised or square-root"
+            )
 
     @property
     def name(self) -> str:
         """Of the offer that is taken."""
-        if self.mechanism is not None:
-            return self.mechanism
-        if self.window is not None:
-            return "swcr"
-        return "best" if self.branching is None and self.layers is None else "hdcr"
+        return self.mechanism or ("best" if self.window is None else "swcr")
 
     def made(
         self,
@@ -308,5 +291,4 @@ class MechanismChoice:
         if rho is not None and gaussian and MechanismOption.RHO not in options:
             raise ValueError(f"at rho {self.name} is released with laplace noise: for gaussian take square-root")
         law = None if self.law is None else Law(self.law)
-        shape = self.branching, self.layers
-        return Asked(query, calendar, constraint, epsilon, delta, law, *shape, begun, self.window, rho)
+        return Asked(query, calendar, constraint, epsilon, delta, law, begun, self.window, rho)

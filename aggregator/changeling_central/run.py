@@ -21,8 +21,7 @@ from changeling_statistics import MICROSECONDS, Changelog, Mutations
 from .dates import bounds_of
 from .errors import BadState, CentralError, TimeReversed
 from .files import Output, held
-from .guard import Breach, first_beyond, first_breach
-from .late import Arrivals, SeenRows
+from .guard import Arrivals, Breach, SeenRows, first_beyond, first_breach
 from .ledger import ReleaseAccount
 from .mechanism import Level
 from .noise import Noise
@@ -75,8 +74,7 @@ class Release:
 
     def terms(self) -> Terms:
         """The terms that a later run must agree on."""
-        form = self.output.path.suffix + " with nodes" * self.output.nodes
-        return replace(self.statement.terms(), mechanism=self.mechanism.made_with(), format=form)
+        return replace(self.statement.terms(), mechanism=self.mechanism.made_with(), format=self.output.path.suffix)
 
     def breach(self) -> Breach | None:
         """The first mutation that the guarantee does not count with: of an entry, or of a person's further entry."""

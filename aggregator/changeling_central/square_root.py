@@ -35,13 +35,11 @@ import numpy as np
 from changeling_protocol import Calendar, Constraint
 from changeling_statistics import Counts, Floats
 
-from .errors import BadState, BudgetExhausted
+from .errors import BadState
 from .linear_query import MOST_NUMBERS, LinearQuery
-from .mechanism import NEIGHBOURS, Guarantee, Level, Mechanism, check_counts, checked_change, level_with_noise
-from .noise import Noise
+from .mechanism import Level, LevelMechanism, Made, check_counts, checked_change, level_with_noise
+from .noise import Law, Noise
 from .sensitivity import most_moved, square_root_coefficients, squared_sensitivity
-
-SOURCE = "Fichtenberger, Henzinger, Upadhyay 2023; streams that react: Denisov et al. 2022, Smith, Thakurta 2022"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,12 +57,15 @@ class SquareRootState:
 
 
 @dataclass(frozen=True, slots=True)
-class SquareRoot(Mechanism[SquareRootState, Counts, Level]):
+class SquareRoot(LevelMechanism[SquareRootState]):
     """Made by `square_root` or `square_root_concentrated`. band: how many coefficients of C there are.
 
-    scale: of a draw, on the lattice of 2^-bits units. epsilon, delta: what all periods cost an entry.
+    scale: of a draw, on the lattice of 2^-bits units.
     """
 
+    kind = "square-root"
+    source = "Fichtenberger, Henzinger, Upadhyay 2023; streams that react: Denisov et al. 2022, Smith, Thakurta 2022"
+    law = Law.GAUSSIAN
     query: LinearQuery
     calendar: Calendar
     band: int
@@ -73,13 +74,27 @@ class SquareRoot(Mechanism[SquareRootState, Counts, Level]):
     epsilon: Fraction
     delta: Fraction
 
+    @classmethod
+    def as_made(
+        cls, made: Made, query: LinearQuery, calendar: Calendar, epsilon: Fraction, delta: Fraction
+    ) -> "SquareRoot":
+        """The square root of this band and noise."""
+        match made:
+            case {"kind": cls.kind, "band": int(band), "bits": int(bits), "scale": str(scale)}:
+                return cls(query, calendar, band, bits, float.fromhex(scale), epsilon, delta)
+        raise BadState(f"not a square root: {sorted(made)}")
+
+    def made_with(self) -> Made:
+        """The band and the noise."""
+        return {"kind": self.kind, "band": self.band, "bits": self.bits, "scale": self.scale.hex()}
+
     @property
-    def guarantee(self) -> Guarantee:
-        """(epsilon, delta) for all periods together."""
-        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, SOURCE)
+    def words(self) -> str:
+        """How many draws hang together, and the scale of one in the query's units."""
+        return f"{self.kind}; band {self.band}, law gaussian, scale {ldexp(self.scale, -self.bits):.6g} a draw"
 
     def costs_at_most(self, length: float, constraint: Constraint) -> bool:
-        """Whether an entry that keeps to the constraint moves Ĉ x by at most `length` scales."""
+        """Check that an entry that keeps to the constraint moves Ĉ x by at most `length` scales."""
         return lattice_sensitivity(self.query, self.calendar, constraint, self.band, self.bits) <= length * self.scale
 
     def start(self) -> SquareRootState:
@@ -92,14 +107,12 @@ class SquareRoot(Mechanism[SquareRootState, Counts, Level]):
 
         Raises BudgetExhausted after the calendar's last period, and ValueError for a change that is not of the query.
         """
-        if state.period >= self.calendar.periods:
-            raise BudgetExhausted(f"the guarantee covers {self.calendar.periods} periods, and all of them are released")
-        change = checked_change(value, self.query.width)
+        period, change = self.next_period(state.period), checked_change(value, self.query.width)
         z = noise.gaussian(self.scale, self.query.width)
         whole, part, solved = self._solved(state, z)
         kept = max(0, self.band - 2)
         after = SquareRootState(
-            state.period + 1,
+            period,
             state.level + change,
             state.total + solved,
             np.concatenate([whole[None], state.whole[:kept]])[: self.band - 1],
@@ -121,8 +134,7 @@ class SquareRoot(Mechanism[SquareRootState, Counts, Level]):
 
     def check(self, state: SquareRootState) -> None:
         """Raises BadState for more periods than the calendar has, or for another band or other columns."""
-        if not 0 <= state.period <= self.calendar.periods:
-            raise BadState(f"the state is of {state.period} periods, and the calendar has {self.calendar.periods}")
+        self.check_period(state.period)
         width, kept = self.query.width, min(state.period, self.band - 1)
         check_counts(state.level, (width,))
         check_counts(state.total, (width,))
@@ -134,6 +146,21 @@ class SquareRoot(Mechanism[SquareRootState, Counts, Level]):
         """Of each column's level at the end of this period, in units squared."""
         of_draw = ldexp(self.scale, -self.bits) ** 2
         return float(level_variances(self.calendar.periods, self.band)[step - 1]) * of_draw
+
+    def window_variance(self, step: int, window: int) -> float:
+        """Of a window's change, on calendars of any length: exact, as one draw is in both levels."""
+        share = float(window_variances(self.calendar.periods, self.band, window)[step - 1])
+        return share * ldexp(self.scale, -self.bits) ** 2
+
+    @property
+    def covariance(self) -> Floats:
+        """Of the noise of a column's levels, shape (periods, periods), in units squared."""
+        periods = self.calendar.periods
+        beta = level_coefficients(periods, self.band) * ldexp(self.scale, -self.bits)
+        at = np.subtract.outer(np.arange(periods), np.arange(periods))
+        drawn = np.where(at >= 0, beta[at], 0.0)
+        levels: Floats = drawn @ drawn.T
+        return levels
 
 
 def square_root(

@@ -12,17 +12,17 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TypeAlias
 
-from changeling_protocol import MOST_MUTATIONS, AtMost, Calendar, Constraint, encode
+from changeling_protocol import MOST_MUTATIONS, AtMost, Calendar, Constraint
 from changeling_statistics import constraint_in_words
 
 from .budget import ENTRY, Unit, number
 from .dates import DatedCalendar, said_of_periods
 from .errors import BadState
 from .files import load, save
-from .late import Late, SeenRows
+from .guard import Late, SeenRows
 from .linear_query import LinearQuery
-from .mechanism import Guarantee, read_state, written_state
-from .offers import Made, ReleaseMechanism
+from .mechanism import Guarantee, Made, read_state, written_state
+from .offers import ReleaseMechanism
 
 _EXACT = re.compile(r"-?0x[0-9a-f.]+p[+-]\d+")
 
@@ -30,6 +30,10 @@ About = tuple[tuple[str, str], ...]
 """What is said, by what it is about."""
 
 
+REACTIONS = {
+    True: "the guarantee holds where entries and people react to what is published",
+    False: "the guarantee is proved for entries and people that do not react to what is published",
+}
 IDENTITY = "release"
 NOISE = "noise"
 """What its noise was made with, to the last bit, stands under this at the head of an output."""
@@ -55,7 +59,7 @@ class QueryTerms:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """constraint: its canonical bytes. budget: epsilon and delta, of an entry. unit: of privacy, its name and entries.
+    """constraint: its fields, in JSON. budget: epsilon and delta, of an entry. unit: of privacy, its name and entries.
 
     freeze: what breaks the constraint is left out; else it stops the release. rho: of an entry, where the budget is in
     that; it is "" else, and the budget 0 and 0 with it.
@@ -66,7 +70,7 @@ class Terms:
 
     query: QueryTerms
     calendar: Calendar
-    constraint: bytes
+    constraint: str
     budget: tuple[Fraction, Fraction]
     unit: tuple[str, int]
     freeze: bool = False
@@ -101,7 +105,7 @@ class Statement:
         query = self.query
         counted = QueryTerms(self.text, query.names, query.moving, query.appearing, query.fixed, query.unit)
         budget, words = (self.budget, "") if self.rho is None else ((Fraction(0), Fraction(0)), str(self.rho))
-        constraint, unit = encode(self.constraint.as_fields()), (self.unit.name, self.unit.most)
+        constraint, unit = json.dumps(self.constraint.as_fields(), sort_keys=True), (self.unit.name, self.unit.most)
         calendar, dates = self.calendar, NO_DATES
         if isinstance(calendar, DatedCalendar):
             dates = calendar.every, calendar.zone, calendar.ends
@@ -131,6 +135,7 @@ def about_release(
         ("guarantee", f"{spent(guarantee.epsilon, guarantee.delta, guarantee.rho)}, for the whole release"),
         ("neighbours", guarantee.neighbours),
         ("source", guarantee.source),
+        ("reactions", REACTIONS[mechanism.covers_reactions]),
         ("constraint", constraint + beyond),
         ("late rows", statement.late.words),
         ("mechanism", mechanism.noise_in_words or described(mechanism.made_with())),

@@ -23,7 +23,6 @@ from .files import Output
 from .mechanism import Mechanism, State, written_state
 from .noise import Noise
 from .offers import _OFFERS, Offer, register
-from .release_mechanisms import HierarchyRelease
 from .run import Release, run
 from .statement import Statement
 
@@ -31,7 +30,6 @@ __all__ = [
     "CountedNoise",
     "Example",
     "Forbidden",
-    "HierarchyRelease",
     "MechanismContract",
     "NoNoise",
     "Output",

@@ -21,6 +21,16 @@ from .counters import (
 )
 from .dynamic import Born, FullyDynamic, IntervalTree, Protects, StreamSegment, Update, fully_dynamic
 from .grouped import Grouped, OnlineCounting, clustered, grouped
+from .hierarchy import (
+    BestEstimates,
+    Hdcr,
+    HierarchyRelease,
+    best_hierarchy,
+    cover_sum,
+    hierarchy,
+    layer_bounds,
+    retrospective,
+)
 from .offers import register
 from .partitioning import PartitionedRelease, Partitioning, SparseVector, insertion_minus_deletion, sparse_release
 from .queries import Algebra, Atoms, Domain, Query, Table
@@ -45,6 +55,7 @@ __all__ = [
     "Atoms",
     "BasicCounting",
     "Benchmark",
+    "BestEstimates",
     "BinaryMechanism",
     "Born",
     "Domain",
@@ -52,6 +63,8 @@ __all__ = [
     "FiniteMechanism",
     "FullyDynamic",
     "Grouped",
+    "Hdcr",
+    "HierarchyRelease",
     "InfiniteMechanism",
     "IntervalTree",
     "Law",
@@ -75,19 +88,24 @@ __all__ = [
     "StreamingMechanism",
     "Table",
     "Update",
+    "best_hierarchy",
     "binary_mechanism",
     "clustered",
+    "cover_sum",
     "cum",
     "cw_region",
     "fully_dynamic",
     "grouped",
+    "hierarchy",
     "insertion_minus_deletion",
+    "layer_bounds",
     "overwrite",
     "read_over",
     "region_of",
     "region_of_laws",
     "region_of_randomizer",
     "register",
+    "retrospective",
     "save_region_plot",
     "sparse_release",
     "state_diagram",

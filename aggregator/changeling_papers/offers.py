@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import nan
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import changeling_central
 import numpy as np
@@ -28,7 +28,6 @@ from changeling_central import (
     PeriodChange,
     ReleaseMechanism,
     State,
-    layer_bounds,
     read_state,
     total,
     written_state,
@@ -37,6 +36,7 @@ from changeling_protocol import MOST_PERIODS, AtMost, AtMostWithin, Calendar, Co
 
 from .counters import InfiniteMechanism, cum
 from .dynamic import FullyDynamic, Protects, Update, fully_dynamic, least_variance
+from .hierarchy import DCR, HDCR, layer_bounds
 from .partitioning import insertion_minus_deletion
 from .static import BasicCounting
 
@@ -127,10 +127,11 @@ class CounterRelease(ReleaseMechanism[CounterState[State]], Generic[State, Input
         """Variance of each column, in units squared; None where the counter states none."""
         return self.mechanism.variance(step)
 
-    def expected_variance(self, step: int) -> float | None:
-        """As `variance`; of a dynamic count at least this, where every period ends a segment."""
+    def expected_variance(self, step: int, updates: float) -> float | None:
+        """As `variance`; of a dynamic count as if a segment ended whenever its updates reach the threshold."""
         if isinstance(self.mechanism, FullyDynamic):
-            return least_variance(self.mechanism, step)
+            threshold = self.mechanism.partitioning.threshold(1, step)
+            return least_variance(self.mechanism, min(step, round(updates / threshold)))
         return self.variance(step)
 
     def saved(self, state: CounterState[State]) -> bytes:
@@ -240,8 +241,7 @@ DYNAMIC = Offer(
 
 
 def register() -> None:
-    """Offer the counters to `changeling release`."""
-    changeling_central.register(COUNTER)
-    changeling_central.register(INFINITE)
-    changeling_central.register(PARTITIONING)
-    changeling_central.register(DYNAMIC)
+    """Offer the hierarchies and the counters to `changeling release`."""
+    offers: tuple[Offer[Any], ...] = (HDCR, DCR, COUNTER, INFINITE, PARTITIONING, DYNAMIC)
+    for offer in offers:
+        changeling_central.register(offer)

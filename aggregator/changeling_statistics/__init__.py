@@ -25,9 +25,8 @@ from .accounting.curves import (
 )
 from .accounting.shuffled import Figure, LossStatement, loss_statement, shuffled_loss
 from .accounting.transcript import delta_at, epsilon_at
-from .changelog.changelog import ANSWER, MICROSECONDS, Changelog, Columns, Mutations, States
+from .changelog.changelog import ANSWER, MICROSECONDS, Changelog, Columns, Mutations, States, swallows_rows
 from .changelog.reading import read_csv, read_frame, read_parquet, read_rows
-from .changelog.rows import swallows_rows
 from .errors import BadChangelog, EmptyNode, NotEstimable, StatisticsError
 from .estimate import (
     NORMAL,
@@ -65,7 +64,6 @@ from .estimation.releases import (
 from .estimation.smoothing import Smoothing
 from .estimation.solution import Gap, Solution
 from .planning.distance import Distance, distance_from_best
-from .planning.estimands import ESTIMANDS, EstimandError, estimand_error, levels_tried
 from .planning.freezing import (
     Freezing,
     Habits,
@@ -81,11 +79,15 @@ from .planning.freezing import (
 from .planning.outages import PRICE, gap_after_loss, outage
 from .planning.plans import Comparison, Planned, compare_plans, hierarchical_plan, optimal_plan, plan_in_words
 from .planning.prediction import POINT, Option, Prediction, predict
-from .planning.several import (
+from .planning.questionnaire import (
+    ESTIMANDS,
+    EstimandError,
     PlannedQuestions,
     QuestionClass,
     Questionnaire,
     WeightedQuestion,
+    estimand_error,
+    levels_tried,
     plan_questionnaire,
     questions_in_words,
 )

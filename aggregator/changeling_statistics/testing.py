@@ -65,6 +65,8 @@ __all__ = [
     "transcripts",
     "worst_fraction",
     "worst_of_laws",
+    "worst_of_one_life",
+    "worst_of_two_lives",
 ]
 
 FALSE_ALARM = 1e-6
@@ -529,3 +531,36 @@ def worst_of_laws(laws: Iterable[Mapping[tuple[int, ...], Fraction]]) -> Fractio
             most[sent] = max(chance, most.get(sent, chance))
             least[sent] = min(chance, least.get(sent, chance))
     return max(most[sent] / least[sent] for sent in most)
+
+
+def worst_of_one_life(group: Group, changelogs: Iterable[Sequence[int]]) -> Fraction:
+    """The largest ratio of the probabilities of all that an entry sends, over every pair of these changelogs."""
+    return worst_of_laws(
+        {sent: chance for sent, (chance, _) in transcripts(group, questions(group, states)).items()}
+        for states in changelogs
+    )
+
+
+def worst_of_two_lives(group: Group, changelogs: Sequence[Sequence[int]]) -> Fraction:
+    """The largest such ratio of all that two lives of a store send, the second from a copy of the first.
+
+    Over every period after which the copy was made, and every two pairs of changelogs that are alike until then.
+    """
+    worst = Fraction(1)
+    for copied in range(len(changelogs[0]) - 1):
+        pairs = [(a, b) for a, b in product(changelogs, changelogs) if a[: copied + 1] == b[: copied + 1]]
+        worst = max(worst, worst_of_laws(_two_lives(group, one, other, copied) for one, other in pairs))
+    return worst
+
+
+def _two_lives(group: Group, one: Sequence[int], other: Sequence[int], copied: int) -> dict[tuple[int, ...], Fraction]:
+    first, again = questions(group, one, copied), questions(group, other, copied)
+    law = {}
+    for begun, (chance, memory) in transcripts(group, questions(group, one[: copied + 1])).items():
+        if not first:
+            law[begun] = chance
+            continue
+        lives = transcripts(group, first, memory).items(), transcripts(group, again, memory).items()
+        for (sent, (p, _)), (more, (q, _)) in product(*lives):
+            law[*begun, *sent, *more] = chance * p * q
+    return law

@@ -12,11 +12,10 @@ from math import inf
 from changeling_protocol import Coins, EntryNumber, SurveyId, SystemCoins, UnixMilliseconds, from_micro
 
 from . import enrolment, entries, witness
-from .answering import next_due_ms
 from .enrolment import Enroller
 from .entries import Answer, Known, Status
 from .errors import ClientClosed, ClientError, StoreBusy, StoreUnusable, WitnessTrouble
-from .flushing import Flush, Flushed
+from .flushing import Flush, Flushed, next_due_ms
 from .ledger import Account, account
 from .recording import FirstAnswers, Recorded, Recorder, check_first
 from .server import Servers, known_time, ms_of
@@ -411,7 +410,7 @@ class Reporter:
         self._device = device
         self._wanted = False
         self._told = False
-        """Whether the app was told that there is no thread."""
+        """True if the app was told that there is no thread."""
         self._troubles = 0
         """How many flushes in a row have met trouble."""
         self._thread: threading.Thread | None = None

@@ -27,8 +27,7 @@ from changeling_protocol import (
 )
 
 from . import entries
-from .answering import draw_delay, last_closing
-from .entries import Drawn, Drop, Entry, Held, Known, Pending, Status, why_not
+from .entries import Drawn, Drop, Entry, Held, Known, Pending, Status, draw_delay, why_not
 from .errors import (
     BadEnrolment,
     BadSurvey,
@@ -237,7 +236,7 @@ class Enroller:
         """
         now_ms = known_time(db, asked.url).stamp(ms_of(self._settings.clock()))
         closed = survey.calendar.closed(UnixSeconds(min(asked.asked_ms, now_ms) / 1000))
-        if closed >= last_closing(survey):
+        if closed >= survey.plan.last_closing:
             raise EnrolmentOver("the survey has ended: nothing of its plan is left to answer")
         if survey.closed and closed:
             raise EnrolmentOver("the survey's cohort is closed since its first period ended")
@@ -297,14 +296,14 @@ class Enroller:
 
 
 def _begun(survey: Survey, entry: Entry, drawn: Drawn, place: int) -> bool:
-    """Whether the entry has an answer to a question from the first close at which it is needed."""
+    """True if the entry has an answer to a question from the first close at which it is needed."""
     states = entry.about(place).states
     first = needed_close(survey.plan, entry._replace(answered=0), drawn, 1, place)
     return first is None or (bool(states) and states[0][0] <= first)
 
 
 def _given(survey: Survey, entry: Entry, place: int) -> bool:
-    """Whether an answer to a question waits to be judged, if any group asks about it.
+    """True if an answer to a question waits to be judged, if any group asks about it.
 
     Also where the entry's own does not: which group it draws must not decide who takes part.
     """

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import msgpack
 from changeling_protocol import (
     ID_BYTES,
+    Coins,
     EntryNumber,
     HistoryState,
     Memory,
@@ -39,14 +40,14 @@ States = tuple[tuple[int, int], ...]
 Drawn = Collection[tuple[TrackNumber, NodeNumber]]
 """Which nodes an entry reports of the tracks on which it reports only some; those not yet answered."""
 Answer: TypeAlias = str | float
-"""What an app records: the name of an answer, or a number."""
+"""An answer as an app records it: the name of an answer, or a number."""
 MOST_PENDING = 256
 """The most answers of an entry that are kept until the survey or the time is known; then the newest takes the place of
 the one before it."""
 _LEAST_BYTES = 256
-"""What is encrypted of an entry is filled up to so much, or the next power of two: its length tells no answer."""
+"""The encrypted part of an entry is padded to so much, or the next power of two: its length tells no answer."""
 _BYTES_EACH = 128
-"""So much more for every question beside the first."""
+"""Padding for every question beside the first."""
 _SLOT_BYTES = 2
 """A track of a joint group has up to MOST_SCORE slots."""
 _FIRST_STRATUM = StratumNumber(0)
@@ -188,11 +189,6 @@ def surveys_at(db: StoreConnection, url: str) -> list[Survey]:
     return [survey for each in known if (survey := each.readable) is not None]
 
 
-def joined_ids(db: StoreConnection) -> set[SurveyId]:
-    """The ids of the surveys that are answered."""
-    return {known.id for known in find_surveys(db, Status.JOINED)}
-
-
 def follow_server(db: StoreConnection, url: str) -> None:
     """Sends everything to the app's server at this URL from now on, but for what a survey's own relay takes.
 
@@ -235,7 +231,7 @@ class Pending:
 
 
 class Held(NamedTuple):
-    """What an entry knows of its answer to one question: as `Entry` has it of the first."""
+    """An entry's memory of its answer to one question, as `Entry` has it of the first."""
 
     mutations: int = 0
     first_s: int | None = None
@@ -286,7 +282,7 @@ class Entry(NamedTuple):
         return self._replace(**self.others[question - 1]._asdict()) if question else self
 
     def having(self, question: int, known: "Entry") -> "Entry":
-        """What `known`, which `about` gave and something has changed, is among the answers to the other questions."""
+        """The entry with its answer to a question replaced by that of `known`, which `about` gave and was changed."""
         if not question:
             return known
         others = list(self.others)
@@ -317,6 +313,11 @@ class Entry(NamedTuple):
         return bare._replace(delay_ms=0)
 
 
+def draw_delay(survey: Survey, coins: Coins) -> int:
+    """A random delay before an entry answers a closing, beyond the skew: up to the survey's spread, in ms."""
+    return coins.below(1000 * survey.spread)
+
+
 def insert(db: StoreConnection, wrapping: Wrapping, new: Sequence[Entry]) -> None:
     """Keeps new entries."""
     db.executemany(_INSERT, [_row(wrapping, entry) for entry in new])
@@ -339,6 +340,7 @@ TAKER = "taker"
 """The role of a store in a hand-over that invites another."""
 _NUMBERS = range(2**31)
 """The numbers that an entry may have: databases refuse larger ones by errors of their own."""
+_ALL = 0, 2**31 - 1
 
 
 def is_number(number: object) -> bool:
@@ -361,18 +363,16 @@ def load(db: StoreConnection, wrapping: Wrapping, survey: SurveyId, number: int)
     return _entry(wrapping, row)
 
 
-def load_all(
-    db: StoreConnection, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int] = (0, 2**31 - 1)
-) -> list[Entry]:
+def load_all(db: StoreConnection, wrapping: Wrapping, survey: SurveyId, among: tuple[int, int] = _ALL) -> list[Entry]:
     """The survey's entries in order. among: the least and the greatest number that they may have."""
     query = f"SELECT {_ENTRY} FROM entries WHERE survey = ? AND number BETWEEN ? AND ? ORDER BY number"  # noqa: S608
     return [_entry(wrapping, row) for row in db.execute(query, (survey, *among))]
 
 
-def numbers(db: StoreConnection, survey: SurveyId) -> list[EntryNumber]:
-    """The numbers of the survey's entries, rising."""
-    query = "SELECT number FROM entries WHERE survey = ? ORDER BY number"
-    return [EntryNumber(number) for (number,) in db.execute(query, (survey,))]
+def numbers(db: StoreConnection, survey: SurveyId, among: tuple[int, int] = _ALL) -> list[EntryNumber]:
+    """The numbers of the survey's entries, rising. among: the least and the greatest that are looked for."""
+    query = "SELECT number FROM entries WHERE survey = ? AND number BETWEEN ? AND ? ORDER BY number"
+    return [EntryNumber(number) for (number,) in db.execute(query, (survey, *among)).fetchall()]
 
 
 def least_answered(db: StoreConnection, survey: SurveyId) -> int | None:
@@ -528,7 +528,7 @@ def _memory(used: bytes | list[int] | None, score: int) -> Memory | None:
 
 
 def filled_up(piece: bytes, others: int = 0) -> bytes:
-    """What is private of an entry, at a length that says little of it. others: how many questions beside the first."""
+    """The private part of an entry, padded to a length that says little. others: how many further questions."""
     return piece.ljust(max(_LEAST_BYTES + _BYTES_EACH * others, 1 << (len(piece) - 1).bit_length()), b"\0")
 
 

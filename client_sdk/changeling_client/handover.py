@@ -15,7 +15,7 @@ from typing import Any
 
 import msgpack
 from changeling_protocol import ID_BYTES, Standing, SurveyId, authority_key
-from changeling_protocol.sealing import hpke_seal, hpke_unseal
+from changeling_protocol.upload import hpke_seal, hpke_unseal
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey

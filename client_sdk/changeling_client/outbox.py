@@ -44,7 +44,7 @@ MOST_AT_ONCE = 256
 _BODY_HEAD_BYTES = 32
 """Covers the map, its key and the array's head."""
 _ENVELOPE_BYTES = HEAD_BYTES + SEAL_BYTES + 5
-"""What sealing and the bytes' own head add to a plaintext."""
+"""Bytes that sealing and the bytes' own head add to a plaintext."""
 _TOO_LARGE = 413
 _STALE_KEY = frozenset({Refusal.UNKNOWN_KEY, Refusal.EXPIRED_KEY})
 
@@ -87,9 +87,9 @@ def put(
                 (each.track, each.node, each.symbol.to_bytes(symbol_bytes(tracks[each.track].randomizer)))
                 for each in answer.reports
             ]
-            kept = wrapping.wrap(msgpack.packb(reports), _place(entry, closing.period))
-            stated = answers[0].closing.period, closing.id, closing.standing, closing.stratum
-            rows.append((entry.survey, entry.number, closing.period, *stated, 0, kept))
+            where = entry.survey, entry.number, closing.period
+            kept = wrapping.wrap(msgpack.packb((entry.group, reports)), _place(*where))
+            rows.append((*where, answers[0].closing.period, closing.id, closing.standing, closing.stratum, 0, kept))
     db.executemany("INSERT INTO closings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
@@ -111,28 +111,30 @@ def waits(db: StoreConnection, survey: SurveyId) -> bool:
     return bool(found)
 
 
-def uploads(db: StoreConnection, wrapping: Wrapping, survey: Survey, kept: Sequence[Entry]) -> list[Upload]:
-    """Everything that waits of a survey's entries, in their order, a batch at a time. kept: entries, rising."""
-    batches: dict[tuple[int, int, int], list[ClosingAnswer]] = {}
-    by_number: dict[int, Entry] = {entry.number: entry for entry in kept}
+def uploads(
+    db: StoreConnection, wrapping: Wrapping, survey: Survey, among: tuple[EntryNumber, EntryNumber]
+) -> list[Upload]:
+    """Everything that waits of a survey's entries from one number to another, in their order, a batch at a time."""
+    batches: dict[tuple[EntryNumber, int, int, int], list[ClosingAnswer]] = {}
     query = (
         "SELECT entry, period, batch, id, standing, stratum, refused, reports FROM closings"
         " WHERE batch > 0 AND survey = ? AND entry BETWEEN ? AND ? ORDER BY entry, period"
     )
-    among = survey.id, min(by_number, default=0), max(by_number, default=-1)
-    for number, period, batch, id_, standing, stratum, refused, reports in db.execute(query, among):
-        if number in by_number:
-            closing = Closing(period, id_, Standing(standing), stratum)
-            answer = ClosingAnswer(closing, _reports(wrapping, reports, _place(by_number[number], period)))
-            batches.setdefault((number, batch, refused), []).append(answer)
-    return [_upload(survey, by_number[number], refused, answers) for (number, _, refused), answers in batches.items()]
+    for number, period, batch, id_, standing, stratum, refused, kept in db.execute(query, (survey.id, *among)):
+        group, reports = _kept(wrapping, kept, _place(survey.id, number, period))
+        answer = ClosingAnswer(Closing(period, id_, Standing(standing), stratum), reports)
+        batches.setdefault((number, batch, refused, group), []).append(answer)
+    return [
+        _upload(survey, number, group, refused, answers) for (number, _, refused, group), answers in batches.items()
+    ]
 
 
 def sent(db: StoreConnection, wrapping: Wrapping, entry: Entry) -> list[tuple[int, bool, tuple[Report, ...]]]:
     """The periods that an entry has answered, rising: whether the server has each answer, and its reports."""
     query = "SELECT period, batch, reports FROM closings WHERE survey = ? AND entry = ? ORDER BY period"
     rows = db.execute(query, (entry.survey, entry.number))
-    return [(period, batch == 0, _reports(wrapping, kept, _place(entry, period))) for period, batch, kept in rows]
+    where = entry.survey, entry.number
+    return [(period, batch == 0, _kept(wrapping, kept, _place(*where, period))[1]) for period, batch, kept in rows]
 
 
 def acknowledge(db: StoreConnection, taken: Sequence[Upload]) -> int:
@@ -192,22 +194,23 @@ def size(db: StoreConnection) -> int:
     return int(count)
 
 
-def _upload(survey: Survey, entry: Entry, refused: int, answers: Sequence[ClosingAnswer]) -> Upload:
+def _upload(survey: Survey, number: EntryNumber, group: int, refused: int, answers: Sequence[ClosingAnswer]) -> Upload:
     periods = tuple(answer.closing.period for answer in answers)
     span = Node(periods[0] - 1, periods[-1])
     reports = [report for answer in answers for report in answer.reports]
-    plaintext = encode_upload(survey.plan, entry.group, span, [answer.closing for answer in answers], reports)
-    return Upload(survey.id, entry.number, periods, refused, plaintext)
+    plaintext = encode_upload(survey.plan, group, span, [answer.closing for answer in answers], reports)
+    return Upload(survey.id, number, periods, refused, plaintext)
 
 
 @reading
-def _reports(wrapping: Wrapping, kept: bytes, place: bytes) -> tuple[Report, ...]:
-    rows = msgpack.unpackb(wrapping.unwrap(kept, place))
-    return tuple(Report(track, node, int.from_bytes(symbol)) for track, node, symbol in rows)
+def _kept(wrapping: Wrapping, kept: bytes, place: bytes) -> tuple[int, tuple[Report, ...]]:
+    """The group of the entry that answered, and its reports."""
+    group, rows = msgpack.unpackb(wrapping.unwrap(kept, place))
+    return group, tuple([Report(track, node, int.from_bytes(symbol)) for track, node, symbol in rows])
 
 
-def _place(entry: Entry, period: int) -> bytes:
-    return entry.survey + entry.number.to_bytes(8) + period.to_bytes(8)
+def _place(survey: SurveyId, entry: EntryNumber, period: int) -> bytes:
+    return survey + entry.to_bytes(8) + period.to_bytes(8)
 
 
 def bodies(waiting: Iterable[Upload], most_bytes: int = MOST_BODY_BYTES) -> Iterator[list[Upload]]:
@@ -279,14 +282,14 @@ class Sender:
 
     def _uploads(self, server: Server) -> list[Upload]:
         """All that waits, packed for some entries in each transaction, as a record may have to wait for one."""
-        wrapping, packed = self._store.wrapping, []
+        packed: list[Upload] = []
         with self._store.transaction() as db:
-            surveys = entries.surveys_at(db, server.url)
-            waiting = [(survey, entries.load_all(db, wrapping, survey.id)) for survey in surveys]
-        for survey, kept in waiting:
-            for first in range(0, len(kept), MOST_AT_ONCE):
+            waiting = [(survey, entries.numbers(db, survey.id)) for survey in entries.surveys_at(db, server.url)]
+        for survey, numbers in waiting:
+            for first in range(0, len(numbers), MOST_AT_ONCE):
+                some = numbers[first : first + MOST_AT_ONCE]
                 with self._store.transaction() as db:
-                    packed += uploads(db, wrapping, survey, kept[first : first + MOST_AT_ONCE])
+                    packed += uploads(db, self._store.wrapping, survey, (some[0], some[-1]))
         return packed
 
     def _send(self, server: Server, body: Sequence[Upload], deadline: Deadline) -> tuple[bool, set[SurveyId]]:
@@ -356,7 +359,10 @@ class Sender:
 
 def _still_there(db: StoreConnection, body: Sequence[Upload]) -> list[Upload]:
     """Those of the uploads whose survey is not left, nor their entry."""
-    there = {survey: set(entries.numbers(db, survey)) for survey in {upload.survey for upload in body}}
+    there: dict[SurveyId, set[EntryNumber]] = {}
+    for survey in {upload.survey for upload in body}:
+        asked = [upload.entry for upload in body if upload.survey == survey]
+        there[survey] = set(entries.numbers(db, survey, (min(asked), max(asked))))
     return [upload for upload in body if upload.entry in there[upload.survey]]
 
 

@@ -12,10 +12,10 @@ from fractions import Fraction
 from changeling_protocol import NodeNumber, Report, Survey, Track, TrackNumber, closings
 
 from . import entries, outbox
-from .answering import last_closing, next_due_ms
 from .device import Device
 from .entries import Entry, Known, Status
 from .explanation import moment, percent_down, percent_up, said, truthfulness
+from .flushing import next_due_ms
 from .ledger import shown
 from .server import known_time
 from .store import StoreConnection, reading
@@ -146,7 +146,7 @@ def _next(device: Device, db: StoreConnection, survey: Survey, entry: Entry, lea
     due_ms = next_due_ms(survey, entry)
     if due_ms is None:
         return None
-    period, *_ = closings(survey.plan, entry.answered, last_closing(survey))
+    period, *_ = closings(survey.plan, entry.answered, survey.plan.last_closing)
     drawn = entries.drawn_nodes(db, device.store.wrapping, entry)
     due = datetime.fromtimestamp((due_ms + lead_ms) // 1000, UTC)
     ending = (

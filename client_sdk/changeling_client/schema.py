@@ -87,7 +87,7 @@ CREATE TABLE closings (           -- what an entry answered at a period's close
     standing INTEGER NOT NULL,
     stratum INTEGER NOT NULL,
     refused INTEGER NOT NULL,     -- how often the server refused it; who was refused least is sent first
-    reports BLOB NOT NULL,        -- encrypted if the app brings a key
+    reports BLOB NOT NULL,        -- with the entry's group: encrypted if the app brings a key
     PRIMARY KEY (survey, entry, period),
     FOREIGN KEY (survey, entry) REFERENCES entries
 ) WITHOUT ROWID;

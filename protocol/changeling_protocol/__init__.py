@@ -18,7 +18,6 @@ from .calendar import (
     parse_duration,
     parse_instant,
 )
-from .constraints import MOST_MUTATIONS, AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded, most_span
 from .cost import Constraints, bound_of, group_cost, lives_cost, most_telling, node_cost, plan_cost, track_cost
 from .errors import BadSignature, CannotOpen, ChangelingError, MalformedBytes, ProtocolError, UnderstatedEpsilon
 from .histories import MOST_TIMES, History, HistoryKernel, HistoryState, Limits, PossibleHistories
@@ -38,7 +37,20 @@ from .plan import (
     respond,
     unsent,
 )
-from .questions import MOST_QUESTIONS, OFFSETS, ExpectedChanges, Question, Rounded
+from .questions import (
+    MOST_MUTATIONS,
+    MOST_QUESTIONS,
+    OFFSETS,
+    AtMost,
+    AtMostWithin,
+    Constraint,
+    ExpectedChanges,
+    Hybrid,
+    Question,
+    Rounded,
+    TimeBounded,
+    most_span,
+)
 from .randomizers import (
     BALANCED,
     MOST_BITS,
@@ -67,18 +79,6 @@ from .randomizers import (
     registered,
     symbol_bytes,
 )
-from .sealing import (
-    HEAD_BYTES,
-    SEAL_BYTES,
-    EnvelopeHead,
-    SealingKey,
-    head_of,
-    hpke_seal,
-    hpke_unseal,
-    key_id,
-    open_envelope,
-    seal,
-)
 from .signing import ID_BYTES, KEY_BYTES, VERSION, Fields, SurveyId, authority_key, decode, encode, signed
 from .survey import (
     OFFSET,
@@ -95,12 +95,16 @@ from .survey import (
 from .upload import (
     CLOSING_BYTES,
     CLOSING_ID_BYTES,
+    HEAD_BYTES,
     MOST_SPANNED_PERIODS,
+    SEAL_BYTES,
     STANDING_BYTES,
     Closing,
+    EnvelopeHead,
     Refusal,
     RefusalCounts,
     Report,
+    SealingKey,
     Standing,
     UploadColumns,
     closings,
@@ -108,6 +112,12 @@ from .upload import (
     decode_upload,
     draw_closing_id,
     encode_upload,
+    head_of,
+    hpke_seal,
+    hpke_unseal,
+    key_id,
+    open_envelope,
+    seal,
     symbol_column,
     upload_bytes,
 )

@@ -16,8 +16,8 @@ from itertools import accumulate
 from math import comb, gcd
 
 from .calendar import Calendar
-from .constraints import AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded
 from .odds import Odds
+from .questions import AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded
 from .randomizers import BasedResponse, KaryResponse, Randomizer, StateSpace
 from .signing import Fields, holds_booleans
 
@@ -81,7 +81,7 @@ def _bounds(constraint: Constraint) -> tuple[int | None, int | None, bool]:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What makes a group a history group, as it stands in a survey's signed bytes.
+    """The terms of a history group, as they stand in a survey's signed bytes.
 
     odds: a:b, favoured > other; what the whole group costs.
     limits: which changes an entry's reports can show. They follow from the survey's constraint.

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations_with_replacement, permutations, product
-from math import prod
+from itertools import combinations_with_replacement, permutations
 
 from changeling_protocol import AtMost, Calendar, Group, Randomizer, Survey, Track
 from changeling_statistics import SILENT, PrivacyCurve, curve_of, merged, worst_curve
@@ -42,19 +41,6 @@ def transcript_curve(group: Group, one: tuple[int, ...], other: tuple[int, ...])
         if u != v:
             curve = curve.together(listed(track.randomizer, u, v))
     return curve
-
-
-def literal_curve(group: Group, one: tuple[int, ...], other: tuple[int, ...]) -> PrivacyCurve:
-    """The same by listing every transcript."""
-    first, second = node_inputs(group, one), node_inputs(group, other)
-    pairs = []
-    for transcript in product(*(range(track.randomizer.symbols) for track, _ in first)):
-        p, q = (
-            prod(probability(track.randomizer, o, true) for o, (track, true) in zip(transcript, inputs, strict=True))
-            for inputs in (first, second)
-        )
-        pairs.append((p, q))
-    return curve_of(pairs)
 
 
 def worst_transcript_curve(group: Group, answers: int, periods: int, most: int, closed: bool = False) -> PrivacyCurve:

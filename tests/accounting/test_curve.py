@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from fractions import Fraction
-from math import exp, inf, log
+from math import inf, log
 
 import pytest
 from changeling_protocol import (
@@ -66,19 +66,6 @@ def test_the_curve_ends_at_the_pure_loss(randomizer):
     for kind, loss in stated.items():
         if all_pairs(randomizer.space, kind):
             assert node_curve(randomizer, kind).epsilon_at(0) == pytest.approx(float(loss), rel=1e-12)
-
-
-@pytest.mark.parametrize(("m", "a", "b"), [(2, 3, 1), (3, 5, 2), (21, 20, 1)])
-def test_the_region_of_k_rr_is_the_closed_form(m, a, b):
-    """δ(ε) = max(0, a - e^ε b) / (a + (m-1)b), with the corners (ln a/b, 0) and (0, p - q)."""
-    space = StateSpace(m - 1)
-    curve = randomizer_curve(KaryResponse(space, Odds(a, b)))
-    total = a + (m - 1) * b
-    for epsilon in (0.0, 0.2, 0.7, 3.0):
-        assert curve.delta_at(epsilon) == pytest.approx(max(0.0, a - exp(epsilon) * b) / total, abs=1e-15)
-    corners = [(corner.ratio, corner.delta) for corner in curve.corners()]
-    assert corners == [(Fraction(a, b), 0)] + ([(Fraction(1), Fraction(a - b, total))] if m > 2 else [])
-    assert float(curve.corners()[0].epsilon) == pytest.approx(log(a / b))
 
 
 @pytest.mark.parametrize("randomizer", RANDOMIZERS, ids=names)

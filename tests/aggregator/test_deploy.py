@@ -23,6 +23,7 @@ from .serving import eventually
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
+ENGINE = shutil.which("podman") or shutil.which("buildah")
 ENDS = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"], "info": ["_info"], "gauge": [""]}
 
 
@@ -164,6 +165,16 @@ def test_the_images_steps_make_a_server_of_an_empty_tree(tmp_path: Path) -> None
     finally:
         server.terminate()
     assert server.wait(30) == 0
+
+
+@pytest.mark.heavy
+@pytest.mark.skipif(not ENGINE, reason="there is no podman or buildah")
+def test_the_image_is_built(tmp_path: Path) -> None:
+    """As the Containerfile's first line says."""
+    assert ENGINE
+    words = [ENGINE, "build", "-f", str(DEPLOY / "Containerfile"), "--iidfile", str(tmp_path / "id"), str(ROOT)]
+    subprocess.run(words, check=True, capture_output=True)
+    assert (tmp_path / "id").read_text().startswith("sha256:")
 
 
 def _alive(port: int) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import msgpack
 import pytest
 from changeling_aggregator.errors import Overloaded
-from changeling_aggregator.server import ServerSettings, Service, answers, questions
+from changeling_aggregator.server import ServerSettings, Service, questions, results
 from changeling_aggregator.server.questions import Estimating
 from changeling_aggregator.store import Store
 from changeling_protocol import Calendar, SurveyId
@@ -161,13 +161,13 @@ def asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> tuple[Log, list[floa
     """A survey with three periods answered, its clock, what was worked out, and a server."""
     log = Log.of(store, survey(calendar=Calendar(1_800_000_000, 60, 8), grace=600))
     clock, solved = [1_800_000_200.0], list[Any]()
-    series = answers.histogram_figures
+    series = results.histogram_figures
 
     def counted(*arguments: Any) -> Any:
         solved.append(arguments)
         return series(*arguments)
 
-    monkeypatch.setattr(answers, "histogram_figures", counted)
+    monkeypatch.setattr(results, "histogram_figures", counted)
     log.append_reports(clock[0], [report(node, 3) for node in (1, 2, 3)])
     return log, clock, solved, Service(store, ServerSettings(PINNED, lambda: clock[0]))
 

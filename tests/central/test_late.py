@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 from changeling_central import BadState, ConstraintBroken, TimeReversed, read_about, read_rows, release
-from changeling_central.late import Late, Seen, arrived
+from changeling_central.guard import Late, SeenRows, arrived
 from changeling_central.testing import NoNoise
 from changeling_statistics import Columns, read_frame
 
@@ -46,7 +46,7 @@ def test_late_rows_count_as_they_are_said_to_whatever_comes_when(late):
         times = chance.sample(range(1, 40), 14)
         rows = [(chance.choice("abc"), time, chance.choice(["x", "y", ""])) for time in times]
         arrival = {row: row[1] + chance.choice([0, 0, 0, chance.randrange(25)]) for row in rows}
-        seen, until, in_time, before = Seen(), None, [], {}
+        seen, until, in_time, before = SeenRows(), None, [], {}
         for end in (10, 20, 30, 40):
             there = [row for row in rows if arrival[row] <= end]
             chance.shuffle(there)

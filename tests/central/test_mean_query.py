@@ -14,13 +14,13 @@ from changeling_central import (
     answer_query,
     best_weight,
     drawn_ahead,
-    hierarchy,
     sliding_windows,
     square_root,
 )
 from changeling_central.linear_query import check_within
-from changeling_central.nodes import hierarchy_shifts
 from changeling_central.queries import column_of, mean_of, mean_query, names_in
+from changeling_papers import hierarchy
+from changeling_papers.hierarchy import hierarchy_shifts
 from changeling_protocol import AtMost, Calendar
 
 from .examples import histories

@@ -7,8 +7,7 @@ from math import sqrt
 import numpy as np
 import pytest
 from changeling_central import Asked, Law, clipped_sum, compared, counting, histogram_query
-from changeling_central.factorisation import best_factorisation, solved
-from changeling_central.optimised import optimised
+from changeling_central.optimised import best_factorisation, optimised, solved
 from changeling_central.square_root import concentrated_length, told_apart
 from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, AtMostWithin, Calendar

@@ -12,13 +12,13 @@ from changeling_central import (
     ConstraintBroken,
     UnusableChangelog,
     counting,
-    hierarchy,
     histogram_query,
     release,
 )
 from changeling_central.budget import Unit
 from changeling_central.guard import beyond, first_beyond
 from changeling_central.testing import Forbidden
+from changeling_papers import hierarchy
 from changeling_protocol import AtMost
 from changeling_statistics import Columns, read_frame
 

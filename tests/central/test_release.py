@@ -10,19 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from changeling_central import BadState, ConstraintBroken, Law, TimeReversed, answer_query, held, hierarchy, read_rows
+from changeling_central import BadState, ConstraintBroken, Law, TimeReversed, answer_query, held, read_rows
 from changeling_central.files import load, save
 from changeling_central.statement import Statement, begun
 from changeling_central.testing import (
     CountedNoise,
     Forbidden,
-    HierarchyRelease,
     NoNoise,
     Output,
     Release,
     SeededNoise,
     run,
 )
+from changeling_papers import HierarchyRelease, hierarchy
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows as changelog_of
 

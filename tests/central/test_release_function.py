@@ -66,12 +66,12 @@ def test_called_again_it_goes_on_and_what_is_left_open_is_noted(tmp_path, file):
 
 def test_numbers_may_be_numpys(tmp_path, file):
     """As they come out of an array or a frame; a float that is no whole number is none, nor is a bool."""
-    given = {**DAY, "at_most": np.int64(2), "epsilon": np.float64(0.5), "layers": np.int32(2), "branching": np.uint8(3)}
+    given = {**DAY, "at_most": np.int64(2), "epsilon": np.float64(0.5), "per_person": np.uint8(1)}
     one = central.release(file, "any answer", **given, output=tmp_path / "one.csv")
-    again = {**DAY, "epsilon": 0.5, "layers": 2, "branching": 3}
+    again = {**DAY, "epsilon": 0.5}
     assert central.release(file, "any answer", **again, output=tmp_path / "one.csv").published == 0
     assert one.guarantee.epsilon == Fraction(1, 2)
-    for bad in ({"at_most": 2.5}, {"at_most": True}, {"layers": 1.0}, {"person": "answer", "per_person": 1.5}):
+    for bad in ({"at_most": 2.5}, {"at_most": True}, {"person": "answer", "per_person": 1.5}):
         with pytest.raises(ValueError, match="is a whole number"):
             central.release(file, "any answer", **{**again, **bad}, output=tmp_path / "two.csv")
 

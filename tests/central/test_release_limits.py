@@ -23,9 +23,7 @@ TWICE = ["--at-most", "2"]
         ({"epsilon": "1e-6", "more": ["--delta", "1e-6", "--law", "gaussian"]}, "with a delta, epsilon is"),
         ({"epsilon": "1e-5", "more": ["--delta", "1e-6"]}, "with a delta, epsilon is at least 0.0001"),
         ({"more": ["--delta", "1e-30", "--law", "gaussian"]}, "delta is 0 or at least"),
-        ({"more": ["--layers", "100000", "--branching", "2"]}, "too many for 48 periods"),
-        ({"more": ["--layers", "0"]}, "layers >= 1"),
-        ({"more": ["--mechanism", "dcr", "--layers", "3"]}, "dcr has none"),
+        ({"more": ["--mechanism", "dcr", "--window", "3h"]}, "dcr has none"),
         ({"more": ["--at-most", "9" * 30]}, "--at-most is at most"),
         ({"more": ["--until", "2100-01-01", "--start", "2013-01-01"], "every": "1m"}, "at most 1000000"),
         ({"more": ["--plot", "out.csv"]}, ".png, .svg or .pdf"),
@@ -34,7 +32,6 @@ TWICE = ["--at-most", "2"]
         ({"query": "each answer", "more": ["--answers", "United,,Delta"]}, "has no name"),
         ({"more": ["--answers", "Delta"]}, "names 'United', which is none of the answers: Delta"),
         ({"query": "answer == 'Untied'", "more": ["--answers", "United,Delta"]}, "names 'Untied'"),
-        ({"more": ["--layers", "6", "--branching", "3"]}, "6 layers with a branching of 3 are wider"),
         ({"query": "not " * 5000 + "answer == 'a'"}, "not a query"),
     ],
 )

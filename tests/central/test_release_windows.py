@@ -1,17 +1,15 @@
-"""Nodes, windows and what is known afterwards, in a release."""
+"""Windows in a release: published directly, or read off the levels."""
 
 import numpy as np
 import polars as pl
 import pytest
 from changeling_central import (
-    BadState,
     MechanismChoice,
     OpenDPNoise,
     Windows,
     counting,
     read_rows,
     release,
-    retrospective,
     sliding_windows,
     square_root_coefficients,
 )
@@ -73,69 +71,20 @@ def test_the_windows_of_a_release_have_the_noise_of_the_mechanism_and_cover_what
         MechanismChoice("swcr", window=25).made(query, calendar, AtMost(2), 1)
 
 
-def test_nodes_are_published_beside_the_levels_and_make_the_levels(tmp_path):
-    """Each with its width and error, in the period that it ends with; the last level follows from them."""
-    one = released(tmp_path, nodes=True, layers=2, branching=4)
-    rows = one.rows()
-    widths = {row.name for row in rows if "change over" in row.name}
-    assert widths == {"any answer, change over 1 period", "any answer, change over 4 periods"}
-    assert sum("over 4 periods" in row.name for row in rows) == HOURS // 4
-    by_period = {(row.period, row.name): row.estimate for row in rows}
-    assert by_period[1, "any answer"] == by_period[1, "any answer, change over 1 period"]
-    with pytest.raises(BadState, match="another format"):
-        released(tmp_path, layers=2, branching=4)
-
-
-def test_afterwards_is_the_best_estimate_from_all_nodes_with_its_error(tmp_path):
-    """The library's own, period by period; windows are its differences; made anew as nodes are added."""
-    given = {"nodes": True, "layers": 3, "branching": 2, "afterwards": tmp_path / "after.csv", "window": "6h"}
-    released(tmp_path, **given, through="2026-01-01T07:00")
-    assert read_rows(tmp_path / "after.csv")[-1].period == 7
-    one = released(tmp_path, **given)
-    after = read_rows(tmp_path / "after.csv")
-    levels = {row.period: row for row in after if row.name == "any answer, afterwards"}
-    windows = {row.period: row for row in after if "window" in row.name}
-    assert (len(levels), list(windows)) == (HOURS, list(range(6, HOURS + 1)))
-    nodes = nodes_of(one.rows())
-    values, variances = retrospective(nodes, HOURS)
-    for t, row in levels.items():
-        assert row.estimate == pytest.approx(values[t, 0], abs=row.standard_error / 10)
-        assert row.standard_error**2 == pytest.approx(variances[t], rel=1e-5)
-        online = next(r for r in one.rows() if (r.period, r.name) == (t, "any answer"))
-        assert row.standard_error <= online.standard_error * (1 + 1e-9)
-    for t, row in windows.items():
-        assert row.estimate == pytest.approx(values[t, 0] - values[t - 6, 0], abs=row.standard_error / 10)
-
-
-def nodes_of(rows):
-    from changeling_central import NodeRelease
-    from changeling_protocol import Node
-
-    nodes = []
-    for row in rows:
-        if "change over" in row.name:
-            width = int(row.name.split()[-2])
-            value = np.array([row.estimate])
-            nodes.append(NodeRelease(Node(row.period - width, row.period), value, row.standard_error**2))
-    return nodes
-
-
 def test_the_command_takes_all_of_it_and_names_what_does_not_fit(tmp_path, capsys):
-    """Windows that are no whole number of periods, afterwards without nodes, a window of what has none."""
+    """Windows that are no whole number of periods, or none; mechanisms whose levels tell of no windows."""
     pl.DataFrame(ROWS).write_csv(tmp_path / "log.csv")
     words = ["release", str(tmp_path / "log.csv"), "--query", "any answer", "--every", "1h", "--epsilon", "1"]
     words += ["--at-most", "2", "--start", "2026-01-01", "--until", "2026-01-02"]
-    after = ["--nodes", "--afterwards", str(tmp_path / "after.jsonl"), "--window", "6h"]
+    after = ["--afterwards", str(tmp_path / "after.jsonl"), "--window", "6h"]
     assert run([*words, *after, "-o", str(tmp_path / "a.csv")]) == 0
-    assert len(read_rows(tmp_path / "after.jsonl")) == HOURS + HOURS - 5
+    assert len(read_rows(tmp_path / "after.jsonl")) == HOURS - 5
     for more, said in (
         (["--mechanism", "swcr", "--window", "90m"], "whole number of periods of 1h"),
         (["--mechanism", "swcr"], "say how long"),
         (["--mechanism", "hdcr", "--window", "6h"], "--window: hdcr has none"),
         (["--mechanism", "ahead", "--window", "6h"], "--window: ahead has none; swcr releases windows directly"),
-        (["--mechanism", "counter", "--nodes"], "counter has no nodes that are published; hdcr and dcr have"),
-        (["--mechanism", "ahead", "--nodes"], "ahead has no nodes that are published; hdcr and dcr have"),
-        (["--afterwards", str(tmp_path / "x.csv")], "from all --nodes"),
+        (["--afterwards", str(tmp_path / "x.csv")], "say over how long a --window"),
         (["--afterwards", str(tmp_path / "x.csv"), "--window", "6h", "--mechanism", "dcr"], "the levels of dcr do"),
         (["--mechanism", "square-root"], "square-root draws Gaussian noise, which needs a delta above 0"),
         (["--mechanism", "hdcr", "--law", "gaussian"], "Gaussian noise needs a delta above 0"),

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 from changeling_central import MechanismChoice, counting, read_rows, release
+from changeling_central.afterwards import best_estimates, noise_covariance
 from changeling_central.command import smooth
-from changeling_central.smoothing import best_estimates, noise_covariance
 from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, Calendar
 

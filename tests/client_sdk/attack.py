@@ -14,10 +14,10 @@ from itertools import combinations_with_replacement, product
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
-from changeling_client import answering, enrolment, entries, outbox, schema
-from changeling_client.answering import Answerer
+from changeling_client import enrolment, entries, flushing, outbox, schema
 from changeling_client.client import SurveyHandle
 from changeling_client.entries import Known
+from changeling_client.flushing import Answerer
 from changeling_client.recording import Recorder
 from changeling_client.server import HeardTime, Server
 from changeling_client.settings import ClientSettings
@@ -171,7 +171,7 @@ def answer(store: MemoryStore, moment: Moment, coins: Any) -> Hashable:
         uploads = [
             upload
             for survey in entries.surveys_at(db, _URL)
-            for upload in outbox.uploads(db, store.wrapping, survey, entries.load_all(db, store.wrapping, survey.id))
+            for upload in outbox.uploads(db, store.wrapping, survey, (0, 0))
         ]
         for upload in uploads:
             outbox.drop(db, entries.load(db, store.wrapping, upload.survey, upload.entry), upload.periods)
@@ -258,7 +258,7 @@ class Device:
     def _flush(self, moment: Moment, coins: Branching) -> Hashable:
         if moment.tells is not None:
             SurveyHandle(self.survey.id, self).stratum(stratum_values(self.survey.breakdowns, moment.tells))
-        with patch.object(answering, "respond", self._respond):
+        with patch.object(flushing, "respond", self._respond):
             return answer(self._store, moment, coins)
 
     @property

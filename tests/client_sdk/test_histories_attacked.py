@@ -11,8 +11,8 @@ from functools import cache
 from itertools import pairwise, product
 
 import pytest
-from changeling_client.answering import answer_due
 from changeling_client.entries import Entry, Pending
+from changeling_client.flushing import answer_due
 from changeling_client.recording import bring_back, record
 from changeling_client.testing import stored
 from changeling_protocol import (

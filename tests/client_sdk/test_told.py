@@ -7,11 +7,9 @@ import changeling_client
 import pytest
 from changeling_client import (
     ClientError,
-    Recorded,
     ServerTrouble,
     Silenced,
     Status,
-    StoreReadOnly,
     TooCostly,
 )
 from changeling_client.testing import FakeServer, make_client, make_survey
@@ -47,27 +45,6 @@ def test_what_costs_too_much_on_loopback_names_the_option_for_development(tmp_pa
         assert str(error).endswith("above 10; to develop against a server on loopback, pass development=True")
         assert flushed.trouble == str(error)
         assert (handle.status, handle.reason) == (Status.REFUSED, f"TooCostly: {error}")
-
-
-def test_a_record_for_a_survey_that_was_refused_says_why_it_is_dropped(tmp_path, caplog):
-    """In the log, without the answer."""
-    server = FakeServer()
-    with make_client(tmp_path, server, max_epsilon=0.1) as device:
-        handle = device.join(server.publish(TEN))
-        assert "TooCostly" not in caplog.text.replace(device.flush().trouble, "").replace("TooCostly: ", "")
-        caplog.clear()
-        assert handle.record("tea") is Recorded.DROPPED
-    assert f"a record was dropped: the survey {TEN.id.hex()} was not joined: TooCostly" in caplog.text
-    assert "tea" not in caplog.text
-
-
-def test_a_server_off_loopback_is_given_no_such_advice(tmp_path):
-    """Whoever ships an app must not be told to leave the bound out."""
-    server, told = FakeServer(), []
-    with make_client(tmp_path, server, max_epsilon=0.1, on_error=told.append) as device:
-        device.join(server.publish(TEN))
-        device.flush()
-    assert "development" not in str(told[0])
 
 
 def test_a_survey_that_the_server_does_not_know_is_told_once(tmp_path):
@@ -149,14 +126,6 @@ def test_a_path_that_is_no_file_is_refused(tmp_path, monkeypatch, path):
         make_client(tmp_path, FakeServer(), path=path)
 
 
-def test_a_file_where_a_folder_should_be_is_said_to_be_one(tmp_path):
-    """However deep it lies below it."""
-    (tmp_path / "file").write_text("")
-    for path in ("file/changeling.db", "file/deeper/changeling.db"):
-        with pytest.raises(StoreReadOnly, match="one of the folders named is a file"):
-            make_client(tmp_path, FakeServer(), path=tmp_path / path)
-
-
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
     """Of the store and of its witness."""
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -165,15 +134,6 @@ def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
         pass
     assert (tmp_path / "kept/changeling.db").exists()
     assert (tmp_path / "witness").exists()
-
-
-def test_one_key_in_place_of_a_list_is_told_in_words(tmp_path):
-    """And not as 32 integers."""
-    (key,) = FakeServer.authority
-    for wrong in (key, key.hex()):
-        with pytest.raises(ValueError, match=r"pass \[key\]") as raised:
-            make_client(tmp_path, FakeServer(), authority=wrong)
-        assert len(str(raised.value)) < 80
 
 
 def test_none_is_no_answer_where_mistakes_are_errors(tmp_path):
@@ -185,20 +145,6 @@ def test_none_is_no_answer_where_mistakes_are_errors(tmp_path):
         device.flush()
         with pytest.raises(ValueError, match="`retract`"):
             handle.record(None)
-
-
-def test_a_stratum_of_a_survey_that_breaks_nothing_down_is_told_in_words(tmp_path):
-    """On joining, and after."""
-    server, told = FakeServer(), []
-    server.publish(TEN)
-    with make_client(tmp_path, server, on_error=told.append) as device:
-        handle = device.join(TEN.id, stratum={"platform": "linux"})
-        device.flush()
-        assert "the survey breaks nothing down" in str(told[0])
-        handle = device.join(TEN.id)
-        device.flush()
-        with pytest.raises(ValueError, match="the survey breaks nothing down"):
-            handle.stratum({"platform": "linux"})
 
 
 def test_a_test_that_publishes_something_else_is_told_so():

@@ -153,7 +153,9 @@ def answered(modes, waits):
         kept(db, wrapping, survey, answered)
         for entry, answers in answered:
             periods = tuple(answer.closing.period for answer in answers)
-            (upload,) = (each for each in outbox.uploads(db, wrapping, survey, [entry]) if each.periods == periods)
+            (upload,) = (
+                each for each in outbox.uploads(db, wrapping, survey, (entry.number,) * 2) if each.periods == periods
+            )
             batches.append((entry.number, periods, len(upload.plaintext)))
 
     kept = outbox.put

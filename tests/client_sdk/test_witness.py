@@ -1,9 +1,7 @@
 """A store that was put back, copied or lost is silent for good; whatever happens, no closing is answered twice."""
 
-import os
 import shutil
 import sqlite3
-import tempfile
 import threading
 import time
 from contextlib import suppress
@@ -11,10 +9,8 @@ from itertools import count
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
-import changeling_client.sqlite as store_module
-import httpx
 import pytest
-from changeling_client import Callbacks, EnrolmentOver, Recorded, Sidecar, Silenced, Status, WitnessTrouble
+from changeling_client import Callbacks, Recorded, Sidecar, Silenced, Status, WitnessTrouble
 from changeling_client.witness import Seen, default_folder, leave_out_of_backups
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -428,64 +424,3 @@ def test_a_sidecar_says_to_backups_that_they_leave_it_out(phone):
     assert PLAIN.id in seen
     assert len(seen) < 100
     assert {file.name for file in phone.sidecar.iterdir()} == {"CACHEDIR.TAG", "witness"}
-
-
-LIVES = st.lists(
-    st.one_of(
-        st.tuples(st.just("live"), st.sampled_from([1, 40, 70]), st.sampled_from(PLAIN.answers)),
-        st.tuples(st.sampled_from(["killed", "unheard"]), st.sampled_from([40, 70]), st.none()),
-        st.tuples(st.just("back up"), st.none(), st.none()),
-        st.tuples(st.just("put back"), st.integers(0, 3), st.sampled_from(["store", "sidecar", "both"])),
-        st.tuples(st.just("lose"), st.none(), st.sampled_from(["store", "sidecar", "both"])),
-    ),
-    min_size=3,
-    max_size=14,
-)
-
-
-@pytest.mark.heavy
-@settings(max_examples=50)
-@given(LIVES)
-def test_over_any_lives_no_closing_is_sent_with_two_ids_or_two_symbols(steps):
-    """Starts, records, reports, kills before the witness is told, answers of the server's that are lost, and any
-    earlier store or sidecar that is put back, or lost, in any order."""
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store_module, "_PRAGMAS", ("journal_mode = WAL", "synchronous = OFF"))
-        patch.setattr(os, "fsync", lambda _: None)
-        phone, copies = Phone(Path(folder)), []
-        phone.install()
-        for action, number, name in steps:
-            folders = [each for each in (phone.store, phone.sidecar) if name in (each.name, "both")]
-            if action == "back up":
-                copies.append({each: phone.backup(each) for each in (phone.store, phone.sidecar)})
-            elif action == "put back":
-                for each in folders if copies else ():
-                    phone.put_back(each, copies[number % len(copies)][each])
-            elif action == "lose":
-                for each in folders:
-                    shutil.rmtree(each, ignore_errors=True)
-            else:
-                phone.clock.now += number
-                lived(phone, action, name)
-        phone.clock.now = START + 60 * 8 + 20
-        lived(phone, "live", "tea")
-        said = {}
-        for closing, reports in phone.server.answers():
-            heard = closing.id, [(each.track, each.node, each.symbol) for each in reports]
-            said.setdefault(closing.period, set()).add(repr(heard))
-        assert all(len(heard) <= ENTRIES for heard in said.values())
-
-
-def lived(phone, how, answer):
-    """One start of the app that records and reports, and perhaps does not end well."""
-    if how == "unheard":
-        phone.server.reply = lambda request: httpx.Response(502) if request.method == "POST" else None
-    with phone.start() as device, suppress(EnrolmentOver):
-        handle = device.join(PLAIN.id, entries=ENTRIES)
-        if answer is not None:
-            handle.record(answer)
-        if how == "killed" and handle.status is Status.JOINED:
-            phone.flush_and_kill(device)
-        else:
-            device.flush()
-    phone.server.reply = lambda _: None

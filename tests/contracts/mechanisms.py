@@ -12,7 +12,6 @@ from changeling_central import (
     Windows,
     counting,
     drawn_ahead,
-    hierarchy,
     histogram_query,
     sliding_windows,
     square_root,
@@ -46,6 +45,7 @@ from changeling_papers import (
     cum,
     fully_dynamic,
     grouped,
+    hierarchy,
     insertion_minus_deletion,
     sparse_release,
 )

@@ -161,7 +161,7 @@ def test_the_command_releases_with_it(tmp_path, capsys):
     words += [word for name, value in SAID.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     assert main(words) == 0
     assert len(central.read_rows(tmp_path / "out.csv")) == 4
-    assert main([*words, "--layers", "2"]) == 1
+    assert main([*words, "--window", "100s"]) == 1
     assert "toy has none" in capsys.readouterr().err
     other = ["-o", str(tmp_path / "other.csv")]
     assert main([*words, *other, "--delta", "1e-6", "--law", "gaussian"]) == 1
@@ -180,6 +180,6 @@ def test_mechanisms_of_other_packages_are_found_by_their_entry_points():
     words = "import changeling_central as c; print(*[o.name for o in c.all_offers()]); c.MechanismChoice('counter')"
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [
-        *("best", "ahead", "square-root", "fresh", "optimised", "hdcr", "dcr", "swcr"),
+        *("best", "ahead", "square-root", "fresh", "optimised", "swcr", "hdcr", "dcr"),
         *("counter", "infinite", "partitioning", "dynamic"),
     ]

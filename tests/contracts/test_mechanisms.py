@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_central import BadState, Law, Mechanism, Windows, all_offers, counting, hierarchy, sliding_windows
+from changeling_central import BadState, Law, Mechanism, Windows, all_offers, counting, sliding_windows
 from changeling_central.testing import MechanismContract
 from changeling_papers import (
     BasicCounting,
@@ -18,6 +18,7 @@ from changeling_papers import (
     binary_mechanism,
     cum,
     fully_dynamic,
+    hierarchy,
     sparse_release,
 )
 from changeling_protocol import AtMost, Calendar

@@ -10,7 +10,18 @@ from changeling_commands.__main__ import main as changeling
 from changeling_protocol import MICRO, AtMost, AtMostWithin, Calendar, TimeBounded
 from changeling_simulations import synthetic_changelog
 from changeling_simulations.__main__ import main as changeling_sim
-from changeling_statistics import Pilot, SteadyChanges, Wish, ladder, pilot_of, read_rows, read_survey, rung
+from changeling_statistics import (
+    Pilot,
+    Prediction,
+    SteadyChanges,
+    Wish,
+    ladder,
+    optimal_plan,
+    pilot_of,
+    read_rows,
+    read_survey,
+    rung,
+)
 from scipy.integrate import quad
 from scipy.stats import gamma, nbinom, poisson
 
@@ -140,6 +151,17 @@ def test_a_closed_cohort_is_of_those_who_answer_at_first():
     assert closed.freezing(AtMost(1)).stopped[-1] == 2 / 3
     assert everybody.freezing(AtMost(1)).stopped[-1] == 2 / 4
     assert (closed.shares[0].sum(), everybody.shares[0].sum()) == (1, 3 / 4)
+
+
+def test_a_plan_is_hopeless_where_answers_of_the_pilot_are_rarer_than_its_error():
+    """Two points are enough for answers that half of the entries hold, and not for one that one in a hundred does."""
+    made = optimal_plan(Wish(3, replace(CALENDAR, periods=1), AtMost(1), Decimal(8), 3000)).option
+    option = replace(made, prediction=Prediction(3000, np.full(1, 0.02**2), np.zeros(1)))
+    rows = [(str(i), CALENDAR.start + 5, "b" if i == 0 else "c" if i == 1 else "a") for i in range(100)]
+    rare = pilot_of(read_rows(rows), replace(CALENDAR, periods=1))
+    assert rare.typical_share == pytest.approx(0.01)
+    assert option.hopeless == option.hopeless_beside(0.5) == ""
+    assert "more than a typical answer's 1" in option.hopeless_beside(rare.typical_share)
 
 
 WISH = ("--answers", "3", "--period", "1d", "--horizon", "4d", "--epsilon", "4", "--devices", "3000")

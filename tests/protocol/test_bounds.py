@@ -29,8 +29,8 @@ from changeling_protocol import (
     most_span,
     signed,
 )
-from changeling_protocol.constraints import MOST_CLASSES
 from changeling_protocol.plan import MOST_DRAWN_NODES, MOST_NODES, MOST_TRACKS
+from changeling_protocol.questions import MOST_CLASSES
 from changeling_protocol.randomizers.interface import MOST_ANSWERS
 from changeling_protocol.signing import MOST_ITEMS
 from changeling_protocol.survey import MOST_EPSILON_MICRO

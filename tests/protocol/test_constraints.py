@@ -4,7 +4,7 @@ from itertools import combinations, pairwise, product
 
 import pytest
 from changeling_protocol import AtMost, AtMostWithin, Hybrid, TimeBounded, most_span
-from changeling_protocol.constraints import constraint_from_fields
+from changeling_protocol.questions import constraint_from_fields
 
 
 def nodes_met(bounds, start, length):

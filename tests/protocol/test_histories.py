@@ -30,7 +30,14 @@ from changeling_protocol import (
     respond,
     unsent,
 )
-from changeling_statistics.testing import lived_histories, questions, transcripts, worst_of_laws
+from changeling_statistics.testing import (
+    lived_histories,
+    questions,
+    transcripts,
+    worst_of_laws,
+    worst_of_one_life,
+    worst_of_two_lives,
+)
 
 from tests.coins import ListedCoins, SeededCoins
 from tests.enumeration import changelogs, log_from_below
@@ -112,8 +119,7 @@ def test_reports_drawn_one_by_one_have_the_law_of_one_response_over_all(case):
 def test_no_two_changelogs_are_told_apart_beyond_the_odds_of_a_history_group(case):
     """Over every pair of changelogs and every transcript; attained wherever there are two histories."""
     group, calendar, every = small(*case)
-    laws = ({sent: chance for sent, (chance, _) in transcripts(group, questions(group, s)).items()} for s in every)
-    worst = worst_of_laws(laws)
+    worst = worst_of_one_life(group, every)
     stated = plan_cost(ReleasePlan((group,)), calendar, case[4], case[5])
     assert log_from_below(worst) <= stated == ODDS.epsilon
     assert worst == (Fraction(7, 2) if group.histories.possible.count > 1 else 1)
@@ -131,30 +137,10 @@ def test_two_lives_of_a_store_cost_twice_the_odds_of_a_history_group(case):
     """A copy of the store, made after any closing and put back later: all that both lives send, each keeping to the
     constraint. The bound is attained by a copy made before the first report."""
     group, calendar, every = small(*case)
-    worst = Fraction(1)
-    for copied in range(calendar.periods):
-        laws = []
-        for one, other in product(every, every):
-            if one[: copied + 1] == other[: copied + 1]:
-                shared = questions(group, one)[: len(questions(group, one)) - len(questions(group, one, copied))]
-                laws.append(two_lives(group, shared, questions(group, one, copied), questions(group, other, copied)))
-        worst = max(worst, worst_of_laws(laws))
+    worst = worst_of_two_lives(group, every)
     stated = lives_cost(ReleasePlan((group,)), calendar, case[4], case[5], lives=2)
     assert log_from_below(worst) <= stated
     assert worst == Fraction(7, 2) ** 2
-
-
-def two_lives(group, shared, first, again):
-    """The law of all that is sent in two lives that share their first reports."""
-    law = {}
-    for begun, (chance, memory) in transcripts(group, shared).items():
-        if not first:
-            law[begun] = chance
-            continue
-        for sent, (likely, _) in transcripts(group, first, memory).items():
-            for more, (again_likely, _) in transcripts(group, again, memory).items():
-                law[*begun, *sent, *more] = chance * likely * again_likely
-    return law
 
 
 def test_what_is_not_sent_is_drawn_all_the_same():

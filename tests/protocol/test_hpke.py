@@ -3,8 +3,8 @@
 import sys
 
 import pytest
-from changeling_protocol import hpke_seal, hpke_unseal, sealing
-from changeling_protocol.sealing import key_schedule
+from changeling_protocol import hpke_seal, hpke_unseal, upload
+from changeling_protocol.upload import key_schedule
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -76,10 +76,10 @@ def test_nothing_is_shared_with_a_key_of_low_order():
 
 def test_an_envelope_opens_alike_whether_the_library_brings_hpke_or_not(monkeypatch):
     """Older versions of `cryptography` have none; what is altered opens with neither."""
-    library = sealing._library_unseal()
+    library = upload._library_unseal()
     monkeypatch.delattr("cryptography.hazmat.primitives.hpke")
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.hpke", None)
-    own = sealing._library_unseal()
+    own = upload._library_unseal()
     assert own is hpke_unseal
     assert library is not own
     sealed = hpke_seal(b"plaintext", PRIVATE.public_key(), b"info", EPHEMERAL)

@@ -194,6 +194,7 @@ def test_the_server_sees_the_relays_address_and_waits_are_not_cut_short_by_stopp
         ((), "name either this relay's --url, or each --survey"),
         (("--url", ""), "name either this relay's --url, or each --survey"),
         (("--survey", "ab"), "a survey's id is 32 hexadecimal digits"),
+        (("--url", "https://a.example", "--host", "0.0.0.0"), "name the --proxy with TLS"),
         (("--url", "https://a.example", "--wait", "2h", "--most-wait", "1h"), "the wait is at least 1 s"),
         (("--url", "https://a.example", "--upstream", "http://b.example"), "must be https, but on loopback"),
     ],

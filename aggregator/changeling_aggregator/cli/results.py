@@ -1,8 +1,10 @@
 """`changeling histogram`, `series`, `change` and `status`: what a server shows, as tables, JSON or CSV."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -212,87 +214,74 @@ def _moment(name: str, at: str | None, period: int | None) -> Query:
     return [] if at is None else [("time", format_instant(parse_instant(at)))]
 
 
+def _grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], footer: Sequence[str] = ()) -> Table:
+    """A table of figures; a column of words is on the left of its cells."""
+    table = Table(title=title, show_footer=bool(footer))
+    for column, foot in zip_longest(columns, footer, fillvalue=""):
+        table.add_column(column, foot, justify="left" if column in ("answer", "at", "reason") else "right")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
 def histogram_table(answer: Answer) -> Table:
     """One histogram, or one change, with shares of those whom it is about."""
-    table = Table(title=f"{answer['question']}\n{_when(answer)}", show_footer=True)
     total, entries = sum(answer["values"]), answer["entries"]
-    level = f"{answer['confidence']:.0%} interval"
-    table.add_column("answer", footer="all answers")
-    table.add_column("estimate", justify="right", footer=f"{total:,.1f}")
-    table.add_column("± standard error", justify="right")
-    table.add_column("share", justify="right", footer=_share(total, entries))
-    table.add_column(level, justify="right")
-    for name, value, error, ends in zip(
-        answer["answers"], answer["values"], answer["standard_errors"], answer["intervals"], strict=True
-    ):
-        table.add_row(name, f"{value:,.1f}", shown_error(error), _share(value, entries), _ends(ends))
-    return table
+    figures = zip(answer["answers"], answer["values"], answer["standard_errors"], answer["intervals"], strict=True)
+    return _grid(
+        f"{answer['question']}\n{_when(answer)}",
+        ["answer", "estimate", "± standard error", "share", f"{answer['confidence']:.0%} interval"],
+        (
+            (name, f"{value:,.1f}", shown_error(error), _share(value, entries), _ends(ends))
+            for name, value, error, ends in figures
+        ),
+        ["all answers", f"{total:,.1f}", "", _share(total, entries), ""],
+    )
 
 
 def series_table(answer: Answer) -> Table:
     """A series of histograms, a row each; a gap names the node that is missing."""
-    table = Table(title=answer["question"])
-    table.add_column("period", justify="right")
-    table.add_column("at")
-    for name in answer["answers"]:
-        table.add_column(name, justify="right")
-    table.add_column("total", justify="right")
-    table.add_column("heard", justify="right")
-    for at in answer["series"]:
-        table.add_row(f"{at['period']}{_mark(at)}", at["time"], *_cells(answer, at))
-    return table
+    rows = ((f"{at['period']}{_mark(at)}", at["time"], *_cells(answer, at)) for at in answer["series"])
+    return _grid(answer["question"], ["period", "at", *answer["answers"], "total", "heard"], rows)
 
 
 def changes_table(answer: Answer) -> Table:
     """Changes over windows, a row each."""
-    table = Table(title=f"{answer['question']}\nchanges")
-    table.add_column("periods", justify="right")
-    for name in answer["answers"]:
-        table.add_column(name, justify="right")
-    table.add_column("total", justify="right")
-    table.add_column("heard", justify="right")
-    for at in answer["series"]:
-        table.add_row(f"{at['after']} to {at['until']}{_mark(at)}", *_cells(answer, at))
-    return table
+    rows = ((f"{at['after']} to {at['until']}{_mark(at)}", *_cells(answer, at)) for at in answer["series"])
+    return _grid(f"{answer['question']}\nchanges", ["periods", *answer["answers"], "total", "heard"], rows)
 
 
 def differences_table(answer: Answer) -> Table:
-    """Differences of shares, a row for each period; what noise alone makes seldom is marked."""
+    """Differences of shares, a row for each period, with the chance of so large ones by noise."""
     since = f"of the changes since the end of period {answer['after']}, " if answer["after"] else ""
-    table = Table(title=f"{answer['question']}\ndifferences {since}in points")
-    table.add_column("period", justify="right")
-    for name in answer["answers"]:
-        table.add_column(name, justify="right")
-    table.add_column("any answer", justify="right")
-    for at in answer["series"]:
-        if at["differences"] is None:
-            table.add_row(str(at["period"]), _why(at), *[""] * len(answer["answers"]))
-            continue
-        cells = [
-            f"{100 * value:+.2f} ({100 * low:.2f} to {100 * high:.2f}) p={_chance(chance)}"
-            for value, (low, high), chance in zip(at["differences"], at["intervals"], at["p_values"], strict=True)
-        ]
-        table.add_row(f"{at['period']}{_mark(at)}", *cells, f"p={_chance(at['p_together'])}")
-    return table
+    title = f"{answer['question']}\ndifferences {since}in points"
+    return _grid(title, ["period", *answer["answers"], "any answer"], map(_differences, answer["series"]))
+
+
+def _differences(at: Answer) -> list[str]:
+    if at["differences"] is None:
+        return [str(at["period"]), _why(at)]
+    cells = [
+        f"{100 * value:+.2f} ({100 * low:.2f} to {100 * high:.2f}) p={_chance(chance)}"
+        for value, (low, high), chance in zip(at["differences"], at["intervals"], at["p_values"], strict=True)
+    ]
+    return [f"{at['period']}{_mark(at)}", *cells, f"p={_chance(at['p_together'])}"]
 
 
 def numbers_table(answer: Answer) -> Table:
     """A number's figures, a row for each period."""
-    table = Table(title=f"{answer['question']}\nin {answer['unit'] or 'its own unit'}")
-    table.add_column("period", justify="right")
-    table.add_column("mean", justify="right")
-    names = {0.5: "median"}
-    for each in answer["quantiles"]:
-        table.add_column(names.get(each, f"{each:.0%} are below"), justify="right")
-    for each in answer["above"]:
-        table.add_column(f"at or above {each:g}", justify="right")
-    for at in answer["series"]:
-        figures = [at["mean"], *(at["quantiles"] or [None] * len(answer["quantiles"]))]
-        cells = ["?" if each is None else f"{each['value']:,.4g} ({_ends(each['interval'])})" for each in figures]
-        for each in at["above"] or [None] * len(answer["above"]):
-            cells.append("?" if each is None else f"{each['value']:.1%} ({', '.join(map(_percent, each['interval']))})")
-        table.add_row(f"{at['period']}{_mark(at)}", *cells)
-    return table
+    quantiles = ["median" if each == 0.5 else f"{each:.0%} are below" for each in answer["quantiles"]]
+    columns = ["period", "mean", *quantiles, *(f"at or above {each:g}" for each in answer["above"])]
+    title = f"{answer['question']}\nin {answer['unit'] or 'its own unit'}"
+    return _grid(title, columns, (_numbers(answer, at) for at in answer["series"]))
+
+
+def _numbers(answer: Answer, at: Answer) -> list[str]:
+    figures = [at["mean"], *(at["quantiles"] or [None] * len(answer["quantiles"]))]
+    cells = ["?" if each is None else f"{each['value']:,.4g} ({_ends(each['interval'])})" for each in figures]
+    for each in at["above"] or [None] * len(answer["above"]):
+        cells.append("?" if each is None else f"{each['value']:.1%} ({', '.join(map(_percent, each['interval']))})")
+    return [f"{at['period']}{_mark(at)}", *cells]
 
 
 def _percent(share: float) -> str:
@@ -319,20 +308,20 @@ def status_table(answer: Answer) -> Iterator[Table]:
     if "unfolded_requests" in answer:
         table.add_row("waiting to be counted", f"{answer['unfolded_requests']:,} requests")
     yield table
-    closings = Table(title="Who was heard, at the latest closings")
-    for column in ("period", "heard", "of them new", "reports"):
-        closings.add_column(column, justify="right")
-    for closing in answer["closings"][-20:]:
-        reports = sum(node["reports"] for node in answer["nodes"] if node["end"] == closing["period"])
-        closings.add_row(str(closing["period"]), f"{closing['heard']:,}", f"{closing['new']:,}", f"{reports:,}")
-    yield closings
+    reports = Counter[int]()
+    for node in answer["nodes"]:
+        reports[node["end"]] += node["reports"]
+    yield _grid(
+        "Who was heard, at the latest closings",
+        ["period", "heard", "of them new", "reports"],
+        (
+            (str(each["period"]), f"{each['heard']:,}", f"{each['new']:,}", f"{reports[each['period']]:,}")
+            for each in answer["closings"][-20:]
+        ),
+    )
     if "refused" in answer:
-        refused = Table(title="Refused", show_footer=True)
-        refused.add_column("reason", footer="all")
-        refused.add_column("", justify="right", footer=f"{sum(answer['refused'].values()):,}")
-        for reason, count in answer["refused"].items():
-            refused.add_row(reason, f"{count:,}")
-        yield refused
+        rows = ((reason, f"{count:,}") for reason, count in answer["refused"].items())
+        yield _grid("Refused", ["reason", ""], rows, ["all", f"{sum(answer['refused'].values()):,}"])
 
 
 def notes(answer: Answer) -> Iterator[str]:

@@ -262,7 +262,7 @@ def fold(
     Of several processes on a store one folds, the others stand by. If nothing used the store for hours, the clock is
     watched for ten minutes before what is due is sealed; to end it meanwhile leaves that to another time.
 
-    With --check nothing is changed: the log is folded into a store that is thrown away; if a node that is not sealed
+    With --check nothing is changed: the log is counted again, in memory; if a node that is not sealed
     differs, it prints how, and ends with 1.
     """
     from ..fold import EngineOptions, FoldEngine, FoldProcess, engine_plugin
@@ -392,6 +392,8 @@ def relay(
     from ..server import Front, listen, make_server, telling
 
     del settings  # read by SettingsCommand
+    if not is_loopback(host) and not proxy:
+        raise ValueError(f"on {host} uploads could be read on the way: name the --proxy with TLS before the relay")
     if (not url) == (not survey):
         raise ValueError("name either this relay's --url, or each --survey that it relays")
     front = Front(proxy or ())

@@ -1,28 +1,32 @@
-"""Folding the kept log again, into a store that is thrown away, and comparing.
+"""Counting the kept log again, in memory, and comparing.
 
 A node that is not sealed must have the tally that the log gives, and a closing its attendance: their envelopes are all
 kept, and so are the keys to them.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from itertools import islice
+from typing import TypeVar
 
-from changeling_protocol import NodeNumber, Survey, SurveyId, TrackNumber, UnixMilliseconds, UnixSeconds
-from changeling_statistics import Tallies
+from changeling_protocol import NodeNumber, Survey, SurveyId, TrackNumber
+from changeling_statistics import Attendance, NodeTally, PlanNode, Tallies
 
 from ..opening import Open, open_requests
-from ..store import KeptTime, Store
-from .folding import fold
+from ..store import ClosingKey, Store, View
+from .counting import count
+from .ids import merged_ids
 
-_AFTER_ALL = UnixSeconds(2.0**40)
-"""A time that no arrival is ahead of."""
+_REQUESTS_AT_ONCE = 500
+_MOST_PIECES = 16
+"""The ids of a closing are kept in so many pieces, which then become one."""
+_K = TypeVar("_K")
+_V = TypeVar("_V", NodeTally, Attendance)
 
 
 @dataclass(frozen=True, slots=True)
 class TallyDifference:
-    """A node or closing, in words, whose count differs. stored, again: as stored, and as folded again."""
+    """A node or closing, in words, whose count differs. stored, again: as stored, and as counted again."""
 
     survey: SurveyId
     what: str
@@ -31,31 +35,52 @@ class TallyDifference:
 
 
 def check(store: Store, open_: Open = open_requests) -> list[TallyDifference]:
-    """Where folding the log again comes to something else than is stored. Changes nothing. Raises what a fold raises.
+    """Where counting the log again comes to something else than is stored. Writes nothing. Raises what a fold raises.
 
     open_: opens requests, here or in other processes.
     """
-    with TemporaryDirectory() as folder, store.view() as stored:
-        scratch = store.copy_of_counted(stored, Path(folder) / "scratch.db")
-        try:
-            with scratch.transaction() as writing:
-                writing.keep_time(KeptTime(UnixMilliseconds(int(_AFTER_ALL * 1000)), False))  # so that it counts all
-            fold(scratch, _AFTER_ALL, closing=False, open_=open_)
-            ends = stored.early_ends()
-            with scratch.view() as again:
-                return [
-                    difference
-                    for survey in stored.surveys().values()
-                    for difference in _differences(
-                        survey,
-                        stored.sealed_period(survey.id),
-                        ends[survey.id].last if survey.id in ends else survey.calendar.periods,
-                        stored.tallies(survey.id),
-                        again.tallies(survey.id),
-                    )
-                ]
-        finally:
-            scratch.close()
+    with store.view() as view:
+        again, ends = _counted_again(view, open_), view.early_ends()
+        return [
+            difference
+            for survey in view.surveys().values()
+            for difference in _differences(
+                survey,
+                view.sealed_period(survey.id),
+                ends[survey.id].last if survey.id in ends else survey.calendar.periods,
+                view.tallies(survey.id),
+                again[survey.id],
+            )
+        ]
+
+
+def _counted_again(view: View, open_: Open) -> dict[SurveyId, Tallies]:
+    """The tallies of each survey, of all that is kept of what the fold has counted."""
+    surveys, ends, keys = view.surveys(), view.early_ends(), view.private_keys()
+    nodes: dict[SurveyId, dict[PlanNode, NodeTally]] = {id_: {} for id_ in surveys}
+    closings: dict[SurveyId, dict[tuple[int, int], Attendance]] = {id_: {} for id_ in surveys}
+    seen: dict[ClosingKey, list[bytes]] = {}
+
+    def before(wanted: Mapping[ClosingKey, bytes]) -> Iterable[tuple[ClosingKey, bytes]]:
+        return ((key, piece) for key in wanted for piece in seen.get(key, ()))
+
+    requests = view.kept_requests(counted=True)
+    while some := [*islice(requests, _REQUESTS_AT_ONCE)]:
+        counted = count(some, open_([each.body for each in some], surveys, keys), surveys, before, ends)
+        for (survey, track, node, _), tally in counted.tallies.items():
+            _add(nodes[survey], (track, node), tally)
+        for (survey, group, period, _), here in counted.attendance.items():
+            _add(closings[survey], (group, period), here)
+        for key, ids in counted.ids.items():
+            pieces = seen.setdefault(key, [])
+            pieces.append(ids)
+            if len(pieces) > _MOST_PIECES:
+                seen[key] = [merged_ids(pieces)]
+    return {id_: Tallies(nodes[id_], closings[id_]) for id_ in surveys}
+
+
+def _add(sums: MutableMapping[_K, _V], key: _K, more: _V) -> None:
+    sums[key] = sums[key] + more if key in sums else more
 
 
 def _differences(survey: Survey, sealed: int, last: int, stored: Tallies, again: Tallies) -> Iterator[TallyDifference]:

@@ -6,13 +6,13 @@ store's runs are read only for ids whose high half was met, which are those of d
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..store import CHUNK_BYTES, ID_BYTES, ClosingKey, IdRun, RunName, Transaction, View
+from ..store import ID_BYTES, ClosingKey, IdRun, Transaction, View
 
 Ids = NDArray[np.uint64]
 """Ids as halves, of shape (n, 2), big-endian."""
@@ -101,11 +101,11 @@ def _any_alike(ordered: Halves) -> bool:
 
 @dataclass(slots=True)
 class _Closing:
-    """High halves of a closing's ids, perhaps of more. runs: those all of whose halves are here. levels: sorted, each
-    about twice as long as the next, or longer.
+    """High halves of a closing's ids, perhaps of more. runs: the names of those all of whose halves are here. levels:
+    sorted, each about twice as long as the next, or longer.
     """
 
-    runs: set[RunName] = field(default_factory=set)
+    runs: set[tuple[int, bytes]] = field(default_factory=set)
     levels: list[Halves] = field(default_factory=list)
 
     @property
@@ -119,12 +119,10 @@ class _Closing:
             halves = both[np.r_[True, both[1:] != both[:-1]]]
         self.levels.append(halves)
 
-    def forget_gone(self, there: Collection[RunName]) -> None:
-        """Forget the names of runs that others took the place of. there: those that there are, or were before the last
-        came.
-        """
-        last = max((name.number for name in there), default=-1)
-        self.runs = {name for name in self.runs if name in there or name.number > last}
+    def forget_gone(self, there: Sequence[IdRun]) -> None:
+        """Forget runs that others took the place of. there: those that there are, or were before the last came."""
+        names, last = {run.name for run in there}, max((run.number for run in there), default=-1)
+        self.runs = {name for name in self.runs if name in names or name[0] > last}
 
     def likely(self, halves: Halves) -> Places:
         """The places of those that are here."""
@@ -160,30 +158,30 @@ class SeenIds:
         written: ids that count too, whether the transaction sees them already or not. wanted: sorted ids laid end to
         end. Gives such pieces.
         """
-        chunks = view.chunks(wanted)
+        there = view.runs(wanted)
         for key, packed in wanted.items():
-            ids, runs, closing = ids_in(packed), chunks.get(key, {}), self._met(key)
+            ids, runs, closing = ids_in(packed), there.get(key, []), self._met(key)
             closing.forget_gone(runs)
-            for name, size in runs.items():
-                if name not in closing.runs and size <= len(ids) and self._fits(closing, size):
-                    pieces = [high_halves(ids_in(piece)) for piece in view.read_run(key, name.number)]
+            for run in runs:
+                if run.name not in closing.runs and run.chunks <= len(ids) and self._fits(run):
+                    pieces = [high_halves(ids_in(piece)) for piece in view.read_run(key, run.number)]
                     closing.add(np.concatenate(pieces))
-                    closing.runs.add(name)
+                    closing.runs.add(run.name)
             likely = ids[closing.likely(high_halves(ids))].tobytes()
             if key in written:
                 yield key, written[key]
-            for name in runs:
-                for piece in view.chunks_near(key, name.number, likely if name in closing.runs else packed):
+            for run in runs:
+                for piece in view.chunks_near(key, run.number, likely if run.name in closing.runs else packed):
                     yield key, piece
 
     def remember(self, added: Mapping[ClosingKey, Added], ids: Mapping[ClosingKey, bytes]) -> None:
         """Remember ids that were committed, and in which runs they are."""
         for key, place in added.items():
             closing = self._met(key)
-            if closing.runs.issuperset(RunName(run.number, run.first) for run in place.merged):
+            if closing.runs.issuperset(run.name for run in place.merged):
                 closing.add(high_halves(ids_in(ids[key])))
-                closing.runs.add(RunName(place.run.number, place.run.first))
-        total = sum(closing.ids for closing in self._closings.values())
+                closing.runs.add(place.run.name)
+        total = self._remembered()
         while total > self._most:
             _, closing = self._closings.popitem(last=False)
             total -= closing.ids
@@ -194,9 +192,13 @@ class SeenIds:
         self._closings[key] = closing
         return closing
 
-    def _fits(self, closing: _Closing, chunks: int) -> bool:
+    def _fits(self, run: IdRun) -> bool:
         """Tell whether a run may be read into memory: with room for what comes next, or it would be read each time."""
-        return closing.ids + chunks * CHUNK_BYTES // ID_BYTES <= self._most // 2
+        return self._remembered() + run.size // ID_BYTES <= self._most // 2
+
+    def _remembered(self) -> int:
+        """How many halves are in memory, of all closings."""
+        return sum(closing.ids for closing in self._closings.values())
 
 
 def add_ids(writing: Transaction, added: Mapping[ClosingKey, bytes]) -> dict[ClosingKey, Added]:

@@ -1,47 +1,35 @@
-"""The answers about results: histograms, series and changes; differences between arms or times; a number's figures.
+"""The answers about results: estimates; differences between arms or times; figures of a number.
 
-Each has its struct, which the OpenAPI document is made of, the function that works it out, and where it needs one a CSV
-form. In comparisons shares are compared, as arms differ in size: 0.02 is two points. An arm is a stratum, or several,
-that the app tells the server with each upload; so who is in which arm is no secret, and what an entry answers is none
-the less.
+Each has its struct, which the OpenAPI document is made of. Differences and figures of a number are worked out here, and
+have a CSV form of their own.
+
+In comparisons shares are compared, as arms differ in size: 0.02 is two points. An arm is a stratum, or several, that
+the app tells the server with each upload; so who is in which arm is no secret, and what an entry answers is one.
 """
 
 import csv
 import io
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 import numpy as np
-from changeling_protocol import OFFSETS, Node, StratumNumber
-from changeling_protocol.wire import ErrorCode
+from changeling_protocol import OFFSETS, StratumNumber
 from changeling_statistics import (
     Difference,
     Gap,
     NumberFigure,
     NumberFigures,
-    ShownAs,
     Solution,
     format_instant,
-    head_shown,
-    histogram_figures,
-    many_shown,
     number_series,
-    rows_shown,
     share_differences,
-    span_figures,
-    window_figures,
 )
 from msgspec import UNSET, UnsetType
 
-from ..errors import TurnedDown
 from ..ingest import PublishedSurvey
 from .openapi import Body, Bounds, Count, HexId, Instant, MissingNode, Period
-from .questions import FigurePopulation, ResultKind, ResultMethod, ResultsQuery
+from .questions import FigurePopulation, ResultMethod, ResultsQuery
 from .shown import ShownSurvey
-
-MOST_COVARIANCES = 4 * 10**6
-"""How many figures the covariances of one answer have at most."""
 
 
 class PublishedNode(MissingNode):
@@ -120,27 +108,6 @@ class ManyEstimates(ResultAnswer, kw_only=True):
     """A series of histograms, or the changes over all windows."""
 
     series: list[ResultEstimate]
-
-
-def answered(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey) -> dict[str, Any]:
-    """The answer to a question. Raises NotEstimable, ValueError, or TurnedDown where it would be too large."""
-    solution = shown.solution(question.strata, question.method, question.about)
-    showing = ShownAs(
-        question.method, question.population, question.confidence, published.last, shown.revision, shown.final
-    )
-    kind, windows = question.kind, question.kind in (ResultKind.WINDOWS, ResultKind.CHANGE)
-    if kind in (ResultKind.HISTOGRAM, ResultKind.CHANGE):
-        figures, used = span_figures(solution, Node(question.after, question.until))
-        (row,) = rows_shown(solution, figures, showing, windows=windows, covariance=question.covariance)
-        return {**head_shown(solution, used, showing), **row}
-    if kind is ResultKind.SERIES:
-        figures, gaps = histogram_figures(solution, question.until)
-    else:
-        figures, gaps = window_figures(solution, question.width, question.until)
-    k, z = figures.values.shape
-    if question.covariance and k * z * z > MOST_COVARIANCES:
-        raise TurnedDown(ErrorCode.INVALID, "these are more covariances than fit an answer: ask for fewer periods")
-    return many_shown(solution, question.until, figures, gaps, showing, windows=windows, covariance=question.covariance)
 
 
 class ShareDifference(Body, kw_only=True):

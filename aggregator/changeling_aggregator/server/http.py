@@ -430,5 +430,5 @@ class FrontDoor:
 
 
 def retry_after(wait: float) -> dict[str, str]:
-    """The header that says for how many seconds it is too early."""
-    return {"retry-after": str(ceil(wait))}
+    """The header that says for how many seconds it is too early: an hour at most, as limits may be raised meanwhile."""
+    return {"retry-after": str(ceil(min(wait, 3600.0)))}

@@ -11,10 +11,17 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from changeling_protocol import VERSION
+from changeling_protocol import VERSION, Node
 from changeling_protocol.wire import JSON, MSGPACK, ErrorCode
 from changeling_statistics import (
+    ShownAs,
     csv_shown,
+    head_shown,
+    histogram_figures,
+    many_shown,
+    rows_shown,
+    span_figures,
+    window_figures,
 )
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -28,7 +35,6 @@ from .answers import (
     ManyEstimates,
     NumbersAnswer,
     OneEstimate,
-    answered,
     compared,
     comparison_rows,
     number_rows,
@@ -49,6 +55,8 @@ from .questions import (
 from .requests import require_reader, service_of, survey_in_path
 from .shown import ShownSurvey
 
+MOST_COVARIANCES = 4 * 10**6
+"""How many figures the covariances of one answer have at most."""
 LATEST = "latest"
 """The name in a path that stands for the newest edition."""
 _IMMUTABLE = "public, max-age=31536000, immutable"
@@ -165,6 +173,27 @@ def _made(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey
     if isinstance(content, ComparisonAnswer):
         return comparison_rows(content).encode()
     return (number_rows(content) if isinstance(content, NumbersAnswer) else csv_shown(content)).encode()
+
+
+def answered(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey) -> dict[str, Any]:
+    """The answer to a question. Raises NotEstimable, ValueError, or TurnedDown where it would be too large."""
+    solution = shown.solution(question.strata, question.method, question.about)
+    showing = ShownAs(
+        question.method, question.population, question.confidence, published.last, shown.revision, shown.final
+    )
+    kind, windows = question.kind, question.kind in (ResultKind.WINDOWS, ResultKind.CHANGE)
+    if kind in (ResultKind.HISTOGRAM, ResultKind.CHANGE):
+        figures, used = span_figures(solution, Node(question.after, question.until))
+        (row,) = rows_shown(solution, figures, showing, windows=windows, covariance=question.covariance)
+        return {**head_shown(solution, used, showing), **row}
+    if kind is ResultKind.SERIES:
+        figures, gaps = histogram_figures(solution, question.until)
+    else:
+        figures, gaps = window_figures(solution, question.width, question.until)
+    k, z = figures.values.shape
+    if question.covariance and k * z * z > MOST_COVARIANCES:
+        raise TurnedDown(ErrorCode.INVALID, "these are more covariances than fit an answer: ask for fewer periods")
+    return many_shown(solution, question.until, figures, gaps, showing, windows=windows, covariance=question.covariance)
 
 
 @described(

@@ -303,12 +303,15 @@ class IdRun(NamedTuple):
     first: bytes
     size: int
 
+    @property
+    def name(self) -> tuple[int, bytes]:
+        """Which run of a closing it is: as a number is given again where a transaction was lost, with the first id."""
+        return self.number, self.first
 
-class RunName(NamedTuple):
-    """Which run of a closing it is. As a number is given again where a transaction was lost, the first id is in it."""
-
-    number: int
-    first: bytes
+    @property
+    def chunks(self) -> int:
+        """How many chunks it has."""
+        return -(-self.size // CHUNK_BYTES)
 
 
 _chunks, _counted = (
@@ -334,21 +337,20 @@ class ReadRuns(Bound):
     def runs(self, keys: Iterable[ClosingKey]) -> dict[ClosingKey, list[IdRun]]:
         """The runs of these closings, by their numbers; a closing without runs is left out."""
         found: dict[ClosingKey, list[IdRun]] = {}
-        for key, number, first, chunks, only in self._counted_runs(keys, _ONLY_BYTES):
-            found.setdefault(key, []).append(IdRun(number, first, only or chunks * CHUNK_BYTES))
+        query = select(_counted.c.period, _counted.c.number, _FIRST, _counted.c.chunks, _ONLY_BYTES)
+        for survey, group in groupby(sorted(keys), lambda key: key[0]):
+            periods = [period for _, period in group]
+            for at in range(0, len(periods), _NAMED_AT_ONCE):
+                some = {"of": survey, "periods": periods[at : at + _NAMED_AT_ONCE]}
+                for period, number, first, chunks, only in self._connection.execute(query, some):
+                    run = IdRun(number, first, only or chunks * CHUNK_BYTES)
+                    found.setdefault((survey, period), []).append(run)
         return {key: sorted(some) for key, some in found.items()}
 
     def runs_of_survey(self, survey: SurveyId) -> list[tuple[int, int]]:
         """The runs of a survey, as pairs of the closing's period and the run's number, in order."""
         query = select(runs.c.period, runs.c.number).where(runs.c.survey == survey).distinct()
         return sorted((row.period, row.number) for row in self._connection.execute(query))
-
-    def chunks(self, keys: Iterable[ClosingKey]) -> dict[ClosingKey, dict[RunName, int]]:
-        """How many chunks each run of these closings has; told by the index alone, so fast."""
-        found: dict[ClosingKey, dict[RunName, int]] = {}
-        for key, number, first, chunks in self._counted_runs(keys):
-            found.setdefault(key, {})[RunName(number, first)] = chunks
-        return found
 
     def chunks_near(self, key: ClosingKey, number: int, ids: bytes) -> Iterator[bytes]:
         """The chunks of a run that could hold one of these sorted ids; some are laid end to end."""
@@ -383,16 +385,6 @@ class ReadRuns(Bound):
             for period, ids in self._connection.execute(select(runs.c.period, runs.c.ids).where(those)):
                 chunks.setdefault((survey, period), []).append(ids)
         return chunks
-
-    def _counted_runs(self, keys: Iterable[ClosingKey], *more: ColumnElement[int]) -> Iterator[tuple[Any, ...]]:
-        """The closing of each run, its number, its first id, how many chunks it has, and more of it, in no order."""
-        query = select(_counted.c.period, _counted.c.number, _FIRST, _counted.c.chunks, *more)
-        for survey, group in groupby(sorted(keys), lambda key: key[0]):
-            periods = [period for _, period in group]
-            for at in range(0, len(periods), _NAMED_AT_ONCE):
-                some = {"of": survey, "periods": periods[at : at + _NAMED_AT_ONCE]}
-                for period, *run in self._connection.execute(query, some):
-                    yield ((survey, period), *run)
 
 
 class WriteRuns(ReadRuns):

@@ -10,7 +10,7 @@ A stream's requests are rows of this database, all of one survey, or lie in segm
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
-from itertools import groupby, takewhile
+from itertools import takewhile
 from typing import NamedTuple
 
 from changeling_protocol import Refusal, SurveyId, UnixMilliseconds
@@ -123,15 +123,9 @@ class ReadLog(ReadFiles):
         return takewhile(lambda each: each.position <= span.until, self._requests_after(span.stream, span.after))
 
     def kept_requests(self, counted: bool = False) -> Iterator[LoggedRequest]:
-        """All requests that are not deleted, stream by stream in order. counted: only what the fold has counted."""
-        for stream, position in sorted(self.counted_positions().items()):
-            last = 0
-            for each in merge(self._rows_after(stream, 0, _CHUNK), self._in_segments(stream)):
-                if counted and each.position > position:
-                    break
-                if each.position > last:  # what came early is kept in a row, too
-                    yield each
-                last = each.position
+        """All requests that are not deleted, in the log's order. counted: only what the fold has counted."""
+        positions = self.counted_positions()
+        return merge(*(self._kept_requests(stream, at if counted else None) for stream, at in positions.items()))
 
     def counted_positions(self) -> dict[int, int]:
         """The position up to which the fold has counted each stream."""
@@ -189,6 +183,16 @@ class ReadLog(ReadFiles):
             .order_by(streams.c.id)
         )
         return [(row.id, row.position, row.length) for row in rows]
+
+    def _kept_requests(self, stream: int, until: int | None) -> Iterator[LoggedRequest]:
+        """The requests of a stream that are not deleted, in order. until: the last position; None for all."""
+        last = 0
+        for each in merge(self._rows_after(stream, 0, _CHUNK), self._in_segments(stream)):
+            if until is not None and each.position > until:
+                break
+            if each.position > last:  # what came early is kept in a row, too
+                yield each
+            last = each.position
 
     def _rows_after(self, stream: int, position: int, at_once: int) -> Iterator[LoggedRequest]:
         """The stream's requests after a position that lie in rows, in order; read so many at once."""
@@ -293,19 +297,6 @@ class WriteLog(ReadLog, WriteFiles, WriteCounts):
             append_at_once(self._connection, stream, bodies, now)
         else:
             self._append_to_sqlite(stream, bodies, now)
-
-    def take_log(self, requests: Sequence[LoggedRequest]) -> None:
-        """Append requests as another store had them, with their arrivals; in their streams they are numbered anew."""
-        for stream, some in groupby(requests, lambda each: each.stream):
-            bodies = [(each.arrival, each.body) for each in some]
-            first = self.length_of(stream) + 1
-            rows = [
-                {"stream": stream, "position": position, "arrival": arrival, "envelope": body}
-                for position, (arrival, body) in enumerate(bodies, first)
-            ]
-            self._connection.execute(insert(log), rows)
-            of_stream = update(streams).where(streams.c.id == stream)
-            self._connection.execute(of_stream.values(length=first - 1 + len(rows)))
 
     def advance_arrival(self, stream: int, now: UnixMilliseconds) -> UnixMilliseconds:
         """The arrival for what this transaction appends to the stream: `now`, or later where that is past.

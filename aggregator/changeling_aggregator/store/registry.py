@@ -191,12 +191,6 @@ class WriteRegistry(ReadRegistry):
                 return token
         raise ValueError(f"there is no token {id_.hex()}: `changeling token list` shows those there are")
 
-    def take_surveys(self, other: ReadRegistry) -> None:
-        """Publish what is published in another store, nothing of which is sealed or shown here."""
-        query = select(surveys.c.id, surveys.c.signed, surveys.c.public, surveys.c.last, surveys.c.signed_end)
-        if rows := [dict(row) for row in other._connection.execute(query).mappings()]:
-            self._connection.execute(insert(surveys), rows)
-
     def keep_time(self, kept: KeptTime) -> None:
         """Remember what was believed of a clock."""
         self._connection.execute(update(store).values(believed=kept.told, jumped=kept.jumped))
@@ -355,13 +349,6 @@ class WriteKeys(ReadKeys):
         for keys, id_, private in in_clear:
             self._put_private(keys, id_, self._at_rest.kept(private, id_))
         return True
-
-    def take_keys(self, other: ReadKeys) -> None:
-        """Take the keys of another store that are not destroyed, under this one's own store key."""
-        query = select(sealing_keys).where(sealing_keys.c.private.is_not(None))
-        for row in other._connection.execute(query).mappings():
-            private = self._at_rest.kept(other._at_rest.taken(row["private"], row["id"]), row["id"])
-            self._connection.execute(insert(sealing_keys).values({**row, "private": private}))
 
     def destroy_expired_keys(self, before: UnixSeconds) -> int:
         """Destroy the private keys that expired before this Unix time, in seconds; returns how many."""

@@ -7,11 +7,10 @@ written and until it is named. The files to be deleted are read in a transaction
 its turn gets none, and deletes nothing of its successor.
 """
 
-import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from itertools import groupby, islice
+from itertools import groupby
 from pathlib import Path
 from typing import Self, TypeAlias
 
@@ -24,7 +23,6 @@ from . import schema
 from .counts import ReadCounts, ReadRuns, WriteRuns
 from .database import (
     IN_CLEAR,
-    STORE_KEY_BYTES,
     AtRest,
     Database,
     EmbeddedDatabase,
@@ -184,7 +182,6 @@ def _delete(place: Place, names: Iterable[str], but: Collection[str]) -> None:
                 place.delete(name)
 
 
-_COPIED_AT_ONCE = 500
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
@@ -262,24 +259,6 @@ class Store:
         """
         with self._writing(once=self._database.appends_at_once(bodies)) as connection:
             Transaction(connection, self.at_rest).append(stream, bodies, now)
-
-    def copy_of_counted(self, view: View, path: Path) -> "Store":
-        """A new store in a file, whose fold counts again what this one has counted and not deleted.
-
-        view: of this store. The copy has the surveys with their ends, the private keys, under a store key that nobody
-        else has, and the log without the gaps of what was deleted.
-        """
-        copy = Store.open(path, AtRest(os.urandom(STORE_KEY_BYTES)))
-        with copy.transaction() as writing:
-            writing.take_surveys(view)
-            writing.take_keys(view)
-        requests, streams = view.kept_requests(counted=True), dict[int, int]()
-        while some := [*islice(requests, _COPIED_AT_ONCE)]:
-            with copy.transaction() as writing:
-                for number in sorted({request.stream for request in some} - streams.keys()):
-                    streams[number] = writing.open_stream(None)
-                writing.take_log([request._replace(stream=streams[request.stream]) for request in some])
-        return copy
 
     def forget_overwritten(self, changed: bool) -> None:
         """Take bytes that were overwritten since out of the store's files, as far as the database lets us.

@@ -21,7 +21,6 @@ from ..store import (
     CHUNK_BYTES,
     IdFile,
     IdRun,
-    RunName,
     SnapshotProgress,
     Store,
     StratumCounts,
@@ -214,10 +213,6 @@ class CountingContract(OpenedStore):
             assert view.runs([CLOSING, (SURVEY, 2), (OTHER, 1)]) == {
                 CLOSING: [IdRun(0, ids[0], 3 * CHUNK_BYTES), IdRun(1, b"\xff" * 16, 16)],
                 (OTHER, 1): [IdRun(0, ids[0], 16)],
-            }
-            assert view.chunks([CLOSING, (SURVEY, 2), (OTHER, 1)]) == {
-                CLOSING: {RunName(0, ids[0]): 3, RunName(1, b"\xff" * 16): 1},
-                (OTHER, 1): {RunName(0, ids[0]): 1},
             }
             assert b"".join(view.read_run(CLOSING, 0)) == b"".join(ids)
             assert view.read_runs([(CLOSING, 1), ((OTHER, 1), 0)]) == {CLOSING: [b"\xff" * 16], (OTHER, 1): [ids[0]]}

@@ -225,7 +225,7 @@ def _history_curve(kernel: HistoryKernel) -> PrivacyCurve:
 
 
 def _only_one_reaches(group: Group) -> Fraction:
-    """How likely, under the base, u reaches the threshold and v does not, where their inputs differ on every slot.
+    """The chance, under the base, that u reaches the threshold and v does not, where their inputs differ on every slot.
 
     Slot by slot, the scores of u and of v are counted together, each up to the threshold.
     """
@@ -253,7 +253,7 @@ def _raised(ways: np.ndarray, weight: int) -> np.ndarray:
 
 
 def _agrees_with_one(track: Track) -> Fraction:
-    """How likely a symbol of the base agrees with one of two inputs and not with the other, for the worst two.
+    """The chance that a symbol of the base agrees with one of two inputs and not with the other, for the worst two.
 
     It is read off the curve of one report, where these symbols are the likeliest. Two inputs on different nodes agree
     independently, which is never worse.

@@ -1,15 +1,17 @@
-"""Changelogs of a population: the mutations of many entries, in columns, which can be replayed to any time.
+"""Changelogs of a population: the mutations of many entries, in columns that can be replayed to any time.
 
 All readers make one of rows that they checked one by one; the last check is here, on columns, so that all refuse the
 same rows in the same words: an entry's times rise, its answers change, and the old answer is the one it holds. Times
 are as people write them, Unix seconds or ISO 8601, UTC where it names no offset. An error never repeats a field: where
-columns are swapped it is somebody's answer. Knows no files, no calendar and no constraint.
+columns are swapped it is somebody's answer. The reader by rows, which is here too, is slow, but tells exactly what is
+wrong with a row. Knows no files, no calendar and no constraint.
 """
 
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +35,7 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def is_date(text: str) -> bool:
-    """Whether the text is a date in digits, such as 20260131, and no number of seconds."""
+    """Says if the text is a date in digits, such as 20260131, and no number of seconds."""
     return len(text) == 8 and text.isascii() and text.isdigit()
 
 
@@ -100,15 +102,6 @@ class Mutations:
     def __len__(self) -> int:
         return len(self.time)
 
-    def between(self, after: float, until: float) -> "Mutations":
-        """The mutations in (after, until], in Unix seconds. Raises ValueError if `until` is before `after`."""
-        if until < after:
-            raise ValueError(f"a time filter (a, b] has a <= b, got ({after}, {until}]")
-        first, end = np.searchsorted(
-            self.time, [round(after * MICROSECONDS), round(until * MICROSECONDS)], side="right"
-        )
-        return self[int(first) : int(end)]
-
     def __getitem__(self, rows: slice) -> "Mutations":
         return Mutations(self.entry[rows], self.time[rows], self.old[rows], self.new[rows], self.row[rows])
 
@@ -125,13 +118,6 @@ class Mutations:
         for until in np.searchsorted(self.time, ends, side="right").tolist():
             yield self[at:until]
             at = until
-
-    def period_of(self, start: int, period: int) -> NDArray[np.int64]:
-        """The number of the period that each mutation falls in, at least 1; shape (mutations,).
-
-        start: of the calendar, in Unix seconds. period: its length, in seconds.
-        """
-        return np.maximum(1, -((start * MICROSECONDS - self.time) // -(-period * MICROSECONDS)))
 
     def histogram_changes(self, answers: int, bounds: Sequence[int]) -> NDArray[np.int64]:
         """The change of the number of entries in each state 0..z over each node (bounds[i], bounds[i+1]].
@@ -402,3 +388,84 @@ def _check(
 def unknown_answer(answers: Sequence[str]) -> str:
     """The fault of a row whose answer is none of those that are allowed; does not repeat it."""
     return f"unknown answer; the answers are {', '.join(answers)}"
+
+
+class ChangelogRow(NamedTuple):
+    """A row of a changelog.
+
+    number: the number by which errors name it.
+    entry: the entry's name.
+    time: as people write it.
+    answer: what the entry answers from then on; "" for NULL.
+    old: what it answered before, "" for NULL; None if the row does not say.
+    owner: whose the entry is; None if nobody asked.
+    """
+
+    number: int
+    entry: str
+    time: Time
+    answer: str
+    old: str | None
+    owner: str | None = None
+
+
+def changelog_of_rows(
+    rows: Iterable[ChangelogRow],
+    unit: str,
+    answers: Sequence[str] | None,
+    columns: Columns = Columns(),
+) -> Changelog:
+    """The changelog of rows in any order of entries, an entry's own rows in order of time.
+
+    unit: what errors call a row. answers: the only ones allowed, in their order; None to sort those that occur.
+    columns: where the rows' answers are from.
+    Raises BadChangelog, which names the first bad row.
+    """
+    entries: dict[str, int] = {}
+    owners: dict[str, int] = {}
+    states = {name: state for state, name in enumerate(["", *(answers or [])])}
+    entry, time, state, numbers, olds = array("q"), array("q"), array("q"), array("q"), array("q")
+    owned = array("q")
+    for row in rows:
+        try:
+            if not row.entry:
+                raise ValueError("the entry has no name")
+            if row.owner == "":
+                raise ValueError(f"it has no {columns.owner}")
+            if row.answer not in states and answers is not None:
+                raise ValueError(unknown_answer(answers))
+            time.append(microseconds(row.time, columns.zone))
+        except ValueError as error:
+            raise BadChangelog(f"{unit} {row.number}: {error}") from error
+        entry.append(entries.setdefault(row.entry, len(entries)))
+        if row.owner is not None:
+            owned.append(owners.setdefault(row.owner, len(owners)))
+        if row.old is not None:
+            olds.append(states.get(row.old, ABSENT))
+        state.append(states.setdefault(row.answer, len(states)))
+        numbers.append(row.number)
+    encoded = Encoded(
+        names=list(states)[1:],
+        entries=tuple(entries),
+        entry=np.asarray(entry),
+        time=np.asarray(time),
+        state=np.asarray(state),
+        old=np.asarray(olds) if len(olds) else None,
+        number=np.asarray(numbers),
+        owner=np.asarray(owned) if len(owned) else None,
+    )
+    return in_order(encoded, unit, answers, columns)
+
+
+def swallows_rows(row: Sequence[str], is_row: Callable[[Sequence[str]], bool]) -> bool:
+    """True if a quote that nobody closed took the rows behind it into a field, up to the next quote, without an error.
+
+    Text of several lines is good CSV. So the lines of a field are looked at: one that has as many fields as the row
+    itself, and could be a row, was swallowed.
+
+    row: as it was read. is_row: says of the fields of such a line whether they could be a row.
+    """
+    lines = (line for field in row if "\n" in field for line in field.split("\n")[1:])
+    return any(
+        len(fields) == len(row) and is_row(fields) for fields in (line.rstrip("\r").split(",") for line in lines)
+    )

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BadChangelog
-from .changelog import Changelog, Columns, Time
-from .rows import ChangelogRow, changelog_of_rows
+from .changelog import Changelog, ChangelogRow, Columns, Time, changelog_of_rows
 
 
 def read_csv(path: Path | str, answers: Sequence[str] | None = None, columns: Columns = Columns()) -> Changelog:  # noqa: B008

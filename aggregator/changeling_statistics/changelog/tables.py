@@ -28,15 +28,17 @@ from .changelog import (
     SKIPPED,
     UNREADABLE,
     Changelog,
+    ChangelogRow,
     Columns,
     Encoded,
     Form,
+    changelog_of_rows,
     form_of,
     in_order,
     microseconds,
+    swallows_rows,
     unknown_answer,
 )
-from .rows import ChangelogRow, changelog_of_rows, swallows_rows
 
 Integers: TypeAlias = NDArray[np.int64]
 
@@ -188,7 +190,7 @@ def _microseconds(time: pl.Series, zone: tzinfo) -> tuple[Integers, NDArray[np.b
 
 
 def _of_datetimes(time: pl.Series, zone: tzinfo) -> tuple[Integers, NDArray[np.bool_]]:
-    """As `_microseconds`, of datetimes."""
+    """The same as `_microseconds`, from datetimes."""
     bad = _beyond(time)
     if zone is not UTC and getattr(time.dtype, "time_zone", None) is None:
         named = time.set(pl.Series(bad), None).dt.replace_time_zone(
@@ -205,7 +207,7 @@ _TICKS = {"ns": (1, 1000), "us": (1, 1), "ms": (1000, 1)}
 
 
 def _beyond(time: pl.Series) -> NDArray[np.bool_]:
-    """Which datetimes are none, or beyond the year 9999."""
+    """A mask of the datetimes that are missing, or beyond the year 9999."""
     per = _TICKS[time.dtype.time_unit if isinstance(time.dtype, pl.Datetime) else "us"]
     ticks = time.to_physical()
     latest = min(LATEST * MICROSECONDS * per[1] // per[0], 2**63 - 1)

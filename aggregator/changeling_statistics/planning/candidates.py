@@ -37,8 +37,7 @@ from ..estimate import Floats
 from ..estimation.entries import GroupEdges, persistence
 from ..estimation.network import Indices
 from ..estimation.weights import whitened
-from .histories import history_groups
-from .responses import JointChoice, JointSlots, best_change, best_state, joint_choices
+from .responses import JointChoice, JointSlots, best_change, best_state, history_groups, joint_choices
 from .wish import LEAST_EPSILON, Span, Wish
 
 TOGETHER = (1, 2, 3, 5, 10, 30, 100)
@@ -132,9 +131,7 @@ class Maker:
 
     def histories(self, times: Iterable[range] | None = None) -> Iterator[Candidate]:
         """The history groups of some times, or of those that are worth trying."""
-        if (
-            self.about > 1 or self.wish.most_later() == 0
-        ):  # all reports of an entry would be the same, and their covariance singular
+        if self.about > 1 or self.wish.most_later() == 0:  # reports that are all the same have a singular covariance
             return
         for group in history_groups(self.wish, self._odds, times):
             yield self._candidate("history", GroupEdges.of(group), None)
@@ -326,7 +323,9 @@ def stretched(maker: Maker, used: Iterable[Candidate], factor: int) -> Iterator[
     yield from maker.candidates("mix" if closed else "changes", at_first, (Span(1, int(closed), periods),), 1)
     for each in used:
         if isinstance(each.group.joint, History):
-            yield from maker.histories(_times_of(each.group.joint, factor, periods))
+            told = each.group.joint.periods
+            longer = range(told.start * factor, min(periods, told[-1] * factor) + 1, told.step * factor)
+            yield from maker.histories([longer])
             continue
         spans = [(track.reports_changes, Span.of(track)) for track in each.group.tracks]
         states = tuple(_stretched(span, factor, periods, 1) for changes, span in spans if not changes)
@@ -335,11 +334,6 @@ def stretched(maker: Maker, used: Iterable[Candidate], factor: int) -> Iterator[
             if (states, changes) not in made and all(span.count for span in changes):
                 made.add((states, changes))
                 yield from maker.candidates(each.kind, states, changes, FINE)
-
-
-def _times_of(history: History, factor: int, periods: int) -> list[range]:
-    told = history.periods
-    return [range(told.start * factor, min(periods, told[-1] * factor) + 1, told.step * factor)]
 
 
 def _stretched(span: Span, factor: int, periods: int, width: int) -> Span:

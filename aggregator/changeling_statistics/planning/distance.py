@@ -28,8 +28,8 @@ from changeling_protocol import MOST_EPSILON as MOST_PROTOCOL_EPSILON
 from ..estimate import Floats
 from ..estimation.entries import Moments, report_variances, shares_there
 from ..estimation.network import Indices
-from .histories import history_group
 from .prediction import predict
+from .responses import history_group
 from .wish import Wish
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ FULLEST = 0.9
 LIKELY = 1e-100
 """Where fewer entries than that keep to the most changes by chance, the rate is too large."""
 FLAT = 1e-9
-"""What varies less than this, beside what varies most, counts as known."""
+"""A direction that varies less than this, beside the one that varies most, counts as known."""
 SAMPLED, SEED = 8_000, 24
 """How many histories are sampled. A sample makes the maximum larger, if anything, so the bound smaller."""
 POWERS = (0.5, 0.4, 0.25, 0.1, 0.0)
@@ -143,7 +143,7 @@ class CountedChanges:
 
     @cached_property
     def counts(self) -> Floats:
-        """How likely an entry makes 0, 1, … changes, shape (most + 1,)."""
+        """The chances that an entry makes 0, 1, … changes, shape (most + 1,)."""
         counts = _binomial(self.gaps, self.rate, self.most)
         whole: Floats = counts / counts.sum()
         return whole
@@ -220,7 +220,7 @@ class CountedChanges:
 
 
 def _binomial(n: int, rate: float, most: int) -> Floats:
-    """How likely 0 to `most` of n are, each as likely as the rate."""
+    """The chances of 0 to `most` successes in n trials, each as likely as the rate."""
     from scipy.stats import binom  # late: it loads slowly, and the command line imports this
 
     chances: Floats = binom.pmf(np.arange(min(n, most) + 1), n, rate)

@@ -69,7 +69,7 @@ class Freezing:
 
 
 class Habits(Protocol):
-    """What is known of how entries will change, before they are asked.
+    """The changes of entries as far as they are known before anybody is asked.
 
     >>> calendar = Calendar(0, "1d", 8)
     >>> habits = SteadyChanges(2, calendar, changes=1.0)
@@ -83,6 +83,11 @@ class Habits(Protocol):
 
     def freezing(self, constraint: Constraint) -> Freezing:
         """The bias of freezing under a constraint."""
+        ...
+
+    @property
+    def typical_share(self) -> float:
+        """The share of the entries that an answer typically has."""
         ...
 
 
@@ -105,6 +110,11 @@ class Pilot:
     def shares(self) -> Floats:
         """The shares of the answers at the ends of periods 1..T, of all entries, shape (T, z)."""
         return self._shares(self.changelog)
+
+    @property
+    def typical_share(self) -> float:
+        """The median over the answers of their share, mean over time."""
+        return float(np.median(self.shares.mean(0)))
 
     def expected(self, constraint: Constraint) -> ExpectedChanges:
         """The share with an answer after the first period, and how often an entry changes in a later one.
@@ -190,8 +200,13 @@ class SteadyChanges:
         stopped: Floats = np.clip(1.0 - going, 0.0, 1.0)
         return Freezing(stopped, stopped * sqrt(min(1.0, 2.0 / self.answers)), bounded=True)
 
+    @property
+    def typical_share(self) -> float:
+        """An equal share, as nothing is known of the answers."""
+        return 1.0 / self.answers
+
     def _bounds(self, constraint: Constraint) -> tuple[int | None, float]:
-        """How many changes after the first answer are taken up, and within which part of the calendar."""
+        """The number of changes after the first answer that are taken up, and within which part of the calendar."""
         k = constraint.k - 1 if isinstance(constraint, AtMost | AtMostWithin) else None
         within = 1.0
         if isinstance(constraint, TimeBounded | AtMostWithin):
@@ -251,7 +266,7 @@ def pilot_of(changelog: Changelog, calendar: Calendar, *, closed: bool = False) 
 
 
 def admitted(changelog: Changelog, constraint: Constraint) -> NDArray[np.bool_]:
-    """Which mutations a device takes up, shape (mutations,). An entry is frozen by the first that is refused.
+    """A mask of the mutations that a device takes up, shape (mutations,). The first that is refused freezes its entry.
 
     >>> from changeling_statistics import read_rows
     >>> admitted(read_rows([(1, 5, "tea"), (1, 90_000, "coffee")]), AtMost(1)).tolist()
@@ -284,12 +299,6 @@ class Rung:
     """A number of changes to allow: the best plan for it, its noise, and the freezing that it leaves.
 
     wish: with the constraint. planned: the best plan for it.
-
-    >>> wish = Wish(2, Calendar(0, "1d", 4), AtMost(2), epsilon=4, devices=10_000)
-    >>> habits = SteadyChanges(2, wish.calendar, changes=0.5)
-    >>> tight = rung(wish, habits)
-    >>> tight.total > tight.noise
-    True
     """
 
     wish: Wish

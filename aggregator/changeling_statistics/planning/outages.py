@@ -9,11 +9,12 @@ one closing is lost. They tell less of everything else, which is the price. It i
 its nodes are published and that estimates after a loss are within twice the usual error, or as dear as it may be.
 """
 
+from bisect import bisect, bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import pairwise
-from math import ceil, exp, floor, log, sqrt
+from math import ceil, log, sqrt
 
 import numpy as np
 from changeling_protocol import Group, Track
@@ -190,14 +191,14 @@ PRICE = 0.03
 GOOD = 2.0
 """A floor is large enough if estimates after a loss have at most so many times the error of the plan without it."""
 REPORTED = (1, 2, 4)
-"""How many states an entry of a floor reports, if it reports nothing else."""
+"""The number of states that an entry of a floor reports, if it reports nothing else."""
 EXTENDED, WAYS = 3, 3
 """So many groups of the plan, the largest with changes, are tried with a state besides, with so many divisions of the
 budget."""
 LEAST, PARTS = 0.001, 10_000
 """The smallest share of a floor; shares are whole numbers of such parts."""
-CLOSE, FAR = 0.002, 10.0
-"""A share is found to within this part; a figure far too large counts as this, and may be infinite."""
+STEP = 1.02
+"""Shares that are tried grow by this factor."""
 UNTOLD = 1e-9
 """The little that is said to be known of the lost time, lest a system be singular where no node begins then."""
 
@@ -246,9 +247,10 @@ def best_floor(
         cheapest = whole.price(told, least)
         if cheapest > PRICE or (best is not None and (GOOD, cheapest) >= best[:2]):  # larger ones are dearer
             continue
-        trial = _Trial(whole, lossy, told, lossy.of_group(maker.without(added, lost)), least, room)
-        share = trial.share
-        tried = max(GOOD, trial.after(share)), trial.price(share), share, added
+        price = partial(whole.price, told)
+        after = partial(lossy.over, whole.usual, lossy.of_group(maker.without(added, lost)))
+        share = _smallest_useful(least, room, price, after)
+        tried = max(GOOD, after(share)), price(share), share, added
         best = tried if best is None or tried[:2] < best[:2] else best
     if best is None:
         return None
@@ -274,12 +276,12 @@ class _Told:
     def of(
         cls, wish: Wish, problem: ShareProblem, groups: Sequence[Candidate], shares: Floats, weights: Floats
     ) -> "_Told":
-        """What some groups tell with these shares, at the times that a problem looks at."""
+        """The information of some groups with these shares, at the times that a problem looks at."""
         informations = [L.copy() for L in replace(problem, candidates=groups).informations(shares)]
         return cls(wish, problem, weights, informations)
 
     def of_group(self, group: Candidate) -> Sequence[Floats]:
-        """What one group tells of the same times, with all devices in it."""
+        """The information of one group about the same times, with all devices in it."""
         return [L.copy() for L in replace(self.problem, candidates=[group]).informations(np.ones(1))]
 
     def error(self, added: Sequence[Floats], floor: float) -> float:
@@ -293,9 +295,13 @@ class _Told:
         least = EXACT * float(self.problem.own.max())
         return sqrt(max(least, float(self.weights @ variances if mean else variances.max())))
 
+    def over(self, usual: float, added: Sequence[Floats], floor: float) -> float:
+        """The error over a usual one."""
+        return self.error(added, floor) / usual
+
     def price(self, added: Sequence[Floats], floor: float) -> float:
         """By what part a floor with this share raises the error."""
-        return self.error(added, floor) / self.usual - 1
+        return self.over(self.usual, added, floor) - 1
 
     @cached_property
     def usual(self) -> float:
@@ -303,38 +309,17 @@ class _Told:
         return self.error(self.informations, 0.0)
 
 
-@dataclass(frozen=True, eq=False)
-class _Trial:
-    """A floor that is tried.
+def _smallest_useful(
+    least: float, most: float, price: Callable[[float], float], after: Callable[[float], float]
+) -> float:
+    """The smallest share of a range that is of use; if it is not cheap enough, the largest that is.
 
-    whole, lossy: the plan's groups, before a loss and after it, once it is to be bridged.
-    added, left: what the floor tells then, of the times that these look at.
-    least, most: between which its share may be.
+    price: by what part a share raises the error, which rises with it.
+    after: the error after a loss over the usual one, which falls.
     """
-
-    whole: _Told
-    lossy: _Told
-    added: Sequence[Floats]
-    left: Sequence[Floats]
-    least: float
-    most: float
-
-    def price(self, floor: float) -> float:
-        """By what part a floor with this share raises the error."""
-        return self.whole.price(self.added, floor)
-
-    def after(self, floor: float) -> float:
-        """The error after a loss, once it is to be bridged, over the usual one without a floor."""
-        return self.lossy.error(self.left, floor) / self.whole.usual
-
-    @property
-    def share(self) -> float:
-        """The smallest share that is of use, or if it is not cheap enough, the largest that is."""
-        if self.after(self.least) <= GOOD:
-            return self.least
-        dearest = _crossing(self.least, self.most, lambda share: self.price(share) / PRICE)
-        useful = _crossing(self.least, dearest, lambda share: GOOD / self.after(share))
-        return max(self.least, floor(useful * PARTS) / PARTS)
+    shares = least * STEP ** np.arange(1 + int(log(most / least, STEP)))
+    cheap = shares[: max(1, bisect(shares, PRICE, key=price))]
+    return float(cheap[min(len(cheap) - 1, bisect_left(cheap, -GOOD, key=lambda share: -after(share)))])
 
 
 def _least(wish: Wish, added: Candidate) -> float:
@@ -348,18 +333,6 @@ def _untold(time: int, periods: int, like: Candidate) -> Candidate:
     rows = np.zeros((1, periods))
     rows[0, time - 1] = UNTOLD
     return replace(like, ends=np.array([time]), rows=rows, told=rows.T @ rows)
-
-
-def _crossing(low: float, high: float, rising: Callable[[float], float]) -> float:
-    """The share at which a figure that rises with it, from below 1, becomes 1; the highest if it is still below there.
-
-    It is found on the scale of logarithms, to within CLOSE.
-    """
-    from scipy.optimize import brentq  # late: it loads slowly, and the command line imports this
-
-    if rising(high) <= 1:
-        return high
-    return exp(brentq(lambda at: min(rising(exp(at)), FAR) - 1, log(low), log(high), xtol=CLOSE))
 
 
 def _floors(maker: Maker, chosen: Sequence[Candidate]) -> Iterator[Candidate]:

@@ -59,7 +59,7 @@ ROUGH, FINE = 0.02, 0.006
 MOST_SEARCHED, LOOKED_AT = 400, 150
 """Over more periods than the first, the first look is at about as many as the second, each some of the calendar's."""
 MOST_STRETCHED, FEWER_TIMES = 16, 16
-"""Of so many groups at most the last look at a long calendar is at more forms, and at so many times."""
+"""The last look at a long calendar is at more forms of so many groups at most, and at so many times."""
 MOST_HELD = 20_000_000
 """The last look is at as many forms as have so many figures together, those of the best groups: 160 megabytes."""
 UNSURE, SINGLES = 0.1, 8
@@ -218,7 +218,7 @@ def _search(wish: Wish, progress: Progress) -> tuple[ShareProblem, Floats, Float
 
 
 def _makers(wish: Wish) -> list[Maker]:
-    """Those of groups about one question, several, and all of a wish."""
+    """Makers of groups about one question, several, and all of a wish."""
     return [Maker(wish, about) for about in (*(some for some in TOGETHER if some < wish.questions), wish.questions)]
 
 
@@ -252,7 +252,7 @@ def _problem(wish: Wish, candidates: list[Candidate], times: NDArray[np.intp]) -
 
 
 def _times(periods: int) -> tuple[NDArray[np.intp], Floats]:
-    """Which times the search looks at, and how many of all times each stands for, as shares."""
+    """The times that the search looks at, and how many of all times each stands for, as shares."""
     if periods <= MOST_TIMES:
         return np.arange(1, periods + 1), np.full(periods, 1.0 / periods)
     most = MOST_TIMES if periods <= MOST_SEARCHED else FEWER_TIMES
@@ -273,30 +273,26 @@ def _planned(wish: Wish, groups: Sequence[Candidate], shares: Sequence[int]) -> 
 BRANCHINGS = (2, 3, 4, 8)
 MOST_PANEL_REPORTS = 16
 """The most reports of a panel."""
-DetailedPlan: TypeAlias = tuple[str, ReleasePlan | None]
-"""A plan's parameters in a few words, and the plan; None if the budget is too small for it."""
 
 
-def paper_hierarchy(wish: Wish) -> Option | None:
-    """The paper's HDCR with the best c and h >= 2; None if the budget is too small, or the horizon too short."""
-    layers = ((c, h, _paper(wish, c, h)) for c, h in _shapes(wish))
-    return _best(wish, "paper HDCR", ((f"c={c} h={h}", plan) for c, h, plan in layers))
+def _references(wish: Wish) -> Iterator[tuple[str, Option]]:
+    """The plans that others would make, by NAMES, each with its best parameters.
 
-
-def flat(wish: Wish) -> Option | None:
-    """The paper's DCR: k-RR on the change over every period; None if the budget is too small."""
-    return _best(wish, "flat DCR", [("", _paper(wish, 1, 1))])
-
-
-def sampled_hierarchy(wish: Wish) -> Option | None:
-    """k-RR on one layer of a hierarchy, which each entry draws at random, with the best c and h >= 2; None as above."""
-    return _best(wish, "sampled hierarchy", ((f"c={c} h={h}", _sampled(wish, c, h)) for c, h in _shapes(wish)))
-
-
-def panel(wish: Wish) -> Option | None:
-    """The state at r random periods, which each entry draws, with the best r; None if the budget is too small."""
-    most = min(MOST_PANEL_REPORTS, wish.periods)
-    return _best(wish, "panel", ((f"r={r}", _panel(wish, r)) for r in range(1, most + 1)))
+    Those that the budget or the horizon has no room for are left out, and those that leave a period without a node
+    that is published.
+    """
+    shapes, most_reports = list(_shapes(wish)), min(MOST_PANEL_REPORTS, wish.periods)
+    tried: dict[str, tuple[str, list[tuple[str, ReleasePlan | None]]]] = {
+        "paper": ("paper HDCR", [(f"c={c} h={h}", _paper(wish, c, h)) for c, h in shapes]),
+        "flat": ("flat DCR", [("", _paper(wish, 1, 1))]),
+        "sampled": ("sampled hierarchy", [(f"c={c} h={h}", _sampled(wish, c, h)) for c, h in shapes]),
+        "panel": ("panel", [(f"r={reports}", _panel(wish, reports)) for reports in range(1, most_reports + 1)]),
+    }
+    for name, (title, plans) in tried.items():
+        options = [Option.of(wish, title, plan, detail) for detail, plan in plans if plan is not None]
+        options = [option for option in options if np.isfinite(option.error(wish))]
+        if options:
+            yield name, min(options, key=lambda option: option.error(wish))
 
 
 def _shapes(wish: Wish) -> Iterator[tuple[int, int]]:
@@ -334,12 +330,6 @@ def _panel(wish: Wish, reports: int) -> ReleasePlan | None:
     return ReleasePlan((Group((Span(1, 0, wish.periods, reports).track(offer.make()),)),))
 
 
-def _best(wish: Wish, name: str, plans: Iterable[DetailedPlan]) -> Option | None:
-    made = (Option.of(wish, name, plan, detail) for detail, plan in plans if plan is not None)
-    options = [option for option in made if np.isfinite(option.error(wish))]
-    return min(options, key=lambda option: option.error(wish), default=None)
-
-
 NAMES = ("paper", "flat", "sampled", "panel", "optimal")
 """The names of plans on a command line, in the order of the table."""
 DONE = {
@@ -370,8 +360,7 @@ class Comparison:
 
     wish: what they are for.
     planned: the optimal plan, and how sure it is that it is.
-    options: the plans by NAMES; those that the budget or the horizon has no room for are left out, and those of which
-    some period would have no node with reports enough to be published.
+    options: the plans by NAMES, as far as the budget and the horizon have room for them.
     """
 
     wish: Wish
@@ -385,42 +374,17 @@ class Comparison:
         return self.options[name]
 
     @property
-    def panel_beats_every_hierarchy(self) -> bool:
-        """True if the panel has less error than every hierarchy of changes among the options."""
-        best = self._best_hierarchy
-        return "panel" in self.options and (best is None or self._error("panel") < best.error(self.wish))
-
-    @property
     def verdict(self) -> str:
-        """Which kind of plan wins, by how much, and what the optimal plan is made of."""
-        wish, optimal = self.wish, self.planned.option
-        best = self._best_hierarchy
-        words = []
-        if "panel" in self.options and best is not None:
-            ratio = best.error(wish) / self._error("panel")
-            if self.panel_beats_every_hierarchy:
-                words.append(f"A panel beats every hierarchy here: {ratio:.2g} times less error than {best.title}.")
-            else:
-                words.append(f"A hierarchy beats every panel here: {best.title}, {1 / ratio:.2g} times less error.")
-        words.append(f"The optimal plan: {plan_in_words(self.planned)}.")
-        rivals = [option for name, option in self.options.items() if name != "optimal"]
-        rival = min(rivals, key=lambda option: option.error(wish), default=None)
-        if rival is not None:
-            gained = (rival.error(wish) / optimal.error(wish)) ** 2
-            words.append(
-                f"It needs {gained:.3g} times fewer devices than {rival.title}, the best of the others."
-                if gained > ABOUT_AS_GOOD
-                else f"Nothing is gained over {rival.title}, which is simpler."
-            )
-        return " ".join(words)
-
-    @property
-    def _best_hierarchy(self) -> Option | None:
-        hierarchies = [self.options[name] for name in ("paper", "flat", "sampled") if name in self.options]
-        return min(hierarchies, key=lambda option: option.error(self.wish), default=None)
-
-    def _error(self, name: str) -> float:
-        return self.options[name].error(self.wish)
+        """Says in words what the optimal plan is made of, and how many devices it saves."""
+        words = f"The optimal plan: {plan_in_words(self.planned)}."
+        errors = {option.title: option.error(self.wish) for name, option in self.options.items() if name != "optimal"}
+        if not errors:
+            return words
+        rival = min(errors, key=lambda title: errors[title])
+        gained = (errors[rival] / self.planned.option.error(self.wish)) ** 2
+        if gained > ABOUT_AS_GOOD:
+            return f"{words} It needs {gained:.3g} times fewer devices than {rival}, the best of the others."
+        return f"{words} Nothing is gained over {rival}, which is simpler."
 
 
 def compare_plans(wish: Wish, progress: Progress | None = None) -> Comparison:
@@ -431,9 +395,7 @@ def compare_plans(wish: Wish, progress: Progress | None = None) -> Comparison:
     """
     with threadpool_limits(ONE_THREAD):
         planned = optimal_plan(wish, progress)
-        made = (paper_hierarchy(wish), flat(wish), sampled_hierarchy(wish), panel(wish), planned.option)
-    options = {name: option for name, option in zip(NAMES, made, strict=True) if option is not None}
-    return Comparison(wish, options, planned)
+        return Comparison(wish, {**dict(_references(wish)), "optimal": planned.option}, planned)
 
 
 def plan_in_words(planned: Planned) -> str:

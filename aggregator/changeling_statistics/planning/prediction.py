@@ -21,7 +21,7 @@ from ..estimation.weights import best_weights, hangs_together, is_partial
 from .wish import Wish
 
 TEST = 0.05
-"""In such a share of the cases without a difference a test finds one."""
+"""The share of the cases without a difference in which a test finds one."""
 POINT = 0.01
 """One percentage point, as a fraction of the entries."""
 
@@ -59,7 +59,7 @@ class ExpectedPopulation:
 
     @property
     def moments(self) -> Moments:
-        """Those of answers that are uniform, and change at a steady rate."""
+        """The moments of answers that are uniform, and change at a steady rate."""
         survey = self.survey
         return expected_moments(len(survey.answers), survey.expected, survey.calendar.periods)
 
@@ -340,3 +340,10 @@ class Option:
         if not np.isfinite(error):
             return f"some periods have no node with the {self.survey.minimum} reports that it takes to be published"
         return f"its standard error of {100 * error:.3g} points is more than {100 * most:.3g}, which shows nothing"
+
+    def hopeless_beside(self, typical: float) -> str:
+        """As `hopeless`, where it is known what share of the entries an answer typically has."""
+        error = self.prediction.mean
+        if self.hopeless or error < typical:
+            return self.hopeless
+        return f"its standard error of {100 * error:.3g} points is more than a typical answer's {100 * typical:.3g}"

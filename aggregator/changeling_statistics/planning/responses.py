@@ -1,11 +1,14 @@
-"""The best joint responses: which randomizers, weights and threshold make states and changes least noisy together.
+"""The responses of a group, each on one budget: joint responses of states and changes, and histories.
 
 A group's odds are its budget, so what is left to choose is how its one budget is divided: by the weights of states and
 of changes, by the threshold, and by how often symbols agree by chance. No choice is the best for every use; those
 that no other beats in both, the noise of states and the noise of changes, are offered, from the one end to the other.
+
+A history tells much once the budget is near the logarithm of the number of possible histories, and next to nothing far
+below it. So histories are offered at fewer times as well: every d-th of the calendar, or those of a window.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -15,7 +18,7 @@ from operator import attrgetter
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import MOST_SCORE, Agreeing, MutationSpace, Odds, Space, StateSpace
+from changeling_protocol import MOST_SCORE, MOST_TIMES, Agreeing, Group, History, MutationSpace, Odds, Space, StateSpace
 
 from ..estimate import Floats
 from ..randomizers.counterpart import RandomizerOffer, agreeing_offers, change_offers, class_variances, state_offers
@@ -34,7 +37,7 @@ as the least noise of a state, and of a change if everybody changed: a tenth of 
 
 @dataclass(frozen=True, slots=True)
 class JointChoice:
-    """How the slots of a group are to agree.
+    """The rule by which the slots of a group agree.
 
     state, change: the randomizers of its tracks, at any odds; None if it has no such tracks.
     weights: of a slot for a state, and of one for a change.
@@ -47,7 +50,7 @@ class JointChoice:
     threshold: int
 
     def bits(self, slots: "JointSlots") -> int:
-        """How many bits the denominators of p have together, of all slots."""
+        """The number of bits that the denominators of p have together, over all slots."""
         each = ((self.state, slots.states), (self.change, slots.changes))
         return sum(made.agreement.denominator.bit_length() * count for made, count in each if made is not None)
 
@@ -144,7 +147,7 @@ def _agreements(
 
 
 def _agreed(chances: Floats, slots: int) -> Floats:
-    """How likely so many of the slots agree, independently, for each chance; shape (chances, slots + 1)."""
+    """The chance that so many of the slots agree, independently, for each chance; shape (chances, slots + 1)."""
     ways = np.array([float(comb(slots, agreed)) for agreed in range(slots + 1)])
     agreed = np.arange(slots + 1)
     likely: Floats = ways * chances[:, None] ** agreed * (1 - chances[:, None]) ** (slots - agreed)
@@ -261,3 +264,49 @@ def best_change(wish: Wish, span: Span, budget: Decimal, moved: float) -> Random
             offers += kind.offers(MutationSpace(wish.answers, null=not told_moves), odds, moved, wish.closed)
     closed = wish.closed
     return min(offers, key=lambda offer: (offer.conserved if closed else offer.variances).mixed(moved), default=None)
+
+
+HISTORY_WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Distances of the times of a history, in periods."""
+LEAST_TIMES = 2
+"""With a single time a history is the report of a state, as a panel's."""
+LEAST_TOLD = 0.02
+"""A history that is told with a smaller chance tells less than other groups."""
+MOST_OPEN_TIMES = 64
+"""In an open cohort each time is a track of its own, and more of them make estimates slow."""
+HISTORY_PHASES = 16
+"""Histories of one width begin at so many different times at most, evenly."""
+WINDOWS = (2, 4, 8)
+"""A window is this part of the horizon, at most; they begin at every half of one."""
+
+
+def history_groups(wish: Wish, odds: Odds, times: Iterable[range] | None = None) -> Iterator[Group]:
+    """The history groups that are worth trying for a wish, at these odds; at all times that are, or at some."""
+    for periods in _times(wish.periods) if times is None else times:
+        if (group := history_group(wish, periods, odds)) is not None:
+            yield group
+
+
+def history_group(wish: Wish, periods: range, odds: Odds) -> Group | None:
+    """The group that reports the history at the ends of these periods; None if it would tell next to nothing."""
+    if not LEAST_TIMES <= len(periods) <= (MOST_TIMES if wish.closed else MOST_OPEN_TIMES):
+        return None
+    history = History.of(odds, periods, wish.constraint, wish.calendar, wish.closed)
+    limits = history.limits
+    counted, within = limits.changes > 0, limits.span == len(periods) - 1
+    if wish.closed and not ((counted or within) if limits.either else (counted and within)):
+        return None  # the last reports would always be the same one, and tell nothing more
+    group = Group.of_history(history, wish.answers)
+    return group if group.histories.told >= LEAST_TOLD else None
+
+
+def _times(periods: int) -> Iterator[range]:
+    """Every d-th time of the whole calendar, beginning with each of the first d, and of windows."""
+    for width in (width for width in HISTORY_WIDTHS if LEAST_TIMES * width <= periods):
+        for first in sorted({1 + width * phase // HISTORY_PHASES for phase in range(HISTORY_PHASES)}):
+            yield range(first, periods + 1, width)
+    for part in WINDOWS:
+        length = periods // part
+        for before in range(0, periods - length + 1, max(1, length // 2)):
+            for width in (width for width in HISTORY_WIDTHS if LEAST_TIMES * width <= length):
+                yield range(before + width, before + length + 1, width)

@@ -216,7 +216,7 @@ LITTLE = 0.5
 ROUNDS, STEPS, WARM = 12, 8, 4
 """The most rounds, the most Newton steps of each, and how many multiplicative steps come before the first."""
 FEW, JOINING = 40, 12
-"""How many groups a search begins with, and how many may join with each round."""
+"""The number of groups that a search begins with, and of those that may join with each round."""
 SPARSE = 4
 """The search looks first at every so-manieth group."""
 JOIN = 0.02
@@ -232,7 +232,7 @@ NOTHING = 1e-7
 SMALL = 3.0
 """Groups whose least share is at most so many times the smallest one need few devices to be published."""
 AT_ONCE = 4
-"""Of the groups that are too small to be published, one in so many is left out at once."""
+"""One in so many of the groups that are too small to be published is left out at once."""
 EXACT, TIED = 1e-7, 40
 """An error that is so small beside what entries vary by cannot be told from none, which is their difference."""
 TOTAL = 1000
@@ -557,7 +557,7 @@ def rounded_shares(
 
 
 def _published(integers: NDArray[np.int64], least: Floats) -> NDArray[np.bool_]:
-    """Which groups have shares large enough for their nodes to be published, or 0."""
+    """Says of each group whether its share is 0, or large enough for its nodes to be published."""
     published: NDArray[np.bool_] = (integers == 0) | (integers >= least * integers.sum())
     return published
 

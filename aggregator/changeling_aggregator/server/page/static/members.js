@@ -1,6 +1,6 @@
 // Who takes part, and what was refused.
 
-import { thinned } from "./drawable.js";
+import { thinned } from "./bands.js";
 import { at, element, onceOpened, table } from "./elements.js";
 import { colour, draw } from "./plots.js";
 import { MOST_ROWS, dayOf, timeAxis, timeOf } from "./series.js";

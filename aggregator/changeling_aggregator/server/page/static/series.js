@@ -1,8 +1,7 @@
 // A survey's histograms over time: as a chart, in numbers, and the latest by itself.
 
-import { grounds, traces } from "./bands.js";
+import { grounds, stepOf, traces } from "./bands.js";
 import { newestComplete } from "./chart.js";
-import { stepOf } from "./drawable.js";
 import { at, drawing, element, onceOpened, table } from "./elements.js";
 import { draw } from "./plots.js";
 import { count, moment, periods, plural, runs, share, spanOf } from "./words.js";

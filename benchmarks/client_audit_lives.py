@@ -1,8 +1,8 @@
-"""What a server sees of entries that all live alike: the shipped client, driven as an app drives it, at a fake server.
+"""The surveys that are audited, the ways to live that are told apart, and what a server sees of entries that live so.
 
-The client is a black box here: a store on disk, `join`, `record` and `flush`. For some clients the server's answers are
-lost once in the middle of the survey, so what it had then is sent again; the copies are known by their ids.
-No other module of the audit knows how a client is called.
+The client is a black box here: a store on disk, `join`, `record` and `flush`, driven as an app drives it, at a fake
+server. For some clients the server's answers are lost once in the middle of the survey, so what it had then is sent
+again; the copies are known by their ids.
 """
 
 from collections.abc import Hashable, Iterable, Sequence
@@ -17,9 +17,27 @@ from typing import TypeAlias
 import httpx
 from changeling_client import Client, SurveyHandle
 from changeling_client.testing import AUTHORITY, ManualClock, read_upload
-from changeling_protocol import Coins, ReleasePlan, SealingKey, Survey, open_envelope
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Group,
+    Joint,
+    KaryChange,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    SealingKey,
+    SignedSubset,
+    StateSpace,
+    Survey,
+    Track,
+    open_envelope,
+)
 from changeling_protocol.wire import KEYS, UPLOADS, decode_upload_request, encode_acknowledgement, encode_key_list
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+from .client_world import FAST_FOLDER, PINNED
 
 States: TypeAlias = tuple[int, ...]
 """What the app says in each period: the number of an answer from 1, or 0 for none. It records what is new."""
@@ -28,12 +46,10 @@ Said: TypeAlias = tuple[tuple[int, int, int], ...]
 Transcript: TypeAlias = Hashable
 """All that an entry sends, without its ids: its group, and what it said at each closing, in each version that came."""
 
+
 _LATER = 86_400
 """How long after the survey's end the client sends again, in seconds: it may have to wait after a failure."""
-_STORE = "store.db"
 _PRIVATE = X25519PrivateKey.from_private_bytes(b"sealing key of audits, 32 bytes.")
-_IN_MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108
-"""Where stores lie, so that an audit does not wait for a disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,17 +96,17 @@ class Server:
         return taken
 
 
-def transcripts(survey: Survey, states: States, count: int, coins: Coins | None, interrupted: bool) -> Heard:
+def transcripts(survey: Survey, states: States, count: int, interrupted: bool) -> Heard:
     """What a server sees of a client whose entries live alike, from the survey's start to its end.
 
     states: what the app says of each entry in each period, whether or not the survey's constraint admits it.
-    count: how many entries there are. coins: a test's own; None for those that the client ships with.
+    count: how many entries there are.
     interrupted: whether it sends in the middle of the survey as well, and hears no answer.
     """
     clock = ManualClock(survey.calendar.start)
     server = Server(clock)
     half, ends = survey.calendar.periods // 2, survey.calendar.periods
-    with TemporaryDirectory(dir=_IN_MEMORY) as folder, _client(survey, Path(folder), server, clock, coins) as client:
+    with TemporaryDirectory(dir=FAST_FOLDER) as folder, _client(survey, Path(folder), server, clock) as client:
         answers = [survey.answers[states[0] - 1]] * count if states[0] else None
         handle = client.join(survey.id, entries=count, answers=answers, signed=survey.signed_by(AUTHORITY))
         _record(handle, clock, survey, states, range(2, half + 1), count)
@@ -104,21 +120,18 @@ def transcripts(survey: Survey, states: States, count: int, coins: Coins | None,
         return _heard(survey.plan, first, server.taken(), count, survey.epsilon)
 
 
-def _client(survey: Survey, folder: Path, server: Server, clock: ManualClock, coins: Coins | None) -> Client:
-    client = Client(
+def _client(survey: Survey, folder: Path, server: Server, clock: ManualClock) -> Client:
+    return Client(
         server="https://statistics.example",
-        authority=[AUTHORITY.public_key().public_bytes_raw()],
+        authority=PINNED,
         max_epsilon=survey.epsilon,
-        path=folder / _STORE,
+        path=folder / "store.db",
         witness=None,
         strict=True,
         background=False,
         transport=httpx.MockTransport(server.serve),
         clock=clock,
     )
-    if coins is not None:
-        client._device.coins = coins
-    return client
 
 
 def due(survey: Survey, period: int) -> float:
@@ -187,3 +200,51 @@ def _asked(plan: ReleasePlan, group: int) -> int:
     """How many closings and reports an entry of a group sends from the survey's start to its end."""
     ends = {node.end for track in plan.tracks for node in track.nodes()}
     return len(ends) + sum(track.reports for track in plan.groups[group].tracks)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A survey whose exact loss is the epsilon that it states, as `tests/protocol` shows by enumeration.
+
+    pair: two ways to live whose transcripts reach that loss.
+    """
+
+    survey: Survey
+    pair: tuple[States, States]
+
+    @property
+    def restless_pair(self) -> tuple[States, States]:
+        """Two apps that say something new in every period, the one from the first on, the other from the second."""
+        periods = range(self.survey.calendar.periods)
+        return tuple(1 - period % 2 for period in periods), tuple(period % 2 for period in periods)
+
+
+def _survey(track: Track, most: int, answers: Sequence[str] = ("yes",), joint: Joint | None = None) -> Survey:
+    return Survey.at_cost(
+        question="Do you use the dark theme?",
+        answers=answers,
+        calendar=Calendar(1_800_000_000, 60, track.last),
+        constraint=AtMost(most),
+        plan=ReleasePlan((Group((track,)) if joint is None else Group.jointly([track], joint),)),
+        skew=5,
+        spread=10,
+        grace=30 * 86_400,
+        minimum=1,
+    )
+
+
+_HELD = (1, 1, 1), (0, 1, 1)
+"""An answer from the first period on, or from the second."""
+_PAIRS = KaryResponse(MutationSpace(1, repeats=True), Odds(5, 2))
+_CHANGES, _STATE = SignedSubset(MutationSpace(1), Odds(5, 2)), KaryResponse(StateSpace(1), Odds(5, 2))
+_ONCE = Joint(Odds(5, 1), threshold=1, weights=(1,), slots=(2,))
+_TOGETHER = _survey(Track(1, KaryChange(MutationSpace(2), Odds(2, 1)), 0, 2), 2, ("yes", "no"), _ONCE)
+CASES = {
+    "krr": Case(_survey(Track(1, _PAIRS, 0, 3), 1), _HELD),
+    "joint": Case(_TOGETHER, ((2, 1), (1, 2))),
+    "signed": Case(_survey(Track(1, _CHANGES, 0, 3), 1), _HELD),
+    "states": Case(_survey(Track(1, _STATE, 0, 1), 1), ((1,), (0,))),
+}
+"""The papers' own, k-RR on all (z+1)² pairs, afresh in each of three periods, for one mutation: 2κε₀ = 2 ln 2.5. One
+budget of ln 5 for two mutations in two periods: 5:1 where any of the two reports agrees. Signed subsets in three
+periods, for one mutation: κλ = ln 2.5. One report of a state: ln 2.5."""

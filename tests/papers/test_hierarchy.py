@@ -7,27 +7,33 @@ from math import exp, log
 import numpy as np
 import pytest
 from changeling_central import (
-    BestEstimates,
     Law,
+    MechanismChoice,
     NodeNoise,
     OpenDPNoise,
     Windows,
-    best_hierarchy,
     calibrated,
     clipped_sum,
+    compared,
     counting,
-    cover_sum,
-    hierarchy,
     histogram_query,
-    retrospective,
     sliding_windows,
 )
-from changeling_central.nodes import hierarchy_shifts, layer_widths, online_variance, window_shifts
 from changeling_central.testing import CountedNoise, Forbidden, NoNoise
+from changeling_central.windows import window_shifts
+from changeling_papers import (
+    BestEstimates,
+    HierarchyRelease,
+    best_hierarchy,
+    cover_sum,
+    hierarchy,
+    retrospective,
+)
+from changeling_papers.hierarchy import hierarchy_shifts, layer_widths, online_variances
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, Node, TimeBounded
 
-from .exact_losses import exact_delta
-from .examples import CALENDAR, histories, transcript
+from tests.central.exact_losses import exact_delta
+from tests.central.examples import CALENDAR, histories, transcript
 
 ANSWERS = ["a", "b"]
 COUNT, HISTOGRAM = counting(ANSWERS, ["a"], "a"), histogram_query(ANSWERS, ANSWERS)
@@ -223,7 +229,7 @@ def test_every_range_is_covered_and_the_covers_are_as_short_as_the_paper_says(c,
         frontier, level = estimates.step(frontier, closed)
         assert level.values == pytest.approx([changes[:t].sum()])
         assert level.variance == pytest.approx(retrospective(nodes, t)[1][t])
-        assert level.variance == pytest.approx(online_variance(c, h, T)[t - 1] * mechanism.noise.variance)
+        assert level.variance == pytest.approx(online_variances(c, h, np.array([t]))[0] * mechanism.noise.variance)
     for left in range(T):
         for right in range(left + 1, T + 1):
             level = cover_sum(nodes, left, right, mechanism.widths)
@@ -233,9 +239,8 @@ def test_every_range_is_covered_and_the_covers_are_as_short_as_the_paper_says(c,
                 assert level.variance <= max(1, 2 * (c - 1) * needed) * mechanism.noise.variance * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("window", [None, 5])
-def test_retrospective_estimates_are_those_of_weighted_least_squares(window):
-    """Against the normal equations of all nodes; a window's change is the difference of two levels, with its error."""
+def test_retrospective_estimates_are_those_of_weighted_least_squares():
+    """Against the normal equations of all nodes."""
     T, random = 20, np.random.default_rng(3)
     mechanism = hierarchy(HISTOGRAM, Calendar(0, 1, T), AtMost(1), EPSILON, shape=(3, 3))
     state, nodes = mechanism.start(), []
@@ -247,15 +252,9 @@ def test_retrospective_estimates_are_those_of_weighted_least_squares(window):
     covariance = np.linalg.inv(A.T @ (A * weights[:, None]))
     levels = np.vstack([np.zeros(2), covariance @ A.T @ (np.array([n.values for n in nodes]) * weights[:, None])])
     covariance = np.pad(covariance, ((1, 0), (1, 0)))
-    values, variances = retrospective(nodes, T, window)
-    if window is None:
-        assert values == pytest.approx(levels)
-        assert variances == pytest.approx(np.diag(covariance))
-        return
-    assert values[window:] == pytest.approx(levels[window:] - levels[:-window])
-    own, before = np.diag(covariance)[window:], np.diag(covariance)[:-window]
-    assert variances[window:] == pytest.approx(own + before - 2 * np.diag(covariance, window))
-    assert np.isnan(values[:window]).all()
+    values, variances = retrospective(nodes, T)
+    assert values == pytest.approx(levels)
+    assert variances == pytest.approx(np.diag(covariance))
 
 
 def test_best_estimates_beat_cover_sums_by_half_at_equal_budget():
@@ -267,7 +266,7 @@ def test_best_estimates_beat_cover_sums_by_half_at_equal_budget():
         state, closed = mechanism.step(state, np.array([0]), NoNoise())
         nodes.extend(closed)
     covers = np.mean([cover_sum(nodes, 0, t, mechanism.widths).variance for t in range(1, T + 1)])
-    assert covers / (online_variance(2, 9, T).mean() * mechanism.noise.variance) > 1.5
+    assert covers / (online_variances(2, 9, np.arange(1, T + 1)).mean() * mechanism.noise.variance) > 1.5
     assert covers / retrospective(nodes, T)[1][1:].mean() > 2
 
 
@@ -312,7 +311,9 @@ def test_the_chosen_hierarchy_is_the_best_of_all_by_its_exact_variance():
     best = best_hierarchy(COUNT, calendar, AtMost(2), EPSILON)
     for branching, layers in ((2, 9), (2, 10), (4, 5), (8, 3), (16, 2), (2, 1)):
         other = hierarchy(COUNT, calendar, AtMost(2), EPSILON, shape=(branching, layers))
-        assert best.mean_variance <= online_variance(branching, layers, 744).mean() * other.noise.variance * (1 + 1e-9)
+        assert best.mean_variance <= online_variances(
+            branching, layers, np.arange(1, 745)
+        ).mean() * other.noise.variance * (1 + 1e-9)
     assert best_hierarchy(COUNT, Calendar(0, 3600, 3), AtMost(2), EPSILON).layers == 1
 
 
@@ -333,3 +334,31 @@ def test_impossible_releases_are_refused():
         Windows(0, 4, 0, 2)
     with pytest.raises(ValueError, match="counts nothing"):
         calibrated({}, EPSILON)
+
+
+@pytest.mark.parametrize(("law", "delta"), [(Law.LAPLACE, 0), (Law.GAUSSIAN, DELTA)])
+@pytest.mark.parametrize("name", ["hdcr", "dcr"])
+def test_a_begun_release_keeps_its_noise_to_the_last_bit_and_no_noise_that_breaks_the_promise(name, law, delta):
+    """Whatever would be calibrated today; of another law the release is another one."""
+    calendar, choice = Calendar(0, 3600, 48), MechanismChoice(name, law)
+    first = choice.made(COUNT, calendar, AtMost(2), EPSILON, Fraction(delta))
+    wider = NodeNoise(law, first.mechanism.noise.scale * (1 + 1e-15))
+    begun = {**first.made_with(), "scale": wider.scale.hex()}
+    again = choice.made(COUNT, calendar, AtMost(2), EPSILON, Fraction(delta), begun)
+    assert again.made_with() == begun
+    assert again.covers(COUNT, calendar, AtMost(2))
+    assert not again.covers(COUNT, calendar, AtMost(3))
+    narrow = HierarchyRelease.as_begun(
+        choice.asked(COUNT, calendar, AtMost(2), EPSILON, Fraction(delta)), {**begun, "scale": (wider.scale / 2).hex()}
+    )
+    assert not narrow.covers(COUNT, calendar, AtMost(2))
+    other = MechanismChoice(name, Law.GAUSSIAN if law is Law.LAPLACE else Law.LAPLACE)
+    assert other.made(COUNT, calendar, AtMost(2), EPSILON, DELTA, begun).made_with() != begun
+
+
+@pytest.mark.parametrize("constraint", [AtMost(1), AtMost(2), AtMost(5), TimeBounded(3 * 3600)], ids=str)
+def test_no_hierarchy_of_closed_nodes_errs_less_than_what_a_release_chooses(constraint):
+    """So `best` does not look at them: the tree of one layer is the plain row of nodes."""
+    calendar = Calendar(0, 3600, 24)
+    best = compared(MechanismChoice().asked(COUNT, calendar, constraint, EPSILON))[0]
+    assert best.error**2 <= best_hierarchy(COUNT, calendar, constraint, EPSILON).mean_variance * (1 + 1e-8)

@@ -1,15 +1,14 @@
-"""Noisy changes of a query over nodes of the calendar, and the best estimates that follow from them.
+"""Noisy changes of a query over nodes of the calendar (DCR, HDCR), and the best estimates that follow from them.
 
-    Hdcr    hierarchies of widths W, cW, c²W, …, of one layer a disjoint continual release (DCR)
-    Swcr    sliding windows (t - W, t], one every P
+Hierarchies of widths W, cW, c²W, …; one of a single layer is a disjoint continual release (DCR). A release publishes
+the best online estimates of the levels; noise drawn ahead (`changeling_central.drawn_ahead`) errs less.
 
 Guarantee: (epsilon, delta) for all nodes together, composed from the nodes that an entry reaches: κ_i = min(k, nodes)
 of layer i for at-most-k entries, so at most hk, and κ_i = MostSpan(ends of layer i, B) for B-time-bounded ones; the
 first costs an appearance, the others a move. The paper's Σ((1/cⁱ)⌈B/W⌉ + 1) is too small (B = W, c = 2: 1.5 at layer 1,
-where 2 nodes are reached). A mutation lies in at most ⌈W/P⌉ windows, so an at-most-k entry reaches k⌈W/P⌉, the ⌈W/P⌉
-that hold its insertion at the cost of an appearance; a B-time-bounded one ⌈(B+W)/P⌉. Neighbours: changelogs of which
+where 2 nodes are reached). Neighbours: changelogs of which
 one lacks an entry of the other, with all its mutations; the entry keeps to the constraint. An entry that is in both and
-mutates otherwise is told apart by up to twice as much. Source: Pan 2023, theorems 4.1 to 4.6; Chan, Shi, Song 2011;
+mutates otherwise is told apart by up to twice as much. Source: Pan 2023, theorems 4.1 to 4.4; Chan, Shi, Song 2011;
 Dwork, Naor, Pitassi, Rothblum 2010.
 
 A node (s, e] of noise variance σ² is a resistor σ² between s and e; the variance of the best estimate at t is the
@@ -21,47 +20,33 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from math import gcd
-from typing import ClassVar, Generic
 
 import numpy as np
-from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint, Hybrid, Node, TimeBounded, cover
-from changeling_statistics import ClosingEdges, Counts, Floats, Frontier, Indices, Network, advance
-
-from .errors import BadState, BudgetExhausted
-from .linear_query import LinearQuery
-from .mechanism import (
+from changeling_central import (
     NEIGHBOURS,
+    Asked,
+    BadState,
+    BudgetExhausted,
     Guarantee,
+    Law,
     Level,
+    LinearQuery,
+    Made,
     Mechanism,
+    MechanismOption,
+    NodeNoise,
     NodeRelease,
-    Result,
-    State,
+    Noise,
+    Offer,
+    PeriodChange,
+    ReleaseMechanism,
+    added,
+    calibrated,
     check_counts,
     checked_change,
 )
-from .noise import JointShifts, Law, NodeNoise, Noise, added, calibrated
-from .noise import total as total_shift
-
-
-class _OfNodes(Mechanism[State, Counts, Result], Generic[State, Result]):
-    """A mechanism that draws the same noise for every node, so that all of them together cost (epsilon, delta)."""
-
-    __slots__ = ()
-    source: ClassVar[str]
-    noise: NodeNoise
-    epsilon: Fraction
-    delta: Fraction
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """(epsilon, delta) for all nodes together."""
-        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, self.source)
-
-    def variance(self, step: int) -> float:  # noqa: ARG002
-        """Of each column of every node's change, in units squared."""
-        return self.noise.variance
+from changeling_protocol import Calendar, Constraint, Node, cover
+from changeling_statistics import ClosingEdges, Counts, Floats, Frontier, Indices, Network, advance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,19 +58,27 @@ class HdcrState:
 
 
 @dataclass(frozen=True, slots=True)
-class Hdcr(_OfNodes[HdcrState, tuple[NodeRelease, ...]]):
+class Hdcr(Mechanism[HdcrState, Counts, tuple[NodeRelease, ...]]):
     """Made by `hierarchy`. widths: of the layers' nodes, in periods, each dividing the next.
 
     noise: of every node. epsilon, delta: what this noise costs an entry over all layers. Only whole nodes are released.
     """
 
-    source = "Pan 2023, theorem 4.3, mended"
     query: LinearQuery
     calendar: Calendar
     widths: tuple[int, ...]
     noise: NodeNoise
     epsilon: Fraction
     delta: Fraction = Fraction(0)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """(epsilon, delta) for all nodes together."""
+        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Pan 2023, theorem 4.3, mended")
+
+    def variance(self, step: int) -> float:  # noqa: ARG002
+        """Of each column of every node's change, in units squared."""
+        return self.noise.variance
 
     def start(self) -> HdcrState:
         """Before the first period; every layer's open node is empty."""
@@ -182,20 +175,14 @@ def best_hierarchy(
     epsilon: Fraction,
     delta: Fraction = Fraction(0),
     law: Law = Law.LAPLACE,
-    shape: tuple[int | None, int | None] = (None, None),
 ) -> HierarchyChoice:
     """The hierarchy of the least mean variance, of those with a branching in BRANCHINGS, a single cadence included.
 
-    Arguments as of `hierarchy`; with a branching or layers given, the best of those that have them.
-    ValueError where none fits the calendar.
+    Arguments as of `hierarchy`.
     """
-    branching, layers = shape
-    layer_widths(2 if branching is None else branching, 1 if layers is None else min(layers, 1))
-    if layers is not None and layers > calendar.periods.bit_length():
-        raise ValueError(f"{layers} layers are too many for {calendar.periods} periods")
     choices, variances = [], {}
-    for c in BRANCHINGS if branching is None else (branching,):
-        for h in range(1, calendar.periods.bit_length() + 1) if layers is None else (layers,):
+    for c in BRANCHINGS:
+        for h in range(1, calendar.periods.bit_length() + 1):
             widths = layer_widths(c, h)
             if widths[-1] > calendar.periods:
                 break
@@ -203,10 +190,8 @@ def best_hierarchy(
             key = tuple(sorted(shifts.items()))
             if key not in variances:
                 variances[key] = calibrated(shifts, epsilon, delta, law).variance
-            mean = float(online_variance(c, h, calendar.periods).mean()) * variances[key]
+            mean = float(online_variances(c, h, np.arange(1, calendar.periods + 1)).mean()) * variances[key]
             choices.append(HierarchyChoice(c, h, mean))
-    if not choices:
-        raise ValueError(f"{layers} layers with a branching of {branching} are wider than {calendar.periods} periods")
     return min(choices, key=lambda choice: choice.mean_variance)
 
 
@@ -248,10 +233,9 @@ def cover_sum(nodes: Iterable[NodeRelease], start: int, end: int, widths: Sequen
     )
 
 
-def retrospective(nodes: Sequence[NodeRelease], periods: int, window: int | None = None) -> tuple[Floats, Floats]:
+def retrospective(nodes: Sequence[NodeRelease], periods: int) -> tuple[Floats, Floats]:
     """The best estimates of the query at the times 0 to `periods` from all nodes, also those that closed later.
 
-    window: in periods; with one, of the query's change over the window that ends at each time, nan where none does.
     Returns the values, shape (periods + 1, w), in units, and their variances, shape (periods + 1,), in units squared.
     """
     network = Network(
@@ -262,27 +246,17 @@ def retrospective(nodes: Sequence[NodeRelease], periods: int, window: int | None
     )
     values = network.fit(np.array([release.values for release in nodes], np.float64))
     variances = np.zeros(periods + 1)
-    if window is not None:
-        values = np.concatenate(
-            [np.full((min(window, len(values)), values.shape[1]), np.nan), values[window:] - values[:-window]]
-        )
-        variances[:window] = np.nan
-    for first in range(window or 1, periods + 1, TIMES_AT_ONCE):
+    for first in range(1, periods + 1, TIMES_AT_ONCE):
         times = np.arange(first, min(first + TIMES_AT_ONCE, periods + 1))
         sources = np.zeros((periods + 1, len(times)))
         sources[times, np.arange(len(times))] = 1.0
-        sources[0 if window is None else times - window, np.arange(len(times))] -= 1.0
+        sources[0] -= 1.0
         variances[times] = network.rows(sources) ** 2 @ network.variance
     return values, variances
 
 
-def online_variance(branching: int, layers: int, periods: int) -> Floats:
-    """The variance of the best online estimate at t = 1..periods, in variances of one node; shape (periods,)."""
-    return online_variances(branching, layers, np.arange(1, periods + 1))
-
-
 def online_variances(branching: int, layers: int, t: Indices) -> Floats:
-    """The same at the ends of these periods.
+    """The variances of the best online estimates at the ends of these periods, in variances of one node.
 
         Σ_i d_i(t) v_i,   v_0 = 1,  v_i = c·v_{i-1} / (c·v_{i-1} + 1)
 
@@ -308,131 +282,114 @@ def _last_uses(periods: int, widths: tuple[int, ...]) -> Indices:
 
 
 @dataclass(frozen=True, slots=True)
-class Windows:
-    """Windows of `length` seconds, one every `every` seconds, `count` of them, the first beginning at `start`."""
+class HierarchyState:
+    """nodes: of the mechanism, with true sums. graph: what the estimates need of what was published."""
 
-    start: int
-    length: int
-    every: int
-    count: int
-
-    def __post_init__(self) -> None:
-        if self.start < 0 or min(self.length, self.every, self.count) < 1:
-            raise ValueError(f"windows have a start >= 0 and a length, an interval and a number >= 1, got {self}")
-
-    @property
-    def calendar(self) -> Calendar:
-        """Periods of ΔT = gcd(W, P), of which every window is made."""
-        step = gcd(self.length, self.every)
-        return Calendar(self.start, step, (self.length + (self.count - 1) * self.every) // step)
-
-    @property
-    def periods(self) -> int:
-        """How many periods a window has."""
-        return self.length // gcd(self.length, self.every)
-
-    @property
-    def stride(self) -> int:
-        """How many periods lie between two windows' ends."""
-        return self.every // gcd(self.length, self.every)
-
-    def ends_at(self, period: int) -> bool:
-        """Whether a window ends with this period. period: from 1 on."""
-        return period >= self.periods and (period - self.periods) % self.stride == 0
-
-    def reached(self, constraint: Constraint) -> int:
-        """The most windows that the mutations of one entry lie in."""
-        match constraint:
-            case AtMost(k):
-                most = k * -(-self.length // self.every)
-            case TimeBounded(seconds):
-                most = -(-(seconds + self.length) // self.every)
-            case AtMostWithin(k, seconds):
-                most = min(self.reached(AtMost(k)), self.reached(TimeBounded(seconds)))
-            case Hybrid(classes):
-                most = max(self.reached(each_class) for each_class in classes)
-            case _:
-                raise TypeError(f"no count of windows for a {type(constraint).__name__}")
-        return min(most, self.count)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class SwcrState:
-    """period: how many have been taken in. recent: true changes of the last window's periods, (periods, w)."""
-
-    period: int
-    recent: Counts
+    nodes: HdcrState
+    graph: Frontier
 
 
 @dataclass(frozen=True, slots=True)
-class Swcr(_OfNodes[SwcrState, NodeRelease | None]):
-    """Made by `sliding_windows`. Every window is one release; nothing is added up from others.
+class HierarchyRelease(ReleaseMechanism[HierarchyState]):
+    """The hierarchy `mechanism` with its best online estimates."""
 
-    noise: of every window. epsilon, delta: what this noise costs an entry over all windows.
-    """
+    mechanism: Hdcr
 
-    source = "Pan 2023, theorems 4.5 and 4.6"
-    query: LinearQuery
-    windows: Windows
-    noise: NodeNoise
-    epsilon: Fraction
-    delta: Fraction = Fraction(0)
+    @classmethod
+    def as_begun(cls, asked: Asked, begun: Made) -> "HierarchyRelease":
+        """The release with the shape and the noise that it has begun with.
 
-    def start(self) -> SwcrState:
-        """Before the first period."""
-        return SwcrState(0, np.zeros((self.windows.periods, self.query.width), np.int64))
-
-    def step(self, state: SwcrState, value: Counts, noise: Noise) -> tuple[SwcrState, NodeRelease | None]:
-        """value: the true change over the next period, shape (w,), in units. The window that ends with it, if one does.
-
-        Raises BudgetExhausted after the last window, ValueError and BadState as for a hierarchy.
+        Whether that noise keeps the promise of what is asked is for `covers` to say. BadState for what is no hierarchy.
         """
-        check_counts(state.recent, (self.windows.periods, self.query.width))
-        if state.period >= self.windows.calendar.periods:
-            raise BudgetExhausted(f"the guarantee covers {self.windows.count} windows, and all of them are released")
-        change, period = checked_change(value, self.query.width), state.period + 1
-        after = SwcrState(period, np.concatenate([state.recent[1:], change[None]]))
-        if not self.windows.ends_at(period):
-            return after, None
-        noisy = after.recent.sum(0) + self.noise.draw(noise, self.query.width)
-        return after, NodeRelease(Node(period - self.windows.periods, period), noisy, self.noise.variance)
+        match begun:
+            case {"kind": "hierarchy", "widths": list(widths), "law": str(law), "scale": str(scale)}:
+                noise = NodeNoise(Law(law), float.fromhex(scale))
+                return cls(Hdcr(asked.query, asked.calendar, tuple(widths), noise, asked.epsilon, asked.delta))
+        raise BadState(f"not a hierarchy: {sorted(begun)}")
 
-    def check(self, state: SwcrState) -> None:
-        """Raises BadState for more periods than the windows have, or for other windows or columns."""
-        if not 0 <= state.period <= self.windows.calendar.periods:
-            raise BadState(f"the state is of {state.period} periods, not of 0 to {self.windows.calendar.periods}")
-        check_counts(state.recent, (self.windows.periods, self.query.width))
+    @property
+    def guarantee(self) -> Guarantee:
+        """That of the hierarchy; the estimates cost nothing."""
+        return self.mechanism.guarantee
+
+    @property
+    def law(self) -> Law:
+        """That of the nodes."""
+        return self.mechanism.noise.law
+
+    @property
+    def estimates(self) -> BestEstimates:
+        """The estimates at the end of every period, from the nodes closed by then."""
+        m = self.mechanism
+        return BestEstimates(m.calendar.periods, m.widths, m.query.width)
+
+    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
+        """Whether an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""
+        m, stated = self.mechanism, self.mechanism.guarantee
+        if (m.query, m.calendar) != (query, calendar):
+            return False
+        shifts = hierarchy_shifts(query, calendar, constraint, m.widths)
+        if m.noise.law is Law.LAPLACE and m.noise.epsilon(shifts) <= stated.epsilon:
+            return True
+        return stated.delta > 0 and m.noise.delta(shifts, float(stated.epsilon)) <= float(stated.delta)
+
+    def made_with(self) -> Made:
+        """The widths of the layers, and the noise to the last bit."""
+        noise = self.mechanism.noise
+        shape = list(self.mechanism.widths)
+        return {"kind": "hierarchy", "widths": shape, "law": str(noise.law), "scale": noise.scale.hex()}
+
+    def start(self) -> HierarchyState:
+        """Before the first period."""
+        return HierarchyState(self.mechanism.start(), self.estimates.start())
+
+    def step(self, state: HierarchyState, value: PeriodChange, noise: Noise) -> tuple[HierarchyState, Level]:
+        """value: one more period. Returns the best estimate of the query at its end, from all nodes closed by then."""
+        nodes, released = self.mechanism.step(state.nodes, value.net, noise)
+        graph, level = self.estimates.step(state.graph, released)
+        return HierarchyState(nodes, graph), level
+
+    def check(self, state: HierarchyState) -> None:
+        """Raises BadState for nodes or a release graph of another hierarchy, or of different periods."""
+        self.mechanism.check(state.nodes)
+        graph, F, w = state.graph, len(state.graph.times), self.mechanism.query.width
+        shapes = (graph.part.shape, graph.planned.shape, graph.values.shape)
+        floats = graph.planned.dtype == graph.values.dtype == np.float64
+        if shapes != ((F,), (F, F), (F, w)) or graph.part.dtype != np.intp or not floats:
+            raise BadState("the state's release graph is not of this hierarchy")
+        if graph.period != state.nodes.period or not all(0 <= time <= graph.period for time in graph.times):
+            raise BadState("the state's release graph is not as far as its nodes")
+
+    def variance(self, step: int) -> float:
+        """Of the best online estimate at the end of this period, in units squared."""
+        widths = self.mechanism.widths
+        branching = widths[1] if len(widths) > 1 else 2
+        return float(online_variances(branching, len(widths), np.array([step]))[0] * self.mechanism.noise.variance)
 
 
-def sliding_windows(
-    query: LinearQuery,
-    windows: Windows,
-    constraint: Constraint,
-    epsilon: Fraction,
-    delta: Fraction = Fraction(0),
-    law: Law = Law.LAPLACE,
-) -> Swcr:
-    """The direct SWCR that costs an entry at most (epsilon, delta) in all, of whichever class of the constraint it is.
-
-    law: of the noise; Gaussian noise needs a delta above 0 (ValueError).
-    """
-    classes = constraint.classes if isinstance(constraint, Hybrid) else (constraint,)
-    each = [calibrated(window_shifts(query, windows, each_class), epsilon, delta, law) for each_class in classes]
-    drawn = max(each, key=lambda noise: noise.scale)
-    return Swcr(query, windows, drawn, epsilon, delta)
+def _hdcr(asked: Asked) -> HierarchyRelease:
+    law = asked.law or Law.LAPLACE
+    if asked.begun is not None and asked.begun["kind"] == "hierarchy" and asked.begun["law"] == law:
+        return HierarchyRelease.as_begun(asked, asked.begun)
+    best = best_hierarchy(asked.query, asked.calendar, asked.constraint, asked.epsilon, asked.delta, law)
+    return _released(asked, (best.branching, best.layers))
 
 
-def window_shifts(query: LinearQuery, windows: Windows, constraint: Constraint) -> JointShifts:
-    """How many draws one entry shifts by how much over all windows.
+def _dcr(asked: Asked) -> HierarchyRelease:
+    if (
+        asked.begun is not None
+        and asked.begun.get("widths") == [1]
+        and asked.begun["law"] == (asked.law or Law.LAPLACE)
+    ):
+        return HierarchyRelease.as_begun(asked, asked.begun)
+    return _released(asked, (2, 1))
 
-    The windows with its insertion begin before it, so they see an appearance; that is counted for at-most-k alone,
-    where each mutation's windows are counted apart. Of a hybrid constraint: the class that costs most at pure epsilon,
-    and at pure epsilon alone, as fewer and larger shifts may cost more with a delta.
-    """
-    if isinstance(constraint, Hybrid):
-        return max((window_shifts(query, windows, each_class) for each_class in constraint.classes), key=total_shift)
-    reached, appearing = windows.reached(constraint), 0
-    if isinstance(constraint, AtMost):
-        each = -(-windows.length // windows.every)
-        appearing = min(each, max(0, windows.count - (constraint.k - 1) * each))
-    return query.shifts_of(appearing, reached - appearing)
+
+def _released(asked: Asked, shape: tuple[int, int]) -> HierarchyRelease:
+    budget, law = (asked.epsilon, asked.delta), asked.law or Law.LAPLACE
+    return HierarchyRelease(hierarchy(asked.query, asked.calendar, asked.constraint, *budget, shape, law))
+
+
+LAWS = frozenset({MechanismOption.LAW, MechanismOption.DELTA})
+HDCR = Offer("hdcr", "The best hierarchy whose nodes draw their noise as they close.", _hdcr, LAWS)
+DCR = Offer("dcr", "One noisy change a period, added up.", _dcr, LAWS)

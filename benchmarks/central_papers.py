@@ -1,0 +1,248 @@
+"""Measures 1 to 4 of `make bench-central`: the papers' systems, beside each other and what no system can beat."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from fractions import Fraction
+from math import log, nextafter, sqrt
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+from changeling_central import MechanismChoice, NodeRelease, Noise, OpenDPNoise, PeriodChange, PooledNoise, answer_query
+from changeling_central.testing import SeededNoise
+from changeling_papers import (
+    Assumed,
+    BasicCounting,
+    BestEstimates,
+    BinaryMechanism,
+    Domain,
+    Evolving,
+    Hdcr,
+    PanPrivateCounter,
+    Query,
+    best_hierarchy,
+    binary_mechanism,
+    cover_sum,
+    cum,
+    hierarchy,
+    retrospective,
+    unbeatable,
+)
+from changeling_protocol import AtMost, Calendar, KaryResponse, Odds, StateSpace
+from changeling_statistics import Counts, Floats, KaryCounterpart, NodeTally
+
+from .central import HOURS, START
+from .central import flights as flights_log
+
+EPSILON, TWICE, SEED = Fraction(1), AtMost(2), 4
+
+
+# 1: what no local and no continual release can beat
+
+
+def bounds() -> dict[str, float]:
+    """The √n between the local RR and one central count at the same loss, ln 3, as n grows: the slope of their ratio on
+    log scales; and Cum's largest error, median over runs, over what no counter of that loss can stay below with
+    probability 1/2."""
+    people, runs = (100, 1_000, 10_000, 100_000, 1_000_000), 20_000
+    randomizer, random, noise = KaryResponse(StateSpace(1), Odds(3, 1)), np.random.default_rng(SEED), SeededNoise(SEED)
+    kept, turned = (randomizer.weight(symbol, 0) / randomizer.total() for symbol in (0, 1))
+    central = BasicCounting().under(Fraction(nextafter(log(3), 0)), Fraction(0))
+    of_center = sqrt(np.mean([central.release(0, noise) ** 2 for _ in range(runs)]))
+    ratios = []
+    for n in people:
+        holding = n // 3
+        ones = random.binomial(holding, kept, runs) + random.binomial(n - holding, turned, runs)
+        found = [KaryCounterpart(randomizer).input_counts(NodeTally(n, np.array([n - one, one])))[1] for one in ones]
+        ratios.append(sqrt(np.mean((np.array(found) - holding) ** 2)) / of_center)
+    figures = {"1_local_over_central_slope": float(np.polyfit(np.log(people), np.log(ratios), 1)[0])}
+    for power in (8, 12):
+        n, counter, worst = 2**power, cum(2**power, EPSILON), []
+        for _ in range(41):
+            state, most = counter.start(), 0
+            for _ in range(n):
+                state, error = counter.step(state, 0, noise)
+                most = max(most, abs(error))
+            worst.append(most)
+        figures[f"1_cum_max_error_over_lower_bound_n{n}"] = float(np.median(worst)) / unbeatable(n, EPSILON)
+    return figures
+
+
+# 2: planes in the air by airline, every hour
+
+
+RUNS = {"counter": 3, "pan-private": 3, "infinite": 3, "partitioning": 3, "dynamic": 1}
+"""How often each is run; PPCum is no mechanism of `changeling release`, and has a counter for each airline here."""
+
+
+def flights() -> dict[str, float]:
+    """Root mean squared errors in planes, every mechanism at the same total epsilon; `always_zero`: of publishing
+    zeros. On the same nodes cover sums, best estimates online, and from all nodes."""
+    log_, query, changes_ = flights_log()
+    parts = [PeriodChange(log_, part, query) for part in log_.mutations().by_period(START, 3600, HOURS)]
+    changes, calendar = np.array(changes_), Calendar(START, 3600, HOURS)
+    truth = changes.cumsum(0).astype(np.float64)
+    figures = {"2_always_zero": float(np.sqrt((truth**2).mean()))}
+    for epsilon in (EPSILON, 10 * EPSILON):
+        found: dict[str, list[float]] = {}
+        best = best_hierarchy(query, calendar, TWICE, epsilon)
+        for name, shape in {"binary": (2, 10), "best": (best.branching, best.layers)}.items():
+            mechanism = hierarchy(query, calendar, TWICE, epsilon, shape=shape)
+            for run in range(6):
+                for kind, series in _three_ways(mechanism, changes, SeededNoise(SEED + run)):
+                    found.setdefault(f"hdcr_{name}_{kind}", []).append(float(((series - truth) ** 2).mean()))
+        for kind, runs in RUNS.items():
+            for noise in map(SeededNoise, range(SEED, SEED + runs)):
+                if kind == "pan-private":
+                    series = _pan_private(epsilon / TWICE.k, changes, noise)
+                else:
+                    series = _stepped(MechanismChoice(kind).made(query, calendar, TWICE, epsilon), parts, noise)
+                found.setdefault(kind, []).append(float(((series - truth) ** 2).mean()))
+        figures |= {f"2_rmse_{name}_eps_{epsilon}": sqrt(np.mean(each)) for name, each in found.items()}
+    return figures
+
+
+def _three_ways(mechanism: Hdcr, changes: Counts, noise: Noise) -> Iterator[tuple[str, Floats]]:
+    estimates, T = BestEstimates(len(changes), mechanism.widths, changes.shape[1]), len(changes)
+    state, frontier = mechanism.start(), estimates.start()
+    nodes: list[NodeRelease] = []
+    graph: list[Floats] = []
+    for change in changes:
+        state, closed = mechanism.step(state, change, noise)
+        nodes.extend(closed)
+        frontier, level = estimates.step(frontier, closed)
+        graph.append(level.values)
+    yield "graph", np.array(graph)
+    yield "cover", np.array([cover_sum(nodes, 0, t, mechanism.widths).values for t in range(1, T + 1)])
+    yield "retrospective", retrospective(nodes, T)[0][1:]
+
+
+def _stepped(mechanism: Any, parts: list[PeriodChange], noise: Noise) -> Floats:
+    state, levels = mechanism.start(), []
+    for part in parts:
+        state, level = mechanism.step(state, part, noise)
+        levels.append(level.values)
+    return np.array(levels)
+
+
+def _pan_private(epsilon: Fraction, changes: Counts, noise: Noise) -> Floats:
+    counter, columns = PanPrivateCounter(len(changes), epsilon), []
+    for column in changes.T.tolist():
+        memory, told = counter.start(), []
+        for change in column:
+            memory, output = counter.step(memory, change, noise)
+            told.append(float(output))
+        columns.append(told)
+    return np.array(columns).T
+
+
+# 3, its last part: the evolving count
+
+
+def evolving() -> dict[str, float]:
+    """Root mean squared errors over 64 steps at epsilon 1: true differences if assumptions hold, a release of changes.
+
+    The one promises nothing unless the others' moves are as spread as assumed; the other for any data of two
+    mutations an entry.
+    """
+    steps, runs = 64, 200
+    domain = Domain.of(here=[False, True])
+    one = Evolving(Query.of(domain, "here"), steps, EPSILON, Assumed(Fraction(1001, 1000), Fraction(99, 100)))
+    counts = 2_000 + np.cumsum(np.random.default_rng(3).integers(-40, 41, steps))
+    tables = [domain.table({"here": np.ones(count, np.bool_)}) for count in counts.tolist()]
+    changes, calendar = np.diff(counts, prepend=0), Calendar(0, 1, steps)
+    tree = MechanismChoice("ahead").made(answer_query("any answer", ["here"]), calendar, TWICE, EPSILON)
+    noise, wrong, off = SeededNoise(3), [], []
+    for _ in range(runs):
+        state, of_tree = one.start(), tree.mechanism.start()  # type: ignore[attr-defined]
+        for table, true, change in zip(tables, counts, changes, strict=True):
+            state, value = one.step(state, table, noise)
+            of_tree, level = tree.mechanism.step(of_tree, np.array([change]), noise)  # type: ignore[attr-defined]
+            wrong.append(value - true)
+            off.append(float(level.values[0]) - true)
+    return {
+        "3_evolving_rmse_if_assumptions_hold": float(np.sqrt(np.mean(np.square(wrong)))),
+        "3_evolving_rmse_release_of_changes": float(np.sqrt(np.mean(np.square(off)))),
+    }
+
+
+# 4: the binary counter against dpcrpy's
+
+
+STEPS, REPEATS = 4096, 7
+
+
+def counters() -> dict[str, float | None]:
+    """Microseconds a step, the noise made beforehand and handed to both, and over dpcrpy's BinMech (above 1: ours is
+    faster), also where each draws its own; the most nodes held, and bytes of the largest state, as T grows."""
+    figures: dict[str, float | None] = {}
+    for steps in (256, 4096, 65536):
+        counter = cum(steps, EPSILON)
+        state, noise, held, size = counter.start(), SeededNoise(SEED), 0, 0
+        for t in range(steps):
+            state, _ = counter.step(state, 1, noise)
+            held = max(held, len(state.stack))
+            if (t + 2) & (t + 1) == 0:
+                size = max(size, len(counter.saved(state)))
+        figures |= {f"4_counter_nodes_held_t{steps}": held, f"4_counter_state_bytes_t{steps}": size}
+    rooted = binary_mechanism(BasicCounting(), STEPS, EPSILON, root=True)
+    pool = PooledNoise(OpenDPNoise(), batch=STEPS)
+    pool.laplace(1.0, 1)
+    figures["4_counter_us_per_step_noise_handed"] = _median(lambda: _ours(rooted, Handed()))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import dpcrpy  # type: ignore[import-not-found, import-untyped, unused-ignore]
+            from dpcrpy.framework.noiMech import LapNoiMech  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    except ImportError:
+        return figures | {"4_counter_speedup_over_binmech": None}
+
+    def theirs(noise: Any) -> float:
+        mechanism = dpcrpy.BinMech(STEPS.bit_length() - 1, noise)
+        began = perf_counter()
+        for _ in range(STEPS):
+            mechanism.dpRelease(1)
+        return (perf_counter() - began) / STEPS
+
+    handed = [theirs(Handed()) / _ours(rooted, Handed()) for _ in range(REPEATS)]
+    own = [theirs(LapNoiMech(1.0)) / _ours(rooted, pool) for _ in range(REPEATS)]
+    figures["4_counter_speedup_over_binmech"] = float(np.median(handed))
+    return figures | {"4_counter_speedup_over_binmech_own_noise": float(np.median(own))}
+
+
+class Handed:
+    """Noise made beforehand, for our counter and for dpcrpy's, at no cost to either."""
+
+    def __init__(self) -> None:
+        drawn = SeededNoise(SEED).laplace(13.0, STEPS)
+        self._arrays: Iterator[Counts] = iter([*drawn.reshape(-1, 1)])
+        self._numbers: Iterator[float] = iter(drawn.tolist())
+
+    def laplace(self, scale: float, size: int) -> Counts:  # noqa: ARG002
+        return next(self._arrays)
+
+    gaussian = laplace
+
+    def genNoise(self) -> float:  # noqa: N802
+        return next(self._numbers)
+
+    def getMse(self) -> float:  # noqa: N802
+        return 1.0
+
+    def getSensType(self) -> int:  # noqa: N802
+        return 1
+
+    def setSens(self, sensitivity: float) -> None:  # noqa: N802
+        pass
+
+
+def _ours(counter: BinaryMechanism[int], noise: Noise) -> float:
+    state = counter.start()
+    began = perf_counter()
+    for _ in range(STEPS):
+        state, _ = counter.step(state, 1, noise)
+    return (perf_counter() - began) / STEPS
+
+
+def _median(timed: Callable[[], float]) -> float:
+    return 1e6 * float(np.median([timed() for _ in range(REPEATS)]))

@@ -51,7 +51,7 @@ test-heavy: setup browser java nginx
 # The demo needs a third of what development does; where that is there, it is used.
 $(VENV)/demo: pyproject.toml client_sdk/pyproject.toml constraints.txt
 	@test -e $(VENV)/ready || echo "Installing into $(VENV): less than a minute on most networks"
-	@test -e $(VENV)/ready || { $(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet --editable ./client_sdk --editable '.[demo]'; }
+	@test -e $(VENV)/ready || { $(PYTHON) -m venv $(VENV) && $(BIN)/pip install --quiet --no-compile --editable ./client_sdk --editable '.[demo]'; }
 	@touch $@
 
 demo: $(VENV)/demo

@@ -17,12 +17,11 @@ SUITES = {
         "plans.accuracy",
         "plans.references",
         "plans.prediction",
-        "coverage.plans",
         "scale",
         "plans.planner",
         "plans.rivals",
     ),
-    "joint": ("plans.accuracy", "coverage.joint", "joint_best"),
+    "joint": ("plans.accuracy", "joint_best"),
     "histories": (
         "histories.losses",
         "joint_best",
@@ -61,7 +60,6 @@ SUITES = {
         "field.stopped",
         "coverage.field",
         "field.silence",
-        "field.strata",
         "field.bridge",
     ),
     "client": (

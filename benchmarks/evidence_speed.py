@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 from changeling_protocol import AtMost, Calendar, Group, History, KaryResponse, Odds, StateSpace
 from changeling_simulations import Population, sample_tallies, synthetic_changelog
-from changeling_simulations.history_sampler import SentHistories
+from changeling_simulations.sampler import SentHistories
 from changeling_statistics import Wish, counterpart_of, optimal_plan, series, steady_changes
 
 ENTRIES, ANSWERS, REPEATS = 1_000_000, 16, 5

@@ -1,20 +1,16 @@
-"""Measures 1 and 3 to 7 of the field: a stop, silence that depends on answers, unions of strata, lost periods, growth
-with losses, and freezing.
+"""Measures 1, 3 and 5 to 7 of the field: a stop, silence that depends on answers, lost periods, growth with losses, and
+freezing.
 
 What goes wrong at random is measure 2, in `coverage.field`.
 """
 
-import os
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import perf_counter
 from typing import Any
 
 import httpx
@@ -22,29 +18,17 @@ import numpy as np
 from changeling_protocol import (
     MICRO,
     AtMost,
-    Breakdown,
     Calendar,
     ExpectedChanges,
-    Group,
-    KaryResponse,
-    MutationSpace,
-    Odds,
-    ReleasePlan,
-    StratumNumber,
     Survey,
-    Track,
-    TrackNumber,
 )
 from changeling_simulations import Field, Population, calendar_for, changelog_path, sample_field, simulate
 from changeling_statistics import (
-    Attendance,
     Changelog,
     Floats,
     Histogram,
     SteadyChanges,
-    StratifiedTallies,
     Wish,
-    counterpart_of,
     hierarchical_plan,
     intervals,
     ladder,
@@ -56,14 +40,11 @@ from changeling_statistics import (
     series,
     write_survey,
 )
-from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from demo.deployment import Deployment, deployed
 from demo.replay import Clock, device, flush
 
-from .coverage import Scenario
-from .coverage_cases import FIELD_ANSWERS, FIELD_PERIODS, in_the_field, open_to_all
+from .coverage import FIELD_ANSWERS, FIELD_PERIODS, Scenario, in_the_field, open_to_all, simulated
 from .plans import cohort_wish
 
 DEVICES, PERIODS, PAUSED = 60, 40, (14, 15)
@@ -71,13 +52,7 @@ ANSWERS = ("works", "learns", "neither")
 CALENDAR, CONSTRAINT = Calendar(1_800_000_000, "1h", PERIODS), AtMost(4)
 SKEW, SPREAD, GRACE = 5, 10, 600
 """The grace is shorter than a period: what is not sent by then is lost."""
-SURVEYS, BATCHES = 2_000, 4
 RELUCTANT = Field(reluctance=(0.05, *(0.05,) * (FIELD_ANSWERS - 1), 0.5))
-ENTRIES, NODES, UNIONS = 20_000, 64, 200
-BREAKDOWNS = tuple(
-    Breakdown(name, tuple(f"{name} {value}" for value in range(values)))
-    for name, values in (("platform", 5), ("version", 8), ("country", 5))
-)
 
 
 def stopped() -> dict[str, float]:
@@ -151,13 +126,8 @@ def silence() -> dict[str, float]:
     By plan: the share of runs that the bound covers, of figures that the interval covers, and how wide both are,
     in points, mean over times and answers."""
     listed = [in_the_field(name, plan, RELUCTANT) for name, plan in open_to_all().items()]
-    numbers = [(number, batch) for number in range(len(listed)) for batch in range(BATCHES)]
-    with ProcessPoolExecutor(os.cpu_count()) as workers:
-        batches = list(workers.map(partial(_silent, listed), numbers))
     figures: dict[str, float] = {}
-    for number, scenario in enumerate(listed):
-        mine = [batch for (at, _), batch in zip(numbers, batches, strict=True) if at == number]
-        bounds, stated, truth = (np.concatenate([batch[part] for batch in mine]) for part in range(3))
+    for scenario, (bounds, stated, truth) in zip(listed, simulated(listed, _silent, 3), strict=True):
         figures |= {
             f"3_bound_covers_{scenario.name}": float(_inside(truth, bounds).all((1, 2)).mean()),
             f"3_bound_width_{scenario.name}": 100 * float((bounds[..., 1] - bounds[..., 0]).mean()),
@@ -171,85 +141,22 @@ def _inside(truth: Floats, ends: Floats) -> np.ndarray[tuple[int, ...], np.dtype
     return (ends[..., 0] <= truth) & (truth <= ends[..., 1])
 
 
-def _silent(listed: list[Scenario], numbers: tuple[int, int]) -> tuple[Floats, Floats, Floats]:
+def _silent(scenario: Scenario, generator: np.random.Generator, surveys: int) -> tuple[Floats, Floats, Floats]:
     """Bounds and intervals, shape (surveys, times, z, 2), and the truth, (surveys, times, z), as shares of those that
     are heard of by then."""
-    scenario, size = listed[numbers[0]], SURVEYS // BATCHES
-    bounds, stated = np.empty((2, size, len(scenario.views), FIELD_ANSWERS, 2))
-    truth = np.empty((size, len(scenario.views), FIELD_ANSWERS))
-    generator = np.random.default_rng([3, *numbers])
-    with threadpool_limits(1):
-        for row in range(size):
-            drawn = sample_field(scenario.population, scenario.survey, scenario.field, generator)
-            published = series(scenario.survey, drawn.tallies, FIELD_PERIODS)
-            for at, time in enumerate(view.period for view in scenario.views):
-                histogram, known = published[time - 1], drawn.known[time]
-                if not isinstance(histogram, Histogram):
-                    raise ArithmeticError(f"period {time} of {scenario.name} is not estimable")
-                bounds[row, at] = histogram.basis.bounds() / known.sum()
-                stated[row, at] = intervals(histogram.estimate, 0.95) / known.sum()
-                truth[row, at] = known[1:] / known.sum()
+    bounds, stated = np.empty((2, surveys, len(scenario.periods), FIELD_ANSWERS, 2))
+    truth = np.empty((surveys, len(scenario.periods), FIELD_ANSWERS))
+    for row in range(surveys):
+        drawn = sample_field(scenario.population, scenario.survey, scenario.field, generator)
+        published = series(scenario.survey, drawn.tallies, FIELD_PERIODS)
+        for at, period in enumerate(scenario.periods):
+            histogram, known = published[period - 1], drawn.known[period]
+            if not isinstance(histogram, Histogram):
+                raise ArithmeticError(f"period {period} of {scenario.name} is not estimable")
+            bounds[row, at] = histogram.basis.bounds() / known.sum()
+            stated[row, at] = intervals(histogram.estimate, 0.95) / known.sum()
+            truth[row, at] = known[1:] / known.sum()
     return bounds, stated, truth
-
-
-def strata() -> dict[str, float]:
-    """Measure 4: unions of 200 strata, some with many entries and some with few; reports are drawn one by one.
-
-    Milliseconds for a union and for the series that is made of it."""
-    draws = np.random.default_rng(4)
-    survey = _broken_down()
-    stratum = draws.choice(survey.strata, ENTRIES, p=draws.dirichlet(np.full(survey.strata, 0.5)))
-    everything = _tallies(survey, stratum, draws)
-    union_ms, series_ms = [], []
-    for _ in range(UNIONS):
-        chosen = np.flatnonzero(draws.random(survey.strata) < draws.uniform(0.05, 1)).tolist()
-        began = perf_counter()
-        union = everything.union([StratumNumber(number) for number in chosen])
-        united = perf_counter()
-        series(survey, union, NODES)
-        series_ms.append(1e3 * (perf_counter() - united))
-        union_ms.append(1e3 * (united - began))
-    return {
-        "4_strata": survey.strata,
-        "4_union_ms_median": float(np.median(union_ms)),
-        "4_union_ms_worst": max(union_ms),
-        "4_series_ms_median": float(np.median(series_ms)),
-    }
-
-
-def _broken_down() -> Survey:
-    response = KaryResponse(MutationSpace(4), Odds(20, 1))
-    plan = ReleasePlan((Group(tuple(Track(width, response, 0, NODES) for width in (1, 4, 16))),))
-    return Survey.at_cost(
-        question="What is it like in the field?",
-        answers=("north", "east", "south", "west"),
-        calendar=Calendar(0, 86_400, NODES),
-        constraint=AtMost(3),
-        plan=plan,
-        skew=60,
-        spread=600,
-        grace=86_400,
-        minimum=1,
-        breakdowns=BREAKDOWNS,
-    )
-
-
-def _tallies(survey: Survey, stratum: NDArray[np.int64], draws: np.random.Generator) -> StratifiedTallies:
-    """What each entry sends on each node, any symbol, counted by stratum; everybody is heard at every closing."""
-    nodes = {}
-    for number, track in enumerate(survey.plan.tracks):
-        for node in track.node_numbers():
-            symbols = draws.integers(0, track.randomizer.symbols, ENTRIES).astype(np.uint64)
-            for at in np.unique(stratum).tolist():
-                tally = counterpart_of(track.randomizer).tally(symbols[stratum == at])
-                nodes[TrackNumber(number), node, StratumNumber(at)] = tally
-    attendance = {
-        (0, period, StratumNumber(at)): Attendance(count, count if period == 1 else 0)
-        for period in range(1, NODES + 1)
-        for at, count in enumerate(np.bincount(stratum, minlength=survey.strata).tolist())
-        if count
-    }
-    return StratifiedTallies(nodes, attendance, 1)
 
 
 def bridge() -> dict[str, float]:
@@ -314,12 +221,9 @@ def growth() -> dict[str, float]:
     states[:, 1:] = held[:, None]
     names = tuple(f"answer {a}" for a in range(1, FIELD_ANSWERS + 1))
     population = Population(names, states, states, np.ones(count, np.int64))
-    listed = [in_the_field(name, plan, GROWING) for name, plan in open_to_all().items()]
+    listed = [replace(in_the_field(*each, GROWING), population=population) for each in open_to_all().items()]
     figures: dict[str, float] = {}
-    for number, scenario in enumerate(listed):
-        with ProcessPoolExecutor(os.cpu_count()) as workers:
-            drawn = list(workers.map(partial(_grown, scenario, population, number), range(BATCHES)))
-        errors, inside = (np.concatenate([batch[part] for batch in drawn]) for part in range(2))
+    for scenario, (errors, inside) in zip(listed, simulated(listed, _grown, 6, GROWING_SURVEYS), strict=True):
         for at, name in enumerate(("heard", "ever_heard")):
             bias, scatter = errors[:, at].mean(0), errors[:, at].std(0, ddof=1)
             figures |= {
@@ -330,22 +234,20 @@ def growth() -> dict[str, float]:
     return figures
 
 
-def _grown(scenario: Scenario, population: Population, number: int, batch: int) -> tuple[Floats, Floats]:
+def _grown(scenario: Scenario, generator: np.random.Generator, surveys: int) -> tuple[Floats, Floats]:
     """Of each survey the errors of the last period's shares, and whether intervals hold, shape (surveys, 2, z)."""
-    size, generator = GROWING_SURVEYS // BATCHES, np.random.default_rng([6, number, batch])
-    errors, inside = np.empty((2, size, 2, FIELD_ANSWERS))
-    with threadpool_limits(1):
-        for row in range(size):
-            drawn = sample_field(population, scenario.survey, scenario.field, generator)
-            last = series(scenario.survey, drawn.tallies, FIELD_PERIODS)[-1]
-            if not isinstance(last, Histogram):
-                raise ArithmeticError(f"the last period of {scenario.name} is not estimable")
-            shares, ends = (
-                figure / last.basis.enrolled for figure in (last.estimate.values, intervals(last.estimate, 0.95))
-            )
-            for at, among in enumerate((drawn.heard, drawn.known)):
-                truth = among[FIELD_PERIODS][1:] / among[FIELD_PERIODS].sum()
-                errors[row, at], inside[row, at] = shares - truth, _inside(truth, ends)
+    errors, inside = np.empty((2, surveys, 2, FIELD_ANSWERS))
+    for row in range(surveys):
+        drawn = sample_field(scenario.population, scenario.survey, scenario.field, generator)
+        last = series(scenario.survey, drawn.tallies, FIELD_PERIODS)[-1]
+        if not isinstance(last, Histogram):
+            raise ArithmeticError(f"the last period of {scenario.name} is not estimable")
+        shares, ends = (
+            figure / last.basis.enrolled for figure in (last.estimate.values, intervals(last.estimate, 0.95))
+        )
+        for at, among in enumerate((drawn.heard, drawn.known)):
+            truth = among[FIELD_PERIODS][1:] / among[FIELD_PERIODS].sum()
+            errors[row, at], inside[row, at] = shares - truth, _inside(truth, ends)
     return errors, inside
 
 

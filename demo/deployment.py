@@ -71,7 +71,7 @@ def deployed(folder: Path, survey_file: Path) -> Iterator[Deployment]:
         changeling("survey", "sign", str(survey_file), "--key", str(private), "-o", "survey.signed")
         changeling("survey", "publish", "survey.signed", "--server", url)
         survey = read_survey(folder / "survey.signed")
-        with ServerClient(url, token=token) as admin:
+        with ServerClient(url, token=token, timeout=60) as admin:
             yield Deployment(url, survey, read_public_key(public), admin)
 
 

@@ -104,12 +104,13 @@ def introduction(people: int, epsilon: Decimal) -> str:
 def coverage(published: Experiment) -> str:
     """How far the estimates are off, and how often the bands hold the truth."""
     low, high = np.moveaxis(published.intervals, -1, 0)
-    inside = (low <= published.truth) & (published.truth <= high)
+    in_truth, in_reported = (((low <= held) & (held <= high)).sum() for held in (published.truth, published.frozen))
     reach = 100 * float((high - low).mean()) / 2 / published.entries
     return (
-        f"[bold]The estimates are off by {100 * published.rms_error:.1f} points[/], root mean square; their 95% "
-        f"intervals reach {reach:.1f} to either side on average, and hold the truth in {inside.sum()} of {inside.size} "
-        "figures.\n"
+        f"[bold]The estimates are off by {100 * published.rms_error:.1f} points[/], root mean square. Their 95% "
+        f"intervals reach {reach:.1f} to either side on average; {in_reported} of {low.size} hold what the devices "
+        f"reported on, and {in_truth} hold the truth. The two differ where somebody changed more often than the "
+        "survey allows: from then on a device reports the last answer that it allowed.\n"
     )
 
 

@@ -25,6 +25,7 @@ myst_enable_extensions = ["deflist"]
 suppress_warnings = ["myst.header", "misc.highlighting_failure"]
 
 nb_execution_mode = "force"
+nb_execution_in_temp = True
 nb_execution_raise_on_error = True
 nb_execution_timeout = 180
 

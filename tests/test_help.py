@@ -4,9 +4,10 @@ import shlex
 
 import pytest
 from changeling_commands.__main__ import main as run_changeling
-from changeling_commands.examples import OF_CHANGELING, OF_SIMULATIONS
+from changeling_commands.table import EXAMPLES as OF_CHANGELING
 from changeling_commands.table import app as changeling
 from changeling_simulations.__main__ import main as run_simulations
+from changeling_simulations.cli import EXAMPLES as OF_SIMULATIONS
 from changeling_simulations.cli import app as simulations
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.main import get_command
@@ -34,4 +35,4 @@ def test_the_example_of_a_command_is_shown_and_understood(program, name, tmp_pat
         pass
     shown = invoked(main, *name.split(), "--help")
     assert shown.exit_code == 0
-    assert f"Such as: {program} {name} {examples[name]}" in " ".join(shown.stdout.split())
+    assert f"Example: {program} {name} {examples[name]}" in " ".join(shown.stdout.split())

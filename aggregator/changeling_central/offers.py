@@ -244,7 +244,8 @@ class MechanismChoice:
     def __post_init__(self) -> None:
         if self.law is not None and self.law not in tuple(Law):
             raise ValueError(f"the noise is laplace or gaussian, got {self.law!r}")
-        if self.window is not None and MechanismOption.WINDOW not in offered(self.name).options:
+        options = offered(self.name).options
+        if self.window is not None and MechanismOption.WINDOW not in options:
             raise ValueError(
                 f"--window: {self.name} has none; swcr releases windows directly, and --afterwards reads them off the "
                 "levels of ahead, fresh, optimised or square-root"

@@ -28,12 +28,11 @@ from changeling_statistics import Floats
 from numpy.typing import NDArray
 
 from .linear_query import Corner, LinearQuery, Reach, reaches
+from .noise import ABOVE
 
 Places: TypeAlias = NDArray[np.int16]
 """Numbers of columns of a `Products`, a row for each box or pattern and a column for each mutation."""
 
-ABOVE = 1 + 1e-9
-"""What a bound is raised by, to stand above all rounding of its computation."""
 CLOSE = 1e-11
 """Relative: what a box must promise beyond what is attained, to be looked at."""
 COUNTED: tuple[Corner, ...] = ((0,), (1,))

@@ -16,6 +16,7 @@ from changeling_protocol import Calendar, Constraint
 from changeling_statistics import Floats, Indices
 
 from .linear_query import MOST_NUMBERS, Corner, LinearQuery, Reach, reaches
+from .noise import ABOVE
 
 Layers = tuple[Floats, ...]
 """A number for every block of every layer, the layer of single periods first."""
@@ -113,7 +114,6 @@ def weights(blocks: Blocks, variances: Layers) -> Weights:
 LEAST_SHARE = 1e-4
 """A block that would keep less of what is left is not measured."""
 LEAST_VARIANCE = 1e-30
-ABOVE = 1 + 1e-9
 
 Curve = tuple[float, float, float]
 """a, b, c: a block at place u of [-1, 1] among its siblings keeps 1 / (1 + e^-(a + b u + c u²)) of what is left."""

@@ -24,37 +24,18 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-import typer
-from changeling_protocol import Calendar, Constraint, Question, Survey
+from changeling_protocol import Constraint, Question
 from changeling_statistics import constraint_in_words, constraint_of, parse_duration
 from rich.console import Console
 from rich.table import Table
 
-from .wishes import Handling, names_of, planning_bar, say_detection, wish_of
+from .wishes import WishOptions, names_of, planning_bar, say_detection, wish_of
 
 if TYPE_CHECKING:
     from changeling_statistics import PlannedQuestions, WeightedQuestion, Wish
 
-QuestionsOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--questions", metavar="TOML", help="Questions that differ, instead of --question and --answers."),
-]
-ForOption: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--for",
-        metavar="FIGURE",
-        help="The figure that counts, whose error is printed: histogram, mean, quantile or difference.",
-    ),
-]
-UnitOption: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        help="The answers are levels of a number, or its range as 0..120, counted in this: min; empty for none."
-    ),
-]
 KNOWN = {
     "name",
     "text",
@@ -69,6 +50,7 @@ KNOWN = {
     "first_share",
     "for",
 }
+"""What a question may say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,42 +162,40 @@ def range_in(answers: str, unit: str | None) -> tuple[Decimal, Decimal] | None:
         raise ValueError(f"a range is written as 0..120, got {answers!r}") from None
 
 
-def with_levels(
-    answers: str,
-    unit: str | None,
-    estimand: str,
-    calendar: Calendar,
-    changes: tuple[int | None, int | None],
-    expected: float | None,
-    **rest: Any,
-) -> str:
-    """The answers as they are written, or where they are a range its best levels.
+def answers_of(options: WishOptions) -> str:
+    """The answers as they are written, or where they are a range its best levels, with commas between.
 
-    changes: the most of an entry, and the seconds that they lie within. expected: changes. rest: fields of `Wish`.
+    Raises ValueError where there are none.
     """
-    ends = range_in(answers, unit)
+    if not options.answers:
+        raise ValueError("say what is asked: --answers, or a file of --questions")
+    ends = range_in(options.answers, options.unit)
     if ends is None:
-        return answers
-    wish = wish_of(2, calendar, changes=changes, expected=expected, **rest)
+        return options.answers
+    changes = (options.at_most, options.within)
+    expected = options.expected_changes
+    asked = len(options.asked)
+    wish = wish_of(2, options.calendar, changes=changes, expected=expected, **options.common, questions=asked)
     with planning_bar():
-        return ",".join(map(str, best_levels(wish, [*ends], estimand)))
+        return ",".join(map(str, best_levels(wish, [*ends], options.estimand)))
 
 
-def check_only_file(*others: object) -> None:
-    """Raises ValueError for options beside --questions of what each of its questions says itself."""
-    if any(each not in (None, "", [], ()) for each in others):
+def planned_questions(options: WishOptions) -> tuple["PlannedQuestions", tuple[ListedQuestion, ...]]:
+    """The plan for the questions that a file lists.
+
+    Raises ValueError for options beside the file of what each of its questions says itself.
+    """
+    from changeling_statistics import Questionnaire, Wish, plan_questionnaire
+
+    said = ["question", "answers", "unit", "at_most", "within", "expected_changes", "changes_per_year", "pilot"]
+    if options.questions is None or any(getattr(options, name) not in (None, "") for name in said):
         raise ValueError(
             "with --questions each question says its own answers and changes: leave out --question, --answers, --unit, "
             "--from, and the options about changes"
         )
-
-
-def planned_questions(path: Path, **rest: Any) -> tuple["PlannedQuestions", tuple[ListedQuestion, ...]]:
-    """The plan for the questions that a file lists. rest: the fields of `Questionnaire` but for what is asked."""
-    from changeling_statistics import Questionnaire, Wish, plan_questionnaire
-
+    rest = {"calendar": options.calendar, **options.common}
     any_question: Constraint = constraint_of(1, None)
-    listed = read_questions(path, Wish(2, constraint=any_question, **rest))
+    listed = read_questions(options.questions, Wish(2, constraint=any_question, **rest))
     wanted = Questionnaire(tuple(each.asked for each in listed), **rest)
     with planning_bar() as progress:
         return plan_questionnaire(wanted, progress), listed
@@ -225,12 +205,12 @@ def say_questions(
     console: Console,
     planned: "PlannedQuestions",
     listed: Sequence[ListedQuestion],
-    points: float,
-    detect: tuple[float | None, float],
+    options: WishOptions,
+    points: float = 1.0,
 ) -> None:
     """Prints who is asked what, and how accurate every question will be.
 
-    points: the standard error that devices are counted for. detect: a difference between arms and its power, for each.
+    points: the standard error that devices are counted for.
     """
     from changeling_statistics import questions_in_words
 
@@ -238,7 +218,7 @@ def say_questions(
     console.print(_table(planned, listed, points))
     console.print(f"Epsilon for life, over all questions together: {planned.survey.epsilon}.", highlight=False)
     for place, each in enumerate(listed):
-        say_detection(console, each.asked.question, planned.predictions[place], *detect)
+        say_detection(console, each.asked.question, planned.predictions[place], options)
 
 
 def _table(planned: "PlannedQuestions", listed: Sequence[ListedQuestion], points: float) -> Table:
@@ -268,11 +248,6 @@ def error_in_words(estimand: str, question: Question, share: float, devices: int
     counted = question.is_number and estimand in ("mean", "difference")
     amount = f"{told.error:.3g} {question.unit}".rstrip() if counted else f"{100 * told.error:.3g} points"
     return f"{told.words}: ±{amount}"
-
-
-def handled(survey: Survey, handling: Handling) -> Survey:
-    """A planned survey of several questions with what only devices and a server need."""
-    return replace(survey, skew=handling.skew, spread=handling.spread, grace=handling.grace, relay=handling.relay)
 
 
 def refuse_hopeless_questions(planned: "PlannedQuestions", anyway: bool) -> None:

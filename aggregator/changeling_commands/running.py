@@ -5,10 +5,14 @@ answered here, as no command's extra is needed for it.
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from changeling_protocol import ChangelingError, __version__
+
+if TYPE_CHECKING:
+    from typer import Typer
+    from typer.models import CommandInfo
 
 VERSION_HINT = "--version, alone, prints the version."
 """For the end of a program's help, which does not list the option: Typer does not know it."""
@@ -105,8 +109,7 @@ def _of_the_system(error: OSError) -> str:
 
 def _misunderstood(name: str, error: _Misunderstood) -> int:
     message = error.format_message()
-    if "\n" in message.strip():  # a program that is given no word is asked for its help
-        print(message)
+    if not message.strip():  # a program without a word has printed its help
         return 2
     words = name if error.ctx is None else error.ctx.command_path
     print(f"{name}: {message.strip().rstrip('.')}; see {words} --help", file=sys.stderr)
@@ -126,3 +129,21 @@ def _of_a_library(error: Exception) -> str | None:
 def _failed(name: str, sentence: str) -> int:
     print(f"{name}: {sentence}", file=sys.stderr)
     return 1
+
+
+def show_examples(program: str, app: "Typer", examples: Mapping[str, str]) -> None:
+    """Lets the help of each command end with its example.
+
+    examples: by the name of each command, what comes after it. Raises KeyError for a command that has none.
+    """
+    for name, command in _commands(app):
+        command.epilog = "\n\n".join(filter(None, (f"Example: {program} {name} {examples[name]}", command.epilog)))
+
+
+def _commands(app: "Typer", before: Iterable[str] = ()) -> Iterator[tuple[str, "CommandInfo"]]:
+    for command in app.registered_commands:
+        own = command.name or (command.callback.__name__.replace("_", "-") if command.callback else "")
+        yield " ".join((*before, own)), command
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            yield from _commands(group.typer_instance, (*before, str(group.name or group.typer_instance.info.name)))

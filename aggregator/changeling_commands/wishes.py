@@ -1,22 +1,24 @@
-"""The options of a wish, which `changeling survey new` and `changeling-sim plan` share, and the Wish that they make.
+"""The options of a wish, which `changeling survey new` and `changeling-sim plan` share, and the wish that they make.
 
-The types are for a command's parameters. A wish says how many are asked what, for how long, at which cost; the planner
-makes a survey of it. How many changes it allows is as its designer says, or so many that noise and freezing together
-are least; what freezing will do is said either way.
+A wish says how many are asked what, for how long, at which cost; the planner makes a survey of it. How many changes it
+allows is as its designer says, or so many that noise and freezing together are least; what freezing will do is said
+either way.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import partial
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 from urllib.parse import urlsplit
 
 import typer
-from changeling_protocol import ONLY, Calendar, Question, Survey, check_answers
+from changeling_protocol import ONLY, Breakdown, Calendar, Question, Survey, check_answers
 from changeling_protocol.wire import is_loopback
 from changeling_statistics import (
     constraint_of,
@@ -31,7 +33,6 @@ from rich.progress import Progress
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from changeling_protocol import Calendar
     from changeling_statistics import Habits, Option, Planned, Prediction, Rung, Wish
 
 
@@ -64,115 +65,228 @@ read_date = _parser(lambda text: int(parse_instant(text)))
 read_length = _parser(lambda text: parse_duration(text, months=True))
 read_url = _parser(relay_url)
 
-AnswersOption: TypeAlias = Annotated[str, typer.Option(help="How many answers, or their names with commas between.")]
-StartOption: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        parser=read_date, metavar="DATE", show_default="tomorrow", help="When the first period begins, in UTC."
-    ),
-]
-PeriodOption: TypeAlias = Annotated[
-    int,
-    typer.Option(parser=read_duration, metavar="DURATION", help="The shortest span reported on: 1h, 1d, 13w."),
-]
-HorizonOption: TypeAlias = Annotated[
-    int, typer.Option(parser=read_duration, metavar="DURATION", help="How long the survey lasts: 365d, 52w.")
-]
-EpsilonOption: TypeAlias = Annotated[
-    Decimal, typer.Option(parser=read_epsilon, metavar="EPSILON", help="What an entry may lose over the whole survey.")
-]
-DevicesOption: TypeAlias = Annotated[
-    int, typer.Option(parser=read_count, metavar="N", help="How many are expected to answer: 20000, 1e6.")
-]
-AtMostOption: TypeAlias = Annotated[
-    int | None, typer.Option(metavar="K", help="An entry's answer changes at most so often; appearing counts.")
-]
-WithinOption: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        parser=read_length,
-        metavar="DURATION",
-        help="An entry's changes lie within so long of its first. With --at-most: both hold.",
-    ),
-]
-ClosedOption: TypeAlias = Annotated[bool, typer.Option("--closed", help="Everybody has an answer from first to last.")]
-ExpectedOption: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        metavar="X", help="Changes of an entry over the horizon, expected.", show_default="half of those allowed"
-    ),
-]
-FirstShareOption: TypeAlias = Annotated[
-    float,
-    typer.Option(metavar="SHARE", help="The share of the entries that is expected to answer in the first period."),
-]
-DetectOption: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SHARE",
-        help="Say how many devices tell the shares of two arms apart that differ so: 0.02 is two points.",
-    ),
-]
-PowerOption: TypeAlias = Annotated[
-    float, typer.Option(metavar="CHANCE", help="With --detect: the chance to find the difference, in a test at 5%.")
-]
-AnywayOption: TypeAlias = Annotated[
-    bool, typer.Option("--anyway", help="Write the survey even if its figures are expected to show nothing.")
-]
-SkewOption: TypeAlias = Annotated[int, typer.Option(parser=read_duration, help="How far a device's clock may be off.")]
-SpreadOption: TypeAlias = Annotated[
-    int, typer.Option(parser=read_duration, help="Answers are spread over so long after a period's close.")
-]
-GraceOption: TypeAlias = Annotated[
-    int, typer.Option(parser=read_duration, help="Reports are taken for so long after a period's close.")
-]
-MinimumOption: TypeAlias = Annotated[int, typer.Option(help="Nodes with fewer reports are not published.")]
-RelayOption: TypeAlias = Annotated[
-    str, typer.Option(parser=read_url, metavar="URL", help="The relay that shuffles its envelopes.")
-]
+_wish, _changes, _survey = (
+    partial(typer.Option, rich_help_panel=panel)
+    for panel in ("The wish", "How answers change", "The survey, for devices and the server")
+)
+PERIOD = _wish(parser=read_duration, metavar="DURATION", help="The shortest span reported on: 1h, 1d, 13w.")
+HORIZON = _wish(parser=read_duration, metavar="DURATION", help="How long the survey lasts: 365d, 52w.")
+EPSILON = _wish(parser=read_epsilon, metavar="EPSILON", help="The most that an entry may lose over the whole survey.")
+DEVICES = _wish(parser=read_count, metavar="N", help="How many are expected to answer: 20000, 1e6.")
+ANSWERS = _wish(metavar="NAMES", help="How many answers, or their names with commas between.")
+RETROSPECTIVE = _wish("--retrospective", help="Histograms are wanted when all is over, from everything.")
+AT_MOST = _changes(metavar="K", help="An entry's answer changes at most so often; appearing counts.")
+EXPECTED = _changes(
+    metavar="X",
+    help="How often an entry is expected to change over the horizon.",
+    show_default="half of those allowed",
+)
+"""The options that other commands have as well."""
 
 
-@dataclass(frozen=True, slots=True)
-class Handling:
-    """The part of a survey that the planner does not decide.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WishOptions:
+    """The options of a wish, as they were given; durations and times in seconds.
 
-    asked: the name and the text of each question. skew, spread, grace: seconds. relay: the relay's URL, or nothing.
-    unit: of a number, whose levels the answers are; None where the answers are names.
+    Every field is an option of its name, except that `pilot` is `--from` and `estimand` is `--for`.
     """
 
-    asked: tuple[tuple[str, str], ...]
-    skew: int
-    spread: int
-    grace: int
-    relay: str = ""
-    unit: str | None = None
+    period: Annotated[int, PERIOD]
+    epsilon: Annotated[Decimal, EPSILON]
+    devices: Annotated[int, DEVICES]
+    horizon: Annotated[int | None, HORIZON] = None
+    periods: Annotated[int | None, _wish(min=1, metavar="N", help="How many periods, instead of --horizon.")] = None
+    question: Annotated[
+        list[str] | None,
+        _wish(
+            metavar="TEXT", help="What people are asked; again, as NAME=TEXT, for more questions with the same answers."
+        ),
+    ] = None
+    answers: Annotated[str, ANSWERS] = ""
+    unit: Annotated[
+        str | None,
+        _wish(
+            metavar="UNIT",
+            help="The answers are levels of a number, or its range as 0..120, in this unit: min; empty for none.",
+        ),
+    ] = None
+    questions: Annotated[
+        Path | None, _wish(metavar="TOML", help="Questions that differ, instead of --question and --answers.")
+    ] = None
+    estimand: Annotated[
+        str,
+        _wish(
+            "--for",
+            metavar="FIGURE",
+            help="The figure that counts, whose error is printed: histogram, mean, quantile or difference.",
+        ),
+    ] = "histogram"
+    retrospective: Annotated[bool, RETROSPECTIVE] = False
+    objective: Annotated[str, _wish(metavar="mean|worst", help="The error to make small.")] = "mean"
+    bridge: Annotated[
+        bool, _wish("--bridge/--no-bridge", help="Any one lost period is bridged within a tenth of the horizon.")
+    ] = True
+    detect: Annotated[
+        float | None,
+        _wish(
+            metavar="SHARE",
+            help="Say how many devices tell the shares of two arms apart that differ so: 0.02 is two points.",
+        ),
+    ] = None
+    power: Annotated[
+        float, _wish(metavar="CHANCE", help="With --detect: the chance to find the difference, in a test at 5%.")
+    ] = 0.8
+    at_most: Annotated[int | None, AT_MOST] = None
+    within: Annotated[
+        int | None,
+        _changes(
+            parser=read_length,
+            metavar="DURATION",
+            help="An entry's changes lie within so long of its first. With --at-most: both hold.",
+        ),
+    ] = None
+    closed: Annotated[bool, _changes("--closed", help="Everybody has an answer from first to last.")] = False
+    expected_changes: Annotated[float | None, EXPECTED] = None
+    changes_per_year: Annotated[float | None, _changes(metavar="X", help="The same as a rate: so often a year.")] = None
+    changes_spread: Annotated[
+        float | None,
+        _changes(
+            metavar="X",
+            help="How far entries differ in their changes: a standard deviation.",
+            show_default="that of chance alone",
+        ),
+    ] = None
+    first_share: Annotated[
+        float,
+        _changes(metavar="SHARE", help="The share of the entries that is expected to answer in the first period."),
+    ] = 1.0
+    pilot: Annotated[
+        Path | None,
+        _changes(
+            "--from",
+            metavar="CHANGELOG",
+            help="A pilot's entry,time,answer, as CSV: how often answers change, who has one, and where they go.",
+        ),
+    ] = None
+    start: Annotated[
+        int | None,
+        _survey(parser=read_date, metavar="DATE", show_default="tomorrow", help="When it begins, in UTC."),
+    ] = None
+    skew: Annotated[
+        int, _survey(parser=read_duration, metavar="DURATION", help="How far a device's clock may be off.")
+    ] = "5m"  # type: ignore[assignment]
+    spread: Annotated[
+        int,
+        _survey(
+            parser=read_duration,
+            metavar="DURATION",
+            help="Devices report within so long of a period's close, at random.",
+        ),
+    ] = "1h"  # type: ignore[assignment]
+    grace: Annotated[
+        int,
+        _survey(parser=read_duration, metavar="DURATION", help="Reports are taken for so long after a period's close."),
+    ] = "7d"  # type: ignore[assignment]
+    minimum: Annotated[int, _survey(min=1, metavar="N", help="Nodes with fewer reports are not published.")] = 100
+    relay: Annotated[str, _survey(parser=read_url, metavar="URL", help="The relay that shuffles its envelopes.")] = ""
+    breakdown: Annotated[
+        list[str] | None,
+        _survey(metavar="NAME:VALUE,…", help="Results by a public property that the app tells, such as arm:A,B."),
+    ] = None
+    anyway: Annotated[
+        bool, _survey("--anyway", help="Write the survey even if its figures are expected to show nothing.")
+    ] = False
 
-    def applied(self, survey: Survey, answers: tuple[str, ...]) -> Survey:
-        """A planned survey that is handled so, with these names of its answers."""
-        planned = survey.questions[0]
-        questions = tuple(self._asked(planned, name, text, answers) for name, text in self.asked)
-        return replace(
-            survey, questions=questions, skew=self.skew, spread=self.spread, grace=self.grace, relay=self.relay
-        )
+    @property
+    def calendar(self) -> Calendar:
+        """The survey's calendar. Raises ValueError unless either --horizon or --periods says how long it is."""
+        if (self.periods is None) == (self.horizon is None):
+            raise ValueError("say how long the survey lasts: either --periods or --horizon")
+        length = self.period * self.periods if self.periods is not None else self.horizon
+        return calendar_of(self.start, self.period, length or 0)
 
-    def _asked(self, planned: Question, name: str, text: str, answers: tuple[str, ...]) -> Question:
+    @property
+    def asked(self) -> tuple[tuple[str, str], ...]:
+        """The name and the text of each question: one is its text alone, several are NAME=TEXT.
+
+        >>> WishOptions(period=1, epsilon=Decimal(1), devices=1, question=["tea=Tea?", "milk=Milk?"]).asked
+        (('tea', 'Tea?'), ('milk', 'Milk?'))
+        """
+        texts = self.question or ["Which of these is your answer?"]
+        if len(texts) == 1:
+            return ((ONLY, texts[0]),)
+        pairs = [text.partition("=") for text in texts]
+        if wrong := [name for name, said, text in pairs if not (said and name and text)]:
+            raise ValueError(f"of several questions each is NAME=TEXT, got {wrong[0]!r}")
+        return tuple((name.strip(), text.strip()) for name, _, text in pairs)
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """The fields of a `Wish` that it has in common with a `Questionnaire`, but for the calendar."""
+        if self.objective not in ("mean", "worst"):
+            raise ValueError(f"the objective is mean or worst, got {self.objective!r}")
+        names = ("epsilon", "devices", "closed", "retrospective", "objective", "bridge", "minimum")
+        return {name: getattr(self, name) for name in names}
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What is expected of changes, by the names that `wish_of` has for it."""
+        return {"expected": self.expected_changes, "first_share": self.first_share, "per_year": self.changes_per_year}
+
+    def applied(self, planned: Survey, answers: tuple[str, ...]) -> Survey:
+        """A planned survey with the names of its questions and answers, and all that the planner does not decide."""
+        first = planned.questions[0]
+        questions = tuple(self._named(first, name, text, answers) for name, text in self.asked)
+        return self.handled(replace(planned, questions=questions))
+
+    def _named(self, planned: Question, name: str, text: str, answers: tuple[str, ...]) -> Question:
         if self.unit is None:
             return replace(planned, name=name, text=text, answers=answers)
         return Question.of_number(name, text, answers, planned.constraint, self.unit, planned.expected)
 
+    def handled(self, survey: Survey) -> Survey:
+        """A survey of several questions, or of one, with what only devices and a server need."""
+        breakdowns = (text.partition(":") for text in self.breakdown or ())
+        return replace(
+            survey,
+            skew=self.skew,
+            spread=self.spread,
+            grace=self.grace,
+            relay=self.relay,
+            breakdowns=tuple(Breakdown(name, _split(values)) for name, _, values in breakdowns),
+        )
 
-def asked_of(questions: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """The name and the text of each question: one is its text alone, several are NAME=TEXT.
 
-    >>> asked_of(["Tea?"]), asked_of(["tea=Tea?", "milk=Milk?"])
-    ((('question', 'Tea?'),), (('tea', 'Tea?'), ('milk', 'Milk?')))
+def taking(options: type, command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command an option for each field of a dataclass; it takes them as its first argument, as one value.
+
+    options: a dataclass whose fields are annotated as Typer's parameters are.
     """
-    if len(questions) == 1:
-        return ((ONLY, questions[0]),)
-    pairs = [text.partition("=") for text in questions]
-    if wrong := [name for name, said, text in pairs if not (said and name and text)]:
-        raise ValueError(f"of several questions each is NAME=TEXT, got {wrong[0]!r}")
-    return tuple((name.strip(), text.strip()) for name, _, text in pairs)
+    defaults = {each.name: each.default for each in fields(options)}
+    annotations = get_type_hints(options, include_extras=True)
+
+    def run(**words: object) -> None:
+        command(options(**{name: words.pop(name) for name in defaults}), **words)
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    shared = [
+        Parameter(
+            name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if default is MISSING else default,
+            annotation=annotations[name],
+        )
+        for name, default in defaults.items()
+    ]
+    own = list(signature(command, eval_str=True).parameters.values())[1:]
+    run.__signature__ = Signature(  # type: ignore[attr-defined]
+        [*shared, *(each.replace(kind=Parameter.KEYWORD_ONLY) for each in own)]
+    )
+    return run
+
+
+def _split(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(","))
 
 
 def names_of(text: str) -> tuple[str, ...]:
@@ -182,7 +296,7 @@ def names_of(text: str) -> tuple[str, ...]:
     (('tea', 'coffee'), ('answer 1', 'answer 2'))
     """
     if not text.strip().lstrip("-").isdecimal():
-        return tuple(name.strip() for name in text.split(","))
+        return _split(text)
     check_answers(int(text))
     return tuple(f"answer {number}" for number in range(1, int(text) + 1))
 
@@ -252,7 +366,7 @@ def wish_of(
     if expected is not None and per_year is not None:
         raise ValueError("choose --expected-changes or --changes-per-year, not both")
     if per_year is not None:
-        expected = per_year * calendar.periods * calendar.period / YEAR
+        expected = _over(calendar, per_year)
     if rest.get("closed") and first_share != 1:
         raise ValueError(
             "in a closed cohort everybody answers in the first period: leave out --first-share or --closed"
@@ -262,22 +376,10 @@ def wish_of(
     return Wish(answers=answers, calendar=calendar, constraint=constraint, expected=steady, **rest)  # type: ignore[arg-type]
 
 
-FromOption: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--from",
-        metavar="CHANGELOG",
-        help="A pilot's entry,time,answer, as CSV: how often answers change, who has one, and where they go.",
-    ),
-]
-ChangesSpreadOption: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        metavar="X",
-        help="How far entries differ in their changes: a standard deviation.",
-        show_default="that of chance alone",
-    ),
-]
+def _over(calendar: Calendar, per_year: float) -> float:
+    return per_year * calendar.periods * calendar.period / YEAR
+
+
 FREEZING = (
     "An entry that has used up its changes stands still, whatever it holds by then. Freezing is the bias that follows, "
     "which more devices do not make smaller."
@@ -296,32 +398,23 @@ class Settled:
     planned: "Planned | None"
 
 
-def settled(
-    console: Console,
-    answers: str,
-    calendar: "Calendar",
-    *,
-    changes: tuple[int | None, int | None],
-    expected: tuple[float | None, float | None, float],
-    pilot: Path | None,
-    per_year: float | None = None,
-    **rest: object,
-) -> Settled:
+def settled(console: Console, options: WishOptions, answers: str) -> Settled:
     """The wish that the options make; where they say no constraint, the ladder of what to allow is printed.
 
-    answers: as written. changes: the most of an entry, and the seconds that they lie within, or None.
-    expected: changes of an entry over the calendar, their spread over entries, and the share of entries that answer in
-    the first period. per_year: the changes as a rate. pilot: a changelog. rest: further fields of `Wish`.
+    answers: as written, or the levels that were chosen for a range.
     Raises ValueError for options that do not go together, and for a pilot of other answers.
     """
-    names, said = names_of(answers), changes != (None, None)
-    allowed = changes if said else (calendar.periods, None)
+    names, calendar = names_of(answers), options.calendar
+    said = options.at_most is not None or options.within is not None
     wish = wish_of(
-        len(names), calendar, changes=allowed, expected=expected[0], first_share=expected[2], per_year=per_year, **rest
+        len(names),
+        calendar,
+        changes=(options.at_most, options.within) if said else (calendar.periods, None),
+        **options.changes,
+        **options.common,
+        questions=len(options.asked),
     )
-    mean = expected[0] if per_year is None else per_year * calendar.periods * calendar.period / YEAR
-    numbered = answers.strip().isdecimal()
-    habits = _habits(names, wish, pilot, (mean, *expected[1:]), numbered=numbered)
+    habits = _habits(names, wish, options, numbered=answers.strip().isdecimal())
     if not said:
         best = best_rung(console, wish, habits)
         return Settled(best.wish, habits, best.planned)
@@ -329,28 +422,20 @@ def settled(
     return Settled(wish, habits, None)
 
 
-def _habits(
-    names: tuple[str, ...],
-    wish: "Wish",
-    pilot: Path | None,
-    expected: tuple[float | None, float | None, float],
-    *,
-    numbered: bool,
-) -> "Habits | None":
-    """What the options tell of how entries will change.
-
-    expected: changes, their spread, and the share that answers at first. numbered: whether answers are only counted.
-    """
+def _habits(names: tuple[str, ...], wish: "Wish", options: WishOptions, *, numbered: bool) -> "Habits | None":
+    """What the options tell of how entries will change. numbered: whether answers are only counted."""
     from changeling_statistics import SteadyChanges, pilot_of, read_csv
 
-    mean, spread, first_share = expected
-    if pilot is None:
+    mean, spread, first_share = options.expected_changes, options.changes_spread, options.first_share
+    if options.changes_per_year is not None:
+        mean = _over(wish.calendar, options.changes_per_year)
+    if (pilot := options.pilot) is None:
         if mean is not None:
             return SteadyChanges(len(names), wish.calendar, mean, spread, first_share)
         if spread is not None:
             raise ValueError("--changes-spread is that of --expected-changes: say how many those are, too")
         return None
-    if expected != (None, None, 1.0):
+    if (mean, spread, first_share) != (None, None, 1.0):
         raise ValueError(
             "--from tells how often answers change: leave out --expected-changes, --changes-spread and --first-share"
         )
@@ -408,15 +493,14 @@ def say_freezing(console: Console, wish: "Wish", planned: "Planned", habits: "Ha
         )
 
 
-def say_detection(
-    console: Console, question: Question, prediction: "Prediction", difference: float | None, power: float
-) -> None:
-    """Prints how many devices tell two arms apart. difference: between their shares; None prints nothing.
+def say_detection(console: Console, question: Question, prediction: "Prediction", options: WishOptions) -> None:
+    """Prints how many devices tell two arms apart, if the options ask for it.
 
-    Raises ValueError for one that is no difference, and for a power that is none.
+    Raises ValueError for a difference or a power that cannot be.
     """
-    if difference is None:
+    if (difference := options.detect) is None:
         return
+    power = options.power
     held, about = 1 / len(question.answers), "" if question.name == ONLY else f"{question.name}: "
     needed, common = (prediction.devices_to_detect(difference, share, power=power) for share in (held, 0.5))
     console.print(

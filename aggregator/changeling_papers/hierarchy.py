@@ -190,7 +190,7 @@ def best_hierarchy(
             key = tuple(sorted(shifts.items()))
             if key not in variances:
                 variances[key] = calibrated(shifts, epsilon, delta, law).variance
-            mean = float(online_variance(c, h, calendar.periods).mean()) * variances[key]
+            mean = float(online_variances(c, h, np.arange(1, calendar.periods + 1)).mean()) * variances[key]
             choices.append(HierarchyChoice(c, h, mean))
     return min(choices, key=lambda choice: choice.mean_variance)
 
@@ -233,10 +233,9 @@ def cover_sum(nodes: Iterable[NodeRelease], start: int, end: int, widths: Sequen
     )
 
 
-def retrospective(nodes: Sequence[NodeRelease], periods: int, window: int | None = None) -> tuple[Floats, Floats]:
+def retrospective(nodes: Sequence[NodeRelease], periods: int) -> tuple[Floats, Floats]:
     """The best estimates of the query at the times 0 to `periods` from all nodes, also those that closed later.
 
-    window: in periods; with one, of the query's change over the window that ends at each time, nan where none does.
     Returns the values, shape (periods + 1, w), in units, and their variances, shape (periods + 1,), in units squared.
     """
     network = Network(
@@ -247,27 +246,17 @@ def retrospective(nodes: Sequence[NodeRelease], periods: int, window: int | None
     )
     values = network.fit(np.array([release.values for release in nodes], np.float64))
     variances = np.zeros(periods + 1)
-    if window is not None:
-        values = np.concatenate(
-            [np.full((min(window, len(values)), values.shape[1]), np.nan), values[window:] - values[:-window]]
-        )
-        variances[:window] = np.nan
-    for first in range(window or 1, periods + 1, TIMES_AT_ONCE):
+    for first in range(1, periods + 1, TIMES_AT_ONCE):
         times = np.arange(first, min(first + TIMES_AT_ONCE, periods + 1))
         sources = np.zeros((periods + 1, len(times)))
         sources[times, np.arange(len(times))] = 1.0
-        sources[0 if window is None else times - window, np.arange(len(times))] -= 1.0
+        sources[0] -= 1.0
         variances[times] = network.rows(sources) ** 2 @ network.variance
     return values, variances
 
 
-def online_variance(branching: int, layers: int, periods: int) -> Floats:
-    """The variance of the best online estimate at t = 1..periods, in variances of one node; shape (periods,)."""
-    return online_variances(branching, layers, np.arange(1, periods + 1))
-
-
 def online_variances(branching: int, layers: int, t: Indices) -> Floats:
-    """The same at the ends of these periods.
+    """The variances of the best online estimates at the ends of these periods, in variances of one node.
 
         Σ_i d_i(t) v_i,   v_0 = 1,  v_i = c·v_{i-1} / (c·v_{i-1} + 1)
 

@@ -14,6 +14,8 @@ from changeling_protocol import DURATION_UNITS, Calendar
 from changeling_statistics import MICROSECONDS, Changelog, format_instant, periods_told
 from numpy.typing import NDArray
 
+HISTORIES = 10_000
+"""So many histories are made up at most; a larger population is resampled from them."""
 SWING = 0.8
 """How far an answer's popularity swings about its mean, as a share of it."""
 START, PERIOD, PERIODS = 1_767_225_600, 604_800, 52

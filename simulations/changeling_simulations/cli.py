@@ -1,15 +1,25 @@
 """The commands of `changeling-sim`."""
 
 import typer
-from changeling_commands.examples import OF_SIMULATIONS, show_examples
-from changeling_commands.running import VERSION_HINT
+from changeling_commands.running import VERSION_HINT, show_examples
+from changeling_commands.wishes import WishOptions, taking
 
 from .capacity import capacity
-from .compare_command import compare
+from .commands import compare, plan, sweep_command
 from .fleet_command import fleet, fleet_check
-from .plan_command import plan
 from .run_command import run
-from .sweep_command import sweep_command
+
+WISH = "--answers 2 --period 4w --horizon 48w --at-most 3 --epsilon 4 --devices 20000"
+EXAMPLES = {
+    "plan": f"{WISH} -o survey.json",
+    "run": "school-to-work --entries 1e6 --epsilon 8 --plot run.png",
+    "compare": WISH,
+    "sweep": "experiment.toml -o sweep.csv",
+    "fleet": "survey.signed --server http://127.0.0.1:8080 --devices 1e5",
+    "fleet-check": "fleet.json --server http://127.0.0.1:8080",
+    "capacity": "survey.signed --devices 1e7",
+}
+"""What comes after the name of each command in its example."""
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
@@ -19,11 +29,11 @@ def changeling_sim() -> None:
     """What will a survey of changing answers cost in privacy, and how accurate will it be?"""
 
 
-app.command()(plan)
+app.command()(taking(WishOptions, plan))
 app.command()(run)
 app.command()(compare)
 app.command("sweep")(sweep_command)
 app.command()(fleet)
 app.command()(fleet_check)
 app.command()(capacity)
-show_examples("changeling-sim", app, OF_SIMULATIONS)
+show_examples("changeling-sim", app, EXAMPLES)

@@ -27,17 +27,14 @@ from changeling_statistics import (
     steady_changes,
 )
 
-from .changelogs import START, synthetic_changelog
+from .changelogs import HISTORIES, START, synthetic_changelog
 from .experiment import Experiment, simulate
 from .population import Population
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from .report import RecordingConsole
-
-HISTORIES = 10_000
-"""So many histories are made up at most; a larger population is resampled from them."""
+    from .reports import RecordingConsole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,8 +54,7 @@ class Run(Experiment):
         recorded.write(Path(path), "A simulated survey beside the truth")
 
     def _recorded(self) -> "RecordingConsole":
-        from .report import silent
-        from .reports import print_report
+        from .reports import print_report, silent
 
         recorded = silent()
         print_report(recorded, self)
@@ -119,7 +115,7 @@ class Design:
         return Run(*(getattr(experiment, each.name) for each in fields(experiment)))
 
     def _repr_html_(self) -> str:
-        from .report import silent
+        from .reports import silent
 
         shown = silent()
         shown.print(

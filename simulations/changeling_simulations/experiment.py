@@ -103,11 +103,6 @@ class Experiment:
         return np.sqrt(np.where(self.variances >= 0, self.variances, np.nan))
 
     @property
-    def share_errors(self) -> Floats:
-        """The published standard errors of the shares, shape (T, z)."""
-        return self.standard_errors / self.counted[:, None]
-
-    @property
     def share_intervals(self) -> Floats:
         """The published 95% intervals of the shares, shape (T, z, 2)."""
         return self.intervals / self.counted[:, None, None]

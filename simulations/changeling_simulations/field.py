@@ -4,7 +4,7 @@ All rates are per period. Nothing here depends on answers, but for `reluctance`,
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -12,8 +12,8 @@ from changeling_protocol import Node, Survey, closings
 from changeling_statistics import Counts
 from numpy.typing import NDArray
 
-from .joint_sampler import Numbers
 from .population import Population, States, weighted_counts
+from .sampler import Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,6 @@ class Field:
                 f"spells must last one period or longer, and the longer the more are offline: {self.spell:g} periods "
                 f"are too few for offline = {self.offline:g}"
             )
-
-    @property
-    def is_quiet(self) -> bool:
-        """Whether nothing goes wrong at all."""
-        return all(getattr(self, each.name) == each.default for each in fields(self) if each.name != "spell")
 
     @property
     def falling_silent(self) -> float:

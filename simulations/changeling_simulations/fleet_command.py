@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterable
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from changeling_commands.wishes import read_count, read_url
@@ -17,12 +17,8 @@ from rich.markup import escape
 from rich.progress import Progress
 from rich.table import Table
 
-from . import options
+from .commands import rate_option
 from .fleet import Load, Sent, Truth, TruthRow, Wishes, compared, open_periods, overdue_periods, sealed, send, told
-
-
-def _share(told: str) -> Any:
-    return typer.Option(parser=options.rate, metavar="RATE", help=told)
 
 
 def fleet(
@@ -37,10 +33,10 @@ def fleet(
     envelopes: Annotated[
         int, typer.Option(min=1, max=MOST_ENVELOPES_TAKEN, help="Envelopes of a request: more than 1 as from a relay.")
     ] = 1,
-    offline: Annotated[float, _share("Chance not to report after a period, and to answer for it later.")] = "0",  # type: ignore[assignment]
-    duplicates: Annotated[float, _share("So many envelopes are sent twice.")] = "0",  # type: ignore[assignment]
-    late: Annotated[float, _share("So many more come after their grace.")] = "0",  # type: ignore[assignment]
-    garbage: Annotated[float, _share("So many more must be refused for another reason.")] = "0",  # type: ignore[assignment]
+    offline: Annotated[float, rate_option("Chance not to report after a period, and to answer for it later.")] = "0",  # type: ignore[assignment]
+    duplicates: Annotated[float, rate_option("So many envelopes are sent twice.")] = "0",  # type: ignore[assignment]
+    late: Annotated[float, rate_option("So many more come after their grace.")] = "0",  # type: ignore[assignment]
+    garbage: Annotated[float, rate_option("So many more must be refused for another reason.")] = "0",  # type: ignore[assignment]
     seed: Annotated[int, typer.Option(min=0, help="Another one makes other devices.")] = 0,
     connections: Annotated[int, typer.Option(min=1, max=4096, help="To the server, at once.")] = 32,
     truth: Annotated[

@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 
-from . import options
 from .changelogs import (
+    HISTORIES,
     World,
     aligned,
     calendar_for,
@@ -26,23 +26,17 @@ from .changelogs import (
     synthetic_calendar,
     synthetic_changelog,
 )
+from .commands import ReportOption, rate, rate_option, recorder, span, write_report
 from .experiment import Experiment, Trials, exact_error, in_the_field, simulate, trials_of, tried
 from .field import Field
 from .plots import draw_experiment, save_plot
 from .population import Population, paper_survey
-from .report import RecordingConsole, silent
-from .reports import print_paper, print_report, print_trials
+from .reports import RecordingConsole, print_paper, print_report, print_trials, silent
 
-HISTORIES = 10_000
-"""How many histories are made up at most; a larger synthetic population is resampled from them."""
 ANSWERS, BRANCHING, LAYERS, EPSILON = 4, 2, 1, Decimal(8)
 """What a survey is like, if the command line does not say."""
 ALL, FITTED, BEST = "all of the changelog, or 10,000", "fitted to the changelog", "so many that the error is least"
 Step = TypeVar("Step")
-
-
-def _rate(told: str) -> Any:
-    return typer.Option(parser=options.rate, metavar="RATE", help=told)
 
 
 def run(
@@ -136,31 +130,29 @@ def run(
         ),
     ] = None,
     arrivals: Annotated[
-        float | None, _rate("New entries in each period after the first, as a share of those who came before.")
+        float | None, rate_option("New entries in each period after the first, as a share of those who came before.")
     ] = None,
-    uninstalls: Annotated[float | None, _rate("Chance to leave for good, per period.")] = None,
-    reinstalls: Annotated[float | None, _rate("Chance to leave and come back as a new entry, per period.")] = None,
-    offline: Annotated[float | None, _rate("Chance that an entry is not heard as a period closes.")] = None,
+    uninstalls: Annotated[float | None, rate_option("Chance to leave for good, per period.")] = None,
+    reinstalls: Annotated[float | None, rate_option("Chance to come back as a new entry, per period.")] = None,
+    offline: Annotated[float | None, rate_option("Chance that an entry is not heard as a period closes.")] = None,
     spell: Annotated[
         float | None,
         typer.Option(
             min=1, metavar="X", help="How many periods offline last in a row, mean.", show_default="by chance alone"
         ),
     ] = None,
-    late: Annotated[float | None, _rate("Chance to be heard only after the next period has closed.")] = None,
+    late: Annotated[float | None, rate_option("Chance to be heard only after the next period has closed.")] = None,
     outage: Annotated[
         Node | None,
-        typer.Option(
-            parser=options.span, metavar="PERIODS", help="Closings that the server loses: 5-7. 1-3 is a late start."
-        ),
+        typer.Option(parser=span, metavar="PERIODS", help="Closings that the server loses: 5-7. 1-3 is a late start."),
     ] = None,
-    behind: Annotated[float | None, _rate("Chance that an entry's clock is a whole period behind.")] = None,
+    behind: Annotated[float | None, rate_option("Chance that an entry's clock is a whole period behind.")] = None,
     reluctant: Annotated[
         list[str] | None,
         typer.Option(metavar="ANSWER:RATE", help="Chance not to be heard while holding this answer; once or more."),
     ] = None,
     liars: Annotated[
-        float | None, _rate("Invented entries, as a share of the true ones; they answer at random.")
+        float | None, rate_option("Invented entries, as a share of the true ones; they answer at random.")
     ] = None,
     push: Annotated[
         str | None, typer.Option(metavar="ANSWER", help="What --liars raise as far as they can, instead.")
@@ -170,7 +162,7 @@ def run(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw truth and estimates: .png, .pdf, .svg.")
     ] = None,
-    report: options.ReportOption = None,
+    report: ReportOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures, and every row, as JSON alone.")] = False,
 ) -> None:
     """Simulate one survey of a population under the best plan, and show its estimates beside the truth.
@@ -179,7 +171,7 @@ def run(
 
     If something goes wrong in the field, many are simulated, to show what that does to error, bias and coverage.
     """
-    console = silent() if as_json else options.recorder()
+    console = silent() if as_json else recorder()
     generator = np.random.default_rng(seed)
     if synthetic == (changelog is not None):
         raise ValueError("name one changelog, such as school-to-work, or say --synthetic")
@@ -198,11 +190,11 @@ def run(
         layers=layers,
         epsilon=epsilon,
     )
-    span = (period, start, periods)
+    dates = (period, start, periods)
     if changelog is not None:
-        source, calendar = _named(changelog, given, span, align=align)
+        source, calendar = _named(changelog, given, dates, align=align)
     else:
-        calendar = given.calendar if given else synthetic_calendar(*span)
+        calendar = given.calendar if given else synthetic_calendar(*dates)
         drawn = min(entries or HISTORIES, HISTORIES)
         kinds = len(given.answers) if given else answers or ANSWERS
         source = synthetic_changelog(kinds, drawn, changes, calendar, generator, gradual=gradual, world=world)
@@ -264,7 +256,7 @@ def _write(
         console.picture(
             draw_experiment(experiment), "The truth and the estimates of every answer over time, with bands"
         )
-    options.write_report(console, report, "A simulated survey beside the truth")
+    write_report(console, report, "A simulated survey beside the truth")
     for path, write in ((csv, experiment.write_csv), (plot, lambda path: save_plot(experiment, path))):
         if path is not None:
             write(path)
@@ -272,14 +264,14 @@ def _write(
 
 
 def _named(
-    changelog: str, given: Survey | None, span: tuple[int | None, int | None, int | None], *, align: bool
+    changelog: str, given: Survey | None, dates: tuple[int | None, int | None, int | None], *, align: bool
 ) -> tuple[Changelog, Calendar]:
     """A changelog by its name, and the calendar of a given survey, or one that fits it.
 
-    span: a period in seconds, a start in Unix seconds, and how many periods, as far as they are asked for.
+    dates: a period in seconds, a start in Unix seconds, and how many periods, as far as they are asked for.
     """
     source = read_csv(changelog_path(changelog), given.answers if given else None)
-    calendar = given.calendar if given else calendar_for(source, *span)
+    calendar = given.calendar if given else calendar_for(source, *dates)
     source = aligned(source, calendar) if align else source
     check_dates(source, calendar)
     return source, calendar
@@ -343,8 +335,8 @@ def _reluctance(answers: Sequence[str], said: Sequence[str]) -> tuple[float, ...
     """The chance of each state, NULL first, of which --reluctant says ANSWER:RATE."""
     rates = [0.0] * (len(answers) + 1)
     for each in said:
-        answer, _, rate = each.rpartition(":")
-        rates[1 + _number(answers, answer)] = options.rate(rate)
+        answer, _, chance = each.rpartition(":")
+        rates[1 + _number(answers, answer)] = rate(chance)
     return tuple(rates)
 
 

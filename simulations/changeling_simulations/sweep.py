@@ -35,13 +35,11 @@ from changeling_protocol import AtMost
 from changeling_statistics import Wish, optimal_plan, steady_changes
 from threadpoolctl import threadpool_limits
 
-from .changelogs import World, synthetic_calendar, synthetic_changelog
+from .changelogs import HISTORIES, World, synthetic_calendar, synthetic_changelog
 from .experiment import simulate
 from .population import Population
 
 MOST_CELLS = 100_000
-HISTORIES = 10_000
-"""So many histories are made up at most; a larger population is resampled from them."""
 Row: TypeAlias = dict[str, Any]
 
 

@@ -1,6 +1,7 @@
 """A survey with several questions on the page: a small chart of each, and the rest about the one that is chosen."""
 
 import time
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts, StratumKey
 from changeling_protocol import (
     AtMost,
+    Breakdown,
     Calendar,
     Group,
     NodeNumber,
@@ -33,11 +35,12 @@ PERIODS, DAY, ENTRIES, SEED = 6, 86_400, 500, 3
 ASKED = {"What do you drink?": ("tea", "coffee"), "How do you travel?": ("on foot", "by train", "by car")}
 
 
-def _store(path: Path) -> Survey:
+def _store(path: Path, questions: list[Question], breakdowns: tuple[Breakdown, ...] = ()) -> Survey:
     """Make a store with such a survey, open to all, of which everybody reports every answer in every period."""
-    randomizers = [SubsetSelection(StateSpace(len(answers)), Odds(9, 1), 1) for answers in ASKED.values()]
+    randomizers = [SubsetSelection(StateSpace(len(each.answers)), Odds(9, 1), 1) for each in questions]
     asked = Survey.at_cost(
-        questions=[Question(f"q{at}", text, answers, AtMost(3)) for at, (text, answers) in enumerate(ASKED.items())],
+        questions=questions,
+        breakdowns=breakdowns,
         calendar=Calendar(int(time.time()) // DAY * DAY - (PERIODS + 2) * DAY, DAY, PERIODS),
         plan=ReleasePlan((Group(tuple(Track(1, each, 0, PERIODS, question=q) for q, each in enumerate(randomizers))),)),
         skew=1,
@@ -46,8 +49,10 @@ def _store(path: Path) -> Survey:
         minimum=1,
     )
     generator, lots = np.random.default_rng(SEED), dict[StratumKey, StratumCounts]()
-    for period in range(1, PERIODS + 1):
-        lot = lots[period, 0, StratumNumber(0)] = StratumCounts(Attendance(ENTRIES, ENTRIES if period == 1 else 0, 0))
+    for period, stratum in product(range(1, PERIODS + 1), range(asked.strata)):
+        lot = lots[period, 0, StratumNumber(stratum)] = StratumCounts(
+            Attendance(ENTRIES, ENTRIES if period == 1 else 0, 0)
+        )
         for q, each in enumerate(randomizers):
             symbols = generator.integers(0, each.symbols, ENTRIES).astype(np.uint64)
             lot.nodes[TrackNumber(q), NodeNumber(period)] = counterpart_of(each).tally(symbols)
@@ -62,7 +67,8 @@ def _store(path: Path) -> Survey:
 
 def test_every_question_has_a_chart_and_one_is_looked_at(chromium: Browser, tmp_path: Path) -> None:
     """Its answers, its estimates and its changes; choosing another asks anew, and nothing is wrong in the console."""
-    asked, wrong = _store(tmp_path / "server.db"), list[str]()
+    questions = [Question(f"q{at}", text, answers, AtMost(3)) for at, (text, answers) in enumerate(ASKED.items())]
+    asked, wrong = _store(tmp_path / "server.db", questions), list[str]()
     with ServerProcess(tmp_path) as server:
         file = f"/v1/surveys/{asked.id.hex()}/editions/latest/series-1.json"
         assert eventually(lambda: server.http.get(file).status_code, 200)
@@ -85,5 +91,31 @@ def test_every_question_has_a_chart_and_one_is_looked_at(chromium: Browser, tmp_
             )
             page.wait_for_selector("#survey:not([aria-busy])")
             assert page.locator("#answers input").count() == len(answers)
+        page.close()
+    assert wrong == []
+
+
+def test_a_number_and_a_comparison_have_charts_of_their_own(chromium: Browser, tmp_path: Path) -> None:
+    """Mean and median are there at once; differences once somebody chooses an arm, or since when."""
+    minutes = Question.of_number("minutes", "How long?", ["0", "30", "60"], AtMost(3), "min")
+    asked, wrong = _store(tmp_path / "server.db", [minutes], (Breakdown("arm", ("A", "B")),)), list[str]()
+    with ServerProcess(tmp_path) as server:
+        page = chromium.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("console", lambda each: wrong.append(each.text) if each.type == "error" else None)
+        page.on("pageerror", lambda error: wrong.append(f"{error}"))
+        page.goto(f"{server.url}/#{asked.id.hex()}")
+        page.wait_for_selector("#number-chart .main-svg")
+        assert page.locator("#difference-shown").is_hidden()
+        page.locator("#number summary").click()
+        assert "min (" in page.locator("#number-numbers tbody tr").first.inner_text()
+        for against, since in (("arm:A", "0"), ("", "2"), ("arm:B", "2")):
+            page.select_option("#against", against)
+            page.fill("#since", since)
+            page.click("#compare button")
+            page.wait_for_selector("#difference-chart .main-svg")
+        page.locator("#difference-shown summary").click()
+        row = page.locator("#difference-numbers tbody tr").first.inner_text()
+        assert "p = ." in row or "p < .001" in row
         page.close()
     assert wrong == []

@@ -61,12 +61,3 @@ def test_bad_input_is_named_and_nothing_is_drawn(log, given, kind, said):
     assert ledger.spent == (1, 0)
     rows = log.parent / "second.csv"
     assert not rows.exists() or rows.read_text().splitlines()[-1].startswith("period,")
-
-
-@pytest.mark.parametrize("damage", [b"", b"{}", b'{"version": 3}', b"\xff\xfe", b'{"version": 1, "ledger": {}}'])
-def test_a_damaged_ledger_and_one_of_another_version_are_named(log, damage):
-    """For any release of the changelog."""
-    log.with_name("log.csv.ledger").write_bytes(damage)
-    with pytest.raises(BadState, match=r"log\.csv\.ledger (is not a whole ledger|was written by another version)"):
-        release(log, "any answer", **GIVEN, mechanism="dcr", output=log.parent / "second.csv")
-    assert not (log.parent / "second.csv").exists()

@@ -77,7 +77,7 @@ def test_a_budget_is_set_once_and_lowered_at_most(log):
             one(log, "two.csv", budget=bad)
 
 
-@pytest.mark.parametrize("damage", ["cut", "changed", "emptied", "no ledger"])
+@pytest.mark.parametrize("damage", ["cut", "changed", "emptied", "no ledger", "of another version"])
 def test_a_damaged_ledger_is_refused_and_nothing_is_drawn(log, damage, monkeypatch):
     """Named, whatever was done to it, for the release that it holds and for any other."""
     one(log, through="2026-01-01T08:00")
@@ -88,12 +88,13 @@ def test_a_damaged_ledger_is_refused_and_nothing_is_drawn(log, damage, monkeypat
         "changed": text.replace('"epsilon": "1"', '"epsilon": "0"'),
         "emptied": "",
         "no ledger": "[]",
+        "of another version": text.replace('"version": 3', '"version": 1'),
     }[damage]
     assert spoiled != text
     path.write_text(spoiled)
     forbid(monkeypatch)
     for name in ("one.csv", "two.csv"):
-        with pytest.raises(BadState, match=r"log\.csv\.ledger is not a whole ledger"):
+        with pytest.raises(BadState, match=r"log\.csv\.ledger (is not a whole ledger|was written by another version)"):
             one(log, name)
 
 

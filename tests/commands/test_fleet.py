@@ -12,7 +12,7 @@ from threading import Thread
 import httpx
 import pytest
 from changeling_commands.__main__ import main as run
-from changeling_commands.fleet import answer_at
+from changeling_commands.dev import answer_at
 
 DEVICES = 12
 SHORT = (

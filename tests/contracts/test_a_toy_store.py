@@ -6,7 +6,7 @@ the two lines.
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -45,15 +45,6 @@ class ToyDatabase(Database):
     def writer(self, once: bool = False) -> Connection:  # noqa: ARG002
         return self.engine.connect().execution_options(writer=True)
 
-    def appends_at_once(self, bodies: Sequence[bytes]) -> bool:  # noqa: ARG002
-        return False
-
-    def keep_others_out(self, connection: Connection) -> None:
-        """A writer is alone already."""
-
-    def insist_on(self, version: int) -> None:
-        """The file is held for as long as it is open."""
-
     @contextmanager
     def turn(self) -> Iterator[Transactions | None]:
         @contextmanager
@@ -77,20 +68,11 @@ class ToyDatabase(Database):
             (busy, *_) = connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").one()
             return not busy
 
-    def write_back(self) -> None:
-        """SQLite does it by itself, while somebody waits."""
-
-    def give_back(self) -> None:
-        """The file never gets smaller."""
-
     def bytes_kept(self) -> int:
         return self._path.stat().st_size
 
     def in_place(self) -> bool:
         return self._path.exists()
-
-    def trouble(self) -> str | None:
-        return None
 
     def close(self) -> None:
         super().close()

@@ -1,6 +1,7 @@
 """Every command line that stands in a page is one that the programs understand, and every make target is there."""
 
 import re
+import shlex
 
 import pytest
 from changeling_commands.table import app as changeling
@@ -18,9 +19,12 @@ AUTHORITY = Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
 def shown():
     """Each command line with its page."""
     for page in PAGES:
-        for block in re.findall(r"```(?:console|sh|bash)\n(.*?)```", (ROOT / page).read_text(), re.DOTALL):
+        text = (ROOT / page).read_text()
+        for block in re.findall(r"```(?:console|sh|bash)\n(.*?)```", text, re.DOTALL):
             for words in commands_of(block):
                 yield page, words
+        for cell in re.findall(r"^%%bash\n(.*?)```", text, re.MULTILINE | re.DOTALL):
+            yield page, shlex.split(cell)
 
 
 LINES = [*shown()]

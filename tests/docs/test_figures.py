@@ -3,12 +3,13 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from changeling_protocol import AtMost, Calendar
-from changeling_statistics import Wish, optimal_plan, steady_changes
+from changeling_protocol import MICRO, AtMost, Calendar, ExpectedChanges
+from changeling_statistics import Wish, optimal_plan, outage, steady_changes
 
 from .blocks import ROOT, blocks, commands_of
 
@@ -75,3 +76,26 @@ def test_the_distances_from_the_best_are_those_of_the_plans():
         planned = optimal_plan(wish)
         found = (100 * planned.gap, planned.distance.searched, planned.distance.certified)
         assert all(map(is_rounded, (gap, searched, certified), found)), (what, epsilon, found)
+
+
+def test_what_a_lost_period_does_to_plans_is_as_the_page_says():
+    """The error without a floor and with one, in points; both gaps, in periods; and the error after a loss."""
+    usual, seldom = ExpectedChanges(MICRO, round(MICRO * 1.5 / 63)), ExpectedChanges(MICRO, 3_000)
+    for what, *written in rows_below("docs/planning.md", "| 64 periods, 20,000 devices"):
+        (epsilon,) = re.findall(r"ε = (\d+)", what)
+        few = "--at-most 2" in what
+        wish = Wish(
+            4,
+            Calendar(0, "1d", 64),
+            AtMost(2 if few else 4),
+            epsilon=Decimal(epsilon),
+            devices=20_000,
+            closed=True,
+            expected=seldom if few else usual,
+            minimum=100,
+        )
+        bare, bridged = optimal_plan(replace(wish, bridge=False)), optimal_plan(wish)
+        lost = outage(wish, bridged.option)
+        errors = [100 * each.option.error(wish) for each in (bare, bridged)]
+        found = (*errors, outage(wish, bare.option).gap, lost.gap, 100 * lost.error)
+        assert all(map(is_rounded, written, found)), (what, found)

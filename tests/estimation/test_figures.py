@@ -20,13 +20,11 @@ from changeling_statistics import (
     Attendance,
     Figures,
     Gap,
-    NodeTally,
     NotEstimable,
     Solution,
     Tallies,
     change,
     counterpart_of,
-    diagnosed,
     false_entries,
     histogram_figures,
     releases,
@@ -35,7 +33,6 @@ from changeling_statistics import (
     window_figures,
 )
 from changeling_statistics.estimation.figures import influences, largest_values
-from changeling_statistics.shown import FALSE_ALARMS
 
 from ..protocol.examples import hierarchical, joint_plan, mixed, survey
 
@@ -168,45 +165,6 @@ def test_the_largest_value_of_a_large_alphabet_is_found_without_listing_it():
     small, large = (hierarchical(z, 4, (1,), Odds(20, 1)).tracks[0].randomizer for z in (5, 90))
     assert len(set(np.round(largest_values(small), 9))) == 1
     assert len(set(largest_values(large))) == 1
-
-
-def honest(plan, generator):
-    """Tallies of honest devices whose answers are as extreme as can be: everybody says the same, always."""
-    asked = survey(plan, calendar=Calendar(1_800_000_000, 60, PERIODS), constraint=AtMost(3), minimum=10)
-    nodes, attendance = {}, {}
-    for number, track in enumerate(plan.tracks):
-        counts = np.zeros((1, track.randomizer.space.size), np.int64)
-        counts[0, -1] = 400
-        for at in track.node_numbers():
-            nodes[TrackNumber(number), NodeNumber(at)] = counterpart_of(track.randomizer).sample(counts[0], generator)
-    for group in range(len(plan.groups)):
-        for period in range(1, PERIODS + 1):
-            attendance[group, period] = Attendance(400, 400 if period == 1 else 0, 0)
-    return releases(asked, Tallies(nodes, attendance))
-
-
-@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
-def test_honest_devices_are_hardly_ever_flagged(plan):
-    """Twenty surveys of devices that all say the same: one of them is flagged once in fifty runs, so with a fixed seed
-    none is; and the rate is what is stated."""
-    generator = np.random.default_rng(SEED)
-    assert FALSE_ALARMS == 1e-3
-    assert not any(diagnosed(honest(plan, generator)).impossible for _ in range(20))
-
-
-def test_tallies_that_no_answers_explain_are_flagged_and_named():
-    """A node most of whose reports are one symbol, which devices send less often whatever they have to say."""
-    known = honest(PLANS["everybody, a hierarchy"], np.random.default_rng(SEED))
-    nodes = {(used.track, used.number): tally for used, tally in zip(known.nodes, known.tallies, strict=True)}
-    stuffed = nodes[TrackNumber(1), NodeNumber(2)]
-    slots = stuffed.slots.copy()
-    slots[1] += 3000
-    nodes[TrackNumber(1), NodeNumber(2)] = NodeTally(stuffed.reports + 3000, slots)
-    attendance = {(0, period): Attendance(3400, 3400 if period == 1 else 0, 0) for period in range(1, PERIODS + 1)}
-    told = diagnosed(releases(known.survey, Tallies(nodes, attendance)))
-    assert told.impossible
-    assert [(each.used.track, each.used.number) for each in told.suspects] == [(1, 2)]
-    assert told.as_dict()["suspects"][0]["end"] == 4
 
 
 @pytest.mark.parametrize("kind", PLANS)

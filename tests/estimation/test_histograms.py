@@ -14,7 +14,6 @@ from changeling_protocol import (
     Node,
     Odds,
     ReleasePlan,
-    SignedSubset,
     StateSpace,
     Track,
 )
@@ -212,23 +211,6 @@ def test_a_report_stands_for_those_who_are_heard_over_those_who_report():
         of = {(u.track, u.number): x for u, x in zip(known.nodes, known.expansion, strict=True)}
         assert of[2, 1] == pytest.approx(heard / 400)
         assert of[0, 1] == of[3, 1] == pytest.approx(heard / 500)
-
-
-@pytest.mark.parametrize(
-    "randomizer", [CHANGES, STATES, KaryResponse(MutationSpace(3, repeats=True), Odds(2, 1)), SignedSubset], ids=str
-)
-def test_tracks_decoded_at_once_are_decoded_as_their_nodes_are(randomizer):
-    """Values and covariances of a batch, and the products of changes where the tallies tell them."""
-    if randomizer is SignedSubset:
-        randomizer = SignedSubset(MutationSpace(4), Odds(20, 1))
-    generator = np.random.default_rng(1)
-    uniform = np.full(randomizer.symbols, 1 / randomizer.symbols)
-    tallies = [NodeTally(300, generator.multinomial(300, uniform)) for _ in range(5)]
-    decoded = counterpart_of(randomizer).estimates(tallies)
-    for at, one in enumerate(tallies):
-        alone = histogram_change(one, randomizer)
-        np.testing.assert_allclose(decoded.values[at], alone.values, atol=1e-8)
-        np.testing.assert_allclose(decoded.covariances[at], alone.covariance, atol=1e-6)
 
 
 def test_the_start_of_the_calendar_is_empty():

@@ -1,17 +1,15 @@
 """Counters of a stream: what a step costs, enumerated, and what a prefix adds; PPCum, its memory and its disk."""
 
 from fractions import Fraction
-from itertools import pairwise
 
 import numpy as np
 import pytest
-from changeling_central import BadState, OpenDPNoise
+from changeling_central import BadState
 from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_papers import (
     BasicCounting,
     InfiniteMechanism,
     LinearQueries,
-    MultiplicativeWeights,
     PanPrivateCounter,
     Partitioning,
     SparseVector,
@@ -138,16 +136,6 @@ def test_noise_grows_with_the_logarithm_to_the_power_of_1_5():
         mechanism = cum(2**power, EPSILON)
         ratios.append((mechanism.variance(2**power - 1) ** 0.5) / power**1.5)
     assert max(ratios) / min(ratios) < 1.1
-
-
-def test_any_static_mechanism_can_be_taken():
-    """Counting, sets of queries and multiplicative weights, with OpenDP's noise; releases have the queries' shape."""
-    data = np.array([3, 1])
-    for static in (LinearQueries(np.eye(2, dtype=int)), MultiplicativeWeights(np.eye(2, dtype=int))):
-        for mechanism in (binary_mechanism(static, 3, EPSILON, DELTA), InfiniteMechanism(static, EPSILON, DELTA)):
-            releases = run(mechanism, [data] * 3, OpenDPNoise())[1]
-            assert all(release.shape == (2,) and release.dtype == np.int64 for release in releases)
-    assert all(a != b for a, b in pairwise(run(cum(9, Fraction(1, 10**9)), [0] * 9, OpenDPNoise())[1]))
 
 
 class Named(NoNoise):

@@ -5,7 +5,7 @@ from itertools import combinations_with_replacement, product
 
 import numpy as np
 import pytest
-from changeling_central import BudgetExhausted, ConstraintBroken, Law, OpenDPNoise
+from changeling_central import BudgetExhausted, ConstraintBroken, Law
 from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_papers import (
     BasicCounting,
@@ -14,14 +14,12 @@ from changeling_papers import (
     InfiniteMechanism,
     IntervalTree,
     LinearQueries,
-    MultiplicativeWeights,
     PartitionedRelease,
     Partitioning,
     Protects,
     StreamSegment,
     Update,
     fully_dynamic,
-    insertion_minus_deletion,
 )
 from changeling_papers.dynamic import (
     BASEL,
@@ -98,16 +96,6 @@ def test_an_item_that_comes_and_goes_within_a_segment_is_never_seen():
     assert held.get("c") is None
 
 
-@pytest.mark.parametrize("protects", list(Protects))
-def test_the_total_is_the_budget(protects):
-    """Partitioning and tree add up to ε and δ; where entries are protected the partitioning counts twice."""
-    mechanism = fully_dynamic(BasicCounting(), Fraction(2), Fraction(1, 10**6), protects=protects)
-    assert mechanism.guarantee.epsilon == 2
-    assert mechanism.guarantee.delta == Fraction(1, 10**6)
-    assert mechanism.partitioning.epsilon == (Fraction(1, 2) if protects is Protects.UPDATE else Fraction(1, 4))
-    assert insertion_minus_deletion(BasicCounting(), Fraction(2)).guarantee.epsilon == 2
-
-
 def test_contradictions_and_broken_constraints_are_named_and_draw_nothing():
     """The number of the update and of the step; the state before is as good as it was."""
     mechanism = fully_dynamic(LinearQueries(np.eye(2, dtype=int)), Fraction(1), protects=Protects.ENTRY)
@@ -178,19 +166,6 @@ def test_releases_of_neighbouring_streams_are_alike_within_epsilon_audited(prote
 
     assert audited((SeededNoise(1), SeededNoise(2)), 3000) <= 4
     assert audited((NoNoise(), NoNoise()), 300) > 4
-
-
-def test_any_static_mechanism_can_be_taken_with_opendp():
-    """Counting, query sets, multiplicative weights; pure and with delta."""
-    stream = churn(np.random.default_rng(1), 12, 2, 4)
-    for static in (LinearQueries(np.eye(2, dtype=int)), MultiplicativeWeights(np.eye(2, dtype=int))):
-        for delta in (Fraction(0), Fraction(1, 10**6)):
-            mechanism = fully_dynamic(static, Fraction(200), delta)
-            state = mechanism.start()
-            for updates in stream:
-                state, answers = mechanism.step(state, updates, OpenDPNoise())
-            assert answers.shape == (2,)
-            assert state.tree.segments >= 3
 
 
 EPSILON, DELTA = Fraction(3), Fraction(1, 1000)

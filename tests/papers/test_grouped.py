@@ -10,7 +10,7 @@ from changeling_central.testing import Forbidden, NoNoise
 from changeling_papers import Domain, OnlineCounting, Query, clustered, grouped
 from changeling_papers.grouped import QueryCluster
 
-from tests.central.saved_fields import fields_of, resumed
+from tests.central.saved_fields import resumed
 
 WIDTH = 14
 FLAGS = Domain.of(**{f"c{i}": [False, True] for i in range(WIDTH)})
@@ -154,30 +154,6 @@ def test_grouping_anew_spends_anew_and_takes_the_history():
     state, better = mechanism.step(state, (TABLE, *queries("c0")), Forbidden())
     assert better.standard_error < poor.standard_error
     mechanism.step(state, (TABLE, *queries("c0 and not c1")), Forbidden())
-
-
-def test_an_online_state_resumes_to_the_same_answers():
-    """Batches, history and odometer survive canonical bytes; anything else is refused."""
-    mechanism = OnlineCounting(FLAGS, Fraction(1), Fraction(1, 10))
-    state = mechanism.grouped(mechanism.start(), TABLE, Fraction(1, 2), OpenDPNoise(), queries("c0 and c1", "c0"))
-    state, paid = mechanism.step(state, (TABLE, *queries("c5")), OpenDPNoise())
-    fields = fields_of(mechanism, state)
-    again = mechanism.resumed(mechanism.saved(state))
-    assert again.odometer == state.odometer
-    assert mechanism.step(again, (TABLE, *queries("c5")), Forbidden())[1] == paid
-    assert (
-        mechanism.step(again, (TABLE, *queries("c0")), Forbidden())[1]
-        == mechanism.step(state, (TABLE, *queries("c0")), Forbidden())[1]
-    )
-    for bad in (None, {}, {**fields, "spent": "x"}, {**fields, "asked": [["c5", "1"]]}, {**fields, "groupings": [{}]}):
-        with pytest.raises(BadState):
-            resumed(mechanism, bad)
-    untrue = [{"spent": "-5"}, {"spent": "1/2"}, {"asked": [[None, 1]]}, {"asked": [*fields["asked"], ["c6", 1]]}]
-    for changed in (*untrue, {"more": 1}):
-        with pytest.raises(BadState):
-            resumed(mechanism, {**fields, **changed})
-    with pytest.raises(BadState):  # what paid had another price, and so another noise
-        resumed(OnlineCounting(FLAGS, Fraction(1), Fraction(1, 5)), fields)
 
 
 def test_queries_that_hold_of_all_or_of_none_are_grouped_as_any_other():

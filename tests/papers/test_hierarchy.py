@@ -29,7 +29,7 @@ from changeling_papers import (
     hierarchy,
     retrospective,
 )
-from changeling_papers.hierarchy import hierarchy_shifts, layer_widths, online_variance
+from changeling_papers.hierarchy import hierarchy_shifts, layer_widths, online_variances
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, Node, TimeBounded
 
 from tests.central.exact_losses import exact_delta
@@ -229,7 +229,7 @@ def test_every_range_is_covered_and_the_covers_are_as_short_as_the_paper_says(c,
         frontier, level = estimates.step(frontier, closed)
         assert level.values == pytest.approx([changes[:t].sum()])
         assert level.variance == pytest.approx(retrospective(nodes, t)[1][t])
-        assert level.variance == pytest.approx(online_variance(c, h, T)[t - 1] * mechanism.noise.variance)
+        assert level.variance == pytest.approx(online_variances(c, h, np.array([t]))[0] * mechanism.noise.variance)
     for left in range(T):
         for right in range(left + 1, T + 1):
             level = cover_sum(nodes, left, right, mechanism.widths)
@@ -239,9 +239,8 @@ def test_every_range_is_covered_and_the_covers_are_as_short_as_the_paper_says(c,
                 assert level.variance <= max(1, 2 * (c - 1) * needed) * mechanism.noise.variance * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("window", [None, 5])
-def test_retrospective_estimates_are_those_of_weighted_least_squares(window):
-    """Against the normal equations of all nodes; a window's change is the difference of two levels, with its error."""
+def test_retrospective_estimates_are_those_of_weighted_least_squares():
+    """Against the normal equations of all nodes."""
     T, random = 20, np.random.default_rng(3)
     mechanism = hierarchy(HISTOGRAM, Calendar(0, 1, T), AtMost(1), EPSILON, shape=(3, 3))
     state, nodes = mechanism.start(), []
@@ -253,15 +252,9 @@ def test_retrospective_estimates_are_those_of_weighted_least_squares(window):
     covariance = np.linalg.inv(A.T @ (A * weights[:, None]))
     levels = np.vstack([np.zeros(2), covariance @ A.T @ (np.array([n.values for n in nodes]) * weights[:, None])])
     covariance = np.pad(covariance, ((1, 0), (1, 0)))
-    values, variances = retrospective(nodes, T, window)
-    if window is None:
-        assert values == pytest.approx(levels)
-        assert variances == pytest.approx(np.diag(covariance))
-        return
-    assert values[window:] == pytest.approx(levels[window:] - levels[:-window])
-    own, before = np.diag(covariance)[window:], np.diag(covariance)[:-window]
-    assert variances[window:] == pytest.approx(own + before - 2 * np.diag(covariance, window))
-    assert np.isnan(values[:window]).all()
+    values, variances = retrospective(nodes, T)
+    assert values == pytest.approx(levels)
+    assert variances == pytest.approx(np.diag(covariance))
 
 
 def test_best_estimates_beat_cover_sums_by_half_at_equal_budget():
@@ -273,7 +266,7 @@ def test_best_estimates_beat_cover_sums_by_half_at_equal_budget():
         state, closed = mechanism.step(state, np.array([0]), NoNoise())
         nodes.extend(closed)
     covers = np.mean([cover_sum(nodes, 0, t, mechanism.widths).variance for t in range(1, T + 1)])
-    assert covers / (online_variance(2, 9, T).mean() * mechanism.noise.variance) > 1.5
+    assert covers / (online_variances(2, 9, np.arange(1, T + 1)).mean() * mechanism.noise.variance) > 1.5
     assert covers / retrospective(nodes, T)[1][1:].mean() > 2
 
 
@@ -318,7 +311,9 @@ def test_the_chosen_hierarchy_is_the_best_of_all_by_its_exact_variance():
     best = best_hierarchy(COUNT, calendar, AtMost(2), EPSILON)
     for branching, layers in ((2, 9), (2, 10), (4, 5), (8, 3), (16, 2), (2, 1)):
         other = hierarchy(COUNT, calendar, AtMost(2), EPSILON, shape=(branching, layers))
-        assert best.mean_variance <= online_variance(branching, layers, 744).mean() * other.noise.variance * (1 + 1e-9)
+        assert best.mean_variance <= online_variances(
+            branching, layers, np.arange(1, 745)
+        ).mean() * other.noise.variance * (1 + 1e-9)
     assert best_hierarchy(COUNT, Calendar(0, 3600, 3), AtMost(2), EPSILON).layers == 1
 
 

@@ -13,9 +13,8 @@ from changeling_central import (
     PeriodChange,
     all_offers,
     answer_query,
-    read_rows,
 )
-from changeling_central.testing import Forbidden, SeededNoise, run
+from changeling_central.testing import Forbidden
 from changeling_papers import InfiniteMechanism, Partitioning, binary_mechanism
 from changeling_papers.partitioning import PartitionState, SparseVectorState
 from changeling_protocol import AtMost, Calendar, Hybrid, TimeBounded
@@ -104,22 +103,6 @@ def test_whether_a_counter_takes_a_sum_does_not_depend_on_the_answers_that_came(
     for answers in (["0", "1"], ["0", "2"]):
         with pytest.raises(ValueError, match="no sums"):
             counter_method(kind, answer_query("sum of answer from 0 to 5", answers), CALENDAR, AtMost(2), EPSILON)
-
-
-@pytest.mark.parametrize("kind", COUNTERS)
-def test_each_releases_resumes_and_states_errors_where_it_has_them(kind, tmp_path):
-    """In two parts, through the files."""
-    release = release_in(tmp_path)
-    made = counter_method(
-        kind, release.statement.query, release.statement.calendar, release.statement.constraint, Fraction(1)
-    )
-    release = replace(release, mechanism=made)
-    noise = SeededNoise(2)
-    assert len(list(run(release, noise, 3))) == 3
-    assert len(list(run(release, noise))) == 3
-    rows = read_rows(release.output.path)
-    assert [row[0] for row in rows[::2]] == [1, 2, 3, 4, 5, 6]
-    assert all((error is None) == (kind in ("partitioning", "dynamic")) for *_, error in rows)
 
 
 def test_what_a_counter_does_not_take_is_refused():

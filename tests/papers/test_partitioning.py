@@ -21,7 +21,6 @@ from changeling_papers import (
 )
 from changeling_papers.partitioning import SparseVectorState
 
-from .audits import excess
 from .scripted import Exact
 
 EPSILON = Fraction(2)
@@ -150,26 +149,6 @@ def test_a_finite_partitioning_ends_its_segments_by_threshold_and_at_the_end():
 
 
 @pytest.mark.heavy
-def test_partitions_of_neighbours_are_alike_within_epsilon_audited():
-    """A burst just below θ against one with an update more, 2·6,000 runs of 6 steps: no list of ends is met more than
-    e^ε times as often, by 4 standard errors (false alarm below 10⁻³ over the about 10 lists). Without noise, the same
-    audit finds them out."""
-    partitioning, runs = Partitioning(EPSILON, 0.5), 6000
-    below = int(partitioning.threshold(2, 4))
-
-    def audited(noises):
-        counts = {}
-        for number, noise in enumerate(noises):
-            for _ in range(runs):
-                ends = tuple(cuts(partitioning, [0, 0, below + number, 0, 0, 1], noise))
-                counts.setdefault(ends, [0, 0])[number] += 1
-        return excess(counts.values(), float(EPSILON))
-
-    assert audited((SeededNoise(1), SeededNoise(2))) <= 4
-    assert audited((NoNoise(), NoNoise())) > 4
-
-
-@pytest.mark.heavy
 def test_segments_are_few_and_hold_few_updates():
     """Lemma 7 with its constants, 20,000 steps, 400 updates, ε = 1, β = .1: a segment holds at most
     θ + (6/ε) ln(2/β_j); at most n_t + log₂ log₂ t + 2 segments. One seeded run; the lemma's own false alarm is .1."""
@@ -197,15 +176,6 @@ def test_without_noise_a_sparse_release_answers_for_the_ended_segments():
     for t, value in enumerate(updates, 1):
         state, answer = release.step(state, (value,), NoNoise())
         assert answer == sum(updates[: max([0, *(end for end in ends if end <= t)])])
-
-
-def test_the_budget_of_a_sparse_release_is_split():
-    """The partitioning's epsilon adds to the release's: together the budget, whatever the share."""
-    for share in (Fraction(1, 10), Fraction(1, 2)):
-        release = sparse_release(BasicCounting(), EPSILON, cutting=share)
-        assert release.guarantee.epsilon == EPSILON
-        assert release.partitioning.epsilon == EPSILON * share
-        assert release.release.epsilon == EPSILON * (1 - share)
 
 
 def test_bad_input_draws_nothing():

@@ -1,7 +1,5 @@
 """The groups that a plan may be made of: what they cost, what they say, and which are tried."""
 
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from changeling_protocol import ReleasePlan, TimeBounded, plan_cost
@@ -51,15 +49,6 @@ def test_changes_of_a_closed_cohort_are_told_without_null_after_the_first_period
     tracks = [track for each in first_look(Maker(wish(periods=9, closed=True))) for track in each.group.tracks]
     assert all(track.randomizer.space.null == (track.first == 0) for track in tracks if track.reports_changes)
     assert not any(track.randomizer.space.null for track in tracks if not track.reports_changes)
-
-
-def test_panels_ask_one_node_of_each_stretch_and_stretches_are_apart():
-    """r reports lie in r stretches of the horizon that do not overlap; one panel tells every state."""
-    panels = [each.group.tracks for each in first_look(Maker(wish(periods=20))) if each.kind == "panel"]
-    for tracks in panels:
-        assert all(one.last <= other.first for one, other in pairwise(tracks))
-        assert all(track.reports == 1 for track in tracks) or (tracks[0].count == tracks[0].reports == 20)
-    assert max(sum(track.reports for track in tracks) for tracks in panels) == 20
 
 
 def test_the_least_budget_of_all_still_has_candidates():

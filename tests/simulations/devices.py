@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import combinations, product
 
 from changeling_protocol import Coins, Group, Odds, agreeing, draw_nodes
-from changeling_simulations.joint_sampler import in_order
+from changeling_simulations.sampler import in_order
 
 Sent = tuple[int | None, ...]
 """The symbol sent on each node, nodes in the order in which they are answered; None where nothing is reported."""

@@ -39,28 +39,10 @@ def test_help_loads_no_server_no_plots_and_no_statistics():
 def test_the_bundled_changelog_runs_by_name_and_writes_its_files(tmp_path):
     """A billion entries of it, with the truth in the table and in the CSV."""
     out, picture = tmp_path / "out.csv", tmp_path / "out.png"
-    result = invoke(
-        "school-to-work",
-        "--period",
-        "52w",
-        "--at-most",
-        "4",
-        "--entries",
-        "1000000000",
-        "--csv",
-        str(out),
-        "--plot",
-        str(picture),
-    )
+    billion = ["school-to-work", "--period", "52w", "--at-most", "4", "--entries", "1000000000"]
+    result = invoke(*billion, "--csv", str(out), "--plot", str(picture))
     assert result.exit_code == 0, result.output
-    for part in (
-        "1,000,000,000 entries",
-        "joblessness",
-        "at most 8 an entry",
-        "rms error",
-        "freezing",
-        "7 periods of 52w",
-    ):
+    for part in ("1,000,000,000 entries", "joblessness", "at most 8 an entry", "freezing", "7 periods of 52w"):
         assert part in result.output
     with out.open() as file:
         rows = list(csv.DictReader(file))
@@ -93,20 +75,8 @@ def test_the_same_seed_repeats_a_run_and_another_does_not():
 
 def test_a_run_as_json_has_the_figures_of_its_table(tmp_path):
     """And nothing beside it: a script reads all of standard output. What the field does stands by its name."""
-    asked = (
-        "--synthetic",
-        "--answers",
-        "2",
-        "--periods",
-        "3",
-        "--at-most",
-        "2",
-        "--entries",
-        "2000",
-        "--offline",
-        "5%",
-    )
-    run = invoke(*asked, "--json", "--csv", str(tmp_path / "rows.csv"))
+    asked = "--synthetic --answers 2 --periods 3 --at-most 2 --entries 2000 --offline 5%"
+    run = invoke(*asked.split(), "--json", "--csv", str(tmp_path / "rows.csv"))
     figures = json.loads(run.stdout)
     assert (figures["epsilon"], figures["entries"], figures["gaps"]) == ("8", 2000, 0)
     with (tmp_path / "rows.csv").open() as file:
@@ -129,27 +99,23 @@ def test_a_made_up_population_runs(shape):
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        ([], "name one changelog"),
-        (["school-to-work", "--synthetic"], "name one changelog"),
-        (["nowhere"], "no file 'nowhere', and no bundled changelog of that name: there is school-to-work"),
-        (["school-to-work", "--at-most", "4", "--period", "52w", "--layers", "9"], "choose fewer layers"),
-        (["school-to-work", "--at-most", "4", "--period", "52w", "--epsilon", "10000"], "at most 43"),
-        (["school-to-work", "--epsilon", "-1"], "epsilon must be above 0"),
-        (["school-to-work", "--epsilon", "much"], "epsilon is a number"),
-        (["school-to-work", "--period", "3mo"], "months and years differ in length"),
-        (["school-to-work", "--period", "1s"], "choose wider ones"),
-        (["school-to-work", "--epsilon", "nan"], "epsilon is a number"),
-        (["school-to-work", "--start", "soon"], "a time is like 2026-01-31"),
-        (
-            ["school-to-work", "--at-most", "4", "--period", "52w", "--csv", "no/such/folder.csv"],
-            "No such file or directory",
-        ),
-        (["--synthetic", "--changes", "99"], "changes on average"),
+        ("", "name one changelog"),
+        ("school-to-work --synthetic", "name one changelog"),
+        ("nowhere", "no file 'nowhere', and no bundled changelog of that name: there is school-to-work"),
+        ("school-to-work --at-most 4 --period 52w --layers 9", "choose fewer layers"),
+        ("school-to-work --at-most 4 --period 52w --epsilon 10000", "at most 43"),
+        ("school-to-work --epsilon -1", "epsilon must be above 0"),
+        ("school-to-work --epsilon nan", "epsilon is a number"),
+        ("school-to-work --period 3mo", "months and years differ in length"),
+        ("school-to-work --period 1s", "choose wider ones"),
+        ("school-to-work --start soon", "a time is like 2026-01-31"),
+        ("school-to-work --at-most 4 --period 52w --csv no/such/folder.csv", "No such file or directory"),
+        ("--synthetic --changes 99", "changes on average"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(arguments, fault):
     """No traceback, and an exit code."""
-    result = invoke(*arguments)
+    result = invoke(*arguments.split())
     assert result.exit_code in (1, 2)
     assert fault in re.sub(r"[\s│]+", " ", result.stderr)
 
@@ -163,18 +129,8 @@ def test_a_bad_changelog_is_refused_by_file_and_line(tmp_path):
 
 def test_the_module_runs_as_a_process_and_its_output_is_plain_text_in_a_pipe():
     """No progress bar, no escape codes."""
-    command = [
-        sys.executable,
-        "-m",
-        "changeling_simulations",
-        "run",
-        "school-to-work",
-        "--period",
-        "104w",
-        "--at-most",
-        "4",
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=True)
+    words = ["-m", "changeling_simulations", "run", "school-to-work", "--period", "104w", "--at-most", "4"]
+    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, timeout=200, check=True)
     assert "Percent of 712 entries" in done.stdout
     assert "\x1b" not in done.stdout
     assert done.stderr == ""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from changeling_protocol import AtMost, Calendar
 from changeling_simulations import compare_methods
-from changeling_simulations.rivals import Part, memoised, values_held, whole_history
+from changeling_simulations.comparison import Part, memoised, values_held, whole_history
 from changeling_statistics import Wish
 
 DEVICES = 20_000

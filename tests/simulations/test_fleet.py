@@ -21,7 +21,7 @@ from changeling_simulations.fleet.devices import (
     overdue_periods,
     spans,
 )
-from changeling_simulations.fleet.sealing import sealed
+from changeling_simulations.fleet.sending import sealed
 from changeling_simulations.fleet.truth import Truth
 from changeling_statistics import Attendance, NodeTally
 

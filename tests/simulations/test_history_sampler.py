@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from changeling_protocol import AtMost, Calendar, Group, History, Hybrid, Odds, ReleasePlan, TimeBounded
 from changeling_simulations import Field, Population, sample_field, sample_tallies
-from changeling_simulations.history_sampler import SentHistories, history_nodes
+from changeling_simulations.sampler import SentHistories, history_nodes
 from changeling_statistics import counterpart_of, series
 from changeling_statistics.testing import questions, transcripts
 from scipy.stats import chisquare

@@ -22,7 +22,7 @@ from changeling_protocol import (
     Track,
 )
 from changeling_simulations import Population, synthetic_changelog
-from changeling_simulations.joint_sampler import in_order, joint_nodes
+from changeling_simulations.sampler import in_order, joint_nodes
 from changeling_statistics import counterpart_of
 from changeling_statistics.estimation.entries import correlations, middle
 from scipy.stats import chi2, chisquare

@@ -15,7 +15,7 @@ from changeling_protocol import (
     StateSpace,
     Track,
 )
-from changeling_simulations.joint_sampler import in_order
+from changeling_simulations.sampler import in_order
 from scipy.stats import chisquare
 
 from tests.client_sdk.device import Clock, FakeServer, client

@@ -1,9 +1,10 @@
-"""The interface of a database, beyond the SQL that all of them speak, and its first answer: one SQLite file.
+"""The interface of a database, beyond the SQL that all of them speak; and the database in one SQLite file.
 
-The tables have a version, which a program uses or refuses in plain words. Private keys are encrypted under the
-operator's store key, if there is one: whoever gets the file alone, or a copy of it, then opens nothing. The SQLite file
-is readable by its owner alone; it has a write-ahead log, every commit is on disk before it returns, writers come one at
-a time from their first statement on, and deleted bytes are overwritten.
+The tables have a version; a program that does not know it refuses the store in plain words. Private keys are encrypted
+under the operator's store key, if there is one: then the file alone, or a copy of it, opens nothing.
+
+The SQLite file is readable by its owner alone. It has a write-ahead log, and every commit is on disk before it returns.
+One transaction writes at a time, from its first statement on. Deleted bytes are overwritten.
 """
 
 import os
@@ -60,17 +61,24 @@ class Database(ABC):
     def writer(self, once: bool = False) -> Connection:
         """A connection whose transactions may write. once: each is one statement, which is whole by itself."""
 
-    @abstractmethod
     def appends_at_once(self, bodies: Sequence[bytes]) -> bool:
         """Tell whether appending these requests to one stream is one statement."""
+        del bodies
+        return False
 
-    @abstractmethod
     def keep_others_out(self, connection: Connection) -> None:
-        """Let no other process make or migrate the store until this transaction ends; waits for one that does."""
+        """Let no other process make or migrate the store until this transaction ends.
 
-    @abstractmethod
+        A database does nothing here whose writers are alone anyway.
+        """
+        del connection
+
     def insist_on(self, version: int) -> None:
-        """Use the store from now on only as long as its tables have this schema version."""
+        """Use the store from now on only as long as its tables have this schema version.
+
+        A database does nothing here that nobody else can change while it is open.
+        """
+        del version
 
     @abstractmethod
     def turn(self) -> AbstractContextManager[Transactions | None]:
@@ -83,13 +91,17 @@ class Database(ABC):
     def forget_overwritten(self) -> bool:
         """Take bytes that were overwritten out of the database's files; False where somebody is reading them."""
 
-    @abstractmethod
-    def write_back(self) -> None:
-        """Move what was written to its place in the database's files, so that no upload has to, or waits for it."""
+    def write_back(self) -> None:  # noqa: B027
+        """Move what was written to its place in the database's files, so that no upload has to, or waits for it.
 
-    @abstractmethod
-    def give_back(self) -> None:
-        """Give free room in the database's files back to the disk, where that is worth the time that others wait."""
+        A database does nothing here that does so by itself.
+        """
+
+    def give_back(self) -> None:  # noqa: B027
+        """Give free room in the database's files back to the disk, where that is worth the time that others wait.
+
+        A database does nothing here that does so by itself, or never.
+        """
 
     @abstractmethod
     def bytes_kept(self) -> int:
@@ -103,9 +115,9 @@ class Database(ABC):
     def in_place(self) -> bool:
         """Tell whether it still is where it was opened; asked before each commit, so that none is in vain."""
 
-    @abstractmethod
     def trouble(self) -> str | None:
         """Why no upload should be appended to it, as far as can be told without asking it; None where all is well."""
+        return None
 
     def close(self) -> None:
         """Close the connections; a transaction in hand is lost."""
@@ -309,17 +321,6 @@ class EmbeddedDatabase(Database):
         """A connection that is the only writer from the beginning of its transaction on."""
         del once
         return self.engine.connect().execution_options(writer=True)
-
-    def appends_at_once(self, bodies: Sequence[bytes]) -> bool:
-        """It makes no difference here."""
-        del bodies
-        return False
-
-    def keep_others_out(self, connection: Connection) -> None:
-        """A writer is alone already."""
-
-    def insist_on(self, version: int) -> None:
-        """They have it for as long as the file is held, which is without a break."""
 
     @contextmanager
     def turn(self) -> Iterator[Transactions | None]:

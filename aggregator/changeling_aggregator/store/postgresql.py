@@ -228,12 +228,6 @@ class PostgreSQLDatabase(Database):
                 return False
         return True
 
-    def write_back(self) -> None:
-        """PostgreSQL does it by itself."""
-
-    def give_back(self) -> None:
-        """Nothing: PostgreSQL's own vacuum does it."""
-
     def bytes_kept(self) -> int:
         """The size of the log and the ids, with what its vacuum has not freed."""
         with self._plain() as connection:

@@ -102,15 +102,6 @@ class Mutations:
     def __len__(self) -> int:
         return len(self.time)
 
-    def between(self, after: float, until: float) -> "Mutations":
-        """The mutations in (after, until], in Unix seconds. Raises ValueError if `until` is before `after`."""
-        if until < after:
-            raise ValueError(f"a time filter (a, b] has a <= b, got ({after}, {until}]")
-        first, end = np.searchsorted(
-            self.time, [round(after * MICROSECONDS), round(until * MICROSECONDS)], side="right"
-        )
-        return self[int(first) : int(end)]
-
     def __getitem__(self, rows: slice) -> "Mutations":
         return Mutations(self.entry[rows], self.time[rows], self.old[rows], self.new[rows], self.row[rows])
 
@@ -127,13 +118,6 @@ class Mutations:
         for until in np.searchsorted(self.time, ends, side="right").tolist():
             yield self[at:until]
             at = until
-
-    def period_of(self, start: int, period: int) -> NDArray[np.int64]:
-        """The number of the period that each mutation falls in, at least 1; shape (mutations,).
-
-        start: of the calendar, in Unix seconds. period: its length, in seconds.
-        """
-        return np.maximum(1, -((start * MICROSECONDS - self.time) // -(-period * MICROSECONDS)))
 
     def histogram_changes(self, answers: int, bounds: Sequence[int]) -> NDArray[np.int64]:
         """The change of the number of entries in each state 0..z over each node (bounds[i], bounds[i+1]].

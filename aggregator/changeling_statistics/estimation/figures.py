@@ -177,20 +177,14 @@ class Basis:
         """How many of them were heard as the last period closed that anybody reported, up to that of the estimate."""
         return round(float(self.solution.releases.enrolment.latest[self.plus]))
 
-    def bounds(self, level: float = LEVEL) -> Floats:
+    def bounds(self) -> Floats:
         """Lower and upper ends for each answer that hold whatever the silent are like, shape (z, 2), in entries.
 
-        level: with which probability they cover what those who are heard hold, between 0 and 1.
+        They cover what those who are heard hold with the probability LEVEL.
         """
         if self.plus == 0:
             return np.zeros((len(self.solution.releases.survey.answers), 2))
-        spans, solution = [Node(self.minus, self.plus)], self.solution
-        if not isinstance(solution, Smoothing):
-            row = solution.row(self.plus, self.minus)[None]
-            return _bounds(solution, _FigureBlock.of(solution, spans, row), level)[0]  # type: ignore[no-any-return]
-        bounds = np.empty((len(solution.releases.survey.answers), 2))
-        for answers, rows in solution.parts(np.array([self.plus])):
-            bounds[answers] = _bounds(solution, _FigureBlock.of(solution, spans, rows), level)[0, answers]
+        bounds: Floats = span_figures(self.solution, Node(self.minus, self.plus))[0].bounds[0]
         return bounds
 
 
@@ -300,7 +294,7 @@ def _of_block(solution: Solution, block: _FigureBlock) -> tuple[NDArray[Any], ..
         bounded | solution.everybody_reports,
     )
     curve = variance_curves(known, weighed, sampling, everybody=solution.everybody_reports)
-    bounds, influence = _bounds(solution, block, LEVEL), influences(known, block.magnitudes)
+    bounds, influence = _bounds(solution, block), influences(known, block.magnitudes)
     return values, responses + common, bounds, influence, bounded, *curve.parts
 
 
@@ -317,7 +311,7 @@ def _sampled(
     return np.array([np.diag(covariance) for covariance, _ in told]), np.array([bounded for _, bounded in told])
 
 
-def _bounds(solution: Solution, block: _FigureBlock, level: float) -> Floats:
+def _bounds(solution: Solution, block: _FigureBlock) -> Floats:
     """The bounds of `Basis.bounds`, shape (k, z, 2)."""
     known, enrolment = solution.releases, solution.releases.enrolment
     end, until = known.network.end, block.until
@@ -331,7 +325,7 @@ def _bounds(solution: Solution, block: _FigureBlock, level: float) -> Floats:
         sampling = solution.sampling
         common, bounded = _sampled(solution, rows, until, of_heard=True)
     weighed = Weighed(rows, block.plus, block.minus, until, heard, values, responses, common, bounded, of_heard=True)
-    ends = variance_curves(known, weighed, sampling, everybody=False).ends(values, half_width(level))
+    ends = variance_curves(known, weighed, sampling, everybody=False).ends(values, half_width(LEVEL))
     ends += np.stack([below, above], axis=-1)
     enrolled = np.round(enrolment.enrolled[until])
     lowest = np.where(block.minus == 0, 0.0, -enrolled)[:, None, None]

@@ -98,7 +98,8 @@ def _in_words(published: PublishedSurvey) -> dict[str, Any]:
         "id": survey.id.hex(),
         "public": published.public,
         "questions": [
-            {"name": each.name, "question": each.text, "answers": list(each.answers)} for each in survey.questions
+            {"name": each.name, "question": each.text, "answers": list(each.answers), "is_number": each.is_number}
+            for each in survey.questions
         ],
         "start": calendar.start,
         "period_seconds": calendar.period,

@@ -2,6 +2,7 @@
 
 import { Refused, ask, described, surveyPath } from "./api.js";
 import { drawChanges } from "./changes.js";
+import { comparison, drawDifferences, drawNumber, offerComparison } from "./compared.js";
 import { at, drawing, element } from "./elements.js";
 import { drawGraph } from "./graph.js";
 import { drawMembers, drawRefused } from "./members.js";
@@ -31,6 +32,7 @@ export async function openSurvey(id, isSignedIn, say) {
   at("survey").hidden = false;
   at("question").focus();
   offerStrata(survey);
+  offerComparison(survey);
   if (survey.public || isSignedIn) await load(mine);
   else say(ASKS_FOR_TOKEN);
   if (open === mine) offerSections(survey);
@@ -83,13 +85,20 @@ function offerQuestions(survey) {
   at("multiples").replaceChildren(...(at("all").hidden ? [] : survey.questions.map((_, place) => element("changeling-chart", { survey: survey.id, question: place }))));
 }
 
+const ticked = () => [...document.querySelectorAll("#strata input:checked")].map((each) => each.value);
+
 const asked = () => [
   ...(open.survey.questions.length > 1 ? [["question", open.survey.name]] : []),
   ["method", at("method").value],
   ["population", at("population").value],
   ["confidence", at("confidence").value],
-  ...[...document.querySelectorAll("#strata input:checked")].map((each) => ["stratum", each.value]),
+  ...ticked().map((each) => ["stratum", each]),
 ];
+
+// The same without what only counts have; nothing but counts is smoothed.
+const askedOfFigures = () => asked()
+  .filter(([name]) => name !== "population")
+  .map(([name, value]) => [name, value === "smoothed" ? "retrospective" : value]);
 
 async function load(mine) {
   const { survey } = mine;
@@ -99,7 +108,7 @@ async function load(mine) {
   try {
     const [status, series] = await Promise.all([ask(surveyPath(survey.id, "/status")), ask(surveyPath(survey.id, "/series"), asked())]);
     if (overtaken()) return;
-    Object.assign(mine, { status, series, windows: null });
+    Object.assign(mine, { status, series, windows: null, differences: null });
   } catch (error) {
     if (overtaken()) return;
     at("survey").removeAttribute("aria-busy");
@@ -117,7 +126,7 @@ async function load(mine) {
   at("csv").href = `${surveyPath(survey.id, "/series")}?${new URLSearchParams([...asked(), ["format", "csv"]])}`;
   drawRefused(mine.status);
   redraw(mine);
-  await loadWindows(mine);
+  await Promise.all([loadWindows(mine), loadNumber(mine), loadDifferences(mine)]);
   if (!overtaken()) at("survey").removeAttribute("aria-busy");
 }
 
@@ -134,6 +143,27 @@ async function loadWindows(mine) {
   drawChanges(survey, mine.windows, view(mine));
 }
 
+async function loadNumber(mine) {
+  const { survey, turn } = mine;
+  const answer = survey.is_number ? await ask(surveyPath(survey.id, "/numbers"), [["quantile", 0.5], ...askedOfFigures()]) : null;
+  if (open === mine && mine.turn === turn) drawNumber(survey, answer);
+}
+
+async function loadDifferences(mine) {
+  const { survey, turn, say } = mine;
+  const chosen = comparison(survey, ticked());
+  let answer = null;
+  try {
+    if (chosen) answer = await ask(surveyPath(survey.id, "/comparison"), [...askedOfFigures().filter(([name]) => name !== "stratum"), ...chosen]);
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error;
+    say(`${error.message}.`);
+  }
+  if (open !== mine || mine.turn !== turn) return;
+  mine.differences = answer;
+  drawDifferences(survey, answer, view(mine));
+}
+
 function view({ survey }) {
   const chosen = [...document.querySelectorAll("#answers input:checked")].map((each) => Number(each.value));
   return { unit: at("unit").value, population: at("population").value, bands: at("bands").value, answers: chosen.length ? chosen : survey.answers.map((_, number) => number).slice(0, 1) };
@@ -146,6 +176,7 @@ function redraw(mine) {
   drawMembers(survey, series, status);
   drawGraph(survey, status);
   if (mine.windows) drawChanges(survey, mine.windows, view(mine));
+  if (mine.differences) drawDifferences(survey, mine.differences, view(mine));
 }
 
 // A box to tick for each answer, with its line; the largest are ticked at first.
@@ -191,6 +222,7 @@ export function listen(fail) {
   for (const id of ["unit", "bands", "answers"]) at(id).addEventListener("change", caught(redraw));
   at("controls").addEventListener("submit", (event) => event.preventDefault());
   at("windows").addEventListener("submit", caught(loadWindows));
+  at("compare").addEventListener("submit", caught(loadDifferences));
   for (const button of document.querySelectorAll("[data-zoom]")) {
     button.addEventListener("click", caught(({ survey, status }) =>
       moved(button.dataset.zoom, [+timeOf(survey, 0), +timeOf(survey, Math.max(1, status.shown_periods))])));

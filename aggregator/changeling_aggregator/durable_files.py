@@ -88,7 +88,7 @@ def _holders(file: os.stat_result) -> list[str]:
 
 
 def _command(number: int) -> str:
-    """Which of our commands a process runs, without its options; empty where that cannot be seen."""
+    """The changeling command that a process runs, without its options; empty where that cannot be seen."""
     try:
         words = Path(f"/proc/{number}/cmdline").read_bytes().decode(errors="replace").split("\0")
     except OSError:

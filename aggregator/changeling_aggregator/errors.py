@@ -39,7 +39,7 @@ class FoldDied(AggregatorError):
 
 
 class FoldOver(AggregatorError):
-    """What folds has died, and this process cannot start it again; another process can fold what is left."""
+    """The process that folds has died, and this one cannot start it again; another process can fold what is left."""
 
 
 class Overloaded(AggregatorError):
@@ -47,7 +47,7 @@ class Overloaded(AggregatorError):
 
 
 class Unwritable(AggregatorError):
-    """What is appended to the store now would be lost; the sender should come again."""
+    """The store could not keep what would be appended now; the sender should come again."""
 
 
 class SegmentLost(AggregatorError):

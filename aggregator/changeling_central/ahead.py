@@ -161,7 +161,7 @@ class AheadTree(NoiseAhead):
 
     @property
     def together(self) -> int:
-        """Those of a block of the highest layer."""
+        """The number of draws in a block of the highest layer."""
         return self.widths[-1]
 
     def drawn(self, period: int, noise: Noise) -> Counts:
@@ -171,7 +171,7 @@ class AheadTree(NoiseAhead):
         return drawn_changes(self.shape.blocks, weights, scales, top, self.bits, self.query.width, noise)
 
     def variance(self, step: int) -> float:
-        """Of each column's level at the end of this period, in units squared."""
+        """Variance of each column's level at the end of this period, in units squared."""
         return float(_weights(self.shape, self.rate).variances[step - 1])
 
     @property

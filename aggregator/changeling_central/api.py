@@ -174,7 +174,7 @@ class ReleaseOptions:
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """What is published so far.
+    """The published part of a release.
 
     output: the file. query: in words. calendar: all periods of the release, `last` of which have ended. published: how
     many periods this call added. guarantee: what the whole release costs the unit of privacy. calendar_from_data: an
@@ -462,7 +462,7 @@ def changelog_of(source: Source, columns: Columns = Columns()) -> Changelog:  # 
 
 
 def _read(source: Source, wish: _Wish, before: Begun | None, listener: Listener) -> tuple[Changelog, Arrivals | None]:
-    """What is counted of the changelog; and all its rows, where late ones do not stop the release."""
+    """Reads the mutations to count; and all rows, where late ones do not stop the release."""
     column, options = column_of(wish.options.query), wish.options
     stops = wish.late == Late.STOP
     log = changelog_of(source, Columns(column, options.person, zone_of(wish.every.zone), late=not stops))
@@ -503,7 +503,7 @@ def _query(wish: _Wish, log: Changelog) -> tuple[LinearQuery, Mean | None]:
 
 
 def _held_to_promise(log: Changelog, statement: Statement) -> Changelog:
-    """What is left once entries, and persons, are held to their promise."""
+    """The mutations that are left once entries, and persons, are held to their promise."""
     unit = statement.unit
     within = log if unit.column is None else log.take(~beyond(log, unit.most))
     return frozen(within, statement.constraint, statement.query.fixed)
@@ -555,7 +555,7 @@ def _asked(choice: MechanismChoice, statement: Statement, before: Begun | None) 
 
 
 def _account(source: Source, wish: _Wish, periods: str, listener: Listener) -> ReleaseAccount | None:
-    """What the release is charged to: the ledger that is named, else the one beside the file."""
+    """The account that the release is charged to: in the ledger that is named, else in the one beside the file."""
     options = wish.options
     path = ledger_beside(source) if options.ledger is None else Path(options.ledger)
     if path is None:

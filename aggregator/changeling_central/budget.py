@@ -106,7 +106,7 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """What two releases must agree on, before what they cost is the same thing's."""
+        """The name that two releases must agree on, before their costs are the same thing's."""
         return "entry" if self.column is None else f"person by {self.column}"
 
     @property
@@ -117,7 +117,7 @@ class Unit:
         return f"a person, by the column {self.column}, with all of at most {self.most} entries"
 
     def of_an_entry(self, epsilon: Fraction, delta: Fraction) -> tuple[Fraction, Fraction]:
-        """What an entry may cost, so that the unit costs at most (epsilon, delta)."""
+        """The most that an entry may cost, so that the unit costs at most (epsilon, delta)."""
         if self.most == 1 or epsilon <= 0:
             return epsilon, delta
         together, part = float(epsilon), float(epsilon / self.most)
@@ -126,11 +126,11 @@ class Unit:
         return epsilon / self.most, delta * share
 
     def rho_of_an_entry(self, rho: Fraction) -> Fraction:
-        """What an entry may cost in rho, so that the unit costs at most that: a group of N costs N² times as much."""
+        """The rho that an entry may cost, so that the unit costs at most that: a group of N costs N² times as much."""
         return rho / self.most**2
 
     def guarantee(self, of_entry: Guarantee, epsilon: Fraction, delta: Fraction) -> Guarantee:
-        """What the unit is promised, by a mechanism that promises so much of an entry."""
+        """The guarantee for the unit, from a mechanism that promises so much of an entry."""
         if self.column is None:
             return of_entry
         neighbours = (
@@ -158,7 +158,7 @@ MOST_DENOMINATOR = 10**6
 
 @dataclass(frozen=True, slots=True)
 class ReleaseCost:
-    """What one release costs, or what all may: epsilon and delta, or rho where that is not None."""
+    """The cost of one release, or the most that all may cost: epsilon and delta, or rho where that is not None."""
 
     epsilon: Fraction
     delta: Fraction = Fraction(0)
@@ -172,7 +172,7 @@ class ReleaseCost:
 
     @property
     def worth(self) -> Fraction:
-        """As rho. ValueError for a cost with a delta, which is worth none."""
+        """The cost as rho. ValueError for a cost with a delta, which is worth none."""
         if self.rho is not None:
             return self.rho
         if self.delta:
@@ -182,13 +182,13 @@ class ReleaseCost:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """What several releases cost together. way: how they were added up."""
+    """The cost of several releases together. way: how they were added up."""
 
     cost: ReleaseCost
     way: str
 
     def fits(self, budget: ReleaseCost) -> bool:
-        """Whether the budget, which is of the same kind, holds it."""
+        """True if the budget, which is of the same kind, holds it."""
         if budget.rho is not None:
             return (self.cost.rho or 0) <= budget.rho
         return self.cost.epsilon <= budget.epsilon and self.cost.delta <= budget.delta
@@ -228,7 +228,7 @@ def refuse_beyond(budget: ReleaseCost, before: Sequence[ReleaseCost], cost: Rele
 
 
 def total_cost(budget: ReleaseCost | None, costs: Sequence[ReleaseCost]) -> Total | None:
-    """What these cost together, by the least of the ways that the budget lets one take; basic sums without one.
+    """The cost of all together, by the least of the ways that the budget lets one take; basic sums without one.
 
     The basic sum of costs in epsilon is told where it fits and is hardly more, as people can check it. None where no
     way reaches the budget's delta. ValueError where a cost is not of the budget's kind.
@@ -253,7 +253,7 @@ def total_cost(budget: ReleaseCost | None, costs: Sequence[ReleaseCost]) -> Tota
 
 
 def number(exact: Fraction) -> str:
-    """As few digits as say it, never less than it is."""
+    """Writes a number with as few digits as say it, never less than it is."""
     short = f"{float(exact):.6g}"
     if Fraction(short) >= exact:
         return short
@@ -264,14 +264,14 @@ def number(exact: Fraction) -> str:
 
 
 def _composed(costs: Sequence[ReleaseCost]) -> Composition:
-    """Of floats that are no less than the costs."""
+    """The composition of floats that are no less than the costs."""
     losses = [Loss(float_above(each.epsilon), float_above(each.delta)) for each in costs if each.rho is None]
     return Composition(Composition.of(*losses).counts, sum((each.rho or Fraction(0) for each in costs), Fraction(0)))
 
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What a release costs. unit: of privacy. cost: of the unit. epsilon, delta, rho: of an entry.
+    """The budget of a release. unit: of privacy. cost: of the unit. epsilon, delta, rho: of an entry.
 
     With a rho, epsilon is the pure one that is worth as much.
     """
@@ -288,7 +288,7 @@ class Spending:
         return self.epsilon, self.delta
 
     def guarantee(self, of_entry: Guarantee) -> Guarantee:
-        """What the unit is promised, by a mechanism that promises so much of an entry."""
+        """The guarantee for the unit, from a mechanism that promises so much of an entry."""
         if self.cost.rho is None:
             return self.unit.guarantee(of_entry, self.cost.epsilon, self.cost.delta)
         pure = of_entry.epsilon * self.unit.most, Fraction(0)
@@ -298,7 +298,7 @@ class Spending:
 
 
 def spending(unit: Unit, epsilon: Number | None, delta: Number, rho: Number | None) -> Spending:
-    """What may be spent of the unit. ValueError for both or neither of epsilon and rho, and for what is no budget."""
+    """The budget to be spent of the unit. ValueError for both or neither of epsilon and rho, and for no budget."""
     if (epsilon is None) == (rho is None) or (rho is not None and exact(delta)):
         raise ValueError("say what the release may cost: --epsilon, with a --delta or without, or --rho")
     if rho is None:
@@ -315,7 +315,7 @@ def spending(unit: Unit, epsilon: Number | None, delta: Number, rho: Number | No
 
 
 def pure_of(epsilon: str | None, rho: str | None) -> tuple[ReleaseCost, Fraction]:
-    """What is charged, and the pure epsilon that it pays for, of what has no delta. Errors: as of `spending`."""
+    """The charge, and the pure epsilon that it pays for, of a budget without delta. Errors: as of `spending`."""
     of_entry = spending(Unit(), epsilon, 0, rho)
     return of_entry.cost, of_entry.epsilon
 

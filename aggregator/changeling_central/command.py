@@ -105,7 +105,7 @@ release.__signature__ = inspect.Signature(list(_parameters()))  # type: ignore[a
 
 
 def _asks_before_overwriting(output: Path) -> bool:
-    """Whether the user, asked, lets a file that is no release's be written over; False where there is none to ask."""
+    """True if the user, asked, lets a file that is no release's be written over; False where there is none to ask."""
     if not output.is_file() or state_beside(output).exists() or not sys.stdin.isatty() or read_about(output):
         return False
     return typer.confirm(f"{output} exists, and is no release that could go on. Overwrite it?", err=True)

@@ -33,7 +33,7 @@ BELOW = 1 - 1e-12
 
 @dataclass(frozen=True, slots=True, order=True)
 class Loss:
-    """What one query costs. epsilon: in nats, 0 or more. delta: from 0, below 1. ValueError for anything else."""
+    """The loss by one query. epsilon: in nats, 0 or more. delta: from 0, below 1. ValueError for anything else."""
 
     epsilon: float
     delta: float = 0.0
@@ -80,7 +80,7 @@ class Composition:
         return Loss(float_above(epsilon), float_above(delta))
 
     def advanced(self, slack: float) -> Loss:
-        """What they cost by advanced composition, where a little more delta buys less epsilon.
+        """The loss by advanced composition, where a little more delta buys less epsilon.
 
             epsilon = min(Σε, Σ ε tanh(ε/2) + √(2 Σε² · min(ln(1/slack), ln(e + √Σε²/slack))))
             delta = 1 - (1 - slack) Π(1 - δ)
@@ -153,7 +153,7 @@ class Composition:
         return found
 
     def _sums(self) -> tuple[Fraction, Fraction]:
-        """Of epsilon and of delta, exactly: floats added one to another may come out below both."""
+        """The sums of epsilon and of delta, exactly: floats added one to another may come out below both."""
         epsilons = sum((Fraction(loss.epsilon) * count for loss, count in self.counts), Fraction(0))
         return epsilons, sum((Fraction(loss.delta) * count for loss, count in self.counts), Fraction(0))
 
@@ -161,7 +161,7 @@ class Composition:
         return float(self.rho) / BELOW
 
     def _hidden(self) -> float:
-        """Of delta, by the Fourier transforms that compose the queries."""
+        """The delta of the composition, by the Fourier transforms that compose the queries."""
         return ROUNDING * sum(count for _, count in self.counts)
 
     def _log_kept(self) -> float:

@@ -59,7 +59,7 @@ class Every:
 
     @classmethod
     def parsed(cls, text: str, zone: str | None) -> "Every":
-        """Of `1mo`, `1q`, `1y`, or a duration. ValueError for anything else."""
+        """Parses `1mo`, `1q`, `1y`, or a duration. ValueError for anything else."""
         name = str(zone_of(zone))
         number, unit = (int(match[1]), match[2]) if (match := _PERIOD.fullmatch(text)) else (0, "")
         if unit in MONTHS and number:
@@ -261,7 +261,7 @@ def _no_period(first: int, end: int, zone: str) -> ValueError:
 
 
 def _same_but_bounds(ours: Calendar, begun: Calendar) -> bool:
-    """Whether a calendar differs from the one that a release has begun with by what rules of the zone say at most."""
+    """True if a calendar differs from the one that a release has begun with by what rules of the zone say at most."""
     if not (isinstance(ours, DatedCalendar) and isinstance(begun, DatedCalendar)):
         return ours == begun
     return (ours.start, ours.periods, ours.every, ours.zone) == (begun.start, begun.periods, begun.every, begun.zone)

@@ -65,7 +65,7 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def load(path: Path) -> bytes | None:
-    """What was saved, None if nothing was. Raises BadState for a file that is not whole, or of another version."""
+    """Loads what was saved, None if nothing. Raises BadState for a file that is not whole, or of another version."""
     try:
         written = path.read_bytes()
     except FileNotFoundError:
@@ -110,7 +110,7 @@ COLUMNS = ("period", "time", "name", "estimate", "standard_error", "low", "high"
 
 
 class PublishedRow(NamedTuple):
-    """What was published of one column at the end of one period.
+    """One published number: of one column, at the end of one period.
 
     period: from 1 on. time: its end, ISO 8601. name: of the column. estimate: not clipped; of no more digits than its
     noise allows, the second of its standard error being the last. standard_error: None where none is known. low, high:
@@ -147,7 +147,7 @@ class Output:
             raise ValueError(f"the output is a .csv or a .jsonl file, got {self.path.name}")
 
     def header(self) -> bytes:
-        """What the file begins with: what is said of the release, in lines that begin with a # or in one object.
+        """The head of the file: what is said of the release, in lines that begin with a # or in one object.
 
         Then, in CSV, the names of the columns.
         """
@@ -210,7 +210,7 @@ class Output:
         return running
 
     def torn(self, at: int, rows: bytes) -> bool:
-        """Whether what follows byte `at` is what a crash leaves of these rows: as many bytes or fewer, some zero."""
+        """True if what follows byte `at` is what a crash leaves of these rows: as many bytes or fewer, some zero."""
         if not self.path.exists():
             return True
         with self.path.open("rb") as file:
@@ -248,12 +248,12 @@ def published_row(period: int, when: str, shown: ShownNumber, law: Law = Law.LAP
 
 
 def over_window(periods: int) -> str:
-    """What is added to a column's name where it is its change over a window of so many periods."""
+    """The ending of a column's name where it is the column's change over a window of so many periods."""
     return f", change over the window of {periods} period{'s' * (periods > 1)}"
 
 
 def read_about(path: Path) -> dict[str, str]:
-    """What is said of a release at the head of its .csv or .jsonl file."""
+    """Reads the statements at the head of a release's .csv or .jsonl file."""
     with path.open(encoding="utf-8", newline="") as file:
         if path.suffix == ".jsonl":
             said: dict[str, str] = json.loads(next(file, "{}")).get("release", {})
@@ -263,7 +263,7 @@ def read_about(path: Path) -> dict[str, str]:
 
 
 def read_rows(path: Path) -> list[PublishedRow]:
-    """What was published in a .csv or .jsonl file, in its order."""
+    """Reads the published rows of a .csv or .jsonl file, in its order."""
     with path.open(encoding="utf-8", newline="") as file:
         if path.suffix == ".csv":
             rows: Sequence[dict[str, str]] = list(csv.DictReader(dropwhile(_is_about, file)))

@@ -36,7 +36,7 @@ NOWHERE = -1
 
 
 class Late(StrEnum):
-    """What is done with rows that come late."""
+    """Ways to treat rows that come late."""
 
     STOP = "stop"
     DROP = "drop"
@@ -44,7 +44,7 @@ class Late(StrEnum):
 
     @property
     def words(self) -> str:
-        """What a reader of the release is told."""
+        """The sentence that tells a reader of the release."""
         return {
             Late.STOP: "a row that comes after its period stops the release",
             Late.DROP: "rows that come after their period was published are left out",
@@ -53,7 +53,7 @@ class Late(StrEnum):
 
 
 def late_of(text: str | None) -> Late:
-    """What is asked for; to stop, where nobody says. ValueError for anything else."""
+    """The way that is asked for; to stop, where nobody says. ValueError for anything else."""
     try:
         return Late(text or "stop")
     except ValueError:
@@ -62,7 +62,7 @@ def late_of(text: str | None) -> Late:
 
 @dataclass(frozen=True, slots=True)
 class SeenRows:
-    """What a release knows of the rows in its published periods.
+    """The rows in published periods that a release has seen.
 
     rows: their hashes, 8 bytes each. moved: of each that came late its hash, and the time that it counts from in Unix
     microseconds, or NOWHERE.
@@ -88,12 +88,12 @@ class Arrivals:
     overtaken: int
 
     def seen(self, until: int) -> SeenRows:
-        """What is known once the periods until this time, in Unix microseconds, are published."""
+        """The rows seen once the periods until this time, in Unix microseconds, are published."""
         rows = self.hashes[: np.searchsorted(self.time, until, side="right")]
         return SeenRows(rows.tobytes(), self.moved)
 
     def said(self, late: Late, since: str) -> str:
-        """What the curator is told of the late rows. since: when those that are shifted count from."""
+        """Tells the curator of the late rows. since: when those that are shifted count from."""
         rows = f"{self.late:,} row{' comes' if self.late == 1 else 's come'} late, for periods that are published"
         if late == Late.DROP:
             return f"{rows}: left out (--late drop)"
@@ -162,7 +162,7 @@ class Breach:
     why: str
 
     def error(self) -> ConstraintBroken:
-        """What is raised of it: the row, the time and the reason."""
+        """The error that is raised for it: the row, the time and the reason."""
         when = datetime.fromtimestamp(self.time / MICROSECONDS, UTC).isoformat()
         return ConstraintBroken(
             f"{self.where}, at {when}: {self.why}, which the guarantee does not count with; "
@@ -171,7 +171,7 @@ class Breach:
 
 
 def admitted(changelog: Changelog, constraint: Constraint, fixed: bool = False) -> Mask:
-    """Which mutations keep to the constraint, shape (mutations,).
+    """Mask of the mutations that keep to the constraint, shape (mutations,).
 
     constraint: what entries promise. fixed: they also promise never to hold two different answers.
     """
@@ -231,7 +231,7 @@ def _same_answer(changelog: Changelog, began: NDArray[np.int64]) -> Mask:
 
 
 def beyond(changelog: Changelog, most: int) -> Mask:
-    """Which mutations are of entries beyond the `most` first of their person, shape (mutations,).
+    """Mask of the mutations of entries beyond the `most` first of their person, shape (mutations,).
 
     Of entries that came at once the first by name, which stays so where a file is sorted anew.
     ValueError for a changelog that does not say whose the entries are.
@@ -375,7 +375,7 @@ def _said_of_names(text: str, declared: Sequence[str] | None, log: Changelog, qu
 
 
 def _said_of_numbers(query: str, log: Changelog) -> Iterator[str]:
-    """Of a sum or a mean: answers that are no numbers, and those that are clipped, a sentence each."""
+    """Warns, for a sum or a mean, of answers that are no numbers and of those that are clipped, a sentence each."""
     if (numbers := numbers_of(query, log.answers)) is None:
         return
     no_numbers = [state for state, name in enumerate(log.answers, 1) if name not in numbers.values]

@@ -41,7 +41,7 @@ from .statement import Mark, SavedRelease, begun
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What a ledger knows of a release.
+    """A release as its ledger knows it.
 
     period: the last that may have been published. tag: of its flush, "" before the release has begun. about: the tag of
     a flush that is about to be drawn, "" for none.
@@ -52,7 +52,7 @@ class Drawn:
     about: str = ""
 
     def settled(self, mark: Mark, published: bool) -> "Drawn":
-        """What the ledger knows once a release goes on from this state.
+        """The entry of the ledger once a release goes on from this state.
 
         published: whether the output holds rows of the state's flush already.
         Raises BadState, which says what is older than what, for a state that does not follow what the ledger knows.
@@ -110,7 +110,7 @@ class Fingerprint:
             raise ValueError("a fingerprint is a number of rows, and their digest")
 
     def fits(self, path: Path) -> bool:
-        """Whether the file begins with these rows."""
+        """True if the file begins with these rows."""
         return self.rows > 0 and fingerprint_of(path, self.rows) == self
 
 
@@ -143,7 +143,7 @@ VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one release costs. release: its id. output, query, periods: of it, in words.
+    """The charge for one release. release: its id. output, query, periods: of it, in words.
 
     epsilon, delta, rho: as fractions; what is rho-zCDP is charged in rho alone, else that is None. drawn: how far it
     has drawn.
@@ -160,13 +160,13 @@ class Charge:
 
     @classmethod
     def of(cls, output: Path, query: str, cost: ReleaseCost, periods: str = "") -> "Charge":
-        """Of a release that is to come, whose id is still to be given."""
+        """The charge for a release that is to come, whose id is still to be given."""
         rho = None if cost.rho is None else str(cost.rho)
         return cls("", str(output.resolve()), query, str(cost.epsilon), str(cost.delta), rho, periods=periods)
 
     @property
     def cost(self) -> ReleaseCost:
-        """What it costs."""
+        """The cost of the release."""
         return ReleaseCost(
             Fraction(self.epsilon), Fraction(self.delta), None if self.rho is None else Fraction(self.rho)
         )
@@ -201,14 +201,14 @@ class ReleaseLedger:
 
     @property
     def budget(self) -> ReleaseCost | None:
-        """Of all releases together; None where none was set."""
+        """The budget of all releases together; None where none was set."""
         if self.rho is not None:
             return ReleaseCost(Fraction(0), Fraction(0), Fraction(self.rho))
         return None if self.epsilon is None else ReleaseCost(Fraction(self.epsilon), Fraction(self.delta or 0))
 
     @property
     def costs(self) -> list[ReleaseCost]:
-        """Of each release."""
+        """The cost of each release."""
         return [charge.cost for charge in self.charges]
 
     def charged(self, charge: Charge) -> "ReleaseLedger":
@@ -249,7 +249,7 @@ class ReleaseLedger:
         )
 
     def said(self) -> str:
-        """What the releases have cost, in a sentence; by which composition, where it is not the sum."""
+        """States the cost of the releases in a sentence; by which composition, where it is not the sum."""
         budget, added = self.budget, total_cost(self.budget, self.costs)
         releases = f"{len(self.charges)} release" + "s" * (len(self.charges) != 1)
         whom = "an entry" if self.unit == "entry" else "a person"
@@ -480,7 +480,7 @@ class ReleaseAccount:
 
 
 def _goes_on_elsewhere(charge: Charge, output: Path) -> bool:
-    """Whether the output that was charged is another one and still has the state of this release: it was copied."""
+    """True if the output that was charged is another one and still has the state of this release: it was copied."""
     charged = Path(charge.output)
     if charged.absolute() == output.absolute() or (charged.exists() and output.exists() and charged.samefile(output)):
         return False

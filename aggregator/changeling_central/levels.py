@@ -121,7 +121,7 @@ class FreshLevels(LevelMechanism[LevelsState]):
 
     @property
     def variances(self) -> tuple[float, float]:
-        """Of a level's own draw and of the common one, in units squared."""
+        """Variances of a level's own draw and of the common one, in units squared."""
         of_own, of_common = (NodeNoise(self.law, s).variance if s else 0.0 for s in (self.own, self.common))
         return ldexp(of_own, -2 * self.bits), ldexp(of_common, -2 * self.bits)
 
@@ -132,11 +132,11 @@ class FreshLevels(LevelMechanism[LevelsState]):
         return np.eye(self.calendar.periods) * own + common
 
     def variance(self, step: int) -> float:  # noqa: ARG002
-        """Of every level, in units squared."""
+        """Variance of every level, in units squared."""
         return sum(self.variances)
 
     def window_variance(self, step: int, window: int) -> float:
-        """Of a window's change: what two levels have in common cancels; before the calendar there is no noise."""
+        """Variance of a window's change: what two levels share cancels; before the calendar there is no noise."""
         own, common = self.variances
         return 2 * own if step > window else own + common
 

@@ -168,7 +168,7 @@ def _check_shifts(rows: Counts, bound: Sequence[int], what: str) -> None:
 
 
 def _surely_within(f: Counts, bound: Sequence[int]) -> bool:
-    """Whether no pair of rows can differ by more, from the columns' ranges and how many columns a row counts in.
+    """True if no pair of rows can differ by more, from the columns' ranges and how many columns a row counts in.
 
     ValueError where it is not known and there are too many pairs to look at.
     """

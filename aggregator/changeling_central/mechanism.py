@@ -75,11 +75,11 @@ class Mechanism(ABC, Generic[State, Input, Result]):
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee:
-        """What all steps together cost, whoever looks at every release."""
+        """The guarantee of all steps together, against whoever sees every release."""
 
     @property
     def overwrites(self) -> bool:
-        """Whether `step` writes over the state it is given: only pan-privacy does, which must leave no old state."""
+        """True if `step` writes over the state it is given: only pan-privacy does, which must leave no old state."""
         return False
 
     @abstractmethod
@@ -108,7 +108,7 @@ class Mechanism(ABC, Generic[State, Input, Result]):
         return None
 
     def identity(self) -> str:
-        """What a saved state belongs to: the mechanism's name, its budget, and a hash of all that it was made with.
+        """The key of a saved state: the mechanism's name, its budget, and a hash of all that it was made with.
 
         So a state is never resumed under another query, calendar or noise. A mechanism with a field that no state can
         hold, such as a function, says otherwise what it was made with.
@@ -161,7 +161,7 @@ class LevelMechanism(Mechanism[State, Counts, Level], Generic[State]):
 
     @abstractmethod
     def variance(self, step: int) -> float:
-        """Of each column's level at the end of this period, in units squared."""
+        """Variance of each column's level at the end of this period, in units squared."""
 
     @property
     @abstractmethod
@@ -260,7 +260,7 @@ def level_with_noise(level: Counts, noise: Counts, bits: int) -> Floats:
 
 
 def _plain(value: object) -> object:
-    """What MessagePack has no form for."""
+    """Converts values that MessagePack has no form for."""
     import msgspec
 
     if isinstance(value, np.ndarray):

@@ -178,7 +178,7 @@ REACH = 12
 
 
 class Law(StrEnum):
-    """Of noise: discrete Laplace, or discrete Gaussian, which needs a delta above 0."""
+    """Distributions of noise: discrete Laplace, or discrete Gaussian, which needs a delta above 0."""
 
     LAPLACE = "laplace"
     GAUSSIAN = "gaussian"
@@ -203,7 +203,7 @@ class NodeNoise:
 
     @property
     def variance(self) -> float:
-        """Of one draw: 2p/(1-p)², p = e^(-1/scale), or the discrete Gaussian's own sum."""
+        """Variance of one draw: 2p/(1-p)², p = e^(-1/scale), or the discrete Gaussian's own sum."""
         if self.law is Law.LAPLACE:
             return 2 * exp(-1 / self.scale) / expm1(-1 / self.scale) ** 2
         return _gaussian_variance(self.scale)

@@ -32,7 +32,7 @@ from .noise import Law
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PeriodChange:
-    """What one period does to a query. mutations: those of the period. query: whose columns are counted."""
+    """The changes of one period to a query. mutations: those of the period. query: whose columns are counted."""
 
     changelog: Changelog
     mutations: Mutations
@@ -40,12 +40,12 @@ class PeriodChange:
 
     @property
     def gained(self) -> Counts:
-        """What each column gains by the answers that began, shape (w,), in units."""
+        """The gain of each column by the answers that began, shape (w,), in units."""
         return self._sum(self.mutations.new)
 
     @property
     def lost(self) -> Counts:
-        """What each column loses by the answers that ended, shape (w,), in units."""
+        """The loss of each column by the answers that ended, shape (w,), in units."""
         return self._sum(self.mutations.old)
 
     @property
@@ -75,7 +75,7 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
 
     @property
     def shows(self) -> str:
-        """What is added to the names of the query's columns, where it is not their levels that are published."""
+        """The ending of the columns' names, where it is not their levels that are published."""
         return ""
 
     def expected_variance(self, step: int, updates: float) -> float | None:  # noqa: ARG002
@@ -86,7 +86,7 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
         return self.variance(step)
 
     def window_variance(self, step: int, window: int) -> float | None:  # noqa: ARG002
-        """Of the difference of a column's levels after this period and `window` periods before, in units squared.
+        """Variance of a column's change from `window` periods before to the end of this one, in units squared.
 
         The level before the first period is 0. None where the mechanism does not say.
         """
@@ -99,10 +99,10 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
 
     @abstractmethod
     def made_with(self) -> Made:
-        """What it is, noise included: a state of one mechanism is never used with another."""
+        """All that it was made with, noise included: a state of one mechanism is never used with another."""
 
     def identity(self) -> str:
-        """What a saved state belongs to: the mechanism's name, its budget and what it was made with.
+        """The key of a saved state: the mechanism's name, its budget and what it was made with.
 
         The query is not in it, whose table may grow with the answers of a changelog: the terms of a release hold it.
         """
@@ -120,12 +120,12 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
 
     @property
     def noise_in_words(self) -> str:
-        """Its shape and the noise on its nodes; "" where what it was made with says that."""
+        """Describes its shape and the noise on its nodes; "" where what it was made with says that."""
         return ""
 
     @abstractmethod
     def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
-        """Whether the guarantee holds for this query on this calendar, for entries that keep to this constraint."""
+        """True if the guarantee holds for this query on this calendar, for entries that keep to this constraint."""
 
 
 def root_mean_square(variance: Callable[[int], float | None], query: LinearQuery, periods: int) -> float | None:
@@ -140,7 +140,7 @@ def root_mean_square(variance: Callable[[int], float | None], query: LinearQuery
 
 
 class MechanismOption(StrEnum):
-    """What may be chosen of a mechanism, by the names of the command's options."""
+    """Options of a mechanism, by the names that the command has for them."""
 
     LAW = "law"
     DELTA = "delta"
@@ -150,7 +150,7 @@ class MechanismOption(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a mechanism is to release, and what an entry may lose by it.
+    """A request for a release, and the most that an entry may lose by it.
 
     query: what is counted. calendar: the periods. constraint: what entries keep to. epsilon, delta: the budget of the
     whole release. law: of the noise, None to have it chosen. begun: what a release
@@ -253,7 +253,7 @@ class MechanismChoice:
 
     @property
     def name(self) -> str:
-        """Of the offer that is taken."""
+        """The name of the offer that is taken."""
         return self.mechanism or ("best" if self.window is None else "swcr")
 
     def made(
@@ -283,7 +283,7 @@ class MechanismChoice:
         begun: Made | None = None,
         rho: Fraction | None = None,
     ) -> Asked:
-        """What is asked of the offer; arguments as of `made`. ValueError for a delta or a law that it does not take."""
+        """The request to the offer; arguments as of `made`. ValueError for a delta or a law that it does not take."""
         options = offered(self.name).options
         gaussian = self.law == Law.GAUSSIAN
         if (delta and MechanismOption.DELTA not in options) or (gaussian and MechanismOption.LAW not in options):

@@ -183,7 +183,7 @@ def _least_squares(ways: Floats) -> tuple[Floats, float]:
 
 
 def _independent_levels(query: LinearQuery, calendar: Calendar, constraint: Constraint) -> float:
-    """What no mean variance with Laplace noise is below, for a count whose entries come and go as coins fall.
+    """A lower bound on the mean variance with Laplace noise, for a count whose entries come and go as coins fall.
 
     An entry is there or not in each of k blocks of periods, by a coin for each.
     """
@@ -272,7 +272,7 @@ def solved(coefficients: Counts, z: Counts, bits: int, shift: int) -> Counts:
 
 
 def laplace_loss(moved: Moved, coefficients: Counts, scale: float) -> Fraction:
-    """What an entry loses at most by Laplace noise of this scale."""
+    """The most that an entry loses by Laplace noise of this scale."""
     return Fraction(moved.most(coefficients, Law.LAPLACE)) / Fraction(scale)
 
 
@@ -340,7 +340,7 @@ class Optimised(NoiseAhead):
 
     @property
     def covariance(self) -> Floats:
-        """Of a column's levels, shape (T, T), in units squared."""
+        """Covariance of a column's levels, shape (T, T), in units squared."""
         return covariance_of(self.coefficients, self.calendar.periods, self.law, self.shift, self.scale)
 
     def costs_at_most(self, length: float, constraint: Constraint) -> bool:
@@ -358,7 +358,7 @@ class Optimised(NoiseAhead):
         return solved(self.matrix, z, self.bits, self.shift)
 
     def variance(self, step: int) -> float:
-        """Of each column's level at the end of this period, in units squared."""
+        """Variance of each column's level at the end of this period, in units squared."""
         return float(self.covariance[step - 1, step - 1])
 
 

@@ -65,7 +65,7 @@ class ColumnTest:
     ordered: bool = False
 
     def where(self, values: Sequence[Value]) -> Mask:
-        """Which of the values pass, shape (values,)."""
+        """Mask of the values that pass, shape (values,)."""
         return np.fromiter((self.holds(value) for value in values), np.bool_, len(values))
 
 
@@ -233,17 +233,17 @@ class Mean:
 
     @property
     def middle(self) -> Fraction:
-        """Of the range."""
+        """The middle of the range."""
         return (self.low + self.high) / 2
 
     @property
     def half(self) -> int:
-        """Of the range, in units, rounded up."""
+        """Half of the range, in units, rounded up."""
         return ceil((self.high - self.low) / (2 * self.unit))
 
     @property
     def of_one(self) -> int:
-        """What one more in the count adds to what `shown` takes for it, in units."""
+        """The amount that one more in the count adds to what `shown` takes for it, in units."""
         return self.half if self.weight is None else max(1, round(self.weight * self.half))
 
     def row(self, value: float | None) -> tuple[int, int]:
@@ -388,7 +388,7 @@ class SummedNumbers:
     high: float
 
     def is_clipped(self, answer: str) -> bool:
-        """Whether the answer is a number beyond the bounds."""
+        """True if the answer is a number beyond the bounds."""
         return answer in self.values and not self.low <= self.values[answer] <= self.high
 
 
@@ -402,7 +402,7 @@ def numbers_of(text: str, answers: Sequence[str]) -> SummedNumbers | None:
 
 
 def mean_of(text: str, weight: float | None = 1.0) -> Mean | None:
-    """What a mean is made of; None for a query of any other form. weight: of its count, see `Mean`."""
+    """The parts of a mean; None for a query of any other form. weight: of its count, see `Mean`."""
     total = _TOTAL.fullmatch(text.strip())
     if total is None or total[1] != "mean":
         return None

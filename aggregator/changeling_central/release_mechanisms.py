@@ -87,7 +87,7 @@ class LevelRelease(ReleaseMechanism[object]):
 
     @property
     def law(self) -> Law:
-        """That of the draws."""
+        """The noise of the draws."""
         return self.mechanism.law
 
     @property
@@ -123,11 +123,11 @@ class LevelRelease(ReleaseMechanism[object]):
         self.mechanism.check(state)
 
     def variance(self, step: int) -> float:
-        """Of the level at the end of this period, in units squared."""
+        """Variance of the level at the end of this period, in units squared."""
         return self.mechanism.variance(step)
 
     def window_variance(self, step: int, window: int) -> float | None:
-        """Of a window's change, read off the levels."""
+        """Variance of a window's change, read off the levels."""
         return self.mechanism.window_variance(step, window)
 
 
@@ -243,7 +243,7 @@ OPTIMISED = Offer(
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """What an offer would give. error: root mean square over the calendar, in what the query counts.
+    """The prediction for an offer. error: root mean square over the calendar, in what the query counts.
 
     made: the mechanism, to release with. least: an error that no matrix with noise of its law goes below, where that is
     known; else None.
@@ -256,7 +256,7 @@ class Predicted:
 
 
 def compared(asked: Asked) -> tuple[Predicted, ...]:
-    """Those that may be chosen for what is asked, the best first. ValueError where there is none."""
+    """The offers that may be chosen for what is asked, the best first. ValueError where there is none."""
     new = replace(asked, begun=None)
     candidates: dict[str, Callable[[Asked], object]] = {FRESH.name: FRESH.make}
     if asked.law is not Law.GAUSSIAN:

@@ -317,7 +317,7 @@ def _values(form: Floats, held: Products, places: Places) -> Floats:
 
 
 def _bounded(form: Floats, table: Floats, low: Places, high: Places) -> tuple[Floats, Floats]:
-    """What no periods within each box exceed, and how much each period's range adds to that.
+    """An upper bound over all periods within each box, and how much each period's range adds to it.
 
     G lies between its values at two corners of a box. The terms of one mutation and all later ones are bounded twice,
     one by one and summed by parts, as G falls the later the later mutation comes; the smaller bound is taken.

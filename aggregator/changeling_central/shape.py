@@ -47,12 +47,12 @@ class Blocks:
         return tuple(-(-self.periods // width) for width in self.widths)
 
     def first_children(self, layer: int) -> Indices:
-        """Of each block of a layer but the lowest, the number of its first child."""
+        """The number of the first child of each block of a layer but the lowest."""
         step = self.widths[layer] // self.widths[layer - 1]
         return np.arange(0, self.counts[layer - 1], step)
 
     def parents(self, layer: int) -> Indices:
-        """Of each block of a layer but the highest, the number of its parent."""
+        """The number of the parent of each block of a layer but the highest."""
         return np.arange(self.counts[layer]) // (self.widths[layer + 1] // self.widths[layer])
 
     def places(self, layer: int) -> Floats:
@@ -138,7 +138,7 @@ class Shape:
 
     @cached_property
     def rates(self) -> Layers:
-        """Of each block, the part of a path's rate that it keeps; 0 for one that is not measured."""
+        """The part of a path's rate that each block keeps; 0 for one that is not measured."""
         left = np.ones(self.blocks.counts[-1])
         found = []
         for layer in reversed(range(1, len(self.blocks.widths))):
@@ -153,7 +153,7 @@ class Shape:
     def loss(
         self, query: LinearQuery, calendar: Calendar, constraint: Constraint, followed: int = MOST_FOLLOWED
     ) -> float:
-        """What an entry loses at most where the rates along a path add up to 1, rounded up.
+        """The most that an entry loses where the rates along a path add up to 1, rounded up.
 
         Exact of up to two mutations, and of as many as are followed that lie anywhere in a calendar of up to SHORT
         periods; else a bound. docs/mathematics.md, "Central releases".
@@ -173,7 +173,7 @@ class Shape:
         return min(bound, self._followed(ends, reach.periods))
 
     def _followed(self, ends: tuple[Corner, ...], mutations: int) -> float:
-        """What an entry loses at most that goes between these ends, with so many mutations anywhere in the calendar.
+        """The most that an entry loses between these ends, with so many mutations anywhere in the calendar.
 
         lost[m, i, j, b]: in the blocks within block b, entered at the end i and left at j, with at most m mutations.
         """
@@ -190,7 +190,7 @@ class Shape:
 
     @cached_property
     def apart(self) -> Floats:
-        """Of each period but the first, the part of its path's rate that is not on the path of the one before."""
+        """The part of the rate of each period's path, but the first's, that is not on the path of the one before."""
         apart, ends = np.ones(self.blocks.periods - 1), np.arange(1, self.blocks.periods)
         highest = len(self.rates) - 1
         path = self.rates[highest]
@@ -241,7 +241,7 @@ def _distance(one: Corner, other: Corner) -> int:
 
 
 def reached_at_most(apart: Floats, reach: Reach) -> float:
-    """What the paths of an entry's mutations have beyond the path of the first of them, at most.
+    """The most that the paths of an entry's mutations have beyond the path of the first of them.
 
     From one mutation to the next, that is the largest of `apart` between them; so the most is a sum of the largest
     within a window, one less than there are mutations.
@@ -283,7 +283,7 @@ SEARCH = {"gtol": 1e-3, "maxiter": 15}
 
 
 def mean_variance(shape: Shape, rate: float) -> float:
-    """Of the levels at the ends of all periods, in units squared."""
+    """Mean variance of the levels at the ends of all periods, in units squared."""
     return float(shape.weights(rate).variances.mean())
 
 

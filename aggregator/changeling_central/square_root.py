@@ -143,7 +143,7 @@ class SquareRoot(LevelMechanism[SquareRootState]):
             raise BadState("the state's noise is not of this mechanism")
 
     def variance(self, step: int) -> float:
-        """Of each column's level at the end of this period, in units squared."""
+        """Variance of each column's level at the end of this period, in units squared."""
         of_draw = ldexp(self.scale, -self.bits) ** 2
         return float(level_variances(self.calendar.periods, self.band)[step - 1]) * of_draw
 

@@ -83,7 +83,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What is released, and what it may cost: all that is known before its mechanism is made.
+    """The release and the most that it may cost: all that is known before its mechanism is made.
 
     text: the query in words. budget: epsilon and delta of an entry; with a rho, the pure epsilon that is worth as much.
     rho: of an entry, where the budget is in that. unit: of privacy. freeze: what breaks the constraint is left out;
@@ -155,7 +155,7 @@ def spent(epsilon: Fraction, delta: Fraction, rho: Fraction | None = None) -> st
 
 
 def described(made: Made) -> str:
-    """What a mechanism was made with: its kind, shape, law and scale of its noise, in words."""
+    """Describes what a mechanism was made with: its kind, shape, law and scale of its noise."""
     parts = []
     for key, value in made.items():
         if isinstance(value, list):
@@ -178,7 +178,7 @@ def _number(exact: Fraction) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What a state knows of its flush. period: its last one. tag: of it. before: of the one before it, "" for none."""
+    """A state's mark of its flush. period: its last one. tag: of it. before: of the one before it, "" for none."""
 
     period: int
     tag: str
@@ -187,7 +187,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class SavedRelease:
-    """What a release keeps on disk.
+    """A release as it is kept on disk.
 
     calendar_from_data: an end of the calendar was once read from the data. period: the last one that was saved.
     at: how many bytes of the output are published. published: SHA-256 of those. pending: the rows that follow them.
@@ -213,7 +213,7 @@ class SavedRelease:
 
     @property
     def mark(self) -> Mark:
-        """What it knows of its flush."""
+        """The mark of its flush."""
         return Mark(self.period, self.tag, self.before)
 
 

@@ -53,7 +53,7 @@ class Windows:
         return self.every // gcd(self.length, self.every)
 
     def ends_at(self, period: int) -> bool:
-        """Whether a window ends with this period. period: from 1 on."""
+        """True if a window ends with this period. period: from 1 on."""
         return period >= self.periods and (period - self.periods) % self.stride == 0
 
     def reached(self, constraint: Constraint) -> int:
@@ -170,21 +170,21 @@ class WindowRelease(ReleaseMechanism[SwcrState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """That of the windows."""
+        """The guarantee of the windows."""
         return self.mechanism.guarantee
 
     @property
     def law(self) -> Law:
-        """That of the windows."""
+        """The noise of the windows."""
         return self.mechanism.noise.law
 
     @property
     def shows(self) -> str:
-        """That it is changes which are published."""
+        """The ending that says that changes are published."""
         return over_window(self.mechanism.windows.periods)
 
     def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
-        """Whether an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""
+        """True if an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""
         m = self.mechanism
         if m.query != query or m.windows != windows_of(calendar, m.windows.periods):
             return False
@@ -209,11 +209,11 @@ class WindowRelease(ReleaseMechanism[SwcrState]):
         return after, Level(window.values.astype(np.float64), window.variance)
 
     def check(self, state: SwcrState) -> None:
-        """As the windows' own."""
+        """Checks the state, as the windows do."""
         self.mechanism.check(state)
 
     def variance(self, step: int) -> float:
-        """Of each window's change, in units squared."""
+        """Variance of each window's change, in units squared."""
         return self.mechanism.variance(step)
 
 

@@ -32,7 +32,7 @@ GOLDEN = 0.6180339887498949
 
 
 def answer_at(number: int, period: int, answers: int) -> int | None:
-    """Which answer a device holds in a period, from 0 on; None for none, where there is only one to hold.
+    """The answer that a device holds in a period, from 0 on; None for none, where there is only one to hold.
 
     The first answer's share goes up and down between 15% and 75%; the others share the rest.
     """

@@ -94,7 +94,7 @@ def _bare_help(name: str, extras: Mapping[str, str]) -> str:
 
 
 def _sentence(error: Exception) -> str | None:
-    """What a user is told of an error; None for a defect, which keeps its traceback."""
+    """The sentence that tells a user of an error; None for a defect, which keeps its traceback."""
     if isinstance(error, ChangelingError | ValueError):
         return str(error)
     return _of_the_system(error) if isinstance(error, OSError) else _of_a_library(error)

@@ -414,7 +414,7 @@ class FullyDynamic(Mechanism[DynamicState[Data], Sequence[Update], Data], Generi
 
 
 def _looked_up(held: tuple[Mapping[Key, Born | None], ...], entry: Key) -> tuple[bool, Born | None]:
-    """Whether anything is known of an entry, and where it was born, if it is there."""
+    """True if anything is known of an entry, and where it was born, if it is there."""
     for part in reversed(held):
         if entry in part:
             return True, part[entry]

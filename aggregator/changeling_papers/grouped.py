@@ -101,7 +101,7 @@ def _join(groups: list[list[Query]], columns: Sequence[int], classes: dict[int, 
     combined = weights.sum(1)
 
     def gains(row: int) -> tuple[Floats, Floats]:
-        """What joining each group to this one gains, and the pieces of the two."""
+        """The gains of joining each group to this one, and the pieces of the two."""
         together = combined + combined[row] - (shared := weights @ bits[row])
         joined: Floats = np.logaddexp(pieces[row] + combined - shared, pieces + combined[row] - shared)
         gain = _root(pieces[row], sizes[row]) + _root(pieces, sizes) - _root(joined, sizes[row] + sizes)

@@ -77,7 +77,7 @@ class Hdcr(Mechanism[HdcrState, Counts, tuple[NodeRelease, ...]]):
         return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Pan 2023, theorem 4.3, mended")
 
     def variance(self, step: int) -> float:  # noqa: ARG002
-        """Of each column of every node's change, in units squared."""
+        """Variance of each column of every node's change, in units squared."""
         return self.noise.variance
 
     def start(self) -> HdcrState:
@@ -309,12 +309,12 @@ class HierarchyRelease(ReleaseMechanism[HierarchyState]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """That of the hierarchy; the estimates cost nothing."""
+        """The guarantee of the hierarchy; the estimates cost nothing."""
         return self.mechanism.guarantee
 
     @property
     def law(self) -> Law:
-        """That of the nodes."""
+        """The noise of the nodes."""
         return self.mechanism.noise.law
 
     @property
@@ -324,7 +324,7 @@ class HierarchyRelease(ReleaseMechanism[HierarchyState]):
         return BestEstimates(m.calendar.periods, m.widths, m.query.width)
 
     def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
-        """Whether an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""
+        """True if an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""
         m, stated = self.mechanism, self.mechanism.guarantee
         if (m.query, m.calendar) != (query, calendar):
             return False
@@ -361,7 +361,7 @@ class HierarchyRelease(ReleaseMechanism[HierarchyState]):
             raise BadState("the state's release graph is not as far as its nodes")
 
     def variance(self, step: int) -> float:
-        """Of the best online estimate at the end of this period, in units squared."""
+        """Variance of the best online estimate at the end of this period, in units squared."""
         widths = self.mechanism.widths
         branching = widths[1] if len(widths) > 1 else 2
         return float(online_variances(branching, len(widths), np.array([step]))[0] * self.mechanism.noise.variance)

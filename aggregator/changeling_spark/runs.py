@@ -57,7 +57,7 @@ class Executors(ABC):
 
 
 class SparkExecutors(Executors):
-    """Those of a Spark session. batch: the log's pieces, where a query has read them; None for those of the tasks."""
+    """Executors of a Spark session. batch: the log's pieces, where a query has read them; None for the tasks'."""
 
     def __init__(self, spark: "SparkSession", batch: "DataFrame | None" = None) -> None:
         self._spark, self._batch = spark, batch

@@ -42,7 +42,7 @@ class SparkTrouble(AggregatorError):
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """Which cluster folds. master: Spark's URL of it. executor_memory: of each executor's Java process, as Spark writes
+    """The cluster that folds. master: its URL. executor_memory: of each executor's Java process, as Spark writes
     it, such as 1g. host: the address by which executors reach the driver; None for what Spark finds out. conf: further
     settings of Spark's, each as NAME=VALUE. Raises ValueError where one is none, or is one that the fold depends on.
     """

@@ -79,7 +79,7 @@ class Piece:
     latest: UnixMilliseconds = _END
 
     def read(self) -> Iterator[LoggedRequest]:
-        """Its requests, in order.
+        """Reads its requests, in order.
 
         Raises SegmentLost, or ValueError where the file is damaged, lacks one of them, or is another stream's.
         """
@@ -268,7 +268,7 @@ class Findings:
         return counted
 
     def packed(self) -> bytes:
-        """Its bytes."""
+        """Packs it into bytes."""
         counted = self.counted
         return encode(
             [

@@ -100,7 +100,7 @@ def select(breakdowns: Sequence[Breakdown], told: Mapping[str, Collection[str]])
 
 
 def withheld(reports: Counts, minimum: int) -> Flags:
-    """Which cells of a node may be shown only along with all the others, shape (cells,).
+    """Mask of the cells of a node that may be shown only along with all the others, shape (cells,).
 
     reports: of each cell, shape (cells,).
     minimum: the fewest reports, at least 1, that anything published may be about.
@@ -130,7 +130,7 @@ class _Rows:
     counts: Counts
 
     def any_of(self, cells: Flags) -> Flags:
-        """Which nodes or closings have one of these cells, shape (N,)."""
+        """Mask of the nodes or closings that have one of these cells, shape (N,)."""
         return np.logical_or.reduceat(cells, self.starts)
 
     def sums(self, cells: Flags, keys: Flags) -> tuple[list[tuple[int, int]], Counts]:

@@ -403,7 +403,7 @@ def worst_fraction(randomizer: Randomizer, above: Iterable[int], below: Iterable
 
 
 def covariance_around(decoded: Floats, chances: Floats, truth: Floats) -> Floats:
-    """Of decoded values, a row per outcome, with these chances."""
+    """Covariance of decoded values, a row per outcome, with these chances."""
     away = decoded - truth
     covariance: Floats = (away * chances[:, None]).T @ away
     return covariance
@@ -474,7 +474,7 @@ def lived_histories(
 
 
 def questions(group: Group, states: Sequence[int], after: int = 0) -> list[Question]:
-    """What an entry with these states is asked at the closings after a period, in order."""
+    """Questions to an entry with these states at the closings after a period, in order."""
     return [
         (place, track.randomizer.space.index(states[track.node(number).start], states[period]))
         for period in range(after + 1, len(states))

@@ -95,7 +95,7 @@ def edition_files(survey: Survey, tallies: Tallies, *, revision: int, last: int,
 
 
 def verify_files(survey: Survey, edition: Edition, files: Mapping[str, bytes]) -> list[WrongFigure]:
-    """Which figures in an edition's files are not what its tallies give; none where all is well.
+    """Figures in an edition's files that are not what its tallies give; none where all is well.
 
     files: by their names. One that the edition has and that is not here is a difference, and so is one too many.
     Raises ValueError where the tallies are none of this survey's.

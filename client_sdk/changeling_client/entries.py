@@ -122,7 +122,7 @@ class Known:
 
 @lru_cache(maxsize=64)
 def _read(payload: bytes) -> Survey:
-    """Its signature was verified when it was joined; its cost is computed again."""
+    """Reads a stored survey. Its signature was verified when it was joined; its cost is computed again."""
     try:
         return Survey.from_payload(payload)
     except ProtocolError as error:

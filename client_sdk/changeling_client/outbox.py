@@ -358,7 +358,7 @@ class Sender:
 
 
 def _still_there(db: StoreConnection, body: Sequence[Upload]) -> list[Upload]:
-    """Those of the uploads whose survey is not left, nor their entry."""
+    """The uploads whose survey is not left, nor their entry."""
     there: dict[SurveyId, set[EntryNumber]] = {}
     for survey in {upload.survey for upload in body}:
         asked = [upload.entry for upload in body if upload.survey == survey]

@@ -181,7 +181,7 @@ def _check_server(url: str) -> None:
 
 
 def _check_proxy(url: str) -> None:
-    """Its URL may hold credentials, which are the proxy's alone, so no error repeats it."""
+    """Checks a proxy's URL. It may hold credentials, which are the proxy's alone, so no error repeats it."""
     parts = urlsplit(url)
     if parts.scheme not in PROXY_SCHEMES or not parts.hostname:
         raise ValueError(f"the proxy's URL must be like http://host:port, with one of {', '.join(PROXY_SCHEMES)}")

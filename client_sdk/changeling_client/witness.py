@@ -59,7 +59,7 @@ class Seen:
     charges: Mapping[SurveyId, int]
 
     def encode(self) -> bytes:
-        """As bytes for a witness."""
+        """Encodes it as bytes for a witness."""
         packed: bytes = msgpack.packb([_FORMAT, self.identity, self.generation, dict(sorted(self.charges.items()))])
         return packed
 

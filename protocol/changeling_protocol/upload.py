@@ -360,7 +360,7 @@ def head_of(envelope: bytes) -> EnvelopeHead:
 
 @lru_cache(maxsize=1024)
 def _head(head: bytes) -> EnvelopeHead:
-    """As most envelopes at a time have the same few heads, these are taken apart once."""
+    """Reads a head. Cached, as most envelopes at a time have the same few heads."""
     return EnvelopeHead(head[0], SurveyId(head[1 : 1 + ID_BYTES]), head[1 + ID_BYTES :])
 
 

@@ -26,7 +26,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_
 
 @app.callback(epilog=VERSION_HINT)
 def changeling_sim() -> None:
-    """What will a survey of changing answers cost in privacy, and how accurate will it be?"""
+    """Plan and simulate surveys of changing answers: their cost in privacy, and their accuracy."""
 
 
 app.command()(taking(WishOptions, plan))

@@ -84,7 +84,7 @@ class Memoised:
     variance: float
 
     def loss(self, periods: int) -> float:
-        """What the change can really cost: the log ratio of the worst transcript that is looked at, in nats."""
+        """The real cost of the change: the log ratio of the worst transcript that is looked at, in nats."""
         worst = [part.worst(old, new, periods // 2) for part, old, new in self.parts]
         return max(sum(high for _, high in worst), -sum(low for low, _ in worst))
 

@@ -144,7 +144,7 @@ class Experiment:
 
     @property
     def coverage(self) -> float:
-        """Which part of the published 95% intervals hold what the devices reported on; nan if there is none."""
+        """Share of the published 95% intervals that hold what the devices reported on; nan if there is none."""
         return _mean(_held(self))
 
     def devices_for(self, standard_error: float = POINT) -> Floats:
@@ -158,7 +158,7 @@ class Experiment:
         return variances / standard_error**2
 
     def as_fields(self) -> dict[str, object]:
-        """Its figures by name, as JSON has them: errors as shares of the entries, None for what is not known."""
+        """The figures by name, as JSON has them: errors as shares of the entries, None for what is not known."""
         survey = self.survey
         figures = {
             name: None if np.isnan(value := getattr(self, name)) else value
@@ -296,7 +296,7 @@ def _published(survey: Survey, histograms: Sequence[Histogram | Gap]) -> tuple[F
 
 
 def _heard(survey: Survey, tallies: Tallies, enrolled: Counts) -> float:
-    """Which share of those who have enrolled is heard, mean over the closings of the plan."""
+    """Share of those who have enrolled that is heard, mean over the closings of the plan."""
     heard = dict.fromkeys(closings(survey.plan, 0, survey.calendar.periods), 0)
     for (_, period), attendance in tallies.attendance.items():
         heard[period] += attendance.heard
@@ -368,7 +368,7 @@ class Trials:
 
     @property
     def bias_by_chance(self) -> float:
-        """What `bias` would be about if there was none, as R surveys are not many; nan likewise."""
+        """The size that `bias` would have by chance alone, as R surveys are not many; nan likewise."""
         return float(np.sqrt(_mean(self._means[1])))
 
     @property
@@ -496,7 +496,7 @@ def per_input(randomizer: Randomizer, conserved: bool) -> Floats:
 
 
 def _held(experiment: Experiment) -> Floats:
-    """Whether each interval holds the share after freezing, shape (T, z), 1 or 0; nan where there is none."""
+    """1 where an interval holds the share after freezing, else 0, shape (T, z); nan where there is none."""
     ends, frozen = experiment.share_intervals, experiment.frozen_shares
     held = (ends[..., 0] <= frozen) & (frozen <= ends[..., 1])
     return np.where(np.isnan(ends[..., 0]), np.nan, held)

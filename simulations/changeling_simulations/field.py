@@ -79,7 +79,7 @@ class Field:
         return 1 - self.offline if self.spell is None else 1 / self.spell
 
     def is_out(self, period: int) -> bool:
-        """Whether the server loses this period's closing."""
+        """True if the server loses this period's closing."""
         return self.outage is not None and self.outage.start < period <= self.outage.end
 
 
@@ -119,7 +119,7 @@ class FieldEntries:
         return states
 
     def answer(self, period: int) -> NDArray[np.bool_]:
-        """Which of them answer the closing of a period."""
+        """Mask of the entries that answer the closing of a period."""
         answering: NDArray[np.bool_] = (self.enrolled < period) & (period <= self.left)
         return answering
 
@@ -214,7 +214,7 @@ class AttendedClosing:
 
     @property
     def on_time(self) -> Flags:
-        """Who is heard before the next period has closed."""
+        """Mask of those heard before the next period has closed."""
         return self.heard & ~self.late
 
 

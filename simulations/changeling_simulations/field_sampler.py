@@ -92,7 +92,7 @@ class Respondents:
         )
 
     def _draw(self, place: int, to_come: int, generator: np.random.Generator) -> Flags:
-        """Who has drawn the next node of a track, of which so many are to come: an entry that owes j, with j/M.
+        """Draws who reports the next node of a track, of which so many are to come: an entry that owes j, with j/M.
 
         Nodes that ended before an entry enrolled are among those that it draws.
         """
@@ -138,7 +138,7 @@ def _tally(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldTallies:
-    """What a server knows of a survey in the field, and what is true.
+    """A survey in the field: what a server knows of it, and what is true.
 
     survey: whose tallies they are.
     on_time: of what arrived before the next period closed. late: of what arrived after that.
@@ -264,7 +264,7 @@ def _attendance(closing: AttendedClosing, heard: Flags, group: NDArray[np.intp])
 
 
 def _until(survey: Survey, tallies: Tallies, period: int) -> Tallies:
-    """Those of closings up to a period."""
+    """The tallies of closings up to a period."""
     tracks = survey.plan.tracks
     return Tallies(
         {at: tally for at, tally in tallies.nodes.items() if tracks[at[0]].node(at[1]).end <= period},

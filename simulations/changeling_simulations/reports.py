@@ -84,7 +84,7 @@ class RecordingConsole(Console):
 
     @property
     def html(self) -> str:
-        """What was kept so far, as HTML without a head."""
+        """The HTML of what was kept so far, without a head."""
         return "\n".join(self._parts)
 
     def write(self, path: Path, title: str) -> None:
@@ -272,7 +272,7 @@ def print_comparison(console: Console, comparison: Comparison, delta: float, rel
 
 
 def bridge_in_words(wish: Wish, planned: Planned) -> str:
-    """Whether the optimal plan bridges a lost period, at what price, and how good estimates are after one."""
+    """Says whether the optimal plan bridges a lost period, at what price, and how good estimates are after one."""
     lost = outage(wish, planned.option)
     words = []
     if planned.floor:
@@ -376,7 +376,7 @@ def _groups(option: Option) -> Table:
 
 
 def _in_words(track: Track, period: int) -> str:
-    """What is reported on a track, as a designer reads it.
+    """Describes the reports on a track, for a designer.
 
     >>> from changeling_protocol import KaryResponse, Odds, StateSpace
     >>> response = KaryResponse(StateSpace(3), Odds(3, 1))
@@ -404,7 +404,7 @@ def _agreeing(joint: Joint) -> str:
 
 
 def _history(history: History, kernel: HistoryKernel, period: int) -> str:
-    """What an entry of a history group reports, and how likely all of it is the truth, as a designer reads it.
+    """Describes the reports of a history group's entry, and how likely all of it is the truth, for a designer.
 
     >>> from changeling_protocol import AtMost, Calendar, Group, Odds
     >>> history = History.of(Odds(9, 1), range(1, 4), AtMost(2), Calendar(0, 86_400, 3), closed=True)

@@ -305,7 +305,7 @@ def _given(file: Path | None, question: str | None, **overridden: object) -> Sur
 
 
 def _fields(answers: Sequence[str], more: Mapping[str, float | str | None], **switches: Any) -> dict[str, Field]:
-    """What the rows of the table of trials are about: nothing, each switch alone, and all together, which is last.
+    """The rows of the table of trials: nothing, each switch alone, and all together, which is last.
 
     answers: the survey's. more: what `--spell` says of `offline`, and `--push` of `liars`.
     switches: the fields of `Field`. Empty if none is given.

@@ -87,7 +87,7 @@ def chance_of_change(kernel: HistoryKernel, state: HistoryState) -> float:
 
 
 class SentHistories:
-    """What each of some entries of a history group sends.
+    """The reports that each of some entries of a history group sends.
 
     kernel: the group's. entries: how many there are. generator: draws everything.
     """
@@ -161,12 +161,12 @@ class Counting:
         )
 
     def have_slots(self, place: int, numbers: Numbers) -> NDArray[np.bool_]:
-        """Whether a slot of the track is left."""
+        """Mask of the entries with a slot of the track left."""
         slots = self._kernel.joint.slots
         return self._each(numbers, np.bool_, lambda counters: counters.used[place] < slots[place])
 
     def tell(self, numbers: Numbers) -> NDArray[np.bool_]:
-        """Whether a slot of any track is left."""
+        """Mask of the entries with a slot of any track left."""
         slots, seen = self._kernel.joint.slots, len(self._tracks)  # those of hidden tracks stay unused
         return self._each(numbers, np.bool_, lambda counters: counters.used[:seen] != slots[:seen])
 
@@ -320,7 +320,7 @@ def _first_alike(differs: NDArray[np.bool_]) -> Numbers:
 
 
 def _tells(track: Track) -> NDArray[np.bool_]:
-    """Which inputs of a track tell something, shape (m,)."""
+    """Mask of the inputs of a track that tell something, shape (m,)."""
     joint_form = agreeing(track.randomizer)
     return np.array([joint_form.tells(true) for true in range(joint_form.space.size)])
 

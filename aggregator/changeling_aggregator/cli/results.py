@@ -21,7 +21,7 @@ Query = list[tuple[str, str]]
 
 
 class MethodOption(StrEnum):
-    """Which nodes estimates use."""
+    """Nodes that estimates use."""
 
     ONLINE = "online"
     RETROSPECTIVE = "retrospective"

@@ -71,7 +71,7 @@ def _fetched(server: str, survey: str, edition: str, token: str | None) -> dict[
 
 
 def _verified(files: Mapping[str, bytes], authority: Sequence[bytes]) -> Iterator[tuple[str, bool]]:
-    """What was found, a line each, and whether it is wrong. Raises MalformedBytes for a survey or an edition that
+    """Yields the findings, a line each, and whether it is wrong. Raises MalformedBytes for a survey or an edition that
     cannot be read at all."""
     for name in (SURVEY_FILE, EDITION_FILE):
         if name not in files:

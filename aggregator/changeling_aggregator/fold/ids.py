@@ -37,7 +37,7 @@ def ids_in(packed: bytes) -> Ids:
 
 
 def high_halves(ids: Ids) -> Halves:
-    """As numbers that the processor compares."""
+    """The upper halves of ids, as numbers that the processor compares."""
     return ids[:, 0].astype(np.uint64)
 
 

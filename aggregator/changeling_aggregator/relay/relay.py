@@ -386,7 +386,7 @@ def make_app(relay: Relay) -> ASGIApp:
 
 
 class RelayCollector(Collector):
-    """Whether a relay can do its work. How much waits is told to nobody: it would tell who came when."""
+    """A relay's metrics. How much waits is told to nobody: it would tell who came when."""
 
     def __init__(self, relay: Relay) -> None:
         self._relay = relay

@@ -158,8 +158,8 @@ def registry_of(service: Service) -> prometheus.CollectorRegistry:
 
 
 def registry_with(*collectors: Collector) -> prometheus.CollectorRegistry:
-    """What these tell, with the process and its version."""
-    prometheus.disable_created_metrics()  # when a counter began is nothing that anybody looks at
+    """A registry of these collectors, with the process and its version."""
+    prometheus.disable_created_metrics()  # type: ignore[no-untyped-call]  # when a counter began helps nobody
     registry = prometheus.CollectorRegistry()
     prometheus.ProcessCollector(registry=registry)
     prometheus.Info("changeling", "The version that runs.", registry=registry).info({"version": __version__})

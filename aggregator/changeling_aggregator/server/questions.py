@@ -43,7 +43,7 @@ class ResultKind(StrEnum):
 
 
 class ResultMethod(StrEnum):
-    """Which nodes an estimate uses: those closed by its time, all, or all and the belief that histograms drift."""
+    """Nodes that an estimate uses: those closed by its time, all, or all and the belief that histograms drift."""
 
     ONLINE = "online"
     RETROSPECTIVE = "retrospective"

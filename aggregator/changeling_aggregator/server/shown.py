@@ -61,7 +61,7 @@ class ShownSurvey:
 
     @property
     def revision(self) -> int:
-        """It differs where what is shown does."""
+        """A number that differs wherever what is shown does."""
         return self.looked.revision
 
     @property

@@ -436,7 +436,7 @@ class EmbeddedDatabase(Database):
 
 
 def _identity(path: Path) -> tuple[int, int]:
-    """Which file this is, whatever it is called."""
+    """Identifies the file, whatever it is called."""
     status = path.stat()
     return status.st_dev, status.st_ino
 

@@ -355,7 +355,7 @@ class WriteKeys(ReadKeys):
         return self._connection.execute(update(sealing_keys).where(_expired(before)).values(private=None)).rowcount
 
     def _all_private_halves(self) -> list[tuple[Table, bytes, bytes]]:
-        """Those of sealing keys and of results keys, with the table that each is in."""
+        """The private halves of sealing keys and of results keys, with the table that each is in."""
         return [(keys, id_, kept) for keys in (sealing_keys, results_keys) for id_, kept in self._private_halves(keys)]
 
     def _put_private(self, keys: Table, id_: bytes, kept: bytes) -> None:

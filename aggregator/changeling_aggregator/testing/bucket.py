@@ -54,7 +54,7 @@ class SmallBucket:
 
     @property
     def place(self) -> str:
-        """As `--segments` takes it."""
+        """The place, as `--segments` takes it."""
         return f"s3://{self._bucket}/log"
 
     def close(self) -> None:

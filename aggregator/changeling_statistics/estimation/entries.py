@@ -345,7 +345,7 @@ class TiedBase:
 
     @classmethod
     def of(cls, group: Group, periods: int) -> "TiedBase | None":
-        """That of a group; None if it is no history group."""
+        """The base of a group; None if it is no history group."""
         if (base := HistoryBase.of(group)) is None:
             return None
         ends = np.array([node.end for track in group.tracks for node in track.nodes()], np.intp)
@@ -383,7 +383,7 @@ class SamplingDesign:
 
     @property
     def needed(self) -> NDArray[np.bool_]:
-        """Which estimates' reports have anything in common: a sampling error, or a joint response; shape (k,).
+        """Mask of the estimates whose reports share a sampling error or a joint response, shape (k,).
 
         There is none if everybody reports everything, and nobody is silent.
         """

@@ -135,7 +135,7 @@ class Chains:
         return told
 
     def edges(self, pairs: Indices | None = None) -> Any:
-        """Which edges the chains of p pairs are made of: sparse, shape (p, E). pairs: their numbers; None for all."""
+        """The edges that make up the chains of p pairs: sparse, shape (p, E). pairs: their numbers; None for all."""
         return self._edges_of_all if pairs is None else self._edges(pairs)
 
     @cached_property

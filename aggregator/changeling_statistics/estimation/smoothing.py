@@ -51,7 +51,7 @@ class _Noise:
 
     @classmethod
     def of(cls, noise: Floats, times: Indices, drifts: Floats) -> "_Noise":
-        """That of a covariance N, shape (m, m)."""
+        """The noise of a covariance N, shape (m, m)."""
         differences = np.diff(np.eye(len(times)), axis=0) / np.sqrt(np.diff(times))[:, None]
         eigenvalues, axes = np.linalg.eigh(differences @ noise @ differences.T)
         eigenvalues = np.maximum(eigenvalues, 0.0)
@@ -234,7 +234,7 @@ class Smoothing(Solution):
 
     @cached_property
     def _used_drift(self) -> Indices:
-        """Which τ² is used for each answer, the mean of its logarithm, shape (z,)."""
+        """The τ² that is used for each answer, the mean of its logarithm, shape (z,)."""
         return np.rint(np.arange(len(self._weights)) @ self._weights).astype(np.intp)
 
 

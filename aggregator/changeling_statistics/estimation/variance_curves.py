@@ -150,7 +150,7 @@ def _differing(weighed: Weighed) -> Floats:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _SaidTogether:
-    """What the reports of one entry have in common, as it hangs on what entries hold; of k estimates, shape (k,) each.
+    """Terms that one entry's reports share and that hang on what entries hold; of k estimates, shape (k,) each.
 
     With f = w'x a figure of an entry's answer x, of mean μ and variance s² over the entries, and W = Σ w, it adds
 

@@ -263,7 +263,7 @@ def best_weights(
 
 @dataclass(frozen=True)
 class _Published:
-    """Which nodes of a survey are published; equal if their keys are."""
+    """The nodes of a survey that are published; equal if their keys are."""
 
     survey: Survey = field(compare=False)
     network: Network = field(compare=False)

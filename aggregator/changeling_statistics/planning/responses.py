@@ -220,7 +220,7 @@ def _forms(space: Space, conserved: bool) -> tuple[_Form, ...]:
 
 @lru_cache(maxsize=4096)
 def _form(made: Agreeing, conserved: bool) -> _Form:
-    """Its noise, from that of its reports at two odds."""
+    """The form of its noise, from that of its reports at two odds."""
     space, p = made.space, float(made.agreement)
     z, m = space.answers, space.size
     told = 2 / z if space.reports_changes else ((1 - 1 / m) ** 2 + (z - 1) / m**2) / z

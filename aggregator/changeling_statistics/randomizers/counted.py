@@ -120,7 +120,7 @@ class CountedCounterpart(Counterpart[R_co]):
         return slots
 
     def agreeing_symbols(self, true: int) -> NDArray[np.bool_]:
-        """Which symbols agree with an input that tells, shape (symbols,)."""
+        """Mask of the symbols that agree with an input that tells, shape (symbols,)."""
         joint_form = agreeing(self.randomizer)
         return np.array([joint_form.agrees(symbol, true) for symbol in range(joint_form.symbols)])
 

@@ -75,7 +75,7 @@ register_counterpart(BasedResponse, BasedCounterpart)
 
 @dataclass(frozen=True)
 class HistoryBase:
-    """What is known of the reports of a history group, whatever its entries hold.
+    """The base of a history group's reports: what is known of them, whatever its entries hold.
 
     kernel: the distribution of its histories.
     """
@@ -84,7 +84,7 @@ class HistoryBase:
 
     @classmethod
     def of(cls, group: Group) -> "HistoryBase | None":
-        """That of a group; None if it is no history group."""
+        """The base of a group; None if it is no history group."""
         return _base(group.histories) if isinstance(group.joint, History) else None
 
     @cached_property
@@ -142,7 +142,7 @@ def _base(kernel: HistoryKernel) -> HistoryBase:
 
 
 def _after_first(possible: PossibleHistories, first: int, count: int) -> Floats:
-    """What the histories whose first answer is in a report add to `returns`, for start < end; shape (m + 1, m + 1)."""
+    """The part of `returns` by histories whose first answer is in a report, for start < end; shape (m + 1, m + 1)."""
     m = possible.times
     gone = np.clip(np.arange(m + 1) - first, 0, None)
     counted = np.minimum(gone, possible.limits.span)

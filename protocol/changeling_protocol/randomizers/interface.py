@@ -280,7 +280,7 @@ class Randomizer(Hashable, Protocol):
         ...
 
     def as_fields(self) -> Fields:
-        """Its parameters as they stand in a survey's signed bytes, without its kind and its space."""
+        """The parameters as they stand in a survey's signed bytes, without kind and space."""
         ...
 
     @classmethod

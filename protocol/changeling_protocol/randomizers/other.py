@@ -146,7 +146,7 @@ class CustomResponse:
 
     @property
     def symbols(self) -> int:
-        """As many as there are rows."""
+        """The number of symbols: one for each row."""
         return len(self.weights)
 
     @property
@@ -176,7 +176,7 @@ class CustomResponse:
         raise ValueError("the integer drawn is not below the input's total")
 
     def said(self, symbol: int, states: Sequence[str]) -> str:  # noqa: ARG002
-        """Its number: what that means is in the weights."""
+        """The symbol's number: its meaning is in the weights."""
         return f"the number {symbol}, of {self.symbols}"
 
     def as_fields(self) -> Fields:

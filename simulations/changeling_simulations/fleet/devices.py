@@ -335,7 +335,7 @@ class _Making:
         return seal(plaintext, self._survey.id, self._key)
 
     def _is_late(self, closing: Closing) -> bool:
-        """Whether a server refuses a closing as late, by its own clock."""
+        """True if a server refuses a closing as late, by its own clock."""
         return self._wishes.overdue is not None and closing.period <= self._wishes.overdue.end
 
     def _moments(self, span: Node, count: int) -> Times:
@@ -370,7 +370,7 @@ COUNTED: tuple[Make, ...] = (_Making.altered, _Making.no_upload, _Making.unknown
 
 
 def spans(heard: Node, online: NDArray[np.bool_]) -> Iterator[Node]:
-    """What one device answers in one go each: the periods since it was online last, as many as an upload may span.
+    """The spans that one device answers in one go: the periods since it was online last, as many as an upload may span.
 
     online: whether it reports after each period of `heard`, shape (periods,). What comes after the last time is never
     answered.

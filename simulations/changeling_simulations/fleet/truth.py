@@ -216,7 +216,7 @@ def _row(
     survey: Survey,
     final: int,
 ) -> TruthRow:
-    """Of all that is shown, and all that has to be as it is sealed.
+    """Compares all that is shown, and all that has to be as it is sealed.
 
     expected, found: counts by keys, whose second number is the period of a closing. final: the last sealed period.
     """

@@ -144,9 +144,16 @@ def device(asked: Survey) -> tuple[float, float]:
         server = FakeServer(ManualClock(60.0))
         server.publish(asked)
         with tempfile.TemporaryDirectory() as folder:
-            place = {"path": Path(folder) / "store.db", "witness": None, "background": False}
-            whose = {"server": server.url, "authority": server.authority, "max_epsilon": 10}
-            with Client(transport=server.transport, clock=server.clock, **whose, **place) as client:
+            with Client(
+                server=server.url,
+                authority=server.authority,
+                max_epsilon=10,
+                path=Path(folder) / "store.db",
+                witness=None,
+                background=False,
+                transport=server.transport,
+                clock=server.clock,
+            ) as client:
                 answers = {question.name: question.answers[0] for question in asked.questions}
                 client.join(asked.id, answers=[answers], signed=server.signed(asked))
                 server.clock.now = WEEK + 86_400.0

@@ -36,7 +36,7 @@ from changeling_protocol import (
 )
 from scipy.special import betaincinv
 
-from .client_audit_lives import CASES, Case, Heard, States, Transcript, transcripts
+from .client_audit_lives import CASES, Heard, States, Transcript, transcripts
 
 FALSE_ALARM = 0.001
 """How often a bound may lie above the true loss."""
@@ -61,7 +61,7 @@ class Audit:
     case: str
     broken: str | None = None
     restless: bool = False
-    count: int = 20_000
+    count: int = 10_000
 
 
 AUDITS = {
@@ -71,17 +71,17 @@ AUDITS = {
     "states": Audit("states"),
     "krr_restless": Audit("krr", restless=True),
     "signed_restless": Audit("signed", restless=True),
-    "broken_two_symbols": Audit("krr", "two_symbols", count=2_000),
-    "broken_only_on_change": Audit("krr", "only_on_change", count=2_000),
-    "broken_odds_off": Audit("states", "odds_off"),
-    "broken_unconstrained": Audit("signed", "unconstrained", restless=True),
+    "broken_two_symbols": Audit("krr", "two_symbols", count=1_000),
+    "broken_only_on_change": Audit("krr", "only_on_change", count=1_000),
+    "broken_odds_off": Audit("states", "odds_off", count=20_000),
+    "broken_unconstrained": Audit("signed", "unconstrained", restless=True, count=20_000),
     "broken_slots_reset": Audit("joint", "slots_reset", count=TRANSCRIPTS),
 }
 """The client as it ships, and broken ones, each on a survey where it does harm."""
 
 
 def measure() -> dict[str, float]:
-    """Of each survey the bound, the exact loss and the ledger's figure; of each broken client whether it is caught."""
+    """Of each survey the bound, and its share of the ledger's figure; of each broken client whether it is caught."""
     figures: dict[str, float] = {
         "6_false_alarm_rate": FALSE_ALARM,
         "6_transcripts": sum(audit.count for audit in AUDITS.values()),
@@ -95,7 +95,7 @@ def measure() -> dict[str, float]:
 def _audited(audit: Audit, workers: ProcessPoolExecutor) -> dict[str, float]:
     """The lower bound on epsilon and the ledger's figure, in nats, and what gives a client away."""
     case, began = CASES[audit.case], monotonic()
-    pair = case.restless_pair if audit.restless else worst_pair(case, audit.count // 2)
+    pair = case.restless_pair if audit.restless else case.pair
     size = min(CLIENT, audit.count // 2)
     clients = [(way, client) for way in range(2) for client in range(audit.count // 2 // size)]
     heard = list(workers.map(partial(_heard, audit, pair, size), clients))
@@ -110,7 +110,7 @@ def _audited(audit: Audit, workers: ProcessPoolExecutor) -> dict[str, float]:
     if audit.broken:
         figures["caught"] = bound > ledger or contradictions > 0 or missing > 0
     elif not audit.restless:
-        figures |= {"exact": case.exact, "share": bound / case.exact}
+        figures["share"] = bound / ledger
     return figures
 
 
@@ -159,21 +159,6 @@ def _chosen(one: Sequence[Transcript], other: Sequence[Transcript]) -> tuple[fro
 
 def _counted(event: frozenset[Transcript], told: Collection[Transcript]) -> tuple[int, int]:
     return sum(each in event for each in told), len(told)
-
-
-def worst_pair(case: Case, count: int) -> tuple[States, States]:
-    """The two changelogs that so many transcripts of each should tell apart best, by their exact law."""
-
-    def expected(pair: tuple[States, States]) -> float:
-        one, other = (case.laws[states] for states in pair)
-        best, p, q = 0.0, 0.0, 0.0
-        for sent in sorted(one, key=lambda sent: one[sent] / other[sent], reverse=True):
-            p, q = p + float(one[sent]), q + float(other[sent])
-            best = max(best, lower_bound((round(count * p), count), (round(count * q), count)))
-        return best
-
-    one, other = max(case.pairs, key=expected)
-    return one[1:], other[1:]
 
 
 _SILENT = -1

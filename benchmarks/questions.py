@@ -13,6 +13,7 @@ from decimal import Decimal
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 from changeling_aggregator.fold import fold
@@ -144,16 +145,9 @@ def device(asked: Survey) -> tuple[float, float]:
         server = FakeServer(ManualClock(60.0))
         server.publish(asked)
         with tempfile.TemporaryDirectory() as folder:
-            with Client(
-                server=server.url,
-                authority=server.authority,
-                max_epsilon=10,
-                path=Path(folder) / "store.db",
-                witness=None,
-                background=False,
-                transport=server.transport,
-                clock=server.clock,
-            ) as client:
+            place: dict[str, Any] = {"path": Path(folder) / "store.db", "witness": None, "background": False}
+            whose: dict[str, Any] = {"server": server.url, "authority": server.authority, "max_epsilon": 10}
+            with Client(transport=server.transport, clock=server.clock, **whose, **place) as client:
                 answers = {question.name: question.answers[0] for question in asked.questions}
                 client.join(asked.id, answers=[answers], signed=server.signed(asked))
                 server.clock.now = WEEK + 86_400.0

@@ -410,7 +410,7 @@ class Reporter:
         self._device = device
         self._wanted = False
         self._told = False
-        """Whether the app was told that there is no thread."""
+        """True if the app was told that there is no thread."""
         self._troubles = 0
         """How many flushes in a row have met trouble."""
         self._thread: threading.Thread | None = None

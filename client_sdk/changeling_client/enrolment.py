@@ -296,14 +296,14 @@ class Enroller:
 
 
 def _begun(survey: Survey, entry: Entry, drawn: Drawn, place: int) -> bool:
-    """Whether the entry has an answer to a question from the first close at which it is needed."""
+    """True if the entry has an answer to a question from the first close at which it is needed."""
     states = entry.about(place).states
     first = needed_close(survey.plan, entry._replace(answered=0), drawn, 1, place)
     return first is None or (bool(states) and states[0][0] <= first)
 
 
 def _given(survey: Survey, entry: Entry, place: int) -> bool:
-    """Whether an answer to a question waits to be judged, if any group asks about it.
+    """True if an answer to a question waits to be judged, if any group asks about it.
 
     Also where the entry's own does not: which group it draws must not decide who takes part.
     """

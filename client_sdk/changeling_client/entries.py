@@ -40,14 +40,14 @@ States = tuple[tuple[int, int], ...]
 Drawn = Collection[tuple[TrackNumber, NodeNumber]]
 """Which nodes an entry reports of the tracks on which it reports only some; those not yet answered."""
 Answer: TypeAlias = str | float
-"""What an app records: the name of an answer, or a number."""
+"""An answer as an app records it: the name of an answer, or a number."""
 MOST_PENDING = 256
 """The most answers of an entry that are kept until the survey or the time is known; then the newest takes the place of
 the one before it."""
 _LEAST_BYTES = 256
-"""What is encrypted of an entry is filled up to so much, or the next power of two: its length tells no answer."""
+"""The encrypted part of an entry is padded to so much, or the next power of two: its length tells no answer."""
 _BYTES_EACH = 128
-"""So much more for every question beside the first."""
+"""Padding for every question beside the first."""
 _SLOT_BYTES = 2
 """A track of a joint group has up to MOST_SCORE slots."""
 _FIRST_STRATUM = StratumNumber(0)
@@ -189,11 +189,6 @@ def surveys_at(db: StoreConnection, url: str) -> list[Survey]:
     return [survey for each in known if (survey := each.readable) is not None]
 
 
-def joined_ids(db: StoreConnection) -> set[SurveyId]:
-    """The ids of the surveys that are answered."""
-    return {known.id for known in find_surveys(db, Status.JOINED)}
-
-
 def follow_server(db: StoreConnection, url: str) -> None:
     """Sends everything to the app's server at this URL from now on, but for what a survey's own relay takes.
 
@@ -236,7 +231,7 @@ class Pending:
 
 
 class Held(NamedTuple):
-    """What an entry knows of its answer to one question: as `Entry` has it of the first."""
+    """An entry's memory of its answer to one question, as `Entry` has it of the first."""
 
     mutations: int = 0
     first_s: int | None = None
@@ -287,7 +282,7 @@ class Entry(NamedTuple):
         return self._replace(**self.others[question - 1]._asdict()) if question else self
 
     def having(self, question: int, known: "Entry") -> "Entry":
-        """What `known`, which `about` gave and something has changed, is among the answers to the other questions."""
+        """The entry with its answer to a question replaced by that of `known`, which `about` gave and was changed."""
         if not question:
             return known
         others = list(self.others)
@@ -533,7 +528,7 @@ def _memory(used: bytes | list[int] | None, score: int) -> Memory | None:
 
 
 def filled_up(piece: bytes, others: int = 0) -> bytes:
-    """What is private of an entry, at a length that says little of it. others: how many questions beside the first."""
+    """The private part of an entry, padded to a length that says little. others: how many further questions."""
     return piece.ljust(max(_LEAST_BYTES + _BYTES_EACH * others, 1 << (len(piece) - 1).bit_length()), b"\0")
 
 

@@ -152,7 +152,7 @@ _MEANINGS = {
     ("signed-subset", True): _FITS,
     ("subset", False): _LISTS,
 }
-"""What it is for a symbol to agree with the truth, by the randomizer's kind and whether it reports changes."""
+"""The meaning of a symbol that agrees with the truth, by the randomizer's kind and whether it reports changes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ from .witness import Witness
 MOST_AT_ONCE = 512
 """How many closings are answered, about, in one transaction: a record may have to wait for so long."""
 MOST_LOOKS = 4_096
-"""So many looks are kept of a device that hears no time; of later ones the closings are one upload."""
+"""The most looks kept of a device that hears no time; the closings of later ones are one upload."""
 _LOOKS = "SELECT at_ms FROM looks WHERE url = ? ORDER BY at_ms"
 
 
@@ -198,7 +198,7 @@ class Answerer:
         self.dropped = 0
         """How many closings were dropped."""
         self._held = False
-        """Whether closings of any entry wait for the server's time."""
+        """True if closings of any entry wait for the server's time."""
         self._looks: list[int] = []
         """When, by the device's clock, closings waited so before, rising."""
         self._pending: dict[tuple[SurveyId, EntryNumber], Survey] = {}

@@ -44,7 +44,7 @@ MOST_AT_ONCE = 256
 _BODY_HEAD_BYTES = 32
 """Covers the map, its key and the array's head."""
 _ENVELOPE_BYTES = HEAD_BYTES + SEAL_BYTES + 5
-"""What sealing and the bytes' own head add to a plaintext."""
+"""Bytes that sealing and the bytes' own head add to a plaintext."""
 _TOO_LARGE = 413
 _STALE_KEY = frozenset({Refusal.UNKNOWN_KEY, Refusal.EXPIRED_KEY})
 

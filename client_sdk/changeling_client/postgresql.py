@@ -28,7 +28,7 @@ except ImportError as error:
     raise ImportError("a store in a database needs psycopg: pip install 'changeling-client[postgres]'") from error
 
 _PATIENCE: dict[str, str | int] = {"connect_timeout": 5, "tcp_user_timeout": 10_000, "application_name": "changeling"}
-"""What libpq waits for, in seconds and milliseconds, unless the app's connection string says it."""
+"""Time limits of libpq, in seconds and milliseconds, unless the app's connection string says it."""
 _SESSION = (
     "SET synchronous_commit = on",
     "SET default_transaction_isolation = 'read committed'",  # who waited for a transaction sees what it has done

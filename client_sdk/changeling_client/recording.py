@@ -208,7 +208,7 @@ def _record(
 
 
 def _counts_time(constraint: Constraint) -> bool:
-    """Whether the constraint asks when the first mutation was."""
+    """True if the constraint asks when the first mutation was."""
     of = constraint.classes if isinstance(constraint, Hybrid) else (constraint,)
     return not all(isinstance(each, AtMost) for each in of)
 

@@ -56,7 +56,7 @@ FIRST_PAUSE_MS = 10_000
 """The longest pause after a first failure; after each further one it is twice as long, up to MOST_PAUSE_MS."""
 MOST_PAUSE_MS = 3_600_000
 MOST_IN_VAIN = 12
-"""So many requests that come to nothing may follow each other."""
+"""The most requests in a row that come to nothing."""
 REGAIN_MS = 3_600_000
 """After so long there may be one more. So there are at most MOST_IN_VAIN + 24 in any 24 hours."""
 _MOST_OWED_MS = MOST_IN_VAIN * REGAIN_MS
@@ -103,7 +103,7 @@ class Backoff:
 
 
 NEVER_FAILED = Backoff(UnixMilliseconds(0), 0, 0, 0)
-"""What holds of a server that was not asked yet, or took what it was sent."""
+"""The backoff of a server that was not asked yet, or took what it was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,14 +137,14 @@ class Budget:
 
 
 MOST_KEYS = 64
-"""So many sealing keys of a list are looked at: each costs a signature, and a server has a few."""
+"""The most sealing keys of a list that are looked at: each costs a signature, and a server has a few."""
 _Wanted = TypeVar("_Wanted")
 _DATE_RESOLUTION_MS = 1000
 _STEP_MS = 60_000
 """Clocks are set back by up to so much every day. If one was set back by more, the lead that we knew is out of date."""
 _BACKOFF = "failed_ms, silence_ms, pause_ms, failures"
 _RESERVED = 2
-"""So many requests of the budget are left for keys and an upload, when the server is asked for the time alone."""
+"""Requests of the budget that are left for keys and an upload when the server is asked for the time alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,7 +243,7 @@ class Server:
         self.most_body_bytes = MOST_BODY_BYTES
         """The most bytes of an upload request that the server, or a proxy before it, was seen to take."""
         self.in_development = False
-        """Whether its answers are nobody's, so that no budget binds who tries it again and again."""
+        """True if its answers are nobody's, so that no budget binds who tries it again and again."""
         self._resting = False
         self._lent = 0
         """How many requests were answered since `begin`, and nothing has come of them yet."""

@@ -420,9 +420,9 @@ class _Call:
         self._outcomes: SimpleQueue[Response | ServerTrouble] = SimpleQueue()  # the first is the one that counts
         self._ending = threading.RLock()
         self.is_over = False
-        """Whether it was ended, and whatever its thread still does is for nobody."""
+        """True if it was ended, and whatever its thread still does is for nobody."""
         self.has_connected = False
-        """Whether it made a connection, and did not go over one that was kept."""
+        """True if it made a connection, and did not go over one that was kept."""
 
     def start(self) -> None:
         """Starts the thread. Raises RuntimeError if there can be none."""

@@ -24,7 +24,7 @@ from .store import ClientStore, StoreConnection, sync_folder
 
 _MARK_BYTES = 16
 _UNSEEN, _SEEN, _OUTDATED = range(3)
-"""Whether a witness has seen the store; and that surveys were left since, so that it has to be told."""
+"""A witness has not seen the store, or has, or has to be told that surveys were left since."""
 _MOST_SWAPS = 8
 _DAMAGED = b"\0"
 """Stands for what was too short to be a witness: something was there, and says nothing of a store."""
@@ -369,7 +369,7 @@ def _silence(db: StoreConnection, seen: Seen | None, witnessed: bool) -> set[Sur
 
 
 def _cause(kept: bytes | None, seen: Seen | None, generation: int) -> str:
-    """What has happened, as far as it can be told."""
+    """The cause, as far as it can be told."""
     if kept is None:
         return "the witness is gone; its folder was cleaned, or this is another device or installation"
     if seen is None or not seen.identity:

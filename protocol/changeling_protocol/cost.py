@@ -1,4 +1,4 @@
-"""What a release plan costs an entry: the charge, in nats, rounded up.
+"""The cost of a release plan to an entry: the charge, in nats, rounded up.
 
 Two changelogs that keep to the constraint differ on a track by at most cost(κ, N); tracks of one group add up, unless
 the group is joint, which costs its own odds, whole. Groups are drawn independently of the data, so a plan costs the

@@ -33,7 +33,7 @@ class ResultsKey(SignedObject):
             raise ValueError(f"a key must begin before it expires, below 2^63, got {self.begins} and {self.expires}")
 
     def valid_at(self, time: UnixSeconds) -> bool:
-        """Whether editions that were made at this Unix time, in seconds, may be signed with it."""
+        """True if editions that were made at this Unix time, in seconds, may be signed with it."""
         return self.begins <= time <= self.expires
 
     def as_fields(self) -> Fields:
@@ -69,7 +69,7 @@ def unverified_key(encoded: bytes) -> SealingKey | ResultsKey:
 
 @dataclass(frozen=True, slots=True)
 class Edition(SignedObject):
-    """What is shown of a survey at one moment.
+    """The results shown of a survey at one moment.
 
     revision: how often what is shown had changed. made: Unix seconds.
     last: the last period that counts. final: the period up to which all is shown for good.

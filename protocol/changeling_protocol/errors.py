@@ -1,4 +1,4 @@
-"""What can go wrong between client and server, and the root of every package's errors.
+"""Errors between client and server, and the root of every package's errors.
 
     ChangelingError          each package derives its own root from it
     └── ProtocolError

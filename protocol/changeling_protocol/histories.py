@@ -81,7 +81,7 @@ def _bounds(constraint: Constraint) -> tuple[int | None, int | None, bool]:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What makes a group a history group, as it stands in a survey's signed bytes.
+    """The terms of a history group, as they stand in a survey's signed bytes.
 
     odds: a:b, favoured > other; what the whole group costs.
     limits: which changes an entry's reports can show. They follow from the survey's constraint.

@@ -74,7 +74,7 @@ class Track:
 
     @property
     def reports_changes(self) -> bool:
-        """Whether a report is about the change over a node, or about the state at its end."""
+        """True if a report is about the change over a node, False if it is about the state at its end."""
         return self.randomizer.space.reports_changes
 
     def nodes(self) -> list[Node]:
@@ -151,7 +151,7 @@ class Group:
         return cls(_of_history(history, answers, question), share, history)
 
     def about(self, question: int) -> "Group":
-        """What the group is to a question: its tracks about it, as if they were all, at the law that they have."""
+        """The group as one question sees it: its tracks about it, as if they were all, at the law that they have."""
         visible = [place for place, track in enumerate(self.tracks) if track.question == question]
         others = [place for place, track in enumerate(self.tracks) if track.question != question]
         joint = self.joint if visible else None
@@ -335,7 +335,7 @@ class SlotState:
 
 
 Memory: TypeAlias = SlotState | HistoryState
-"""What an entry of a joint group remembers of its reports, as long as another one depends on them."""
+"""The memory that an entry of a joint group has of its reports, as long as another one depends on them."""
 
 
 def first_memory(group: Group) -> Memory | None:

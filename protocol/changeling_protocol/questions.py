@@ -33,7 +33,7 @@ class Constraint(Hashable, Protocol):
     """A bound on the mutations of one entry. A value, so that it can be the key of a cache."""
 
     def admits(self, mutations: int, elapsed: float) -> bool:
-        """Whether one more mutation is allowed.
+        """True if one more mutation is allowed.
 
         mutations: how many the entry has made. elapsed: seconds since the first of them (0 if there is none).
         """
@@ -64,7 +64,7 @@ class AtMost:
             raise ValueError(f"an entry is allowed at most {MOST_MUTATIONS} mutations, got {self.k}")
 
     def admits(self, mutations: int, elapsed: float) -> bool:  # noqa: ARG002
-        """Whether there were fewer than k so far."""
+        """True if there were fewer than k so far."""
         return mutations < self.k
 
     def most_nodes(self, bounds: Sequence[int]) -> int:
@@ -89,7 +89,7 @@ class TimeBounded:
             raise ValueError(f"the bound must be at most {LAST_INSTANT} seconds, got {self.seconds}")
 
     def admits(self, mutations: int, elapsed: float) -> bool:
-        """Whether it is the first, or no later than B seconds after the first."""
+        """True if it is the first, or no later than B seconds after the first."""
         return mutations == 0 or elapsed <= self.seconds
 
     def most_nodes(self, bounds: Sequence[int]) -> int:
@@ -113,7 +113,7 @@ class AtMostWithin:
         TimeBounded(self.seconds)
 
     def admits(self, mutations: int, elapsed: float) -> bool:
-        """Whether both bounds admit it."""
+        """True if both bounds admit it."""
         return AtMost(self.k).admits(mutations, elapsed) and TimeBounded(self.seconds).admits(mutations, elapsed)
 
     def most_nodes(self, bounds: Sequence[int]) -> int:
@@ -138,7 +138,7 @@ class Hybrid:
             raise ValueError(f"a hybrid constraint has at most {MOST_CLASSES} classes, got {len(self.classes)}")
 
     def admits(self, mutations: int, elapsed: float) -> bool:
-        """Whether some class admits it."""
+        """True if some class admits it."""
         return any(constraint.admits(mutations, elapsed) for constraint in self.classes)
 
     def most_nodes(self, bounds: Sequence[int]) -> int:
@@ -296,7 +296,7 @@ class Question:
 
     @property
     def is_number(self) -> bool:
-        """Whether it asks for a number."""
+        """True if it asks for a number."""
         return bool(self.levels)
 
     @cached_property

@@ -215,6 +215,6 @@ def _ordered(value: Any) -> Any:
 
 
 def holds_booleans(value: Any) -> bool:
-    """Whether there is a boolean anywhere. Python takes True for 1: whole numbers would have two forms."""
+    """True if there is a boolean anywhere. Python takes True for 1: whole numbers would have two forms."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return isinstance(value, bool) or any(map(holds_booleans, items))

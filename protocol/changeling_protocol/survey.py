@@ -257,7 +257,7 @@ class Survey(SignedObject):
         raise ValueError(f"the questions are {[each.name for each in self.questions]}, got {name!r}")
 
     def about(self, question: int) -> Self:
-        """What the survey is to one of its questions: a survey of that question alone, for estimates and pages.
+        """The survey as one of its questions sees it: a survey of that question alone, for estimates and pages.
 
         question: its place. The view has the survey's id, bytes and cost, and all its groups by their numbers, of which
         each has only the tracks about the question (`plan.numbers_about` tells their numbers in the whole plan). It is
@@ -276,7 +276,7 @@ class Survey(SignedObject):
 
     @cached_property
     def public(self) -> tuple[Breakdown, ...]:
-        """What an envelope shows of an entry: the breakdowns, and the offset last if a question asks for a number."""
+        """The strata that an envelope shows: the breakdowns, and last the offset if a question asks for a number."""
         numbers = any(each.is_number for each in self.questions)
         return (*self.breakdowns, OFFSET) if numbers else self.breakdowns
 

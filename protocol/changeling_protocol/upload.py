@@ -190,7 +190,7 @@ def decode_upload(plaintext: bytes) -> UploadColumns:
 
 
 def _are_columns(items: list[object]) -> bool:
-    """Whether the types are those of an upload: three integers, then bytes, and nothing else."""
+    """True if the types are those of an upload: three integers, then bytes, and nothing else."""
     return (
         len(items) > 3
         and type(items[0]) is type(items[1]) is type(items[2]) is int
@@ -281,7 +281,7 @@ SEAL_BYTES = ENC_BYTES + TAG_BYTES
 _KEM = b"KEM\x00\x20"
 """DHKEM(X25519, HKDF-SHA256)."""
 _HPKE = b"HPKE\x00\x20\x00\x01\x00\x01"
-"""That KEM with HKDF-SHA256 and AES-128-GCM."""
+"""HPKE's suite: that KEM with HKDF-SHA256 and AES-128-GCM."""
 _BASE_MODE = b"\0"
 _KEY_BYTES, _NONCE_BYTES, _SECRET_BYTES = 16, 12, 32
 
@@ -308,7 +308,7 @@ class SealingKey(SignedObject):
         return key_id(self.public)
 
     def valid_at(self, time: UnixSeconds) -> bool:
-        """Whether uploads may be sealed to it at this Unix time, in seconds."""
+        """True if uploads may be sealed to it at this Unix time, in seconds."""
         return self.begins <= time <= self.expires
 
     def as_fields(self) -> Fields:

@@ -81,7 +81,7 @@ def survey_path(survey: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server on the host: the one place where nobody listens on the way."""
+    """True if only this machine can reach a server on the host: the one place where nobody listens on the way."""
     import ipaddress  # which few devices need, and all would load
 
     try:
@@ -211,7 +211,7 @@ class ErrorCode(StrEnum):
     CONFLICT = "conflict"
     """It contradicts what the server holds."""
     NOT_ESTIMABLE = "not_estimable"
-    """What was asked for cannot be estimated, or not yet, from what may be published."""
+    """The estimate asked for cannot be made, or not yet, from what may be published."""
     TOO_LARGE = "too_large"
     """The body is longer than this path takes."""
     INVALID = "invalid"

@@ -33,6 +33,7 @@ from changeling_papers.dynamic import (
 )
 from changeling_statistics import BadChangelog
 
+from .audits import excess
 from .scripted import Exact, Script, ScriptedCounting, ScriptedQueries, charged
 
 
@@ -126,6 +127,45 @@ def test_insertion_minus_deletion_is_the_difference_of_two_streams():
         total = total + came - went
         state, answers = mechanism.step(state, (came, went), NoNoise())
         assert answers.tolist() == total.tolist()
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("protects", list(Protects))
+def test_releases_of_neighbouring_streams_are_alike_within_epsilon_audited(protects):
+    """One entry's deletion, or the whole entry, more or less; 2·3,000 runs, ε = 3; the sum of all answers over 6 steps,
+    cut at its deciles, and whether a segment ended at the step of the change: none is met more than e^ε times as often,
+    by 4 standard errors (false alarm below 10⁻³ over 11 events). Without noise, the same audit finds them out. It sees
+    errors of orders of magnitude alone; what charges add up to is proved in test_dynamic_tree.py."""
+    epsilon, at = Fraction(3), 3
+    base = [[Update(f"{t}{i}", 0) for i in range(3)] for t in range(6)]
+    base[at] = [Update("10", None), Update("11", None)]
+    other = [list(updates) for updates in base]
+    other[at] = base[at][1:]
+    if protects is Protects.ENTRY:
+        other[1] = other[1][1:]
+    mechanism = fully_dynamic(BasicCounting(), epsilon, protects=protects, cutting=Fraction(1, 2), failure=0.9)
+
+    def audited(noises, runs):
+        seen = []
+        for noise, stream in zip(noises, (base, other), strict=True):
+            rows = []
+            for _ in range(runs):
+                state, total = mechanism.start(), 0
+                for updates in stream:
+                    before = state.tree.segments
+                    state, answer = mechanism.step(state, updates, noise)
+                    total += answer
+                    if updates is stream[at]:
+                        ended = state.tree.segments > before
+                rows.append((total, ended))
+            seen.append(np.array(rows))
+        edges = np.quantile(np.concatenate(seen)[:, 0], np.arange(0.1, 1, 0.1))
+        events = [np.bincount(np.searchsorted(edges, rows[:, 0]), minlength=10).tolist() for rows in seen]
+        ended = [[int(rows[:, 1].sum()), runs - int(rows[:, 1].sum())] for rows in seen]
+        return excess([*zip(*events, strict=True), *zip(*ended, strict=True)], float(epsilon))
+
+    assert audited((SeededNoise(1), SeededNoise(2)), 3000) <= 4
+    assert audited((NoNoise(), NoNoise()), 300) > 4
 
 
 EPSILON, DELTA = Fraction(3), Fraction(1, 1000)

@@ -66,12 +66,12 @@ class Space(Hashable, Protocol):
 
     @property
     def null(self) -> bool:
-        """Whether NULL is one of the states; if not, the cohort is closed and everybody has an answer."""
+        """True if NULL is one of the states; if not, the cohort is closed and everybody has an answer."""
         ...
 
     @property
     def reports_changes(self) -> bool:
-        """Whether an input is a change over a node; if not, it is the state at the node's end."""
+        """True if an input is a change over a node; if not, it is the state at the node's end."""
         ...
 
     def index(self, old: int, new: int) -> int:
@@ -328,11 +328,11 @@ class Agreeing(ABC):
 
     @abstractmethod
     def tells(self, true: int) -> bool:
-        """Whether an input favours any symbols."""
+        """True if an input favours any symbols."""
 
     @abstractmethod
     def agrees(self, symbol: int, true: int) -> bool:
-        """Whether a symbol agrees with an input that tells."""
+        """True if a symbol agrees with an input that tells."""
 
     @abstractmethod
     def favoured_total(self, true: int, odds: Odds) -> int:

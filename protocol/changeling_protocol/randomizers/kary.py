@@ -44,7 +44,7 @@ class Kary(Agreeing):
         return Fraction(1, self.symbols)
 
     def agrees(self, symbol: int, true: int) -> bool:
-        """Whether the symbol is the truth."""
+        """True if the symbol is the truth."""
         return symbol == true
 
     def favoured_total(self, true: int, odds: Odds) -> int:
@@ -131,7 +131,7 @@ class KaryChange(Kary):
         return Losses(self.odds.epsilon, log_ratio(a * m, total), log_ratio(total, b * m), insertions)
 
     def tells(self, true: int) -> bool:
-        """Whether there is a change."""
+        """True if there is a change."""
         return true != 0
 
     def weight(self, symbol: int, true: int) -> int:
@@ -186,7 +186,7 @@ class BasedResponse:
         return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=epsilon)
 
     def weight(self, symbol: int, true: int) -> int:
-        """That of the symbol itself, and `truth` more for the truth."""
+        """The weight of the symbol itself, and `truth` more for the truth."""
         return (self.answer if symbol else self.null) + (self.truth if symbol == true else 0)
 
     def total(self, true: int = 0) -> int:  # noqa: ARG002

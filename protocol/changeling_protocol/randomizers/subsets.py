@@ -227,11 +227,11 @@ class SignedSubset(Agreeing):
         return self.spoken * self.favoured / self.vectors.count
 
     def tells(self, true: int) -> bool:
-        """Whether there is a change."""
+        """True if there is a change."""
         return true != 0
 
     def agrees(self, symbol: int, true: int) -> bool:
-        """Whether it is a vector with + at `new` and - at `old`."""
+        """True if it is a vector with + at `new` and - at `old`."""
         if symbol < self.quiet:
             return False
         old, new = self.positions(true)
@@ -350,7 +350,7 @@ class SubsetSelection(Agreeing):
         return True
 
     def agrees(self, symbol: int, true: int) -> bool:
-        """Whether the set holds the state."""
+        """True if the set holds the state."""
         return self.subsets.unrank(symbol)[true] == 1
 
     def favoured_total(self, true: int, odds: Odds) -> int:

@@ -39,6 +39,8 @@ def compared() -> dict[str, float | None]:
     total = off = 0
     for name, survey in _surveys():
         values = [*_node_values(survey, *_lived(survey))]
+        if not values:
+            raise RuntimeError(f"no node of the survey {name} has counts: the server was too slow to take the reports")
         figures |= {f"4_{name}_nodes": len(values), f"4_{name}_least_p": min(values)}
         total, off = total + len(values), off + sum(p < FALSE_ALARM for p in values)
     return figures | {"4_nodes": total, "4_nodes_off": off}

@@ -85,16 +85,23 @@ class Every:
         raise ValueError(f"a window is a whole number of periods of {self.words}, got {window}")
 
     def bounds(self, start: int) -> Iterator[int]:
-        """The start, and the end of every period from it on: the same time of day, and day of the month or its last."""
+        """The start, and the end of every period from it on: the same time of day, and day of the month or its last.
+
+        A day that the zone's clocks left out, as Samoa's did the 30th of December 2011, is no period.
+        """
         zone = zone_of(self.zone)
+        before: int | None = None
         first = datetime.fromtimestamp(start, zone).replace(tzinfo=None)
         for i in range(MOST_RELEASED_PERIODS + 2):
             try:
                 wall = _months_later(first, i * self.months) + timedelta(days=i * self.days)
-                yield int(wall.replace(tzinfo=zone).timestamp())
+                bound = int(wall.replace(tzinfo=zone).timestamp())
             except (OverflowError, ValueError):
                 yield LAST_INSTANT + 1
                 return
+            if bound != before:
+                yield bound
+            before = bound
 
     def floor(self, time: float) -> int:
         """The midnight before, of the month, quarter or year where periods are such; Unix seconds."""

@@ -233,13 +233,16 @@ def _same_answer(changelog: Changelog, began: NDArray[np.int64]) -> Mask:
 def beyond(changelog: Changelog, most: int) -> Mask:
     """Which mutations are of entries beyond the `most` first of their person, shape (mutations,).
 
+    Of entries that came at once the first by name, which stays so where a file is sorted anew.
     ValueError for a changelog that does not say whose the entries are.
     """
     if changelog.owner is None:
         raise ValueError("the changelog does not say whose the entries are")
     present, first = np.unique(changelog.entry, return_index=True)  # an entry's rows are in order of time
     owner, came = changelog.owner[present], changelog.time[first]
-    order = np.lexsort((present, came, owner))
+    place = np.empty(len(changelog.entries), np.int64)  # by name
+    place[sorted(range(len(place)), key=changelog.entries.__getitem__)] = np.arange(len(place))
+    order = np.lexsort((place[present], came, owner))
     ranked = owner[order]
     begins = np.ones(len(ranked), np.bool_)
     begins[1:] = ranked[1:] != ranked[:-1]

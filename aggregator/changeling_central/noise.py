@@ -64,12 +64,16 @@ class OpenDPNoise:
 
 
 def _drawn(law: str, scale: float, size: int) -> Counts:
-    if not 0 < scale <= MOST_SCALE:
-        raise ValueError(f"the scale of {law} noise must be above 0 and at most 2^56, got {scale}")
+    _check_scale(law, scale)
     if size == 0:
         return np.zeros(0, np.int64)
     drawn: NDArray[np.int64] = np.array(_measurement(law, scale)([0] * size), dtype=np.int64)
     return drawn
+
+
+def _check_scale(law: str, scale: float) -> None:
+    if not 0 < scale <= MOST_SCALE:
+        raise ValueError(f"the scale of {law} noise must be above 0 and at most 2^56, got {scale}")
 
 
 @lru_cache(maxsize=256)
@@ -182,10 +186,16 @@ class Law(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NodeNoise:
-    """Independent integer noise. scale: of the law, in units of the query: 1/epsilon for a shift by 1, if Laplace."""
+    """Independent integer noise. scale: of the law, in units of the query: 1/epsilon for a shift by 1, if Laplace.
+
+    ValueError for a scale that no sampler draws at, so that it is refused before anything is charged.
+    """
 
     law: Law
     scale: float
+
+    def __post_init__(self) -> None:
+        _check_scale(self.law, self.scale)
 
     def draw(self, noise: Noise, size: int) -> Counts:
         """`size` independent draws from the source, shape (size,), in units."""

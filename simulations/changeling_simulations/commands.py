@@ -112,6 +112,8 @@ def plan(
             write_survey(output, options.handled(planned.survey))
             console.print(f"wrote {escape(str(output))}; not signed yet")
         return
+    if len(options.asked) > 1:
+        raise ValueError("plans are compared for one question: list several in a file of --questions")
     answers = answers_of(options)
     asked = settled(console, options, answers)
     with planning_bar() as progress:

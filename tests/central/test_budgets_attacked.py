@@ -64,6 +64,15 @@ def test_a_delta_that_is_none_is_refused_by_mechanisms_that_need_none_too(log, m
             ReleaseLedger("x", "entry").charged(Charge("a", "o", "q", *cost))
 
 
+@pytest.mark.parametrize("mechanism", ["fresh", "dcr", None])
+def test_noise_that_no_sampler_draws_is_refused_before_it_is_charged(log, mechanism):
+    """A scale of 2^56 and more: neither a ledger nor an output is written, and no budget is gone."""
+    far = {"epsilon": "1/1000000000", "output": log.parent / "far.csv", **DAY, "mechanism": mechanism}
+    with pytest.raises(ValueError, match=r"at most 2\^56"):
+        release(log, f"sum of answer from 0 to {9 * 10**15}", **far)
+    assert sorted(path.suffix for path in log.parent.iterdir()) == [".csv"]
+
+
 def test_a_ledger_that_is_a_link_stays_one_ledger(log):
     """Charged by either of its names, it adds up, so that a third release is too much."""
     real, link = log.parent / "real.ledger", log.parent / "link.ledger"

@@ -38,6 +38,14 @@ def test_a_period_ends_at_midnight_of_the_zone(every, start, until, expected):
     """Over both changes of the clocks, and at the last day of shorter months, counted from the start each time."""
     made = calendar(every, start, until)
     assert walls(made) == [f"{day}T00:00" for day in expected]
+
+
+@pytest.mark.parametrize(("zone", "day"), [("Pacific/Apia", "2011-12-30"), ("Pacific/Kwajalein", "1993-08-21")])
+def test_a_day_that_a_zone_left_out_is_no_period(zone, day):
+    """West became east of the date line; the days beside it are whole, and no period is empty."""
+    begin, end = (f"{datetime.fromisoformat(day) + timedelta(days=days):%Y-%m-%d}" for days in (-1, 2))
+    made = calendar("1d", begin, end, zone)
+    assert (made.periods, made.period) == (2, 86_400)
     assert [made.period_of(made.time(i)) for i in range(made.periods + 1)] == list(range(made.periods + 1))
     assert [made.closed(made.time(i) + 1) for i in range(made.periods + 1)] == list(range(made.periods + 1))
     lengths = [after - before for before, after in pairwise(made.time(i) for i in range(made.periods + 1))]

@@ -87,6 +87,19 @@ def test_of_a_persons_entries_those_count_that_came_first():
     assert first_beyond(log, 3, "user") is None
 
 
+@pytest.mark.parametrize("late", [None, "drop", "shift"])
+def test_which_of_a_persons_entries_count_is_the_same_however_a_file_is_sorted(tmp_path, late):
+    """Two that came at once, or that came late and count from one moment: else a release would stop for nothing."""
+    rows = [("z", "2026-01-01T00:10", "other", "ann"), ("a", "2026-01-01T00:10", "tea", "ann")]
+    rows += [("y", "2026-01-01T00:20", "tea", "bob"), ("b", "2026-01-01T00:30", "other", "bob")] * (late is not None)
+    kept = {"person": "user", "per_person": 1, "freeze": True, "late": late, "output": tmp_path / "out.csv"}
+    for run, (first, through) in enumerate([(2, "01:00"), (4, "03:00"), (4, "05:00")]):
+        frame = pl.DataFrame(rows[:first][:: -1 if run == 2 else 1], ["entry", "time", "answer", "user"], orient="row")
+        given = {**DAY, **kept, "epsilon": 1, "through": f"2026-01-01T{through}"}
+        released = release(frame, "answer == 'tea'", **given)
+    assert released.published == 2
+
+
 def test_a_person_with_more_entries_than_stated_stops_the_release_before_that_period(tmp_path, monkeypatch):
     """Named by the row; what was published before stands. From the first period on, nothing is drawn at all."""
     given = {**DAY, "epsilon": 1, "output": tmp_path / "out.csv", "person": "user"}

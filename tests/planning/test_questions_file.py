@@ -79,6 +79,8 @@ def test_options_of_one_question_beside_a_file_are_refused(tmp_path):
     file.write_text(FILE)
     assert "leave out --question" in plan("--questions", str(file), "--answers", "2").stderr
     assert "--answers, or a file of --questions" in plan("--at-most", "1").stderr
+    several = ("--question", "a=A?", "--question", "b=B?", "--answers", "2", "--at-most", "1")
+    assert "plans are compared for one question" in plan(*several).stderr
 
 
 def test_the_planner_chooses_the_levels_of_a_range_for_its_mean(tmp_path):

@@ -159,6 +159,7 @@ def registry_of(service: Service) -> prometheus.CollectorRegistry:
 
 def registry_with(*collectors: Collector) -> prometheus.CollectorRegistry:
     """What these tell, with the process and its version."""
+    prometheus.disable_created_metrics()  # when a counter began is nothing that anybody looks at
     registry = prometheus.CollectorRegistry()
     prometheus.ProcessCollector(registry=registry)
     prometheus.Info("changeling", "The version that runs.", registry=registry).info({"version": __version__})

@@ -10,6 +10,7 @@ from changeling_statistics import (
     PlannedQuestions,
     Questionnaire,
     WeightedQuestion,
+    Wish,
     estimand_error,
     optimal_plan,
     plan_questionnaire,
@@ -130,3 +131,12 @@ def test_the_error_of_a_mean_is_that_of_its_shares():
     assert estimand_error("mean", asked, share, 10_000).error == pytest.approx(expected)
     with pytest.raises(ValueError, match="is no number"):
         estimand_error("mean", question("a", 2), share, 10_000)
+
+
+def test_a_hundred_questions_are_planned_within_the_tracks_that_a_plan_may_have():
+    """Groups about many of them would each take more tracks than that, and be the best at this epsilon."""
+    once = Calendar(0, "1w", 1)
+    wish = Wish(4, once, AtMost(1), epsilon=16, devices=20_000, closed=True, bridge=False, questions=100)
+    plan = optimal_plan(wish).option.survey.plan
+    assert sum(len(group.tracks) for group in plan.groups) <= wish.most_tracks
+    assert {track.question for group in plan.groups for track in group.tracks} == set(range(100))

@@ -196,7 +196,8 @@ def _search(wish: Wish, progress: Progress) -> tuple[ShareProblem, Floats, Float
     factor = -(-wish.periods // LOOKED_AT) if wish.periods > MOST_SEARCHED else 1
     looked = wish if factor == 1 else _wider(wish, factor)
     makers, few = _makers(looked), _times(looked.periods)
-    candidates = _gathered(chain.from_iterable(map(first_look, makers)), progress, FIRST_LOOK * len(makers))
+    first = _fitting(wish, chain.from_iterable(map(first_look, makers)))
+    candidates = _gathered(first, progress, FIRST_LOOK * len(makers))
     problem = _problem(looked, candidates, few[0])
     shares = optimal_shares(problem, few[1], wish.objective, ROUGH)
     progress(0.4)
@@ -207,10 +208,10 @@ def _search(wish: Wish, progress: Progress) -> tuple[ShareProblem, Floats, Float
         used = [candidates[i] for i in best.tolist()]
         few = _times(wish.periods)
         finer = (stretched(each, _about(used, each), factor) for each in _makers(wish))
-        forms = islice(chain.from_iterable(finer), MOST_HELD // wish.periods**2)
+        forms = islice(_fitting(wish, chain.from_iterable(finer)), MOST_HELD // wish.periods**2)
         return _problem(wish, list(forms), few[0]), few[1], None
     known = {candidate.group for candidate in candidates}
-    closer = chain.from_iterable(closer_look(maker, _about(used, maker)) for maker in makers)
+    closer = _fitting(wish, chain.from_iterable(closer_look(maker, _about(used, maker)) for maker in makers))
     candidates += [candidate for candidate in closer if candidate.group not in known]
     progress(0.5)
     start = np.append(shares.f, np.zeros(len(candidates) - len(shares.f)))
@@ -224,6 +225,11 @@ def _makers(wish: Wish) -> list[Maker]:
 
 def _about(used: Iterable[Candidate], maker: Maker) -> list[Candidate]:
     return [each for each in used if each.about == maker.about]
+
+
+def _fitting(wish: Wish, candidates: Iterable[Candidate]) -> Iterator[Candidate]:
+    """The candidates that leave a plan within its number of tracks, about all questions."""
+    return (candidate for candidate in candidates if candidate.tracks <= wish.most_tracks)
 
 
 def _gathered(candidates: Iterable[Candidate], progress: Progress, expected: int) -> list[Candidate]:

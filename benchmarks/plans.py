@@ -26,7 +26,8 @@ from changeling_simulations import (
 from changeling_statistics import Option, Wish, compare_plans, hierarchical_plan, optimal_plan, read_csv
 
 ENTRIES, ANSWERS, PERIODS, MOST_CHANGES = 20_000, 4, 64, 3
-POPULATIONS, DRAWS, LAYERS = 5, 10, 7
+POPULATIONS, DRAWN, LAYERS = 5, 1_280, 7
+"""Of each population so many periods are surveyed, in surveys of a plan's length: whole histories vary more."""
 ACCURATE = (
     (12, 3, 1, 4, True),
     (12, 3, 1, 6, True),
@@ -112,7 +113,7 @@ def _errors(name: str, survey: Survey, tried: list[Population], retrospective: b
     exact = [exact_error(each, survey, retrospective=retrospective).mean ** 2 for each in tried]
     simulated = []
     for seed, each in enumerate(tried):
-        draws = (np.random.default_rng([7, seed, draw]) for draw in range(DRAWS))
+        draws = (np.random.default_rng([7, seed, draw]) for draw in range(DRAWN // survey.calendar.periods))
         simulated.append(simulated_errors(each, survey, draws, retrospective=retrospective).mean())
     return {name: float(np.sqrt(np.mean(exact))), f"{name}_simulated": float(np.sqrt(np.mean(simulated)))}
 

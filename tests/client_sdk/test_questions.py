@@ -4,7 +4,8 @@ from math import inf, nan
 
 import pytest
 from changeling_client import Recorded
-from changeling_client.testing import stored
+from changeling_client.testing import FakeServer as Published
+from changeling_client.testing import ManualClock, make_client, stored
 from changeling_protocol import (
     OFFSETS,
     AtMost,
@@ -35,6 +36,23 @@ def asked(*, joint: bool = False) -> Survey:
     group = Group.jointly(tracks, Joint(Odds(99, 1), 2, (1, 1), (2, 3))) if joint else Group(tracks)
     others = {"skew": 5, "spread": 10, "grace": 600, "minimum": 1}
     return Survey.at_cost(questions=questions, plan=ReleasePlan((group,)), calendar=Calendar(START, 60, 4), **others)
+
+
+def test_two_hundred_questions_are_answered_in_one_report_each(tmp_path):
+    """Every entry is asked all of them, at two widths: the tracks are more than a byte can number."""
+    space, asked = MutationSpace(2), [Question(f"q{place}", "Which?", ("a", "b"), AtMost(2)) for place in range(200)]
+    tracks = [Track(w, KaryChange(space, Odds(3, 2)), 0, 2, question=q) for q in range(200) for w in (1, 2)]
+    others = {"skew": 5, "spread": 10, "grace": 600, "minimum": 1}
+    plan, calendar = ReleasePlan((Group(tuple(tracks)),)), Calendar(START, 60, 2)
+    survey = Survey.at_cost(questions=tuple(asked), plan=plan, calendar=calendar, **others)
+    clock = ManualClock(START + 1.0)
+    server = Published(clock)
+    with make_client(tmp_path, server) as device:
+        handle = device.join(server.publish(survey), signed=server.signed(survey))
+        assert {handle.question(each.name).record("b") for each in asked} == {Recorded.COUNTED}
+        clock.advance(seconds=150)
+        assert device.flush().sent == 2
+    assert sorted(report.track for report in server.reports if report.node.end == 2) == list(range(400))
 
 
 def test_each_question_is_recorded_by_its_name_and_bounded_by_its_own_constraint(tmp_path):

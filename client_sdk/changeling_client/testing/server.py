@@ -100,7 +100,7 @@ class FakeServer:
         self.last_reports: list[ReceivedReport] = []
         self._surveys: dict[SurveyId, Survey] = {}
         self._key = SealingKey(_PRIVATE.public_key().public_bytes_raw(), 0, _FOR_EVER)
-        self._seen: set[tuple[SurveyId, int, bytes]] = set()
+        self._seen: set[tuple[SurveyId, int, bytes, int]] = set()
         self._online, self._status, self._retry_after = True, 200, ""
 
     def publish(self, survey: Survey) -> SurveyId:
@@ -182,7 +182,7 @@ class FakeServer:
         survey = self._surveys[head_of(envelope).survey]
         for report in received(survey, open_envelope(envelope, _PRIVATE)):
             self.last_reports.append(report)
-            key = survey.id, report.node.end, report.closing + bytes([report.track])
+            key = survey.id, report.node.end, report.closing, report.track
             if key not in self._seen:
                 self._seen.add(key)
                 self.reports.append(report)

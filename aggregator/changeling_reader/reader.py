@@ -327,7 +327,7 @@ Population = Literal["heard", "enrolled"]
 Strata = Mapping[str, Sequence[str]]
 
 
-class Asked(TypedDict, total=False):
+class HowEstimated(TypedDict, total=False):
     """How estimates are asked for.
 
     method: `online` unless said. strata: the values, by breakdown, of those who are asked about; all by default.
@@ -378,11 +378,11 @@ class Reader:
         *,
         period: int | None = None,
         at: datetime | None = None,
-        **how: Unpack[Asked],
+        **how: Unpack[HowEstimated],
     ) -> Estimates:
         """The histogram at the end of a period, by default of the last one of which anything is shown.
 
-        survey: its id, in hex. at: instead of a period, any time, with a time zone. how: as `Asked` says.
+        survey: its id, in hex. at: instead of a period, any time, with a time zone. how: as `HowEstimated` says.
         Raises ServerAnswered or httpx.HTTPError.
         """
         return self._ask(survey, HISTOGRAM, how, period=period, time=_instant(at))
@@ -392,7 +392,7 @@ class Reader:
         survey: str,
         *,
         until: int | None = None,
-        **how: Unpack[Asked],
+        **how: Unpack[HowEstimated],
     ) -> Estimates:
         """The histograms at the ends of the periods 1 to `until`; otherwise as `histogram`."""
         return self._ask(survey, SERIES, how, until=until)
@@ -402,7 +402,7 @@ class Reader:
         survey: str,
         after: int,
         until: int | None = None,
-        **how: Unpack[Asked],
+        **how: Unpack[HowEstimated],
     ) -> Estimates:
         """The change from the end of one period to that of another; otherwise as `histogram`."""
         return self._ask(survey, CHANGE, how, after=after, until=until)
@@ -412,7 +412,7 @@ class Reader:
         survey: str,
         width: int,
         until: int | None = None,
-        **how: Unpack[Asked],
+        **how: Unpack[HowEstimated],
     ) -> Estimates:
         """The changes over all windows of so many periods; otherwise as `histogram`."""
         return self._ask(survey, WINDOWS, how, width=width, until=until)
@@ -465,7 +465,7 @@ class Reader:
         """How far a survey is; with an operator's token also what was refused."""
         return self._client.status(survey)
 
-    def _ask(self, survey: str, path: str, how: Asked, **asked: int | str | None) -> Estimates:
+    def _ask(self, survey: str, path: str, how: HowEstimated, **asked: int | str | None) -> Estimates:
         covariance = "true" if how.pop("covariance", False) else None
         query = _query(**how, population=self._population, covariance=covariance, **asked)
         return Estimates.of(self._client.read(survey_path(survey) + path, query))

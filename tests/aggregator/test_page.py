@@ -219,7 +219,12 @@ def test_a_session_ends_by_itself_and_the_oldest_make_room(monkeypatch: pytest.M
 def test_a_survey_is_described_to_everybody(served: ServerProcess, closed: Survey) -> None:
     """From its signed bytes, which everybody may fetch: nothing in it hangs on a report."""
     told = served.http.get(f"/page/surveys/{closed.id.hex()}").json()
-    asked = {"name": closed.only.name, "question": closed.question, "answers": list(closed.answers)}
+    asked = {
+        "name": closed.only.name,
+        "question": closed.question,
+        "answers": list(closed.answers),
+        "is_number": False,
+    }
     assert (told["questions"], told["public"]) == ([asked], False)
     assert [each["width"] for each in told["tracks"]] == [track.width for track in closed.plan.tracks]
     words = " ".join(told["ledger"])

@@ -36,7 +36,7 @@ def test_a_plan_says_what_would_happen_and_writes_draws_and_charges_nothing(log,
     plan = released(log, plan=True, delta="1e-6")
     assert names(log) == ["log.csv"]
     assert (plan.published, plan.rows()) == (0, [])
-    assert plan.notes[0].startswith("chosen: ahead, whose levels err by ")
+    assert plan.notes[0].startswith("chosen: optimised, whose levels err by ")
     assert ", square-root by " in plan.notes[0]
     assert plan.notes[1] == "a plan: 6 of 6 periods would be published now; nothing is charged"
     assert plan.asides[0].startswith("--at-most 1: ahead errs by ")
@@ -75,7 +75,7 @@ def test_the_command_prints_the_plan(log, capsys):
     assert run([*words, "--start", "2026-01-01", "--until", "2026-01-02", "-o", "out.csv", "--plan"]) == 0
     said = capsys.readouterr().err
     assert "changeling: periods: 6 of 4h from" in said
-    assert "published" not in said.replace("would be published now", "")
+    assert "published" not in said.replace("would be published now", "").replace("react to what is published", "")
     assert "that is a plan: nothing was drawn, written or charged" in said
     assert names(log) == ["log.csv"]
 

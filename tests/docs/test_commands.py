@@ -24,7 +24,7 @@ def shown():
             for words in commands_of(block):
                 yield page, words
         for cell in re.findall(r"^%%bash\n(.*?)```", text, re.MULTILINE | re.DOTALL):
-            yield page, shlex.split(cell)
+            yield page, shlex.split(cell.replace("\\\n", " "))
 
 
 LINES = [*shown()]

@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import time
 from contextlib import suppress
@@ -20,7 +21,7 @@ from changeling_aggregator.store import AtRest, Store, TokenScope
 from changeling_aggregator.testing.serving import offspring, running
 from changeling_protocol import Calendar, UnixSeconds
 
-from ..protocol.examples import survey
+from ..protocol.examples import PINNED, survey
 from .devices import Log, body, envelope, report
 from .serving import ServerProcess, eventually
 from .uploads import upload
@@ -188,6 +189,30 @@ def test_nothing_outlives_a_killed_server(tmp_path: Path) -> None:
         assert others
         server.kill()
         assert eventually(lambda: any(map(running, others)), False)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("after", [0.0, 0.1])
+def test_a_server_that_is_stopped_as_soon_as_it_listens_ends(tmp_path: Path, after: float) -> None:
+    """Its fold's process is there before the app has started, and waits for nobody when that never comes to start."""
+    words = [
+        sys.executable,
+        "-m",
+        "changeling_commands",
+        "serve",
+        "--port",
+        "0",
+        "--store",
+        str(tmp_path / "server.db"),
+    ]
+    (tmp_path / "authority.pub").write_text(PINNED[0].hex())
+    words += ["--authority", str(tmp_path / "authority.pub")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("changeling listens on")
+        time.sleep(after)
+        process.terminate()
+        assert process.wait(60) == 0
 
 
 @pytest.mark.timed

@@ -212,16 +212,19 @@ def serve(
             folds=fold,
             segments=segments,
         )
-        service = Service(opened, how, FoldProcess(store, at_rest) if fold else None)
+        folding = FoldProcess(store, at_rest) if fold else None
+        if folding is not None:  # the app closes it as well, but for a signal that comes before the app has started
+            until_the_end.callback(folding.close)
+        service = Service(opened, how, folding)
         server = make_server(make_app(service), front)
         log_in_json()
         if metrics_address is not None:
             until_the_end.enter_context(telling(registry_of(service), *host_and_port(metrics_address)))
-        signal.signal(signal.SIGTERM, interrupt)
         without = "" if service.registry.tokens else "; nobody may publish before there is a token"
-        typer.echo(f"changeling listens on {url}{without}")
-        gc.freeze()  # all that is there stays: to look through it again and again would stop uploads for tens of ms
         try:
+            signal.signal(signal.SIGTERM, interrupt)
+            typer.echo(f"changeling listens on {url}{without}")
+            gc.freeze()  # all that is there stays: to look through it again would stop uploads for tens of ms
             server.run(sockets=[listening])
         except KeyboardInterrupt:  # raised once more by uvicorn, after it has drained
             typer.echo("changeling has stopped")

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from itertools import combinations_with_replacement, permutations
 
 from changeling_protocol import AtMost, Calendar, Group, Randomizer, Survey, Track
@@ -36,18 +37,28 @@ def listed(randomizer: Randomizer, u: int, v: int) -> PrivacyCurve:
 
 def transcript_curve(group: Group, one: tuple[int, ...], other: tuple[int, ...]) -> PrivacyCurve:
     """Everything an entry of the group reports under one changelog against another."""
-    curve = SILENT
-    for (track, u), (_, v) in zip(node_inputs(group, one), node_inputs(group, other), strict=True):
-        if u != v:
-            curve = curve.together(listed(track.randomizer, u, v))
-    return curve
+    return _of_reports(_differing(group, one, other))
+
+
+def _differing(group: Group, one: tuple[int, ...], other: tuple[int, ...]) -> tuple[tuple[Randomizer, int, int], ...]:
+    """The reports whose true inputs differ, in an order of their own: which nodes they are on does not matter."""
+    pairs = zip(node_inputs(group, one), node_inputs(group, other), strict=True)
+    return tuple(sorted(((track.randomizer, u, v) for (track, u), (_, v) in pairs if u != v), key=str))
+
+
+@cache
+def _of_reports(differing: tuple[tuple[Randomizer, int, int], ...]) -> PrivacyCurve:
+    if not differing:
+        return SILENT
+    *others, last = differing
+    return _of_reports(tuple(others)).together(listed(*last))
 
 
 def worst_transcript_curve(group: Group, answers: int, periods: int, most: int, closed: bool = False) -> PrivacyCurve:
     """The largest δ at every ε over all pairs of changelogs."""
     every = histories(answers, periods, most, closed)
-    differing = {transcript_curve(group, one, other) for one, other in permutations(every, 2)}
-    return worst_curve([SILENT, *differing])
+    differing = {_differing(group, one, other) for one, other in permutations(every, 2)}
+    return worst_curve([SILENT, *map(_of_reports, differing)])
 
 
 def histogram_law(randomizer: Randomizer, inputs: Sequence[int]) -> Law:

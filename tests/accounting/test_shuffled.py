@@ -4,7 +4,6 @@ That none of them is too small is enumerated in `test_known_draws.py`.
 """
 
 from dataclasses import replace
-from fractions import Fraction
 
 import pytest
 from changeling_protocol import (
@@ -94,32 +93,6 @@ def test_a_flat_release_is_charged_one_round_for_each_report_that_differs():
     panel = flat(KaryResponse(StateSpace(3), Odds(9, 1)), 16, reported=2)
     ((each, count),) = differing_rounds(panel, calendar, once, False).items()
     assert (count, each.alike) == (2, 0.125)
-
-
-def test_a_hierarchy_is_charged_its_dearest_envelopes():
-    """Closings where several nodes end are charged all their reports, linked; as many rounds as reports differ."""
-    group = Group(tuple(Track(width, kary(3), 0, 16) for width in (1, 4, 16)))
-    rounds = differing_rounds(group, Calendar(0, 60, 16), AtMost(1), False)
-    by_size = {round(each.local / 1.0986122886681098): count for each, count in rounds.items()}
-    assert by_size == {3: 1, 2: 3, 1: 1}
-    assert all(each.blanket is None for each in rounds)
-
-
-def test_tracks_that_never_end_together_are_charged_apart():
-    """A state first and changes after it: one round of the state's k-RR, and 2κ of the changes'."""
-    state, changes = KaryResponse(StateSpace(3), Odds(5, 1)), kary(3)
-    group = Group((Track(1, state, 0, 1), Track(1, changes, 1, 16)))
-    rounds = differing_rounds(group, Calendar(0, 60, 16), AtMost(3), True)
-    blankets = {counterpart_of(randomizer).blanket: count for randomizer, count in ((state, 1), (changes, 4))}
-    assert {each.blanket: count for each, count in rounds.items()} == blankets
-
-
-def test_reports_drawn_differently_share_no_crowd():
-    """Two tracks of random nodes: every round is charged the smallest crowd of any form of envelope."""
-    response = KaryResponse(StateSpace(3), Odds(3, 1))
-    group = Group((Track(1, response, 0, 4, reported=1), Track(2, response, 0, 4, reported=1)))
-    rounds = differing_rounds(group, Calendar(0, 60, 4), AtMost(2), False)
-    assert {each.alike for each in rounds} == {Fraction(1, 8)}
 
 
 def test_whole_transcripts_hide_among_those_that_drew_alike():

@@ -19,12 +19,12 @@ from changeling_protocol import (
     UnaryEncoding,
 )
 from changeling_statistics import delta_at, epsilon_at
-from changeling_statistics.accounting.transcript import divisions, group_epsilon
+from changeling_statistics.accounting.transcript import group_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ..contracts.randomizers import steep
-from ..protocol.examples import mixed, survey
+from ..protocol.examples import survey
 from .exactly import transcript_curve, worst_transcript_curve
 
 EPSILONS = [0.0, 0.1, 0.35, 0.8, 1.2, 2.0, 3.1, 4.4, 6.0]
@@ -86,23 +86,18 @@ together, and signed subsets in a closed cohort. (In an open one an entry's firs
 insertions differ less than the mutations that are charged.)"""
 
 
-@pytest.mark.parametrize(("group", "z", "T", "k", "closed"), SMALL)
-def test_no_pair_of_changelogs_is_told_apart_beyond_the_stated_curve(group, z, T, k, closed):
-    """Over every pair of changelogs and every transcript, the exact δ(ε) stays within the stated one."""
-    stated = surveyed(group, answers=z, periods=T, k=k, closed=closed)
-    exact = worst_transcript_curve(group, z, T, k, closed)
-    for epsilon in EPSILONS:
-        assert exact.delta_at(epsilon) <= delta_at(stated, epsilon)
-
-
-@pytest.mark.parametrize("case", REACHED)
-def test_the_stated_curve_is_reached(case):
-    """On the named cases some pair of changelogs has exactly the stated δ, at every ε."""
+@pytest.mark.parametrize("case", range(len(SMALL)))
+def test_no_pair_of_changelogs_is_told_apart_beyond_the_stated_curve(case):
+    """Over every pair of changelogs and every transcript, the exact δ(ε) stays within the stated one; on the named
+    cases some pair has exactly that, at every ε."""
     group, z, T, k, closed = SMALL[case]
     stated = surveyed(group, answers=z, periods=T, k=k, closed=closed)
     exact = worst_transcript_curve(group, z, T, k, closed)
     for epsilon in EPSILONS:
-        assert delta_at(stated, epsilon) == pytest.approx(exact.delta_at(epsilon), rel=ROUNDING, abs=1e-12)
+        found = delta_at(stated, epsilon)
+        assert exact.delta_at(epsilon) <= found
+        if case in REACHED:
+            assert found == pytest.approx(exact.delta_at(epsilon), rel=ROUNDING, abs=1e-12)
 
 
 def test_of_several_groups_the_worst_counts():
@@ -200,26 +195,6 @@ def test_time_bounded_entries_count_their_span():
     )
     by_count = surveyed(group, answers=2, periods=16, k=3)
     assert epsilon_at(by_time, 1e-4) == epsilon_at(by_count, 1e-4)
-
-
-def test_plans_of_everything_are_between_zero_and_pure():
-    """A panel, changes, and an anchored mix of both."""
-    stated = survey(mixed(3, 8), calendar=Calendar(0, 60, 8), closed=True)
-    assert 0 < epsilon_at(stated, 1e-2) < float(stated.cost)
-    assert delta_at(stated, 0.0) <= 1
-    assert delta_at(stated, float(stated.cost) + 1) == 0
-
-
-@pytest.mark.parametrize(("most", "reports"), [(1, 1), (2, 3), (3, 10), (4, 5), (0, 3), (5, 2)])
-def test_divisions_are_the_maximal_ones(most, reports):
-    """Every allowed (s, a, b) is contained in one that is listed, and all listed are allowed."""
-    found = {(each.both, each.appears, each.vanishes) for each in divisions(most, reports)}
-    top = range(min(most, reports) + 1)
-    allowed = {
-        (s, a, b) for s in top for a in top for b in top if max(a, b) + s <= min(most, reports) and s + a + b <= reports
-    }
-    assert found <= allowed
-    assert all(any(s <= t and a <= c and b <= d for t, c, d in found) for s, a, b in allowed)
 
 
 def test_bad_arguments_are_named():

@@ -225,6 +225,7 @@ def test_sampled_tallies_have_the_predicted_error(planned, survey, changelog):
     assert np.mean(errors) == pytest.approx(predicted, rel=0.1)
 
 
+@pytest.mark.heavy
 def test_the_toy_goes_from_real_devices_through_a_real_server_to_estimates(planned, survey, changelog, tmp_path):
     """Every report is counted, and what the server publishes is the estimate of its tallies, near the truth."""
     with ToyServer(tmp_path, "--movable-clock") as server:

@@ -53,6 +53,7 @@ def device(folder: Path, url: str, asked: Survey, token: str | None):
     return client, handle
 
 
+@pytest.mark.heavy
 def test_a_server_that_asks_for_an_app_s_token_takes_its_uploads_alone(tmp_path: Path, server: ServerProcess) -> None:
     """Whoever has none, or another, is turned away, keeps what waits, and no error or log line has the token."""
     asked = server.publish(begun("Direct?"))
@@ -71,6 +72,7 @@ def test_a_server_that_asks_for_an_app_s_token_takes_its_uploads_alone(tmp_path:
     assert server.reports(asked)[0, 1] == 1
 
 
+@pytest.mark.heavy
 def test_a_relay_shows_the_server_its_own_token(tmp_path: Path, server: ServerProcess) -> None:
     """What devices without a token hand over to it is counted."""
     port = free_port()

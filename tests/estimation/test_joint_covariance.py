@@ -16,7 +16,6 @@ from changeling_protocol import (
     KaryChange,
     KaryResponse,
     MutationSpace,
-    Node,
     Odds,
     ReleasePlan,
     SignedSubset,
@@ -28,10 +27,8 @@ from changeling_protocol import (
 from changeling_statistics import (
     NodeTally,
     Solution,
-    change,
     conserves,
     counterpart_of,
-    histogram,
     series,
     without_sum,
 )
@@ -368,17 +365,3 @@ def test_one_joint_group_that_everybody_reports_has_a_covariance_but_no_sampling
     assert (tied.ties[0].rho < 0).all()
     assert len(asked(jointly(changes(4))).plan.groups) == 1
     assert not Solution(noiseless(asked(jointly(changes(4))), OPEN)).sampling.design(np.array([T])).needed[0]
-
-
-def test_windows_and_series_have_it_too():
-    """The same figure from the series, from one time, and from a window that begins at 0."""
-    plan = PLANS["hierarchy"]
-    known = noiseless(plan, OPEN)
-    nodes = {(used.track, used.number): tally for used, tally in zip(known.nodes, known.tallies, strict=True)}
-    tallies = attended(plan, nodes)
-    every = series(plan, tallies, T)
-    for period in range(1, T + 1):
-        alone = histogram(plan, tallies, period).estimate.covariance
-        np.testing.assert_allclose(every[period - 1].estimate.covariance, alone, atol=1e-6)
-        window = change(plan, tallies, Node(0, period)).estimate.covariance
-        np.testing.assert_allclose(window, alone, atol=1e-6)

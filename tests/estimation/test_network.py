@@ -10,26 +10,6 @@ from changeling_statistics.estimation.network import last_uses, online_rows
 from .graphs import dense_row, hierarchy, scattered
 
 
-def network(*edges):
-    """Edges (start, end, variance), by their ends."""
-    start, end, variance = zip(*sorted(edges, key=lambda edge: edge[1]), strict=True)
-    return Network(max(end), np.array(start), np.array(end), np.array(variance, dtype=float))
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_weights_are_those_of_dense_least_squares(seed):
-    """On random networks, retrospective and closed by every period, for all pairs of connected times."""
-    generator = np.random.default_rng(seed)
-    whole = scattered(9, 14, generator)
-    for until in range(1, 10):
-        part = whole.closed_by(until)
-        for plus in range(1, until + 1):
-            for minus in range(plus):
-                if part.connected(plus, minus):
-                    dense = dense_row(whole, plus, minus, until)
-                    np.testing.assert_allclose(part.row(plus, minus), dense[whole.end <= until], atol=1e-9)
-
-
 @pytest.mark.parametrize("seed", range(8))
 def test_the_online_recursion_is_the_solution_of_every_prefix_graph(seed):
     """Values and variances at every time; None just where the closed releases do not reach 0."""
@@ -55,30 +35,6 @@ def test_all_answers_are_fitted_at_once_retrospectively():
     rows = np.array([dense_row(graph, time) for time in range(1, 13)])
     np.testing.assert_allclose(graph.fit(changes)[1:], rows @ changes, atol=1e-9)
     assert not graph.fit(changes)[0].any()
-
-
-def test_a_disjoint_release_is_resistors_in_series():
-    """DCR: the variance of a prefix sum grows by one node's a node, that of a window with its length."""
-    path = hierarchy(10, (1,))
-    for time in range(1, 11):
-        assert path.resistance(time) == pytest.approx(time)
-    assert path.resistance(9, 4) == pytest.approx(5)
-
-
-def test_a_panel_is_resistors_straight_to_ground():
-    """Each time's estimate is its own release, and the difference of two adds both resistances."""
-    panel = network((0, 1, 2.0), (0, 2, 3.0), (0, 3, 5.0))
-    assert panel.resistance(2) == pytest.approx(3)
-    assert panel.resistance(3, 1) == pytest.approx(7)
-
-
-def test_releases_of_the_same_span_are_resistors_in_parallel():
-    """2 and 3 in parallel are 6/5; a ladder and a balanced bridge are as in the textbook."""
-    assert network((0, 1, 2.0), (0, 1, 3.0)).resistance(1) == pytest.approx(6 / 5)
-    assert network((0, 1, 1.0), (1, 2, 1.0), (0, 2, 1.0)).resistance(2) == pytest.approx(2 / 3)
-    bridge = network((0, 1, 1.0), (0, 2, 1.0), (1, 2, 7.0), (1, 3, 1.0), (2, 3, 1.0))
-    assert bridge.resistance(3) == pytest.approx(1)
-    assert bridge.row(3)[list(zip(bridge.start, bridge.end, strict=True)).index((1, 2))] == pytest.approx(0)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -124,7 +80,7 @@ def test_variances_must_be_positive(variance):
 def test_times_that_nothing_connects_are_refused():
     """A network has no row for them."""
     with pytest.raises(ValueError, match="times 0 and 2"):
-        network((0, 1, 1.0), (2, 3, 1.0)).row(2)
+        Network(3, np.array([0, 2]), np.array([1, 3]), np.ones(2)).row(2)
 
 
 PERIODS = 16

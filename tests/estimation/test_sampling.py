@@ -121,17 +121,6 @@ def test_the_estimate_is_exact_or_a_labelled_bound(name, retrospective, closed):
             np.testing.assert_allclose(estimated, exact, atol=1e-6 * scale)
 
 
-def test_one_share_and_prefix_sums_have_the_textbook_error():
-    """(1/f - 1)·(diag(v_t) - v_t v_t'/n), but for n/(n - 1), and exactly."""
-    known = noiseless(of(ONE_SHARE), OPEN)
-    row = np.array([1.0 if u.track == 0 and u.node.end <= 3 else 0.0 for u in known.nodes])
-    estimated, bounded = Solution(known).sampling.covariance(row, T)
-    v, n = SCALE * np.array([(OPEN[:, 3] == a).sum() for a in (1, 2)]), len(OPEN) * SCALE
-    textbook = 3.0 * n / (n - 1) * (np.diag(v) - np.outer(v, v) / n)
-    np.testing.assert_allclose(estimated, textbook, atol=1e-3)
-    assert not bounded
-
-
 def test_who_reports_everything_has_no_sampling_error():
     """One group of tracks without random nodes: no sampling error and no bound."""
     known = noiseless(of(ReleasePlan((Group((Track(1, CHANGES, 0, T), Track(2, CHANGES, 0, T))),))), OPEN)

@@ -43,6 +43,7 @@ def development():
             process.communicate(timeout=100)
 
 
+@pytest.mark.heavy
 def test_an_app_records_and_reports_and_a_data_team_reads_the_results(development, tmp_path):
     """The app's answer of the first half, then that of the second: one device shows, as it is for development."""
     url, _, survey = development
@@ -58,6 +59,7 @@ def test_an_app_records_and_reports_and_a_data_team_reads_the_results(developmen
     assert re.search(rf"from \d+ reports on {len(rows)} nodes", read)
 
 
+@pytest.mark.heavy
 def test_an_app_says_why_it_takes_no_part(development, tmp_path):
     """A survey that another authority signed is refused in one line, after what the SDK logs."""
     url, _, survey = development
@@ -69,6 +71,7 @@ def test_an_app_says_why_it_takes_no_part(development, tmp_path):
     )
 
 
+@pytest.mark.heavy
 def test_a_designer_finds_a_plan_and_tries_it(tmp_path):
     """The plans side by side, the best one's results beside the truth, and a survey that can be signed."""
     printed = ran("design_a_survey.py", folder=tmp_path)
@@ -82,6 +85,7 @@ def test_a_designer_finds_a_plan_and_tries_it(tmp_path):
     )
 
 
+@pytest.mark.heavy
 def test_an_analyst_gets_the_three_figures_in_order(tmp_path):
     """Shuffled <= approximate <= pure, for every length of the survey; the curve falls."""
     printed = ran("privacy_accounting.py", folder=tmp_path)
@@ -94,6 +98,7 @@ def test_an_analyst_gets_the_three_figures_in_order(tmp_path):
     assert len(curve) == 6
 
 
+@pytest.mark.heavy
 def test_a_curator_publishes_a_week_and_goes_on_where_it_stopped(tmp_path):
     """168 hours; run again nothing more is drawn, and the same is shown."""
     printed, again = (ran("curator.py", folder=tmp_path) for _ in range(2))

@@ -61,9 +61,8 @@ def test_every_plan_of_the_table_charges_at_most_epsilon_and_reaches_every_perio
     assert comparison.verdict
 
 
-@pytest.mark.parametrize("closed", [False, True])
-@pytest.mark.parametrize("epsilon", ["1", "8", "30"])
-def test_no_other_plan_of_the_table_is_more_accurate(closed, epsilon):
+@pytest.mark.parametrize(("epsilon", "closed"), [("1", True), ("8", False), ("30", True)])
+def test_no_other_plan_of_the_table_is_more_accurate(epsilon, closed):
     """The optimal plan has them among its candidates, or better ones."""
     of = wish(periods=32, answers=4, epsilon=epsilon, closed=closed, devices=20_000, later=20_000)
     comparison = compare_plans(of)

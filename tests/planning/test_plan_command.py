@@ -50,7 +50,7 @@ def test_a_relay_that_no_device_would_speak_to_is_refused(relay):
     assert "https://relay.example.org" in " ".join(refused.stderr.split())
 
 
-@pytest.mark.parametrize("name", ["paper", "flat", "sampled", "panel", "optimal"])
+@pytest.mark.parametrize("name", ["paper", "optimal"])
 def test_the_chosen_plan_becomes_a_survey_that_can_be_signed(tmp_path, name):
     """`changeling survey sign` takes the file; the signed survey is the one that was planned."""
     unsigned, signed = tmp_path / "survey.json", tmp_path / "survey.signed"
@@ -68,9 +68,9 @@ def test_the_chosen_plan_becomes_a_survey_that_can_be_signed(tmp_path, name):
     assert survey.minimum == 100
 
 
-@pytest.mark.parametrize("horizon", ["1d", "4d", "40d"])
+@pytest.mark.parametrize("horizon", ["1d", "40d"])
 def test_it_draws_the_errors_and_the_release_graph(tmp_path, horizon):
-    """A picture for one period, a few, and more than are drawn."""
+    """A picture for one period, and for more than are drawn."""
     path = tmp_path / "plan.png"
     drawn = plan(*USUAL, "--horizon", horizon, "--at-most", "2", "--plot", str(path))
     assert drawn.exit_code == 0, drawn.output

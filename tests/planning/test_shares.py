@@ -110,32 +110,13 @@ def test_the_bound_is_never_above_what_any_shares_reach(seed, closed, retrospect
     assert found.error >= bound
 
 
-@pytest.mark.parametrize("retrospective", [False, True])
-@pytest.mark.parametrize("epsilon", ["0.5", "4", "30"])
+@pytest.mark.parametrize(("epsilon", "retrospective"), [("0.5", True), ("4", True), ("30", False)])
 def test_the_gap_is_closed_and_rounding_keeps_it_small(epsilon, retrospective):
     """Under 1% before and after the shares are made small integers, with far fewer groups than candidates."""
-    whole = problem(wish(periods=24, epsilon=epsilon, retrospective=retrospective))
+    whole = problem(wish(periods=16, epsilon=epsilon, retrospective=retrospective))
     found = best(whole)
     assert found.gap < 0.01
-    integers = rounded_shares(whole, found, even(24), "mean")
+    integers = rounded_shares(whole, found, even(16), "mean")
     assert 1 - found.bound / error(whole, integers / integers.sum()) < 0.012
     assert 0 < (integers > 0).sum() < len(integers) / 4
     assert np.gcd.reduce(integers[integers > 0]) == 1
-
-
-@pytest.mark.parametrize("retrospective", [False, True])
-def test_slopes_and_curvature_are_the_derivatives_of_the_mean(retrospective):
-    """φ_g = -∂R/∂f_g and ∂²R/∂f∂f, by finite differences, and R = Σ f φ."""
-    whole = problem(wish(periods=6, closed=True, retrospective=retrospective))
-    few = whole.restricted(np.arange(0, len(whole.candidates), 9))
-    generator = np.random.default_rng(1)
-    f, w = generator.dirichlet(np.ones(len(few.candidates))), even(6)
-    point, curvature = few.at(f, w), few.curvature(f, w)
-    assert point.value == pytest.approx(f @ point.slopes)
-    for g in generator.integers(0, len(f), 5):
-        step = np.zeros(len(f))
-        step[g] = 1e-5
-        before, after = few.at(f - step, w) if f[g] > 1e-5 else point, few.at(f + step, w)
-        span = 1e-5 * (1 + (f[g] > 1e-5))
-        assert (before.value - after.value) / span == pytest.approx(point.slopes[g], rel=1e-3)
-        np.testing.assert_allclose((before.slopes - after.slopes) / span, curvature[g], rtol=5e-3, atol=1e-6)

@@ -120,6 +120,7 @@ print(time.process_time() - began, tracemalloc.get_traced_memory()[1])
 """A device's process: prints the seconds of processor time that joining took, and the most bytes that Python held."""
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("make", [tracks, nodes, drawn_nodes, weights, small_weights])
 def test_joining_the_dearest_surveys_takes_a_device_less_than_a_second_and_50_megabytes(make, tmp_path):
     """From signed bytes to an entry on disk, in a process that has never seen the survey."""

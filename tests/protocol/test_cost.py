@@ -86,16 +86,6 @@ def test_every_randomizer_and_assignment_keeps_to_its_charge(name):
         assert stated - found < ROUNDING
 
 
-def test_the_cases_are_all_kinds():
-    """Six randomizers of changes and four of states, every assignment and constraint, open and closed."""
-    kinds = {type(track.randomizer).__name__ for case in CASES.values() for track in case.plan.tracks}
-    assert kinds == {"KaryResponse", "SignedSubset", "SubsetSelection", "UnaryEncoding", "CustomResponse"}
-    assert {type(case.constraint).__name__ for case in CASES.values()} == {"AtMost", "TimeBounded", "Hybrid"}
-    assert {case.closed for case in CASES.values()} == {True, False}
-    assert {len(case.plan.groups) for case in CASES.values()} >= {1, 2, 3}
-    assert sum(case.reached for case in CASES.values()) > 60
-
-
 @pytest.mark.parametrize(
     "name", ["krr_z1_T2_k1", "signed_quiet_z1_T4_k2_random2", "signed_z2_T2_k1", "custom_z1_T4_k2_random2"]
 )
@@ -140,16 +130,6 @@ def test_the_cost_of_a_track_in_closed_form_is_that_of_every_division(losses, mo
         for s, a, b in product(range(most + 1), repeat=3)
         if s + a <= most and s + b <= most and s + a + b <= reports
     )
-
-
-def test_the_papers_figure_is_attained_only_with_nodes_enough():
-    """k-RR costs min(2κ, N)·ε₀."""
-    response = KaryResponse(MutationSpace(2), ODDS)
-    for k, T in product((1, 2, 3), (1, 2, 3, 5, 8)):
-        plan = ReleasePlan((Group((Track(1, response, 0, T),)),))
-        assert float(plan_cost(plan, Calendar(0, 1, T), AtMost(k))) == pytest.approx(
-            min(2 * k, T) * float(ODDS.epsilon), rel=1e-15
-        )
 
 
 def test_groups_cost_the_most_expensive_one():

@@ -31,7 +31,6 @@ from changeling_protocol import (
     unsent,
 )
 from changeling_statistics.testing import (
-    lived_histories,
     questions,
     transcripts,
     worst_of_laws,
@@ -77,25 +76,6 @@ def small(z, T, every, first, constraint, closed):
     calendar = Calendar(0, 10, T)
     group = history_group(z, calendar, constraint, closed, every=every, first=first)
     return group, calendar, list(changelogs(z, calendar, constraint, closed))
-
-
-@pytest.mark.parametrize("case", SMALL, ids=str)
-def test_possible_histories_are_counted_exactly(case):
-    """Those that begin with each prefix, and those that hold each state at each time, are as many as can be listed."""
-    group, _, every = small(*case)
-    possible, histories = group.histories.possible, {tuple(true for _, true in questions(group, s)) for s in every}
-    assert possible.count == len(histories)
-    for begun in {history[:length] for history in histories for length in range(possible.times)}:
-        state = HistoryState()
-        for symbol in begun:
-            state = possible.after(state, symbol, true=True)
-        stays, changes = possible.going_on(state)
-        for symbol in range(possible.states):
-            listed = sum(history[: len(begun) + 1] == (*begun, symbol) for history in histories)
-            assert listed == (stays if symbol == state.last else changes)
-    for time in range(possible.times):
-        held = [sum(history[time] == symbol for history in histories) for symbol in range(possible.states)]
-        assert held == [possible.held(time + 1)[symbol > 0] for symbol in range(possible.states)]
 
 
 @pytest.mark.parametrize("case", SMALL, ids=str)
@@ -239,11 +219,3 @@ def test_odds_and_numbers_that_say_nothing_are_refused():
         replace(group, tracks=(Track(1, KaryResponse(StateSpace(2, null=False), ODDS), 0, 2),))
     with pytest.raises(ValueError, match="all times"):
         respond(group, 0, 0, None, ListedCoins([0]))
-
-
-def test_the_two_ways_to_list_what_a_constraint_admits_agree():
-    """By which periods hold mutations, and by what the constraint itself says of each mutation."""
-    calendar = Calendar(0, 10, 4)
-    for constraint, closed in product(CONSTRAINTS, (False, True)):
-        listed = set(changelogs(2, calendar, constraint, closed))
-        assert set(lived_histories(2, calendar, constraint, closed)) == listed

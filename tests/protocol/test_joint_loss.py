@@ -101,20 +101,6 @@ def test_no_two_changelogs_are_told_apart_beyond_the_odds_of_a_joint_group(name)
         assert stated - found < ROUNDING
 
 
-def test_the_joint_cases_are_all_kinds():
-    """At least 300: all randomizers that can be joint, every constraint, open and closed, mixed, random nodes, spare
-    slots."""
-    tracks = [track for case in CASES.values() for track in case.plan.tracks]
-    kinds = {type(track.randomizer).__name__ for track in tracks}
-    assert len(CASES) >= 300
-    assert kinds == {"KaryResponse", "SubsetSelection", "SignedSubset", "KaryChange"}
-    assert {type(case.constraint).__name__ for case in CASES.values()} == {"AtMost", "TimeBounded", "Hybrid"}
-    assert {case.closed for case in CASES.values()} == {True, False}
-    assert {track.reported is None for track in tracks} == {True, False}
-    assert sum(case.reached for case in CASES.values()) > 300
-    assert len(LIVED) > 20
-
-
 @pytest.mark.parametrize("name", LIVED)
 def test_a_store_that_was_put_back_costs_no_more_than_two_lives(name):
     """All that both lives send, over every pair of pairs of changelogs that were one until the copy was made."""

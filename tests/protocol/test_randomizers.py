@@ -28,7 +28,6 @@ from changeling_protocol import (
     log_ratio,
     plan_cost,
     randomizer_as_fields,
-    randomizer_from_fields,
     rounded_up,
 )
 
@@ -236,27 +235,3 @@ def test_an_infinite_loss_is_refused_where_a_loss_is_asked_for():
     plan = ReleasePlan((Group((Track(1, response, 0, 2),)),))
     with pytest.raises(ValueError, match="infinite"):
         plan_cost(plan, Calendar(0, 10, 2), AtMost(1))
-
-
-def test_a_fraction_not_in_lowest_terms_is_no_field_of_a_survey():
-    """One randomizer has one form, or a survey would have two ids."""
-    response = SignedSubset(MutationSpace(2), Odds(3, 1), spoken=Fraction(2, 3))
-    fields = randomizer_as_fields(response)
-    assert fields["spoken"] == [2, 3]
-    for spoken in ([4, 6], [3, 2], [0, 1], [2, 0], [2]):
-        with pytest.raises(ValueError, match="not a randomizer"):
-            randomizer_from_fields({**fields, "spoken": spoken}, 2)
-
-
-def test_a_randomizer_keeps_to_the_spaces_it_is_made_for():
-    """A survey cannot ask for signed subsets of states, or for subsets of mutations."""
-    for kind, space in [
-        ("signed-subset", "states"),
-        ("subset", "mutations"),
-        ("unary", "mutation-pairs"),
-        ("subset", "moves"),
-        ("k-rr-change", "answers"),
-    ]:
-        fields = {"kind": kind, "space": space, "odds": [3, 1], "pluses": 0, "spoken": [1, 1], "chosen": 1}
-        with pytest.raises(ValueError, match="not a randomizer"):
-            randomizer_from_fields(fields, 3)

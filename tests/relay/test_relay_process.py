@@ -41,6 +41,7 @@ def relayed_survey(server, relay_url, question):
     return server.publish(survey(calendar=calendar, grace=GRACE).asking(question=question, relay=relay_url))
 
 
+@pytest.mark.heavy
 def test_tallies_through_a_relay_are_those_of_direct_uploads(tmp_path, server):
     """40 uploads to two surveys in mixed requests, some sent twice: tallies as of surveys that got them directly."""
     port = free_port()
@@ -73,6 +74,7 @@ def tallied(server, surveys):
     return [{key: (tally.reports, tally.slots.tolist()) for key, tally in each.items()} for each in found]
 
 
+@pytest.mark.heavy
 def test_real_clients_report_through_a_relay(tmp_path, server):
     """Six devices join, record and flush: the relay acknowledges each of their closings, and the server counts it.
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import combinations, product
 
-from changeling_protocol import Coins, Group, Odds, agreeing, draw_nodes
+from changeling_protocol import Group, Odds, agreeing
 from changeling_simulations.sampler import in_order
 
 Sent = tuple[int | None, ...]
@@ -42,26 +42,6 @@ def _answers(group, states, chosen, sent, used, score) -> Iterator[tuple[Sent, F
         scored = group.kernel.scored(place, score, agrees[symbol]) if tells else score
         for rest, chance in _answers(group, states, chosen, (*sent, symbol), after, scored):
             yield rest, chance * Fraction(weight, sum(weights))
-
-
-def answered(group: Group, states: Sequence[int], coins: Coins) -> Sent:
-    """What the device of an entry with these states sends: its own algorithm, on coins that a test brings."""
-    chosen = [draw_nodes(track, coins) for track in group.tracks]
-    sent: list[int | None] = []
-    used, score = [0] * len(group.joint.slots), 0
-    for place, number in in_order(group):
-        if number not in chosen[place]:
-            sent.append(None)
-            continue
-        randomizer = agreeing(group.tracks[place].randomizer)
-        true, tells = _input(group, states, place, number, used)
-        odds = group.kernel.conditional_odds(place, used, score) if tells else Odds(1, 1)
-        symbol = randomizer.favoured_symbol_at(coins.below(randomizer.favoured_total(true, odds)), true, odds)
-        if tells:
-            used[place] += 1
-            score = group.kernel.scored(place, score, randomizer.agrees(symbol, true))
-        sent.append(symbol)
-    return tuple(sent)
 
 
 def _input(group, states, place, number, used) -> tuple[int, bool]:

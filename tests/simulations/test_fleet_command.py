@@ -67,6 +67,7 @@ def test_a_server_counts_what_a_fleet_sends(own_server, tmp_path, monkeypatch):
     assert "DIFFERS" in differing.output
 
 
+@pytest.mark.heavy
 def test_a_wanted_rate_is_kept_and_many_envelopes_go_in_a_request(own_server, tmp_path, monkeypatch):
     """So many requests a second: it takes as long as that, at the least."""
     file = rehearsal(own_server, tmp_path)
@@ -136,6 +137,7 @@ def test_another_machine_is_loaded_by_who_operates_it_alone():
         ServerClient("http://far.example", token="secret")
 
 
+@pytest.mark.heavy
 def test_a_survey_that_is_not_published_is_named(own_server, tmp_path):
     """And what to do."""
     write_survey(tmp_path / "survey.json", survey().asking(question="Never asked?"))

@@ -25,11 +25,9 @@ from changeling_simulations import Population, synthetic_changelog
 from changeling_simulations.sampler import in_order, joint_nodes
 from changeling_statistics import counterpart_of
 from changeling_statistics.estimation.entries import correlations, middle
-from scipy.stats import chi2, chisquare
+from scipy.stats import chisquare
 
-from tests.coins import SeededCoins
-
-from .devices import answered, exact_law
+from .devices import exact_law
 
 FALSE_ALARM = 1e-6
 """The chance that a right sampler fails one of the tests below, were its seed drawn anew."""
@@ -146,16 +144,6 @@ def pairs(group: Group):
     return [*((0, later) for later in range(1, last + 1)), (last - 1, last)]
 
 
-@pytest.mark.parametrize("states", CLOSED)
-def test_what_an_entry_says_about_one_question_has_the_law_that_it_has_among_all(states):
-    """Exactly, in fractions: the other question's reports summed out of the law of both; so one can be simulated."""
-    places = [at for at, (place, _) in enumerate(in_order(TWO_QUESTIONS)) if place == 0]
-    summed: dict = defaultdict(Fraction)
-    for sent, chance in exact_law(TWO_QUESTIONS, states).items():
-        summed[tuple(sent[at] for at in places)] += chance
-    assert summed == exact_law(TWO_QUESTIONS.about(0), states)
-
-
 @pytest.mark.heavy
 def test_tallies_of_two_nodes_together_are_those_of_the_enumerated_law(case):
     """Two entries, several pairs of nodes: 1,500 sampled surveys against the law of all symbols."""
@@ -171,29 +159,6 @@ def test_tallies_of_two_nodes_together_are_those_of_the_enumerated_law(case):
     for nodes in pairs(group):
         seen = Counter(tuple(survey[node] for node in nodes) for survey in surveys)
         assert_drawn_from(exactly(group, histories, nodes), seen)
-
-
-def test_devices_send_what_the_enumerated_law_says(case):
-    """The same tallies from the devices' own algorithm, on seeded coins."""
-    group, histories = case
-    coins = SeededCoins(2)
-    surveys = [[answered(group, states, coins) for states in histories] for _ in range(SURVEYS)]
-    for nodes in pairs(group):
-        seen = Counter(tallied(group, entries, nodes) for entries in surveys)
-        assert_drawn_from(exactly(group, histories, nodes), seen)
-
-
-def test_a_sampler_that_took_nodes_for_independent_would_be_told(case):
-    """Some two of these tallies depend on each other so much that the tests above would find it missing."""
-    group, histories = case
-    told = []
-    for nodes in pairs(group):
-        law = exactly(group, histories, nodes)
-        one, other = (exactly(group, histories, (node,)) for node in nodes)
-        apart = {(a, b): one[a,] * other[b,] for a, b in law}
-        distance = sum((law[both] - chance) ** 2 / chance for both, chance in apart.items())
-        told.append(chi2.sf(SURVEYS * float(distance), len(law)))
-    assert min(told) < 1e-12
 
 
 def test_what_two_nodes_decode_to_covaries_as_correlations_say():

@@ -1,7 +1,6 @@
 """The aggregated sampler: distributed as the sum of the devices' reports, and as fast for a billion as for ten."""
 
-from itertools import combinations, product
-from math import prod
+from itertools import combinations
 from time import perf_counter
 
 import numpy as np
@@ -22,64 +21,13 @@ from changeling_protocol import (
 )
 from changeling_simulations import Population, sample_tallies, synthetic_changelog
 from changeling_simulations.sampler import reporting
-from changeling_statistics import Attendance, counterpart_of, read_rows
-from scipy.stats import chi2, chi2_contingency, chisquare
-
-from tests.coins import SeededCoins
+from changeling_statistics import Attendance, read_rows
+from scipy.stats import chisquare
 
 FALSE_ALARM = 1e-6
 """The chance that a right sampler fails one of the tests below, were its seed drawn anew."""
 
 RESPONSE = KaryResponse(MutationSpace(2), Odds(9, 2))
-
-
-def probabilities(randomizer) -> np.ndarray:
-    """P, the column of an input being its distribution over symbols."""
-    m = randomizer.symbols
-    return np.array([[randomizer.weight(o, u) / randomizer.total(u) for u in range(m)] for o in range(m)])
-
-
-@pytest.mark.parametrize("true", [0, 4])
-def test_the_sampler_and_the_device_are_not_told_apart(true):
-    """20,000 devices' responses against one draw: chi-squared of the two tallies."""
-    n, m = 20_000, RESPONSE.symbols
-    coins = SeededCoins(true)
-    devices = counterpart_of(RESPONSE).tally(np.array([RESPONSE.respond(true, coins) for _ in range(n)], np.uint64))
-    counts = np.zeros(m, np.int64)
-    counts[true] = n
-    sampled = counterpart_of(RESPONSE).sample(counts, np.random.default_rng(1))
-    assert sampled.reports == devices.reports == n
-    assert chi2_contingency([devices.slots, sampled.slots]).pvalue > FALSE_ALARM
-
-
-@pytest.mark.heavy
-def test_a_tally_of_three_entries_has_its_exact_distribution():
-    """All 27 outcomes of three k-RR reports enumerated, 60,000 tallies sampled."""
-    response = KaryResponse(StateSpace(2), Odds(5, 2))
-    P, inputs = probabilities(response), (0, 0, 2)
-    exact: dict[tuple[int, ...], float] = {}
-    for outcome in product(range(3), repeat=3):
-        tallied = tuple(np.bincount(outcome, minlength=3).tolist())
-        exact[tallied] = exact.get(tallied, 0) + prod(P[o, u] for o, u in zip(outcome, inputs, strict=True))
-    generator, counts, n = np.random.default_rng(2), np.array([2, 0, 1]), 60_000
-    seen = dict.fromkeys(exact, 0)
-    for _ in range(n):
-        seen[tuple(counterpart_of(response).sample(counts, generator).slots.tolist())] += 1
-    assert chisquare(list(seen.values()), [n * p for p in exact.values()], sum_check=False).pvalue > FALSE_ALARM
-
-
-def test_mean_and_covariance_are_those_of_the_responses():
-    """Mean P s and covariance diag(P s) - P diag(s) P' over 20,000 draws: every entry within its sampling error."""
-    s, draws = np.array([500, 0, 30, 7, 0, 200, 1]), 20_000
-    generator, P = np.random.default_rng(3), probabilities(RESPONSE)
-    slots = np.array([counterpart_of(RESPONSE).sample(s, generator).slots for _ in range(draws)], float)
-    mean, covariance = P @ s, np.diag(P @ s) - P @ np.diag(s) @ P.T
-    away = slots - mean
-    distance = draws * away.mean(0) @ np.linalg.pinv(covariance) @ away.mean(0)
-    assert chi2.sf(distance, RESPONSE.symbols - 1) > FALSE_ALARM
-    products = away[:, :, None] * away[:, None, :]
-    z = (products.mean(0) - covariance) / (products.std(0) / np.sqrt(draws))
-    assert np.abs(z).max() < 5.8  # 28 figures at 7e-9 each, by normal approximation
 
 
 def test_random_nodes_are_subsets_drawn_uniformly():

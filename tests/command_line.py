@@ -1,10 +1,15 @@
-"""Runs a console script's main in this process, and keeps what it printed."""
+"""Both console scripts, run in this process, and what they print; nothing else names the modules that they are in."""
 
 import os
 from contextlib import redirect_stderr, redirect_stdout
 from io import StringIO
 from types import SimpleNamespace
 from unittest.mock import patch
+
+from changeling_commands.__main__ import main as changeling
+from changeling_simulations.__main__ import main as changeling_sim
+
+__all__ = ["changeling", "changeling_sim", "invoked"]
 
 WIDE_AND_PLAIN = {"COLUMNS": "100", "NO_COLOR": "1"}
 

@@ -38,6 +38,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """The event loop that tests which are coroutines run in."""
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
 def postgresql() -> Iterator[PostgreSQL]:
     """A running server; each test asks it for a schema of its own."""
     with PostgreSQL() as server:

@@ -3,15 +3,15 @@
 import shlex
 
 import pytest
-from changeling_commands.__main__ import main as run_changeling
 from changeling_commands.table import EXAMPLES as OF_CHANGELING
 from changeling_commands.table import app as changeling
-from changeling_simulations.__main__ import main as run_simulations
 from changeling_simulations.cli import EXAMPLES as OF_SIMULATIONS
 from changeling_simulations.cli import app as simulations
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.main import get_command
 
+from tests.command_line import changeling as run_changeling
+from tests.command_line import changeling_sim as run_simulations
 from tests.command_line import invoked
 
 PROGRAMS = {

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from changeling_simulations.__main__ import main
 from playwright.sync_api import Browser
 
+from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
 
 pytestmark = pytest.mark.heavy

@@ -11,8 +11,9 @@ from threading import Thread
 
 import httpx
 import pytest
-from changeling_commands.__main__ import main as run
 from changeling_commands.dev import answer_at
+
+from tests.command_line import changeling as run
 
 DEVICES = 12
 SHORT = (

@@ -1,9 +1,9 @@
 """`changeling survey notice`: the client's paragraph, on the operators' command line."""
 
 from changeling_client import privacy_notice
-from changeling_commands.__main__ import main
 from changeling_statistics import write_survey
 
+from tests.command_line import changeling as main
 from tests.command_line import invoked
 
 from ..protocol.examples import AUTHORITY, survey

@@ -8,13 +8,11 @@ import pytest
 import typer
 from changeling_commands import table
 from changeling_commands.__main__ import EXTRAS
-from changeling_commands.__main__ import main as changeling
 from changeling_protocol import __version__
 from changeling_simulations import cli
 from changeling_simulations.__main__ import EXTRAS as SIM_EXTRAS
-from changeling_simulations.__main__ import main as changeling_sim
 
-from tests.command_line import invoked
+from tests.command_line import changeling, changeling_sim, invoked
 
 PROGRAMS = [(changeling, "changeling"), (changeling_sim, "changeling-sim")]
 
@@ -71,11 +69,12 @@ def test_the_help_of_a_bare_install_says_which_extra_brings_which_command(module
 
 def test_a_command_of_a_bare_install_names_its_own_extra():
     """Also behind an option, or as part of a group."""
-    for words, extra in (
-        (["survey", "notice", "x"], "server"),
-        (["release", "--help"], "central"),
+    for module, words, extra in (
+        ("changeling_commands", ["survey", "notice", "x"], "server"),
+        ("changeling_commands", ["release", "--help"], "central"),
+        ("changeling_simulations", ["run"], "simulate"),
     ):
-        done = bare("changeling_commands", *words)
+        done = bare(module, *words)
         assert (done.returncode, done.stdout) == (1, "")
         assert f'pip install "changeling[{extra}]", or ".[{extra}]" in a clone' in done.stderr
 

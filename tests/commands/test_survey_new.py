@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from changeling_commands.__main__ import main
 from changeling_protocol import OFFSETS
 from changeling_statistics import read_survey
 
+from tests.command_line import changeling as main
 from tests.command_line import invoked
 
 WISH = ["--period", "1w", "--periods", "4", "--epsilon", "8", "--at-most", "2", "--devices", "20000"]

@@ -30,9 +30,10 @@ from changeling_central import (
     check_counts,
 )
 from changeling_central.testing import MechanismContract, registered
-from changeling_commands.__main__ import main
 from changeling_protocol import AtMost, Calendar, Constraint
 from changeling_statistics import read_rows
+
+from tests.command_line import changeling as main
 
 from .mechanisms import CALENDAR, HISTOGRAM, TWICE, Example, of_level, periods_of
 

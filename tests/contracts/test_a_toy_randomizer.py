@@ -13,7 +13,6 @@ from typing import ClassVar, Self
 import numpy as np
 import pytest
 from changeling_aggregator.store import Store
-from changeling_commands.__main__ import main
 from changeling_protocol import Coins, Fields, KaryResponse, Losses, Odds, Space, StateSpace, Survey, register
 from changeling_reader import ServerClient
 from changeling_simulations import Population, sample_tallies
@@ -40,6 +39,7 @@ from changeling_statistics.testing import RandomizerContract
 
 from demo.deployment import Deployment
 from demo.replay import joined, replay
+from tests.command_line import changeling as main
 
 from ..aggregator.serving import TOKEN, ServerProcess
 from ..planning.wishes import wish

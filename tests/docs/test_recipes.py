@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 from changeling_aggregator.cli.access import write_private_key
 from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts
-from changeling_commands.__main__ import main
 from changeling_protocol import OFFSETS, AtMost, Question, Survey
 from changeling_simulations import Population, sample_tallies
+
+from tests.command_line import changeling as main
 
 from ..aggregator.serving import ServerProcess
 from ..protocol.examples import AUTHORITY, PINNED

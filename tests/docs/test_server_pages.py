@@ -10,8 +10,9 @@ import httpx
 import pytest
 from changeling_aggregator.cli.access import write_private_key
 from changeling_aggregator.store import Store
-from changeling_commands.__main__ import main
 from changeling_protocol import Calendar
+
+from tests.command_line import changeling as main
 
 from ..aggregator.serving import TOKEN, ServerProcess, eventually
 from ..aggregator.whole_survey import whole_survey_store

@@ -6,10 +6,8 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from changeling_commands.__main__ import main as changeling
 from changeling_protocol import MICRO, AtMost, AtMostWithin, Calendar, TimeBounded
 from changeling_simulations import synthetic_changelog
-from changeling_simulations.__main__ import main as changeling_sim
 from changeling_statistics import (
     Pilot,
     Prediction,
@@ -25,7 +23,7 @@ from changeling_statistics import (
 from scipy.integrate import quad
 from scipy.stats import gamma, nbinom, poisson
 
-from tests.command_line import invoked
+from tests.command_line import changeling, changeling_sim, invoked
 
 DAY = 86_400
 CALENDAR = Calendar(1_767_225_600, DAY, 12)

@@ -1,10 +1,10 @@
 """`changeling-sim plan`: tables, pictures, and a survey file that can be signed."""
 
 import pytest
-from changeling_commands.__main__ import main as run
-from changeling_simulations.__main__ import main
 from changeling_statistics import read_survey
 
+from tests.command_line import changeling as run
+from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
 
 from .wishes import without_histories

@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from changeling_commands.__main__ import main as run
-from changeling_simulations.__main__ import main
 from changeling_statistics import predict, read_survey
 
+from tests.command_line import changeling as run
+from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
 
 FILE = """

@@ -1,7 +1,6 @@
 """The charge of joint groups against every pair of changelogs and every transcript, and the law of what is sent."""
 
 from decimal import Decimal
-from fractions import Fraction
 from itertools import product
 
 import pytest
@@ -16,7 +15,6 @@ from changeling_protocol import (
     Odds,
     SignedSubset,
     StateSpace,
-    SubsetSelection,
     Track,
     lives_cost,
     plan_cost,
@@ -40,33 +38,12 @@ def jointly(joint, *tracks):
 
 
 SMALL = {
-    "signed": (
-        jointly(Joint(Odds(3, 1), 2, (1,), (2,)), Track(1, SignedSubset(MutationSpace(1), ANY), 0, 3)),
-        AtMost(2),
-        1,
-        False,
-    ),
-    "quiet": (
-        jointly(
-            Joint(Odds(3, 1), 1, (1,), (2,)),
-            Track(1, SignedSubset(MutationSpace(1), ANY, spoken=Fraction(1, 2)), 0, 3),
-        ),
-        AtMost(2),
-        1,
-        False,
-    ),
     "layers": (
         jointly(
             Joint(Odds(7, 2), 3, (1, 2), (2, 1)),
             Track(1, KaryChange(MutationSpace(1), ANY), 0, 2),
             Track(2, SignedSubset(MutationSpace(1), ANY), 0, 2),
         ),
-        AtMost(2),
-        1,
-        False,
-    ),
-    "spare": (
-        jointly(Joint(Odds(5, 1), 2, (1,), (3,)), Track(1, KaryChange(MutationSpace(1), ANY), 0, 3)),
         AtMost(2),
         1,
         False,
@@ -80,12 +57,6 @@ SMALL = {
         AtMost(3),
         2,
         True,
-    ),
-    "panel": (
-        jointly(Joint(Odds(9, 1), 2, (1,), (3,)), Track(1, SubsetSelection(StateSpace(3), ANY, 2), 0, 3)),
-        AtMost(1),
-        3,
-        False,
     ),
 }
 

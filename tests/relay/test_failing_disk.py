@@ -35,43 +35,35 @@ def disk(monkeypatch):
     return Disk(monkeypatch)
 
 
-def test_what_cannot_be_kept_is_not_acknowledged_and_takes_no_room(tmp_path, upstream, disk):
+async def test_what_cannot_be_kept_is_not_acknowledged_and_takes_no_room(tmp_path, upstream, disk):
     """Five requests meet a disk that fails: 503 with Retry-After. Once it works again there is room as before."""
     most = 600
-
-    async def run():
-        hand = Hand(tmp_path, upstream, room=4 * most)
-        async with asked(hand) as http:
-            free = len(hand.relay.copies.surveys[FIRST.id].spool._free)
-            disk.after = 0
-            answers = [await http.post("/v1/uploads", content=body(sealed())) for _ in range(5)]
-            disk.after = 10**9
-            assert await hand.take(*(sealed() for _ in range(free))) == {}
-            with pytest.raises(Overloaded):
-                await hand.take(sealed())
-            return answers
-
-    answers = asyncio.run(run())
+    hand = Hand(tmp_path, upstream, room=4 * most)
+    async with asked(hand) as http:
+        free = len(hand.relay.copies.surveys[FIRST.id].spool._free)
+        disk.after = 0
+        answers = [await http.post("/v1/uploads", content=body(sealed())) for _ in range(5)]
+        disk.after = 10**9
+        assert await hand.take(*(sealed() for _ in range(free))) == {}
+        with pytest.raises(Overloaded):
+            await hand.take(sealed())
+        answers = answers
     assert {(answer.status_code, answer.headers["retry-after"]) for answer in answers} == {(503, "5")}
 
 
-def test_what_cannot_be_erased_is_whole_or_gone(tmp_path, upstream, disk):
+async def test_what_cannot_be_erased_is_whole_or_gone(tmp_path, upstream, disk):
     """The disk fails when one of three is overwritten: nothing waits, and what is left of the others is forwarded again
     by the next process, which the server drops by its id."""
-
-    async def run():
-        async with Hand(tmp_path, upstream, batch=3) as hand:
-            await hand.take(*(sealed(number=number) for number in range(3)))
-            disk.after = 1
-            with pytest.raises(OSError, match="the disk is gone"):
-                await hand.turn()
-            disk.after = 10**9
+    async with Hand(tmp_path, upstream, batch=3) as hand:
+        await hand.take(*(sealed(number=number) for number in range(3)))
+        disk.after = 1
+        with pytest.raises(OSError, match="the disk is gone"):
             await hand.turn()
-            assert hand.relay.copies.surveys[FIRST.id].spool.waiting() == []
-        async with Hand(tmp_path, upstream) as hand:
-            await hand.turn(200)
-
-    asyncio.run(run())
+        disk.after = 10**9
+        await hand.turn()
+        assert hand.relay.copies.surveys[FIRST.id].spool.waiting() == []
+    async with Hand(tmp_path, upstream) as hand:
+        await hand.turn(200)
     assert [len(body) for body in upstream.bodies] == [3, 2]
     assert len(set(upstream.envelopes)) == 3
 
@@ -102,7 +94,7 @@ def test_a_process_that_ends_before_any_write_loses_nothing_that_it_acknowledged
     assert lives == [True] * 13 + [False]  # 5 writes and 2 syncs of what came, 5 and 1 as it left
 
 
-def test_a_disk_without_room_for_a_survey_keeps_no_other_from_being_relayed(tmp_path, upstream, monkeypatch):
+async def test_a_disk_without_room_for_a_survey_keeps_no_other_from_being_relayed(tmp_path, upstream, monkeypatch):
     """Nor the keys from being asked for; it is tried again."""
     real, failing = Spool.__init__, {f"{FIRST.id.hex()}.spool"}
 
@@ -112,33 +104,26 @@ def test_a_disk_without_room_for_a_survey_keeps_no_other_from_being_relayed(tmp_
         real(self, path, *rest)
 
     monkeypatch.setattr(Spool, "__init__", init)
-
-    async def run():
-        async with Hand(tmp_path, upstream) as hand:
-            assert hand.relay.is_ready
-            assert len(hand.relay.copies.surveys) == 1
-            failing.clear()
-            await hand.relay.refresh()
-            assert await hand.take(sealed()) == {}
-
-    asyncio.run(run())
+    async with Hand(tmp_path, upstream) as hand:
+        assert hand.relay.is_ready
+        assert len(hand.relay.copies.surveys) == 1
+        failing.clear()
+        await hand.relay.refresh()
+        assert await hand.take(sealed()) == {}
 
 
-def test_a_full_disk_takes_what_it_took_before_and_keys_are_served_on(tmp_path, upstream, monkeypatch):
+async def test_a_full_disk_takes_what_it_took_before_and_keys_are_served_on(tmp_path, upstream, monkeypatch):
     """Places for envelopes are reserved; only what the server newly tells cannot be kept, so a restart forgets it."""
     full = OSError(28, "no space left on device")
-
-    async def run():
-        hand = Hand(tmp_path, upstream)
-        async with asked(hand) as http:
-            monkeypatch.setattr(os, "fsync", Mock(side_effect=full))
-            hand.now += 86_000
-            await hand.relay.refresh()
-            hand.now += 1000
-            answers = [await http.get(where) for where in ("/v1/keys", "/readyz")]
-            answers.append(await http.post("/v1/uploads", content=body(sealed())))
-            monkeypatch.undo()
-            return [answer.status_code for answer in answers]
-
-    assert asyncio.run(run()) == [200, 200, 200]
+    hand = Hand(tmp_path, upstream)
+    async with asked(hand) as http:
+        monkeypatch.setattr(os, "fsync", Mock(side_effect=full))
+        hand.now += 86_000
+        await hand.relay.refresh()
+        hand.now += 1000
+        answers = [await http.get(where) for where in ("/v1/keys", "/readyz")]
+        answers.append(await http.post("/v1/uploads", content=body(sealed())))
+        monkeypatch.undo()
+        found = [answer.status_code for answer in answers]
+    assert found == [200, 200, 200]
     assert os.path.getsize(tmp_path / "sealing-keys") > 0

@@ -10,23 +10,19 @@ from ..protocol.examples import AUTHORITY
 from .hand import ELSEWHERE, FIRST, NOW, OTHER_KEY, SECOND, Hand, number_of, sealed
 
 
-def test_positions_are_uniform_given_the_batch(tmp_path, upstream):
+async def test_positions_are_uniform_given_the_batch(tmp_path, upstream):
     """100 batches of 8 that came in one known order, two to a request: Pearson's statistic of places by arrivals.
 
     Rows and columns of the 8 by 8 table are fixed, so for uniform orders the statistic, times 7/8, has about 49 degrees
     of freedom; above 110 has a chance below 1e-6. The seed is fixed. An order that is kept gives 4,900.
     """
     places = [[0] * 8 for _ in range(8)]
-
-    async def run():
-        async with Hand(tmp_path, upstream, batch=8) as hand:
-            for _ in range(100):
-                hand.now = NOW
-                for first in range(0, 8, 2):
-                    assert await hand.take(sealed(number=first), sealed(number=first + 1)) == {}
-                await hand.turn()
-
-    asyncio.run(run())
+    async with Hand(tmp_path, upstream, batch=8) as hand:
+        for _ in range(100):
+            hand.now = NOW
+            for first in range(0, 8, 2):
+                assert await hand.take(sealed(number=first), sealed(number=first + 1)) == {}
+            await hand.turn()
     assert [len(body) for body in upstream.bodies] == [8] * 100
     for body in upstream.bodies:
         for place, envelope in enumerate(body):
@@ -36,41 +32,33 @@ def test_positions_are_uniform_given_the_batch(tmp_path, upstream):
     assert statistic < 110
 
 
-def test_fewer_than_a_batch_stay_until_the_longest_wait(tmp_path, upstream):
+async def test_fewer_than_a_batch_stay_until_the_longest_wait(tmp_path, upstream):
     """9 of 10 go nowhere for nine rounds, then together; the tenth of another survey does not help them out."""
-
-    async def run():
-        async with Hand(tmp_path, upstream) as hand:
-            await hand.take(*(sealed(number=number) for number in range(9)), sealed(SECOND))
-            for _ in range(9):
-                await hand.turn()
-                assert upstream.uploads == []
+    async with Hand(tmp_path, upstream) as hand:
+        await hand.take(*(sealed(number=number) for number in range(9)), sealed(SECOND))
+        for _ in range(9):
             await hand.turn()
-
-    asyncio.run(run())
+            assert upstream.uploads == []
+        await hand.turn()
     assert sorted(map(len, upstream.bodies)) == [1, 9]
 
 
-def test_a_body_is_of_one_survey_and_one_key_and_full(tmp_path, upstream):
+async def test_a_body_is_of_one_survey_and_one_key_and_full(tmp_path, upstream):
     """25 of one survey and 13 of another, in mixed requests, batches of 10: bodies of 10, the rest waits; then the key
     changes, and what is sealed to either goes apart."""
-
-    async def run():
-        async with Hand(tmp_path, upstream, batch=10) as hand:
-            for number in range(25):
-                await hand.take(sealed(number=number), *([sealed(SECOND, number)] if number < 13 else []))
-            await hand.turn()
-            assert sorted(len(body) for body in upstream.bodies) == [10, 10, 10]
-            upstream.keys = [OTHER_KEY.signed_by(AUTHORITY)]
-            hand.now += 90
-            await hand.relay.refresh()
-            assert await hand.take(sealed(number=25)) == {0: Refusal.UNKNOWN_KEY}
-            hand.now += 10
-            await hand.relay.refresh()
-            assert await hand.take(*(sealed(number=26 + number, key=OTHER_KEY) for number in range(10))) == {}
-            await hand.turn()
-
-    asyncio.run(run())
+    async with Hand(tmp_path, upstream, batch=10) as hand:
+        for number in range(25):
+            await hand.take(sealed(number=number), *([sealed(SECOND, number)] if number < 13 else []))
+        await hand.turn()
+        assert sorted(len(body) for body in upstream.bodies) == [10, 10, 10]
+        upstream.keys = [OTHER_KEY.signed_by(AUTHORITY)]
+        hand.now += 90
+        await hand.relay.refresh()
+        assert await hand.take(sealed(number=25)) == {0: Refusal.UNKNOWN_KEY}
+        hand.now += 10
+        await hand.relay.refresh()
+        assert await hand.take(*(sealed(number=26 + number, key=OTHER_KEY) for number in range(10))) == {}
+        await hand.turn()
     heads = [{envelope[:HEAD_BYTES] for envelope in body} for body in upstream.bodies]
     assert all(len(head) == 1 for head in heads)
     assert len(upstream.envelopes) == len(set(upstream.envelopes)) == 48
@@ -93,21 +81,17 @@ def test_nothing_but_the_envelopes_differs_from_upload_to_upload(tmp_path, upstr
     assert not {"cookie", "x-forwarded-for", "forwarded", "date", "via"} & set(names)
 
 
-def test_devices_hear_the_same_whatever_the_server_refuses(tmp_path, upstream, caplog):
+async def test_devices_hear_the_same_whatever_the_server_refuses(tmp_path, upstream, caplog):
     """The server refuses 4 of 10, for two reasons and one that is none: counted, gone from the relay, and no device
     hears of it. What the server wrote is not in the log."""
     strange = SimpleNamespace(value="written by\nthe server")
     upstream.refused = {0: Refusal.EXPIRED_KEY, 4: Refusal.UNKNOWN_KEY, 7: Refusal.EXPIRED_KEY, 8: strange}
-
-    async def run():
-        async with Hand(tmp_path, upstream) as hand:
-            heard = [await hand.take(sealed(number=number)) for number in range(10)]
-            await hand.turn()
-            heard += [await hand.take(sealed(number=number)) for number in range(10)]
-            forwarded = hand.relay._forwarding[FIRST.id]
-            return heard, forwarded.refused, len(hand.relay.copies.surveys[FIRST.id].spool.waiting())
-
-    heard, refused, waiting = asyncio.run(run())
+    async with Hand(tmp_path, upstream) as hand:
+        heard = [await hand.take(sealed(number=number)) for number in range(10)]
+        await hand.turn()
+        heard += [await hand.take(sealed(number=number)) for number in range(10)]
+        forwarded = hand.relay._forwarding[FIRST.id]
+        heard, refused, waiting = heard, forwarded.refused, len(hand.relay.copies.surveys[FIRST.id].spool.waiting())
     assert heard == [{}] * 20
     assert refused == {Refusal.EXPIRED_KEY: 2, Refusal.UNKNOWN_KEY: 1, None: 1}
     assert "of 10 the server refused 1 otherwise, 1 unknown-key, 2 expired-key" in caplog.text
@@ -115,115 +99,96 @@ def test_devices_hear_the_same_whatever_the_server_refuses(tmp_path, upstream, c
     assert waiting == 10
 
 
-def test_a_server_that_fails_gets_the_same_body_again_until_it_takes_it(tmp_path, upstream):
+async def test_a_server_that_fails_gets_the_same_body_again_until_it_takes_it(tmp_path, upstream):
     """503 with Retry-After, 500, then 200: after the silence that was asked for, the very same bytes, once kept."""
     upstream.status, upstream.headers = 503, {"retry-after": "1"}
-
-    async def run():
-        async with Hand(tmp_path, upstream) as hand:
-            await hand.take(*(sealed() for _ in range(10)))
-            begun = time.monotonic()
-            turning = asyncio.create_task(hand.turn())
-            while not upstream.uploads:
-                await asyncio.sleep(0.01)
-            await asyncio.sleep(0.2)  # until that one is answered
-            upstream.status, upstream.headers = 500, {}
-            while len(upstream.uploads) < 2:
-                await asyncio.sleep(0.01)
-            assert time.monotonic() - begun >= 1
-            while len(upstream.uploads) < 3:
-                await asyncio.sleep(0.01)
-            assert hand.relay.notice == "forwarding fails at present: what comes is kept"
-            assert hand.relay.trouble is None
-            upstream.status = 200
-            await turning
-            assert hand.relay.notice == "ok"
-            assert hand.relay.copies.surveys[FIRST.id].spool.waiting() == []
-
-    asyncio.run(run())
+    async with Hand(tmp_path, upstream) as hand:
+        await hand.take(*(sealed() for _ in range(10)))
+        begun = time.monotonic()
+        turning = asyncio.create_task(hand.turn())
+        while not upstream.uploads:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # until that one is answered
+        upstream.status, upstream.headers = 500, {}
+        while len(upstream.uploads) < 2:
+            await asyncio.sleep(0.01)
+        assert time.monotonic() - begun >= 1
+        while len(upstream.uploads) < 3:
+            await asyncio.sleep(0.01)
+        assert hand.relay.notice == "forwarding fails at present: what comes is kept"
+        assert hand.relay.trouble is None
+        upstream.status = 200
+        await turning
+        assert hand.relay.notice == "ok"
+        assert hand.relay.copies.surveys[FIRST.id].spool.waiting() == []
     assert len({seen.body for seen in upstream.uploads}) == 1
 
 
-def test_a_server_that_takes_smaller_bodies_gets_halves(tmp_path, upstream):
+async def test_a_server_that_takes_smaller_bodies_gets_halves(tmp_path, upstream):
     """413 for more than 3 envelopes: each of 10 arrives once."""
     upstream.most_envelopes = 3
-
-    async def run():
-        async with Hand(tmp_path, upstream) as hand:
-            await hand.take(*(sealed(number=number) for number in range(10)))
-            await hand.turn()
-
-    asyncio.run(run())
+    async with Hand(tmp_path, upstream) as hand:
+        await hand.take(*(sealed(number=number) for number in range(10)))
+        await hand.turn()
     taken = [number_of(envelope) for body in upstream.bodies if len(body) <= 3 for envelope in body]
     assert sorted(taken) == list(range(10))
 
 
-def test_what_waits_survives_a_restart_and_a_clock_that_is_set_back(tmp_path, upstream):
+async def test_what_waits_survives_a_restart_and_a_clock_that_is_set_back(tmp_path, upstream):
     """A new process on the folder, its clock a minute behind: nothing goes at the start, all in the next round."""
+    async with Hand(tmp_path, upstream) as hand:
+        await hand.take(*(sealed(number=number) for number in range(12)))
+    upstream_url, upstream.url = upstream.url, "http://127.0.0.1:9"
+    hand = Hand(tmp_path, upstream, batch=12)
+    upstream.url = upstream_url
+    hand.now -= 60
+    async with hand:
+        assert hand.relay.is_ready
+        assert len(hand.relay.copies.surveys[FIRST.id].spool.waiting()) == 12
+        assert upstream.uploads == []
 
-    async def run():
-        async with Hand(tmp_path, upstream) as hand:
-            await hand.take(*(sealed(number=number) for number in range(12)))
-        upstream_url, upstream.url = upstream.url, "http://127.0.0.1:9"
-        hand = Hand(tmp_path, upstream, batch=12)
-        upstream.url = upstream_url
+    async with Hand(tmp_path, upstream, batch=12) as hand:
         hand.now -= 60
-        async with hand:
-            assert hand.relay.is_ready
-            assert len(hand.relay.copies.surveys[FIRST.id].spool.waiting()) == 12
-            assert upstream.uploads == []
-
-        async with Hand(tmp_path, upstream, batch=12) as hand:
-            hand.now -= 60
-            await hand.turn()
-
-    asyncio.run(run())
+        await hand.turn()
     assert sorted(map(number_of, upstream.envelopes)) == list(range(12))
 
 
-def test_only_what_can_be_seen_from_outside_is_refused(tmp_path, upstream):
+async def test_only_what_can_be_seen_from_outside_is_refused(tmp_path, upstream):
     """Rubbish, another version, a survey of another relay, a strange key, a survey not begun, and one byte too many."""
-
-    async def run():
-        async with Hand(tmp_path, upstream) as hand:
-            most = hand.relay.copies.surveys[FIRST.id].most_bytes
-            good = sealed()
-            longest = good + bytes(most - len(good))
-            refused = await hand.take(
-                b"",
-                good[: HEAD_BYTES + SEAL_BYTES],
-                b"\xff" + good[1:],
-                sealed(ELSEWHERE),
-                sealed(key=OTHER_KEY),
-                longest,
-                longest + b"\0",
-                good,
-            )
-            hand.now = FIRST.calendar.start - 1
-            early = await hand.take(good)
-            hand.now = FIRST.calendar.time(8) + FIRST.grace + 1
-            return refused, early, await hand.take(good)
-
+    async with Hand(tmp_path, upstream) as hand:
+        most = hand.relay.copies.surveys[FIRST.id].most_bytes
+        good = sealed()
+        longest = good + bytes(most - len(good))
+        refused = await hand.take(
+            b"",
+            good[: HEAD_BYTES + SEAL_BYTES],
+            b"\xff" + good[1:],
+            sealed(ELSEWHERE),
+            sealed(key=OTHER_KEY),
+            longest,
+            longest + b"\0",
+            good,
+        )
+        hand.now = FIRST.calendar.start - 1
+        early = await hand.take(good)
+        hand.now = FIRST.calendar.time(8) + FIRST.grace + 1
+        found = refused, early, await hand.take(good)
     malformed = dict.fromkeys(range(3), Refusal.MALFORMED)
     others = {3: Refusal.UNKNOWN_SURVEY, 4: Refusal.UNKNOWN_KEY, 6: Refusal.TOO_LARGE}
     closed = {0: Refusal.CLOSED}
-    assert asyncio.run(run()) == ({**malformed, **others}, closed, closed)
+    assert found == ({**malformed, **others}, closed, closed)
 
 
-def test_a_survey_that_is_over_leaves_no_file_once_nothing_of_it_waits(tmp_path, upstream):
+async def test_a_survey_that_is_over_leaves_no_file_once_nothing_of_it_waits(tmp_path, upstream):
     """And it is not fetched again."""
-
-    async def run():
-        async with Hand(tmp_path, upstream, surveys=frozenset([FIRST.id])) as hand:
-            await hand.take(sealed())
-            hand.now = FIRST.calendar.time(8) + FIRST.grace + 3601
-            await hand.relay.refresh()
-            assert FIRST.id in hand.relay.copies.surveys
-            await hand.turn()
-            await hand.relay.refresh()
-            await hand.relay.refresh()
-            assert hand.relay.copies.surveys == {}
-
-    asyncio.run(run())
+    async with Hand(tmp_path, upstream, surveys=frozenset([FIRST.id])) as hand:
+        await hand.take(sealed())
+        hand.now = FIRST.calendar.time(8) + FIRST.grace + 3601
+        await hand.relay.refresh()
+        assert FIRST.id in hand.relay.copies.surveys
+        await hand.turn()
+        await hand.relay.refresh()
+        await hand.relay.refresh()
+        assert hand.relay.copies.surveys == {}
     assert sorted(file.name for file in tmp_path.iterdir()) == ["lock", "sealing-keys"]
     assert len(upstream.envelopes) == 1

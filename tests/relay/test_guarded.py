@@ -1,6 +1,5 @@
 """A relay is open to all, so it is guarded as a server is: limits on networks, and on what a client may keep open."""
 
-import asyncio
 import json
 from dataclasses import replace
 from time import monotonic
@@ -19,27 +18,23 @@ from .upstreams import watching
 
 
 @pytest.mark.timed
-def test_a_network_that_sends_too_much_waits_and_keeps_nobody_else_from_sending(tmp_path, upstream):
+async def test_a_network_that_sends_too_much_waits_and_keeps_nobody_else_from_sending(tmp_path, upstream):
     """429 with Retry-After once it has sent what it may at once; nothing of what was too early is kept."""
     envelope = sealed()
-
-    async def run():
-        hand = Hand(tmp_path / "relay", upstream, rate=1)
-        async with asked(hand, "192.0.2.1") as http:
-            began, answers = monotonic(), list[httpx.Response]()
-            while not answers or answers[-1].status_code == 200:
-                answers.append(await http.post("/v1/uploads", content=body(envelope)))
-            taken = len(answers) - 1
-            assert BURST_SECONDS <= taken <= BURST_SECONDS + monotonic() - began + 1
-            assert answers[-1].status_code == 429
-            assert int(answers[-1].headers["retry-after"]) >= 1
-            (copy,) = [copy for copy in hand.relay.copies.surveys.values() if copy.spool.waiting()]
-            assert len(copy.spool.waiting()) == taken
-            transport = httpx.ASGITransport(http._transport.app, client=("198.51.100.1", 1))
-            async with httpx.AsyncClient(transport=transport, base_url="http://relay") as other:
-                assert (await other.get("/v1/keys")).status_code == 200
-
-    asyncio.run(run())
+    hand = Hand(tmp_path / "relay", upstream, rate=1)
+    async with asked(hand, "192.0.2.1") as http:
+        began, answers = monotonic(), list[httpx.Response]()
+        while not answers or answers[-1].status_code == 200:
+            answers.append(await http.post("/v1/uploads", content=body(envelope)))
+        taken = len(answers) - 1
+        assert BURST_SECONDS <= taken <= BURST_SECONDS + monotonic() - began + 1
+        assert answers[-1].status_code == 429
+        assert int(answers[-1].headers["retry-after"]) >= 1
+        (copy,) = [copy for copy in hand.relay.copies.surveys.values() if copy.spool.waiting()]
+        assert len(copy.spool.waiting()) == taken
+        transport = httpx.ASGITransport(http._transport.app, client=("198.51.100.1", 1))
+        async with httpx.AsyncClient(transport=transport, base_url="http://relay") as other:
+            assert (await other.get("/v1/keys")).status_code == 200
 
 
 @pytest.fixture(scope="module")

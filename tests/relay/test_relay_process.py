@@ -12,8 +12,9 @@ import pytest
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing.serving import free_port
 from changeling_client import Client
-from changeling_commands.__main__ import main
 from changeling_protocol import Calendar
+
+from tests.command_line import changeling as main
 
 from ..aggregator.devices import body, envelope, report
 from ..aggregator.serving import ServerProcess, eventually

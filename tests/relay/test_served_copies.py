@@ -17,110 +17,89 @@ def path(survey):
     return f"/v1/surveys/{survey.id.hex()}"
 
 
-def test_no_request_of_a_device_reaches_the_server(tmp_path, upstream):
+async def test_no_request_of_a_device_reaches_the_server(tmp_path, upstream):
     """Surveys, keys and uploads of fifty devices: the server sees what it saw before them."""
-
-    async def run():
-        hand = Hand(tmp_path, upstream)
-        async with asked(hand) as http:
-            before = len(upstream.seen)
-            for _ in range(50):
-                answers = [await http.get(path(FIRST)), await http.get("/v1/keys"), await http.get("/readyz")]
-                answers.append(await http.post("/v1/uploads", content=encode({"envelopes": [sealed()]})))
-                assert [answer.status_code for answer in answers] == [200] * 4
-                assert answers[0].content == FIRST.signed_by(AUTHORITY)
-            assert (await http.get(path(ELSEWHERE))).status_code == 404
-            assert len(upstream.seen) == before
-
-    asyncio.run(run())
+    hand = Hand(tmp_path, upstream)
+    async with asked(hand) as http:
+        before = len(upstream.seen)
+        for _ in range(50):
+            answers = [await http.get(path(FIRST)), await http.get("/v1/keys"), await http.get("/readyz")]
+            answers.append(await http.post("/v1/uploads", content=encode({"envelopes": [sealed()]})))
+            assert [answer.status_code for answer in answers] == [200] * 4
+            assert answers[0].content == FIRST.signed_by(AUTHORITY)
+        assert (await http.get(path(ELSEWHERE))).status_code == 404
+        assert len(upstream.seen) == before
 
 
-def test_one_key_is_served_and_the_same_whatever_the_server_offers(tmp_path, upstream):
+async def test_one_key_is_served_and_the_same_whatever_the_server_offers(tmp_path, upstream):
     """It offers two, in any order; then others, expiring sooner and later; then keys that nobody signed."""
     upstream.keys = [OTHER_KEY.signed_by(AUTHORITY), KEY.signed_by(AUTHORITY)]
     sooner = SealingKey(bytes([9] * 32), 0, 2**39)
-
-    async def run():
-        hand = Hand(tmp_path, upstream)
-        served = []
-        async with asked(hand) as http:
-            for more in ([], [sooner.signed_by(AUTHORITY)], [b"rubbish", sooner.signed_by(AUTHORITY)[:-1] + b"\0"]):
-                upstream.keys = [*more, *reversed(upstream.keys)]
-                hand.now += 1000
-                await hand.relay.refresh()
-                served.append((await http.get("/v1/keys")).content)
-        return served
-
-    assert {tuple(decode_key_list(body)) for body in asyncio.run(run())} == {(KEY.signed_by(AUTHORITY),)}
+    hand = Hand(tmp_path, upstream)
+    served = []
+    async with asked(hand) as http:
+        for more in ([], [sooner.signed_by(AUTHORITY)], [b"rubbish", sooner.signed_by(AUTHORITY)[:-1] + b"\0"]):
+            upstream.keys = [*more, *reversed(upstream.keys)]
+            hand.now += 1000
+            await hand.relay.refresh()
+            served.append((await http.get("/v1/keys")).content)
+    found = served
+    assert {tuple(decode_key_list(body)) for body in found} == {(KEY.signed_by(AUTHORITY),)}
 
 
-def test_the_time_is_the_relays_own(tmp_path, upstream):
+async def test_the_time_is_the_relays_own(tmp_path, upstream):
     """On every answer, errors too; a server with another clock changes nothing."""
-
-    async def run():
-        hand = Hand(tmp_path, upstream)
-        async with asked(hand) as http:
-            upstream.headers = {"date": "Thu, 01 Jan 1970 00:00:00 GMT"}
-            for where in ("/readyz", "/v1/keys", "/nowhere", path(FIRST)):
-                (date,) = (await http.get(where)).headers.get_list("date")
-                assert parsedate_to_datetime(date).timestamp() == hand.now
-
-    asyncio.run(run())
+    hand = Hand(tmp_path, upstream)
+    async with asked(hand) as http:
+        upstream.headers = {"date": "Thu, 01 Jan 1970 00:00:00 GMT"}
+        for where in ("/readyz", "/v1/keys", "/nowhere", path(FIRST)):
+            (date,) = (await http.get(where)).headers.get_list("date")
+            assert parsedate_to_datetime(date).timestamp() == hand.now
 
 
-def test_the_last_good_copies_are_served_for_a_day(tmp_path, upstream):
+async def test_the_last_good_copies_are_served_for_a_day(tmp_path, upstream):
     """The server is away: all goes on, by a new process too; after a day the relay says 503."""
-
-    async def run():
-        hand = Hand(tmp_path, upstream)
-        async with hand:
-            pass
-        real, upstream.url = upstream.url, "http://127.0.0.1:9"
-        hand = Hand(tmp_path, upstream)
-        upstream.url = real
-        statuses = []
-        async with asked(hand) as http:
-            for age in (0, 86_400, 86_401):
-                hand.now = hand.now + age if age < 86_401 else hand.now + 1
-                answers = [await http.get(where) for where in (path(FIRST), "/v1/keys", "/readyz")]
-                answers.append(await http.post("/v1/uploads", content=encode({"envelopes": []})))
-                statuses.append({answer.status_code for answer in answers})
-            assert answers[0].headers["retry-after"]
-        return statuses
-
-    assert asyncio.run(run()) == [{200}, {200}, {503}]
+    hand = Hand(tmp_path, upstream)
+    async with hand:
+        pass
+    real, upstream.url = upstream.url, "http://127.0.0.1:9"
+    hand = Hand(tmp_path, upstream)
+    upstream.url = real
+    statuses = []
+    async with asked(hand) as http:
+        for age in (0, 86_400, 86_401):
+            hand.now = hand.now + age if age < 86_401 else hand.now + 1
+            answers = [await http.get(where) for where in (path(FIRST), "/v1/keys", "/readyz")]
+            answers.append(await http.post("/v1/uploads", content=encode({"envelopes": []})))
+            statuses.append({answer.status_code for answer in answers})
+        assert answers[0].headers["retry-after"]
+    found = statuses
+    assert found == [{200}, {200}, {503}]
 
 
-def test_a_relay_that_never_reached_its_server_takes_nothing(tmp_path, upstream):
+async def test_a_relay_that_never_reached_its_server_takes_nothing(tmp_path, upstream):
     """503 on all paths for devices, and in health."""
     upstream.url = "http://127.0.0.1:9"
-
-    async def run():
-        async with asked(Hand(tmp_path, upstream)) as http:
-            return {(await http.get(where)).status_code for where in (path(FIRST), "/v1/keys", "/readyz")}
-
-    assert asyncio.run(run()) == {503}
+    async with asked(Hand(tmp_path, upstream)) as http:
+        found = {(await http.get(where)).status_code for where in (path(FIRST), "/v1/keys", "/readyz")}
+    assert found == {503}
 
 
-def test_nothing_of_a_device_or_an_envelope_is_logged(tmp_path, upstream, caplog):
+async def test_nothing_of_a_device_or_an_envelope_is_logged(tmp_path, upstream, caplog):
     """Not its address, not a byte of what it sent: uploads taken, refused or rubbish, and a server that fails."""
     caplog.set_level(logging.DEBUG, "changeling_aggregator")
     envelope = sealed()
-
-    async def run():
-        hand = Hand(tmp_path, upstream, batch=1)
-        async with asked(hand) as http:
-            for content in (encode({"envelopes": [envelope, b"", envelope[:60]]}), b"\xff" * 100):
-                await http.post("/v1/uploads", content=content)
-            upstream.status = 500
-            turning = asyncio.create_task(hand.turn())
-            while not upstream.uploads:
-                await asyncio.sleep(0.01)
-            await asyncio.sleep(0.2)  # until that one is answered
-            upstream.status = 200
-            await turning
-
-    asyncio.run(run())
+    hand = Hand(tmp_path, upstream, batch=1)
+    async with asked(hand) as http:
+        for content in (encode({"envelopes": [envelope, b"", envelope[:60]]}), b"\xff" * 100):
+            await http.post("/v1/uploads", content=content)
+        upstream.status = 500
+        turning = asyncio.create_task(hand.turn())
+        while not upstream.uploads:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # until that one is answered
+        upstream.status = 200
+        await turning
     assert caplog.records
     told = caplog.text
     assert "127.0.0.1" not in told
@@ -128,42 +107,32 @@ def test_nothing_of_a_device_or_an_envelope_is_logged(tmp_path, upstream, caplog
     assert "\\x" not in told
 
 
-def test_two_relays_do_not_share_a_folder(tmp_path, upstream):
+async def test_two_relays_do_not_share_a_folder(tmp_path, upstream):
     """The second is told so by name; once the first has gone it may."""
-
-    async def run():
-        async with Hand(tmp_path, upstream):
-            with pytest.raises(SpoolError, match="another relay runs on"):
-                Hand(tmp_path, upstream)
-        async with Hand(tmp_path, upstream):
-            pass
-
-    asyncio.run(run())
+    async with Hand(tmp_path, upstream):
+        with pytest.raises(SpoolError, match="another relay runs on"):
+            Hand(tmp_path, upstream)
+    async with Hand(tmp_path, upstream):
+        pass
 
 
-def test_a_survey_that_the_server_does_not_have_keeps_nothing_else_from_being_served(tmp_path, upstream):
+async def test_a_survey_that_the_server_does_not_have_keeps_nothing_else_from_being_served(tmp_path, upstream):
     """One of two that are named is not published yet: the other, and the key, are there."""
-
-    async def run():
-        async with asked(Hand(tmp_path, upstream, surveys=frozenset([FIRST.id, bytes(16)]))) as http:
-            return {(await http.get(where)).status_code for where in (path(FIRST), "/v1/keys", "/readyz")}
-
-    assert asyncio.run(run()) == {200}
+    async with asked(Hand(tmp_path, upstream, surveys=frozenset([FIRST.id, bytes(16)]))) as http:
+        found = {(await http.get(where)).status_code for where in (path(FIRST), "/v1/keys", "/readyz")}
+    assert found == {200}
 
 
-def test_another_authority_takes_over_no_survey_and_no_key(tmp_path, upstream):
+async def test_another_authority_takes_over_no_survey_and_no_key(tmp_path, upstream):
     """A relay that is started without the key that signed its surveys says which file that is; without surveys, it
     forgets the sealing keys that the other authority signed."""
-
-    async def run():
-        async with Hand(tmp_path, upstream):
-            pass
-        other = [bytes([7] * 32)]
-        with pytest.raises(SpoolError, match=r"\.survey is no survey of the authority"):
-            Hand(tmp_path, upstream, authority=other)
-        for file in tmp_path.glob("*.survey"):
-            file.unlink()
-        async with Hand(tmp_path, upstream, authority=other) as hand:
-            return hand.relay.copies.key_at(hand.now)
-
-    assert asyncio.run(run()) is None
+    async with Hand(tmp_path, upstream):
+        pass
+    other = [bytes([7] * 32)]
+    with pytest.raises(SpoolError, match=r"\.survey is no survey of the authority"):
+        Hand(tmp_path, upstream, authority=other)
+    for file in tmp_path.glob("*.survey"):
+        file.unlink()
+    async with Hand(tmp_path, upstream, authority=other) as hand:
+        found = hand.relay.copies.key_at(hand.now)
+    assert found is None

@@ -1,6 +1,5 @@
 """What waits is on disk, and its places tell neither an order nor who came together."""
 
-import asyncio
 import os
 from collections import Counter
 from itertools import product
@@ -166,27 +165,23 @@ def test_the_smallest_room_has_a_place_for_every_network() -> None:
     assert not shares.take(OTHER, 1, 1)
 
 
-def test_a_flood_from_one_network_leaves_room_for_the_others(tmp_path, upstream) -> None:
+async def test_a_flood_from_one_network_leaves_room_for_the_others(tmp_path, upstream) -> None:
     """It hears 503 with Retry-After at its share, others are taken; once its envelopes went it has a share again."""
-
-    async def run() -> None:
-        hand = Hand(tmp_path / "relay", upstream)
-        async with asked(hand, "192.0.2.7") as http:
-            taken = 0
-            while (answer := await http.post("/v1/uploads", content=body(sealed()))).status_code == 200:
-                taken += 1
-            assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
-            copy = hand.relay.copies.surveys[FIRST.id]
-            assert taken == 2**20 // copy.spool._slot_bytes // SHARE
-            assert (await http.post("/v1/uploads", content=body(sealed(SECOND)))).status_code == 200
-            for neighbour, status in (("192.0.2.200", 503), ("198.51.100.1", 200), ("2001:db8:1:2::3", 200)):
-                transport = httpx.ASGITransport(http._transport.app, client=(neighbour, 1))
-                async with httpx.AsyncClient(transport=transport, base_url="http://relay") as other:
-                    answer = await other.post("/v1/uploads", content=body(sealed()))
-                    assert answer.status_code == status, neighbour
-            assert (await http.post("/v1/uploads", content=body(sealed()))).status_code == 503
-            while copy.spool.waiting():
-                await hand.turn()
-            assert (await http.post("/v1/uploads", content=body(sealed()))).status_code == 200
-
-    asyncio.run(run())
+    hand = Hand(tmp_path / "relay", upstream)
+    async with asked(hand, "192.0.2.7") as http:
+        taken = 0
+        while (answer := await http.post("/v1/uploads", content=body(sealed()))).status_code == 200:
+            taken += 1
+        assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
+        copy = hand.relay.copies.surveys[FIRST.id]
+        assert taken == 2**20 // copy.spool._slot_bytes // SHARE
+        assert (await http.post("/v1/uploads", content=body(sealed(SECOND)))).status_code == 200
+        for neighbour, status in (("192.0.2.200", 503), ("198.51.100.1", 200), ("2001:db8:1:2::3", 200)):
+            transport = httpx.ASGITransport(http._transport.app, client=(neighbour, 1))
+            async with httpx.AsyncClient(transport=transport, base_url="http://relay") as other:
+                answer = await other.post("/v1/uploads", content=body(sealed()))
+                assert answer.status_code == status, neighbour
+        assert (await http.post("/v1/uploads", content=body(sealed()))).status_code == 503
+        while copy.spool.waiting():
+            await hand.turn()
+        assert (await http.post("/v1/uploads", content=body(sealed()))).status_code == 200

@@ -4,10 +4,10 @@ import json
 
 import pytest
 from changeling_protocol import Calendar
-from changeling_simulations.__main__ import main
 from changeling_simulations.capacity import Machine, ServerDesign, demanded, sized
 from changeling_statistics import write_survey
 
+from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
 from tests.protocol.examples import survey
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from changeling_protocol import AtMost, Calendar
 from changeling_simulations import bundled_names, calendar_for, changelog_path, paper_survey
-from changeling_simulations.__main__ import main
 from changeling_statistics import write_survey
 
+from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
 
 SCHOOL = changelog_path("school-to-work")
@@ -134,16 +134,6 @@ def test_the_module_runs_as_a_process_and_its_output_is_plain_text_in_a_pipe():
     assert "Percent of 712 entries" in done.stdout
     assert "\x1b" not in done.stdout
     assert done.stderr == ""
-
-
-@pytest.mark.parametrize("missing", ["numpy", "typer"])
-def test_without_its_dependencies_the_command_names_the_extra(missing):
-    """One line, and exit code 1."""
-    asked = f"import sys; sys.modules['{missing}'] = None; from changeling_simulations.__main__ import main"
-    done = subprocess.run([sys.executable, "-c", f"{asked}; sys.exit(main(['run']))"], capture_output=True, text=True)
-    assert done.returncode == 1
-    needed = 'pip install "changeling[simulate]", or ".[simulate]" in a clone'
-    assert done.stderr == f"changeling-sim: this needs more than is installed: {needed}\n"
 
 
 def test_the_default_calendar_holds_the_whole_changelog():

@@ -8,12 +8,12 @@ import httpx
 import pytest
 from changeling_protocol import Calendar
 from changeling_reader import ServerClient
-from changeling_simulations.__main__ import main
 from changeling_simulations.fleet import Truth
 from changeling_simulations.fleet_command import admit
 from changeling_statistics import write_survey
 
 from tests.aggregator.serving import TOKEN, ServerProcess
+from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
 from tests.protocol.examples import AUTHORITY, mixed, survey
 

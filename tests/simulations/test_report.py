@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
-from changeling_simulations.__main__ import main
 from changeling_simulations.reports import RecordingConsole
 from rich.table import Table
 
+from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
 
 PLAN = "--answers 2 --period 4w --horizon 24w --at-most 2 --epsilon 4 --devices 5000"

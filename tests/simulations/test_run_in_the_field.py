@@ -10,11 +10,11 @@ import pytest
 from changeling_protocol import AtMost, Calendar, Node
 from changeling_simulations import Field, Population, in_the_field, paper_survey, simulate, synthetic_changelog
 from changeling_simulations import experiment as trials
-from changeling_simulations.__main__ import main
 from changeling_simulations.changelogs import aligned, check_dates
 from changeling_simulations.experiment import Trials, tried
 from changeling_statistics import read_rows, write_survey
 
+from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
 
 CALENDAR = Calendar(1_767_225_600, 86_400, 8)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import polars
 import pytest
-from changeling_simulations.__main__ import main
 from changeling_simulations.sweep import partial_rows, read_sweep, simulated, sweep
 
+from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
 
 SMALL = """

@@ -15,11 +15,12 @@ from changeling_aggregator.fold import FoldReport
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import AFTER, prepared
 from changeling_aggregator.testing.serving import offspring
-from changeling_commands.__main__ import main as run
 from changeling_spark import ClusterSettings, SparkTrouble, runs, session
 from changeling_spark.folding import SparkFold
 from changeling_spark.keys import KeyService
 from changeling_spark.testing import SparkCluster, until
+
+from tests.command_line import changeling as run
 
 from ..docs.blocks import blocks
 from .conftest import Pair

@@ -7,8 +7,9 @@ from changeling_aggregator.errors import SegmentLost, StoreError
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store, back_up
 from changeling_aggregator.testing import AFTER, prepared
-from changeling_commands.__main__ import main as run
 from changeling_spark import ClusterSettings, SparkTrouble, session
+
+from tests.command_line import changeling as run
 
 from .here import OnSpark, contents
 

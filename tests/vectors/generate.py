@@ -5,43 +5,29 @@ changed vector is a changed protocol: raise its version.
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from changeling_protocol import VERSION
 
-from .making import (
-    bodies,
-    calendars,
-    canonical,
-    costs,
-    draws,
-    histories,
-    joint,
-    lives,
-    seals,
-    signed,
-    strata,
-    symbols,
-    uploads,
-)
+from .making import drawn, lives, measured, signed, wire
 from .making.notation import Case
 
 HERE = Path(__file__).parent
-FILES: Mapping[str, Callable[[], list[Case]]] = {
-    "bodies": bodies.cases,
-    "calendars": calendars.cases,
-    "canonical": canonical.cases,
-    "costs": costs.cases,
-    "draws": draws.cases,
-    "histories": histories.cases,
-    "joint": joint.cases,
+FILES: Mapping[str, Callable[[], Iterable[Case]]] = {
+    "bodies": wire.bodies,
+    "calendars": measured.calendars,
+    "canonical": wire.canonical,
+    "costs": measured.costs,
+    "draws": drawn.draws,
+    "histories": drawn.histories,
+    "joint": drawn.joint,
     "lives": lives.cases,
-    "seals": seals.cases,
+    "seals": wire.seals,
     "signed": signed.cases,
-    "strata": strata.cases,
-    "symbols": symbols.cases,
-    "uploads": uploads.cases,
+    "strata": measured.strata,
+    "symbols": drawn.symbols,
+    "uploads": wire.uploads,
 }
 
 

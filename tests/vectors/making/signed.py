@@ -123,11 +123,10 @@ def _refused_surveys() -> Iterator[Case]:
     yield _survey_with("two questions of one name", plain, questions=plain["questions"] * 2)
     yield _survey_with("no questions", plain, questions=[])
     for why, randomizer in _OTHER_RANDOMIZERS.items():
-        track = {"width": 1, "first": 0, "last": 8, "reported": None, "randomizer": randomizer}
-        yield _survey_with(why, plain, plan=[{"share": 1, "tracks": [track]}], epsilon_micro=10**9)
+        plan = [{"share": 1, "tracks": [_track(randomizer=randomizer)]}]
+        yield _survey_with(why, plain, plan=plan, epsilon_micro=10**9)
     for why, track in _OTHER_TRACKS.items():
-        whole = {"width": 1, "first": 0, "last": 8, "reported": None, "randomizer": _KRR, **track}
-        yield _survey_with(why, plain, plan=[{"share": 1, "tracks": [whole]}], epsilon_micro=10**9)
+        yield _survey_with(why, plain, plan=[{"share": 1, "tracks": [_track(**track)]}], epsilon_micro=10**9)
     (group,) = joint["plan"]
     for why, parameters in _OTHER_JOINTS.items():
         plan = [{**group, "joint": {**group["joint"], **parameters}}]
@@ -138,6 +137,19 @@ def _refused_surveys() -> Iterator[Case]:
     yield _survey_with("a joint group of what has no joint form", joint, plan=[{**group, "tracks": unary}])
     pairs = [{**group["tracks"][0], "randomizer": {"kind": "k-rr", "space": "mutations"}}, group["tracks"][1]]
     yield _survey_with("a joint group that tells no change", joint, plan=[{**group, "tracks": pairs}])
+
+
+def _track(**other: Any) -> dict[str, Any]:
+    return {"width": 1, "first": 0, "last": 8, "reported": None, "randomizer": _KRR, **other}
+
+
+def _long(track: dict[str, Any]) -> dict[str, Any]:
+    """Of a survey with this track alone, over as many periods as there may be."""
+    return {"calendar": [0, 60, 2**20], "plan": [{"share": 1, "tracks": [track]}], "epsilon_micro": 10**9}
+
+
+def _subset(space: str = "mutations", pluses: int = 0, spoken: tuple[int, int] = (1, 2)) -> dict[str, Any]:
+    return {"kind": "signed-subset", "space": space, "odds": [3, 1], "pluses": pluses, "spoken": list(spoken)}
 
 
 _OTHER_FIELDS: dict[str, dict[str, Any]] = {
@@ -170,35 +182,9 @@ _OTHER_FIELDS: dict[str, dict[str, Any]] = {
     "following what is no id": {"follows": bytes(15)},
     "no groups": {"plan": []},
     "a group without tracks": {"plan": [{"share": 1, "tracks": []}]},
-    "a group without a share": {
-        "plan": [
-            {
-                "share": 0,
-                "tracks": [{"width": 1, "first": 0, "last": 8, "reported": None, "randomizer": _KRR}],
-            }
-        ],
-        "epsilon_micro": 10**9,
-    },
-    "too many nodes": {
-        "calendar": [0, 60, 2**20],
-        "plan": [
-            {
-                "share": 1,
-                "tracks": [{"width": 1, "first": 0, "last": 2**20, "reported": None, "randomizer": _KRR}],
-            }
-        ],
-        "epsilon_micro": 10**9,
-    },
-    "too many drawn nodes": {
-        "calendar": [0, 60, 2**20],
-        "plan": [
-            {
-                "share": 1,
-                "tracks": [{"width": 8, "first": 0, "last": 2**18, "reported": 2**14 + 1, "randomizer": _KRR}],
-            }
-        ],
-        "epsilon_micro": 10**9,
-    },
+    "a group without a share": {"plan": [{"share": 0, "tracks": [_track()]}], "epsilon_micro": 10**9},
+    "too many nodes": _long(_track(last=2**20)),
+    "too many drawn nodes": _long(_track(width=8, last=2**18, reported=2**14 + 1)),
 }
 _OTHER_QUESTIONS: dict[str, dict[str, Any]] = {
     "no question": {"text": ""},
@@ -243,29 +229,11 @@ _OTHER_RANDOMIZERS: dict[str, dict[str, Any]] = {
     "k-RR of changes at even odds": {"kind": "k-rr-change", "space": "mutations", "odds": [3, 3]},
     "states without NULL in an open cohort": {"kind": "k-rr", "space": "answers", "odds": [3, 1]},
     "moves in an open cohort": {"kind": "k-rr", "space": "moves", "odds": [3, 1]},
-    "signed subsets of states": {
-        "kind": "signed-subset",
-        "space": "states",
-        "odds": [3, 1],
-        "pluses": 0,
-        "spoken": [1, 2],
-    },
-    "a fraction not in lowest terms": {
-        "kind": "signed-subset",
-        "space": "mutations",
-        "odds": [3, 1],
-        "pluses": 0,
-        "spoken": [2, 4],
-    },
-    "spoken above one": {
-        "kind": "signed-subset",
-        "space": "mutations",
-        "odds": [3, 1],
-        "pluses": 0,
-        "spoken": [3, 2],
-    },
-    "never spoken": {"kind": "signed-subset", "space": "mutations", "odds": [3, 1], "pluses": 0, "spoken": [0, 1]},
-    "too many pluses": {"kind": "signed-subset", "space": "mutations", "odds": [3, 1], "pluses": 2, "spoken": [1, 2]},
+    "signed subsets of states": _subset("states"),
+    "a fraction not in lowest terms": _subset(spoken=(2, 4)),
+    "spoken above one": _subset(spoken=(3, 2)),
+    "never spoken": _subset(spoken=(0, 1)),
+    "too many pluses": _subset(pluses=2),
     "subsets of mutations": {"kind": "subset", "space": "mutations", "odds": [3, 1], "chosen": 1},
     "sets of no states": {"kind": "subset", "space": "states", "odds": [3, 1], "chosen": 0},
     "sets of all states": {"kind": "subset", "space": "states", "odds": [3, 1], "chosen": 4},

@@ -199,6 +199,19 @@ def run(
         kinds = len(given.answers) if given else answers or ANSWERS
         source = synthetic_changelog(kinds, drawn, changes, calendar, generator, gradual=gradual, world=world)
         source = replace(source, answers=given.answers) if given else source
+    fields = _fields(
+        source.answers,
+        {"offline": spell, "liars": push},
+        arrivals=arrivals,
+        uninstalls=uninstalls,
+        reinstalls=reinstalls,
+        offline=offline,
+        late=late,
+        outage=outage,
+        behind=behind,
+        reluctance=reluctant or None,
+        liars=liars,
+    )
     survey, papers = given, None
     if survey is None:
         said = at_most is not None or within is not None
@@ -217,19 +230,6 @@ def run(
     if entries not in (None, population.entries):
         population = population.resampled(entries, generator)
     survey = survey if minimum is None else replace(survey, minimum=minimum)
-    fields = _fields(
-        survey.answers,
-        {"offline": spell, "liars": push},
-        arrivals=arrivals,
-        uninstalls=uninstalls,
-        reinstalls=reinstalls,
-        offline=offline,
-        late=late,
-        outage=outage,
-        behind=behind,
-        reluctance=reluctant or None,
-        liars=liars,
-    )
     worst = [*fields.values()][-1:]
     experiment = (
         in_the_field(population, survey, worst[0], generator) if worst else simulate(population, survey, generator)

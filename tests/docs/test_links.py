@@ -12,6 +12,9 @@ CODE = [
     for folder in ("protocol", "client_sdk", "aggregator", "simulations", "benchmarks", "tests")
     for file in sorted((ROOT / folder).rglob("*.py"))
 ]
+WRITTEN = {
+    name for file in CODE for name in re.findall(r"^ *(?:async )?def (test_\w+)", file.read_text(), re.MULTILINE)
+}
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 CITED = re.compile(r'(docs/[\w/]+\.md)(?:, "([^"]+)")?')
 
@@ -47,13 +50,12 @@ def test_every_link_and_anchor_leads_somewhere(page):
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_test_that_is_named_exists(page):
     """A promise or a proof that points to a test file, or to one test of it, is not left behind when that moves."""
-    written = set(re.findall(r"^ *def (test_\w+)", "\n".join(file.read_text() for file in CODE), re.MULTILINE))
     quoted = re.findall(r"`(\S+)`", page.read_text())
     for name in quoted:
         if re.fullmatch(r"tests/\S+\.py", name):
             assert (ROOT / name).is_file(), name
         elif name.startswith("test_"):
-            assert name in written, name
+            assert name in WRITTEN, name
 
 
 def test_what_code_cites_of_the_docs_is_there():

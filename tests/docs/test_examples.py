@@ -18,8 +18,3 @@ def test_the_examples_of_a_page_give_what_it_says(page, tmp_path, monkeypatch):
     """All of a page run one after the other, as a reader would, in a folder of their own."""
     monkeypatch.chdir(tmp_path)
     assert doctest.testfile(str(page), module_relative=False).failed == 0
-
-
-def test_the_page_of_joint_responses_has_examples():
-    """Its figures are not left to be believed, nor those of histories."""
-    assert {DOCS / "joint.md", DOCS / "histories.md"} <= set(PAGES)

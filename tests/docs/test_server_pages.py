@@ -20,18 +20,6 @@ from ..protocol.examples import AUTHORITY, PINNED
 from .blocks import ROOT, blocks, commands_of
 
 READING, OPERATOR = "docs/reading.md", "docs/operator.md"
-RUN_ELSEWHERE = {
-    "changeling serve --store server.db": "tests/e2e/test_readme.py",
-    "createuser changeling": "tests/aggregator/test_postgresql.py",
-}
-"""The blocks of the operators' page that no test here runs, by words in them, and the tests of what they show."""
-RUN_HERE = (
-    "changeling relay",
-    "changeling backup --store server.db",
-    "apt install",
-    "restore /var",
-    "store upgrade --store /",
-)
 DAY, PERIODS = 86_400, 90
 ANSWERS = ("school", "training", "employment")
 
@@ -281,13 +269,3 @@ def test_the_debian_machine_of_the_operators_page_runs_is_upgraded_and_restored(
         assert "It has not got" in machine.run(restore)
     finally:
         machine.stop()
-
-
-def test_every_block_of_the_operators_page_is_run():
-    """Here, or by the test that is named for it; a block that is new is in neither list."""
-    shown_there = blocks(OPERATOR, "console")
-    words = [*RUN_ELSEWHERE, *RUN_HERE]
-    assert [sum(each in block for each in words) for block in shown_there] == [1] * len(shown_there)
-    assert len(shown_there) == len(words)
-    for test in RUN_ELSEWHERE.values():
-        assert (ROOT / test).exists()

@@ -105,12 +105,3 @@ def test_a_curator_publishes_a_week_and_goes_on_where_it_stopped(tmp_path):
     assert printed.startswith("168 hours published in flights.csv\nepsilon 1, ")
     assert again == printed.replace("168 hours", "0 hours", 1)
     assert len(read_rows(tmp_path / "flights.csv")) == 168
-
-
-@pytest.mark.parametrize("script", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.name)
-def test_an_example_is_short_and_opens_with_how_to_run_it(script):
-    """30 to 60 lines, and only front doors are imported."""
-    text = script.read_text()
-    assert 30 <= len(text.splitlines()) <= 60
-    assert f"    $ python examples/{script.name}" in text
-    assert not re.search(r"^from changeling_\w+\.", text, re.MULTILINE)

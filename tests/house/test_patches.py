@@ -37,8 +37,3 @@ def test_a_patch_applies_and_what_it_adds_works(addition, copy):
     command = [sys.executable, "-m", "pytest", SHOWN_BY[addition], "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stdout
-
-
-def test_every_patch_is_tried():
-    """None is kept that nobody runs."""
-    assert {path.stem for path in (ROOT / "docs/patches").glob("*.patch")} == set(SHOWN_BY)

@@ -3,30 +3,10 @@
 import numpy as np
 import pytest
 from changeling_protocol import ReleasePlan, TimeBounded, plan_cost
-from changeling_statistics.estimation.entries import GroupEdges, expected_variances
-from changeling_statistics.estimation.weights import expected_covariance, whitened
 from changeling_statistics.planning.candidates import Maker, closer_look, first_look
 from changeling_statistics.planning.wish import Span
 
 from .wishes import wish
-
-
-@pytest.mark.parametrize("closed", [False, True])
-def test_candidates_are_as_noisy_as_the_estimator_expects_nodes_to_be(closed):
-    """The response variance of every edge, N/r of each, against estimation's own, node by node."""
-    of = wish(periods=9, closed=closed, first=10**6 if closed else 400_000)
-    for candidate in list(first_look(Maker(of)))[::7]:
-        edges = GroupEdges.of(candidate.group)
-        whole = whitened(edges, of.answers, of.expected, of.closed, of.periods)
-        np.testing.assert_allclose(candidate.rows, whole.rows(of.periods)[:, 1:])
-        covariance = expected_covariance(edges, of.answers, of.expected, of.closed, of.periods)
-        np.testing.assert_allclose(whole.factor @ whole.factor.T, covariance.whole, atol=1e-12)
-        for place, end, found in zip(edges.place, edges.end, covariance.response, strict=True):
-            track = candidate.group.tracks[place]
-            one, before = np.array([end]), np.array([end - track.width])
-            (exact,) = expected_variances(track.randomizer, before, one, of.expected, closed)
-            exact *= track.count / track.reports
-            assert found == pytest.approx(exact, rel=1e-6, abs=1e-8)
 
 
 @pytest.mark.heavy

@@ -112,7 +112,20 @@ def test_devices_are_a_positive_whole_number(devices):
 def test_a_plan_that_would_show_nothing_is_written_only_anyway(tmp_path):
     """The paper's plan of this wish is off by more than ten points: it says so, and --anyway writes it."""
     path = tmp_path / "survey.json"
-    arguments = [*USUAL, "--horizon", "6d", "--devices", "4000", "--at-most", "3", "--closed", "--choose", "paper", "-o", str(path)]
+    arguments = [
+        *USUAL,
+        "--horizon",
+        "6d",
+        "--devices",
+        "4000",
+        "--at-most",
+        "3",
+        "--closed",
+        "--choose",
+        "paper",
+        "-o",
+        str(path),
+    ]
     refused = plan(*arguments)
     assert refused.exit_code == 1
     assert "points is more than 10, which shows nothing" in " ".join(refused.stderr.split())

@@ -143,12 +143,3 @@ def test_a_survey_that_is_not_published_is_named(own_server, tmp_path):
     write_survey(tmp_path / "survey.json", survey().asking(question="Never asked?"))
     refused = invoked(main, "fleet", str(tmp_path / "survey.json"), "--server", own_server.url)
     assert "is not published on" in re.sub(r"\s+", " ", refused.stderr)
-
-
-@pytest.mark.parametrize("command", ["fleet", "fleet-check", "capacity"])
-def test_every_option_stands_on_the_designers_page(command):
-    """None is left undocumented."""
-    page = (Path(__file__).parents[2] / "docs/designer.md").read_text()
-    options = {*re.findall(r"--[a-z][a-z-]*", invoked(main, command, "--help").output)} - {"--help"}
-    assert options
-    assert {option for option in options if not re.search(rf"{option}\b(?!-)", page)} == set()

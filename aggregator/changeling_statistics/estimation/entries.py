@@ -38,7 +38,7 @@ and weights; nothing of tallies or of anybody's history. docs/mathematics.md, "S
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
@@ -313,7 +313,7 @@ def draws(tracks: Sequence[Track]) -> tuple[Floats, Floats]:
     return np.array(kept), np.array(scatter)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Tie:
     """How the reports of an entry hang together in one joint group of J tracks.
 
@@ -331,28 +331,33 @@ class Tie:
     middle: Floats
     base: "TiedBase | None" = None
 
+    @cached_property
+    def squares(self) -> tuple[Floats, Floats]:
+        """The eigenvalues of rho that count, shape (F,), and their eigenvectors, shape (J, F)."""
+        eigenvalues, vectors = np.linalg.eigh(self.rho)
+        counted = np.abs(eigenvalues) > 1e-12 * np.abs(eigenvalues).max()
+        return eigenvalues[counted], vectors[:, counted]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TiedBase:
     """The covariance of the base of a history group between the ends of its nodes, of one entry.
 
-    same, other: for one answer and for two different ones, between the times 0..T, shape (T+1, T+1); 0 where no node
-    of the group ends. In entries squared.
+    ends: when the nodes end, shape (F,).
+    same, other: for one answer and for two different ones, shape (F, F), in entries squared.
     """
 
+    ends: Indices
     same: Floats
     other: Floats
 
     @classmethod
-    def of(cls, group: Group, periods: int) -> "TiedBase | None":
+    def of(cls, group: Group) -> "TiedBase | None":
         """The base of a group; None if it is no history group."""
         if (base := HistoryBase.of(group)) is None:
             return None
         ends = np.array([node.end for track in group.tracks for node in track.nodes()], np.intp)
-        parts = [np.zeros((periods + 1,) * 2) for _ in range(2)]
-        for part, scatter in zip(parts, base.scatter, strict=True):
-            part[np.ix_(ends, ends)] = scatter
-        return cls(*parts)
+        return cls(ends, *base.scatter)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -437,7 +442,7 @@ def ties(survey: Survey) -> tuple[Tie, ...]:
         rho[np.diag_indices_from(rho)] *= kept[tracks]
         if rho.any():
             middles = np.array([middle(track) for track in group.tracks])
-            tied.append(Tie(number, tracks, rho, middles, TiedBase.of(group, survey.calendar.periods)))
+            tied.append(Tie(number, tracks, rho, middles, TiedBase.of(group)))
     return tuple(tied)
 
 
@@ -453,9 +458,7 @@ def forms(design: SamplingDesign, rows: Floats, periods: int) -> Forms:
     c = [by_group, by_track[:, drawn], by_group.sum(1, keepdims=True)]
     base, sampled = [np.zeros_like(omega[0])], omega[0].shape[1]
     for tie in design.ties:
-        eigenvalues, vectors = np.linalg.eigh(tie.rho)
-        counted = np.abs(eigenvalues) > 1e-12 * np.abs(eigenvalues).max()
-        eigenvalues, vectors = eigenvalues[counted], vectors[:, counted]
+        eigenvalues, vectors = tie.squares
         omega.append(design.expansion[:, [tie.group]] * eigenvalues)
         c.append(vectors.T @ by_track[:, tie.tracks])
         base.append((tie.middle * by_weight[:, tie.tracks]) @ vectors)
@@ -473,6 +476,7 @@ def known_base(design: SamplingDesign, rows: Floats, periods: int) -> tuple[Floa
             at = np.flatnonzero(design.group == tie.group)
             weights = np.zeros((len(rows), periods + 1))
             weights[:, design.end[at]] = rows[:, at]  # at no time two nodes of the group end
+            weights = weights[:, tie.base.ends]
             expanded = design.entries * design.expansion[:, tie.group]
             same += expanded * np.einsum("kt,kt->k", weights @ tie.base.same, weights)
             other += expanded * np.einsum("kt,kt->k", weights @ tie.base.other, weights)

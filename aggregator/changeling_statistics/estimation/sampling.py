@@ -32,7 +32,7 @@ from changeling_protocol import AtMost
 from numpy.typing import NDArray
 
 from ..estimate import Floats
-from .entries import Forms, SamplingDesign, draws, forms, known_base, scatter, ties
+from .entries import Forms, SamplingDesign, Tie, draws, forms, known_base, scatter, ties
 from .network import Indices, Network
 from .releases import Releases, shares
 
@@ -232,6 +232,15 @@ class SamplingWeights:
     entries: float
 
 
+def _second_moments(omega: Floats, c: Floats) -> Floats:
+    """Σ_j omega[j] c[j] c[j]', shape (F, F); c of shape (J, F), of which the last times often have no weight."""
+    moments = np.zeros((c.shape[1],) * 2)
+    last = int(np.flatnonzero(c.any(0)).max(initial=-1)) + 1
+    known = c[:, :last]
+    moments[:last, :last] = (omega[:, None] * known).T @ known
+    return moments
+
+
 def weighed(weights: SamplingWeights, network: Network, products: Floats, histograms: Floats) -> Floats:
     """The covariance that follows from some weights, shape (..., z, z), in entries squared.
 
@@ -314,8 +323,12 @@ class Sampling:
             expansion=heard[:, None] / there,
             whole=heard if of_heard else whole,
             entries=entries,
-            ties=ties(known.survey),
+            ties=self._ties,
         )
+
+    @cached_property
+    def _ties(self) -> tuple[Tie, ...]:
+        return ties(self.releases.survey)
 
     @property
     def takes_many(self) -> bool:
@@ -385,7 +398,7 @@ class Sampling:
         active = np.flatnonzero(np.abs(c).max(0, initial=0.0) > NOTHING)
         ways = self._chains(active[active > 0])
         c_times = c[:, ways.times]
-        on_pair = -((omega[:, None] * c_times).T @ c_times)[ways.first, ways.second]
+        on_pair = -_second_moments(omega, c_times)[ways.first, ways.second]
         on_edge, alone = self._on_nodes(ways, on_pair, sampled + tied)
         by_chain, on_times, loose = self._on_chains(ways, on_pair)
         np.add.at(on_edge, self._links.source, by_chain)

@@ -260,7 +260,7 @@ class Enroller:
                 group=group, answered=closed, delay_ms=delay, stratum=stratum, slots=slots, others=others
             )
             enrolled, wrong = judged(survey, drew, drawn, now_ms, time_known)
-            asked_of = range(len(survey.questions)) if survey.closed else ()
+            asked_of = [survey.place_of(each.name) for each in survey.asked] if survey.closed else []
             if not all(_begun(survey, enrolled, drawn, place) and _given(survey, drew, place) for place in asked_of):
                 raise BadEnrolment("a closed cohort is joined with an answer for each entry: pass `answers`")
             entries.update(db, wrapping, enrolled)
@@ -298,7 +298,7 @@ class Enroller:
 def _begun(survey: Survey, entry: Entry, drawn: Drawn, place: int) -> bool:
     """True if the entry has an answer to a question from the first close at which it is needed."""
     states = entry.about(place).states
-    first = needed_close(survey.plan, entry._replace(answered=0), drawn, 1, place)
+    first = needed_close(survey.plan, entry._replace(answered=0), drawn, 1, survey.kept_for[place])
     return first is None or (bool(states) and states[0][0] <= first)
 
 
@@ -307,7 +307,7 @@ def _given(survey: Survey, entry: Entry, place: int) -> bool:
 
     Also where the entry's own does not: which group it draws must not decide who takes part.
     """
-    if all(track.question != place for track in survey.plan.tracks):
+    if all(track.question not in survey.kept_for[place] for track in survey.plan.tracks):
         return True
     for each in entry.pending:
         with suppress(ValueError):

@@ -356,13 +356,15 @@ def privacy_notice(survey: Survey) -> str:
 
 
 def _asked(survey: Survey) -> Sequence[str]:
-    asked = "; ".join(_with_answers(question) for question in survey.questions)
-    if len(survey.questions) == 1:
-        taking_part = f"If you agree, this app takes part in a survey with the question {asked}."
-    else:
-        taking_part = f"If you agree, this app takes part in a survey with {len(survey.questions)} questions: {asked}."
+    asked = "; ".join(_with_answers(question) for question in survey.asked)
+    several = f"{len(survey.asked)} questions:" if len(survey.asked) > 1 else "the question"
+    by_itself = (
+        "The survey counts only so many changes of an answer. Whether yours changed more often, your device reports in "
+        "the same way as the answer."
+    )
     return (
-        taking_part,
+        f"If you agree, this app takes part in a survey with {several} {asked}.",
+        *([by_itself] if len(survey.asked) < len(survey.questions) else []),
         "Your answer is kept on your device and is never sent as it is.",
     )
 

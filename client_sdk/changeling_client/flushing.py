@@ -109,7 +109,7 @@ def answer_due(
             (track, node) for track, node in drawn if survey.plan.tracks[track].node(node).end > entry.answered
         )
         for place in range(len(entry.others) + 1):
-            kept = entry.about(place)._replace(states=pruned(survey.plan, entry, drawn, place))
+            kept = entry.about(place)._replace(states=pruned(survey, entry, drawn, place))
             entry = entry.having(place, kept)
     return Answered(entry, drawn, tuple(answers), more=False)
 

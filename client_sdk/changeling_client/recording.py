@@ -7,7 +7,7 @@ what is sent, or when.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
@@ -37,6 +37,8 @@ from .store import ClientStore, StoreConnection
 
 NULL = 0
 """The state of an entry that has no answer."""
+NOT_FROZEN, IS_FROZEN = 1, 2
+"""The states of the freezing question, no and yes."""
 FirstAnswers: TypeAlias = Answer | Mapping[str, Answer]
 """The first answer of an entry; where there are several questions, by their names."""
 MOST_ANSWER_CHARACTERS = 1_000
@@ -62,17 +64,17 @@ class Recorded(Enum):
     DROPPED = "dropped"
 
 
-def needed_close(plan: ReleasePlan, entry: Entry, drawn: Drawn, period: int, question: int = 0) -> int | None:
+def needed_close(
+    plan: ReleasePlan, entry: Entry, drawn: Drawn, period: int, questions: Collection[int] = (0,)
+) -> int | None:
     """The first close at or after a period at which the entry's state is still needed; None if there is none.
 
-    The state is that of its answer to a question, by its place.
-
     A close is needed where a node that the entry has still to report ends or, on a track of changes, begins.
-    drawn: the nodes it reports, where it does not report all.
+    drawn: the nodes it reports, where it does not report all. questions: those whose nodes count, by their places.
     """
     best = None
     for track in plan.groups[entry.group].tracks:
-        if track.reported is not None or track.question != question:
+        if track.reported is not None or track.question not in questions:
             continue
         first, width = track.first, track.width
         count = (track.last - first) // width
@@ -88,7 +90,7 @@ def needed_close(plan: ReleasePlan, entry: Entry, drawn: Drawn, period: int, que
     for number, node_number in drawn:
         track = plan.tracks[number]
         node = track.node(node_number)
-        if node.end > entry.answered and track.question == question:
+        if node.end > entry.answered and track.question in questions:
             bounds = (node.start, node.end) if track.reports_changes else (node.end,)
             closes += [close for close in bounds if close >= period]
     return min(closes, default=None)
@@ -121,19 +123,25 @@ def entered(states: States, close: int | None, state: int) -> States:
     return before if current(before) == state else (*before, (close, state))
 
 
-def pruned(plan: ReleasePlan, entry: Entry, drawn: Drawn, question: int = 0) -> States:
+def pruned(survey: Survey, entry: Entry, drawn: Drawn, place: int) -> States:
     """The states of the answer to a question, only those still needed, now that more is answered."""
     kept: States = ()
-    for close, state in entry.about(question).states:
-        kept = entered(kept, needed_close(plan, entry, drawn, close, question), state)
+    for close, state in entry.about(place).states:
+        kept = entered(kept, needed_close(survey.plan, entry, drawn, close, survey.kept_for[place]), state)
     return kept
 
 
 def place_of(survey: Survey, question: str) -> int:
-    """The place of a question by its name, which may be left out where it is the only one. Raises ValueError."""
-    if not question and len(survey.questions) > 1:
-        raise ValueError(f"say which question is answered: {[each.name for each in survey.questions]}")
-    return survey.place_of(question) if question else 0
+    """The place of a question that apps answer, by its name, which may be left out where it is the only one.
+
+    Raises ValueError.
+    """
+    if not question and len(survey.asked) > 1:
+        raise ValueError(f"say which question is answered: {[each.name for each in survey.asked]}")
+    place = survey.place_of(question or survey.asked[0].name)
+    if survey.questions[place].freezing_of:
+        raise ValueError(f"{question!r} is answered by the device itself: record {[each.name for each in survey.asked]}")
+    return place
 
 
 def state_of(question: Question, answer: Answer | None, stratum: StratumNumber) -> tuple[int, bool]:
@@ -178,7 +186,24 @@ def record(survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, time_kn
     state, clipped = state_of(survey.questions[place], pending.answer, entry.stratum)
     after, recorded = _record(survey, entry.about(place), drawn, pending, place, state, time_known)
     stands = recorded in (Recorded.COUNTED, Recorded.UNCHANGED)  # what waits counts once it is judged
-    return entry.having(place, after)._replace(clipped=entry.clipped + (clipped and stands)), recorded
+    entry = entry.having(place, after)._replace(clipped=entry.clipped + (clipped and stands))
+    other = survey.freezing[place]
+    frozen = None if other is None else _frozen(survey, entry.about(other), recorded, state)
+    if other is not None and frozen is not None:
+        after, _ = _record(survey, entry.about(other), drawn, pending, other, frozen, time_known)
+        entry = entry.having(other, after)
+    return entry, recorded
+
+
+def _frozen(survey: Survey, entry: Entry, recorded: Recorded, state: int) -> int | None:
+    """The state that an entry, as it is about the freezing question, takes after a record of the question it is about.
+
+    state: the one that was recorded. None for no change. Where nothing is reported any more it does not matter.
+    """
+    if recorded is Recorded.COUNTED and current(entry.states) == NULL:
+        return NOT_FROZEN
+    withdrawn = survey.closed and state == NULL  # in a closed cohort the last answer stands, by what the survey says
+    return IS_FROZEN if recorded is Recorded.FROZEN and not withdrawn else None
 
 
 def _record(
@@ -188,8 +213,9 @@ def _record(
     constraint = survey.questions[place].constraint
     at_ms = _open_ms(survey, entry, pending.at_ms)
     period = survey.calendar.period_of(UnixSeconds(at_ms / 1000))
-    close = needed_close(survey.plan, entry, drawn, period, place)
-    if close is None and needed_close(survey.plan, entry, drawn, entry.answered + 1, place) is None:
+    questions = survey.kept_for[place]
+    close = needed_close(survey.plan, entry, drawn, period, questions)
+    if close is None and needed_close(survey.plan, entry, drawn, entry.answered + 1, questions) is None:
         return entry, Recorded.FROZEN
     if entry.pending and not time_known:
         return entry.waiting_for(pending), Recorded.PENDING
@@ -229,7 +255,7 @@ def _brought_back(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMillis
         return entry
     latest_ms = _open_ms(survey, entry, now_ms)
     period = survey.calendar.period_of(UnixSeconds(latest_ms / 1000))
-    states, close = entry.states, needed_close(survey.plan, entry, drawn, period, place)
+    states, close = entry.states, needed_close(survey.plan, entry, drawn, period, survey.kept_for[place])
     if close is not None and states and states[-1][0] > close:
         states = entered(states, close, current(states))
     first_s = None if entry.first_s is None else min(entry.first_s, latest_ms // 1000)

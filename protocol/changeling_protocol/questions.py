@@ -246,6 +246,8 @@ class Question:
     expected: how often the designer expects it to.
     levels: the levels of a number, rising, as exact decimals; empty if the answers are names.
     unit: what a number is counted in, such as "minutes"; may be empty.
+    freezing_of: the name of the question whose changes it is about, if devices answer it by themselves (`of_freezing`);
+    empty for a question that apps record answers to.
     Raises ValueError for anything else.
 
     >>> from changeling_protocol import AtMost
@@ -263,6 +265,7 @@ class Question:
     expected: ExpectedChanges = field(default_factory=ExpectedChanges)
     levels: tuple[Decimal, ...] = ()
     unit: str = ""
+    freezing_of: str = ""
 
     def __post_init__(self) -> None:
         if not self.name or not self.text:
@@ -274,6 +277,29 @@ class Question:
             raise ValueError("the answers of a number are its levels, with its unit: see Question.of_number")
         if self.unit and not self.levels:
             raise ValueError(f"only a number has a unit, got {self.unit!r}")
+        if self.freezing_of and (len(self.answers) != 2 or self.constraint != AtMost(2) or self.levels):
+            raise ValueError(
+                f"a freezing question has the answers no and yes, and at most two changes; {self.name!r} has others"
+            )
+
+    @classmethod
+    def of_freezing(cls, question: "Question", expected: ExpectedChanges | None = None) -> "Question":
+        """The question whether a change of an entry's answer to another one was turned down, which is no, then yes.
+
+        The device answers it by itself: no with the first answer to the other question, and yes, for good, as soon as
+        it turns down a change that the other question's constraint does not admit. Until then the entry reports on
+        what it holds, so at the end of any period the share of yes bounds how far freezing moves any share.
+        docs/mathematics.md, "The freezing question".
+
+        question: the other one. expected: how often an entry is expected to answer, and to freeze.
+
+        >>> from changeling_protocol import AtMost
+        >>> Question.of_freezing(Question("drink", "Tea?", ("yes", "no"), AtMost(3))).name
+        'drink-frozen'
+        """
+        text = f"Did the answer to \u201c{question.text}\u201d change more often than is counted?"
+        expected = expected or ExpectedChanges(question.expected.first)
+        return cls(f"{question.name}-frozen", text, ("no", "yes"), AtMost(2), expected, freezing_of=question.name)
 
     @classmethod
     def of_number(
@@ -325,6 +351,7 @@ class Question:
             "name": self.name,
             "text": self.text,
             **(asked if self.levels else {"answers": list(self.answers)}),
+            **({"freezing_of": self.freezing_of} if self.freezing_of else {}),
             "constraint": self.constraint.as_fields(),
             "expected": self.expected.as_fields(),
         }
@@ -344,6 +371,9 @@ class Question:
                 match asked:
                     case {"answers": [*answers], **rest} if not rest and _are_strings(answers):
                         return cls(name, text, tuple(answers), *known)
+                    case {"answers": [*answers], "freezing_of": str(of), **rest} if of and not rest:
+                        if _are_strings(answers):
+                            return cls(name, text, tuple(answers), *known, freezing_of=of)
                     case {"levels": [*levels], "unit": str(unit), **rest} if not rest and _are_strings(levels):
                         made = cls.of_number(name, text, levels, known[0], unit, known[1])
                         if [str(each) for each in made.levels] == levels:

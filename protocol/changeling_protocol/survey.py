@@ -122,6 +122,9 @@ class Survey(SignedObject):
             )
         if len({each.name for each in self.questions}) < len(self.questions):
             raise ValueError(f"questions must have distinct names, got {[each.name for each in self.questions]}")
+        about = [each.freezing_of for each in self.questions if each.freezing_of]
+        if len(set(about)) < len(about) or not {each.name for each in self.asked}.issuperset(about):
+            raise ValueError(f"a freezing question is about one that apps answer, each about another; got {about}")
         if self.strata > MOST_STRATA:
             raise ValueError(
                 f"breakdowns and the {OFFSETS} offsets of numbers have at most {MOST_STRATA} combinations, "
@@ -218,10 +221,10 @@ class Survey(SignedObject):
 
     @property
     def title(self) -> str:
-        """The text of the only question, or the names of all: one line for a list of surveys."""
-        if len(self.questions) == 1:
-            return self.question
-        return f"{len(self.questions)} questions: {', '.join(each.name for each in self.questions)}"
+        """The text of the only question that apps answer, or the names of all: one line for a list of surveys."""
+        if len(self.asked) == 1:
+            return self.asked[0].text
+        return f"{len(self.asked)} questions: {', '.join(each.name for each in self.asked)}"
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -249,6 +252,27 @@ class Survey(SignedObject):
         """The constraint of each question."""
         return tuple(each.constraint for each in self.questions)
 
+    @cached_property
+    def asked(self) -> tuple[Question, ...]:
+        """The questions that apps record answers to; devices answer the others by themselves."""
+        return tuple(each for each in self.questions if not each.freezing_of)
+
+    @cached_property
+    def freezing(self) -> tuple[int | None, ...]:
+        """The place of the freezing question about each question; None where there is none."""
+        about = {each.freezing_of: place for place, each in enumerate(self.questions) if each.freezing_of}
+        return tuple(about.get(each.name) for each in self.questions)
+
+    @cached_property
+    def kept_for(self) -> tuple[tuple[int, ...], ...]:
+        """The questions whose nodes a device keeps its states of each question for.
+
+        They are itself and, if there are two of which one follows from the other, the other.
+        """
+        pairs = {place: (place, other) for place, other in enumerate(self.freezing) if other is not None}
+        pairs |= {pair[1]: pair for pair in pairs.values()}
+        return tuple(pairs.get(place, (place,)) for place in range(len(self.questions)))
+
     def place_of(self, name: str) -> int:
         """The place of the question with a name, from 0. Raises ValueError with the names there are."""
         for place, each in enumerate(self.questions):
@@ -260,12 +284,13 @@ class Survey(SignedObject):
         """The survey as one of its questions sees it: a survey of that question alone, for estimates and pages.
 
         question: its place. The view has the survey's id, bytes and cost, and all its groups by their numbers, of which
-        each has only the tracks about the question (`plan.numbers_about` tells their numbers in the whole plan). It is
-        not signed, and not sent.
+        each has only the tracks about the question (`plan.numbers_about` tells their numbers in the whole plan). Of a
+        freezing question it no longer says that it is one. It is not signed, and not sent.
         """
         if len(self.questions) == 1:
             return self
-        view = replace(self, questions=(self.questions[question],), plan=self.plan.about(question))
+        alone = replace(self.questions[question], freezing_of="")
+        view = replace(self, questions=(alone,), plan=self.plan.about(question))
         vars(view).update(id=self.id, payload=self.payload, cost=self.cost, public=self.public, strata=self.strata)
         return view
 

@@ -113,12 +113,13 @@ def survey_module(survey: Survey, authority: Sequence[bytes]) -> str:
 
     authority: the public keys that an app pins, 32 bytes each. The same survey and keys give the same text.
     """
+    asked = survey.asked[0] if len(survey.asked) == 1 else survey.only
     head = _HEAD.format(
         id=survey.id.hex(),
-        question=literal(survey.question),
+        question=literal(asked.text),
         keys="\n".join(f'    bytes.fromhex("{key.hex()}"),' for key in authority),
         answers=ANSWERS,
-        members=_members(survey.answers, "ANSWER"),
+        members=_members(asked.answers, "ANSWER"),
     )
     return head + _strata(survey.breakdowns)
 

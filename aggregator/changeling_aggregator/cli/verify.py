@@ -77,7 +77,7 @@ def _verified(files: Mapping[str, bytes], authority: Sequence[bytes]) -> Iterato
         if name not in files:
             raise ValueError(f"there is no {name}: it is what everything else is verified by")
     survey, edition = Survey.unverified(files[SURVEY_FILE]), Edition.unverified(files[EDITION_FILE])
-    texts = " · ".join(each.text for each in survey.questions)
+    texts = " · ".join(each.text for each in survey.asked)
     yield (
         f"survey {survey.id.hex()}: {texts}\nrevision {edition.revision} of "
         f"{format_instant(UnixSeconds(edition.made))}, final up to period {edition.final}",

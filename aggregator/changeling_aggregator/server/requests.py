@@ -74,7 +74,7 @@ def service_of(request: Request) -> Service:
 
 def asked_by(survey: Survey) -> str:
     """The texts of all questions of a survey, on one line."""
-    return " · ".join(each.text for each in survey.questions)
+    return " · ".join(each.text for each in survey.asked)
 
 
 async def read_body(request: Request, most: int) -> bytes:

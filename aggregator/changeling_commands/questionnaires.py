@@ -7,6 +7,7 @@ answers = ["tea", "coffee", "water"]
 at_most = 3
 weight = 2                  # its squared error counts twice; 1 if not said
 expected_changes = 1        # of an entry over the horizon; half of those allowed if not said
+ask_freezing = true         # ask too whether its answer changed more often; devices answer that by themselves
 
 [[question]]
 name = "minutes"
@@ -26,15 +27,15 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from changeling_protocol import Constraint, Question
+from changeling_protocol import Calendar, Constraint, Question
 from changeling_statistics import constraint_in_words, constraint_of, parse_duration
 from rich.console import Console
 from rich.table import Table
 
-from .wishes import WishOptions, names_of, planning_bar, say_detection, wish_of
+from .wishes import WishOptions, names_of, planning_bar, say_detection, say_freezing, settled, wish_of
 
 if TYPE_CHECKING:
-    from changeling_statistics import PlannedQuestions, WeightedQuestion, Wish
+    from changeling_statistics import Habits, PlannedQuestions, WeightedQuestion, Wish
 
 KNOWN = {
     "name",
@@ -49,13 +50,14 @@ KNOWN = {
     "expected_changes",
     "first_share",
     "for",
+    "ask_freezing",
 }
 """What a question may say."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedQuestion:
-    """A question as the file lists it, with the figure that it is asked for."""
+    """A question as it is listed, with the figure that it is asked for."""
 
     asked: "WeightedQuestion"
     estimand: str
@@ -76,11 +78,12 @@ def read_questions(path: Path, wish_of_one: "Wish") -> tuple[ListedQuestion, ...
     match tables:
         case {"question": [*listed], **rest} if listed and not rest:
             few = replace(wish_of_one, devices=max(1, wish_of_one.devices // len(listed)))
-            return tuple(_listed(number, table, few) for number, table in enumerate(listed, 1))
+            return tuple(each for number, table in enumerate(listed, 1) for each in _listed(number, table, few))
     raise ValueError(f"{path} lists no questions: begin each with [[question]]")
 
 
-def _listed(number: int, table: Any, wish: "Wish") -> ListedQuestion:
+def _listed(number: int, table: Any, wish: "Wish") -> tuple[ListedQuestion, ...]:
+    """The question of a table, and its freezing question if it asks for one."""
     try:
         if not (isinstance(table, dict) and isinstance(table.get("name"), str) and isinstance(table.get("text"), str)):
             raise ValueError("it has no name or no text")
@@ -91,8 +94,8 @@ def _listed(number: int, table: Any, wish: "Wish") -> ListedQuestion:
         raise ValueError(f"question {number}: {error}") from None
 
 
-def _asked(table: Mapping[str, Any], wish: "Wish") -> ListedQuestion:
-    from changeling_statistics import ESTIMANDS, WeightedQuestion, steady_changes
+def _asked(table: Mapping[str, Any], wish: "Wish") -> tuple[ListedQuestion, ...]:
+    from changeling_statistics import ESTIMANDS, SteadyChanges, WeightedQuestion, steady_changes
 
     estimand = table.get("for", "histogram")
     if estimand not in ESTIMANDS:
@@ -103,10 +106,8 @@ def _asked(table: Mapping[str, Any], wish: "Wish") -> ListedQuestion:
     constraint = constraint_of(
         _whole(table, "at_most"), None if within is None else parse_duration(within, months=True)
     )
-    changes = table.get("expected_changes")
-    expected = steady_changes(
-        wish.calendar, constraint, None if changes is None else float(changes), float(table.get("first_share", 1))
-    )
+    changes = None if (said := table.get("expected_changes")) is None else float(said)
+    expected = steady_changes(wish.calendar, constraint, changes, float(table.get("first_share", 1)))
     wish = replace(wish, constraint=constraint, expected=expected)
     name, text, weight = table["name"], table["text"], table.get("weight", 1)
     if isinstance(weight, bool) or not isinstance(weight, int | Decimal):
@@ -118,7 +119,22 @@ def _asked(table: Mapping[str, Any], wish: "Wish") -> ListedQuestion:
     else:
         levels = table["levels"] if "levels" in table else best_levels(wish, table["range"], estimand)
         question = Question.of_number(name, text, levels, constraint, table.get("unit", ""), expected)
-    return ListedQuestion(WeightedQuestion(question, float(weight)), estimand)
+    asked = WeightedQuestion(question, float(weight))
+    if not isinstance(ask := table.get("ask_freezing", False), bool):
+        raise ValueError(f"ask_freezing is true or false, got {ask!r}")
+    if not ask:
+        return (ListedQuestion(asked, estimand),)
+    habits = None if changes is None else SteadyChanges(len(question.answers), wish.calendar, changes)
+    return _with_freezing(asked, estimand, wish.calendar, habits)
+
+
+def _with_freezing(
+    asked: "WeightedQuestion", estimand: str, calendar: Calendar, habits: "Habits | None"
+) -> tuple[ListedQuestion, ListedQuestion]:
+    from changeling_statistics import asking_freezing
+
+    asked, frozen = asking_freezing(asked, calendar, habits)
+    return ListedQuestion(asked, estimand), ListedQuestion(frozen, "histogram")
 
 
 def _whole(table: Mapping[str, Any], name: str) -> int | None:
@@ -180,25 +196,47 @@ def answers_of(options: WishOptions) -> str:
         return ",".join(map(str, best_levels(wish, [*ends], options.estimand)))
 
 
-def planned_questions(options: WishOptions) -> tuple["PlannedQuestions", tuple[ListedQuestion, ...]]:
-    """The plan for the questions that a file lists.
+def planned_questions(
+    console: Console, options: WishOptions
+) -> tuple["PlannedQuestions", tuple[ListedQuestion, ...], "Habits | None"]:
+    """The plan for the questions that a file lists, or for those of the command line with their freezing questions.
 
+    Returns it, the questions, and what is known of how the answers of the command line's will change.
     Raises ValueError for options beside the file of what each of its questions says itself.
     """
-    from changeling_statistics import Questionnaire, Wish, plan_questionnaire
+    from changeling_statistics import Questionnaire, plan_questionnaire
+
+    listed, habits = (_alike(console, options)) if options.questions is None else (_in_file(options), None)
+    wanted = Questionnaire(tuple(each.asked for each in listed), calendar=options.calendar, **options.common)
+    with planning_bar() as progress:
+        return plan_questionnaire(wanted, progress), listed, habits
+
+
+def _in_file(options: WishOptions) -> tuple[ListedQuestion, ...]:
+    from changeling_statistics import Wish
 
     said = ["question", "answers", "unit", "at_most", "within", "expected_changes", "changes_per_year", "pilot"]
-    if options.questions is None or any(getattr(options, name) not in (None, "") for name in said):
+    if options.questions is None or options.ask_freezing or any(getattr(options, name) for name in said):
         raise ValueError(
-            "with --questions each question says its own answers and changes: leave out --question, --answers, --unit, "
-            "--from, and the options about changes"
+            "with --questions each question says its own answers and changes, and whether to ask_freezing: leave out "
+            "--question, --answers, --unit, --from, --ask-freezing, and the options about changes"
         )
-    rest = {"calendar": options.calendar, **options.common}
     any_question: Constraint = constraint_of(1, None)
-    listed = read_questions(options.questions, Wish(2, constraint=any_question, **rest))
-    wanted = Questionnaire(tuple(each.asked for each in listed), **rest)
-    with planning_bar() as progress:
-        return plan_questionnaire(wanted, progress), listed
+    return read_questions(
+        options.questions, Wish(2, calendar=options.calendar, constraint=any_question, **options.common)
+    )
+
+
+def _alike(console: Console, options: WishOptions) -> tuple[tuple[ListedQuestion, ...], "Habits | None"]:
+    from changeling_statistics import WeightedQuestion
+
+    answers = answers_of(options)
+    found = settled(console, options, answers)
+    asked = options.questions_of(found.wish.constraint, found.wish.expected, names_of(answers))
+    pairs = (
+        _with_freezing(WeightedQuestion(each), options.estimand, options.calendar, found.habits) for each in asked
+    )
+    return tuple(each for pair in pairs for each in pair), found.habits
 
 
 def say_questions(
@@ -206,11 +244,12 @@ def say_questions(
     planned: "PlannedQuestions",
     listed: Sequence[ListedQuestion],
     options: WishOptions,
+    habits: "Habits | None" = None,
     points: float = 1.0,
 ) -> None:
     """Prints who is asked what, and how accurate every question will be.
 
-    points: the standard error that devices are counted for.
+    habits: what is known of how answers will change. points: the standard error that devices are counted for.
     """
     from changeling_statistics import questions_in_words
 
@@ -218,7 +257,10 @@ def say_questions(
     console.print(_table(planned, listed, points))
     console.print(f"Epsilon for life, over all questions together: {planned.survey.epsilon}.", highlight=False)
     for place, each in enumerate(listed):
-        say_detection(console, each.asked.question, planned.predictions[place], options)
+        question = each.asked.question
+        say_detection(console, question, planned.predictions[place], options)
+        if not question.freezing_of:
+            say_freezing(console, question.constraint, planned.planned(place), habits)
 
 
 def _table(planned: "PlannedQuestions", listed: Sequence[ListedQuestion], points: float) -> Table:

@@ -39,9 +39,11 @@ def new(
     """
     if not points > 0:
         raise ValueError(f"a standard error to reach is above 0 points, got {points}")
-    if options.questions is not None:
-        planned, listed = planned_questions(options)
-        say_questions(console(), planned, listed, options, points)
+    if options.questions is None and not options.question:
+        raise ValueError("say what is asked: --question and --answers, or a file of --questions")
+    if options.questions is not None or options.ask_freezing:
+        planned, listed, habits = planned_questions(console(), options)
+        say_questions(console(), planned, listed, options, habits, points)
         refuse_hopeless_questions(planned, options.anyway)
         survey = options.handled(planned.survey)
     else:
@@ -54,8 +56,6 @@ def _of_alike_questions(options: WishOptions, points: float) -> Survey:
     """The survey of one question, or of several with the same answers; what it will show is printed."""
     from changeling_statistics import optimal_plan, plan_in_words
 
-    if not options.question:
-        raise ValueError("say what is asked: --question and --answers, or a file of --questions")
     answers = answers_of(options)
     asked = settled(console(), options, answers)
     wish, planned = asked.wish, asked.planned
@@ -72,7 +72,7 @@ def _of_alike_questions(options: WishOptions, points: float) -> Survey:
     if options.estimand != "histogram":
         typer.echo(f"Error of {error_in_words(options.estimand, about, option.error(wish), wish.devices)}.")
     say_detection(console(), about, option.prediction, options)
-    say_freezing(console(), wish, planned, asked.habits)
+    say_freezing(console(), wish.constraint, planned, asked.habits)
     refuse_hopeless(option, asked.habits, options.anyway)
     if option.least_reports(wish.devices) < survey.minimum:
         typer.echo("warning: some of its nodes will have fewer reports than are shown: choose a smaller --minimum")

@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 from urllib.parse import urlsplit
 
 import typer
-from changeling_protocol import ONLY, Breakdown, Calendar, Question, Survey, check_answers
+from changeling_protocol import (
+    ONLY,
+    Breakdown,
+    Calendar,
+    Constraint,
+    ExpectedChanges,
+    Question,
+    Survey,
+    check_answers,
+)
 from changeling_protocol.wire import is_loopback
 from changeling_statistics import (
     constraint_of,
@@ -168,6 +177,14 @@ class WishOptions:
             help="A pilot's entry,time,answer, as CSV: how often answers change, who has one, and where they go.",
         ),
     ] = None
+    ask_freezing: Annotated[
+        bool,
+        _changes(
+            "--ask-freezing",
+            help="Ask too whether an answer changed more often: a yes or no that devices answer by themselves, which "
+            "bounds the bias of freezing.",
+        ),
+    ] = False
     start: Annotated[
         int | None,
         _survey(parser=read_date, metavar="DATE", show_default="tomorrow", help="When it begins, in UTC."),
@@ -236,13 +253,17 @@ class WishOptions:
     def applied(self, planned: Survey, answers: tuple[str, ...]) -> Survey:
         """A planned survey with the names of its questions and answers, and all that the planner does not decide."""
         first = planned.questions[0]
-        questions = tuple(self._named(first, name, text, answers) for name, text in self.asked)
-        return self.handled(replace(planned, questions=questions))
+        return self.handled(replace(planned, questions=self.questions_of(first.constraint, first.expected, answers)))
 
-    def _named(self, planned: Question, name: str, text: str, answers: tuple[str, ...]) -> Question:
+    def questions_of(
+        self, constraint: Constraint, expected: ExpectedChanges, answers: tuple[str, ...]
+    ) -> tuple[Question, ...]:
+        """The questions that `asked` names, alike but for their names and texts."""
         if self.unit is None:
-            return replace(planned, name=name, text=text, answers=answers)
-        return Question.of_number(name, text, answers, planned.constraint, self.unit, planned.expected)
+            return tuple(Question(name, text, answers, constraint, expected) for name, text in self.asked)
+        return tuple(
+            Question.of_number(name, text, answers, constraint, self.unit, expected) for name, text in self.asked
+        )
 
     def handled(self, survey: Survey) -> Survey:
         """A survey of several questions, or of one, with what only devices and a server need."""
@@ -471,13 +492,13 @@ def best_rung(console: Console, wish: "Wish", habits: "Habits | None") -> "Rung"
     return best
 
 
-def say_freezing(console: Console, wish: "Wish", planned: "Planned", habits: "Habits | None") -> None:
-    """Prints what freezing does under the wish's constraint, and a warning if it is more than the noise."""
+def say_freezing(console: Console, constraint: Constraint, planned: "Planned", habits: "Habits | None") -> None:
+    """Prints what freezing does under a constraint, beside a plan's noise, and a warning if it is more than that."""
     from changeling_statistics import Rung
 
     if habits is None:
         return
-    freezing = habits.freezing(wish.constraint)
+    wish, freezing = planned.wish, habits.freezing(constraint)
     chosen = Rung(wish, planned, freezing)
     bias, most = freezing.objective(wish.objective), " at most" if freezing.bounded else ""
     console.print(

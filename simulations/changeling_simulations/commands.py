@@ -103,9 +103,9 @@ def plan(
 ) -> None:
     """Find the best release plan for a budget, and show it beside the plans that others would make."""
     console = recorder()
-    if options.questions is not None:
-        planned, listed = planned_questions(options)
-        say_questions(console, planned, listed, options)
+    if options.questions is not None or options.ask_freezing:
+        planned, listed, habits = planned_questions(console, options)
+        say_questions(console, planned, listed, options, habits)
         write_report(console, report, "The plan of a survey")
         if output is not None:
             refuse_hopeless_questions(planned, options.anyway)
@@ -126,7 +126,7 @@ def plan(
         error = error_in_words(options.estimand, about, chosen.error(asked.wish), options.devices)
         console.print(f"Error of {error}.", highlight=False)
     say_detection(console, about, chosen.prediction, options)
-    say_freezing(console, asked.wish, comparison.planned, asked.habits)
+    say_freezing(console, asked.wish.constraint, comparison.planned, asked.habits)
     _warn(console, comparison, chosen, survey, why_hopeless(chosen, asked.habits))
     if report is not None:
         console.picture(draw_comparison(comparison, chosen), "Errors of the plans over time, and the release graph")

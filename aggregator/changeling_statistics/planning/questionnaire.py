@@ -19,6 +19,7 @@ from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 from changeling_protocol import (
+    MICRO,
     MOST_QUESTIONS,
     MOST_TRACKS,
     OFFSETS,
@@ -35,6 +36,7 @@ from changeling_protocol import (
 
 from ..estimate import Floats
 from ..estimation.entries import expected_moments
+from .freezing import Habits
 from .plans import Planned, Progress, optimal_plan
 from .prediction import Prediction, expected_reports, predict
 from .wish import Objective, Wish
@@ -58,6 +60,25 @@ class WeightedQuestion:
     def __post_init__(self) -> None:
         if not 0 < self.weight < float("inf"):
             raise ValueError(f"the weight of {self.question.name!r} must be above 0 and finite, got {self.weight}")
+
+
+def asking_freezing(
+    asked: WeightedQuestion, calendar: Calendar, habits: Habits | None = None
+) -> tuple[WeightedQuestion, WeightedQuestion]:
+    """A question, and its freezing question with the same weight, which devices answer by themselves.
+
+    calendar: the survey's. habits: what is known of how entries will change; where nothing is, half of them are
+    expected to freeze in the end.
+
+    >>> drink = WeightedQuestion(Question("drink", "Tea?", ("yes", "no"), AtMost(2)))
+    >>> [each.question.name for each in asking_freezing(drink, Calendar(0, "1w", 3))]
+    ['drink', 'drink-frozen']
+    """
+    question = asked.question
+    stopped = 0.5 if habits is None else float(habits.freezing(question.constraint).stopped[-1])
+    later = min(stopped, calendar.periods - 1) / max(1, calendar.periods - 1)
+    expected = ExpectedChanges(question.expected.first, round(MICRO * later))
+    return asked, WeightedQuestion(Question.of_freezing(question, expected), asked.weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +162,11 @@ class PlannedQuestions:
         """The standard error of a share of the answers to a question, mean or worst as the wish wants."""
         return self.predictions[place].objective(self.wish.objective)
 
+    def planned(self, place: int) -> Planned:
+        """The plan of a question's class, with what is predicted for the question of its share of the entries."""
+        planned = next(each for each in self.parts if place in each.places).planned
+        return replace(planned, option=replace(planned.option, prediction=self.predictions[place]))
+
     @property
     def total(self) -> float:
         """The root of the weighted mean of the squared errors, which is made small."""
@@ -155,10 +181,8 @@ class PlannedQuestions:
 
     def hopeless(self, place: int) -> str:
         """Why the figures of a question will show nothing, as `Option.hopeless`; empty if they will."""
-        part = next(each for each in self.parts if place in each.places)
-        name = self.wish.asked[place].question.name
-        why = replace(part.planned.option, prediction=self.predictions[place]).hopeless
-        return why and f"{name}: {why}"
+        why = self.planned(place).option.hopeless
+        return why and f"{self.wish.asked[place].question.name}: {why}"
 
 
 def plan_questionnaire(wish: Questionnaire, progress: Progress | None = None) -> PlannedQuestions:

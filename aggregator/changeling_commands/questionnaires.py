@@ -233,9 +233,7 @@ def _alike(console: Console, options: WishOptions) -> tuple[tuple[ListedQuestion
     answers = answers_of(options)
     found = settled(console, options, answers)
     asked = options.questions_of(found.wish.constraint, found.wish.expected, names_of(answers))
-    pairs = (
-        _with_freezing(WeightedQuestion(each), options.estimand, options.calendar, found.habits) for each in asked
-    )
+    pairs = (_with_freezing(WeightedQuestion(each), options.estimand, options.calendar, found.habits) for each in asked)
     return tuple(each for pair in pairs for each in pair), found.habits
 
 

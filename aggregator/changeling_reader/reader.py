@@ -43,6 +43,8 @@ class Estimates:
     times: when the last of these periods ended, UTC, shape (k,); NaT for changes.
     values: unbiased unless smoothed, never clipped, shape (k, z), in entries; nan for a period that has no estimate.
     They are of what devices report: an entry that has used up the changes its survey allows stands still (freezing).
+    freezing: how many entries have made a change that is not counted, an estimate; and the upper end of its interval,
+    by which freezing moves any of the values at most; shape (k, 2), nan where the survey does not ask.
     standard_errors: shape (k, z); nan too where a variance, itself estimated, came out below zero.
     intervals: of each figure by itself; simultaneous: of all of them together; lower and upper ends, shape (k, z, 2).
     bounds: what share of `entries` holds of all who ever enrolled, whatever those are like who were not heard, shape
@@ -73,6 +75,7 @@ class Estimates:
     intervals: Floats
     simultaneous: Floats
     bounds: Floats
+    freezing: Floats
     covariance: Floats | None
     entries: NDArray[np.int64]
     enrolled: NDArray[np.int64]
@@ -92,6 +95,7 @@ class Estimates:
         def whole(name: str) -> NDArray[np.int64]:
             return np.array([row.get(name, 0) for row in rows], np.int64)
 
+        frozen = [row.get("freezing") or {} for row in rows]
         ended = [row["time"].removesuffix("Z") if "time" in row else "NaT" for row in rows]
         covered = any("covariance" in row for row in rows)
         return cls(
@@ -106,6 +110,7 @@ class Estimates:
             intervals=_figures(rows, "intervals", z, 2),
             simultaneous=_figures(rows, "simultaneous", z, 2),
             bounds=_figures(rows, "bounds", z, 2),
+            freezing=np.stack([_figures(frozen, "entries"), _figures(frozen, "bound")], axis=-1),
             covariance=_figures(rows, "covariance", z, z) if covered else None,
             entries=whole("entries"),
             enrolled=whole("enrolled"),
@@ -127,6 +132,16 @@ class Estimates:
         entries = np.where(self.entries > 0, self.entries, np.nan)
         shares: Floats = self.values / entries[:, None]
         return shares
+
+    @property
+    def widened(self) -> Floats:
+        """The intervals, wide enough for what freezing may do: of what entries hold, and not of what devices report.
+
+        Shape (k, z, 2), in entries; nan where the survey does not ask the freezing question. Each misses at most as
+        often as the interval and the bound do together: 7.5% at a confidence of 0.95.
+        """
+        widened: Floats = self.intervals + self.freezing[:, 1, None, None] * np.array([-1.0, 1.0])
+        return widened
 
     def _repr_html_(self) -> str:
         """Percent with intervals, of the last estimates."""
@@ -168,6 +183,7 @@ class Estimates:
                 name: np.repeat(getattr(self, name), z)
                 for name in ("entries", "enrolled", "heard", "false_entries", "provisional", "upper_bound")
             },
+            **{name: np.repeat(self.freezing[:, at], z) for at, name in enumerate(("freezing", "freezing_bound"))},
         }
         return pd.DataFrame(columns)
 

@@ -112,7 +112,7 @@ from .randomizers.counterpart import (
     register_counterpart,
 )
 from .randomizers.kary import KaryCounterpart
-from .shown import ShownAs, csv_shown, diagnosed, head_shown, many_shown, rows_shown, series_shown
+from .shown import ShownAs, csv_shown, diagnosed, freezing_shown, head_shown, many_shown, rows_shown, series_shown
 from .succession import change_across, check_successor, joined_series, next_calendar, offsets, total_cost
 from .verification import WrongFigure, edition_columns, edition_files, tallies_in, verify_files
 from .words import (
@@ -208,9 +208,9 @@ __all__ = [
     "Wish",
     "WrongFigure",
     "admitted",
-    "asking_freezing",
     "advance",
     "agreement_chance",
+    "asking_freezing",
     "bands",
     "batches_to_show",
     "change",
@@ -236,6 +236,7 @@ __all__ = [
     "false_entries",
     "format_duration",
     "format_instant",
+    "freezing_shown",
     "gap_after_loss",
     "grid_interval",
     "half_width",

@@ -13,7 +13,7 @@ of n and p. Each symbol of each node is asked both ways, and the smallest p-valu
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import isnan
 from typing import Any, TypeAlias
@@ -146,6 +146,8 @@ def _rates(randomizer: Randomizer) -> tuple[Floats, Floats] | None:
 Plain: TypeAlias = dict[str, Any]
 """Names, and under each what JSON holds."""
 HEARD = "heard"
+YES = 1
+"""The place of "yes", that an entry is frozen, among the answers of a freezing question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,7 @@ class ShownAs:
     confidence: the level of intervals; None for none.
     last: the last period that counts. revision: how often what is shown has changed.
     final: the period up to which all is shown for good.
+    freezing: of `freezing_shown`, where the survey asks the freezing question.
     """
 
     method: str
@@ -164,6 +167,7 @@ class ShownAs:
     last: int
     revision: int
     final: int
+    freezing: Mapping[int, Plain] | None = None
 
 
 def head_shown(solution: Solution, nodes: Sequence[UsedNode], showing: ShownAs) -> Plain:
@@ -196,12 +200,36 @@ def head_shown(solution: Solution, nodes: Sequence[UsedNode], showing: ShownAs) 
     }
 
 
-def series_shown(solution: Solution, until: int, showing: ShownAs, *, covariance: bool = False) -> Plain:
-    """The histograms of the periods 1 to `until`, with their head. covariance: whether covariances are wanted.
+def freezing_shown(figures: Figures, showing: ShownAs) -> Mapping[int, Plain]:
+    """The entries that have made a change which is not counted, which is how far freezing moves any count at most.
 
+    It moves a change since any earlier time by no more, as these entries stand still from then on.
+
+    figures: of the freezing question's histograms.
+    Returns, by period and in entries, an unbiased estimate and, if intervals are wanted, the upper end of its interval,
+    by which the question's own noise is taken into account. docs/mathematics.md, "The freezing question".
+    """
+    if showing.population == HEARD:
+        figures = figures.of_heard()
+    values = figures.values[:, YES]
+    ends = None if showing.confidence is None else figures.intervals(showing.confidence)[:, YES, 1]
+    return {
+        span.end: {"entries": float(values[at]), "bound": None if ends is None else float(ends[at])}
+        for at, span in enumerate(figures.spans)
+    }
+
+
+def series_shown(
+    solution: Solution, until: int, showing: ShownAs, *, covariance: bool = False, frozen: Solution | None = None
+) -> Plain:
+    """The histograms of the periods 1 to `until`, with their head.
+
+    covariance: whether covariances are wanted. frozen: of the freezing question about this one, if it is asked.
     Raises ValueError outside the calendar.
     """
     figures, gaps = histogram_figures(solution, until)
+    if frozen is not None:
+        showing = replace(showing, freezing=freezing_shown(histogram_figures(frozen, until)[0], showing))
     return many_shown(solution, until, figures, gaps, showing, covariance=covariance)
 
 
@@ -215,7 +243,7 @@ def many_shown(
     windows: bool = False,
     covariance: bool = False,
 ) -> Plain:
-    """Figures of many spans that end by `until`, with their head. windows: whether they are changes."""
+    """Figures of many spans that end by `until`, with their head; arguments as for `rows_shown`."""
     rows = rows_shown(solution, figures, showing, windows=windows, covariance=covariance)
     rows += [_gap(solution.releases.survey, each, windows) for each in gaps]
     rows.sort(key=lambda row: row.get("until") or row.get("period") or 0)
@@ -254,6 +282,7 @@ def rows_shown(
             "bounds": bounds[at],
             "false_entries": int(needed[at]),
             **{name: each[at] for name, each in ends.items()},
+            **({} if showing.freezing is None else {"freezing": showing.freezing.get(span.end)}),
         }
         if covariance:
             factor = float(figures.heard[at] / summed[at]) if of_heard else 1.0
@@ -296,12 +325,13 @@ def csv_shown(answer: Mapping[str, Any]) -> str:
     estimates = answer.get("series", [answer])
     when = ("after", "until") if any("after" in each for each in estimates) else ("period", "time")
     ends = [name for name in ("intervals", "simultaneous", "bounds") if any(name in each for each in estimates)]
+    frozen = ("entries", "bound") if any("freezing" in each for each in estimates) else ()
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     writer.writerow(
         [*when, "answer", "population", "estimate", "standard_error"]
         + [f"{name}_{side}" for name in ends for side in ("low", "high")]
-        + [*_COLUMNS, "epsilon"]
+        + [*_COLUMNS, "epsilon", *(f"freezing_{name}" for name in frozen)]
     )
     for each in estimates:
         for at, name in enumerate(answer["answers"]):
@@ -309,5 +339,6 @@ def csv_shown(answer: Mapping[str, Any]) -> str:
             sides = [side for end in ends for side in (each[end][at] if end in each else (None, None))]
             rest = [each.get(column) for column in _COLUMNS]
             times = [each[column] for column in when]
-            writer.writerow([*times, name, answer["population"], *figures, *sides, *rest, answer["epsilon"]])
+            told = [(each.get("freezing") or {}).get(name) for name in frozen]
+            writer.writerow([*times, name, answer["population"], *figures, *sides, *rest, answer["epsilon"], *told])
     return written.getvalue()

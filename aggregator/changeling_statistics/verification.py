@@ -111,12 +111,13 @@ def verify_files(survey: Survey, edition: Edition, files: Mapping[str, bytes]) -
 
 def _answers(survey: Survey, tallies: Tallies, revision: int, last: int, final: int) -> Iterator[tuple[str, Plain]]:
     shown = max((period for _, period in tallies.attendance), default=0)
-    for question in range(len(survey.questions)):
-        graph = releases(survey.about(question), tallies.about(survey.plan, question))
+    graphs = [releases(survey.about(at), tallies.about(survey.plan, at)) for at in range(len(survey.questions))]
+    for question, (graph, other) in enumerate(zip(graphs, survey.freezing, strict=True)):
         named = f"-{question}" if len(survey.questions) > 1 else ""
         for name, method in SERIES.items():
-            showing = ShownAs(method, HEARD, CONFIDENCE, last, revision, final)
-            yield f"{name}{named}", series_shown(Solution(graph, method == "retrospective"), shown, showing)
+            showing, later = ShownAs(method, HEARD, CONFIDENCE, last, revision, final), method == "retrospective"
+            frozen = None if other is None else Solution(graphs[other], later)
+            yield f"{name}{named}", series_shown(Solution(graph, later), shown, showing, frozen=frozen)
 
 
 def _json(answer: Plain) -> str:

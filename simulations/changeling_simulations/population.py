@@ -61,6 +61,26 @@ class Population:
         true, frozen = np.hsplit(histories, 2)
         return cls(changelog.answers, np.hstack([null, true]), np.hstack([null, frozen]), weights)
 
+    @classmethod
+    def of_freezing(cls, changelog: Changelog, calendar: Calendar, constraint: Constraint) -> "Population":
+        """What the entries of `from_changelog` answer to the freezing question: no, and yes once a mutation is refused.
+
+        >>> from changeling_protocol import AtMost
+        >>> from changeling_statistics import read_rows
+        >>> rows = [(1, 5, "tea"), (1, 90_000, "coffee"), (2, 5, "tea")]
+        >>> Population.of_freezing(read_rows(rows), Calendar(0, "1d", 2), AtMost(1)).histogram().tolist()
+        [[0, 0], [2, 0], [1, 1]]
+        """
+        inside = changelog.since(calendar.start)
+        ends = [calendar.time(i) for i in range(1, calendar.periods + 1)]
+        answered = inside.states_at(ends) > 0
+        refused = inside.take(~admitted(inside, constraint))
+        frozen = replace(refused, state=np.ones_like(refused.state)).states_at(ends) > 0
+        begun = np.maximum.accumulate(answered | frozen, axis=1)
+        histories, weights = _distinct((begun.astype(np.uint16) + frozen).astype(np.uint16))
+        states = np.hstack([np.zeros((len(histories), 1), np.uint16), histories])
+        return cls(("no", "yes"), states, states, weights)
+
     @property
     def entries(self) -> int:
         """How many entries there are."""

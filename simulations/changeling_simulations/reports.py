@@ -135,6 +135,18 @@ def print_report(console: Console, experiment: Experiment) -> None:
     console.print(_summary(experiment))
 
 
+def print_freezing(console: Console, experiment: Experiment) -> None:
+    """Prints what a freezing question bounds. experiment: of that question, whose second answer is yes."""
+    ends, shares = experiment.share_intervals[:, 1, 1], experiment.estimated_shares[:, 1]
+    if len(known := np.flatnonzero(~np.isnan(ends))):
+        last = known[-1]
+        console.print(
+            f"The freezing question: by the end of period {last + 1}, {shares[last]:.1%} of the entries have made a "
+            f"change that is not counted; beyond its interval a share is off by {100 * ends[last]:.3g} points at most.",
+            highlight=False,
+        )
+
+
 def print_paper(console: Console, experiment: Experiment, papers: Prediction, layers: int) -> None:
     """Prints the error that the paper's plan would have for the same epsilon, beside an experiment's own.
 

@@ -31,7 +31,7 @@ from .experiment import Experiment, Trials, exact_error, in_the_field, simulate,
 from .field import Field
 from .plots import draw_experiment, save_plot
 from .population import Population, paper_survey
-from .reports import RecordingConsole, print_paper, print_report, print_trials, silent
+from .reports import RecordingConsole, print_freezing, print_paper, print_report, print_trials, silent
 
 ANSWERS, BRANCHING, LAYERS, EPSILON = 4, 2, 1, Decimal(8)
 """What a survey is like, if the command line does not say."""
@@ -235,6 +235,13 @@ def run(
         in_the_field(population, survey, worst[0], generator) if worst else simulate(population, survey, generator)
     )
     print_report(console, experiment)
+    frozen = None
+    if (asked := _freezing_asked(survey_file, question)) is not None:
+        freezing = Population.of_freezing(source, calendar, survey.constraint)
+        freezing = freezing if entries is None else freezing.resampled(entries, generator)
+        asked = replace(asked, minimum=survey.minimum)
+        frozen = in_the_field(freezing, asked, worst[0], generator) if worst else simulate(freezing, asked, generator)
+        print_freezing(console, frozen)
     if papers is not None:
         print_paper(console, experiment, exact_error(population, papers), layers or LAYERS)
     trials = _tried(population, survey, fields, seed)
@@ -246,7 +253,9 @@ def run(
             name: {"rms_error": each.rms_error, "bias": each.bias, "coverage": each.coverage, "gaps": each.gaps}
             for name, each in trials.items()
         }
-        print(json.dumps(experiment.as_fields() | ({"field": in_field} if in_field else {}), indent=1))
+        more = {"field": in_field} if in_field else {}
+        more |= {} if frozen is None else {"freezing": frozen.as_fields()}
+        print(json.dumps(experiment.as_fields() | more, indent=1))
 
 
 def _write(
@@ -297,11 +306,26 @@ def _given(file: Path | None, question: str | None, **overridden: object) -> Sur
     for name, value in overridden.items():
         if value is not None:
             raise ValueError(f"--{name.replace('_', '-')} is the survey's own: leave it out, or leave out --survey")
-    survey = read_survey(file)
-    if question is None and len(survey.questions) > 1:
-        names = ", ".join(each.name for each in survey.questions)
+    return (survey := read_survey(file)).about(_place(survey, question))
+
+
+def _place(survey: Survey, question: str | None) -> int:
+    if question is None and len(survey.asked) > 1:
+        names = ", ".join(each.name for each in survey.asked)
         raise ValueError(f"the survey asks several questions: say which with --question, of {names}")
-    return survey if question is None else survey.about(survey.place_of(question))
+    place = survey.place_of(survey.asked[0].name if question is None else question)
+    if survey.questions[place].freezing_of:
+        raise ValueError(f"{question} is simulated with the question that it is about: say that one")
+    return place
+
+
+def _freezing_asked(file: Path | None, question: str | None) -> Survey | None:
+    """The survey of a file as it is to the freezing question about one of its questions; None if it asks for none."""
+    if file is None:
+        return None
+    survey = read_survey(file)
+    place = survey.freezing[_place(survey, question)]
+    return None if place is None else survey.about(place)
 
 
 def _fields(answers: Sequence[str], more: Mapping[str, float | str | None], **switches: Any) -> dict[str, Field]:

@@ -203,7 +203,7 @@ class Device:
         self._draws: dict[Hashable, list[tuple[Any, Fraction]]] = {}
         self._laws: dict[Hashable, Law] = {}
         blank = self._store.state()
-        given = [(each.name, numbers if each.is_number else each.answers) for each in survey.questions]
+        given = [(each.name, numbers if each.is_number else each.answers) for each in survey.asked]
         self._acts: list[Act] = [None, *((name, one) for name, all_ in given for one in (None, *all_))]
         firsts = product(*([(name, one) for one in all_] for name, all_ in given)) if survey.closed else [None]
         self._begun = [

@@ -350,6 +350,12 @@ def notes(answer: Answer) -> Iterator[str]:
     if last["heard"] < last["enrolled"] and answer["population"] == PopulationOption.ENROLLED:
         yield "Counts are scaled up to all who ever enrolled, as if those who fell silent were like those heard."
     yield f"{last['false_entries']:,} false entries could move a share by one percentage point."
+    if frozen := last.get("freezing"):
+        share, bound = (_share(frozen[name], last["entries"]) for name in ("entries", "bound"))
+        yield (
+            f"Freezing: {share} of them have made a change that is not counted. Beyond its interval a share may be off "
+            f"by so much, and by {bound} at most."
+        )
     if last["provisional"]:
         yield "* provisional: late reports may still change it."
     if answer["biased"]:

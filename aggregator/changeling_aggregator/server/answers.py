@@ -74,8 +74,21 @@ class ResultAnswer(Body, kw_only=True):
     drift: list[float] | UnsetType = UNSET
 
 
+class FrozenEntries(Body):
+    """The entries that have made a change which is not counted, as the freezing question tells.
+
+    bound: the upper end of its interval, by which freezing moves any of the values at most.
+    """
+
+    entries: float
+    bound: float | None
+
+
 class ResultEstimate(Body, kw_only=True):
-    """An estimate at a period's end, or of the change over a window; where there is none, what is missing."""
+    """An estimate at a period's end, or of the change over a window; where there is none, what is missing.
+
+    freezing: where the survey asks the freezing question about this one; null where that has no estimate.
+    """
 
     values: list[float] | None
     period: Period | UnsetType = UNSET
@@ -93,6 +106,7 @@ class ResultEstimate(Body, kw_only=True):
     false_entries: Count | UnsetType = UNSET
     intervals: list[Bounds] | UnsetType = UNSET
     simultaneous: list[Bounds] | UnsetType = UNSET
+    freezing: FrozenEntries | UnsetType | None = UNSET
     covariance: list[list[float]] | UnsetType = UNSET
     missing: MissingNode | UnsetType | None = UNSET
 

@@ -6,7 +6,8 @@ remembered, and its entity tag is known before it is made.
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,8 +15,10 @@ import msgspec
 from changeling_protocol import VERSION, Node
 from changeling_protocol.wire import JSON, MSGPACK, ErrorCode
 from changeling_statistics import (
+    NotEstimable,
     ShownAs,
     csv_shown,
+    freezing_shown,
     head_shown,
     histogram_figures,
     many_shown,
@@ -47,6 +50,7 @@ from .questions import (
     QUERIES,
     Format,
     ResultKind,
+    ResultMethod,
     ResultsQuery,
     format_of,
     opens_page,
@@ -181,6 +185,7 @@ def answered(question: ResultsQuery, published: PublishedSurvey, shown: ShownSur
     showing = ShownAs(
         question.method, question.population, question.confidence, published.last, shown.revision, shown.final
     )
+    showing = replace(showing, freezing=_freezing(question, shown, showing))
     kind, windows = question.kind, question.kind in (ResultKind.WINDOWS, ResultKind.CHANGE)
     if kind in (ResultKind.HISTOGRAM, ResultKind.CHANGE):
         figures, used = span_figures(solution, Node(question.after, question.until))
@@ -194,6 +199,20 @@ def answered(question: ResultsQuery, published: PublishedSurvey, shown: ShownSur
     if question.covariance and k * z * z > MOST_COVARIANCES:
         raise TurnedDown(ErrorCode.INVALID, "these are more covariances than fit an answer: ask for fewer periods")
     return many_shown(solution, question.until, figures, gaps, showing, windows=windows, covariance=question.covariance)
+
+
+def _freezing(question: ResultsQuery, shown: ShownSurvey, showing: ShownAs) -> Mapping[int, dict[str, Any]] | None:
+    """How far freezing moves the values at most, unsmoothed; None where the survey does not ask."""
+    if (other := shown.survey.freezing[question.about]) is None:
+        return None
+    online = question.method is ResultMethod.ONLINE
+    solution = shown.solution(question.strata, ResultMethod.ONLINE if online else ResultMethod.RETROSPECTIVE, other)
+    if question.kind in (ResultKind.SERIES, ResultKind.WINDOWS):
+        return freezing_shown(histogram_figures(solution, question.until)[0], showing)
+    try:
+        return freezing_shown(span_figures(solution, Node(0, question.until))[0], showing)
+    except NotEstimable:
+        return {}
 
 
 @described(

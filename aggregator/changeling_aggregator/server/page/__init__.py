@@ -132,14 +132,15 @@ def _ledger(survey: Survey) -> Iterator[str]:
     if survey.per_week < epsilon:
         yield f"On average that is ε = {_plain(_three_digits(survey.per_week))} a week."
     yield "It bounds a whole life in this survey, and no single week: one report alone may tell more than the average."
-    several = len(survey.questions) > 1
+    several = len(survey.asked) > 1
     allowed = [
-        f"{f'{each.text}: the' if several else 'The'} answer may {_bound(each.constraint)}."
-        for each in survey.questions
+        f"{f'{each.text}: the' if several else 'The'} answer may {_bound(each.constraint)}." for each in survey.asked
     ]
+    frozen = " How many entries that happens to is asked too." if len(survey.asked) < len(survey.questions) else ""
     yield (
         f"{' '.join(allowed)} Devices see to that themselves; what goes beyond is not reported. The results "
         "then show the last answer that was: they are of what devices report, and their bands do not hold that bias."
+        f"{frozen}"
     )
     if any(group.joint is not None for group in survey.plan.groups):
         yield "All reports of a device are drawn together, on one budget."

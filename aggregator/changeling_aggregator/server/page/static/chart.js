@@ -292,7 +292,9 @@ class ChangelingChart extends HTMLElement {
     const { epsilon, confidence, survey } = this.#series;
     const gaps = this.#series.series.some((each) => each.values === null) ? " Where lines break nothing is known." : "";
     const late = this.#series.series.some((each) => each.provisional) ? " Late reports may still change what is on a grey ground." : "";
-    return html("p", {}, `Shares with ${coarse.format(confidence)} bands; whoever takes part loses at most ε = ${epsilon}.${gaps}${late} `,
+    const last = this.#series.series.filter((each) => each.freezing && each.entries).at(-1);
+    const frozen = last ? ` Beyond its band a share may be off by ${coarse.format(last.freezing.bound / last.entries)} in the end, for changes that are not counted.` : "";
+    return html("p", {}, `Shares with ${coarse.format(confidence)} bands; whoever takes part loses at most ε = ${epsilon}.${gaps}${late}${frozen} `,
       html("a", { href: `${this.#server}/#${survey}` }, "All of it"), " · ", html("a", { href: `${this.#server}/v1/surveys/${survey}/editions/latest/${this.#file}.csv` }, "CSV"));
   }
 

@@ -63,6 +63,8 @@ function notes(survey, series, view, late) {
   if (late.length) said.push(`Provisional: ${periods(late)}. Late reports may still change them.`);
   if (series.biased) said.push("Smoothed estimates are biased: they lean on the belief that shares drift slowly.");
   if (series.series.some((each) => each.upper_bound)) said.push("Bands are at least as wide as they should be, where not all of the variance can be told.");
+  const frozen = series.series.filter((each) => each.freezing && each.entries).at(-1);
+  if (frozen) said.push(freezing(frozen));
   const level = share(series.confidence).replace(".0%", "%");
   said.push(view.bands === "intervals"
     ? `Each band by itself holds the true figure with a chance of ${level}; of many, some do not.`
@@ -71,6 +73,11 @@ function notes(survey, series, view, late) {
   if (step > 1) said.push(`The charts draw one period in ${count(step)}; all of them are in the CSV.`);
   said.push("Figures are not clipped: a small share may come out below zero.");
   return said;
+}
+
+// How far the changes that devices did not count may move figures, where the survey asks for it.
+function freezing({ period, freezing: { entries, bound }, entries: all }) {
+  return `Freezing: by the end of period ${period}, ${share(entries / all)} of these entries had made a change that is not counted. No band holds that: beyond its band a share may be off by so much, and by ${share(bound / all)} at most.`;
 }
 
 function numbers(survey, estimates, view) {

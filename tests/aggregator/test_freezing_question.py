@@ -1,0 +1,137 @@
+"""The freezing question from real devices to what readers see: true shares lie within band and bound, and not within
+the band alone."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from changeling_client import Client
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Group,
+    KaryResponse,
+    Odds,
+    Question,
+    ReleasePlan,
+    StateSpace,
+    Survey,
+    Track,
+)
+from changeling_reader import Estimates, Reader
+
+from tests.coins import SeededCoins
+
+from ..protocol.examples import PINNED
+from .serving import Cli, ServerProcess, survey_path
+
+ENTRIES, HEAVY, PERIODS = 400, 240, 3
+"""Most entries change in every period, and the survey counts one change after the first answer."""
+DRINK = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(2))
+
+
+@pytest.fixture(scope="module")
+def asked(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Survey:
+    """Half of the entries, by lot, tell the drink, and half whether they are frozen, nearly all of them the truth."""
+    questions = (DRINK, Question.of_freezing(DRINK))
+    groups = (
+        Group((Track(1, KaryResponse(StateSpace(2), Odds(2**32, 1)), 0, PERIODS, question=place),))
+        for place in range(2)
+    )
+    _ = server.key
+    survey = server.publish(
+        Survey.at_cost(
+            questions=questions,
+            calendar=Calendar(server.now, 3600, PERIODS),
+            plan=ReleasePlan(tuple(groups)),
+            skew=5,
+            spread=5,
+            grace=7200,
+            minimum=3,
+        )
+    )
+    calendar, now = survey.calendar, float(survey.calendar.start)
+    path = tmp_path_factory.mktemp("devices") / "store.db"
+    with Client(
+        path=path, server=server.url, authority=PINNED, max_epsilon=100, background=False, clock=lambda: now
+    ) as device:
+        device._device.coins = SeededCoins(24)  # the groups that entries draw, so that it is one case
+        handle = device.join(survey.id, entries=ENTRIES)
+        for period in range(1, PERIODS + 1):
+            now = calendar.time(period) - 600.0
+            for entry in range(ENTRIES):
+                handle.record(("coffee", "tea")[period % 2] if entry < HEAVY else "tea", entry=entry)
+            now = calendar.time(period) + 20.0
+            server.move_clock(now)
+            assert device.flush().waiting == 0
+            server.fold()
+    server.move_clock(calendar.time(PERIODS) + 7300)
+    server.fold()
+    return survey
+
+
+@pytest.fixture
+def reader(server: ServerProcess) -> Iterator[Reader]:
+    with Reader(server.url) as opened:
+        yield opened
+
+
+TRUTH = np.array([[ENTRIES, 0], [ENTRIES - HEAVY, HEAVY], [ENTRIES, 0]])
+"""How many hold tea and coffee at the end of each period."""
+
+
+def holds(intervals: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    return (intervals[..., 0] <= truth) & (truth <= intervals[..., 1])
+
+
+def of(reader: Reader, survey: Survey) -> Estimates:
+    return reader.series(survey.id.hex(), question="drink", confidence=0.99)
+
+
+def test_heavy_changers_true_shares_lie_outside_the_band_and_within_band_and_bound(reader, asked):
+    """At 99%, with fixed coins. Until anybody is frozen both hold; in the end the band misses by 60 points."""
+    found = of(reader, asked)
+    assert found.entries.tolist() == [ENTRIES] * PERIODS
+    assert holds(found.intervals, TRUTH).all(1).tolist() == [True, True, False]
+    assert holds(found.widened, TRUTH).all()
+    assert abs(found.freezing[:, 0] / ENTRIES - [0, 0, HEAVY / ENTRIES]).max() < 0.15
+    assert (found.freezing[:, 1] >= found.freezing[:, 0]).all()
+
+
+def test_a_change_since_an_earlier_period_is_bounded_by_those_that_are_frozen_at_its_end(reader, asked):
+    """Heavy changers went back to tea, and the server sees none of it."""
+    found = reader.change(asked.id.hex(), after=2, until=3, question="drink", confidence=0.99)
+    moved = TRUTH[2] - TRUTH[1]
+    assert not holds(found.intervals[0], moved).any()
+    assert holds(found.widened[0], moved).all()
+    assert np.allclose(found.freezing, of(reader, asked).freezing[2:])
+    windows = reader.windows(asked.id.hex(), 1, question="drink", confidence=0.99)
+    assert np.allclose(windows.freezing, of(reader, asked).freezing)
+
+
+def test_the_freezing_question_itself_is_a_question_like_any_other(reader, asked):
+    """It has a series, and no bound of its own."""
+    found = reader.series(asked.id.hex(), question="drink-frozen")
+    assert found.answers == ("no", "yes")
+    assert np.isnan(found.freezing).all()
+    assert np.isnan(found.widened).all()
+    assert found.values[2, 1] == pytest.approx(of(reader, asked).freezing[2, 0])
+
+
+def test_the_bound_is_in_json_csv_the_table_and_the_frame(server, reader, asked, cli: Cli):
+    """Everywhere the same; without intervals there is an estimate and no bound."""
+    path = f"{survey_path(asked)}/series"
+    plain = server.http.get(path, params={"question": "drink"}).json()["series"][2]["freezing"]
+    assert plain["entries"] < plain["bound"] < ENTRIES
+    rows = server.http.get(path, params={"question": "drink", "format": "csv"}).text.splitlines()
+    assert rows[0].endswith("epsilon,freezing_entries,freezing_bound")
+    assert [float(each) for each in rows[-1].split(",")[-2:]] == pytest.approx([plain["entries"], plain["bound"]])
+    frame = reader.series(asked.id.hex(), question="drink").frame()
+    assert frame["freezing_bound"].iloc[-1] == pytest.approx(plain["bound"])
+    assert np.isnan(reader.histogram(asked.id.hex(), question="drink", confidence=None).freezing[0, 1])
+    printed = " ".join(cli("histogram", asked.id.hex(), "--server", server.url, "--question", "drink").split())
+    assert f"Freezing: {plain['entries'] / ENTRIES:.1%} of them have made a change that is not counted" in printed
+    assert f"by {plain['bound'] / ENTRIES:.1%} at most" in printed
+    smoothed = reader.series(asked.id.hex(), question="drink", method="smoothed")
+    late = reader.series(asked.id.hex(), question="drink", method="retrospective")
+    assert np.allclose(smoothed.freezing, late.freezing)

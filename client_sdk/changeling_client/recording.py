@@ -140,9 +140,7 @@ def place_of(survey: Survey, question: str) -> int:
         raise ValueError(f"say which question is answered: {[each.name for each in survey.asked]}")
     place = survey.place_of(question or survey.asked[0].name)
     if survey.questions[place].freezing_of:
-        raise ValueError(
-            f"{question!r} is answered by the device itself: record {[each.name for each in survey.asked]}"
-        )
+        raise ValueError(f"the device answers the question {question!r} by itself: record another one")
     return place
 
 

@@ -18,6 +18,7 @@ from .questionnaires import (
 )
 from .wishes import (
     WishOptions,
+    ask_to_overwrite,
     names_of,
     planning_bar,
     refuse_hopeless,
@@ -41,6 +42,7 @@ def new(
         raise ValueError(f"a standard error to reach is above 0 points, got {points}")
     if options.questions is None and not options.question:
         raise ValueError("say what is asked: --question and --answers, or a file of --questions")
+    ask_to_overwrite(output)
     if options.questions is not None or options.ask_freezing:
         planned, listed, habits = planned_questions(console(), options)
         say_questions(console(), planned, listed, options, habits, points)

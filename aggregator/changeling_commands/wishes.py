@@ -5,6 +5,7 @@ allows is as its designer says, or so many that noise and freezing together are 
 either way.
 """
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, replace
@@ -353,6 +354,14 @@ def planning_bar() -> Iterator[Callable[[float], None]]:
             bar.refresh()
 
         yield show
+
+
+def ask_to_overwrite(output: Path | None) -> None:
+    """Ask on a terminal whether a file that is there may be written over. Raises ValueError for a no."""
+    if output is None or not output.exists() or not sys.stdin.isatty():
+        return
+    if not typer.confirm(f"{output} exists. Overwrite it?", err=True):
+        raise ValueError(f"{output} stays as it is: name another file with -o")
 
 
 def why_hopeless(option: "Option", habits: "Habits | None") -> str:

@@ -24,6 +24,7 @@ from changeling_commands.wishes import (
     PERIOD,
     RETROSPECTIVE,
     WishOptions,
+    ask_to_overwrite,
     calendar_of,
     names_of,
     planning_bar,
@@ -102,6 +103,7 @@ def plan(
     report: ReportOption = None,
 ) -> None:
     """Find the best release plan for a budget, and show it beside the plans that others would make."""
+    ask_to_overwrite(output)
     console = recorder()
     if options.questions is not None or options.ask_freezing:
         planned, listed, habits = planned_questions(console, options)

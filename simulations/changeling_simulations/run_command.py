@@ -253,7 +253,7 @@ def run(
             name: {"rms_error": each.rms_error, "bias": each.bias, "coverage": each.coverage, "gaps": each.gaps}
             for name, each in trials.items()
         }
-        more = {"field": in_field} if in_field else {}
+        more: dict[str, object] = {"field": in_field} if in_field else {}
         more |= {} if frozen is None else {"freezing": frozen.as_fields()}
         print(json.dumps(experiment.as_fields() | more, indent=1))
 

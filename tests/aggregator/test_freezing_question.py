@@ -121,9 +121,10 @@ def test_the_freezing_question_itself_is_a_question_like_any_other(reader, asked
 def test_the_bound_is_in_json_csv_the_table_and_the_frame(server, reader, asked, cli: Cli):
     """Everywhere the same; without intervals there is an estimate and no bound."""
     path = f"{survey_path(asked)}/series"
-    plain = server.http.get(path, params={"question": "drink"}).json()["series"][2]["freezing"]
+    asks = {"question": "drink", "confidence": "0.95"}
+    plain = server.http.get(path, params=asks).json()["series"][2]["freezing"]
     assert plain["entries"] < plain["bound"] < ENTRIES
-    rows = server.http.get(path, params={"question": "drink", "format": "csv"}).text.splitlines()
+    rows = server.http.get(path, params={**asks, "format": "csv"}).text.splitlines()
     assert rows[0].endswith("epsilon,freezing_entries,freezing_bound")
     assert [float(each) for each in rows[-1].split(",")[-2:]] == pytest.approx([plain["entries"], plain["bound"]])
     frame = reader.series(asked.id.hex(), question="drink").frame()

@@ -53,3 +53,51 @@ def test_what_cannot_be_asked_is_refused_in_words(tmp_path: Path, asked: list[st
     assert done.exit_code == 1
     assert complaint in " ".join(done.stderr.split())
     assert not written.exists()
+
+
+def test_the_freezing_question_is_asked_in_a_word(tmp_path: Path) -> None:
+    """One more question of the same weight, within the one epsilon, which no app answers; its bias is said beforehand."""
+    written = tmp_path / "survey.json"
+    asked = ["--question", "Tea?", "--answers", "yes,no", "--ask-freezing", "--expected-changes", "2"]
+    done = invoked(main, "survey", "new", *asked, *WISH, "-o", str(written))
+    assert done.exit_code == 0
+    survey = read_survey(written)
+    assert ([each.name for each in survey.asked], survey.freezing) == (["question"], (1, None))
+    assert {track.question for track in survey.plan.tracks} == {0, 1}
+    assert 0 < survey.cost <= 8
+    assert "Freezing: " in done.stdout
+    assert "question-frozen" in done.stdout
+
+
+def test_a_file_asks_the_freezing_question_of_those_it_names(tmp_path: Path) -> None:
+    """And of no others; the option beside a file is refused."""
+    file, written = tmp_path / "questions.toml", tmp_path / "survey.json"
+    one = '[[question]]\nname = "{}"\ntext = "{}?"\nanswers = 2\nat_most = 2\n'
+    file.write_text(one.format("a", "A") + one.format("b", "B") + "ask_freezing = true\n")
+    wish = [word for word in WISH if word not in ("--at-most", "2")]
+    new = ("survey", "new", "--questions", str(file), *wish, "-o", str(written))
+    assert invoked(main, *new).exit_code == 0
+    assert [each.freezing_of for each in read_survey(written).questions] == ["", "", "b"]
+    assert "leave out" in invoked(main, *new, "--ask-freezing").stderr
+
+
+def test_on_a_terminal_a_file_is_written_over_only_when_that_is_agreed_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Asked before anything is planned; a script is not asked, and writes."""
+    written = tmp_path / "survey.json"
+    written.write_text("kept")
+    new = ("survey", "new", "--question", "Tea?", "--answers", "2", *WISH, "-o", str(written))
+    monkeypatch.setattr("changeling_commands.wishes.sys.stdin", Terminal())
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
+    refused = invoked(main, *new)
+    assert (refused.exit_code, written.read_text()) == (1, "kept")
+    assert "stays as it is" in refused.stderr
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: True)
+    assert invoked(main, *new).exit_code == 0
+    assert read_survey(written).question == "Tea?"
+
+
+class Terminal:
+    def isatty(self) -> bool:
+        return True

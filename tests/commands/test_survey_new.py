@@ -56,7 +56,7 @@ def test_what_cannot_be_asked_is_refused_in_words(tmp_path: Path, asked: list[st
 
 
 def test_the_freezing_question_is_asked_in_a_word(tmp_path: Path) -> None:
-    """One more question of the same weight, within the one epsilon, which no app answers; its bias is said beforehand."""
+    """One more question, within the one epsilon, which no app answers; what freezing will do is said beforehand."""
     written = tmp_path / "survey.json"
     asked = ["--question", "Tea?", "--answers", "yes,no", "--ask-freezing", "--expected-changes", "2"]
     done = invoked(main, "survey", "new", *asked, *WISH, "-o", str(written))

@@ -170,5 +170,25 @@ def _numbers() -> Survey:
     return Survey.at_cost(questions=asked, plan=ReleasePlan(groups), calendar=calendar, **others)
 
 
-NUMBERS = _numbers()
-SURVEYS = {**_surveys(), "several questions, a number among them": NUMBERS}
+def _freezing() -> Survey:
+    """A question, and whether its changes are used up, in a joint group about both and in a group about the second."""
+    drink = Question("drink", "What do you drink?", ("tea", "coffee", "neither"), AtMost(2))
+    asked = (drink, Question.of_freezing(drink))
+    states, frozen = (
+        Track(2, KaryResponse(StateSpace(len(each.answers)), Odds(3, 1)), 0, 8, question=place)
+        for place, each in enumerate(asked)
+    )
+    groups = (
+        Group.jointly((states, frozen), Joint(Odds(21, 1), 3, (1, 1), (4, 4))),
+        Group((replace(frozen, width=1, reported=3),)),
+    )
+    others = {"skew": 5, "spread": 10, "grace": 600, "minimum": 1}
+    return Survey.at_cost(questions=asked, plan=ReleasePlan(groups), calendar=Calendar(1_800_000_000, 60, 8), **others)
+
+
+NUMBERS, FREEZING = _numbers(), _freezing()
+SURVEYS = {
+    **_surveys(),
+    "several questions, a number among them": NUMBERS,
+    "a question that devices answer by themselves": FREEZING,
+}

@@ -74,6 +74,9 @@ def _lives() -> Iterator[Life]:
         yield Life(f"a joint response, {seed}", survey(joint_plan(3, 8)), _CHANGES, seed=seed)
         yield Life(f"a closed cohort, {seed}", _CLOSED, _CHANGES, seed=seed, answers=["neither"])
         yield Life(f"sets and weights of its own, {seed}", _SIGNED, _CHANGES, seed=seed)
+    for seed in range(3):
+        asked = SURVEYS["a question that devices answer by themselves"]
+        yield Life(f"changes that are turned down, {seed}", asked, _CHANGES, seed=seed)
     yield Life("a history", SURVEYS["history"], _CHANGES)
     yield Life("a history in a closed cohort", SURVEYS["history, closed"], _CHANGES, answers=["neither"])
     late = replace(SURVEYS["history, time-bounded"], grace=85)

@@ -18,7 +18,7 @@ from changeling_protocol import (
 )
 
 from ...protocol.examples import AUTHORITY, PINNED
-from .examples import NEXT_AUTHORITY, NUMBERS, SEALING_KEY, SURVEYS
+from .examples import FREEZING, NEXT_AUTHORITY, NUMBERS, SEALING_KEY, SURVEYS
 from .notation import Case, tagged
 
 BOTH = (*PINNED, NEXT_AUTHORITY.public_key().public_bytes_raw())
@@ -120,6 +120,11 @@ def _refused_surveys() -> Iterator[Case]:
     for why, levels in _OTHER_LEVELS.items():
         asked = [number["questions"][0], {**number["questions"][1], "levels": levels}]
         yield _survey_with(why, number, questions=asked, epsilon_micro=10**9)
+    freezing = FREEZING.as_fields()
+    for why, other in _OTHER_FREEZING.items():
+        asked = [freezing["questions"][0], {**freezing["questions"][1], **other}]
+        yield _survey_with(why, freezing, questions=asked, epsilon_micro=10**9)
+    yield _survey_with("a freezing question alone", freezing, questions=[freezing["questions"][1]])
     yield _survey_with("two questions of one name", plain, questions=plain["questions"] * 2)
     yield _survey_with("no questions", plain, questions=[])
     for why, randomizer in _OTHER_RANDOMIZERS.items():
@@ -215,6 +220,13 @@ _OTHER_LEVELS: dict[str, list[Any]] = {
     "a level below nothing, of nothing": ["-0", "1", "2"],
     "a level that is no number": ["0", "NaN", "2"],
     "a level that is not text": ["0", 1, 2],
+}
+_OTHER_FREEZING: dict[str, dict[str, Any]] = {
+    "a freezing question about none": {"freezing_of": ""},
+    "a freezing question about one that is not asked": {"freezing_of": "food"},
+    "a freezing question about itself": {"freezing_of": "drink-frozen"},
+    "a freezing question with three answers": {"answers": ["no", "yes", "perhaps"]},
+    "a freezing question with three changes": {"constraint": {"kind": "at-most", "k": 3}},
 }
 _OTHER_RANDOMIZERS: dict[str, dict[str, Any]] = {
     "an unknown randomizer": {"kind": "laplace", "space": "mutations", "odds": [3, 1]},

@@ -71,12 +71,14 @@ export function enrol(survey, timeMs, told, coins) {
   const { joint, history } = survey.groups[group];
   return {
     ...{ survey, group, delay, nodes, answered: closedAt(survey.calendar, timeMs), standing: "new" },
-    ...{ stratum: stratumOf(survey.breakdowns, told ?? {}), changelog: [], mutations: 0, firstMs: null, pending: false, batches: [] },
+    ...{ stratum: stratumOf(survey.breakdowns, told ?? {}), changelog: [], frozen: [], mutations: 0, firstMs: null, pending: false, batches: [] },
     slots: joint ? { used: joint.slots.map(() => 0), score: 0 } : history ? FIRST_MEMORY : null,
   };
 }
 
-const stateAt = (entry, timeMs) => entry.changelog.filter((each) => each.atMs <= timeMs).at(-1)?.state ?? 0;
+/** question: 0 for the one that is recorded; 1 for whether it is frozen, if the survey asks for that. */
+const stateAt = (entry, timeMs, question = 0) =>
+  (question ? entry.frozen : entry.changelog).filter((each) => each.atMs <= timeMs).at(-1)?.state ?? 0;
 
 function admits({ classes }, mutations, elapsedMs) {
   return classes.some(({ k, seconds }) => (k ? mutations < k : mutations === 0 || elapsedMs <= seconds * 1000));
@@ -94,6 +96,14 @@ const endsToReport = (entry) =>
 
 /** Takes the entry into a state; 0 is NULL. timeKnown: whether what a wrong clock could decide is decided. */
 export function record(entry, state, timeMs, timeKnown = false) {
+  const becomes = recorded(entry, state, timeMs, timeKnown);
+  const atMs = Math.max(timeMs, closeMs(entry.survey.calendar, entry.answered) + 1);
+  if (becomes === "counted" && entry.frozen.length === 0) entry.frozen.push({ atMs, state: 1 });
+  if (becomes === "frozen" && !(entry.survey.closed && state === 0)) entry.frozen.push({ atMs, state: 2 });
+  return becomes;
+}
+
+function recorded(entry, state, timeMs, timeKnown) {
   const { survey } = entry;
   const ends = endsToReport(entry);
   if (ends.length === 0) return "frozen";
@@ -168,13 +178,12 @@ function drawUnsent(entry, until, coins) {
 function answer(entry, period, coins) {
   const { survey } = entry;
   const group = survey.groups[entry.group];
-  const now = stateAt(entry, closeMs(survey.calendar, period));
   const reports = [];
   drawUnsent(entry, period - 1, coins);
   group.tracks.forEach((track, place) => {
     const node = endingAt(track, period);
     if (node === null || !reportsOn(entry, track, node)) return;
-    const before = stateAt(entry, closeMs(survey.calendar, period - track.width));
+    const [before, now] = [period - track.width, period].map((at) => stateAt(entry, closeMs(survey.calendar, at), track.question));
     const [symbol, slots] = respond(group, place, track.randomizer.space.index(before, now), entry.slots, coins);
     entry.slots = slots;
     reports.push({ track: track.number, node, symbol });

@@ -76,6 +76,9 @@ export function readSurvey(signed, authority) {
   const questions = list(survey.questions, "questions").map(readQuestion);
   need(questions.length >= 1 && questions.length <= 256, "1 to 256 questions");
   need(distinct(questions.map(({ name }) => name)), "two questions of one name");
+  const about = questions.flatMap(({ freezingOf }) => freezingOf ?? []);
+  const recorded = questions.filter(({ freezingOf }) => freezingOf === null).map(({ name }) => name);
+  need(distinct(about) && about.every((name) => recorded.includes(name)), "each about another question that apps answer");
   need(typeof survey.closed === "boolean", "closed");
   const calendar = readCalendar(survey.calendar);
   const { skew, spread, grace } = survey;
@@ -114,7 +117,7 @@ const OFFSETS = 8;
 
 function readQuestion(value) {
   need(value instanceof Map, "a question");
-  const kind = value.has("levels") ? ["levels", "unit"] : ["answers"];
+  const kind = value.has("levels") ? ["levels", "unit"] : value.has("freezing_of") ? ["answers", "freezing_of"] : ["answers"];
   const question = exactly(value, "name", "text", "constraint", "expected", ...kind);
   for (const part of [question.name, question.text]) need(text(part, "a text") === undefined && part !== "", "no text");
   const { first, later } = exactly(question.expected, "first", "later");
@@ -127,7 +130,13 @@ function readQuestion(value) {
   answers.forEach((answer) => text(answer, "an answer"));
   need(answers.length >= 1 && answers.length <= 1000, "1 to 1000 answers");
   need(distinct(answers) && !answers.includes(""), "answers are distinct, and not empty");
-  return { name: question.name, answers, constraint, levels: question.levels ?? null };
+  const about = question.freezing_of ?? null;
+  if (about !== null) {
+    need(text(about, "a name") === undefined && about !== "", "a question that it is about");
+    const { classes } = constraint;
+    need(answers.length === 2 && classes.length === 1 && classes[0].k === 2 && !classes[0].seconds, "no and yes, at most twice");
+  }
+  return { name: question.name, answers, constraint, levels: question.levels ?? null, freezingOf: about };
 }
 
 /** Levels are decimals without an exponent, and without zeros that mean nothing; they rise. */

@@ -1,7 +1,8 @@
 """Measure 8 of histories: the planner on a sample of everyday wishes; `python -m benchmarks.wishes` tries them all.
 
 Each wish ends with a plan, with a plain reason why there is none, or in a crash. Where two wishes differ in nothing but
-epsilon, or the number of devices, the one with more has no larger error. Memory is that of the whole process, so of the
+epsilon, the number of devices, or how many changes are allowed, the one with more devices, a larger epsilon or fewer
+changes has no larger error. Memory is that of the whole process, so of the
 worst wish and of what the planner remembers of the others.
 """
 
@@ -21,12 +22,14 @@ ANSWERS = (2, 3, 6, 40, 200, 1000)
 PERIODS = (2, 7, 12, 52, 64, 180, 365, 1200)
 CHANGES = (1, 3, 10, 20, 0)
 """The most changes of an entry; 0 stands for one in each period."""
+ALLOWED = (1, 3, 10, 0)
+"""The same from the tightest on, as far as SHORT periods tell them apart."""
 EPSILONS = (0.1, 1.0, 4.0, 8.0, 32.0)
 DEVICES = (100, 10**4, 10**8)
 START, DAY, MINIMUM = 1_800_000_000, 86_400, 100
 SEED = 8
 SHORT = 12
-"""Up to so many periods all strata are tried, and the next larger epsilon or number of devices."""
+"""Up to so many periods all strata are tried, and the next larger epsilon or number of devices, and looser bound."""
 LONG = {180: (1, 20), 365: (3,), 1200: (20,)}
 """Over so many periods only these numbers of changes are tried, as such plans take long."""
 WORSE = 1.01
@@ -89,7 +92,13 @@ def sampled() -> list[Case]:
             cases.append(replace(case, devices=DEVICES[n + 1]))
         elif periods <= SHORT and at + 1 < len(EPSILONS):
             cases.append(replace(case, epsilon=EPSILONS[at + 1]))
+        if periods <= SHORT and (looser := [k for k in ALLOWED if _allowed(k, periods) > _allowed(changes, periods)]):
+            cases.append(replace(case, changes=looser[0]))
     return cases
+
+
+def _allowed(changes: int, periods: int) -> int:
+    return min(changes or periods, periods)
 
 
 def outcome(case: Case) -> Outcome:
@@ -132,11 +141,25 @@ def figures(outcomes: dict[Case, Outcome]) -> dict[str, float]:
 def _monotone(outcomes: dict[Case, Outcome]) -> dict[str, float]:
     pairs = [pair for name in ("epsilon", "devices") for pair in _neighbours(outcomes, name)]
     worse = [more.error / less.error for less, more in pairs if np.isfinite(less.error)]
+    bounds = [tight.error / loose.error for tight, loose in _looser(outcomes) if np.isfinite(loose.error)]
     return {
         "8_pairs": len(worse),
         "8_pairs_where_more_is_worse": sum(ratio > WORSE for ratio in worse),
         "8_largest_ratio_where_more": max(worse, default=0.0),
+        "8_pairs_of_bounds": len(bounds),
+        "8_pairs_where_tighter_is_worse": sum(ratio > WORSE for ratio in bounds),
+        "8_largest_ratio_where_tighter": max(bounds, default=0.0),
     }
+
+
+def _looser(outcomes: dict[Case, Outcome]) -> Iterator[tuple[Outcome, Outcome]]:
+    """The outcomes of wishes that differ in the changes that are allowed alone, the tighter first, by their order."""
+    lines: dict[Case, list[Case]] = {}
+    for case in outcomes:
+        lines.setdefault(replace(case, changes=0), []).append(case)
+    for line in lines.values():
+        line.sort(key=lambda case: _allowed(case.changes, case.periods))
+        yield from ((outcomes[tight], outcomes[loose]) for tight, loose in pairwise(line))
 
 
 def _neighbours(outcomes: dict[Case, Outcome], name: str) -> Iterator[tuple[Outcome, Outcome]]:

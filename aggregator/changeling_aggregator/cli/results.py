@@ -356,6 +356,8 @@ def notes(answer: Answer) -> Iterator[str]:
             f"Freezing: {share} of them have made a change that is not counted. Beyond its interval a share may be off "
             f"by so much, and by {bound} at most."
         )
+    if any(at.get("upper_bound") for at in answer.get("series", [answer])):
+        yield "Standard errors are upper bounds, as tallies do not tell all of them; intervals are not."
     if last["provisional"]:
         yield "* provisional: late reports may still change it."
     if answer["biased"]:

@@ -245,7 +245,7 @@ def schedule(*, late: bool = False, twice: bool = True) -> list[Moment]:
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["in time", "the first too late"])
-@pytest.mark.parametrize("name", ["changes", "states", "time", "closed"])
+@pytest.mark.parametrize("name", ["changes", "states", pytest.param("time", marks=pytest.mark.heavy), "closed"])
 def test_two_lives_with_other_answers_are_told_apart_within_the_stated_loss_by_all_that_is_said(name, late):
     """Over all that an app may record, and all coins; what the device adds of its own is counted in the stated loss."""
     made = enumerated(name)

@@ -56,7 +56,9 @@ def asking(most: int) -> Survey:
     )
 
 
-@pytest.fixture(scope="module", params=[1, 2, 3])
+@pytest.fixture(
+    scope="module", params=[pytest.param(1, marks=pytest.mark.heavy), 2, pytest.param(3, marks=pytest.mark.heavy)]
+)
 def lived(request: pytest.FixtureRequest) -> tuple[np.ndarray, ...]:
     """The true shares, those reported and those frozen; of each survey the intervals, and the bounds at 95%."""
     survey, log = asking(request.param), changelog()

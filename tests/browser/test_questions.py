@@ -119,3 +119,27 @@ def test_a_number_and_a_comparison_have_charts_of_their_own(chromium: Browser, t
         assert "p = ." in row or "p < .001" in row
         page.close()
     assert wrong == []
+
+
+def test_what_freezing_may_do_is_said_below_the_chart_of_its_question(chromium: Browser, tmp_path: Path) -> None:
+    """On the page and below the small chart, in the figures of the API; and not below the freezing question's own."""
+    drink = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(3))
+    asked = _store(tmp_path / "server.db", [drink, Question.of_freezing(drink)])
+    with ServerProcess(tmp_path) as server:
+        file = f"/v1/surveys/{asked.id.hex()}/editions/latest/series-0.json"
+        assert eventually(lambda: server.http.get(file).status_code, 200)
+        last = server.http.get(file).json()["series"][-1]
+        shares = [last["freezing"][name] / last["entries"] for name in ("entries", "bound")]
+        page = chromium.new_page()
+        page.set_default_timeout(PATIENCE_MS)
+        page.goto(f"{server.url}/#{asked.id.hex()}")
+        page.wait_for_selector("#series .main-svg")
+        page.wait_for_selector("changeling-chart[question='1'] .band")
+        notes = page.locator("#series-notes").inner_text()
+        assert f"Freezing: by the end of period {PERIODS}, {shares[0]:.1%} of these entries" in notes
+        assert f"by {shares[1]:.1%} at most" in notes
+        own, other = (page.locator(f"changeling-chart[question='{at}'] figure").inner_text() for at in range(2))
+        assert "for changes that are not counted" in own
+        assert "for changes that are not counted" not in other
+        assert "How many entries that happens to is asked too." in page.locator("#survey").inner_text()
+        page.close()

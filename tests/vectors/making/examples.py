@@ -189,6 +189,6 @@ def _freezing() -> Survey:
 NUMBERS, FREEZING = _numbers(), _freezing()
 SURVEYS = {
     **_surveys(),
-    "several questions, a number among them": NUMBERS,
     "a question that devices answer by themselves": FREEZING,
+    "several questions, a number among them": NUMBERS,
 }

@@ -12,6 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_aggregator.testing.serving import free_port
+from changeling_simulations import Population, changelog_path
+from changeling_statistics import read_csv
+
+from demo.__main__ import SHORT, best_of_the_paper, best_plan, sample
 
 from ..docs.blocks import ROOT, commands_of
 
@@ -150,6 +154,20 @@ def test_the_tables_of_the_readme_are_what_the_commands_print(tmp_path):
         bound = re.findall(r"[\d.]+", really)
         assert found["really"] is None if not bound else abs(float(bound[0]) - found["really"]) < 0.1
         assert exposed == (f"{100 * found['exposed']:.0f}%" if found["exposed"] else "none")
+
+
+def test_the_figures_of_the_demo_are_what_it_draws():
+    """How many clients it has, and how far its estimates and the paper's are off, in points."""
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    clients, off, papers = re.search(
+        r"takes (\d+) real clients .*: (\d+) points off, .* would be off by (\d+)\.", readme
+    ).groups()
+    changelog = read_csv(changelog_path("school-to-work"))
+    population = Population.from_changelog(changelog, SHORT.calendar(), SHORT.constraint)
+    _, survey = best_plan(SHORT, changelog.answers, population.entries)
+    drawn = sample(population, planned=survey, paper=best_of_the_paper(SHORT, population)[1])
+    assert int(clients) == population.entries
+    assert [int(off), int(papers)] == [round(100 * drawn[name][0].rms_error) for name in ("planned", "paper")]
 
 
 def run_in(folder, command):

@@ -172,8 +172,8 @@ def test_the_images_steps_make_a_server_of_an_empty_tree(tmp_path: Path) -> None
 def test_the_image_is_built(tmp_path: Path) -> None:
     """As the Containerfile's first line says."""
     assert ENGINE
-    words = [ENGINE, "build", "-f", str(DEPLOY / "Containerfile"), "--iidfile", str(tmp_path / "id"), str(ROOT)]
-    subprocess.run(words, check=True, capture_output=True)
+    words = [ENGINE, "build", "--format", "docker", "-f", str(DEPLOY / "Containerfile")]
+    subprocess.run([*words, "--iidfile", str(tmp_path / "id"), str(ROOT)], check=True, capture_output=True)
     assert (tmp_path / "id").read_text().startswith("sha256:")
 
 

@@ -124,7 +124,7 @@ def test_neither_private_keys_nor_envelopes_are_in_a_backup(tmp_path: Path) -> N
         server.upload(sent)
         path = tmp_path / "store.backup"
         with closing(Store.open(server.store_path)) as store:
-            private = [half for (half,) in sql(store, "SELECT private FROM sealing_keys")]
+            private = [half for (half,) in sql(store, "SELECT private FROM keys")]
             back_up(store, path, NOW)
     content = path.read_bytes()
     assert len(private) == 1

@@ -188,9 +188,9 @@ def test_a_store_that_lost_a_table_is_one_line(cli: Cli, tmp_path: Path, capsys:
     """The database's own error is told, and no traceback."""
     cli("keys", "new", "--store", "store.db", "-o", "first")
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
-        connection.execute("DROP TABLE sealing_keys")
+        connection.execute("DROP TABLE keys")
     assert run(["keys", "new", "--store", "store.db", "-o", "second"]) == 1
-    assert capsys.readouterr().err == "changeling: the store cannot be used: no such table: sealing_keys\n"
+    assert capsys.readouterr().err == "changeling: the store cannot be used: no such table: keys\n"
 
 
 def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

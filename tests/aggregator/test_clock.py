@@ -276,7 +276,7 @@ def test_a_destroyed_key_is_not_offered_and_not_taken(store: Store, machine: Mac
     upload = envelope(log.survey, log.key, [report(1)])
     assert service.registry.offered(UnixSeconds(NOW)) is not None
     assert refusal_of(upload, service.registry, UnixSeconds(NOW)) is None
-    sql(store, "UPDATE sealing_keys SET private = NULL")
+    sql(store, "UPDATE keys SET private = NULL")
     service.folding.fold_now()
     assert service.registry.offered(UnixSeconds(NOW)) is None
     refused = refusal_of(upload, service.registry, UnixSeconds(NOW))

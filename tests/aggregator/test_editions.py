@@ -150,7 +150,7 @@ def test_the_authority_certifies_the_key(published: Published, get: Get) -> None
     published.counts(1, 60)
     assert get(published.path("key.signed")).status_code == 404
     with published.log.store.transaction() as writing:
-        public = writing.make_results_key(UnixSeconds(published.now))
+        public = writing.make_results_key()
         key = ResultsKey(public, START, START + 10**6)
         assert writing.certify_results_key(key, key.signed_by(AUTHORITY))
         assert not writing.certify_results_key(key, key.signed_by(AUTHORITY))
@@ -169,8 +169,8 @@ def test_the_key_lies_under_the_store_key(tmp_path: Path) -> None:
     old, new = AtRest(bytes(32)), AtRest(bytes([1]) * 32)
     store = Store.open(tmp_path / "server.db", old)
     with store.transaction() as writing:
-        public = writing.make_results_key(UnixSeconds(START))
-        assert writing.make_results_key(UnixSeconds(START)) == public
+        public = writing.make_results_key()
+        assert writing.make_results_key() == public
         key = writing.signing_key(UnixSeconds(START))
         assert key is not None
         assert writing.encrypt_keys(new) == 1

@@ -28,7 +28,7 @@ def expired_keys(store: Store, count: int) -> list[bytes]:
     with store.transaction() as writing:
         for _ in range(count):
             writing.make_key()
-    sql(store, "UPDATE sealing_keys SET begins = 1, expires = 2, signed = :signed", signed=b"s")
+    sql(store, "UPDATE keys SET begins = 1, expires = 2, signed = :signed", signed=b"s")
     with store.view() as view:
         return [key.private_bytes_raw() for key in view.private_keys().values()]
 
@@ -122,7 +122,7 @@ def test_no_private_key_and_no_envelope_outlives_its_row_in_statistics(postgresq
     """Which PostgreSQL keeps of columns that it analyses: by itself, or as an administrator tells it to."""
     privates = expired_keys(store, 3)
     store.append(store.open_stream(None), [OLD + bytes([number]) for number in range(9)], 5)
-    sql(store, "ANALYZE sealing_keys, log")
+    sql(store, "ANALYZE keys, log")
     question = "SELECT attname FROM pg_stats WHERE schemaname = current_schema() AND attname IN ('private', 'envelope')"
     assert sql(store, question) == []
     destroy(store)

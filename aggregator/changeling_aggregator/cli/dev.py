@@ -128,7 +128,7 @@ def publish(store: "Store", authority: Ed25519PrivateKey, survey: Survey, now: f
             key = SealingKey(writing.make_key(), begins, until + KEY_SECONDS)
             writing.publish_key(key, key.signed_by(authority))
         if writing.signing_key(UnixSeconds(now)) is None:
-            public = writing.make_results_key(UnixSeconds(now))
+            public = writing.make_results_key()
             results_key = ResultsKey(public, int(now), until + KEY_SECONDS)
             writing.certify_results_key(results_key, results_key.signed_by(authority))
 

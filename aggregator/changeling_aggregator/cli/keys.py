@@ -84,7 +84,7 @@ def new(
 
     with closing(Store.open(store, read_store_key(store_key_file))) as opened, opened.transaction() as writing:
         if results:
-            write_public_key(output, writing.make_results_key(UnixSeconds(time.time())))
+            write_public_key(output, writing.make_results_key())
             typer.echo(f"wrote {output}; sign it with `changeling keys sign --results`, where the authority's key is")
             return
         public = writing.make_key()

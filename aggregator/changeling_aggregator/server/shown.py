@@ -278,7 +278,7 @@ class Editions:
             if (key := view.signing_key(now)) is not None:
                 return key
         with self._store.transaction() as writing:
-            writing.make_results_key(now)
+            writing.make_results_key()
             made = writing.signing_key(now)
         assert made is not None  # noqa: S101
         return made

@@ -38,6 +38,7 @@ from ..errors import StoreError
 from . import schema
 from .counts import ClosingKey
 from .database import BACKUP
+from .registry import KeyPurpose
 from .store import Store
 
 _about = Table(
@@ -48,15 +49,15 @@ _about = Table(
     Column("unfolded", BigInteger, nullable=False),
 )
 """One row: the schema version of what is in the file, when it was read, and how much of the log was not folded then."""
-_LEFT_OUT = {schema.log.name, schema.files.name, schema.results_keys.name}
+_LEFT_OUT = {schema.log.name, schema.files.name}
 _ROWS_AT_ONCE = 64
 """A row of ids has 64 KiB."""
 _MOST_LOST_REVISIONS = 2**32
 """More than a store makes after its backup: at one a second that is a century."""
 _ROWS: Mapping[str, Select[Any]] = {
-    schema.sealing_keys.name: select(
-        *(null().label("private") if column.name == "private" else column for column in schema.sealing_keys.c)
-    ).where(schema.sealing_keys.c.signed.is_not(None)),
+    schema.keys.name: select(
+        *(null().label("private") if column.name == "private" else column for column in schema.keys.c)
+    ).where(schema.keys.c.signed.is_not(None), schema.keys.c.purpose == KeyPurpose.SEALING.value),
     # Without their envelopes streams end where the fold was.
     schema.streams.name: select(schema.streams.c.id, schema.cursors.c.position.label("length")).join(
         schema.cursors, schema.cursors.c.stream == schema.streams.c.id

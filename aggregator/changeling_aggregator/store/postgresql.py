@@ -210,7 +210,7 @@ class PostgreSQLDatabase(Database):
                     return False
                 connection.exec_driver_sql("SET lock_timeout = '1s'")
                 try:
-                    connection.exec_driver_sql("VACUUM (FULL) sealing_keys")
+                    connection.exec_driver_sql("VACUUM (FULL) keys")
                 finally:
                     connection.exec_driver_sql("RESET lock_timeout")
         except DBAPIError as error:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from changeling_protocol import (
     LAST_INSTANT,
@@ -33,10 +33,10 @@ from changeling_protocol import (
 from changeling_statistics import format_instant
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from sqlalchemy import ColumnElement, Table, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, and_, delete, func, insert, select, update
 
 from .database import PRIVATE_BYTES, AtRest, Bound
-from .schema import editions, results_keys, sealing_keys, store, surveys, tokens
+from .schema import editions, keys, store, surveys, tokens
 
 TOKEN_BYTES = 32
 PREFIX = "changeling_"
@@ -245,21 +245,41 @@ class KeyLife:
         return KeyState.ACTIVE if now <= self.expires else KeyState.EXPIRED
 
 
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A key that editions are signed with. certificate: the authority's, signed; None where it has certified none."""
+
+    private: Ed25519PrivateKey
+    certificate: bytes | None
+
+
+class KeyPurpose(StrEnum):
+    """The uses of private keys."""
+
+    SEALING = "sealing"
+    """Opens uploads."""
+    RESULTS = "results"
+    """Signs editions."""
+
+
+_SEALING, _RESULTS = (keys.c.purpose == each.value for each in KeyPurpose)
+
+
 class ReadKeys(Bound):
-    """Reads sealing keys."""
+    """Reads keys."""
 
     def published_keys(self) -> dict[bytes, PublishedKey]:
         """The keys that the authority has signed and whose private half is there, by id; the latest to expire first."""
         rows = self._connection.execute(
-            select(sealing_keys)
-            .where(sealing_keys.c.signed.is_not(None), sealing_keys.c.private.is_not(None))
-            .order_by(sealing_keys.c.expires.desc(), sealing_keys.c.id)
+            select(keys)
+            .where(_SEALING, keys.c.signed.is_not(None), keys.c.private.is_not(None))
+            .order_by(keys.c.expires.desc(), keys.c.id)
         )
         return {row.id: PublishedKey(SealingKey(row.public, row.begins, row.expires), row.signed) for row in rows}
 
     def key_lives(self) -> list[KeyLife]:
-        """The life of every key that was made here, the latest to expire first."""
-        rows = self._connection.execute(select(sealing_keys).order_by(sealing_keys.c.expires.desc(), sealing_keys.c.id))
+        """The life of every sealing key that was made here, the latest to expire first."""
+        rows = self._connection.execute(select(keys).where(_SEALING).order_by(keys.c.expires.desc(), keys.c.id))
         return [
             KeyLife(
                 row.id,
@@ -272,50 +292,60 @@ class ReadKeys(Bound):
         ]
 
     def private_keys(self) -> dict[bytes, X25519PrivateKey]:
-        """The private keys that are not destroyed, by id. Raises StoreError where they are under another store key."""
-        opened = ((id_, self._at_rest.taken(kept, id_)) for id_, kept in self._private_halves())
+        """The private sealing keys that are not destroyed, by id. Raises StoreError where they are under another store
+        key."""
+        opened = ((id_, self._at_rest.taken(kept, id_)) for id_, kept in self._private_halves(_SEALING))
         return {id_: X25519PrivateKey.from_private_bytes(private) for id_, private in opened}
+
+    def signing_key(self, now: UnixSeconds) -> SigningKey | None:
+        """The key to sign with now, Unix seconds: a certified one while it is valid, else the newest; None without any.
+
+        Raises StoreError where it is under another store key.
+        """
+        newest_first = select(keys).where(_RESULTS).order_by(keys.c.begins.desc().nulls_first())
+        rows = self._connection.execute(newest_first).all()
+        valid = [row for row in rows if row.signed and row.begins <= now <= row.expires]
+        for row in [*valid, *rows][:1]:
+            private = Ed25519PrivateKey.from_private_bytes(self._at_rest.taken(row.private, row.id))
+            return SigningKey(private, row.signed if valid else None)
+        return None
 
     def any_key_expired(self, before: UnixSeconds) -> bool:
         """Tell whether there is a private key left that expired before this Unix time, in seconds."""
-        return self._connection.execute(select(sealing_keys.c.id).where(_expired(before))).first() is not None
+        return self._connection.execute(select(keys.c.id).where(_expired(before))).first() is not None
 
-    def _private_halves(self, keys: Table = sealing_keys) -> list[tuple[bytes, bytes]]:
+    def _private_halves(self, *which: ColumnElement[bool]) -> list[tuple[bytes, bytes]]:
         """The ids of keys that are not destroyed, with their private halves as they are stored."""
-        query = select(keys.c.id, keys.c.private).where(keys.c.private.is_not(None))
+        query = select(keys.c.id, keys.c.private).where(keys.c.private.is_not(None), *which)
         return [(row.id, row.private) for row in self._connection.execute(query)]
 
 
 class WriteKeys(ReadKeys):
-    """Writes sealing keys."""
+    """Writes keys."""
 
     def make_key(self) -> bytes:
-        """Make a private key; returns the public one, 32 bytes, for the authority to sign.
+        """Make a private sealing key; returns the public one, 32 bytes, for the authority to sign.
 
         Raises StoreError where those that are there are under another store key.
         """
         self.private_keys()
-        private = X25519PrivateKey.generate()
-        public = private.public_key().public_bytes_raw()
-        id_ = key_id(public)
-        kept = self._at_rest.kept(private.private_bytes_raw(), id_)
-        self._connection.execute(insert(sealing_keys).values(id=id_, public=public, private=kept))
-        return public
+        return self._put_key(KeyPurpose.SEALING, X25519PrivateKey.generate())
+
+    def make_results_key(self) -> bytes:
+        """The public key that the authority may certify, 32 bytes: one that it has not yet, made if there is none."""
+        known = self._connection.scalar(select(keys.c.public).where(_RESULTS, keys.c.signed.is_(None)))
+        return self._put_key(KeyPurpose.RESULTS, Ed25519PrivateKey.generate()) if known is None else bytes(known)
 
     def publish_key(self, key: SealingKey, signed: bytes) -> bool:
-        """Put a checked signature to a key made here; False where the same one is there already.
+        """Put a checked signature to a sealing key made here; False where the same one is there already.
 
         Raises ValueError where the key was not made here, is destroyed, was published with other dates, or is valid
         while another is: of two keys the later begins in the second in which the earlier expires, so that there is
         always one.
         """
         # Of two who publish at once one waits here, and then sees the other's dates.
-        self._connection.execute(select(sealing_keys.c.id).order_by(sealing_keys.c.id).with_for_update()).all()
-        row = self._connection.execute(
-            select(sealing_keys.c.signed, sealing_keys.c.private).where(sealing_keys.c.id == key.id)
-        ).first()
-        if row is None:
-            raise ValueError("this server did not make that key: ask it for one with `changeling keys new`")
+        self._connection.execute(select(keys.c.id).where(_SEALING).order_by(keys.c.id).with_for_update()).all()
+        row = self._made_here(_SEALING, key, "")
         if row.signed == signed:
             return False
         if row.signed is not None:
@@ -323,12 +353,17 @@ class WriteKeys(ReadKeys):
         if row.private is None:
             raise ValueError("that key's private half is destroyed: make a new one instead")
         _check_alone(key, (each.key for each in self.published_keys().values()))
-        self._connection.execute(
-            update(sealing_keys)
-            .where(sealing_keys.c.id == key.id)
-            .values(signed=signed, begins=key.begins, expires=key.expires)
-        )
+        self._sign(key, signed)
         return True
+
+    def certify_results_key(self, key: ResultsKey, signed: bytes) -> bool:
+        """Put a checked certificate to a key made here; False where the same one is there already.
+
+        Raises ValueError where the key was not made here.
+        """
+        row = self._made_here(_RESULTS, key, " --results")
+        self._sign(key, signed)
+        return bool(row.signed != signed)
 
     def encrypt_keys(self, new: AtRest) -> int:
         """Put the private keys under another store key; returns how many.
@@ -336,34 +371,49 @@ class WriteKeys(ReadKeys):
         What they were before is overwritten once `Store.forget_overwritten` had its turn. Raises StoreError where they
         are not under the store's own.
         """
-        private = [(keys, id_, self._at_rest.taken(kept, id_)) for keys, id_, kept in self._all_private_halves()]
-        for keys, id_, each in private:
-            self._put_private(keys, id_, new.kept(each, id_))
+        private = [(id_, self._at_rest.taken(kept, id_)) for id_, kept in self._private_halves()]
+        for id_, each in private:
+            self._put_private(id_, new.kept(each, id_))
         return len(private)
 
     def encrypt_keys_in_clear(self) -> bool:
         """Encrypt the private keys that are not yet; whether there was one, and a store key to encrypt it under."""
-        in_clear = [each for each in self._all_private_halves() if len(each[2]) == PRIVATE_BYTES]
+        in_clear = [each for each in self._private_halves() if len(each[1]) == PRIVATE_BYTES]
         if self._at_rest.secret is None or not in_clear:
             return False
-        for keys, id_, private in in_clear:
-            self._put_private(keys, id_, self._at_rest.kept(private, id_))
+        for id_, private in in_clear:
+            self._put_private(id_, self._at_rest.kept(private, id_))
         return True
 
     def destroy_expired_keys(self, before: UnixSeconds) -> int:
         """Destroy the private keys that expired before this Unix time, in seconds; returns how many."""
-        return self._connection.execute(update(sealing_keys).where(_expired(before)).values(private=None)).rowcount
+        return self._connection.execute(update(keys).where(_expired(before)).values(private=None)).rowcount
 
-    def _all_private_halves(self) -> list[tuple[Table, bytes, bytes]]:
-        """The private halves of sealing keys and of results keys, with the table that each is in."""
-        return [(keys, id_, kept) for keys in (sealing_keys, results_keys) for id_, kept in self._private_halves(keys)]
+    def _put_key(self, purpose: KeyPurpose, private: X25519PrivateKey | Ed25519PrivateKey) -> bytes:
+        public = private.public_key().public_bytes_raw()
+        id_ = key_id(public)
+        row = {"id": id_, "purpose": purpose.value, "public": public}
+        self._connection.execute(
+            insert(keys).values(row | {"private": self._at_rest.kept(private.private_bytes_raw(), id_)})
+        )
+        return public
 
-    def _put_private(self, keys: Table, id_: bytes, kept: bytes) -> None:
+    def _made_here(self, purpose: ColumnElement[bool], key: SealingKey | ResultsKey, option: str) -> Row[Any]:
+        row = self._connection.execute(select(keys).where(purpose, keys.c.id == key_id(key.public))).first()
+        if row is None:
+            raise ValueError(f"this server did not make that key: ask it for one with `changeling keys new{option}`")
+        return row
+
+    def _sign(self, key: SealingKey | ResultsKey, signed: bytes) -> None:
+        dates = {"begins": key.begins, "expires": key.expires}
+        self._connection.execute(update(keys).where(keys.c.id == key_id(key.public)).values(signed=signed, **dates))
+
+    def _put_private(self, id_: bytes, kept: bytes) -> None:
         self._connection.execute(update(keys).where(keys.c.id == id_).values(private=kept))
 
 
 def _expired(before: UnixSeconds) -> ColumnElement[bool]:
-    return and_(sealing_keys.c.private.is_not(None), sealing_keys.c.expires < before)
+    return and_(_SEALING, keys.c.private.is_not(None), keys.c.expires < before)
 
 
 def _check_alone(key: SealingKey, others: Iterable[SealingKey]) -> None:
@@ -392,16 +442,8 @@ class StoredEdition:
     files: Mapping[str, bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class SigningKey:
-    """A key that editions are signed with. certificate: the authority's, signed; None where it has certified none."""
-
-    private: Ed25519PrivateKey
-    certificate: bytes | None
-
-
 class ReadEditions(Bound):
-    """Reads editions and their keys."""
+    """Reads editions."""
 
     def newest_editions(self) -> dict[SurveyId, tuple[int, int, bytes]]:
         """The revision, the last period and the name of the newest edition of each survey that has any."""
@@ -415,45 +457,9 @@ class ReadEditions(Bound):
         row = self._connection.execute(query).first()
         return None if row is None else StoredEdition(row.revision, row.last, row.id, decode(row.files))
 
-    def signing_key(self, now: UnixSeconds) -> SigningKey | None:
-        """The key to sign with now, Unix seconds: a certified one while it is valid, else the newest; None without any.
-
-        Raises StoreError where it is under another store key.
-        """
-        rows = self._connection.execute(select(results_keys).order_by(results_keys.c.made.desc())).all()
-        valid = [row for row in rows if row.signed and row.begins <= now <= row.expires]
-        for row in [*valid, *rows][:1]:
-            private = Ed25519PrivateKey.from_private_bytes(self._at_rest.taken(row.private, row.id))
-            return SigningKey(private, row.signed if valid else None)
-        return None
-
 
 class WriteEditions(ReadEditions):
-    """Writes editions and their keys."""
-
-    def make_results_key(self, now: UnixSeconds) -> bytes:
-        """The public key that the authority may certify, 32 bytes: one that it has not yet, made if there is none."""
-        known = select(results_keys.c.public).where(results_keys.c.signed.is_(None)).order_by(results_keys.c.made)
-        if (public := self._connection.scalar(known)) is None:
-            private = Ed25519PrivateKey.generate()
-            public = private.public_key().public_bytes_raw()
-            row = {"id": key_id(public), "public": public, "made": int(now)}
-            kept = self._at_rest.kept(private.private_bytes_raw(), key_id(public))
-            self._connection.execute(insert(results_keys).values(**row, private=kept))
-        return bytes(public)
-
-    def certify_results_key(self, key: ResultsKey, signed: bytes) -> bool:
-        """Put a checked certificate to a key made here; False where the same one is there already.
-
-        Raises ValueError where the key was not made here.
-        """
-        named = results_keys.c.id == key_id(key.public)
-        row = self._connection.execute(select(results_keys.c.signed).where(named)).first()
-        if row is None:
-            raise ValueError("this server did not make that key: ask it for one with `changeling keys new --results`")
-        dates = {"begins": key.begins, "expires": key.expires}
-        self._connection.execute(update(results_keys).where(named).values(signed=signed, **dates))
-        return bool(row.signed != signed)
+    """Writes editions."""
 
     def add_edition(
         self, survey: SurveyId, revision: int, last: int, made: int, signed: bytes, files: Mapping[str, bytes]

@@ -68,32 +68,19 @@ tokens = Table(
 )
 """Access tokens: their hashes, with their scopes, separated by spaces. Unix seconds."""
 
-sealing_keys = Table(
-    "sealing_keys",
+keys = Table(
+    "keys",
     metadata,
     Column("id", LargeBinary(16), primary_key=True),
+    Column("purpose", String, nullable=False),
     Column("public", LargeBinary(32), nullable=False),
     Column("private", LargeBinary(32)),
     Column("signed", LargeBinary),
     Column("begins", BigInteger),
     Column("expires", BigInteger),
 )
-"""`private` may be encrypted, and is null once destroyed; the last three are null until the authority has signed. Unix
-seconds."""
-
-results_keys = Table(
-    "results_keys",
-    metadata,
-    Column("id", LargeBinary(16), primary_key=True),
-    Column("public", LargeBinary(32), nullable=False),
-    Column("private", LargeBinary(32), nullable=False),
-    Column("made", BigInteger, nullable=False),
-    Column("signed", LargeBinary),
-    Column("begins", BigInteger),
-    Column("expires", BigInteger),
-)
-"""Keys that editions are signed with. `private` may be encrypted; the last three are null until the authority has
-certified the key. Unix seconds."""
+"""Keys that uploads are sealed to, and those that editions are signed with (`registry.KeyPurpose`). `private` may be
+encrypted, and is null once destroyed; the last three are null until the authority has signed. Unix seconds."""
 
 streams = Table(
     "streams",
@@ -236,7 +223,7 @@ for random in (log.c.envelope, runs.c.ids):
     as_it_is = DDL(f"ALTER TABLE {random.table.name} ALTER {random.name} SET STORAGE EXTERNAL")  # type: ignore[no-untyped-call]
     event.listen(random.table, "after_create", as_it_is.execute_if(dialect="postgresql"))
 
-for secret in (sealing_keys.c.private, results_keys.c.private, log.c.envelope, runs.c.ids):
+for secret in (keys.c.private, log.c.envelope, runs.c.ids):
     # PostgreSQL would keep values of a column that it analyses among its statistics, long after they are deleted.
     unseen = DDL(f"ALTER TABLE {secret.table.name} ALTER {secret.name} SET STATISTICS 0")  # type: ignore[no-untyped-call]
     event.listen(secret.table, "after_create", unseen.execute_if(dialect="postgresql"))

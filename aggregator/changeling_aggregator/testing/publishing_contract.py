@@ -169,7 +169,7 @@ class PublishingContract(OpenedStore):
             unsigned = SealingKey(writing.make_key(), 20, 30)
             publish(writing, key)
             writing.destroy_expired_keys(21)
-        sql(store, "UPDATE sealing_keys SET private = NULL")
+        sql(store, "UPDATE keys SET private = NULL")
         with store.transaction() as writing:
             assert writing.published_keys() == {}
             with pytest.raises(ValueError, match="private half is destroyed"):
@@ -213,7 +213,7 @@ class PublishingContract(OpenedStore):
         assert {id_: each.private_bytes_raw() for id_, each in again.items()} == {
             id_: each.private_bytes_raw() for id_, each in private.items()
         }
-        stored = [kept for (kept,) in sql(store, "SELECT private FROM sealing_keys")]
+        stored = [kept for (kept,) in sql(store, "SELECT private FROM keys")]
         assert not any(each.private_bytes_raw() in kept for each in private.values() for kept in stored)
         for each in under.values():
             each.close()

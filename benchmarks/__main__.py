@@ -71,6 +71,7 @@ SUITES = {
         "server_folding",
         "server_reading",
         "server_verifying",
+        "server_manual",
         "server_kills",
         "server_limits",
         "server_first_look",

@@ -1,12 +1,15 @@
 """Measures 9 and 16 of a server: one network at its limit with garbage, and a plan for many devices in a store.
 
-9: one network sends as much as it is let, whole requests of envelopes that are sealed to nobody; meanwhile devices of
-other networks send one each, and wait until it is counted. 16: the store is given the settings that
+9: one network sends as much as it is let, in bodies of every size, of envelopes that are sealed to nobody; meanwhile
+devices of other networks send one each, and wait until it is counted; and the same on a machine whose processors others
+keep busy. 16: the store is given the settings that
 `changeling-sim capacity` plans for 10⁸ devices, and what comes in the busiest hour, of which nothing is folded.
 """
 
 import asyncio
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -28,13 +31,24 @@ from changeling_simulations.capacity import ServerDesign, demanded, sized
 
 HONEST, APART_SECONDS = 30, 1.0
 """So many honest uploads, begun so far apart."""
-GREEDY, MINUTE = 4, 60.0
-"""Connections of the rude network; an upload that is not counted after a minute is not waited for."""
+GREEDY, MINUTE = (MOST_ENVELOPES_TAKEN, 512, 32, 1), 60.0
+"""The envelopes in bodies of the rude network's connections; who is not counted after a minute is not waited for."""
 DEVICES, TRIED = 10**8, 2000
 
 
 def measure() -> dict[str, float | None]:
-    return {**garbage(), **planned()}
+    return {**garbage(), **busy(), **planned()}
+
+
+def busy() -> dict[str, float | None]:
+    """As `garbage`, while as many processes as there are processors compute, with no less right to them."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        return {f"{figure}_on_a_busy_machine": number for figure, number in garbage().items()}
+    finally:
+        for each in others:
+            each.kill()
+            each.wait()
 
 
 def garbage() -> dict[str, float | None]:
@@ -42,9 +56,9 @@ def garbage() -> dict[str, float | None]:
     with tempfile.TemporaryDirectory() as folder:
         log = prepared_log(Path(folder))
         honest = [encode_upload_request([sealed_upload(log, os.urandom(16))]) for _ in range(HONEST)]
-        with RunningServer(Path(folder), "--proxy", "127.0.0.1") as server, ThreadPoolExecutor(GREEDY + 1) as pool:
+        with RunningServer(Path(folder), "--proxy", "127.0.0.1") as server, ThreadPoolExecutor(len(GREEDY)) as pool:
             stop = Event()
-            rude = [pool.submit(_rude, server.url, log, stop) for _ in range(GREEDY)]
+            rude = [pool.submit(_rude, server.url, log, most, stop) for most in GREEDY]
             waits = _counted(server.url, log, honest)
             stop.set()
             taken = sum(each.result() for each in rude)
@@ -57,13 +71,18 @@ def garbage() -> dict[str, float | None]:
     }
 
 
-def _rude(url: str, log: SurveyLog, stop: Event) -> int:
-    """Sends until it is told to stop; how many envelopes were taken. Each has a head that is right, and no more."""
+def _rude(url: str, log: SurveyLog, most: int, stop: Event) -> int:
+    """Sends until it is told to stop; how many envelopes were taken. Each has a head that is right, and no more.
+
+    most: the envelopes of a body. What is too early is sent again when the server says, so that its limit is used up.
+    """
     head, taken = sealed_upload(log, os.urandom(16)), 0
-    body = encode_upload_request([head[:-64] + os.urandom(64) for _ in range(MOST_ENVELOPES_TAKEN)])
+    body = encode_upload_request([head[:-64] + os.urandom(64) for _ in range(most)])
     with httpx.Client(base_url=url, headers={"x-forwarded-for": "192.0.2.1"}, timeout=100) as http:
         while not stop.is_set():
-            taken += MOST_ENVELOPES_TAKEN * (http.post(UPLOADS, content=body).status_code == 200)
+            answer = http.post(UPLOADS, content=body)
+            taken += most * (answer.status_code == 200)
+            stop.wait(float(answer.headers.get("retry-after", 0)))
     return taken
 
 

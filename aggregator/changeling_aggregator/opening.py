@@ -15,7 +15,7 @@ import pickle
 import signal
 import sys
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -165,12 +165,7 @@ class Opener:
     def _plaintext(self, head: EnvelopeHead, envelope: bytes) -> bytes | Refusal | None:
         """None where the key or the survey is unknown: to another program this may be an upload, one day."""
         private = self._keys.get(head.key)
-        if head.survey not in self._surveys or private is None:
-            return None
-        try:
-            return open_envelope(envelope, private)
-        except CannotOpen:
-            return Refusal.UNOPENABLE
+        return None if head.survey not in self._surveys or private is None else _plaintext(envelope, private)
 
     def _add(self, opened: Opened, survey: SurveyId, number: int, columns: UploadColumns) -> bool:
         """Add an upload; False where its columns are not those that the plan asks for."""
@@ -191,6 +186,19 @@ class Opener:
         if not 0 <= kind.group < len(plan.groups):
             return None
         return column_bytes(plan, kind.group, Node(kind.start, kind.end))
+
+
+def opens(envelope: bytes, keys: Mapping[bytes, X25519PrivateKey]) -> bool:
+    """Tell whether an envelope opens, whatever is in it; True where its key is not there. keys: by key id."""
+    private = keys.get(head_of(envelope).key)
+    return private is None or isinstance(_plaintext(envelope, private), bytes)
+
+
+def _plaintext(envelope: bytes, private: X25519PrivateKey) -> bytes | Refusal:
+    try:
+        return open_envelope(envelope, private)
+    except CannotOpen:
+        return Refusal.UNOPENABLE
 
 
 def _columns(plaintext: bytes | Refusal | None) -> UploadColumns | Refusal | None:
@@ -253,18 +261,26 @@ class OpeningProcesses:
         keys: Mapping[bytes, X25519PrivateKey],
     ) -> Opened:
         needs = pickle.dumps((dict(surveys), {id_: key.private_bytes_raw() for id_, key in keys.items()}))
-        pieces = {pool.submit(_open, needs, *piece): piece for piece in _pieces(requests, self._processors)}
-        here, done = Opener(surveys, keys), dict[Future[Opened], Opened]()
-        while waiting := [each for each in pieces if each not in done]:
-            answered, _ = wait(waiting, MOST_SILENCE_SECONDS, FIRST_COMPLETED)
-            done |= {each: each.result() for each in answered}
+        waiting = deque(enumerate(_pieces(requests, self._processors)))
+        given: dict[Future[Opened], tuple[int, tuple[int, list[bytes]]]] = {}
+        here, done, patience = Opener(surveys, keys), dict[int, Opened](), MOST_SILENCE_SECONDS
+        while waiting or given:
+            while waiting and len(given) <= self._processors:  # one more, so that none of them waits
+                number, piece = waiting.popleft()
+                given[pool.submit(_open, needs, *piece)] = number, piece
+            answered, _ = wait(given, patience, FIRST_COMPLETED)
+            for each in answered:
+                done[given.pop(each)[0]] = each.result()
+            patience = MOST_SILENCE_SECONDS if answered else 0.0  # which is not waited for each piece again
             if not answered:
-                piece = next((each for each in waiting if each.cancel()), waiting[0])
-                first, some = pieces[piece]
-                done[piece] = here.open(enumerate(some, first))
+                unheard, last = (None, waiting.pop()) if waiting else given.popitem()
+                if unheard is not None:
+                    unheard.cancel()
+                number, (first, some) = last
+                done[number] = here.open(enumerate(some, first))
         whole = Opened()
-        for piece in pieces:
-            whole.extend(done[piece])
+        for number in sorted(done):
+            whole.extend(done[number])
         return whole
 
 

@@ -66,10 +66,6 @@ _PAIR_ITEMS = 4
 """The values of a refusal: its place in the list, the pair, and its two values."""
 _MOST_KEY_ITEMS = MOST_BODY_BYTES // 64
 """More values do not fit into a list of keys: each is a signed key, and a signature alone has 64 bytes."""
-_BEFORE = encode({_ENVELOPES: []})[:-1]
-"""The bytes before the list of envelopes."""
-_FEW, _MANY, _SHORT, _LONG = 0x90, b"\xdc", b"\xc4", b"\xc5"
-"""How MessagePack begins lists of less than 16 and less than 2^16, and bytes of less than 2^8 and less than 2^16."""
 
 
 def survey_path(survey: str) -> str:
@@ -118,35 +114,6 @@ def envelopes_in(body: bytes) -> list[bytes]:
     """The envelopes of a request that `decode_upload_request` took before; that is not checked again."""
     envelopes: list[bytes] = msgpack.unpackb(body)[_ENVELOPES]
     return envelopes
-
-
-def common_head(body: bytes, size: int) -> tuple[bytes, int, int] | None:
-    """The first `size` bytes of every envelope of a request, the length of each, where all are alike in both, and how
-    many there are.
-
-    None for any other body, whether it is an upload request or not. Takes a small part of the time of
-    `decode_upload_request`, which gives the envelopes of a body with a common head, and raises nothing.
-    """
-    if not body.startswith(_BEFORE):
-        return None
-    at = len(_BEFORE)
-    if (list_ := body[at : at + 1]) == _MANY:
-        count, least, most, at = int.from_bytes(body[at + 1 : at + 3]), 16, MOST_ENVELOPES_TAKEN, at + 3
-    else:
-        count, least, most, at = int.from_bytes(list_) - _FEW, 1, 15, at + 1
-    if (kind := body[at : at + 1]) == _SHORT:
-        length, shortest, before = int.from_bytes(body[at + 1 : at + 2]), 0, 2
-    elif kind == _LONG:
-        length, shortest, before = int.from_bytes(body[at + 1 : at + 3]), 2**8, 3
-    else:
-        return None
-    row = before + length
-    if not least <= count <= most or length < max(size, shortest) or len(body) != at + count * row:
-        return None
-    columns = range(at, at + before + size) if count > 1 else ()
-    if any(body[column::row] != body[column : column + 1] * count for column in columns):
-        return None
-    return body[at + before : at + before + size], length, count
 
 
 def encode_acknowledgement(refused: Mapping[int, Refusal]) -> bytes:

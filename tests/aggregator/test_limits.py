@@ -16,9 +16,10 @@ from changeling_aggregator.server import Bodies, Rates, network_of, requests
 from changeling_aggregator.server import http as limits
 from changeling_aggregator.server.requests import read_from
 from changeling_aggregator.store import TokenScope
-from changeling_protocol import VERSION
+from changeling_protocol import VERSION, SealingKey
 from changeling_protocol.wire import HTTP_STATUS, MSGPACK, UPLOADS, encode_upload_request
 
+from .devices import body, envelope, report
 from .hostile import HOSTILE_HEADS, answer_of, connected, push, resident, slow_body
 from .serving import ServerProcess, eventually
 
@@ -172,7 +173,7 @@ def test_a_network_pays_for_what_it_uploads_but_with_a_token(tmp_path: Path, lim
     number; who shows an upload token goes on, and other networks are not touched."""
     server = ServerProcess(tmp_path, "--proxy", "127.0.0.1", limit)
     server.add_token("of a backend", TokenScope.UPLOAD)
-    body = encode_upload_request([bytes([VERSION]) + bytes(199)] * 2000)
+    many = encode_upload_request([bytes([VERSION]) + bytes(199)] * 2000)
     shown = {"authorization": "Bearer of a backend"} if token else {}
 
     def uploads(network: str, content: bytes) -> int:
@@ -180,10 +181,47 @@ def test_a_network_pays_for_what_it_uploads_but_with_a_token(tmp_path: Path, lim
         return server.http.post(UPLOADS, content=content, headers=headers).status_code
 
     with server:
-        assert uploads("192.0.2.1", body) == 200
-        assert uploads("192.0.2.2", body) == (200 if token else 429)
+        assert uploads("192.0.2.1", many) == 200
+        assert uploads("192.0.2.2", many) == (200 if token else 429)
         assert uploads("192.0.2.3", encode_upload_request([b"no envelope"])) == (200 if token else 429)
-        assert uploads("198.51.100.1", body) == 200
+        assert uploads("198.51.100.1", many) == 200
+
+
+def test_what_does_not_open_costs_its_network(tmp_path: Path) -> None:
+    """Garbage is answered as sound uploads are, and its network is silent for a while, however it cuts it up; what is
+    sealed to a key that has expired, or that nobody knows, costs what it always does. Of 900 garbled envelopes none is
+    drawn once in a million times.
+    """
+    with ServerProcess(tmp_path, "--movable-clock", "--proxy", "127.0.0.1") as server:
+        expired = server.new_key(expires=server.now + 10)
+        key = server.new_key(begins=server.now + 10)
+        survey = server.new_survey()
+        server.move_clock(survey.calendar.time(1) + 16)
+        sound = envelope(survey, key, [report(1)])
+        garbled = sound[:-1] + bytes([sound[-1] ^ 1])
+        others = [envelope(survey, each, [report(1)]) for each in (expired, SealingKey(bytes(31) + b"\1", 0, 1))]
+
+        def uploads(network: str, each: bytes, copies: int = 64) -> httpx.Response:
+            return server.http.post(UPLOADS, content=body(*[each] * copies), headers={"x-forwarded-for": network})
+
+        answers = [uploads(f"192.0.{number}.1", each) for number, each in enumerate([sound, garbled])]
+        told = [(each.status_code, each.content, [*each.headers], len(f"{each.headers}")) for each in answers]
+        assert told[0] == told[1]
+        for number, each in enumerate(others, 2):
+            assert uploads(f"192.0.{number}.1", each).status_code == 200
+        assert [uploads(f"192.0.{each}.1", sound).status_code for each in range(4)] == [200, 429, 200, 200]
+        assert 429 in {uploads("198.51.100.1", garbled, 1).status_code for _ in range(900)}
+
+
+def test_a_fine_is_a_burst_more_and_where_there_is_no_limit_none() -> None:
+    """Whatever a network sent before, it waits for as long as a burst of requests takes."""
+    rates, free = Rates(2, lambda: 0.0), Rates(0, lambda: 0.0, 10)
+    for each in (rates, free):
+        each.fine("a")
+    assert rates.wait_of("a") == pytest.approx(0.5)
+    rates.fine("a")
+    assert (rates.wait_of("a"), rates.wait_of("b")) == (pytest.approx(20.5), 0)
+    assert free.wait_of("a", 1, 10) == 0
 
 
 def test_envelopes_are_counted_until_the_day_is_over() -> None:

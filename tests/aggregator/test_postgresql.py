@@ -218,8 +218,11 @@ def test_a_turn_ends_with_its_connection_and_nothing_more_of_it_is_kept(
 # Several servers, and a database that goes and comes
 
 
-def test_a_restart_of_the_database_is_told_and_over_by_itself(postgresql: PostgreSQL, tmp_path: Path, url: str) -> None:
-    """Meanwhile 503 with Retry-After, and a health that says why. Under load `test_killed_under_load` restarts it."""
+def test_a_restart_of_the_database_is_told_and_over_by_itself(
+    postgresql: PostgreSQL, tmp_path: Path, url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Meanwhile 503 with Retry-After, and a health that says why; the log says so in lines, without tracebacks. Under
+    load `test_killed_under_load` restarts it."""
     with ServerProcess(tmp_path, "--movable-clock", store=url) as server:
         server.move_clock(START)
         key, survey = server.key, server.new_survey()
@@ -242,6 +245,7 @@ def test_a_restart_of_the_database_is_told_and_over_by_itself(postgresql: Postgr
         assert eventually(lambda: sent(sealed[1]), (200, False))
         assert eventually(lambda: server.http.post("/v1/fold", headers=ADMIN).status_code, 200)
         assert server.reports(survey) == {(0, 1): 2}
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_store_knows_by_itself_that_its_database_is_back(postgresql: PostgreSQL, store: Store) -> None:

@@ -12,7 +12,6 @@ from changeling_protocol.wire import (
     MOST_ENVELOPES_TAKEN,
     ErrorAnswer,
     ErrorCode,
-    common_head,
     decode_acknowledgement,
     decode_key_list,
     decode_upload_request,
@@ -34,45 +33,6 @@ def test_envelopes_and_keys_come_back(blobs):
     """Whatever is sent is what is read."""
     assert decode_upload_request(encode_upload_request(blobs)) == blobs
     assert decode_key_list(encode_key_list(blobs)) == blobs
-
-
-@given(
-    st.binary(min_size=40, max_size=40),
-    st.sampled_from([0, 1, 215, 216, 300]),
-    st.sampled_from([1, 2, 15, 16, 17, MOST_ENVELOPES_TAKEN]),
-    st.integers(0, 2**62),
-    st.integers(0, 255),
-)
-def test_a_common_head_is_that_of_every_envelope(head, more, count, place, byte):
-    """It is found where all are alike, whatever their number and length; with any byte of the body changed it is either
-    not found, or still what reading the envelopes one by one gives."""
-    body = encode_upload_request([head + bytes([number % 256]) * more for number in range(count)])
-    assert common_head(body, 40) == (head, 40 + more, count)
-    changed = bytearray(body)
-    changed[place % (len(body) if place % 2 else min(60, len(body)))] = byte
-    found = common_head(bytes(changed), 40)
-    if found is not None:
-        envelopes = decode_upload_request(bytes(changed))
-        assert {(envelope[:40], len(envelope), len(envelopes)) for envelope in envelopes} == {found}
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"",
-        encode_upload_request([]),
-        encode_upload_request([bytes(40), bytes(41)]),
-        encode_upload_request([bytes(40), bytes(39) + b"x"]),
-        encode_upload_request([bytes(39)] * 9),
-        b"\x81\xa9envelopes\xdc\x00\x01\xc4\x28" + bytes(40),
-        b"\x81\xa9envelopes\x91\xc5\x00\x28" + bytes(40),
-        encode({"envelopes": [bytes(40)] * (MOST_ENVELOPES_TAKEN + 1)}),
-        encode_upload_request([bytes(40)]) + b"\0",
-    ],
-)
-def test_envelopes_that_differ_and_bodies_that_are_no_requests_have_no_common_head(body):
-    """In their heads or lengths, or too short for a head; and forms that are not the shortest are none of ours."""
-    assert common_head(body, 40) is None
 
 
 @given(st.dictionaries(st.integers(0, MOST_ENVELOPES - 1), st.sampled_from(Refusal)))

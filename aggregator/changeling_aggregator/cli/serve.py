@@ -212,10 +212,7 @@ def serve(
             folds=fold,
             segments=segments,
         )
-        folding = FoldProcess(store, at_rest) if fold else None
-        if folding is not None:  # the app closes it as well, but for a signal that comes before the app has started
-            until_the_end.callback(folding.close)
-        service = Service(opened, how, folding)
+        service = Service(opened, how, FoldProcess(store, at_rest) if fold else None)
         server = make_server(make_app(service), front)
         log_in_json()
         if metrics_address is not None:

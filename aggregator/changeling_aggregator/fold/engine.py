@@ -91,9 +91,9 @@ def engine_plugin(name: str) -> EnginePlugin:
 
 
 class FoldProcess:
-    """Folds a store in a process that it starts again where it has died. at_rest: what private keys lie under.
+    """Folds a store in a process that is started again where it has died.
 
-    place: as `Store.open` takes it.
+    place: as `Store.open` takes it. at_rest: what private keys lie under.
     """
 
     def __init__(self, place: Path | str, at_rest: AtRest) -> None:
@@ -102,13 +102,16 @@ class FoldProcess:
         self._process: SpawnProcess | None = None
         self._pipe: Connection[object, object] | None = None
         self._closed = self._listens = False
-        with self._lock:
-            self._start()
 
     @property
     def pid(self) -> int | None:
         """The number of the process."""
         return None if self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Start the process, without waiting until it listens; where that is left out, the first fold does."""
+        with self._lock:
+            self._start()
 
     def await_start(self) -> None:
         """Start the process where there is none, and wait until it listens. Raises FoldDied, or why it cannot.

@@ -7,7 +7,6 @@ from .registry import (
     most_envelope_bytes,
     refusal_of,
     refusals_of,
-    takes_whole,
 )
 
 __all__ = [
@@ -19,6 +18,5 @@ __all__ = [
     "most_envelope_bytes",
     "refusal_of",
     "refusals_of",
-    "takes_whole",
     "writer_for",
 ]

@@ -21,16 +21,14 @@ from time import monotonic, perf_counter
 from typing import ClassVar, NamedTuple
 
 from changeling_protocol import (
-    HEAD_BYTES,
     ID_BYTES,
     Refusal,
     RefusalCounts,
     SurveyId,
     UnixMilliseconds,
     UnixSeconds,
-    head_of,
 )
-from changeling_protocol.wire import MOST_BODY_BYTES, common_head, decode_upload_request, encode_upload_request
+from changeling_protocol.wire import MOST_BODY_BYTES, encode_upload_request, envelopes_in
 from prometheus_client import Histogram
 
 from ..errors import Overloaded, Unwritable
@@ -82,15 +80,12 @@ def writer_for(store: Store, segments: str | None) -> LogWriter:
 
 
 def by_survey(body: bytes) -> Iterator[tuple[SurveyId, bytes]]:
-    """A request as requests of one survey each: most are that already."""
-    if (head := common_head(body, HEAD_BYTES)) is not None:
-        yield SurveyId(head[0][1 : 1 + ID_BYTES]), body
-        return
-    envelopes: dict[SurveyId, list[bytes]] = {}
-    for envelope in decode_upload_request(body):
-        envelopes.setdefault(head_of(envelope).survey, []).append(envelope)
+    """A request whose envelopes have heads, as requests of one survey each: most are that already."""
+    envelopes: dict[bytes, list[bytes]] = {}
+    for envelope in envelopes_in(body):
+        envelopes.setdefault(envelope[1 : 1 + ID_BYTES], []).append(envelope)
     for survey, some in envelopes.items():
-        yield survey, body if len(envelopes) == 1 else encode_upload_request(some)
+        yield SurveyId(survey), body if len(envelopes) == 1 else encode_upload_request(some)
 
 
 class RowWriter(LogWriter):

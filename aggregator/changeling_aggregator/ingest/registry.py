@@ -25,9 +25,10 @@ from changeling_protocol import (
     UnixSeconds,
     symbol_bytes,
 )
-from changeling_protocol.wire import common_head
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from ..store import PublishedKey, Store, Token, readable
+from ..errors import StoreError
+from ..store import PublishedKey, Store, Token, View, readable
 
 Refused: TypeAlias = tuple[SurveyId | None, Refusal]
 """The id of the survey to count a refusal for, None if there is none, and the reason."""
@@ -63,6 +64,7 @@ class Registry:
     """Published surveys, keys and tokens of a store, by id, or by hash.
 
     keys: those whose private half is there: nothing is offered, or taken, that nobody could open.
+    private: these halves, by key id; none where the store key is another by now.
     unreadable: the published surveys that this version cannot read, and does not run.
     """
 
@@ -70,6 +72,7 @@ class Registry:
     surveys: Mapping[SurveyId, PublishedSurvey] = field(default_factory=dict)
     keys: Mapping[bytes, PublishedKey] = field(default_factory=dict)
     tokens: Mapping[bytes, Token] = field(default_factory=dict)
+    private: Mapping[bytes, X25519PrivateKey] = field(default_factory=dict, repr=False)
     unreadable: Collection[SurveyId] = ()
     _refreshing: Lock = field(default_factory=Lock, repr=False)
 
@@ -78,19 +81,26 @@ class Registry:
         with self._refreshing:  # so that an older reading never replaces a newer one
             with self.store.view() as view:
                 signed, keys, tokens = view.signed_surveys(), view.published_keys(), view.tokens()
-                ends, public = view.early_ends(), view.public_surveys()
+                ends, public, private = view.early_ends(), view.public_surveys(), _private_keys(view)
             known = {id_: each for id_, each in self.surveys.items() if id_ not in ends}
             self.surveys = {
                 id_: replace(known.get(id_) or _published(survey, signed[id_], ends.get(id_)), public=id_ in public)
                 for id_, survey in readable(signed).items()
             }
             self.unreadable = signed.keys() - self.surveys.keys()
-            self.keys, self.tokens = keys, tokens
+            self.keys, self.tokens, self.private = keys, tokens, private
 
     def offered(self, now: UnixSeconds) -> PublishedKey | None:
         """The one key that uploads are to be sealed to now. now: Unix seconds."""
         valid = (each for each in self.keys.values() if each.key.valid_at(now))
         return max(valid, key=lambda each: each.key.begins, default=None)
+
+
+def _private_keys(view: View) -> dict[bytes, X25519PrivateKey]:
+    try:
+        return view.private_keys()
+    except StoreError:
+        return {}
 
 
 def most_envelope_bytes(plan: ReleasePlan) -> int:
@@ -108,18 +118,6 @@ def _published(survey: Survey, signed: bytes, end: EarlyEnd | None) -> Published
     last = survey.calendar.periods if end is None else end.last
     taken_until = survey.calendar.time(last) + survey.grace
     return PublishedSurvey(survey, signed, most_envelope_bytes(survey.plan), last, taken_until)
-
-
-def takes_whole(body: bytes, registry: Registry, now: UnixSeconds) -> int:
-    """The number of a request's envelopes, where one look tells that all are to be appended; 0 tells nothing.
-
-    now: Unix seconds.
-    """
-    alike = common_head(body, HEAD_BYTES)
-    if alike is None:
-        return 0
-    head, length, count = alike
-    return count if _refusal(head, length, registry, now) is None else 0
 
 
 def refusals_of(envelopes: Sequence[bytes], registry: Registry, now: UnixSeconds) -> dict[int, Refused]:

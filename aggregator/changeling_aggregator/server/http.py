@@ -269,22 +269,35 @@ class Rates:
 
         More than a burst of requests count as a burst less one: a silent network never sends too much at once.
         """
-        now = self._clock()
-        if now - self._since >= DAY_SECONDS:
-            self._since, self._key = now, os.urandom(32)
-            self._sent.clear()
-        name = blake2b(network.encode(), key=self._key, digest_size=16).digest()
+        now, name = self._clock(), self._name_of(network)
         due, today = self._sent.get(name, (now, 0))
         due = max(due, now) + min(self._pause * requests, BURST_SECONDS - self._pause)
         if (early := due - now - BURST_SECONDS) > 0:
             return early
         if envelopes and 0 < self._most_a_day < today + envelopes:
             return self._since + DAY_SECONDS - now
-        self._sent[name] = due, today + envelopes
+        self._keep(name, due, today + envelopes)
+        return 0.0
+
+    def fine(self, network: str) -> None:
+        """Count a burst of requests more, however many there were: the network is silent for as long as that takes."""
+        if self._pause:
+            now, name = self._clock(), self._name_of(network)
+            due, today = self._sent.get(name, (now, 0))
+            self._keep(name, max(due, now) + BURST_SECONDS, today)
+
+    def _name_of(self, network: str) -> bytes:
+        """Its hash under the key of the day, which begins anew where the last one is over."""
+        if (now := self._clock()) - self._since >= DAY_SECONDS:
+            self._since, self._key = now, os.urandom(32)
+            self._sent.clear()
+        return blake2b(network.encode(), key=self._key, digest_size=16).digest()
+
+    def _keep(self, name: bytes, due: float, today: int) -> None:
+        self._sent[name] = due, today
         self._sent.move_to_end(name)
         if len(self._sent) > MOST_NETWORKS:
             self._sent.popitem(last=False)
-        return 0.0
 
 
 SECURITY_HEADERS = [

@@ -9,8 +9,9 @@ makes no objects of the framework for an upload that is taken.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from secrets import choice, randbelow
 from typing import Annotated
 
 from changeling_protocol import ID_BYTES, BadSignature, MalformedBytes, Survey, SurveyId
@@ -30,7 +31,8 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from ..errors import Overloaded, TurnedDown
-from ..ingest import PublishedSurvey, Registry, refusals_of, takes_whole
+from ..ingest import PublishedSurvey, Registry, refusals_of
+from ..opening import opens
 from ..store import Token, TokenScope, hash_of
 from .http import (
     FROM_ONE_NETWORK,
@@ -61,6 +63,8 @@ MOST_BODIES_BYTES = 128 * 2**20
 """The most bytes in memory of all bodies that have not arrived whole."""
 CHARGED_BYTES = 1024
 """So many bytes of an upload count as a request: some nine small envelopes, each a key agreement to open."""
+ONE_IN = 64
+"""One of so many envelopes that come without a token is opened on arrival, to see whether it opens."""
 ADMISSION_SECONDS = 10.0
 """So long the operator's rule for uploads may think about one."""
 _log = logging.getLogger("changeling")
@@ -249,7 +253,17 @@ def _charge(service: Service, scope: Scope, requests: int, envelopes: int = 0) -
         raise TurnedDown(ErrorCode.TOO_MANY_REQUESTS, FROM_ONE_NETWORK, retry_after(wait))
 
 
-_ALL_TAKEN = encode_acknowledgement({})
+def _fine_for_garbage(service: Service, scope: Scope, envelopes: Sequence[bytes]) -> None:
+    """Fine the sender's network where an envelope that is drawn of these does not open. The answer stays what it is.
+
+    The more there are the likelier is one drawn. Their heads were taken: what is sealed to a key that is unknown, or
+    gone, was refused before and costs nothing.
+    """
+    network = scope.get(NETWORK)
+    if service.rates is None or network is None or randbelow(ONE_IN) >= len(envelopes):
+        return
+    if not opens(choice(envelopes), service.registry.private):
+        service.rates.fine(network)
 
 
 class Envelopes(Body):
@@ -294,24 +308,8 @@ class Uploads:
 
     async def _taken(self, scope: Scope, receive: Receive) -> bytes:
         """Appends what a request brings; returns the acknowledgement."""
-        service, settings = self._service, self._service.settings
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        shown = headers.get(b"authorization", b"").decode("latin-1")
-        token = token_in(service.registry, shown) if shown else None
-        if settings.uploads_need_token:
-            check_scope(token, TokenScope.UPLOAD)
-        body = await read_from(receive, headers.get(b"content-length", b""), service.bodies, MOST_BODY_BYTES)
-        service.traffic.upload_bytes.inc(len(body))
-        stranger = token is None or TokenScope.UPLOAD not in token.scopes
-        if stranger:  # a relay, or a backend with many entries, shows a token and is counted by requests alone
-            _charge(service, scope, len(body) // CHARGED_BYTES)
-        if settings.admission is not None:
-            await require_admission(settings.admission, Headers(scope=scope), body)
-        if count := takes_whole(body, service.registry, service.clock()):
-            if stranger:
-                _charge(service, scope, 0, count)
-            await service.committer.append(body)
-            return _ALL_TAKEN
+        service = self._service
+        body, stranger = await self._admitted(scope, receive)
         try:
             envelopes = decode_upload_request(body)
         except MalformedBytes as error:
@@ -321,7 +319,30 @@ class Uploads:
         refused = refusals_of(envelopes, service.registry, service.clock())
         if refused:
             service.committer.count_refused(Counter((survey, why) for survey, why in refused.values() if survey))
-            body = encode_upload_request([each for place, each in enumerate(envelopes) if place not in refused])
-        if len(refused) < len(envelopes):
+            envelopes = [each for place, each in enumerate(envelopes) if place not in refused]
+            body = encode_upload_request(envelopes)
+        if envelopes:
+            if stranger:
+                _fine_for_garbage(service, scope, envelopes)
             await service.committer.append(body)
         return encode_acknowledgement({place: reason for place, (_, reason) in refused.items()})
+
+    async def _admitted(self, scope: Scope, receive: Receive) -> tuple[bytes, bool]:
+        """The body of a request that may be taken, and whether its sender shows no token for uploads.
+
+        Who shows one, as a relay or a backend with many entries does, is counted by requests alone.
+        """
+        service, settings = self._service, self._service.settings
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        shown = headers.get(b"authorization", b"").decode("latin-1")
+        token = token_in(service.registry, shown) if shown else None
+        if settings.uploads_need_token:
+            check_scope(token, TokenScope.UPLOAD)
+        body = await read_from(receive, headers.get(b"content-length", b""), service.bodies, MOST_BODY_BYTES)
+        service.traffic.upload_bytes.inc(len(body))
+        stranger = token is None or TokenScope.UPLOAD not in token.scopes
+        if stranger:
+            _charge(service, scope, len(body) // CHARGED_BYTES)
+        if settings.admission is not None:
+            await require_admission(settings.admission, Headers(scope=scope), body)
+        return body, stranger

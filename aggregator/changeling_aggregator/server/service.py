@@ -296,6 +296,7 @@ class Service:
         self.rates = Rates(limits[0], monotonic, limits[1]) if any(limits) else None
         self.sessions = Sessions(monotonic)
         self.traffic = Traffic()
+        self._process = folding
         self._stop = Event()
         self._writing_back = Thread(target=self._write_back, name="writing back", daemon=True)
 
@@ -311,6 +312,8 @@ class Service:
 
     def start(self) -> None:
         """Begin to commit uploads and to fold."""
+        if self._process is not None:
+            self._process.start()
         self.committer.start()
         self.folding.start()
         self._writing_back.start()

@@ -39,12 +39,12 @@ def release(changelog: Path, plot: Path | None = None, **given: object) -> None:
     output = Path(str(given.pop("output"))) if given["output"] else default_output(changelog)
     overwrite = _asks_before_overwriting(output)
     with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as progress:
-        task = progress.add_task("releasing", total=None)
+        task = progress.add_task("choosing the noise", total=None)
         options = ReleaseOptions(
             **{**given, "output": output},  # type: ignore[arg-type]  # as the signature below has them
             overwrite=overwrite,
             on_note=_say,
-            on_period=lambda period, last: progress.update(task, completed=period, total=last),
+            on_period=lambda period, last: progress.update(task, completed=period, total=last, description="releasing"),
         )
         released = release_with(changelog, options)
     _conclude(options, released)

@@ -225,6 +225,9 @@ def _squares(query: LinearQuery, periods: int, ratio: float) -> float:
 
 def _directions(query: LinearQuery) -> tuple[Sequence[float], Sequence[float], float]:
     """For all that an entry may count for: |f|² and f·m, m being the middle's direction; and |m|², 0 if unknown."""
+    if query.fixed:  # it counts for one f or for nothing, and the middle is half of that
+        square = float(query.extent.appears[1])
+        return (square,), (square,), square
     corners = np.array(query.corners if query.corners or query.width > 1 else query.ends, np.float64)
     if not corners.size and sum(query.appearing) == 1:  # one column of a histogram at a time
         return (1.0,), (1.0,), float(query.width)

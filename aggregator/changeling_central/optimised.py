@@ -42,8 +42,8 @@ from .sensitivity import COUNTED, corners_of
 from .square_root import LATTICE_BITS
 
 MOST_PERIODS = {Law.GAUSSIAN: 64, Law.LAPLACE: 32}
-MOST_CELLS = {Law.GAUSSIAN: 2**20, Law.LAPLACE: 2**17}
-"""Numbers of all that an entry may do, over its columns and periods: a search takes two seconds at most."""
+MOST_PRODUCTS = {Law.GAUSSIAN: 4e7, Law.LAPLACE: 8e6}
+"""Products in C x, over all that an entry may do: a search takes about five seconds at most."""
 LARGEST = 2**14
 """The largest coefficient: all are whole numbers, so what an entry moves is known exactly."""
 EXACT = 2.0**50
@@ -56,7 +56,7 @@ SEARCH = {"maxiter": 400, "maxcor": 20}
 ACTIVE = 3000
 """Of what an entry may do, as much as the Laplace search looks at at a time: what moves most."""
 SEED, SMALL = 8, 2**13
-"""Of the random starts of the Laplace search; up to so many numbers there is more than one."""
+"""Of the random start of the Laplace search, which there is up to so many numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +109,24 @@ def moved_by(query: LinearQuery, calendar: Calendar, constraint: Constraint, law
             size = query.extent.appears[law is Law.GAUSSIAN]
         elif corners == COUNTED:
             size = max(*query.appearing, *query.moving) ** (1 + (law is Law.GAUSSIAN))
-        most = MOST_CELLS[law] // (T * len(corners[0]))
+        most = int(MOST_PRODUCTS[law] / (T * T * len(corners[0])))
         listed = list(islice(_ways(corners, reach, T), most + 1))
         if len(listed) > most:
             raise ValueError(f"entries can do too much over {T} periods for a matrix to be searched")
         found.append(np.array(listed, np.float64))
-    ways = np.unique(np.concatenate(found), axis=0)
+    ways = np.unique(_alike(np.concatenate(found)), axis=0)
     ways.flags.writeable = False
     return Moved(ways, size)
+
+
+def _alike(ways: Floats) -> Floats:
+    """The same ways, where those that move every C x alike are equal: columns change places and signs."""
+    count, width, T = ways.shape
+    columns = ways.reshape(-1, T)
+    first = np.take_along_axis(columns, (columns != 0).argmax(1)[:, None], 1)
+    columns = np.where(first < 0, -columns, columns).reshape(count, width, T)
+    order = np.lexsort(columns.transpose(2, 0, 1)[::-1], axis=1)
+    return np.take_along_axis(columns, order[:, :, None], 1)
 
 
 def _ways(corners: tuple[Corner, ...], reach: Reach, periods: int) -> Iterator[Floats]:
@@ -198,11 +208,11 @@ def _independent_levels(query: LinearQuery, calendar: Calendar, constraint: Cons
 
 
 def _least_sizes(ways: Floats) -> Floats:
-    """C of Laplace noise, by a search from fresh levels, and of small matrices from random ones too."""
+    """C of Laplace noise, by a search from fresh levels, and where entries can do little from a random one too."""
     T = ways.shape[2]
     random = np.random.default_rng(SEED)
     starts = [np.tril(np.ones((T, T))) / T + 0.003 * random.normal(size=(T, T))]
-    starts += [0.1 * random.normal(size=(T, T)) for _ in range(3 if ways.size <= SMALL else 0)]
+    starts += [0.1 * random.normal(size=(T, T)) for _ in range(ways.size <= SMALL)]
     return min((_searched(ways, start) for start in starts), key=lambda C: _error(C, _sums(ways, C)))
 
 

@@ -23,7 +23,7 @@ from .ahead import AheadTree, drawn_ahead
 from .budget import implied_by
 from .errors import BadState
 from .levels import FreshLevels, gaussian_levels, laplace_levels
-from .linear_query import LinearQuery, counting, reaches
+from .linear_query import LinearQuery, counting
 from .mechanism import Guarantee, Level, LevelMechanism, Made
 from .noise import Law, Noise
 from .offers import Asked, MechanismOption, Offer, PeriodChange, ReleaseMechanism, register, root_mean_square
@@ -151,20 +151,23 @@ def _by_law(
     asked: Asked,
     laplace: Callable[[], object],
     gaussian: Callable[[Fraction, Fraction, float], object],
-    both: bool = True,
+    alone: bool = False,
 ) -> LevelRelease:
     """The one of both laws that errs less, of those that are asked for and that the budget allows.
 
     gaussian: takes the (epsilon, delta) that it states, and by how many scales an entry may move what is measured.
-    both: Laplace noise is tried where Gaussian noise is allowed, too.
+    alone: Laplace noise is not tried where Gaussian noise is.
     """
-    made, refusals = [], []
+    tried: list[Callable[[], object]] = []
     if asked.law is not Law.LAPLACE and (asked.delta or asked.rho is not None):
         stated = (asked.epsilon, asked.delta) if asked.rho is None else implied_by(asked.rho)
-        made.append(LevelRelease.of(asked, gaussian(*stated, length_of(asked.epsilon, asked.delta, asked.rho))))
-    if asked.law is not Law.GAUSSIAN and (both or not made):
+        tried.append(lambda: gaussian(*stated, length_of(asked.epsilon, asked.delta, asked.rho)))
+    if asked.law is not Law.GAUSSIAN and not (tried and alone):
+        tried.append(laplace)
+    made, refusals = [], []
+    for make in tried:
         try:
-            made.append(LevelRelease.of(asked, laplace()))
+            made.append(LevelRelease.of(asked, make()))
         except ValueError as error:
             refusals.append(error)
     if not made:
@@ -199,21 +202,10 @@ def _optimised(asked: Asked) -> LevelRelease:
         asked,
         lambda: optimised(*wished, asked.epsilon),
         lambda epsilon, delta, length: optimised(*wished, epsilon, delta, length),
-        both=_is_worth_a_search(asked),
+        alone=asked.rho is not None,  # Laplace noise then has twice the variance, or more, by any matrix
     )
 
 
-def _is_worth_a_search(asked: Asked) -> bool:
-    """Tell whether a searched matrix of Laplace noise may win more than 5% over the other mechanisms.
-
-    It may where entries mutate in more than two periods, or twice in a histogram, where to leave one column for another
-    cancels nothing in a tree; and on calendars of a few periods, over which a search takes a second.
-    """
-    most = max(reach.periods for reach in reaches(asked.constraint, asked.calendar))
-    return most > (1 if asked.query.width > 1 else 2) or asked.calendar.periods <= FEW_PERIODS
-
-
-FEW_PERIODS = 8
 OF_BOTH_LAWS = frozenset({MechanismOption.DELTA, MechanismOption.RHO, MechanismOption.LAW})
 AHEAD = Offer(
     "ahead",
@@ -258,13 +250,11 @@ class Predicted:
 def compared(asked: Asked) -> tuple[Predicted, ...]:
     """The offers that may be chosen for what is asked, the best first. ValueError where there is none."""
     new = replace(asked, begun=None)
-    candidates: dict[str, Callable[[Asked], object]] = {FRESH.name: FRESH.make}
+    candidates: dict[str, Callable[[Asked], object]] = {FRESH.name: FRESH.make, OPTIMISED.name: OPTIMISED.make}
     if asked.law is not Law.GAUSSIAN:
         candidates[AHEAD.name] = AHEAD.make
     if (asked.delta or asked.rho is not None) and asked.law is not Law.LAPLACE:
         candidates[SQUARE_ROOT.name] = SQUARE_ROOT.make
-    if SQUARE_ROOT.name in candidates or _is_worth_a_search(asked):
-        candidates[OPTIMISED.name] = OPTIMISED.make
     reasons: list[str] = []
     found: list[Predicted] = []
     for name, make in candidates.items():
@@ -296,7 +286,8 @@ def in_words(asked: Asked, predicted: tuple[Predicted, ...]) -> str:
     beside = f"; instead would err {', '.join(every)}" if every else ""
     alone = chosen.made.law is not Law.GAUSSIAN and (asked.delta or asked.rho is not None)
     if chosen.least is not None:
-        beside += f"; no matrix with {chosen.made.law} noise errs by less than {chosen.least:.3g}"
+        searched = "" if chosen.made.law is Law.GAUSSIAN else "its matrix was searched, a better one may exist, and "
+        beside += f"; {searched}no matrix with {chosen.made.law} noise errs by less than {chosen.least:.3g}"
     pure = f" It promises epsilon {float(asked.epsilon):.6g} alone." * bool(alone)
     return f"chosen: {chosen.name}, whose levels err by {chosen.error:.3g} (root mean square){beside}.{pure}"
 

@@ -9,44 +9,34 @@ An entry goes through states f_1, …, f_k in periods p_1 <= … <= p_k. With ju
     ‖C x‖² = Σ_ij <a_i, a_j> G(p_i, p_j),   G(i, j) = Σ_s c_s c_{s+j-i} over the rows that both columns have
 
 It is convex in each state, so only the corners of what an entry may count for matter; it is largest where p_1 is the
-first period; and G rises in i and falls in j, as c falls and is never negative. So the periods of up to five mutations
-are searched by branch and bound. Of more mutations closed forms bound it, in the square N of C's first column and
-F(d) = ‖first column - column d‖², which is what an entry does that is there for d periods. The least of all bounds is
-taken; none is ever below the most. Proofs: docs/mathematics.md, "Square roots". Reads no data.
+first period. So the patterns of few mutations are looked at one by one. Of more closed forms bound it, in the square
+N of C's first column and F(d) = ‖first column - column d‖², which is what an entry does that is there for d periods.
+The least of all bounds is taken; none is ever below the most. Proofs: docs/mathematics.md, "Square roots". Reads no
+data.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise, product
 from math import inf, sqrt
-from typing import TypeAlias
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint
 from changeling_statistics import Floats
-from numpy.typing import NDArray
 
 from .linear_query import Corner, LinearQuery, Reach, reaches
 from .noise import ABOVE
 
-Places: TypeAlias = NDArray[np.int16]
-"""Numbers of columns of a `Products`, a row for each box or pattern and a column for each mutation."""
-
-CLOSE = 1e-11
-"""Relative: what a box must promise beyond what is attained, to be looked at."""
 COUNTED: tuple[Corner, ...] = ((0,), (1,))
 """The corners of an entry that is counted or not."""
 LARGEST_WINDOW = 4096
 """Intervals are fitted into windows of so many periods; wider ones are made of such."""
-MOST_BOXES, TRIED = 1_000_000, 2000
-"""Boxes that are looked at over all patterns, about two seconds; and those of a pattern to see what it attains."""
-MOST_MUTATIONS = 5, 4
-"""That are searched, between two corners and between more."""
 MOST_PATTERNS = 2**17
 """In all periods of a window so short that each pattern is looked at."""
+MOST_PLACES = 2**31
+"""Of mutations, over all ways through the corners: a few seconds."""
 MOST_COLUMNS = 3001
-"""Columns whose products are held: 72 MB. Of more every second one is looked at, every third, and so on."""
+"""Columns whose products are held: 72 MB."""
 
 
 @lru_cache(maxsize=16)
@@ -66,8 +56,8 @@ def squared_sensitivity(query: LinearQuery, calendar: Calendar, constraint: Cons
     """The most that ‖C x‖² can be for an entry that keeps to the constraint, in units squared, rounded up.
 
     band: how many coefficients C has. Exact for counts, sums, means, histograms and queries of fixed answers where
-    entries mutate up to five times on calendars of 168 periods, four times of 720, three times of 3,000, or as often as
-    they will within a window of 15 periods; elsewhere an upper bound.
+    entries mutate up to three times on calendars of 3,000 periods, or as often as they will within a window of 15
+    periods; of counts also four times on calendars of 1,000, five of 180; elsewhere an upper bound.
     """
     return ABOVE * max(_of_reach(query, calendar.periods, reach, band) for reach in reaches(constraint, calendar))
 
@@ -90,7 +80,7 @@ def _of_reach(query: LinearQuery, periods: int, reach: Reach, band: int) -> floa
         first, later = (sqrt(squares) for _, squares in (query.extent.appears, query.extent.moves))
         closed = float(_columns(periods, band)[0]) * (first + (reach.periods - 1) * later) ** 2
     if corners and not (reach.periods <= 2 and set(corners) <= set(_units(len(corners[0])))):  # exact as it is
-        closed = min(closed, most_of_patterns(corners, reach.periods, periods, band, reach.span).bound)
+        closed = min(closed, most_of_patterns(corners, reach.periods, periods, band, reach.span))
     return factor * closed
 
 
@@ -189,81 +179,53 @@ def _within(periods: int, span: int) -> float:
     return max(float(best[last + 1]), float(best[last]) + N)
 
 
-# The search over the periods of few mutations
-
-
-@dataclass(frozen=True, slots=True)
-class Most:
-    """attained: ‖C x‖² of some entry, in units squared. bound: no entry exceeds it; equal where the search ended."""
-
-    attained: float
-    bound: float
-
-
-@dataclass(frozen=True, slots=True)
-class Products:
-    """G of the columns 0, step, 2·step, …, shape (n, n), above the diagonal; a column beyond the calendar is all 0.
-
-    whole: how many of the columns lie within the window that is looked at.
-    """
-
-    table: Floats
-    step: int
-    whole: int
-
-
-def products(periods: int, band: int, last: int) -> Products:
-    """The products of C's columns up to `last`, which may be the number of periods: the column beyond the calendar."""
-    step = -(-(last + 1) // MOST_COLUMNS)
-    count = -(-last // step) + 1
-    columns = step * np.arange(count)
-    c = square_root_coefficients(band)
-    table = np.zeros((count, count))
-    for apart in range(count):
-        lag = apart * step
-        if lag >= band:
-            break
-        sums = np.concatenate([[0.0], np.cumsum(c[: band - lag] * c[lag:])])
-        rows = np.clip(periods - columns[apart:], 0, band - lag)
-        table[np.arange(count - apart), np.arange(apart, count)] = sums[rows]
-    return Products(table, step, last // step + 1)
+# Every pattern of few mutations, or within few periods
 
 
 @lru_cache(maxsize=64)
-def most_of_patterns(corners: tuple[Corner, ...], mutations: int, periods: int, band: int, span: int) -> Most:
+def most_of_patterns(corners: tuple[Corner, ...], mutations: int, periods: int, band: int, span: int) -> float:
     """The most over at most so many mutations, from the first to the last at most `span` periods apart.
 
-    corners: of what an entry counts for; nobody, who counts for nothing, is one of them in any case. Returns a bound of
-    infinity for more than MOST_MUTATIONS, except in windows so short that every pattern is looked at.
+    corners: of what an entry counts for; nobody, who counts for nothing, is one of them in any case. Returns infinity
+    where there are too many patterns to look at each.
     """
-    last = periods if span >= periods - 1 else span
+    last = periods if span >= periods - 1 else span  # one beyond the calendar stands for none
     nobody = (0,) * len(corners[0])
-    few = len({*corners, nobody}) ** (last + 1) <= MOST_PATTERNS
-    if not few and mutations > MOST_MUTATIONS[len(corners) > 2]:
-        return Most(0.0, inf)
-    held = products(periods, band, last)
+    every = {*corners, nobody}
     largest = max(abs(f) for corner in corners for f in corner)
-    if few:
-        each = _of_every_pattern(np.array(sorted({*corners, nobody})) / largest, mutations, held) * largest**2
-        return Most(each, each)
+    if len(every) ** (last + 1) <= MOST_PATTERNS:
+        held = products(periods, band, last)
+        return _of_every_pattern(np.array(sorted(every)) / largest, mutations, held) * largest**2
+    if last >= MOST_COLUMNS or len(every) * (last + 1) ** (mutations - 1) > MOST_PLACES:
+        return inf
     forms = list(_forms(np.array(corners) / largest, mutations))
-    tried = [_searched(form, held, 0.0, TRIED)[0] for form in forms]
-    attained, bound, left = max(tried), 0.0, MOST_BOXES
-    for at in sorted(range(len(forms)), key=lambda at: -tried[at]):
-        attained, exceeded_by_none, looked_at = _searched(forms[at], held, attained, left)
-        bound, left = max(bound, exceeded_by_none), left - looked_at
-    return Most(attained * largest**2, max(attained, bound) * largest**2)
+    if len(forms) * (last + 1) ** (mutations - 1) > MOST_PLACES:
+        return inf
+    held = products(periods, band, last)
+    return max(_of_places(form, held) for form in forms) * largest**2
 
 
-def _of_every_pattern(corners: Floats, mutations: int, held: Products) -> float:
+def products(periods: int, band: int, last: int) -> Floats:
+    """G of C's columns up to `last`, shape (last + 1, last + 1), above the diagonal; of one beyond the calendar 0."""
+    columns = np.arange(last + 1)
+    c = square_root_coefficients(band)
+    table = np.zeros((last + 1, last + 1))
+    for apart in range(min(last + 1, band)):
+        sums = np.concatenate([[0.0], np.cumsum(c[: band - apart] * c[apart:])])
+        rows = np.clip(periods - columns[apart:], 0, band - apart)
+        table[columns[: last + 1 - apart], columns[apart:]] = sums[rows]
+    return table
+
+
+def _of_every_pattern(corners: Floats, mutations: int, held: Floats) -> float:
     """The most over all that an entry can hold in each period of a short window. corners: nobody among them."""
-    periods = len(held.table)
+    periods = len(held)
     ways = np.indices((len(corners),) * periods).reshape(periods, -1).T
     nobody = int(np.flatnonzero(~corners.any(1))[0])
     before = np.concatenate([np.full((len(ways), 1), nobody), ways[:, :-1]], 1)
     ways = ways[(ways != before).sum(1) <= mutations]
     jumps = np.diff(corners[ways], axis=1, prepend=np.zeros((len(ways), 1, corners.shape[1])))
-    table = held.table + np.triu(held.table, 1).T
+    table = held + np.triu(held, 1).T
     return float(np.einsum("ntw,ts,nsw->n", jumps, table, jumps, optimize=True).max())
 
 
@@ -282,78 +244,30 @@ def _forms(corners: Floats, mutations: int) -> Iterator[Floats]:
                 yield form
 
 
-def _searched(form: Floats, held: Products, attained: float, most_boxes: int) -> tuple[float, float, int]:
+def _of_places(form: Floats, held: Floats) -> float:
     """The most of Σ_ij A_ij G(p_i, p_j) over periods p_1 <= … <= p_k, of which the first is the calendar's first.
 
-    form: A, shape (k, k). attained: what is known to be attained by this form or another. Boxes of periods are halved
-    where their G differs most; those that promise no more than is attained are dropped. Returns what is attained by
-    then, what no periods exceed, and how many boxes were looked at, at most `most_boxes`.
+    form: A, shape (k, k).
     """
-    k, bound, looked_at = len(form), 0.0, 1
-    narrow = 2 if held.step > 1 else 1  # where columns are left out, the halves of a box share their border
-    low, high = np.zeros((2, 1, k), np.int16)
-    high[:, 1:] = len(held.table) - 1
-    while len(low):
-        above, gaps = _bounded(form, held.table, low, high)
-        attained = max(attained, float(_values(form, held, np.minimum((low + high) // 2, held.whole - 1)).max()))
-        gaps[high - low < narrow] = -1.0
-        ends = gaps.max(1) < 0
-        bound = max(bound, float(above[ends].max(initial=0.0)))
-        open_ = ~ends & (above > max(attained, bound) * (1 + CLOSE))
-        if looked_at + 2 * int(open_.sum()) > most_boxes:
-            return attained, max(attained, bound, float(above[open_].max(initial=0.0))), looked_at
-        low, high = _halves(low[open_], high[open_], gaps[open_].argmax(1), shared=narrow == 2)
-        looked_at += len(low)
-    return attained, max(attained, bound), looked_at
+    k, own = len(form), np.diagonal(held)
+    alone = [2 * form[0, i] * held[0] + form[i, i] * own for i in range(1, k)]  # of p_i with p_1 and itself
+    if k <= 2:
+        return float(form[0, 0] * own[0] + (alone[0].max() if alone else 0.0))
+    most = -inf
+    later = np.where(np.tri(len(held), k=-1, dtype=bool), -inf, 0.0)  # keeps the periods in their order
+    for second in range(len(held)):
+        of_places = np.full((1,) * (k - 2), form[0, 0] * own[0] + alone[0][second])
+        for i in range(2, k):
+            single = alone[i - 1][second:] + 2 * form[1, i] * held[second, second:]
+            of_places = of_places + _along(single, k - 2, i - 2)
+            if i > 2:
+                of_places = of_places + _along(later[second:, second:], k - 2, i - 3, i - 2)
+            for j in range(2, i):
+                of_places += _along(2 * form[j, i] * held[second:, second:], k - 2, j - 2, i - 2)
+        most = max(most, float(of_places.max()))
+    return most
 
 
-def _values(form: Floats, held: Products, places: Places) -> Floats:
-    """Σ_ij A_ij G(p_i, p_j) for each row of periods."""
-    found = np.zeros(len(places))
-    for i in range(len(form)):
-        for j in range(i, len(form)):
-            found += (1 if i == j else 2) * form[i, j] * held.table[places[:, i], places[:, j]]
-    return found
-
-
-def _bounded(form: Floats, table: Floats, low: Places, high: Places) -> tuple[Floats, Floats]:
-    """An upper bound over all periods within each box, and how much each period's range adds to it.
-
-    G lies between its values at two corners of a box. The terms of one mutation and all later ones are bounded twice,
-    one by one and summed by parts, as G falls the later the later mutation comes; the smaller bound is taken.
-
-        Σ_{j>i} A_ij G_ij = Σ_{j>i} S_ij (G_ij - G_i,j+1),   S_ij = A_i,i+1 + … + A_ij
-    """
-    k, nothing = len(form), np.zeros(len(low))
-    above, gaps = np.zeros(len(low)), np.zeros(low.shape)
-    for i in range(k):
-        own = table[low[:, i], low[:, i]]
-        above += form[i, i] * own
-        gaps[:, i] += form[i, i] * (own - table[high[:, i], high[:, i]])
-        later = range(i + 1, k)
-        most = [*(table[np.minimum(high[:, i], low[:, j]), low[:, j]] for j in later), nothing]
-        least = [*(table[low[:, i], high[:, j]] for j in later), nothing]
-        apart, by_parts, sum_ = nothing.copy(), nothing.copy(), 0.0
-        for n, j in enumerate(later):
-            weight = 2 * form[i, j]
-            sum_ += weight
-            apart += weight * (most[n] if weight > 0 else least[n])
-            by_parts += sum_ * (most[n] - least[n + 1] if sum_ > 0 else np.maximum(least[n] - most[n + 1], 0.0))
-            gap = abs(weight) * (most[n] - least[n])
-            gaps[:, i] += gap
-            gaps[:, j] += gap
-        above += np.minimum(apart, by_parts)
-    return above, gaps
-
-
-def _halves(low: Places, high: Places, which: NDArray[np.int64], shared: bool) -> tuple[Places, Places]:
-    """Each box cut in two along one of its periods, with what the order of periods then leaves of it."""
-    rows = np.arange(len(low))
-    middle = (low[rows, which] + high[rows, which]) // 2
-    first, second = high.copy(), low.copy()
-    first[rows, which] = middle
-    second[rows, which] = middle + (not shared)
-    low = np.maximum.accumulate(np.concatenate([low, second]), 1)
-    high = np.minimum.accumulate(np.concatenate([first, high])[:, ::-1], 1)[:, ::-1]
-    kept = (low <= high).all(1)
-    return low[kept], high[kept]
+def _along(values: Floats, axes: int, *which: int) -> Floats:
+    """The same values along these of so many axes."""
+    return values.reshape([len(values) if axis in which else 1 for axis in range(axes)])

@@ -8,7 +8,16 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from changeling_central import MechanismChoice, NodeRelease, Noise, OpenDPNoise, PeriodChange, PooledNoise, answer_query
+from changeling_central import (
+    MechanismChoice,
+    NodeChanges,
+    NodeRelease,
+    Noise,
+    OpenDPNoise,
+    PeriodChange,
+    PooledNoise,
+    answer_query,
+)
 from changeling_central.testing import SeededNoise
 from changeling_papers import (
     Assumed,
@@ -17,7 +26,6 @@ from changeling_papers import (
     BinaryMechanism,
     Domain,
     Evolving,
-    Hdcr,
     PanPrivateCounter,
     Query,
     best_hierarchy,
@@ -102,7 +110,7 @@ def flights() -> dict[str, float]:
     return figures
 
 
-def _three_ways(mechanism: Hdcr, changes: Counts, noise: Noise) -> Iterator[tuple[str, Floats]]:
+def _three_ways(mechanism: NodeChanges, changes: Counts, noise: Noise) -> Iterator[tuple[str, Floats]]:
     estimates, T = BestEstimates(len(changes), mechanism.widths, changes.shape[1]), len(changes)
     state, frontier = mechanism.start(), estimates.start()
     nodes: list[NodeRelease] = []

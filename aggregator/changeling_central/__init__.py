@@ -64,7 +64,7 @@ from .sensitivity import square_root_coefficients
 from .shape import Blocks, Shape
 from .square_root import SquareRoot, square_root, square_root_concentrated
 from .statement import spent
-from .windows import Swcr, Windows, sliding_windows
+from .windows import NodeChanges, NodeSums, Windows, sliding_windows
 
 __all__ = [
     "ABOVE",
@@ -94,8 +94,10 @@ __all__ = [
     "Mechanism",
     "MechanismChoice",
     "MechanismOption",
+    "NodeChanges",
     "NodeNoise",
     "NodeRelease",
+    "NodeSums",
     "Noise",
     "Offer",
     "OpenDPNoise",
@@ -111,7 +113,6 @@ __all__ = [
     "Shape",
     "SquareRoot",
     "State",
-    "Swcr",
     "TimeReversed",
     "UnusableChangelog",
     "Value",

@@ -1,4 +1,6 @@
-"""Changes over sliding windows (t - W, t], one every P, each released directly (SWCR): good for short windows.
+"""Changes over nodes of the calendar, each released directly as it ends: sliding windows (SWCR), good for short ones.
+
+A window is (t - W, t], one every P. The layers of a hierarchy are nodes as well (`changeling_papers.hierarchy`).
 
 Guarantee: (epsilon, delta) for all windows together. A mutation lies in at most ⌈W/P⌉ of them, so an at-most-k entry
 reaches k⌈W/P⌉, the ⌈W/P⌉ that hold its insertion at the cost of an appearance; a B-time-bounded one ⌈(B+W)/P⌉.
@@ -52,10 +54,6 @@ class Windows:
         """How many periods lie between two windows' ends."""
         return self.every // gcd(self.length, self.every)
 
-    def ends_at(self, period: int) -> bool:
-        """True if a window ends with this period. period: from 1 on."""
-        return period >= self.periods and (period - self.periods) % self.stride == 0
-
     def reached(self, constraint: Constraint) -> int:
         """The most windows that the mutations of one entry lie in."""
         match constraint:
@@ -73,59 +71,82 @@ class Windows:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SwcrState:
-    """period: how many have been taken in. recent: true changes of the last window's periods, (periods, w)."""
+class NodeSums:
+    """period: how many have been taken in. sums: the true changes of the nodes that are open, (slots, w)."""
 
     period: int
-    recent: Counts
+    sums: Counts
 
 
 @dataclass(frozen=True, slots=True)
-class Swcr(Mechanism[SwcrState, Counts, NodeRelease | None]):
-    """Made by `sliding_windows`. Every window is one release; nothing is added up from others.
+class NodeChanges(Mechanism[NodeSums, Counts, tuple[NodeRelease, ...]]):
+    """Noisy changes over nodes, each released as it ends: windows, or layers of a hierarchy. Nothing is added up.
 
-    noise: of every window. epsilon, delta: what this noise costs an entry over all windows.
+    layers: how many periods a node has and after how many the next one begins, of each layer; the first begins with the
+    calendar. noise: of every node. epsilon, delta: what this costs an entry over all nodes. source: where it is proved.
     """
 
     query: LinearQuery
-    windows: Windows
+    calendar: Calendar
+    layers: tuple[tuple[int, int], ...]
     noise: NodeNoise
+    source: str
     epsilon: Fraction
     delta: Fraction = Fraction(0)
 
     @property
+    def widths(self) -> tuple[int, ...]:
+        """Of the layers' nodes, in periods."""
+        return tuple(width for width, _ in self.layers)
+
+    @property
     def guarantee(self) -> Guarantee:
-        """(epsilon, delta) for all windows together."""
-        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Pan 2023, theorems 4.5 and 4.6")
+        """(epsilon, delta) for all nodes together."""
+        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, self.source)
 
     def variance(self, step: int) -> float:  # noqa: ARG002
-        """Of each column of every window's change, in units squared."""
+        """Variance of each column of every node's change, in units squared."""
         return self.noise.variance
 
-    def start(self) -> SwcrState:
-        """Before the first period."""
-        return SwcrState(0, np.zeros((self.windows.periods, self.query.width), np.int64))
+    @property
+    def _slots(self) -> tuple[int, ...]:
+        """How many nodes of each layer are open at once, at most."""
+        return tuple(-(-width // every) for width, every in self.layers)
 
-    def step(self, state: SwcrState, value: Counts, noise: Noise) -> tuple[SwcrState, NodeRelease | None]:
-        """value: the true change over the next period, shape (w,), in units. The window that ends with it, if one does.
+    def start(self) -> NodeSums:
+        """Before the first period; every node is empty."""
+        return NodeSums(0, np.zeros((sum(self._slots), self.query.width), np.int64))
 
-        Raises BudgetExhausted after the last window, ValueError for a change that is not of the query.
+    def step(self, state: NodeSums, value: Counts, noise: Noise) -> tuple[NodeSums, tuple[NodeRelease, ...]]:
+        """value: the true change over the next period, shape (w,), in units. Returns the nodes that end with it.
+
+        Raises BudgetExhausted after the calendar's last period, ValueError for a change that is not of the query,
+        and BadState for a state of other nodes.
         """
-        check_counts(state.recent, (self.windows.periods, self.query.width))
-        if state.period >= self.windows.calendar.periods:
-            raise BudgetExhausted(f"the guarantee covers {self.windows.count} windows, and all of them are released")
-        change, period = checked_change(value, self.query.width), state.period + 1
-        after = SwcrState(period, np.concatenate([state.recent[1:], change[None]]))
-        if not self.windows.ends_at(period):
-            return after, None
-        noisy = after.recent.sum(0) + self.noise.draw(noise, self.query.width)
-        return after, NodeRelease(Node(period - self.windows.periods, period), noisy, self.noise.variance)
+        width, change = self.query.width, checked_change(value, self.query.width)
+        check_counts(state.sums, (sum(self._slots), width))
+        if state.period >= self.calendar.periods:
+            raise BudgetExhausted(f"the guarantee covers {self.calendar.periods} periods, and all of them are released")
+        sums, period, before, ends = state.sums.copy(), state.period + 1, 0, dict[int, int]()
+        for (length, every), slots in zip(self.layers, self._slots, strict=True):
+            first, last = max(0, -(-(period - length) // every)), (period - 1) // every
+            sums[before + np.arange(first, last + 1) % slots] += change
+            if period >= length and (period - length) % every == 0:
+                ends[before + first % slots] = length
+            before += slots
+        if not ends:
+            return NodeSums(period, sums), ()
+        noisy = sums[[*ends]] + self.noise.draw(noise, len(ends) * width).reshape(-1, width)
+        sums[[*ends]] = 0
+        released = zip(ends.values(), noisy, strict=True)
+        nodes = [NodeRelease(Node(period - length, period), values, self.noise.variance) for length, values in released]
+        return NodeSums(period, sums), tuple(nodes)
 
-    def check(self, state: SwcrState) -> None:
-        """Raises BadState for more periods than the windows have, or for other windows or columns."""
-        if not 0 <= state.period <= self.windows.calendar.periods:
-            raise BadState(f"the state is of {state.period} periods, not of 0 to {self.windows.calendar.periods}")
-        check_counts(state.recent, (self.windows.periods, self.query.width))
+    def check(self, state: NodeSums) -> None:
+        """Raises BadState for more periods than the calendar has, or for other nodes or columns."""
+        if not 0 <= state.period <= self.calendar.periods:
+            raise BadState(f"the state is of {state.period} periods, and the calendar has {self.calendar.periods}")
+        check_counts(state.sums, (sum(self._slots), self.query.width))
 
 
 def sliding_windows(
@@ -135,7 +156,7 @@ def sliding_windows(
     epsilon: Fraction,
     delta: Fraction = Fraction(0),
     law: Law = Law.LAPLACE,
-) -> Swcr:
+) -> NodeChanges:
     """The direct SWCR that costs an entry at most (epsilon, delta) in all, of whichever class of the constraint it is.
 
     law: of the noise; Gaussian noise needs a delta above 0 (ValueError).
@@ -143,7 +164,8 @@ def sliding_windows(
     classes = constraint.classes if isinstance(constraint, Hybrid) else (constraint,)
     each = [calibrated(window_shifts(query, windows, each_class), epsilon, delta, law) for each_class in classes]
     drawn = max(each, key=lambda noise: noise.scale)
-    return Swcr(query, windows, drawn, epsilon, delta)
+    layers = ((windows.periods, windows.stride),)
+    return NodeChanges(query, windows.calendar, layers, drawn, "Pan 2023, theorems 4.5 and 4.6", epsilon, delta)
 
 
 def window_shifts(query: LinearQuery, windows: Windows, constraint: Constraint) -> JointShifts:
@@ -163,10 +185,10 @@ def window_shifts(query: LinearQuery, windows: Windows, constraint: Constraint) 
 
 
 @dataclass(frozen=True, slots=True)
-class WindowRelease(ReleaseMechanism[SwcrState]):
+class WindowRelease(ReleaseMechanism[NodeSums]):
     """The windows of `mechanism`, one that ends with every period."""
 
-    mechanism: Swcr
+    mechanism: NodeChanges
 
     @property
     def guarantee(self) -> Guarantee:
@@ -181,34 +203,38 @@ class WindowRelease(ReleaseMechanism[SwcrState]):
     @property
     def shows(self) -> str:
         """The ending that says that changes are published."""
-        return over_window(self.mechanism.windows.periods)
+        return over_window(self.mechanism.widths[0])
 
     def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
         """True if an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""
         m = self.mechanism
-        if m.query != query or m.windows != windows_of(calendar, m.windows.periods):
+        if (m.query, m.calendar) != (query, calendar):
             return False
-        enough = sliding_windows(query, m.windows, constraint, m.epsilon, m.delta, m.noise.law)
+        enough = sliding_windows(query, windows_of(calendar, m.widths[0]), constraint, m.epsilon, m.delta, m.noise.law)
         return enough.noise.scale <= m.noise.scale
 
     def made_with(self) -> Made:
         """How many periods a window has, and the noise to the last bit."""
         noise = self.mechanism.noise
-        shape = self.mechanism.windows.periods
-        return {"kind": "windows", "window": shape, "law": str(noise.law), "scale": noise.scale.hex()}
+        return {
+            "kind": "windows",
+            "window": self.mechanism.widths[0],
+            "law": str(noise.law),
+            "scale": noise.scale.hex(),
+        }
 
-    def start(self) -> SwcrState:
+    def start(self) -> NodeSums:
         """Before the first period."""
         return self.mechanism.start()
 
-    def step(self, state: SwcrState, value: PeriodChange, noise: Noise) -> tuple[SwcrState, Level]:
+    def step(self, state: NodeSums, value: PeriodChange, noise: Noise) -> tuple[NodeSums, Level]:
         """value: one more period. Returns the change over the window that ends with it, no values where none does."""
-        after, window = self.mechanism.step(state, value.net, noise)
-        if window is None:
+        after, windows = self.mechanism.step(state, value.net, noise)
+        if not windows:
             return after, Level(np.zeros(0), float("nan"))
-        return after, Level(window.values.astype(np.float64), window.variance)
+        return after, Level(windows[0].values.astype(np.float64), windows[0].variance)
 
-    def check(self, state: SwcrState) -> None:
+    def check(self, state: NodeSums) -> None:
         """Checks the state, as the windows do."""
         self.mechanism.check(state)
 

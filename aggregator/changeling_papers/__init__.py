@@ -23,7 +23,6 @@ from .dynamic import Born, FullyDynamic, IntervalTree, Protects, StreamSegment, 
 from .grouped import Grouped, OnlineCounting, clustered, grouped
 from .hierarchy import (
     BestEstimates,
-    Hdcr,
     HierarchyRelease,
     best_hierarchy,
     cover_sum,
@@ -63,7 +62,6 @@ __all__ = [
     "FiniteMechanism",
     "FullyDynamic",
     "Grouped",
-    "Hdcr",
     "HierarchyRelease",
     "InfiniteMechanism",
     "IntervalTree",

@@ -23,92 +23,29 @@ from functools import lru_cache
 
 import numpy as np
 from changeling_central import (
-    NEIGHBOURS,
     Asked,
     BadState,
-    BudgetExhausted,
     Guarantee,
     Law,
     Level,
     LinearQuery,
     Made,
-    Mechanism,
     MechanismOption,
+    NodeChanges,
     NodeNoise,
     NodeRelease,
+    NodeSums,
     Noise,
     Offer,
     PeriodChange,
     ReleaseMechanism,
     added,
     calibrated,
-    check_counts,
-    checked_change,
 )
 from changeling_protocol import Calendar, Constraint, Node, cover
-from changeling_statistics import ClosingEdges, Counts, Floats, Frontier, Indices, Network, advance
+from changeling_statistics import ClosingEdges, Floats, Frontier, Indices, Network, advance
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HdcrState:
-    """period: how many have been taken in. sums: true changes since each layer's last node ended, (layers, w)."""
-
-    period: int
-    sums: Counts
-
-
-@dataclass(frozen=True, slots=True)
-class Hdcr(Mechanism[HdcrState, Counts, tuple[NodeRelease, ...]]):
-    """Made by `hierarchy`. widths: of the layers' nodes, in periods, each dividing the next.
-
-    noise: of every node. epsilon, delta: what this noise costs an entry over all layers. Only whole nodes are released.
-    """
-
-    query: LinearQuery
-    calendar: Calendar
-    widths: tuple[int, ...]
-    noise: NodeNoise
-    epsilon: Fraction
-    delta: Fraction = Fraction(0)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """(epsilon, delta) for all nodes together."""
-        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Pan 2023, theorem 4.3, mended")
-
-    def variance(self, step: int) -> float:  # noqa: ARG002
-        """Variance of each column of every node's change, in units squared."""
-        return self.noise.variance
-
-    def start(self) -> HdcrState:
-        """Before the first period; every layer's open node is empty."""
-        return HdcrState(0, np.zeros((len(self.widths), self.query.width), np.int64))
-
-    def step(self, state: HdcrState, value: Counts, noise: Noise) -> tuple[HdcrState, tuple[NodeRelease, ...]]:
-        """value: the true change over the next period, shape (w,), in units. Returns the nodes that end with it.
-
-        Raises BudgetExhausted after the calendar's last period, ValueError for a change that is not of the query,
-        and BadState for a state of another hierarchy.
-        """
-        width = self.query.width
-        check_counts(state.sums, (len(self.widths), width))
-        if state.period >= self.calendar.periods:
-            raise BudgetExhausted(f"the guarantee covers {self.calendar.periods} periods, and all of them are released")
-        sums, period = state.sums + checked_change(value, width), state.period + 1
-        closing = [layer for layer, w in enumerate(self.widths) if period % w == 0]
-        noisy = sums[closing] + self.noise.draw(noise, len(closing) * width).reshape(-1, width)
-        nodes = tuple(
-            NodeRelease(Node(period - self.widths[layer], period), values, self.noise.variance)
-            for layer, values in zip(closing, noisy, strict=True)
-        )
-        sums[closing] = 0
-        return HdcrState(period, sums), nodes
-
-    def check(self, state: HdcrState) -> None:
-        """Raises BadState for more periods than the calendar has, or for other layers or columns."""
-        if not 0 <= state.period <= self.calendar.periods:
-            raise BadState(f"the state is of {state.period} periods, and the calendar has {self.calendar.periods}")
-        check_counts(state.sums, (len(self.widths), self.query.width))
+SOURCE = "Pan 2023, theorem 4.3, mended"
 
 
 def hierarchy(
@@ -119,7 +56,7 @@ def hierarchy(
     delta: Fraction = Fraction(0),
     shape: tuple[int, int] = (2, 1),
     law: Law = Law.LAPLACE,
-) -> Hdcr:
+) -> NodeChanges:
     """The HDCR that costs an entry which keeps to the constraint at most (epsilon, delta) in all.
 
     calendar: its periods are the nodes of the first layer. shape: how many nodes of a layer make one of the next, 2 or
@@ -132,7 +69,7 @@ def hierarchy(
             f"the widest of {len(widths)} layers has {widths[-1]} periods, of {calendar.periods}: fewer layers"
         )
     drawn = calibrated(hierarchy_shifts(query, calendar, constraint, widths), epsilon, delta, law)
-    return Hdcr(query, calendar, widths, drawn, epsilon, delta)
+    return NodeChanges(query, calendar, tuple((width, width) for width in widths), drawn, SOURCE, epsilon, delta)
 
 
 def hierarchy_shifts(
@@ -285,7 +222,7 @@ def _last_uses(periods: int, widths: tuple[int, ...]) -> Indices:
 class HierarchyState:
     """nodes: of the mechanism, with true sums. graph: what the estimates need of what was published."""
 
-    nodes: HdcrState
+    nodes: NodeSums
     graph: Frontier
 
 
@@ -293,7 +230,7 @@ class HierarchyState:
 class HierarchyRelease(ReleaseMechanism[HierarchyState]):
     """The hierarchy `mechanism` with its best online estimates."""
 
-    mechanism: Hdcr
+    mechanism: NodeChanges
 
     @classmethod
     def as_begun(cls, asked: Asked, begun: Made) -> "HierarchyRelease":
@@ -304,7 +241,9 @@ class HierarchyRelease(ReleaseMechanism[HierarchyState]):
         match begun:
             case {"kind": "hierarchy", "widths": list(widths), "law": str(law), "scale": str(scale)}:
                 noise = NodeNoise(Law(law), float.fromhex(scale))
-                return cls(Hdcr(asked.query, asked.calendar, tuple(widths), noise, asked.epsilon, asked.delta))
+                layers = tuple((width, width) for width in widths)
+                wished = asked.query, asked.calendar, layers, noise, SOURCE
+                return cls(NodeChanges(*wished, asked.epsilon, asked.delta))
         raise BadState(f"not a hierarchy: {sorted(begun)}")
 
     @property

@@ -64,10 +64,6 @@ def of_nodes(release):
     return [value for node in release for value in node.values]
 
 
-def of_window(release):
-    return [] if release is None else release.values
-
-
 def of_level(level):
     return level.values
 
@@ -102,7 +98,7 @@ OF_CHANGES = [
     Example("hdcr", hdcr(), PAIRS, bad=BAD_CHANGES, other=hdcr(Fraction(2)), numbers=of_nodes),
     Example("hdcr, a delta", hdcr(delta=SMALL), PAIRS, delta=SMALL, numbers=of_nodes),
     Example(
-        "swcr", swcr(), changes(*[(t,) for t in range(4)]), bad=BAD_CHANGES[:1], other=swcr(ONE / 2), numbers=of_window
+        "swcr", swcr(), changes(*[(t,) for t in range(4)]), bad=BAD_CHANGES[:1], other=swcr(ONE / 2), numbers=of_nodes
     ),
 ]
 

@@ -45,9 +45,8 @@ EPSILON, DELTA = Fraction(1), Fraction(1, 1000)
 
 
 def released(release):
-    """The values of what a step releases: nodes, a window, or none."""
-    nodes = release if isinstance(release, tuple) else [release]
-    return [value for one in nodes if one is not None for value in one.values]
+    """The values of the nodes that a step releases."""
+    return [value for node in release for value in node.values]
 
 
 @pytest.mark.parametrize("query", [COUNT, HISTOGRAM, SUM], ids=["count", "histogram", "sum"])
@@ -274,13 +273,14 @@ def test_best_estimates_beat_cover_sums_by_half_at_equal_budget():
 def test_a_window_is_the_change_over_it_and_nothing_is_drawn_between_windows(windows):
     """Without noise; each with the node that it is of."""
     changes, found = np.random.default_rng(3).integers(-9, 9, (windows.calendar.periods, 1)), 0
+    ends = range(windows.periods, windows.calendar.periods + 1, windows.stride)
     direct = sliding_windows(COUNT, windows, AtMost(1), EPSILON)
     state = direct.start()
     for period, change in enumerate(changes, 1):
-        noise = NoNoise() if windows.ends_at(period) else Forbidden()
-        state, window = direct.step(state, change, noise)
-        assert (window is not None) == windows.ends_at(period)
-        if window is not None:
+        noise = NoNoise() if period in ends else Forbidden()
+        state, ended = direct.step(state, change, noise)
+        assert len(ended) == (period in ends)
+        for window in ended:
             found += 1
             assert window.node == Node(period - windows.periods, period)
             assert window.values == changes[period - windows.periods : period].sum(0)

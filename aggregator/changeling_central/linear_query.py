@@ -9,6 +9,7 @@ Neighbours: databases of which one lacks an entry of the other, with all its mut
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from itertools import combinations
 from math import floor
 
@@ -20,6 +21,8 @@ from .noise import JointShifts
 
 Corner = tuple[int, ...]
 """What an entry counts for, a number for each column of a query."""
+COUNTED: tuple[Corner, ...] = ((0,), (1,))
+"""The corners of an entry that is counted or not."""
 NEAR = 1e-9
 """Of the rounding of a share of a corner, and of what shares then do not add up to, relative."""
 
@@ -155,6 +158,26 @@ class LinearQuery:
         first, later = self.extent.appears, self.extent.moves
         total, squares = (appearances * one + moves * other for one, other in zip(first, later, strict=True))
         return JointShifts(counts, total, squares)
+
+
+def corners_of(query: LinearQuery, mutations: int) -> tuple[float, tuple[Corner, ...]]:
+    """The corners of what an entry counts for, each to be multiplied by the root of the factor; () if not known."""
+    if query.fixed:
+        return float(query.extent.appears[1]), COUNTED
+    if query.corners:
+        return 1.0, query.corners
+    if query.width == 1:
+        most, range_ = max(*query.appearing, 0), max(*query.moving, 0)
+        return (float(most**2), COUNTED) if range_ <= most else (1.0, ((most,), (most - range_,)))
+    if sum(query.appearing) == 1 and len(query.moving) <= 2 and max(query.moving, default=0) <= 1:
+        return 1.0, unit_corners(min(query.width, mutations))
+    return 1.0, ()
+
+
+@lru_cache(maxsize=64)
+def unit_corners(width: int) -> tuple[Corner, ...]:
+    """Nobody, and one in each column."""
+    return tuple(tuple(int(column == at) for column in range(width)) for at in range(-1, width))
 
 
 def _check_shifts(rows: Counts, bound: Sequence[int], what: str) -> None:

@@ -35,10 +35,9 @@ from threadpoolctl import threadpool_limits
 
 from .ahead import BITS, TAILS, NoiseAhead
 from .errors import BadState
-from .linear_query import Corner, LinearQuery, Reach, reaches
+from .linear_query import COUNTED, Corner, LinearQuery, Reach, corners_of, reaches
 from .mechanism import Made
 from .noise import ABOVE, Law, NodeNoise, Noise, float_above
-from .sensitivity import COUNTED, corners_of
 from .square_root import LATTICE_BITS
 
 MOST_PERIODS = {Law.GAUSSIAN: 64, Law.LAPLACE: 32}

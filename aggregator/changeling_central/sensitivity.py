@@ -24,11 +24,9 @@ import numpy as np
 from changeling_protocol import Calendar, Constraint
 from changeling_statistics import Floats
 
-from .linear_query import Corner, LinearQuery, Reach, reaches
+from .linear_query import COUNTED, Corner, LinearQuery, Reach, corners_of, reaches, unit_corners
 from .noise import ABOVE
 
-COUNTED: tuple[Corner, ...] = ((0,), (1,))
-"""The corners of an entry that is counted or not."""
 LARGEST_WINDOW = 4096
 """Intervals are fitted into windows of so many periods; wider ones are made of such."""
 MOST_PATTERNS = 2**17
@@ -79,29 +77,9 @@ def _of_reach(query: LinearQuery, periods: int, reach: Reach, band: int) -> floa
     else:
         first, later = (sqrt(squares) for _, squares in (query.extent.appears, query.extent.moves))
         closed = float(_columns(periods, band)[0]) * (first + (reach.periods - 1) * later) ** 2
-    if corners and not (reach.periods <= 2 and set(corners) <= set(_units(len(corners[0])))):  # exact as it is
+    if corners and not (reach.periods <= 2 and set(corners) <= set(unit_corners(len(corners[0])))):  # exact as it is
         closed = min(closed, most_of_patterns(corners, reach.periods, periods, band, reach.span))
     return factor * closed
-
-
-def corners_of(query: LinearQuery, mutations: int) -> tuple[float, tuple[Corner, ...]]:
-    """The corners of what an entry counts for, each to be multiplied by the root of the factor; () if not known."""
-    if query.fixed:
-        return float(query.extent.appears[1]), COUNTED
-    if query.corners:
-        return 1.0, query.corners
-    if query.width == 1:
-        most, range_ = max(*query.appearing, 0), max(*query.moving, 0)
-        return (float(most**2), COUNTED) if range_ <= most else (1.0, ((most,), (most - range_,)))
-    if sum(query.appearing) == 1 and len(query.moving) <= 2 and max(query.moving, default=0) <= 1:
-        return 1.0, _units(min(query.width, mutations))
-    return 1.0, ()
-
-
-@lru_cache(maxsize=64)
-def _units(width: int) -> tuple[Corner, ...]:
-    """Nobody, and one in each column."""
-    return tuple(tuple(int(column == at) for column in range(width)) for at in range(-1, width))
 
 
 # Closed forms, for any number of mutations

@@ -19,12 +19,12 @@ from scipy.special import ndtr
 
 from .examples import histories
 
-SUM = clipped_sum({"a": -2.0, "b": 3.0}, ["a", "b"], -2, 3)
 QUERIES = {
     "count": counting(["a", "b"], ["a"], "a"),
     "histogram": histogram_query(["a", "b"], ["a", "b"]),
     "fixed": histogram_query(["a", "b"], ["a", "b"], fixed=True),
-    "sum": SUM,
+    "sum": clipped_sum({"a": -2.0, "b": 3.0}, ["a", "b"], -2, 3),
+    "mean": LinearQuery(("v", "w"), ((0, 0), (2, 1), (-2, 1)), (2, 1), (4, 1), corners=((0, 0), (2, 1), (-2, 1))),
 }
 MOST, TAIL = 2**16, 1e-2
 """So many combinations of draws are followed; looked at are outcomes of which at most such a part lies beyond."""
@@ -117,7 +117,7 @@ ENUMERATED = [
     ("ahead", "sum", 2, 2, 16),
     ("fresh", "count", 3, 3, 16), ("fresh", "histogram", 3, 3, 12), ("fresh", "sum", 2, 2, 16),
     ("fresh", "fixed", 2, 2, 8), ("ahead", "count", 4, 2, 16), ("ahead", "histogram", 4, 2, 24),
-    ("fresh", "sum", 3, 3, 40),
+    ("fresh", "sum", 3, 3, 40), ("fresh", "mean", 2, 2, 24),
 ]  # fmt: skip
 
 
@@ -163,7 +163,7 @@ def test_no_draw_of_a_searched_matrix_tells_more_than_epsilon(query, periods, k)
 GAUSSIAN = [
     (name, query, periods, k)
     for name in ("square-root", "optimised", "fresh")
-    for query, periods, k in (("count", 3, 2), ("histogram", 3, 3), ("sum", 2, 2), ("fixed", 4, 4))
+    for query, periods, k in (("count", 3, 2), ("histogram", 3, 3), ("sum", 2, 2), ("fixed", 4, 4), ("mean", 3, 3))
 ]
 
 

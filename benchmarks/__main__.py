@@ -19,7 +19,6 @@ SUITES = {
         "plans.prediction",
         "scale",
         "plans.planner",
-        "plans.rivals",
     ),
     "joint": ("plans.accuracy", "joint_best"),
     "histories": (
@@ -53,7 +52,6 @@ SUITES = {
     "questions": ("questions", "questions_numbers"),
     "sigma": ("central_sigma.largest",),
     "field": (
-        "field.stopped",
         "coverage.field",
         "field.silence",
         "field.bridge",

@@ -1,4 +1,4 @@
-"""Release plans: their accuracy beside those of the papers, their predictions, the planner's time, and rivals.
+"""Release plans: their accuracy beside those of the papers, their predictions, and the planner's time.
 
 The usual population has 20,000 entries of a closed cohort with 4 answers over 64 periods, of which everybody changes
 the answer 0 to 3 times. The planner knows the rate of changes that such a population has, nothing of the one that a
@@ -8,7 +8,6 @@ in expectation given everybody's history, with the same simulated beside them.
 
 from dataclasses import replace
 from decimal import Decimal
-from math import isfinite
 from time import process_time
 
 import numpy as np
@@ -18,7 +17,6 @@ from changeling_simulations import (
     calendar_for,
     changelog_path,
     closed_cohort,
-    compare_methods,
     exact_error,
     fitted_expectation,
     simulated_errors,
@@ -45,7 +43,6 @@ TRIALS, HISTORIES = 1_000, 50
 """Every so many trials that cohort is drawn afresh."""
 RESAMPLED, SCHOOL_SEEDS, MONTH = 200_000, 150, 2_629_800
 START, LONG = 1_800_000_000, 1024
-RIVALS_EPSILON = 8
 
 
 def cohort_wish(
@@ -196,20 +193,4 @@ def planner() -> dict[str, float]:
         figures[f"7_{name}_processor_seconds"] = process_time() - began
         figures[f"7_{name}_gap"] = planned.gap
         figures[f"7_{name}_devices_for_a_point"] = planned.option.prediction.devices_for()
-    return figures
-
-
-def rivals() -> dict[str, float]:
-    """Other local methods for answers that change, as `changeling-sim compare` has them, by their own accounting.
-
-    By method: the error of a share, what a change halfway can really cost (left out if it has no bound), and the share
-    of changers exposed.
-    """
-    figures: dict[str, float] = {}
-    for method in compare_methods(cohort_wish(RIVALS_EPSILON)).methods:
-        name = "_".join("".join(letter if letter.isalnum() else " " for letter in method.name).split())
-        figures[f"{name}_rms_error"] = method.error
-        figures[f"{name}_beyond"] = method.exposed
-        if isfinite(method.really):
-            figures[f"{name}_loss"] = method.really
     return figures

@@ -26,18 +26,14 @@ from changeling_protocol import (
 )
 from changeling_statistics import (
     SILENT,
-    PairKind,
     curve_of,
     delta_at,
     epsilon_at,
-    loss_statement,
     shuffled_loss,
     worst_curve,
 )
-from changeling_statistics.accounting.curves import node_curve
 from changeling_statistics.accounting.shuffled import differing_rounds, linked_epsilon, linked_round
 from changeling_statistics.accounting.transcript import joint_curve
-from changeling_statistics.randomizers.counterpart import all_pairs
 from changeling_statistics.testing import questions, transcripts
 
 from tests.enumeration import all_inputs, changelogs
@@ -135,16 +131,6 @@ def test_no_pair_of_changelogs_is_told_apart_beyond_the_curve_of_a_joint_group(n
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_the_curve_of_a_joint_group_ends_at_its_charge(name):
-    """δ vanishes at the odds and not before."""
-    group, _, _ = SMALL[name]
-    odds = group.joint.odds
-    curve = joint_curve(group)
-    assert curve.delta_at_ratio(Fraction(odds.favoured, odds.other)) == 0
-    assert curve.delta_at_ratio(Fraction(odds.favoured, odds.other) * Fraction(99, 100)) > 0
-
-
-@pytest.mark.parametrize("name", SMALL)
 def test_a_survey_of_a_joint_group_states_its_curve(name):
     """δ(ε) of the survey is the curve's, rounded up, and 0 from the charge on."""
     group, most, closed = SMALL[name]
@@ -160,26 +146,6 @@ def surveyed(*groups, most, closed):
     answers = tuple("abcdefgh"[: groups[0].tracks[0].randomizer.space.answers])
     calendar = Calendar(0, 60, max(track.last for group in groups for track in group.tracks))
     return survey(ReleasePlan(groups), answers=answers, calendar=calendar, constraint=AtMost(most), closed=closed)
-
-
-@pytest.mark.parametrize(
-    "randomizer",
-    [
-        quiet(MutationSpace(2)),
-        quiet(MOVES),
-        SignedSubset(MutationSpace(3), Odds(7, 2), 1, Fraction(2, 3)),
-        KaryChange(MutationSpace(2), ANY),
-        KaryResponse(StateSpace(3), ANY),
-        SubsetSelection(StateSpace(4), Odds(5, 1), 3),
-    ],
-)
-def test_one_slot_is_the_curve_of_one_report(randomizer):
-    """With a single slot the joint response is the ordinary randomizer, worst between two inputs that both tell."""
-    track = Track(1, randomizer, 0, 4, reported=1)
-    group = jointly(Joint(randomizer.odds, 1, (1,), (1,)), track)
-    assert group.tracks == (track,)
-    worst = worst_curve(node_curve(randomizer, kind) for kind in PairKind if all_pairs(randomizer.space, kind))
-    assert joint_curve(group) == worst
 
 
 def test_the_threshold_moves_delta_and_not_the_pure_figure():
@@ -200,17 +166,6 @@ def test_the_most_slots_are_answered_at_once():
     group = jointly(Joint(Odds.within(4), 128, (1,), (256,)), Track(1, quiet(MutationSpace(4)), 0, 1000))
     assert 0 < joint_curve(group).delta_at(1.0) < 1
     assert agreeing(group.tracks[0].randomizer).agreement == group.kernel.agreements[0]
-
-
-def test_of_joint_and_plain_groups_the_worst_counts():
-    """δ(ε) is the larger of the two at every ε."""
-    joint, _, _ = SMALL["signed"]
-    plain = Group((Track(1, KaryResponse(LIVE, Odds(3, 1)), 0, 3, reported=1),), 3)
-    stated = surveyed(Group(joint.tracks, 2, joint.joint), plain, most=3, closed=True)
-    of_plain = node_curve(plain.tracks[0].randomizer, PairKind.MUTATIONS)
-    for epsilon in EPSILONS:
-        worst = max(joint_curve(joint).delta_at(epsilon), of_plain.delta_at(epsilon))
-        assert delta_at(stated, epsilon) == pytest.approx(worst, rel=1e-8, abs=1e-12)
 
 
 def test_a_joint_group_is_one_round_among_those_that_drew_alike():
@@ -240,14 +195,6 @@ def test_shuffled_joint_transcripts_are_bounded_as_one_report():
         before = loss.epsilon
     assert before < 0.1
     assert "whole transcript as one report" in loss.source
-
-
-def test_a_statement_of_a_joint_survey_is_in_order():
-    """shuffled <= (ε, δ) <= pure, and the source names joint groups."""
-    group, most, closed = SMALL["kary"]
-    figures = loss_statement(relayed(surveyed(group, most=most, closed=closed)), 1e-3, 5_000)
-    assert figures.shuffled.epsilon <= figures.approximate.epsilon <= figures.pure.epsilon
-    assert "joint groups" in figures.approximate.source
 
 
 @pytest.mark.parametrize("closed", [False, True])

@@ -19,7 +19,7 @@ from changeling_protocol import (
     Track,
 )
 from changeling_statistics import counterpart_of, epsilon_at, loss_statement, shuffled_loss
-from changeling_statistics.accounting.shuffled import differing_rounds, linked_epsilon, linked_round
+from changeling_statistics.accounting.shuffled import differing_rounds
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,15 +93,6 @@ def test_a_flat_release_is_charged_one_round_for_each_report_that_differs():
     panel = flat(KaryResponse(StateSpace(3), Odds(9, 1)), 16, reported=2)
     ((each, count),) = differing_rounds(panel, calendar, once, False).items()
     assert (count, each.alike) == (2, 0.125)
-
-
-def test_whole_transcripts_hide_among_those_that_drew_alike():
-    """The group's share of the entries, and of these one in as many as there are draws of nodes."""
-    response = KaryResponse(StateSpace(3), Odds(3, 1))
-    panel = Group((Track(1, response, 0, 4, reported=2), Track(2, response, 0, 4, reported=1)), 3)
-    assert linked_round(panel, Calendar(0, 60, 4), AtMost(2), False).alike == pytest.approx(1 / 12)
-    alone, beside = surveyed(panel, z=3, T=4), surveyed(panel, Group(flat(kary(3), 4).tracks, 97), z=3, T=4)
-    assert linked_epsilon(beside, panel, 0.01, 10**6) > linked_epsilon(alone, panel, 0.01, 10**6)
 
 
 def test_a_group_whose_changelogs_never_differ_tells_nothing():

@@ -95,17 +95,6 @@ def test_a_matrix_need_only_tell_what_is_estimated():
     assert estimate.upper_bound
 
 
-def test_answers_kept_with_bias_have_the_papers_deviation():
-    """The lecture notes' estimator of n entries: standard deviation √((1-e²)n) / 2e (section 1)."""
-    n, e = 1000, 0.25
-    response = KaryResponse(StateSpace(2, null=False), Odds(5, 3))
-    estimate = histogram_change(NodeTally(n, np.array([500, 500])), response)
-    np.testing.assert_allclose(estimate.standard_errors, np.sqrt((1 - e**2) * n) / (2 * e))
-    sum_of_signs = 300 - 700  # 300 kept or turned into +1, 700 into -1
-    estimate = histogram_change(NodeTally(n, np.array([300, 700])), response)
-    np.testing.assert_allclose(estimate.values[1], n / 2 - sum_of_signs / (2 * e))
-
-
 @pytest.mark.timed
 def test_large_alphabets_are_kept_as_sums():
     """16 answers have 48,621 sign vectors: 35 slots instead, a million reports tallied in seconds and decoded."""

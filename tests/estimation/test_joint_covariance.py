@@ -3,7 +3,6 @@
 from collections import Counter
 from fractions import Fraction
 from functools import cache
-from itertools import product
 
 import numpy as np
 import pytest
@@ -25,11 +24,9 @@ from changeling_protocol import (
     most_telling,
 )
 from changeling_statistics import (
-    NodeTally,
     Solution,
     conserves,
     counterpart_of,
-    series,
     without_sum,
 )
 from changeling_statistics.estimation.entries import correlations
@@ -38,7 +35,7 @@ from changeling_statistics.testing import transcripts
 from tests.true_sampling import true_sampling_covariance
 
 from ..protocol.examples import survey
-from .graphs import attended, calendar
+from .graphs import calendar
 from .test_sampling import CLOSED, OPEN, SCALE, T, choices, noiseless
 
 ANY, Z, SPOKEN = Odds(9, 1), 2, Fraction(1, 2)
@@ -304,55 +301,6 @@ def test_nobody_coming_back_makes_no_chain_exact_whose_nodes_do_not_tell(thresho
         published, bounded = solution.sampling.covariance(row, T)
         assert bounded or np.allclose(published, exact)
         assert (np.diag(published) >= np.diag(exact) - 1e-6 * SCALE).all()
-
-
-def literal(group, nodes, history):
-    """Every transcript of one entry on these nodes, (place of the track, number): (probability, symbols)."""
-    found = [(1.0, (), (0,) * len(group.tracks), 0)]
-    for place, number in nodes:
-        randomizer, node = group.tracks[place].randomizer, group.tracks[place].node(number)
-        true = randomizer.space.index(int(history[node.start]), int(history[node.end]))
-        longer = []
-        for chance, symbols, used, score in found:
-            tells = randomizer.tells(true)
-            odds = group.kernel.conditional_odds(place, used, score) if tells else Odds(1, 1)
-            now = tuple(count + (at == place and tells) for at, count in enumerate(used))
-            for symbol, p in law(randomizer, true, odds):
-                agreed = tells and randomizer.agrees(symbol, true)
-                scored = group.kernel.scored(place, score, agreed) if tells else score
-                longer.append((chance * p, (*symbols, symbol), now, scored))
-        found = longer
-    return [(chance, symbols) for chance, symbols, _, _ in found]
-
-
-def test_two_entries_literally_enumerated():
-    """Two entries that change once at most, all their transcripts, through the front door: the values are right on
-    average, and so are the covariances of every time."""
-    group = jointly(states(last=1, null=False), changes(first=1, null=False), k=2, closed=True)
-    plan, histories = asked(group, k=2, closed=True), np.array([[0, 1, 1, 2, 2], [0, 2, 1, 1, 1]])
-    nodes = [(0, 1), (1, 1), (1, 2)]
-    chances = Counter()
-    one, other = (literal(group, nodes, history) for history in histories)
-    for (p, symbols), (q, others) in product(one, other):
-        chances[tuple(tuple(sorted(pair)) for pair in zip(symbols, others, strict=True))] += p * q
-    assert sum(chances.values()) == pytest.approx(1)
-    values, published = [], []
-    for pairs in chances:
-        counted = {
-            (place, number): NodeTally(2, np.bincount(pair, minlength=group.tracks[place].randomizer.symbols))
-            for (place, number), pair in zip(nodes, pairs, strict=True)
-        }
-        tallies = attended(plan, counted)
-        found = [one.estimate for one in series(plan, tallies, 3)]
-        assert not any(estimate.upper_bound for estimate in found)
-        values.append([estimate.values for estimate in found])
-        published.append([estimate.covariance for estimate in found])
-    p, values = np.array(list(chances.values())), np.array(values)
-    truth = np.array([[(histories[:, t] == a).sum() for a in (1, 2)] for t in (1, 2, 3)])
-    np.testing.assert_allclose(np.einsum("p,pty->ty", p, values), truth, atol=1e-9)
-    away = values - truth
-    exact = np.einsum("p,pty,ptz->tyz", p, away, away)
-    np.testing.assert_allclose(np.einsum("p,ptyz->tyz", p, published), exact, atol=1e-9)
 
 
 def test_one_joint_group_that_everybody_reports_has_a_covariance_but_no_sampling_error():

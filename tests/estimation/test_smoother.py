@@ -20,7 +20,6 @@ from changeling_statistics import (
     Histogram,
     NodeTally,
     Smoothing,
-    histogram_change,
     histogram_figures,
     intervals,
     releases,
@@ -49,15 +48,6 @@ def test_the_smoother_is_named_biased_and_errs_less():
     plain = series(SURVEY, tallies, T, retrospective=True)
     for one, other in zip(smoothed.histograms[1:], plain[1:], strict=True):
         assert (one.estimate.standard_errors < other.estimate.standard_errors).all()
-
-
-def test_the_smoother_lags_behind_a_jump():
-    """Its bias is real: from tallies without noise the truth is missed, which the plain estimate hits."""
-    states = np.repeat([[0] + [1] * 8 + [2] * 8], 50, axis=0)
-    tallies = noiseless(SURVEY, states)
-    smoothed = smoothed_series(SURVEY, tallies, T, drift=1e-3).histograms
-    truth = series(SURVEY, tallies, T)
-    assert smoothed[8].estimate.values[0] > 10 > abs(truth[8].estimate.values[0])
 
 
 def test_a_smoothed_histogram_is_the_posterior_mean_of_a_random_walk():
@@ -166,19 +156,6 @@ def test_what_the_smoother_cannot_do_is_refused():
         Smoothing(releases(SURVEY, tallies)).estimate(5, 3)
     with pytest.raises(ValueError, match="two periods"):
         smoothed_series(SURVEY, attended(SURVEY, {key: t for key, t in tallies.items() if key[1] == 1}), T)
-
-
-@pytest.mark.parametrize(
-    "randomizer", [KaryResponse(MutationSpace(2), Odds(3, 1)), SignedSubset(MutationSpace(4), Odds(9, 1))], ids=str
-)
-def test_the_superpopulation_variance_is_that_of_multinomial_tallies(randomizer):
-    """A (diag(O) - OO'/n) A', A read off single reports, and above the conditional one."""
-    O = np.random.default_rng(1).multinomial(400, np.full(randomizer.symbols, 1 / randomizer.symbols))
-    found = superpopulation_change(NodeTally(400, O), randomizer)
-    units = np.eye(randomizer.symbols, dtype=np.int64)
-    A = np.array([histogram_change(NodeTally(1, unit), randomizer).values for unit in units]).T
-    np.testing.assert_allclose(found.values, A @ O, atol=1e-8)
-    np.testing.assert_allclose(found.covariance, A @ (np.diag(O) - np.outer(O, O) / 400) @ A.T, atol=1e-6)
 
 
 def test_the_superpopulation_variance_needs_counts():

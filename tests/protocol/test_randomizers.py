@@ -159,13 +159,6 @@ def test_one_change_costs_lambda_whatever_it_is_compared_with(answers, odds, spo
     assert min(losses.appears, losses.vanishes) > 0
 
 
-def test_a_single_insertion_tells_nothing_of_another():
-    """With one answer all insertions are alike: two of them cost nothing, in a closed cohort once."""
-    for response in (KaryResponse(MutationSpace(1), Odds(3, 1)), SignedSubset(MutationSpace(1), Odds(3, 1))):
-        assert response.losses.insertions == 0
-        assert response.losses.mutations == Odds(3, 1).epsilon
-
-
 def test_answers_kept_with_bias_cost_a_logarithm():
     """The lecture notes' mechanism, answers ±1 kept with probability (1 + e)/2, is k-RR on two answers: its loss is
     exactly ln((1 + e)/(1 - e)), which is more than 2e (lecture notes, section 1)."""

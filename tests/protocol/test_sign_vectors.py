@@ -1,7 +1,5 @@
 """Ranks of sign vectors: an order without gaps, in exact integers, alone and many at once."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 from changeling_protocol import (
@@ -15,50 +13,6 @@ from changeling_protocol import (
 )
 from changeling_statistics import counterpart_of
 from changeling_statistics.randomizers.counted import unrank_signs
-
-SMALL = [
-    SignVectors(0, ((0, 0),)),
-    SignVectors(1, ((1, 0),)),
-    SignVectors(3, ((1, 1),)),
-    SignVectors(4, ((2, 2),)),
-    SignVectors(5, ((2, 3), (3, 2))),
-    SignVectors(6, ((2, 2),)),
-    SignVectors(6, ((4, 0),)),
-    SignVectors(5, ((1, 1), (2, 0), (0, 3))),
-]
-
-
-@pytest.mark.parametrize("vectors", SMALL, ids=str)
-def test_ranks_number_the_vectors_without_gaps(vectors):
-    """Every vector of one of the shapes has one rank below the count, and comes back from it."""
-    listed = [
-        signs
-        for signs in product((1, -1, 0), repeat=vectors.length)
-        if (signs.count(1), signs.count(-1)) in vectors.shapes
-    ]
-    assert len(listed) == vectors.count
-    assert sorted(vectors.rank(signs) for signs in listed) == list(range(vectors.count))
-    assert all(vectors.unrank(vectors.rank(signs)) == signs for signs in listed)
-
-
-@pytest.mark.parametrize("vectors", SMALL[2:], ids=str)
-def test_fixing_signs_divides_the_vectors(vectors):
-    """The vectors with given signs at two positions are the completed ones of the rest, each once, over all signs."""
-    found = []
-    for first, last in product((1, -1, 0), repeat=2):
-        fixed = {vectors.length - 1: last, 0: first}
-        rest = vectors.completing(fixed)
-        completed = [vectors.completed(rest.unrank(i), fixed) for i in range(rest.count)]
-        assert all((signs[0], signs[-1]) == (first, last) for signs in completed)
-        found += [vectors.rank(signs) for signs in completed]
-    assert sorted(found) == list(range(vectors.count))
-
-
-@pytest.mark.parametrize("vectors", SMALL[1:], ids=str)
-def test_many_at_once_are_as_one_by_one(vectors):
-    """The vectorised unranking gives the same vectors."""
-    ranks = np.arange(vectors.count, dtype=np.int64)
-    assert unrank_signs(vectors, ranks).tolist() == [list(vectors.unrank(rank)) for rank in range(vectors.count)]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from changeling_aggregator.errors import Overtaken, SegmentLost, Unwritable
+from changeling_aggregator.errors import Overtaken, SegmentLost
 from changeling_aggregator.fold import FoldEngine, fold
 from changeling_aggregator.segments import Folder, PlacedFile, SegmentRow
 from changeling_aggregator.segments.parquet import encoded
@@ -134,29 +134,6 @@ def test_a_run_that_is_overtaken_keeps_nothing(case: Case) -> None:
     assert case.lying() == case.named() == set()
 
 
-def test_a_place_that_was_full_is_not_filled_by_tries(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whichever file is the first that has no room: none of that run stays, and with room again all counts."""
-    monkeypatch.setattr(tasks, "SEGMENT_REQUESTS", 6)
-    case.append(25)
-    before, put = contents(case.store), Folder.put
-    for room in range(3):
-        left = [room]
-
-        def full(folder: Folder, name: str, content: bytes) -> None:
-            left[0] -= 1  # noqa: B023
-            if left[0] < 0:  # noqa: B023
-                raise Unwritable("there is no room")
-            put(folder, name, content)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Folder, "put", full)
-            with pytest.raises(Unwritable):
-                case.run()
-        assert (case.lying(), contents(case.store)) == (set(), before)
-    case.run()
-    assert case.lying() == case.named()
-
-
 def test_what_killed_runs_left_goes_before_the_next_needs_the_room(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it, with one listing before the run and one after, as an object store is paid for each; nothing else."""
     left = {f"killed{number}-{kind}" for number in range(5) for kind in ("ids-67.parquet", "log-1-1.parquet.part")}
@@ -187,26 +164,6 @@ def test_who_has_lost_its_turn_deletes_nothing_of_who_has_it(case: Case, monkeyp
     with pytest.raises(Overtaken):
         case.run()
     assert case.lying() == {"theirs-ids-67.parquet"}
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_where_nobody_knows_whether_a_run_counts_its_ids_stay(
-    case: Case, monkeypatch: pytest.MonkeyPatch, kept: bool
-) -> None:
-    """The connection is lost as the transaction ends: the next run sees whether it was kept, and all counts once."""
-    case.append(25)
-    with monkeypatch.context() as patch:
-        lost_at(patch, 3, OSError("the connection is lost"), kept=kept)  # after sweeping, and beginning the run
-        with pytest.raises(OSError, match="lost"):
-            case.run()
-    assert case.lying() >= case.named()
-    case.append()
-    case.run()
-    assert case.lying() == case.named()
-    case.agree()
-    fold(case.store, AFTER, closing=False)
-    case.append(0)
-    assert contents(case.store) == contents(case.theirs)
 
 
 def test_stores_that_share_a_place_leave_each_others_files_alone(case: Case, tmp_path: Path) -> None:
@@ -311,20 +268,6 @@ def test_who_sends_one_id_over_and_over_fills_no_bucket(log: Log, tmp_path: Path
     assert log.refused() == {"duplicate": 39}
     assert log.tallies()[0, 1][0] == 1
     assert sum(here.buckets) < 1000
-
-
-def test_reports_on_one_node_spread_over_all_buckets(log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """400 reports on one node, about 40 a bucket: none has above 80, by a chance below 10^-6."""
-    monkeypatch.setattr(runs, "BUCKET_CLOSINGS", 400)
-    monkeypatch.setattr(runs, "_LEAST_CLOSING_BYTES", 24)
-    chance = random.Random(1)
-    send(log, [chance.randbytes(16) for _ in range(400)], node=1)
-    here = Here()
-    on_spark(log, tmp_path / "place", here)
-    assert log.tallies()[0, 1][0] == 400
-    closings = [size // 45 for size in here.buckets]
-    assert len(closings) >= 8
-    assert max(closings) <= 2 * 400 / len(closings) + 20
 
 
 @pytest.mark.parametrize(("bucket", "file"), [(10**9, 10**9), (100, 10**9), (10**9, 16 * 20), (10**9, 16 * 45)])

@@ -83,23 +83,14 @@ def test_who_shows_the_token_gets_the_keys(service: KeyService) -> None:
 
 def test_what_passes_over_the_network_and_into_tasks_holds_no_key(service: KeyService) -> None:
     """What a task is made of, and each byte that the driver sends; nor does a token show itself in words."""
-    sent = b""
-    with socket.create_server((HERE, 0)) as between:
-        port = between.getsockname()[1]
+    said: list[bytes] = []
 
-        def pass_on() -> None:
-            nonlocal sent
-            client, _ = between.accept()
-            with client, socket.create_connection((HERE, service.source.port)) as server:
-                server.sendall(client.recv(1000))
-                while some := server.recv(1000):
-                    sent += some
-                    client.sendall(some)
+    def noted(sent: bytes) -> bytes:
+        said.append(sent)
+        return sent
 
-        passing = threading.Thread(target=pass_on)
-        passing.start()
-        assert keys_from(replace(service.source, port=port))
-        passing.join()
+    assert asked_through(service.source, noted).keys() == KEYS.keys()
+    (sent,) = said
     made = pickle.dumps(service.source)
     for key in KEYS.values():
         assert key.private_bytes_raw() not in sent + made
@@ -203,40 +194,32 @@ def test_who_says_a_byte_at_a_time_is_waited_for_no_longer(
 ) -> None:
     """All that is said counts for the one time that either side waits."""
     monkeypatch.setattr(key_service, "_MOST_WAIT_SECONDS", 0.5)
-    stop = threading.Event()
-    with connected(service.source) as connection:
+    ended = threading.Event()
 
-        def drip() -> None:
-            for byte in question(service.source):
-                if stop.wait(0.2):
+    def drip(connection: socket.socket, said: bytes) -> None:
+        with suppress(OSError):
+            for byte in said:
+                if ended.wait(0.2):
                     return
-                try:
-                    connection.sendall(bytes([byte]))
-                except OSError:
-                    return
+                connection.sendall(bytes([byte]))
 
-        dripping = threading.Thread(target=drip)
-        dripping.start()
+    def drip_back(server: socket.socket) -> None:
+        client, _ = server.accept()
+        with client:
+            client.sendall(b"\0\0\1\0")
+            drip(client, bytes(256))
+
+    with connected(service.source) as connection, socket.create_server((HERE, 0)) as slow:
+        dripping = [
+            threading.Thread(target=drip, args=(connection, question(service.source))),
+            threading.Thread(target=drip_back, args=(slow,)),
+        ]
+        for each in dripping:
+            each.start()
         with suppress(ConnectionError):
             assert connection.recv(1) == b""
-        stop.set()
-        dripping.join()
-    with socket.create_server((HERE, 0)) as slow:
-        ended = threading.Event()
-
-        def drip_back() -> None:
-            client, _ = slow.accept()
-            with client:
-                client.sendall(b"\0\0\1\0")
-                while not ended.wait(0.2):
-                    try:
-                        client.sendall(b"\0")
-                    except OSError:
-                        return
-
-        dripping = threading.Thread(target=drip_back)
-        dripping.start()
         with pytest.raises(KeysWithheld):
             keys_from(replace(service.source, port=slow.getsockname()[1]))
         ended.set()
-        dripping.join()
+        for each in dripping:
+            each.join()

@@ -235,7 +235,8 @@ def choice() -> dict[str, float]:
         queries.items(), (3, 8, 31, 168), (1, 2, 4), (HALF, Fraction(2)), BUDGETS
     ):
         delta, rho = BUDGETS[budget]
-        asked = Asked(query, Calendar(0, 3600, T), AtMost(k), epsilon, delta, rho=rho)
+        pure = epsilon if rho is None else ONE  # which rho 1/2 is worth
+        asked = Asked(query, Calendar(0, 3600, T), AtMost(k), pure, delta, rho=rho)
         chosen = compared(asked)[0]
         over_least = max(over_least, chosen.error / min(chosen.error, *_errors(asked)))
         if name == "count" and T < 100:

@@ -1,10 +1,10 @@
 """Composition: what several releases cost together, as (epsilon, delta).
 
-Sequential: basic (sums), advanced (Kairouz, Oh, Viswanath 2015, theorem 3.5, heterogeneous) and exact, by the
-privacy-loss distribution of the worst mechanisms with these parameters. What is rho-zCDP adds up in rho; a pure epsilon
+Sequential: basic (sums) and exact, by the privacy-loss distribution of the worst mechanisms with these parameters,
+which no bound in closed form is below (Kairouz, Oh, Viswanath 2015). What is rho-zCDP adds up in rho; a pure epsilon
 is (epsilon²/2)-zCDP, and one with a delta is that but for its delta (Bun, Steinke 2016, section 8), so everything has a
 sum that is concentrated. Basic and concentrated sums hold also where the price of a query is chosen by what earlier
-ones told (Whitehouse, Ramdas, Rogers, Wu 2023), advanced and exact ones where prices owe nothing to that.
+ones told (Whitehouse, Ramdas, Rogers, Wu 2023), exact ones where prices owe nothing to that.
 A composition of compositions is the one of all their base queries (Pan 2023, theorem 2.1), so compositions add up and
 multiply before anything is computed.
 Neighbours: databases of which one lacks an entry of the other.
@@ -13,7 +13,7 @@ Neighbours: databases of which one lacks an entry of the other.
 from collections import Counter
 from dataclasses import dataclass
 from fractions import Fraction
-from math import e, expm1, inf, log, log1p, sqrt, tanh
+from math import expm1, inf, log1p
 from typing import TYPE_CHECKING
 
 from .noise import ROUNDING, concentrated_epsilon, float_above
@@ -79,23 +79,6 @@ class Composition:
         epsilon, delta = self._sums()
         return Loss(float_above(epsilon), float_above(delta))
 
-    def advanced(self, slack: float) -> Loss:
-        """The loss by advanced composition, where a little more delta buys less epsilon.
-
-            epsilon = min(Σε, Σ ε tanh(ε/2) + √(2 Σε² · min(ln(1/slack), ln(e + √Σε²/slack))))
-            delta = 1 - (1 - slack) Π(1 - δ)
-
-        slack: the delta that is added, between 0 and 1 (ValueError).
-        Kairouz, Oh, Viswanath 2015, theorem 3.5.
-        """
-        if not 0 < slack < 1:
-            raise ValueError(f"the slack must be between 0 and 1, got {slack}")
-        drift = sum(count * loss.epsilon * tanh(loss.epsilon / 2) for loss, count in self.counts)
-        spread = sum(count * loss.epsilon**2 for loss, count in self.counts)
-        logarithm = min(log(1 / slack), log(e + sqrt(spread) / slack))
-        epsilon = min(float_above(self._sums()[0]), drift + sqrt(2 * logarithm * spread))
-        return Loss(epsilon, -expm1(log1p(-slack) + self._log_kept()))
-
     def exact_delta(self, epsilon: float) -> float:
         """The least delta at this epsilon that holds whatever the mechanisms are, rounded up by the PLD's grid and by
         what floating point may hide."""
@@ -125,7 +108,7 @@ class Composition:
         return Loss(min(ways.values()), delta)
 
     def ways(self, delta: float) -> dict[str, float]:
-        """The epsilon at this delta by each way of adding up that reaches it: basic, advanced, exact, concentrated.
+        """The epsilon at this delta by each way of adding up that reaches it: basic, exact, concentrated.
 
         Where some queries are concentrated, what they imply at a part of the delta is added to the sum of the others:
         at all that the deltas leave in the basic sum, else at half. At a delta of 0 only the basic sum is left.
@@ -139,10 +122,7 @@ class Composition:
         if not 0 < delta < 1:
             return found
         left = delta / 2 if self.rho else delta
-        beside = concentrated_epsilon(self._rho_above(), delta / 2) if self.rho else 0.0
-        slack = -expm1(log1p(-left) - self._log_kept())
-        if 0 < slack < 1 and self.counts:
-            found["advanced"] = beside + self.advanced(slack).epsilon
+        beside = concentrated_epsilon(self._rho_above(), left) if self.rho else 0.0
         small = all(loss.epsilon <= MOST_EXACT for loss, _ in self.counts)
         if self.counts and small and (exact := self.exact_epsilon(left)) < inf:
             found["exact"] = beside + exact

@@ -14,10 +14,10 @@ from changeling_central import BadState, ConstraintBroken, Law, TimeReversed, an
 from changeling_central.files import load, save
 from changeling_central.statement import Statement, begun
 from changeling_central.testing import (
-    CountedNoise,
     Forbidden,
     NoNoise,
     Output,
+    RecordedNoise,
     Release,
     SeededNoise,
     run,
@@ -85,7 +85,7 @@ def test_a_release_in_parts_is_the_release_in_one_and_goes_on_as_the_changelog_g
 def test_a_breach_stops_the_run_before_its_period_and_draws_nothing_for_it(tmp_path):
     """What was released before stands, and the error names the row."""
     rows = [*ROWS[:5], ("a", 33, ""), ("a", 34, "x")]
-    release, noise = release_in(tmp_path, rows), CountedNoise()
+    release, noise = release_in(tmp_path, rows), RecordedNoise()
     with pytest.raises(ConstraintBroken, match="row 6"):
         finish(release, Forbidden())
     assert not release.state.exists(), "what would stop is told before anything is charged"

@@ -19,7 +19,7 @@ from changeling_central import (
     histogram_query,
     sliding_windows,
 )
-from changeling_central.testing import CountedNoise, Forbidden, NoNoise
+from changeling_central.testing import Forbidden, NoNoise, RecordedNoise
 from changeling_central.windows import window_shifts
 from changeling_papers import (
     BestEstimates,
@@ -297,7 +297,7 @@ def test_opendps_noise_has_the_variance_that_is_stated(law):
 
 def test_a_node_is_drawn_when_it_closes():
     """Nothing is drawn ahead, nothing twice: two columns of one, two, one, three nodes."""
-    mechanism, noise = hierarchy(HISTOGRAM, CALENDAR, AtMost(2), EPSILON, shape=(2, 3)), CountedNoise()
+    mechanism, noise = hierarchy(HISTOGRAM, CALENDAR, AtMost(2), EPSILON, shape=(2, 3)), RecordedNoise()
     state, drawn = mechanism.start(), []
     for _ in range(4):
         state, _ = mechanism.step(state, np.array([1, 1]), noise)

@@ -123,9 +123,9 @@ def _alike(ways: Floats) -> Floats:
     count, width, T = ways.shape
     columns = ways.reshape(-1, T)
     first = np.take_along_axis(columns, (columns != 0).argmax(1)[:, None], 1)
-    columns = np.where(first < 0, -columns, columns).reshape(count, width, T)
-    order = np.lexsort(columns.transpose(2, 0, 1)[::-1], axis=1)
-    return np.take_along_axis(columns, order[:, :, None], 1)
+    alike: Floats = np.where(first < 0, -columns, columns).reshape(count, width, T)
+    order = np.lexsort(alike.transpose(2, 0, 1)[::-1], axis=1)
+    return np.take_along_axis(alike, order[:, :, None], 1)
 
 
 def _ways(corners: tuple[Corner, ...], reach: Reach, periods: int) -> Iterator[Floats]:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 APPLICATION = int.from_bytes(b"chlg")
 """Stands in the file's header: the file is one of ours."""
-VERSION = 1
+VERSION = 2
 MIGRATIONS: Mapping[int, Sequence[str]] = {}
-"""Statements that bring a store of an earlier version to the next one. There is no earlier version yet."""
+"""Statements that bring a store of an earlier version to the next one. The stores of earlier commits are refused, as nothing was released."""
 TABLES = """
 CREATE TABLE device (             -- one row
     identity BLOB NOT NULL,       -- 16 random bytes, drawn with each generation, then those before: what a witness saw

@@ -128,7 +128,7 @@ def test_a_parcel_opens_for_one_store_alone(tmp_path):
             copy.take_over(parcel)
         assert new.take_over(parcel) == (PLAIN.id,)
         with pytest.raises(ValueError, match="this is no invitation"):
-            old.hand_over(b"\xff" + invitation[1:])
+            old.hand_over(bytes([invitation[0] - 1]) + invitation[1:])
 
 
 def test_a_backup_of_the_old_store_is_silent(tmp_path):

@@ -12,6 +12,7 @@ from random import Random
 import httpx
 import pytest
 from changeling_client import Client, ClientClosed, Recorded, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
+from changeling_client.schema import VERSION
 from changeling_client.testing import stored
 from changeling_protocol import AtMost, Group, Joint, KaryResponse, Odds, ReleasePlan, StateSpace, Track, head_of
 
@@ -60,7 +61,8 @@ DAMAGES = {
     "cut after a page": cut(4096),
     "torn pages": torn,
     "text": lambda file: file.write_text("not a database, but long enough to be read as the header of one" * 20),
-    "of a later version": marked("user_version = 2"),
+    "of a later version": marked(f"user_version = {VERSION + 1}"),
+    "of an earlier commit, with one byte where slots have two": marked(f"user_version = {VERSION - 1}"),
     "of another application": marked("application_id = 7"),
 }
 
@@ -523,8 +525,8 @@ def test_no_transaction_of_a_flush_answers_more_than_a_record_may_wait_for(tmp_p
 @pytest.mark.parametrize("statements", [("ALTER TABLE drops ADD note TEXT",), ("DELETE FROM drops", "not a statement")])
 def test_an_earlier_store_is_brought_to_the_present_version_wholly_or_not_at_all(used, monkeypatch, statements):
     """As the next release would: with what it keeps; a step that fails leaves it as it was."""
-    monkeypatch.setattr("changeling_client.sqlite.VERSION", 2)
-    monkeypatch.setattr("changeling_client.sqlite.MIGRATIONS", {1: statements})
+    monkeypatch.setattr("changeling_client.sqlite.VERSION", VERSION + 1)
+    monkeypatch.setattr("changeling_client.sqlite.MIGRATIONS", {VERSION: statements})
     works = len(statements) == 1
     if works:
         with client(used.parent, FakeServer(PLAIN), Clock()) as device:
@@ -533,7 +535,7 @@ def test_an_earlier_store_is_brought_to_the_present_version_wholly_or_not_at_all
         with pytest.raises(StoreUnusable):
             opened(used)
     with closing(sqlite3.connect(used)) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (2 if works else 1,)
+        assert db.execute("PRAGMA user_version").fetchone() == (VERSION + works,)
 
 
 def test_a_draft_that_a_killed_process_left_is_cleared_away(tmp_path):

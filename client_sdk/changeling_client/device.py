@@ -21,7 +21,7 @@ from .recording import FirstAnswers, Recorded, Recorder, check_first
 from .server import Servers, known_time, ms_of
 from .settings import ClientSettings
 from .store import ClientStore, reading, survive
-from .transport import Deadline
+from .transport import NetworkTime
 
 LONGEST_WAIT_SECONDS = 900.0
 """A device looks at its clock again after so long: it may have slept, or been set."""
@@ -157,9 +157,8 @@ class Device:
         self.keep_reporting()
         if not self.consent or self._servers is None:
             return Flushed(0, 0, 0, None)
-        deadline = Deadline.after(timeout)
         try:
-            flush = Flush(self.store, self._servers, self.settings, self._sending, deadline, self.coins)
+            flush = Flush(self.store, self._servers, self.settings, self._sending, NetworkTime(timeout), self.coins)
             flushed, told = flush.run(unbidden)
         except (ClientClosed, StoreUnusable):
             if self.consent:

@@ -43,7 +43,7 @@ from .recording import NULL, FirstAnswers, first_of, judged, kept_answer, needed
 from .server import Server, Servers, known_time, ms_of
 from .settings import ClientSettings
 from .store import ClientStore, StoreConnection, StorePlace
-from .transport import Deadline, Endpoint, is_loopback
+from .transport import Endpoint, NetworkTime, is_loopback
 
 MOST_ENTRIES = 65_536
 """The most entries of a survey in one store."""
@@ -117,7 +117,7 @@ class Enroller:
         entries.insert(db, self._store.wrapping, new)
         return new
 
-    def join_asked(self, servers: Servers, deadline: Deadline) -> tuple[list[ClientError], str | None]:
+    def join_asked(self, servers: Servers, network: NetworkTime) -> tuple[list[ClientError], str | None]:
         """Fetches and joins what was asked for and could not be joined yet.
 
         Returns why surveys may not be joined, and the trouble that there was with servers; None if there was none.
@@ -130,7 +130,7 @@ class Enroller:
         for each in asked:
             server = servers.at(each.url)
             try:
-                told += self._join(server, each.id, deadline.share(1 + len({each.url for each in asked})))
+                told += self._join(server, each.id, network.share(1 + len({each.url for each in asked})))
                 decided = True
             except ServerTrouble as error:
                 trouble = trouble or str(error)
@@ -143,11 +143,11 @@ class Enroller:
             self._store.erase_past()  # the answers that waited, and when they were given
         return told, trouble
 
-    def _join(self, server: Server, id_: SurveyId, deadline: Deadline) -> list[ClientError]:
+    def _join(self, server: Server, id_: SurveyId, network: NetworkTime) -> list[ClientError]:
         """Fetches one survey and enrols its entries. Returns what there is to tell. Raises ServerTrouble."""
         with self._store.transaction() as db:
             server.begin(db)
-        signed = server.survey(id_, deadline)
+        signed = server.survey(id_, network)
         if not server.has_told_time:  # by the device's clock alone, its answers could be too late for good
             server.fail()
             raise ServerTrouble("the server told no time")

@@ -43,7 +43,7 @@ Answer: TypeAlias = str | float
 """An answer as an app records it: the name of an answer, or a number."""
 MOST_PENDING = 256
 """The most answers of an entry that are kept until the survey or the time is known; then the newest takes the place of
-the one before it."""
+the one before it to the same question, so that of each question the newest is kept."""
 _LEAST_BYTES = 256
 """The encrypted part of an entry is padded to so much, or the next power of two: its length tells no answer."""
 _BYTES_EACH = 128
@@ -51,7 +51,7 @@ _BYTES_EACH = 128
 _SLOT_BYTES = 2
 """A track of a joint group has up to MOST_SCORE slots."""
 _FIRST_STRATUM = StratumNumber(0)
-_SURVEY = "id, status, entries, one_person, asked_ms, url, charge_micro, payload, stratum, reason"
+_SURVEY = "id, status, entries, one_person, asked_ms, url, charge_micro, payload, stratum, reason, handed_over"
 _ENTRY = "survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private"
 _INSERT = f"INSERT INTO entries ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _LOAD = f"SELECT {_ENTRY} FROM entries WHERE survey = ? AND number = ?"  # noqa: S608
@@ -92,7 +92,8 @@ class Known:
     are all one person's, who pays for each.
     asked_ms: when the app asked to join, in Unix milliseconds. url: who its answers go to. charge_micro: what it counts
     against the budget. payload: the signed bytes; empty until they are known. stratum: what the app told of its
-    entries' stratum, until the survey is known. reason: why it was refused.
+    entries' stratum, until the survey is known. reason: why it was refused. handed_over: whether a survey that was left
+    was in a parcel, so that another store counts its charge too.
     """
 
     id: SurveyId
@@ -105,6 +106,7 @@ class Known:
     payload: bytes = field(default=b"", repr=False)
     stratum: Mapping[str, str] = field(default_factory=dict)
     reason: str = ""
+    handed_over: bool = False
 
     @property
     def survey(self) -> Survey:
@@ -165,9 +167,10 @@ def put_survey(db: StoreConnection, known: Known) -> None:
         known.url,
         known.charge_micro,
     )
+    places = ", ".join("?" * (len(values) + 4))
     db.execute(
-        f"INSERT INTO surveys ({_SURVEY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET {kept}",  # noqa: S608
-        (*values, known.payload, msgpack.packb(dict(known.stratum)), known.reason),
+        f"INSERT INTO surveys ({_SURVEY}) VALUES ({places}) ON CONFLICT (id) DO UPDATE SET {kept}",  # noqa: S608
+        (*values, known.payload, msgpack.packb(dict(known.stratum)), known.reason, int(known.handed_over)),
     )
 
 
@@ -212,9 +215,9 @@ def spent(db: StoreConnection) -> Decimal:
 
 @reading
 def _known(row: Sequence[Any]) -> Known:
-    id_, status, entries, one_person, asked_ms, url, charge, payload, stratum, reason = row
-    told = msgpack.unpackb(stratum)
-    return Known(id_, Status(status), entries, bool(one_person), asked_ms, url, charge, payload, told, reason)
+    id_, status, entries, one_person, asked_ms, url, charge, payload, stratum, reason, handed_over = row
+    told, paid, moved = msgpack.unpackb(stratum), bool(one_person), bool(handed_over)
+    return Known(id_, Status(status), entries, paid, asked_ms, url, charge, payload, told, reason, moved)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -295,7 +298,14 @@ class Entry(NamedTuple):
 
     def waiting_for(self, pending: Pending) -> "Entry":
         """The entry with one more answer that waits to be judged."""
-        return self._replace(pending=(*self.pending[: MOST_PENDING - 1], pending))
+        kept = list(self.pending)
+        if len(kept) == MOST_PENDING:
+            by_question: dict[str, list[int]] = {}
+            for place, each in enumerate(kept):
+                by_question.setdefault(each.question, []).append(place)
+            same, most = by_question.get(pending.question), max(by_question.values(), key=len)
+            del kept[same[-1] if same else most[-2:][0]]
+        return self._replace(pending=(*kept, pending))
 
     def dropping(self, *standings: Standing) -> "Entry":
         """The entry with more closings dropped, of these standings.

@@ -45,7 +45,7 @@ from .recording import at_close, bring_back, judged, pruned
 from .server import KnownTime, Server, Servers, close_ms, keep_time, known_time
 from .settings import ClientSettings
 from .store import ClientStore, StoreConnection, reading
-from .transport import Deadline
+from .transport import NetworkTime
 from .witness import Witness
 
 MOST_AT_ONCE = 512
@@ -295,7 +295,9 @@ class Answerer:
         drawn = entries.drawn_among(db, wrapping, survey.id, among)
         time, now_ms, first = known_time(db, server.url), server.now_ms(), outbox.earliest(db, survey.id)
         drops_waiting = may_drop and first is not None and past_grace(survey, first, time.delayed(now_ms))
-        moment = _Moment(time, now_ms, server.has_told_time, may_drop, drops_waiting)
+        closed = unanswered(survey, 0, time.delayed(now_ms))
+        sure = closed[-2] if len(closed) > 1 else 0
+        moment = _Moment(time, now_ms, server.has_told_time, may_drop, drops_waiting, sure)
         changed: dict[EntryNumber, Entry] = {}
         answered: list[tuple[Entry, Sequence[ClosingAnswer]]] = []
         drew = late = 0
@@ -345,7 +347,7 @@ class Answerer:
                 if done.answers:  # an upload of its own
                     done = replace(done, more=done.more or by_ms < now_ms)
                     break
-        elif len(unanswered(survey, entry.answered, now_ms)) <= 1:
+        elif entry.answered >= moment.sure:
             done = answer_due(survey, entry, drawn, now_ms, moment.may_drop, self._coins)
         else:  # the clock may have leapt, and then most of them are of the future
             self._held = True
@@ -356,13 +358,15 @@ class Answerer:
 
 class _Moment(NamedTuple):
     """When entries are answered: what is known of the time, the device's, whether a server has told it by now, whether
-    what is too late may be dropped, and whether any of what waits is."""
+    what is too late may be dropped, whether any of what waits is, and the period up to which an entry must have
+    answered if no more than one of its closings is due."""
 
     time: KnownTime
     now_ms: UnixMilliseconds
     told: bool
     may_drop: bool
     drops_waiting: bool
+    sure: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,8 +389,8 @@ class Flushed:
 class Flush:
     """One flush of a store.
 
-    sending: as `Sender` takes it. deadline: when the network has had its time, of which no server takes more than its
-    share. coins: where the chances of what is drawn come from.
+    sending: as `Sender` takes it. network: the time that it may take, of which no server has more than its share.
+    coins: where the chances of what is drawn come from.
     """
 
     def __init__(
@@ -395,11 +399,11 @@ class Flush:
         servers: Servers,
         settings: ClientSettings,
         sending: AbstractContextManager[object],
-        deadline: Deadline,
+        network: NetworkTime,
         coins: Coins,
     ) -> None:
         self._store, self._servers, self._settings = store, servers, settings
-        self._deadline, self._coins = deadline, coins
+        self._network, self._coins = network, coins
         self._answerer = Answerer(store, settings.witness, coins)
         self._sender = Sender(store, sending)
         self._trouble: str | None = None
@@ -427,13 +431,13 @@ class Flush:
         if awaited:
             return Flushed(0, self._waiting(), 0, "an invitation is open: nothing is joined or answered"), []
         if asked:
-            told, trouble = Enroller(self._store, self._settings, self._coins).join_asked(self._servers, self._deadline)
+            told, trouble = Enroller(self._store, self._settings, self._coins).join_asked(self._servers, self._network)
             self._note(trouble)
         try:
             with self._store.transaction() as db:
                 urls = sorted({known.url for known in entries.find_surveys(db, Status.JOINED)})
             for done, url in enumerate(urls):
-                told += self._flush_server(self._servers.at(url), self._deadline.share(len(urls) - done))
+                told += self._flush_server(self._servers.at(url), self._network.share(len(urls) - done))
         except WitnessTrouble as error:
             self._note(str(error))
         self._note(self._sender.trouble)
@@ -442,19 +446,19 @@ class Flush:
         self._store.erase_past(changed=self._sender.sent + dropped > 0)
         return Flushed(self._sender.sent, waiting, dropped, self._trouble), told
 
-    def _flush_server(self, server: Server, deadline: Deadline) -> list[ClientError]:
+    def _flush_server(self, server: Server, network: NetworkTime) -> list[ClientError]:
         """Answers and sends what goes to one server."""
         silenced = witness.check(self._store, self._settings.witness)  # while it cannot be asked, no server is
         with self._store.transaction() as db:
             server.begin(db)
         doubtful = self._answerer.doubts_the_time(server)
         if doubtful:
-            self._note(self._ask_the_time(server, deadline))
+            self._note(self._ask_the_time(server, network))
         heard_before = server.has_told_time
         told, changed = self._answerer.answer(server, may_drop=doubtful and heard_before)
         if changed:  # else what was recorded would show in the time between two requests
             self._store.erase_past()  # the network may take its time
-        self._sender.send(server, deadline)
+        self._sender.send(server, network)
         with self._store.transaction() as db:
             server.keep(db)
             if server.has_told_time and not heard_before:
@@ -462,10 +466,10 @@ class Flush:
             self._answerer.end_finished(db, server)
         return told if silenced is None else [silenced, *told]
 
-    def _ask_the_time(self, server: Server, deadline: Deadline) -> str | None:
+    def _ask_the_time(self, server: Server, network: NetworkTime) -> str | None:
         """Asks the server for the time. Returns the trouble, None if there was none."""
         try:
-            server.ask_the_time(deadline)
+            server.ask_the_time(network)
         except ServerTrouble as error:
             return str(error)
         finally:

@@ -30,7 +30,11 @@ _SIGNATURE_BYTES = 64
 _GIVER, _TAKER = "giver", entries.TAKER
 _TABLES = {"entries": 2, "drawn": 2, "closings": 3}
 """Tables whose last column is encrypted, for its place: by how many columns, the first of them the survey."""
-_SETTLED = (Status.ENDED, Status.LEFT, Status.SILENCED)
+_LIVED = (Status.JOINED, Status.ENDED)
+"""These a parcel has once, as they are MOVED where it was packed."""
+_LEFT = (Status.LEFT, Status.SILENCED)
+"""These every parcel has, so that they are joined nowhere again."""
+_SETTLED = (Status.ENDED, *_LEFT)
 """Surveys of these standings stay as they are, whatever is handed over to their store."""
 
 
@@ -89,6 +93,8 @@ def pack(store: ClientStore, invitation: bytes) -> bytes:
         parcel = private.sign(_CONTEXT + invitation + sealed) + sealed
         for known in moving:
             entries.end_survey(db, known, Status.MOVED)
+        for known in entries.find_surveys(db, *_LEFT):
+            entries.put_survey(db, replace(known, handed_over=True))
         witness.outdate(db)
         _keep(db, store.wrapping, _GIVER, secret, invitation, parcel)
     return parcel
@@ -135,7 +141,7 @@ def _packed(db: StoreConnection, wrapping: Wrapping) -> bytes:
     surveys = [
         (
             *(known.id, int(known.status), known.entries, known.one_person, known.asked_ms),
-            *(known.url, known.charge_micro, known.payload, dict(known.stratum), known.reason),
+            *(known.url, known.charge_micro, known.payload, dict(known.stratum), known.reason, known.handed_over),
         )
         for known in entries.find_surveys(db)
         if known.status is not Status.REFUSED
@@ -168,7 +174,7 @@ def _opened(parcel: bytes, secret: bytes, giver: bytes) -> Any:
 def _unpack(db: StoreConnection, wrapping: Wrapping, content: Any) -> None:
     surveys, tables, departed = content
     settled = set()
-    for id_, *_, payload, _stratum, _reason in surveys:
+    for id_, *_, payload, _stratum, _reason, _handed_over in surveys:
         if payload and sha256(payload).digest()[:ID_BYTES] != id_:
             raise ValueError("a survey in this parcel is another one than it says")
     for id_, status, *fields in surveys:
@@ -177,8 +183,10 @@ def _unpack(db: StoreConnection, wrapping: Wrapping, content: Any) -> None:
         if here is not None and (here.status in _SETTLED or goes_on):
             settled.add(id_)
             lived = here.charge_micro, known.charge_micro
-            both = here.status in _SETTLED and known.status in (Status.JOINED, Status.ENDED)  # there it is MOVED now
-            known = replace(here, charge_micro=sum(lived) if both else max(lived))
+            counted = here.handed_over or known.handed_over  # in another parcel
+            both = known.status in (*_LIVED, *(() if counted else _LEFT))
+            kept = here.handed_over and known.handed_over
+            known = replace(here, charge_micro=sum(lived) if both else max(lived), handed_over=kept)
         else:
             entries.delete_entries(db, known.id)
             db.execute("DELETE FROM departed WHERE survey = ?", (known.id,))

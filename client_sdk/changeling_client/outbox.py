@@ -33,7 +33,7 @@ from .entries import Drop, Entry, Status
 from .errors import ServerTrouble
 from .server import Server, close_ms
 from .store import ClientStore, StoreConnection, Wrapping, reading
-from .transport import Deadline
+from .transport import NetworkTime
 
 MOST_WAITING = 65_536
 """The most closings that wait in a store; the oldest go first, being the first whose grace is over."""
@@ -244,12 +244,12 @@ class Sender:
         self.trouble: str | None = None
         """The first trouble that there was, in words."""
 
-    def send(self, server: Server, deadline: Deadline) -> None:
+    def send(self, server: Server, network: NetworkTime) -> None:
         """Sends all that goes to one server. Trouble with it is noted, never raised; raises a store's errors.
 
         What was refused least goes first, and of what was refused before no more is tried once a body of it is refused
         again: so nothing that is refused for ever holds up anything else.
-        deadline: when the network has had its time.
+        network: the time that it may take.
         """
         before, refused = self.sent, False
         closed: set[SurveyId] = set()
@@ -257,7 +257,7 @@ class Sender:
         try:
             while body := next(bodies(waiting, server.most_body_bytes), None):
                 try:
-                    taken, ended = self._send(server, body, deadline)
+                    taken, ended = self._send(server, body, network)
                 except ServerTrouble as error:
                     if error.status != _TOO_LARGE or len(body) == 1:
                         raise
@@ -269,7 +269,7 @@ class Sender:
                 if not taken and body[0].refused:
                     break
             for survey in sorted(closed):
-                self._learn_of_end(server, survey, deadline)
+                self._learn_of_end(server, survey, network)
         except ServerTrouble as error:
             self.trouble = self.trouble or str(error)
         if refused and self.sent == before:
@@ -292,19 +292,19 @@ class Sender:
                     packed += uploads(db, self._store.wrapping, survey, (some[0], some[-1]))
         return packed
 
-    def _send(self, server: Server, body: Sequence[Upload], deadline: Deadline) -> tuple[bool, set[SurveyId]]:
+    def _send(self, server: Server, body: Sequence[Upload], network: NetworkTime) -> tuple[bool, set[SurveyId]]:
         """Sends one request, and notes what the server said of each upload in it.
 
         Returns whether it took any, or none of them is to be sent any more, and the surveys that it says are over while
         their calendars run.
         """
-        key = server.sealing_key(deadline)
+        key = server.sealing_key(network)
         with self._sending:
             with self._store.transaction() as db:
                 body = _still_there(db, body)
             if not body:
                 return True, set()
-            refused = server.upload([seal(upload.plaintext, upload.survey, key) for upload in body], deadline)
+            refused = server.upload([seal(upload.plaintext, upload.survey, key) for upload in body], network)
         now_ms = server.delayed_ms()
         closed = set()
         with self._store.transaction() as db:
@@ -328,9 +328,9 @@ class Sender:
         self.trouble = self.trouble or _words(reasons)
         return len(refused) < len(body), closed
 
-    def _learn_of_end(self, server: Server, id_: SurveyId, deadline: Deadline) -> None:
+    def _learn_of_end(self, server: Server, id_: SurveyId, network: NetworkTime) -> None:
         """Ends a survey that the server says is over, if the authority ended it and nothing of it counts any more."""
-        end = server.early_end(id_, deadline)
+        end = server.early_end(id_, network)
         with self._store.transaction() as db:
             known = entries.find_survey(db, id_)
             survey = None if known is None or known.status is not Status.JOINED else known.readable

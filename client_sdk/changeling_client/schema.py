@@ -6,7 +6,7 @@ APPLICATION = int.from_bytes(b"chlg")
 """Stands in the file's header: the file is one of ours."""
 VERSION = 2
 MIGRATIONS: Mapping[int, Sequence[str]] = {}
-"""Statements that bring a store of an earlier version to the next one. The stores of earlier commits are refused, as nothing was released."""
+"""Statements that bring a store of one version to the next. Stores of earlier commits are refused instead."""
 TABLES = """
 CREATE TABLE device (             -- one row
     identity BLOB NOT NULL,       -- 16 random bytes, drawn with each generation, then those before: what a witness saw
@@ -48,7 +48,8 @@ CREATE TABLE surveys (            -- never deleted, so that none is ever joined 
     charge_micro INTEGER NOT NULL,-- what it counts against the budget; 0 until it is joined
     payload BLOB NOT NULL,        -- the bytes that were signed, verified on joining; empty until they are known
     stratum BLOB NOT NULL,        -- what the app told, until the survey is known
-    reason TEXT NOT NULL          -- why it was refused
+    reason TEXT NOT NULL,         -- why it was refused
+    handed_over INTEGER NOT NULL  -- whether a life that was left is counted by another store as well
 ) WITHOUT ROWID;
 
 CREATE TABLE entries (

@@ -43,7 +43,7 @@ from changeling_protocol.wire import (
 )
 
 from .errors import ServerTrouble
-from .transport import Deadline, Endpoint, Exchanges, Response, is_loopback
+from .transport import Endpoint, Exchanges, NetworkTime, Response, is_loopback
 
 if TYPE_CHECKING:
     from .settings import ClientSettings
@@ -251,26 +251,26 @@ class Server:
         self._origin, self._exchanges = endpoint.origin, Exchanges(endpoint)
         self._time, self._coins = KnownTime(UnixMilliseconds(0), 0), SystemCoins()
 
-    def survey(self, survey: SurveyId, deadline: Deadline) -> bytes:
+    def survey(self, survey: SurveyId, network: NetworkTime) -> bytes:
         """The signed survey that the server has under this id; nothing of it is checked. Raises ServerTrouble."""
         try:
-            return self._ask("GET", survey_path(survey.hex()), None, deadline, bytes)
+            return self._ask("GET", survey_path(survey.hex()), None, network, bytes)
         except ServerTrouble as error:
             if not error.is_missing:
                 raise
             words = f"{self._origin} does not know the survey {survey.hex()}: {error}"
             raise ServerTrouble(words, error.status) from None
 
-    def upload(self, envelopes: Sequence[bytes], deadline: Deadline) -> dict[int, str]:
+    def upload(self, envelopes: Sequence[bytes], network: NetworkTime) -> dict[int, str]:
         """Hands envelopes over, at most MOST_ENVELOPES of them.
 
         Returns the reasons of those that were refused, by place; all others are on the server's disk.
         Raises ServerTrouble; then any of them may have arrived.
         """
         decode = partial(decode_acknowledgement, envelopes=len(envelopes))
-        return self._ask("POST", UPLOADS, encode_upload_request(envelopes), deadline, decode)
+        return self._ask("POST", UPLOADS, encode_upload_request(envelopes), network, decode)
 
-    def sealing_key(self, deadline: Deadline) -> SealingKey:
+    def sealing_key(self, network: NetworkTime) -> SealingKey:
         """The newest sealing key that is valid now; the server is asked if none is kept.
 
         Raises ServerTrouble if it has none that the authority signed.
@@ -279,23 +279,23 @@ class Server:
             rows = db.execute("SELECT signed FROM sealing_keys WHERE url = ?", (self.url,))
             kept = [signed for (signed,) in rows]
         now_ms = self.delayed_ms()
-        key = _newest(self._verified(kept).values(), now_ms) or _newest(self.fetch_keys(deadline), now_ms)
+        key = _newest(self._verified(kept).values(), now_ms) or _newest(self.fetch_keys(network), now_ms)
         if key is None:
             self.fail()
             raise ServerTrouble("the server has no sealing key that is valid now and signed by the authority")
         return key
 
-    def ask_the_time(self, deadline: Deadline) -> None:
+    def ask_the_time(self, network: NetworkTime) -> None:
         """Asks the server for anything, as an answer holds a date. Raises ServerTrouble, also if it tells no time."""
-        self.fetch_keys(deadline, left=_RESERVED)
+        self.fetch_keys(network, left=_RESERVED)
         if not self.has_told_time:
             self.fail()
             raise ServerTrouble("the server told no time")
 
-    def early_end(self, survey: SurveyId, deadline: Deadline) -> EarlyEnd | None:
+    def early_end(self, survey: SurveyId, network: NetworkTime) -> EarlyEnd | None:
         """The survey's early end, as the authority signed it; None if the server has none. Raises ServerTrouble."""
         try:
-            signed = self._ask("GET", survey_path(survey.hex()) + END, None, deadline, bytes)
+            signed = self._ask("GET", survey_path(survey.hex()) + END, None, network, bytes)
             end = EarlyEnd.from_signed(signed, self._authority)
         except ProtocolError:
             self.fail()
@@ -306,12 +306,12 @@ class Server:
             return None
         return end if end.survey == survey else None
 
-    def fetch_keys(self, deadline: Deadline, left: int = 0) -> list[SealingKey]:
+    def fetch_keys(self, network: NetworkTime, left: int = 0) -> list[SealingKey]:
         """Asks the server for its sealing keys, and keeps those the authority signed in place of the old.
 
         left: how many requests must be left of the budget. Raises ServerTrouble.
         """
-        keys = self._verified(self._ask("GET", KEYS, None, deadline, decode_key_list, left))
+        keys = self._verified(self._ask("GET", KEYS, None, network, decode_key_list, left))
         with self._store.transaction() as db:
             self._forget_keys(db)
             db.executemany("INSERT INTO sealing_keys VALUES (?, ?)", [(self.url, signed) for signed in keys])
@@ -404,7 +404,7 @@ class Server:
         method: str,
         path: str,
         body: bytes | None,
-        deadline: Deadline,
+        network: NetworkTime,
         decode: Callable[[bytes], _Wanted],
         left: int = 0,
     ) -> _Wanted:
@@ -414,7 +414,8 @@ class Server:
         if self._resting:
             raise ServerTrouble("the server failed, and is left alone for a while", is_failure=False)
         try:
-            answer = self._exchanges.ask(method, path, body, deadline, lambda: self._pay(asked_ms, left))
+            with network.spent() as deadline:
+                answer = self._exchanges.ask(method, path, body, deadline, lambda: self._pay(asked_ms, left))
             date_ms = self._hear(answer, asked_ms)
             if answer.status != 200:
                 silence_ms = _silence_ms(answer, asked_ms if date_ms is None else date_ms)

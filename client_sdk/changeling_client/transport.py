@@ -17,8 +17,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, SimpleQueue
 from time import monotonic
@@ -196,18 +196,37 @@ class Deadline:
 
     at: float
 
-    @classmethod
-    def after(cls, seconds: float) -> Deadline:
-        """The moment so many seconds from now."""
-        return cls(monotonic() + seconds)
-
-    def share(self, of: int) -> Deadline:
-        """A moment by which no more than one part of what is left is over, of so many."""
-        return Deadline.after(self.left() / of)
-
     def left(self) -> float:
         """The seconds that are left, as far as a lock can count; 0 if it is over."""
         return min(max(0.0, self.at - monotonic()), threading.TIMEOUT_MAX)
+
+
+class NetworkTime:
+    """The time that the network may take, in all exchanges together. What a device does in between is not counted.
+
+    seconds: how long. whole: what this is a share of.
+    """
+
+    def __init__(self, seconds: float, whole: NetworkTime | None = None) -> None:
+        self._seconds, self._whole = seconds, whole
+
+    def share(self, of: int) -> NetworkTime:
+        """One part of what is left, of so many; what is spent of it is spent of the whole."""
+        return NetworkTime(self._seconds / of, self)
+
+    @contextmanager
+    def spent(self) -> Iterator[Deadline]:
+        """Counts the time that the block takes. Yields the moment by which it has to be over."""
+        began = monotonic()
+        try:
+            yield Deadline(began + self._seconds)
+        finally:
+            self._spend(monotonic() - began)
+
+    def _spend(self, seconds: float) -> None:
+        self._seconds -= seconds
+        if self._whole is not None:
+            self._whole._spend(seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,6 +248,18 @@ class ReleasePlan:
     def __repr__(self) -> str:
         return f"<ReleasePlan: {len(self.groups)} groups, {len(self.tracks)} tracks>"
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The groups alone: another process has another hash of them."""
+        return {"groups": self.groups}
+
+    @cached_property
+    def _hash(self) -> int:
+        """Worked out once, as a plan has many tracks, and is looked up for every upload."""
+        return hash(self.groups)
+
     @cached_property
     def tracks(self) -> tuple[Track, ...]:
         """The tracks of all groups, by their numbers in the plan."""
@@ -258,7 +270,7 @@ class ReleasePlan:
         """First period, width and number of nodes of each track; tracks that differ in nothing of it are one."""
         return frozenset((track.first, track.width, track.count) for track in self.tracks)
 
-    @property
+    @cached_property
     def last_closing(self) -> int:
         """The last period at which a node of any track ends: once it is answered, nothing of the plan is left."""
         return max(first + count * width for first, width, count in self.cadences)

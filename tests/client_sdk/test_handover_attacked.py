@@ -86,6 +86,28 @@ def test_two_lives_that_both_answered_are_charged_both_and_once(tmp_path):
         assert new.ledger().spent == lives + more
 
 
+@pytest.mark.parametrize("back", [False, True], ids=["once more", "and back"])
+def test_two_lives_that_both_left_are_charged_both_and_once(tmp_path, back):
+    """Where each store had answered and left by itself; neither a further parcel nor one back to the old store adds any
+    of it again."""
+    home = Home(tmp_path, PLAIN, OTHER)
+    with home.start("old") as old, home.start("new") as new:
+        for device in (old, new):
+            home.clock.now = START + 1
+            home.period(device, PLAIN.id, 1)
+            device.leave(PLAIN.id)
+        assert len(home.server.closings()) == 2
+        lives = old.ledger().spent + new.ledger().spent
+        moved(old, new)
+        assert new.ledger().spent == lives
+        giver, taker = (new, old) if back else (old, new)
+        giver.join(OTHER.id)
+        giver.flush()
+        moved(giver, taker)
+        assert taker.join(PLAIN.id).status is Status.LEFT
+        assert taker.ledger().spent == lives + lives / 2
+
+
 def test_a_survey_that_was_put_in_anothers_place_is_not_taken_over(tmp_path):
     """Not even from the store that was invited: what is recorded goes into the survey that its id names, or nowhere."""
     home = Home(tmp_path, PLAIN)

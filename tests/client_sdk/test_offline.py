@@ -1,9 +1,11 @@
 """The first launch without a network: answers are kept before the survey is known, and judged once it is."""
 
+from dataclasses import replace
+
 import httpx
 import pytest
 from changeling_client import BadSurvey, EnrolmentOver, Recorded, Status, TooCostly
-from changeling_protocol import MutationSpace, TimeBounded
+from changeling_protocol import Group, MutationSpace, ReleasePlan, Survey, TimeBounded
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from .device import LATE, PLAIN, START, Clock, FakeServer, all_nodes, by_node, client
@@ -166,6 +168,31 @@ def test_what_no_survey_could_have_as_an_answer_is_not_kept(tmp_path, wrong):
                 assert [handle.record(wrong), handle.record("tea", 1)] == [Recorded.DROPPED] * 2
             assert device.ledger().drops == ({} if strict else {"wrong-answer": 2})
             assert handle.answer() is None
+
+
+def test_before_the_survey_is_known_each_question_keeps_its_newest_answer_however_many_wait(tmp_path):
+    """One question's many records crowd out none of another, nor of one that is answered when there is no room left."""
+    questions = tuple(replace(PLAIN.questions[0], name=name) for name in ("drink", "meal", "snack"))
+    plan = ReleasePlan(
+        (Group(tuple(replace(PLAIN.plan.tracks[0], question=place) for place in range(len(questions)))),)
+    )
+    asked = Survey.at_cost(
+        questions=questions, plan=plan, calendar=PLAIN.calendar, skew=5, spread=10, grace=10**6, minimum=1
+    )
+    server, clock = FakeServer(asked), Clock()
+    with client(tmp_path, server, clock) as device:
+        handle = device.join(asked.id, signed=None)
+        handle.question("meal").record("coffee")
+        for number in range(300):
+            handle.question("drink").record(("tea", "coffee")[number % 2])
+        for answer in ("tea", "neither"):
+            handle.question("snack").record(answer)
+        handle.question("drink").record("neither")
+        newest = {"drink": "neither", "meal": "coffee", "snack": "neither"}
+        assert {name: handle.question(name).answer() for name in newest} == newest
+        assert device.flush().trouble is None
+        del newest["drink"]  # its constraint froze it long before
+        assert {name: handle.question(name).answer() for name in newest} == newest
 
 
 def test_a_thousand_records_before_the_survey_is_known_leave_a_small_file(tmp_path):

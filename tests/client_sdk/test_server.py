@@ -595,6 +595,30 @@ def test_a_servers_wish_for_silence_outlives_the_client(tmp_path):
         assert device.flush().trouble is None
 
 
+class Slow:
+    """Coins that take their time, as a store of many entries does."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def below(self, n):
+        time.sleep(0.25)
+        self.seconds += 0.25
+        return n // 2
+
+
+@pytest.mark.timed
+def test_the_timeout_is_the_networks_and_answering_is_not_counted(tmp_path):
+    """A flush that answers for longer than the network may take sends what it answered all the same."""
+    server, clock, coins = FakeServer(PLAIN), Clock(), Slow()
+    with client(tmp_path, server, clock) as device:
+        device.join(PLAIN.id)
+        device._device.coins = coins
+        clock.now = START + 60 + 20
+        assert device.flush(timeout=0.5).sent == 1
+    assert coins.seconds > 0.5
+
+
 @pytest.mark.timed
 def test_a_flush_has_one_timeout_and_closing_ends_it(tmp_path):
     """Whatever the server does; the client closes at once, from another thread, and everything is kept."""

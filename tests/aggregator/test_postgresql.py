@@ -10,6 +10,7 @@ from re import findall
 
 import pytest
 from changeling_aggregator.errors import Overtaken, StoreError
+from changeling_aggregator.ingest import Committer
 from changeling_aggregator.ingest.committer import RowWriter
 from changeling_aggregator.store import Store, Turn, View
 from changeling_aggregator.store import postgresql as room
@@ -83,6 +84,14 @@ def test_the_commit_of_a_few_uploads_is_one_way_to_the_database_and_back(store: 
     with opened.view() as view:
         assert [each.position for each in view.unread(9, 9999)] == [1, 2, 3, 4, 5]
     opened.close()
+
+
+def test_looking_whether_the_store_is_full_is_a_way_for_each_figure(store: Store, tmp_path: Path) -> None:
+    """What waits for the fold, what the tables take, and what segments do: the uploads of a second wait for it."""
+    looking = Committer(store, lambda: 5.0)
+    with overheard(store, tmp_path / "spoken") as asked:
+        assert looking._fullness() is None
+        assert asked() == 3
 
 
 def test_a_statement_by_itself_waits_for_others_whatever_the_database_says(url: str) -> None:

@@ -1,5 +1,6 @@
 """Uploads through real HTTP: what is appended, what is refused, and that nothing bad changes anything."""
 
+import gzip
 import os
 import resource
 from collections.abc import Iterator
@@ -128,6 +129,17 @@ def test_an_oversized_body_is_refused_before_it_is_read(server: ServerProcess, c
     answer = ErrorAnswer(ErrorCode.TOO_LARGE, "a body here has at most 1048576 bytes")
     assert ErrorAnswer.decode(response.content) == answer
     assert server.http.get("/readyz").status_code == 200
+
+
+def test_a_packed_body_is_never_unpacked(server: ServerProcess) -> None:
+    """A hundred megabytes of zeros that came as a hundred kilobytes are 400, as any other bytes that are no upload."""
+    bomb = gzip.compress(bytes(10**8), compresslevel=9)
+    assert len(bomb) < 10**5 + 10**4
+    response = server.http.post("/v1/uploads", content=bomb, headers={"content-encoding": "gzip"})
+    assert (response.status_code, response.json()["code"]) == (400, "malformed")
+    packed = gzip.compress(body())
+    assert server.http.post("/v1/uploads", content=packed, headers={"content-encoding": "gzip"}).status_code == 400
+    assert server.http.post("/v1/uploads", content=body()).status_code == 200
 
 
 def test_an_open_node_is_counted_but_not_shown(server: ServerProcess, key: SealingKey) -> None:

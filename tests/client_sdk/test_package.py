@@ -8,6 +8,8 @@ import changeling_client
 import pytest
 from changeling_protocol import ChangelingError
 
+from ..protocol.examples import PINNED
+
 
 def modules_after(statement: str) -> set[str]:
     printed = subprocess.run(
@@ -41,6 +43,28 @@ def test_a_client_brings_neither_numbers_nor_the_network():
         "changeling_aggregator",
         "changeling_simulations",
     }
+
+
+ON_REQUEST = {"async_client", "explanation", "reports", "postgresql", "handover", "testing", "editions"}
+"""What the bound of the wheel's test on what every app loads leaves out."""
+LIFE = """
+from changeling_client import Client
+client = Client(server="http://127.0.0.1:9", authority=[{key!r}], max_epsilon=1, path={path!r}, background=False)
+client.join(bytes(16)).record("tea")
+assert "could not be reached" in client.flush().trouble
+client.close()
+"""
+
+
+def test_an_app_that_records_and_reports_loads_nothing_that_is_there_on_request(tmp_path):
+    """No second kind of client, store or report, nothing to explain, and nothing for tests."""
+    (key,) = PINNED
+    life = LIFE.format(key=key, path=str(tmp_path / "store.db"))
+    loaded = subprocess.run(
+        [sys.executable, "-c", f"{life}import sys; print(*sys.modules)"], capture_output=True, text=True, check=True
+    ).stdout
+    assert "changeling_client.flushing" in loaded
+    assert not [name for name in loaded.split() if name.startswith("changeling_") and {*name.split(".")} & ON_REQUEST]
 
 
 @pytest.mark.parametrize("name", changeling_client.__all__)

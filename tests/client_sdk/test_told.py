@@ -7,6 +7,7 @@ import changeling_client
 import pytest
 from changeling_client import (
     ClientError,
+    Recorded,
     ServerTrouble,
     Silenced,
     Status,
@@ -45,6 +46,37 @@ def test_what_costs_too_much_on_loopback_names_the_option_for_development(tmp_pa
         assert str(error).endswith("above 10; to develop against a server on loopback, pass development=True")
         assert flushed.trouble == str(error)
         assert (handle.status, handle.reason) == (Status.REFUSED, f"TooCostly: {error}")
+
+
+def test_a_record_that_is_dropped_is_logged_with_its_reason_and_without_the_answer(tmp_path, caplog):
+    """A survey that was refused, or has no such answer: the line names the survey, and says why."""
+    server = FakeServer()
+    with make_client(tmp_path, server, max_epsilon=0.1) as device:
+        handle = device.join(server.publish(TEN))
+        assert "above 0.1" in device.flush().trouble
+        caplog.clear()
+        assert handle.record("tea") is Recorded.DROPPED
+    assert f"a record was dropped: the survey {TEN.id.hex()} was not joined: TooCostly" in caplog.text
+    assert "tea" not in caplog.text
+    caplog.clear()
+    with make_client(tmp_path / "other", server, strict=False) as device:
+        handle = device.join(TEN.id)
+        device.flush()
+        assert handle.record("cocoa") is Recorded.DROPPED
+    assert f"survey {TEN.id.hex()}: a record was dropped, as the survey has no such answer or entry" in caplog.text
+    assert "cocoa" not in caplog.text
+
+
+def test_an_app_whose_on_error_fails_is_told_so_in_the_log_and_goes_on(tmp_path, caplog):
+    """The error that it was told is there as well."""
+    server = FakeServer()
+    with make_client(tmp_path, server, max_epsilon=0.1, on_error=lambda _: 1 / 0) as device:
+        device.join(server.publish(TEN))
+        assert "above 0.1" in device.flush().trouble
+    assert [each.getMessage().split(":")[0] for each in caplog.records] == [
+        "TooCostly",
+        "the app's on_error has failed",
+    ]
 
 
 def test_a_survey_that_the_server_does_not_know_is_told_once(tmp_path):

@@ -24,8 +24,8 @@ from packaging.utils import canonicalize_name
 from .client_world import PINNED, START, LoopbackServer, plain_survey
 
 STARTS, RECORDS = 15, 2_000
-SHAPES = {"100x100": (100, 100), "1x10000": (1, 10_000), "10000x1": (10_000, 1)}
-"""Entries by periods: 10,000 due nodes each."""
+SHAPES = {"100x100": (100, 100), "1x10000": (1, 10_000)}
+"""Entries by periods: 10,000 due nodes each. As many entries at one closing are measure 11."""
 _SDK = Path(__file__).parents[1] / "client_sdk"
 _BASE = """
 import time

@@ -34,7 +34,7 @@ from .client_world import (
     plain_survey,
 )
 
-LIVES, SECONDS, ENTRIES, PERIODS = 100, 15.0, 2, 6
+LIVES, SECONDS, ENTRIES, PERIODS = 100, 12.0, 2, 6
 """Lives of each kind at most, seconds for each kind, and what a life has."""
 YEAR = 365 * 86_400
 ASKED = plain_survey(PERIODS, noise=True, most=2 * PERIODS)

@@ -17,7 +17,7 @@ from typing import Any
 
 from . import store
 from .errors import ClientError, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
-from .schema import APPLICATION, MIGRATIONS, TABLES, VERSION
+from .schema import APPLICATION, TABLES, VERSION
 from .store import DAMAGE, THREAD_SECONDS, Changed, ClientStore, Rows, StoreConnection, Wrapping, survive
 
 try:
@@ -184,7 +184,7 @@ class PostgreSQLStore(ClientStore):
         try:
             for setting in (*_SESSION, f"SET lock_timeout = '{store.BUSY_SECONDS}s'"):
                 connection.execute(setting)
-            self._make_or_migrate(connection)
+            self._make(connection)
             (check,) = connection.execute("SELECT key_check FROM device").fetchone()
             if not self.wrapping.fits(check):
                 raise StoreUnusable(f"{self.place} was made with another key, or with none where one is brought")
@@ -193,8 +193,8 @@ class PostgreSQLStore(ClientStore):
             raise
         return connection
 
-    def _make_or_migrate(self, connection: _Connection) -> None:
-        """Makes the tables, or brings them to the present version, unless another pod does so first."""
+    def _make(self, connection: _Connection) -> None:
+        """Makes the tables, unless another pod does so first."""
         with connection.opened.transaction():
             connection.execute(_MAKING)
             if connection.execute("SELECT to_regclass('format')").fetchone() == (None,):
@@ -208,12 +208,7 @@ class PostgreSQLStore(ClientStore):
                     connection.execute(statements)
                 connection.execute("INSERT INTO format VALUES (?)", (VERSION,))
                 connection.execute("INSERT INTO device VALUES (?, 0, 0, ?)", (os.urandom(16), self.wrapping.check()))
-            (version,) = connection.execute("SELECT version FROM format FOR UPDATE").fetchone()
-            while version in MIGRATIONS:
-                for statement in MIGRATIONS[version]:
-                    connection.execute(statement)
-                version += 1
-                connection.execute("UPDATE format SET version = ?", (version,))
+            (version,) = connection.execute("SELECT version FROM format").fetchone()
         self._check(version)
 
     def _check(self, version: int) -> None:

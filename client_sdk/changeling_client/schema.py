@@ -1,12 +1,9 @@
-"""The tables of the store, the marks by which a store is known, and the way from one version to the next."""
-
-from collections.abc import Mapping, Sequence
+"""The tables of the store, and the marks by which a store is known."""
 
 APPLICATION = int.from_bytes(b"chlg")
 """Stands in the file's header: the file is one of ours."""
 VERSION = 2
-MIGRATIONS: Mapping[int, Sequence[str]] = {}
-"""Statements that bring a store of one version to the next. Stores of earlier commits are refused instead."""
+"""Of the tables. A store of another version is refused: none was released."""
 TABLES = """
 CREATE TABLE device (             -- one row
     identity BLOB NOT NULL,       -- 16 random bytes, drawn with each generation, then those before: what a witness saw

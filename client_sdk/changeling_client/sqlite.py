@@ -18,7 +18,7 @@ from typing import Any
 
 from . import store
 from .errors import ClientError, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
-from .schema import APPLICATION, MIGRATIONS, TABLES, VERSION
+from .schema import APPLICATION, TABLES, VERSION
 from .store import DAMAGE, THREAD_SECONDS, ClientStore, Wrapping, survive, sync_folder
 
 if sys.platform == "win32":
@@ -159,12 +159,10 @@ class SQLiteStore(ClientStore):
         if _pragma(connection, "application_id") != APPLICATION:
             raise StoreUnusable(f"{self.file} is empty, or the file of something else: it is no store")
         version = _pragma(connection, "user_version")
-        if version not in (*MIGRATIONS, VERSION):
+        if version != VERSION:
             raise StoreUnusable(f"{self.file} is a store of version {version}; this SDK reads {VERSION}")
         if _pragma(connection, "quick_check(1)") != "ok":
             raise StoreUnusable(f"{self.file} is damaged")
-        if version != VERSION:
-            _migrate(connection)
         (check,) = connection.execute("SELECT key_check FROM device").fetchone()
         if not self.wrapping.fits(check):
             raise StoreUnusable(f"{self.file} was made with another key, or with none where one is brought")
@@ -203,21 +201,6 @@ def _make(file: Path, key_check: bytes) -> None:
         os.unlink(draft)
         raise
     sync_folder(file.parent)
-
-
-def _migrate(connection: sqlite3.Connection) -> None:
-    """Brings the tables to the present version, wholly or not at all, unless another process does so first."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        while (version := _pragma(connection, "user_version")) != VERSION:
-            for statement in MIGRATIONS[version]:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {version + 1}")
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _connect(file: Path) -> _Connection:

@@ -100,6 +100,25 @@ def test_the_old_store_is_retired_and_the_new_one_goes_on(tmp_path):
     assert home.told == []
 
 
+def test_handed_over_and_back_the_first_store_goes_on(tmp_path):
+    """Neither witness silences anything, also of stores that are opened again, and it stays one life and one charge."""
+    home = Home(tmp_path, PLAIN)
+    with home.start("old") as old, home.start("new") as new:
+        home.period(old, PLAIN.id, 1)
+        spent = old.ledger().spent
+        moved(old, new)
+        home.period(new, PLAIN.id, 2)
+        moved(new, old)
+        assert home.period(old, PLAIN.id, 3).status is Status.JOINED
+    with home.start("old") as old, home.start("new") as new:
+        assert new.join(PLAIN.id).status is Status.MOVED
+        home.period(old, PLAIN.id, 4)
+        new.flush()
+        assert old.ledger().spent == spent
+    assert [closing.period for closing in home.server.closings()] == [1, 2, 3, 4]
+    assert home.told == []
+
+
 def test_a_parcel_opens_for_one_store_alone(tmp_path):
     """Not for another that was invited too, not changed by a bit, not from another giver, and not for a copy of the
     store that invited, which its witness does not know."""

@@ -147,6 +147,7 @@ def test_the_compose_file_names_what_there_is() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.timeout(600)  # it installs every package of a server
 def test_the_images_steps_make_a_server_of_an_empty_tree(tmp_path: Path) -> None:
     """As the Containerfile has them, on what .dockerignore lets in; the program that comes of it serves."""
     lets_in = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)

@@ -265,17 +265,16 @@ def solved(coefficients: Counts, z: Counts, bits: int, shift: int) -> Counts:
     In whole numbers throughout, so C x added to z adds x 2^bits to it, exactly. With 0 above the diagonal, what it
     is at a period depends on z until then alone. z: shape (T, w).
     """
-    rows = np.concatenate([coefficients, z], 1).astype(object)
     T, before = len(coefficients), 1
+    rows = np.concatenate([coefficients, np.eye(T, dtype=np.int64)], 1).astype(object)
     for i in range(T):  # after Bareiss 1968: every division is exact
         pivot = next(j for j in range(i, T) if rows[j, i])
         rows[[i, pivot]] = rows[[pivot, i]]
         others = np.arange(T) != i
         rows[others] = (rows[others] * rows[i, i] - np.outer(rows[others, i], rows[i])) // before
         before = rows[i, i]
-    if before < 0:
-        rows, before = -rows, -before
-    whole, least = rows[:, T:] << (bits + 1), before << shift
+    inverse = rows[:, T:] if before > 0 else -rows[:, T:]  # times the determinant
+    whole, least = (inverse @ z.astype(object)) << (bits + 1), abs(before) << shift
     parts: Counts = ((whole + least) // (2 * least)).astype(np.int64)
     return parts
 

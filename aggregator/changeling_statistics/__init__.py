@@ -50,7 +50,7 @@ from .estimate import (
 from .estimation.differences import Difference, difference, share_difference, share_differences
 from .estimation.entries import Moments
 from .estimation.figures import Figures, false_entries, histogram_figures, span_figures, window_figures
-from .estimation.histograms import Change, Histogram, Smoothed, change, histogram, series, smoothed_series
+from .estimation.histograms import Change, Histogram, change, histogram, series
 from .estimation.network import ClosingEdges, Frontier, Indices, Network, advance
 from .estimation.numbers import NumberFigure, NumberFigures, number_series
 from .estimation.releases import (
@@ -194,7 +194,6 @@ __all__ = [
     "Releases",
     "Rung",
     "ShownAs",
-    "Smoothed",
     "Smoothing",
     "Solution",
     "States",
@@ -287,7 +286,6 @@ __all__ = [
     "share_difference",
     "share_differences",
     "shuffled_loss",
-    "smoothed_series",
     "span_figures",
     "steady_changes",
     "superpopulation_change",

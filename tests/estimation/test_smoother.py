@@ -17,14 +17,14 @@ from changeling_protocol import (
 )
 from changeling_statistics import (
     EmptyNode,
-    Histogram,
     NodeTally,
+    ShownAs,
     Smoothing,
+    head_shown,
     histogram_figures,
     intervals,
     releases,
     series,
-    smoothed_series,
     span_figures,
     superpopulation_change,
 )
@@ -42,12 +42,15 @@ SURVEY = survey(ReleasePlan((Group((Track(1, STATES, 0, T),)),)), calendar=calen
 def test_the_smoother_is_named_biased_and_errs_less():
     """It averages neighbouring times, so its standard errors, bias and all, are smaller, and says that it is biased."""
     tallies = random_tallies(SURVEY, np.random.default_rng(1))
-    smoothed = smoothed_series(SURVEY, tallies, T)
-    assert smoothed.biased
-    assert (smoothed.drifts > 0).all()
+    solution = Smoothing(releases(SURVEY, tallies))
+    head = head_shown(solution, (), ShownAs("smoothed", "heard", 0.95, T, 1, T))
+    assert head["biased"]
+    assert head["drift"] == solution.drifts.tolist()
+    assert (solution.drifts > 0).all()
     plain = series(SURVEY, tallies, T, retrospective=True)
-    for one, other in zip(smoothed.histograms[1:], plain[1:], strict=True):
-        assert (one.estimate.standard_errors < other.estimate.standard_errors).all()
+    smoothed, _ = histogram_figures(solution, T)
+    for one, other in zip(smoothed.standard_errors[1:], plain[1:], strict=True):
+        assert (one < other.estimate.standard_errors).all()
 
 
 def test_a_smoothed_histogram_is_the_posterior_mean_of_a_random_walk():
@@ -97,7 +100,7 @@ def _walked(generator):
 
 def test_an_answer_that_moves_has_a_larger_drift_than_one_that_stands_still():
     """Each answer has its own, weighed by likelihood."""
-    first, second, third = smoothed_series(SURVEY, _walked(np.random.default_rng(4)), T).drifts
+    first, second, third = Smoothing(releases(SURVEY, _walked(np.random.default_rng(4)))).drifts
     assert min(first, second) > 3 * third
 
 
@@ -147,15 +150,15 @@ def test_what_the_smoother_cannot_do_is_refused():
     """Times that nothing connects are gaps; a drift of nothing, changes, and a single time are refused."""
     tallies = random_tallies(SURVEY, np.random.default_rng(1))
     late = attended(SURVEY, {key: t for key, t in tallies.items() if key[1] > 3})
-    gaps = smoothed_series(SURVEY, late, T).histograms
-    assert [each.missing is not None and each.missing.node.end for each in gaps[:3]] == [1, 2, 3]
-    assert all(isinstance(each, Histogram) for each in gaps[3:])
+    found, gaps = histogram_figures(Smoothing(releases(SURVEY, late)), T)
+    assert [each.missing is not None and each.missing.node.end for each in gaps] == [1, 2, 3]
+    assert [span.end for span in found.spans] == list(range(4, T + 1))
     with pytest.raises(ValueError, match="got 0"):
-        smoothed_series(SURVEY, tallies, T, drift=0.0)
+        Smoothing(releases(SURVEY, tallies), drift=0.0)
     with pytest.raises(ValueError, match="not smoothed"):
         Smoothing(releases(SURVEY, tallies)).estimate(5, 3)
     with pytest.raises(ValueError, match="two periods"):
-        smoothed_series(SURVEY, attended(SURVEY, {key: t for key, t in tallies.items() if key[1] == 1}), T)
+        Smoothing(releases(SURVEY, attended(SURVEY, {key: t for key, t in tallies.items() if key[1] == 1})))
 
 
 def test_the_superpopulation_variance_needs_counts():

@@ -4,9 +4,6 @@ Each is a least-squares solution of the release graph, unbiased and with its cov
 an estimate uses the nodes that have closed by the period it is about; retrospective, it uses all. They are about the
 entries that are enrolled by then; those who are silent are taken to be like those who are heard, and `basis` says
 what holds whatever they are like. docs/mathematics.md, "The release graph" and "Who is missing".
-
-Smoothed by the belief that shares drift slowly, histograms have less noise and some bias (`smoothing`); that is never
-the default.
 """
 
 from collections.abc import Sequence
@@ -15,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from changeling_protocol import Node, Survey
 
-from ..estimate import Estimate, Floats, Tallies
+from ..estimate import Estimate, Tallies
 from .figures import Basis
 from .releases import UsedNode, releases
-from .smoothing import Smoothing
 from .solution import Gap, Solution, check_period, first_missing
 
 
@@ -85,7 +81,15 @@ def series(survey: Survey, tallies: Tallies, until: int, *, retrospective: bool 
     Returns one for each period; a gap for a period that the nodes do not identify.
     """
     check_period(survey, until)
-    return _series(Solution(releases(survey, tallies), retrospective), until)
+    solution = Solution(known := releases(survey, tallies), retrospective)
+    estimates = solution.estimates(until)
+    missing = first_missing(known, until, retrospective=retrospective) if None in estimates else [None] * until
+    return [
+        Gap(Node(0, period), missing[period - 1])
+        if estimate is None
+        else Histogram(period, estimate, Basis(solution, period))
+        for period, estimate in enumerate(estimates, 1)
+    ]
 
 
 def change(survey: Survey, tallies: Tallies, window: Node, *, retrospective: bool = False) -> Change:
@@ -100,42 +104,3 @@ def change(survey: Survey, tallies: Tallies, window: Node, *, retrospective: boo
     check_period(survey, window.end)
     solution = Solution(releases(survey, tallies), retrospective)
     return Change(window, solution.estimate(window.end, window.start), Basis(solution, window.end, window.start))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Smoothed:
-    """Smoothed histograms at the ends of periods 1, 2, ….
-
-    drifts: τ² of each answer, in shares squared a period, shape (z,).
-    histograms: one for each period; a gap for a period that the nodes do not identify.
-    biased: True, always: peaks are cut. The covariances and intervals hold the bias that such drifts make.
-    """
-
-    drifts: Floats
-    histograms: tuple[Histogram | Gap, ...]
-    biased: bool = True
-
-
-def smoothed_series(survey: Survey, tallies: Tallies, until: int, *, drift: float | None = None) -> Smoothed:
-    """The smoothed histograms at the ends of periods 1 to `until`, from all tallies. They are biased.
-
-    tallies: as for `histogram`.
-    drift: τ², in shares squared a period; if not given, what is likely for each answer.
-    Raises ValueError for a drift of 0 or less, for fewer than two periods that can be estimated, and for more than
-    1,200.
-    """
-    check_period(survey, until)
-    solution = Smoothing(releases(survey, tallies), drift=drift)
-    return Smoothed(solution.drifts, tuple(_series(solution, until)))
-
-
-def _series(solution: Solution, until: int) -> list[Histogram | Gap]:
-    estimates, known = solution.estimates(until), solution.releases
-    retrospective = solution.retrospective
-    missing = first_missing(known, until, retrospective=retrospective) if None in estimates else [None] * until
-    return [
-        Gap(Node(0, period), missing[period - 1])
-        if estimate is None
-        else Histogram(period, estimate, Basis(solution, period))
-        for period, estimate in enumerate(estimates, 1)
-    ]

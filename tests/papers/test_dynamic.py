@@ -322,11 +322,11 @@ def test_a_node_restarts_when_about_half_is_deleted_and_halts_when_little_is_lef
 
 
 def test_the_bound_on_the_number_of_deletions_holds():
-    """γ at failure 5%: exceeded by an infinite counter of ε = 1 in at most 5% + 4 standard errors of 4,000 runs, at 8
+    """γ at failure 5%: exceeded by an infinite counter of ε = 1 in at most 5% + 4 standard errors of 1,200 runs, at 8
     times (false alarm below 10⁻³); and not idle: within 4 times the 95% quantile."""
     counter, noise = InfiniteMechanism(BasicCounting(), Fraction(1)), SeededNoise(3)
     runs = []
-    for _ in range(4000):
+    for _ in range(1200):
         state, errors = counter.start(), []
         for _ in range(31):
             state, error = counter.step(state, 0, noise)
@@ -336,7 +336,7 @@ def test_the_bound_on_the_number_of_deletions_holds():
     for t in (1, 2, 3, 6, 7, 14, 20, 31):
         blocks = (t + 1).bit_length() - 1
         bound = error_bound(blocks, (t + 1).bit_count() - 1, 0.05)
-        assert (found[:, t - 1] > bound).mean() <= 0.05 + 4 * (0.05 * 0.95 / 4000) ** 0.5
+        assert (found[:, t - 1] > bound).mean() <= 0.05 + 4 * (0.05 * 0.95 / 1200) ** 0.5
         assert bound < 4 * np.quantile(found[:, t - 1], 0.95)
 
 

@@ -359,6 +359,6 @@ def test_a_begun_release_keeps_its_noise_to_the_last_bit_and_no_noise_that_break
 @pytest.mark.parametrize("constraint", [AtMost(1), AtMost(2), AtMost(5), TimeBounded(3 * 3600)], ids=str)
 def test_no_hierarchy_of_closed_nodes_errs_less_than_what_a_release_chooses(constraint):
     """So `best` does not look at them: the tree of one layer is the plain row of nodes."""
-    calendar = Calendar(0, 3600, 24)
+    calendar = Calendar(0, 3600, 12)
     best = compared(MechanismChoice().asked(COUNT, calendar, constraint, EPSILON))[0]
     assert best.error**2 <= best_hierarchy(COUNT, calendar, constraint, EPSILON).mean_variance * (1 + 1e-8)

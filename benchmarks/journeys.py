@@ -38,15 +38,19 @@ class Walk:
     def on(self) -> Iterator[None]:
         """Notes what is called until the context ends."""
         self._on = True
+        sys.setprofile(self)
         try:
             yield
         finally:
+            sys.setprofile(None)
             self._on = False
 
     def __call__(self, frame: FrameType, event: str, _: object) -> None:
         """Takes what `sys.setprofile` tells."""
+        if not self._on or event != "call":
+            return
         name, path = frame.f_code.co_name, frame.f_code.co_filename
-        if not self._on or event != "call" or name.startswith("<") or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
+        if name.startswith("<") or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             return  # what is not optimized is the body of a class or of a module, which an import runs
         if path.startswith(WINGS) and not any(each in path for each in NOT_ON_THE_WAY):
             names = self.files.setdefault(str(Path(path).relative_to(ROOT)), [])
@@ -89,7 +93,7 @@ def from_a_wish_to_a_survey(walk: Walk, folder: Path) -> None:
 
     survey, authority = folder / "survey.json", folder / "authority"
     _run(changeling, "authority", "new", "-o", authority)
-    wish = "--answers a,b,c --devices 20000 --start 2027-01-01 --period 1w --horizon 12w --at-most 3 --epsilon 8"
+    wish = "--answers a,b,c --devices 20000 --start 2027-01-01 --period 1w --horizon 4w --at-most 2 --epsilon 8"
     with walk.on():
         _run(changeling, "survey", "new", *wish.split(), "--question", "Which?", "-o", survey)
         _run(changeling, "survey", "sign", survey, "--key", authority / "authority.key", "-o", folder / "survey.signed")
@@ -182,12 +186,10 @@ def walk_all() -> dict[str, dict[str, list[str]]]:
     for name, journey in JOURNEYS.items():
         walk = Walk()
         threading.setprofile(walk)
-        sys.setprofile(walk)
         try:
             with tempfile.TemporaryDirectory() as folder:
                 journey(walk, Path(folder))
         finally:
-            sys.setprofile(None)
             threading.setprofile(None)
         walked[name] = walk.files
     return walked

@@ -1,8 +1,16 @@
-"""Measures 3 and 5 of the evidence: methods of others, and liars."""
+"""Measures 3 and 5 to 8 of the evidence: methods of others, liars, killed sweeps, true pages, a browser."""
 
+import os
+import signal
+import subprocess
+import sys
 from concurrent.futures import ProcessPoolExecutor
 from decimal import Decimal
 from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import sleep
+from xml.etree import ElementTree
 
 import numpy as np
 from changeling_protocol import AtMost, Calendar
@@ -14,7 +22,17 @@ DEVICES, ANSWERS = 20_000, 4
 EPSILONS, HORIZONS, CHANGES = (1, 2, 8, 32), (12, 64, 365), (1, 3, None)
 ROUNDING = 1.001
 """Odds are whole numbers below the budget, so that equal methods differ in the last digits."""
+KILLS = 8
 LIARS, LIED_PERIODS, LIED_EPSILONS = 200, 12, (1, 4, 8)
+SWEPT = """
+surveys = 20
+answers = [2, 3]
+periods = 6
+at_most = [1, 3]
+changes = 0.5
+entries = 5000
+epsilon = [2, 8]
+"""
 
 
 def compared() -> dict[str, float]:
@@ -83,3 +101,66 @@ def lied() -> dict[str, float]:
             worst[kind] = max(worst[kind], float((moved / bound).max()))
             tried += 1
     return {"5_cases": tried, **{f"5_{kind}_shift_over_bound": shift for kind, shift in worst.items()}}
+
+
+def resumed() -> dict[str, float]:
+    """Measure 6: bytes of a sweep that differ after it was killed again and again, by SIGKILL."""
+    with TemporaryDirectory() as folder:
+        experiment, whole, killed = (Path(folder, name) for name in ("experiment.toml", "whole.csv", "killed.csv"))
+        experiment.write_text(SWEPT)
+        kills = 0
+        _started(experiment, whole).wait()
+        for attempt in range(KILLS):
+            if killed.exists():
+                break
+            child = _started(experiment, killed)
+            sleep(2 + 0.35 * attempt)
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+                kills += 1
+            child.wait()
+        if not killed.exists():
+            _started(experiment, killed).wait()
+        first, second = whole.read_bytes(), killed.read_bytes()
+    differing = sum(a != b for a, b in zip(first, second, strict=False)) + abs(len(first) - len(second))
+    return {"6_kills": kills, "6_bytes": len(first), "6_bytes_that_differ": differing}
+
+
+def _started(experiment: Path, output: Path) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "changeling_simulations", "sweep", str(experiment), "-o", str(output)]
+    return subprocess.Popen(  # noqa: S603  # our own command
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
+    )
+
+
+def documented() -> dict[str, float]:
+    """Measure 7: commands, examples and figures of the pages that tests run and read, stale ones, and broken links."""
+    links = _tested("tests/docs/test_links.py")
+    pages = _tested("tests/docs", "tests/aggregator/test_deploy.py", "--deselect", "tests/docs/test_links.py")
+    return {
+        "7_links_checked_in_pages": links["tests"],
+        "7_pages_with_broken_links": links["failed"],
+        "7_commands_and_figures": pages["tests"],
+        "7_stale": pages["failed"],
+    }
+
+
+def displayed() -> dict[str, float]:
+    """Measure 8: reports and pages of the site in Chromium, each at widths of 390 and 1,000 pixels; and those at fault.
+
+    A fault is a console message, an overflow, an address that is asked, or a violation that axe finds.
+    """
+    found = _tested("tests/browser/test_reports.py", "tests/browser/test_site.py", "-m", "heavy")
+    return {"8_views": found["tests"], "8_views_at_fault": found["failed"], "8_views_not_tried": found["skipped"]}
+
+
+def _tested(*arguments: str) -> dict[str, int]:
+    """How many tests ran, failed and were skipped."""
+    with TemporaryDirectory() as folder:
+        results = Path(folder, "results.xml")
+        command = [sys.executable, "-m", "pytest", "-n2", "--dist=loadfile", *arguments, f"--junitxml={results}"]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=False)  # noqa: S603  # our own
+        suite = next(ElementTree.parse(results).getroot().iter("testsuite"))  # noqa: S314  # our own
+    counted = {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")}
+    failed = counted["failures"] + counted["errors"]
+    return {"tests": counted["tests"] - counted["skipped"], "failed": failed, "skipped": counted["skipped"]}

@@ -41,7 +41,7 @@ from .enrolment import Enroller
 from .entries import Drawn, Drop, Entry, Status, draw_delay
 from .errors import ClientError, ServerTrouble, WitnessTrouble
 from .outbox import ClosingAnswer, Sender
-from .recording import at_close, bring_back, judged, pruned
+from .recording import at_close, bring_back, judged, passed_over, pruned
 from .server import KnownTime, Server, Servers, close_ms, keep_time, known_time
 from .settings import ClientSettings
 from .store import ClientStore, StoreConnection, reading
@@ -97,6 +97,7 @@ def answer_due(
         elif (now_ms if by_ms is None else by_ms) > due_ms(survey, entry, period):
             if answers and period >= answers[0].closing.period + MOST_SPANNED_PERIODS:
                 return Answered(entry, drawn, tuple(answers), more=True)
+            entry = passed_over(survey, entry, drawn, period, now_ms)
             answer, slots = _answer(survey, entry, drawn, period, coins)
             answers.append(answer)
             entry = entry._replace(

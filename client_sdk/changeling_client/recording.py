@@ -195,6 +195,27 @@ def record(survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, time_kn
     return entry, recorded
 
 
+def passed_over(survey: Survey, entry: Entry, drawn: Drawn, period: int, now_ms: UnixMilliseconds) -> Entry:
+    """The entry as it answers a closing that a change which still waits is not in: that freezes its question there.
+
+    Else a change that time forbids, and which waits for a server to say so, would be told a closing too late.
+    now_ms: the time, in Unix milliseconds. What was given later was given while the clock was ahead, nobody knows when.
+    """
+    close = close_ms(survey.calendar, period)
+    for each in entry.pending:
+        if close < each.at_ms <= now_ms:
+            continue
+        with suppress(ValueError):  # it is no answer of the survey
+            place = place_of(survey, each.question)
+            state, _ = state_of(survey.questions[place], each.answer, entry.stratum)
+            unlike, other = state != current(entry.about(place).states), survey.freezing[place]
+            if other is not None and unlike and not (survey.closed and state == NULL):
+                by_then = replace(each, at_ms=min(each.at_ms, close))
+                after, _ = _record(survey, entry.about(other), drawn, by_then, other, IS_FROZEN, time_known=True)
+                entry = entry.having(other, after)
+    return entry
+
+
 def _frozen(survey: Survey, entry: Entry, recorded: Recorded, state: int) -> int | None:
     """The state that an entry, as it is about the freezing question, takes after a record of the question it is about.
 

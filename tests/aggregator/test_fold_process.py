@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator import opening
-from changeling_aggregator.errors import FoldDied, Overloaded
+from changeling_aggregator.errors import FoldDied, Overloaded, StoreError
 from changeling_aggregator.fold import FoldProcess, fold
 from changeling_aggregator.ingest import Committer, Registry
 from changeling_aggregator.opening import OpeningProcesses, open_requests
@@ -49,6 +49,26 @@ def test_a_fold_that_is_killed_says_so_and_the_next_one_counts(log: Log, tmp_pat
     assert process.fold(END, closing=True).reports == 1
     process.close()
     assert log.tallies()[0, 1][0] == 1
+
+
+def test_a_fold_whose_store_cannot_be_opened_says_why_and_is_started_again(
+    log: Log, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Without a traceback of its own: whoever asked is told, each time, and logs it."""
+    place = tmp_path / "server.db"
+    process = FoldProcess(place, log.store.at_rest)
+    hidden = place.with_suffix(".hidden")
+    place.rename(hidden)
+    place.mkdir()
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            process.await_start()
+    place.rmdir()
+    hidden.rename(place)
+    process.await_start()
+    assert process.fold(END, closing=True).reports == 0
+    process.close()
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_openers_give_what_one_process_gives(log: Log) -> None:

@@ -149,6 +149,9 @@ class FoldProcess:
                 self._end(0.0)
             raise FoldDied("the process that folds has died, and is started again") from error
         if isinstance(answer, Exception):
+            if not self._listens:  # it could not open its store, and has ended
+                with self._lock:
+                    self._end(0.0)
             raise answer
         return answer
 
@@ -187,7 +190,11 @@ def _serve(pipe: "Connection[object, object]") -> None:
     log_in_json()
     with suppress(EOFError, OSError):
         place, secret = cast(Any, pipe.recv())
-        store = Store.open(place, AtRest(secret))
+        try:
+            store = Store.open(place, AtRest(secret))
+        except Exception as error:
+            pipe.send(error)
+            os._exit(0)
         pipe.send(None)
         open_, seen = OpeningProcesses(), SeenIds()
         gc.freeze()

@@ -42,19 +42,29 @@ START = "1993-06-30"
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The calendar that the same six years are cut into, and how many changes an entry may report in it."""
+    """The calendar that the six years are cut into, how many changes an entry may report in it, and who takes part.
+
+    one_in: one in so many of the 712 young people.
+    """
 
     period: str
     periods: int
     constraint: AtMost
+    one_in: int
 
     def calendar(self) -> Calendar:
         """The calendar of its periods."""
         return Calendar(START, self.period, self.periods)
 
+    def changelog(self) -> Changelog:
+        """What those who take part answered, and when."""
+        everybody = read_csv(changelog_path("school-to-work"))
+        some = everybody.take(everybody.entry % self.one_in == 0)
+        return replace(some, entries=everybody.entries[:: self.one_in], entry=some.entry // self.one_in)
 
-SHORT = Size("52w", 6, AtMost(6))
-FULL = Size("13w", 24, AtMost(11))
+
+SHORT = Size("52w", 6, AtMost(6), one_in=2)
+FULL = Size("13w", 24, AtMost(11), one_in=1)
 EPSILON = Decimal(8)
 SHAPES = ((2, 1), *((branching, layers) for branching in (2, 3, 4) for layers in (2, 3, 4)))
 """The branching and the layers of the paper's hierarchies; one layer has no branching."""
@@ -77,7 +87,7 @@ def main() -> None:
     console = Console(width=WIDTH, highlight=False)
     began = time.monotonic()
     OUTPUT.mkdir(parents=True, exist_ok=True)
-    changelog = read_csv(changelog_path("school-to-work"))
+    changelog = size.changelog()
     population = Population.from_changelog(changelog, size.calendar(), size.constraint)
 
     console.rule(f"1. {population.entries} real clients and a real server, ε = {EPSILON}")
@@ -124,7 +134,7 @@ def sample(population: Population, **surveys: Survey) -> dict[str, list[Experime
 
 
 def _memory() -> Path | None:
-    """A folder in memory, where there is room: 712 stores on one disk wait for it longer than they compute."""
+    """A folder in memory, where there is room: hundreds of stores on one disk wait for it."""
     shared = Path("/dev/shm")  # noqa: S108  # what is made there has a name that nobody can guess
     return shared if shared.is_dir() and shutil.disk_usage(shared).free > ROOM else None
 

@@ -12,8 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_aggregator.testing.serving import free_port
-from changeling_simulations import Population, changelog_path
-from changeling_statistics import read_csv
+from changeling_simulations import Population
 
 from demo.__main__ import SHORT, best_of_the_paper, best_plan, sample
 
@@ -162,7 +161,7 @@ def test_the_figures_of_the_demo_are_what_it_draws():
     clients, off, papers = re.search(
         r"takes (\d+) real clients .*: (\d+) points off, .* would be off by (\d+)\.", readme
     ).groups()
-    changelog = read_csv(changelog_path("school-to-work"))
+    changelog = SHORT.changelog()
     population = Population.from_changelog(changelog, SHORT.calendar(), SHORT.constraint)
     _, survey = best_plan(SHORT, changelog.answers, population.entries)
     drawn = sample(population, planned=survey, paper=best_of_the_paper(SHORT, population)[1])

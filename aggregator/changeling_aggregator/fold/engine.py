@@ -194,7 +194,7 @@ def _serve(pipe: "Connection[object, object]") -> None:
             store = Store.open(place, AtRest(secret))
         except Exception as error:
             pipe.send(error)
-            os._exit(0)
+            return
         pipe.send(None)
         open_, seen = OpeningProcesses(), SeenIds()
         gc.freeze()

@@ -5,6 +5,7 @@ import sys
 
 import structlog
 
+from .errors import AggregatorError
 from .store import STORE_FAILURES
 
 _QUIET = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
@@ -39,8 +40,10 @@ def log_in_json() -> None:
 
 
 def log_failure(log: logging.Logger, sentence: str, error: Exception) -> None:
-    """Logs what failed and will be tried again: a store that is away in one line, a defect with its traceback."""
-    if isinstance(error, STORE_FAILURES):
+    """Logs what failed and will be tried again: an error of ours, or of a store that is away, in one line; a defect
+    with its traceback.
+    """
+    if isinstance(error, (AggregatorError, *STORE_FAILURES)):
         cause = str(getattr(error, "orig", None) or error).strip()
         log.warning("%s: %s", sentence, cause.partition("\n")[0] or type(error).__name__)
     else:

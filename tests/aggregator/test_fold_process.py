@@ -1,6 +1,7 @@
 """The fold in processes of its own: killed, told to end, beside others; and what it never shows."""
 
 import asyncio
+import logging
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ from changeling_aggregator import opening
 from changeling_aggregator.errors import FoldDied, Overloaded, StoreError
 from changeling_aggregator.fold import FoldProcess, fold
 from changeling_aggregator.ingest import Committer, Registry
+from changeling_aggregator.logs import log_failure
 from changeling_aggregator.opening import OpeningProcesses, open_requests
 from changeling_aggregator.server.service import REST_SECONDS, FoldLoop
 from changeling_aggregator.store import AtRest, Store, TokenScope
@@ -69,6 +71,15 @@ def test_a_fold_whose_store_cannot_be_opened_says_why_and_is_started_again(
     assert process.fold(END, closing=True).reports == 0
     process.close()
     assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("error", [StoreError("shutting down"), FoldDied("shutting down"), OSError("shutting down")])
+def test_what_is_no_defect_is_logged_in_one_line(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        raise error
+    except type(error):
+        log_failure(logging.getLogger("changeling"), "the fold failed", error)
+    assert [(each.getMessage(), each.exc_info) for each in caplog.records] == [("the fold failed: shutting down", None)]
 
 
 def test_openers_give_what_one_process_gives(log: Log) -> None:

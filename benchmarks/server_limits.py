@@ -24,7 +24,7 @@ from changeling_aggregator.ingest import Committer
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing.killing import prepared_log, sealed_upload
 from changeling_aggregator.testing.serving import RunningServer, SurveyLog
-from changeling_protocol import AtMost, Calendar, UnixMilliseconds, UnixSeconds
+from changeling_protocol import AtMost, Calendar, SurveyId, UnixMilliseconds, UnixSeconds
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN, UPLOADS, encode_upload_request
 from changeling_simulations import paper_survey
 from changeling_simulations.capacity import ServerDesign, demanded, sized
@@ -118,7 +118,7 @@ def planned() -> dict[str, float | None]:
             some = [upload] * min(10_000, hour - first)
             log.store.append(log.stream, some, UnixMilliseconds(int(1000 * time.time())))
         refused = {
-            most: asyncio.run(_refused(log.store, upload, plan.most_store * 2**30, most))
+            most: asyncio.run(_refused(log.store, log.survey.id, upload, plan.most_store * 2**30, most))
             for most in (plan.most_waiting, 10**6)
         }
         log.store.close()
@@ -132,13 +132,13 @@ def planned() -> dict[str, float | None]:
     }
 
 
-async def _refused(store: Store, upload: bytes, most_store: int, most_waiting: int) -> int:
+async def _refused(store: Store, survey: SurveyId, upload: bytes, most_store: int, most_waiting: int) -> int:
     """How many of some uploads are turned away, after one that may be the first to see that all is full."""
     committer = Committer(store, lambda: UnixSeconds(time.time()), most_store, most_waiting)
     committer.start()
     answers = []
     for _ in range(TRIED):
-        (answer,) = await asyncio.gather(committer.append(upload), return_exceptions=True)
+        (answer,) = await asyncio.gather(committer.append(upload, [survey]), return_exceptions=True)
         answers.append(answer)
     committer.close()
     if others := [each for each in answers if each is not None and not isinstance(each, Overloaded)]:

@@ -13,14 +13,14 @@ import pytest
 from changeling_aggregator import segments
 from changeling_aggregator.errors import Unwritable
 from changeling_aggregator.ingest import Committer
-from changeling_aggregator.ingest.committer import SegmentWriter
+from changeling_aggregator.ingest.committer import SegmentWriter, by_survey
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import LoggedRequest, Store
 from changeling_aggregator.store.store import OLD_SECONDS
 from changeling_aggregator.testing.bucket import WELL, Conduct, SmallBucket, small_bucket
 from sqlalchemy import Connection, event
 
-from .uploads import content_of, upload
+from .uploads import SURVEYS, content_of, upload
 
 pytestmark = pytest.mark.timed  # by the two seconds
 
@@ -54,7 +54,7 @@ def bodies_in(store: Store) -> list[bytes]:
 
 async def sent(committer: Committer, bodies: Sequence[bytes]) -> list[BaseException | None]:
     """What each came to, where all are sent at once."""
-    return await asyncio.gather(*(committer.append(upload(each)) for each in bodies), return_exceptions=True)
+    return await asyncio.gather(*(committer.append(upload(each), SURVEYS) for each in bodies), return_exceptions=True)
 
 
 def numbered(count: int, begin: int = 0) -> list[bytes]:
@@ -202,7 +202,7 @@ def test_objects_that_wait_for_the_database_share_a_transaction(store: Store, bu
 
     def write(body: bytes) -> None:
         try:
-            writer.write([upload(body)], {}, 5)
+            writer.write(by_survey(upload(body), SURVEYS), {}, 5)
         except OSError as error:
             heard.append(error)
 

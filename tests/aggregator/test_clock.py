@@ -179,7 +179,8 @@ def test_forty_days_ahead_seal_nothing_and_destroy_no_key(store: Store, machine:
     machine.wall += 40 * DAY
     assert service.clock() == NOW + 61
     service.committer.start()
-    asyncio.run(service.committer.append(body(envelope(log.survey, log.key, [report(1)]))))
+    sealed = envelope(log.survey, log.key, [report(1)])
+    asyncio.run(service.committer.append(body(sealed), [log.survey.id]))
     for _ in range(3):
         machine.run(1)
         service.folding.fold_now()

@@ -28,7 +28,7 @@ def serve(store: Store, machine: Machine, database: float | None = None) -> Serv
 
 def upload(service: Service, log: Log, node: int) -> None:
     sealed = envelope(log.survey, log.key, [report(node)], Node(0, 4))
-    asyncio.run(service.committer.append(body(sealed)))
+    asyncio.run(service.committer.append(body(sealed), [log.survey.id]))
 
 
 @pytest.fixture

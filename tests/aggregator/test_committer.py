@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 
 from ..protocol.examples import survey
 from .devices import Log
-from .uploads import content_of, upload
+from .uploads import SURVEYS, content_of, upload
 
 
 def appended(store: Store) -> list[bytes]:
@@ -27,7 +27,7 @@ def submit(waiting: Committer, *bodies: bytes, start: bool = False) -> list[Base
     """Has these appended at once, from one event loop; what each came to. start: the committer, when all wait."""
 
     async def appended_all() -> list[BaseException | None]:
-        tasks = [asyncio.create_task(waiting.append(upload(each))) for each in bodies]
+        tasks = [asyncio.create_task(waiting.append(upload(each), SURVEYS)) for each in bodies]
         await asyncio.sleep(0)
         if start:
             waiting.start()
@@ -68,7 +68,7 @@ def test_uploads_that_come_one_after_the_other_share_a_commit(store: Store, monk
     async def in_turn() -> None:
         tasks = []
         for each in (b"second", b"third", b"fourth"):
-            tasks.append(asyncio.create_task(waiting.append(upload(each))))
+            tasks.append(asyncio.create_task(waiting.append(upload(each), SURVEYS)))
             await asyncio.sleep(0.01)
         await asyncio.wait_for(asyncio.gather(*tasks), 60)
 
@@ -82,7 +82,7 @@ def test_who_has_gone_keeps_nobody_else_from_hearing(store: Store) -> None:
     waiting = Committer(store, lambda: 5.0)
 
     async def all_wait() -> None:
-        gone, other = (asyncio.create_task(waiting.append(upload(each))) for each in (b"gone", b"other"))
+        gone, other = (asyncio.create_task(waiting.append(upload(each), SURVEYS)) for each in (b"gone", b"other"))
         await asyncio.sleep(0)
         gone.cancel()
         await asyncio.sleep(0)
@@ -160,7 +160,7 @@ def test_closing_commits_what_waits_and_the_counts_of_refusals(store: Store) -> 
     waiting.start()
 
     async def close_while_it_waits() -> None:
-        last = asyncio.create_task(waiting.append(upload(b"last")))
+        last = asyncio.create_task(waiting.append(upload(b"last"), SURVEYS))
         await asyncio.sleep(0)
         waiting.close()
         await asyncio.wait_for(last, 60)

@@ -27,7 +27,7 @@ from changeling_protocol import Calendar, UnixSeconds
 from ..protocol.examples import PINNED, survey
 from .devices import Log, body, envelope, report
 from .serving import ServerProcess, eventually
-from .uploads import upload
+from .uploads import SURVEYS, upload
 
 START, END = 1_800_000_000, 1_800_000_480
 
@@ -305,7 +305,9 @@ def test_a_full_store_takes_no_uploads_until_there_is_room(tmp_path: Path, monke
     monkeypatch.setattr(committer, "LOOK_SECONDS", 0.0)
 
     async def append_four() -> list[object]:
-        return [await asyncio.gather(taking.append(upload(b"upload")), return_exceptions=True) for _ in range(4)]
+        return [
+            await asyncio.gather(taking.append(upload(b"upload"), SURVEYS), return_exceptions=True) for _ in range(4)
+        ]
 
     heard = [error for (error,) in asyncio.run(append_four())]  # type: ignore[misc]
     assert heard[:3] == [None, None, None]

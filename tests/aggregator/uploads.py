@@ -1,9 +1,9 @@
 """Upload requests whose envelopes say whose survey they are of and nothing else that anybody could open."""
 
-from changeling_protocol import HEAD_BYTES, SEAL_BYTES, VERSION
+from changeling_protocol import HEAD_BYTES, SEAL_BYTES, VERSION, SurveyId
 from changeling_protocol.wire import decode_upload_request, encode_upload_request
 
-SURVEYS = (b"survey of 16 by.", b"another survey..")
+SURVEYS = SurveyId(b"survey of 16 by."), SurveyId(b"another survey..")
 
 
 def upload(*contents: bytes) -> bytes:

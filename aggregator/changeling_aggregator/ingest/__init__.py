@@ -7,6 +7,7 @@ from .registry import (
     most_envelope_bytes,
     refusal_of,
     refusals_of,
+    survey_of,
 )
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "most_envelope_bytes",
     "refusal_of",
     "refusals_of",
+    "survey_of",
     "writer_for",
 ]

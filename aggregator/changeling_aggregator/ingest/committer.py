@@ -10,7 +10,7 @@ import asyncio
 import shutil
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from heapq import heappop, heappush
@@ -18,22 +18,19 @@ from pathlib import Path
 from secrets import token_hex
 from threading import Condition, Lock, Thread
 from time import monotonic, perf_counter
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
-from changeling_protocol import (
-    ID_BYTES,
-    Refusal,
-    RefusalCounts,
-    SurveyId,
-    UnixMilliseconds,
-    UnixSeconds,
-)
+from changeling_protocol import Refusal, RefusalCounts, SurveyId, UnixMilliseconds, UnixSeconds
 from changeling_protocol.wire import MOST_BODY_BYTES, encode_upload_request, envelopes_in
 from prometheus_client import Histogram
 
 from ..errors import Overloaded, Unwritable
 from ..segments import Folder, Place, SegmentRow, place_at
 from ..store import Segment, Store, Transaction, segment_name, written_segment
+from .registry import survey_of
+
+LogRequest: TypeAlias = tuple[SurveyId, bytes]
+"""A request of the log: the one survey of its envelopes, and what `wire.encode_upload_request` makes of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,7 @@ class LogWriter(ABC):
     pace: ClassVar[Pace] = Pace()
 
     @abstractmethod
-    def write(self, bodies: Sequence[bytes], refused: RefusalCounts, now: UnixMilliseconds) -> None:
+    def write(self, requests: Sequence[LogRequest], refused: RefusalCounts, now: UnixMilliseconds) -> None:
         """Append requests, which are durable when this returns, and count refusals. Raises what keeps it from that.
 
         now: Unix milliseconds. Where both are empty it tries whether it could write.
@@ -79,13 +76,14 @@ def writer_for(store: Store, segments: str | None) -> LogWriter:
     return SegmentWriter(store, Folder(Path(segments), make=True) if isinstance(place, Folder) else place)
 
 
-def by_survey(body: bytes) -> Iterator[tuple[SurveyId, bytes]]:
-    """A request whose envelopes have heads, as requests of one survey each: most are that already."""
-    envelopes: dict[bytes, list[bytes]] = {}
+def by_survey(body: bytes, surveys: Collection[SurveyId]) -> list[LogRequest]:
+    """An upload as requests of one survey each: most are that already. surveys: those of its envelopes, or more."""
+    if len(surveys) == 1:
+        return [(survey, body) for survey in surveys]
+    envelopes: dict[SurveyId, list[bytes]] = {}
     for envelope in envelopes_in(body):
-        envelopes.setdefault(envelope[1 : 1 + ID_BYTES], []).append(envelope)
-    for survey, some in envelopes.items():
-        yield SurveyId(survey), body if len(envelopes) == 1 else encode_upload_request(some)
+        envelopes.setdefault(survey_of(envelope), []).append(envelope)
+    return [(survey, encode_upload_request(some)) for survey, some in envelopes.items()]
 
 
 class RowWriter(LogWriter):
@@ -95,13 +93,13 @@ class RowWriter(LogWriter):
         self._store = store
         self._streams: dict[SurveyId, int] = {}
 
-    def write(self, bodies: Sequence[bytes], refused: RefusalCounts, now: UnixMilliseconds) -> None:
+    def write(self, requests: Sequence[LogRequest], refused: RefusalCounts, now: UnixMilliseconds) -> None:
         """Append rows."""
         appended: dict[int, list[bytes]] = {}
-        for survey, part in (each for body in bodies for each in by_survey(body)):
+        for survey, request in requests:
             if survey not in self._streams:
                 self._streams[survey] = self._store.open_stream(survey)
-            appended.setdefault(self._streams[survey], []).append(part)
+            appended.setdefault(self._streams[survey], []).append(request)
         if len(appended) == 1 and not refused:
             self._store.append(*appended.popitem(), now)
             return
@@ -161,12 +159,12 @@ class SegmentWriter(LogWriter):
         self._pending: list[_Pending] = []
         self._idle = [self._new_lane()]
 
-    def write(self, bodies: Sequence[bytes], refused: RefusalCounts, now: UnixMilliseconds) -> None:
+    def write(self, requests: Sequence[LogRequest], refused: RefusalCounts, now: UnixMilliseconds) -> None:
         """Write one file for all; several threads may write at the same time."""
         lane = self._taken()
         try:
-            if bodies:
-                self._append(lane, bodies, refused, now)
+            if requests:
+                self._append(lane, requests, refused, now)
             else:
                 if not refused:
                     self._place.put(f"{lane.prefix}-probe", b"")
@@ -196,14 +194,15 @@ class SegmentWriter(LogWriter):
         with self._store.transaction() as writing:
             return _Lane(writing.open_stream(None, self._place.name, prefix), prefix)
 
-    def _append(self, lane: _Lane, bodies: Sequence[bytes], refused: RefusalCounts, now: UnixMilliseconds) -> None:
+    def _append(
+        self, lane: _Lane, requests: Sequence[LogRequest], refused: RefusalCounts, now: UnixMilliseconds
+    ) -> None:
         if lane.length is None:
             with self._store.view() as view:
                 lane.length = view.length_of(lane.stream)
-        parts = [part for body in bodies for part in by_survey(body)]
-        rows = [SegmentRow(position, now, part) for position, (_, part) in enumerate(parts, lane.length + 1)]
+        rows = [SegmentRow(position, now, body) for position, (_, body) in enumerate(requests, lane.length + 1)]
         name = segment_name(lane.prefix, rows[0].position)
-        segment = written_segment(self._place, name, lane.stream, rows, now, [survey for survey, _ in parts])
+        segment = written_segment(self._place, name, lane.stream, rows, now, [survey for survey, _ in requests])
         lane.length = None
         self._keep(_Pending(lane.stream, segment, refused, now))
         lane.length = segment.last
@@ -261,9 +260,10 @@ REFUSALS_WAIT_SECONDS = 1.0
 
 
 class WaitingUpload(NamedTuple):
-    """An upload. acknowledged: what its sender waits for, in an event loop of its own."""
+    """An upload. size: in bytes. acknowledged: what its sender waits for, in an event loop of its own."""
 
-    body: bytes
+    requests: Sequence[LogRequest]
+    size: int
     acknowledged: "asyncio.Future[None]"
 
 
@@ -295,10 +295,10 @@ class Gathering:
     def add(self, upload: WaitingUpload) -> None:
         """Raises Overloaded where too much waits already, or nothing more is taken."""
         with self._changed:
-            if self._closing or self._bytes + len(upload.body) > MOST_WAITING_BYTES:
+            if self._closing or self._bytes + upload.size > MOST_WAITING_BYTES:
                 raise Overloaded("more uploads wait for the disk than this server keeps: come again later")
             self._waiting.append(upload)
-            self._bytes += len(upload.body)
+            self._bytes += upload.size
             if len(self._waiting) in (1, self._pace.enough) or self._bytes >= MOST_COMMIT_BYTES:
                 self._changed.notify()
 
@@ -358,7 +358,7 @@ class Gathering:
         if size > MOST_COMMIT_BYTES:
             count = size = 0
             while size < MOST_COMMIT_BYTES:
-                size += len(self._waiting[count].body)
+                size += self._waiting[count].size
                 count += 1
         taken, self._waiting = self._waiting[:count], self._waiting[count:]
         self._bytes -= size
@@ -426,15 +426,16 @@ class Committer:
             return "more uploads wait for the disk than are kept in memory, and are turned away"
         return None
 
-    async def append(self, body: bytes) -> None:
+    async def append(self, body: bytes, surveys: Collection[SurveyId]) -> None:
         """Append an upload request, as `wire.encode_upload_request` makes it; returns when it is on disk.
 
+        surveys: those of its envelopes, or more.
         Raises Overloaded where too much waits already, or the error that kept it from the disk.
         """
         if self._full:
             raise Overloaded(self._full)
         acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._gathering.add(WaitingUpload(body, acknowledged))
+        self._gathering.add(WaitingUpload(by_survey(body, surveys), len(body), acknowledged))
         await acknowledged
 
     def count_refused(self, refused: Mapping[tuple[SurveyId, Refusal], int]) -> None:
@@ -482,8 +483,8 @@ class Committer:
             raise Overloaded(self._full)
         began = perf_counter()
         if batch.uploads or batch.refused or self._failed or self._full:
-            bodies = [waiting.body for waiting in batch.uploads]
-            self._writer.write(bodies, batch.refused, UnixMilliseconds(int(self._clock() * 1000)))
+            requests = [each for waiting in batch.uploads for each in waiting.requests]
+            self._writer.write(requests, batch.refused, UnixMilliseconds(int(self._clock() * 1000)))
         self.commits.observe(perf_counter() - began)
 
 

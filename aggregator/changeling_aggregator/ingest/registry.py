@@ -120,12 +120,20 @@ def _published(survey: Survey, signed: bytes, end: EarlyEnd | None) -> Published
     return PublishedSurvey(survey, signed, most_envelope_bytes(survey.plan), last, taken_until)
 
 
-def refusals_of(envelopes: Sequence[bytes], registry: Registry, now: UnixSeconds) -> dict[int, Refused]:
+def survey_of(envelope: bytes) -> SurveyId:
+    """The survey that an envelope, or the head of one, names."""
+    return SurveyId(envelope[1 : 1 + ID_BYTES])
+
+
+def refusals_of(
+    envelopes: Sequence[bytes], heads: Collection[bytes], registry: Registry, now: UnixSeconds
+) -> dict[int, Refused]:
     """Why some of these envelopes are refused, by their places; the others are to be appended.
 
-    now: Unix seconds. Head and length decide. So where many envelopes are alike, as in a relay's batch, few are judged.
+    heads: theirs, each once. now: Unix seconds. Head and length decide. So where many envelopes are alike, as in a
+    relay's batch, few are judged.
     """
-    heads, lengths = {envelope[:HEAD_BYTES] for envelope in envelopes}, set(map(len, envelopes))
+    lengths = set(map(len, envelopes))
     if len(heads) * len(lengths) < len(envelopes) and not any(
         _refusal(head, length, registry, now) for head, length in product(heads, lengths)
     ):
@@ -145,7 +153,7 @@ def refusal_of(envelope: bytes, registry: Registry, now: UnixSeconds) -> Refused
 def _refusal(head: bytes, length: int, registry: Registry, now: UnixSeconds) -> Refused | None:
     if length <= HEAD_BYTES + SEAL_BYTES or head[0] != VERSION:
         return None, Refusal.MALFORMED
-    id_ = SurveyId(head[1 : 1 + ID_BYTES])
+    id_ = survey_of(head)
     published = registry.surveys.get(id_)
     if published is None:
         return None, Refusal.UNKNOWN_SURVEY

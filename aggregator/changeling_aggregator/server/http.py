@@ -35,6 +35,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from email.utils import formatdate
+from functools import cache
 from hashlib import blake2b
 from math import ceil, floor
 from time import monotonic, perf_counter
@@ -332,12 +333,13 @@ class Traffic:
         self.upload_bytes = Counter(
             "changeling_upload_bytes", "Bytes of the bodies of uploads, refused ones too.", registry=None
         )
-        self._requests = Counter(
+        requests = Counter(
             "changeling_requests", "Requests that were answered.", ["route", "method", "status"], registry=None
         )
         told = "From a request's head to the end of its answer."
-        self._seconds = Histogram("changeling_request_seconds", told, ["route"], buckets=BUCKETS, registry=None)
-        self.collectors = self.upload_bytes, self._requests, self._seconds
+        seconds = Histogram("changeling_request_seconds", told, ["route"], buckets=BUCKETS, registry=None)
+        self._requests, self._seconds = cache(requests.labels), cache(seconds.labels)
+        self.collectors = self.upload_bytes, requests, seconds
         """What Prometheus asks."""
         self.unnamed_proxy = False
         """Whether somebody who is no trusted proxy has spoken for others since the start."""
@@ -349,8 +351,8 @@ class Traffic:
         # Few routes, whatever is asked for: the path with the names of its parameters.
         route = UPLOADS if scope["path"] == UPLOADS else getattr(scope.get("route"), "path", OTHER)
         method = scope["method"] if scope["method"] in METHODS else OTHER
-        self._requests.labels(route, method, status).inc()
-        self._seconds.labels(route).observe(seconds)
+        self._requests(route, method, status).inc()
+        self._seconds(route).observe(seconds)
         if method == "PUT" and status in {200, 201}:
             survey = scope.get("path_params", {}).get("survey")
             named = {} if survey is None else {"survey": survey}

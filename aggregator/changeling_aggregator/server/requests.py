@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from secrets import choice, randbelow
 from typing import Annotated
 
-from changeling_protocol import ID_BYTES, BadSignature, MalformedBytes, Survey, SurveyId
+from changeling_protocol import HEAD_BYTES, ID_BYTES, BadSignature, MalformedBytes, Survey, SurveyId
 from changeling_protocol.wire import (
     MOST_BODY_BYTES,
     MOST_ENVELOPES_TAKEN,
@@ -31,7 +31,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from ..errors import Overloaded, TurnedDown
-from ..ingest import PublishedSurvey, Registry, refusals_of
+from ..ingest import PublishedSurvey, Registry, refusals_of, survey_of
 from ..opening import opens
 from ..store import Token, TokenScope, hash_of
 from .http import (
@@ -67,6 +67,7 @@ ONE_IN = 64
 """One of so many envelopes that come without a token is opened on arrival, to see whether it opens."""
 ADMISSION_SECONDS = 10.0
 """So long the operator's rule for uploads may think about one."""
+_ALL_TAKEN = encode_acknowledgement({})
 _log = logging.getLogger("changeling")
 
 
@@ -316,7 +317,8 @@ class Uploads:
             raise TurnedDown(ErrorCode.MALFORMED, f"the body is no upload: {error}") from error
         if stranger:
             _charge(service, scope, 0, len(envelopes))
-        refused = refusals_of(envelopes, service.registry, service.clock())
+        heads = {envelope[:HEAD_BYTES] for envelope in envelopes}
+        refused = refusals_of(envelopes, heads, service.registry, service.clock())
         if refused:
             service.committer.count_refused(Counter((survey, why) for survey, why in refused.values() if survey))
             envelopes = [each for place, each in enumerate(envelopes) if place not in refused]
@@ -324,8 +326,8 @@ class Uploads:
         if envelopes:
             if stranger:
                 _fine_for_garbage(service, scope, envelopes)
-            await service.committer.append(body)
-        return encode_acknowledgement({place: reason for place, (_, reason) in refused.items()})
+            await service.committer.append(body, set(map(survey_of, heads)))
+        return _ALL_TAKEN if not refused else encode_acknowledgement({at: why for at, (_, why) in refused.items()})
 
     async def _admitted(self, scope: Scope, receive: Receive) -> tuple[bytes, bool]:
         """The body of a request that may be taken, and whether its sender shows no token for uploads.

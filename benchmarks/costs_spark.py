@@ -22,7 +22,7 @@ from changeling_aggregator.store import IdFile, Store
 from changeling_aggregator.testing import append_segment
 from changeling_protocol import UnixMilliseconds, UnixSeconds
 from changeling_simulations.fleet import Load
-from changeling_spark.folding import SparkFold
+from changeling_spark.runs import SparkFold
 from changeling_spark.session import ClusterSettings
 from changeling_spark.testing import SparkCluster, cluster, seconds_of_all
 

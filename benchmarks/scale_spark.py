@@ -19,7 +19,7 @@ from changeling_aggregator.opening import OpeningProcesses
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import counted_rows
 from changeling_protocol import UnixSeconds
-from changeling_spark.folding import SparkFold
+from changeling_spark.runs import SparkFold
 from changeling_spark.session import ClusterSettings
 from changeling_spark.testing import cluster, seconds_of_all
 from pyspark.sql import SparkSession

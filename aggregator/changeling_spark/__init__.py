@@ -28,13 +28,13 @@ class SparkEngine:
         lacking = missing()
         if lacking is not None:
             raise SparkTrouble(lacking)
-        from .folding import SparkFold  # whose libraries are not installed everywhere
+        from .runs import SparkFold  # whose libraries are not installed everywhere
 
         place = checked_place(options.shared)
         if "://" not in place:
             Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
         cluster = ClusterSettings(options.master, options.executor_memory, conf=options.conf)
-        return SparkFold(store, cluster, place, options.checkpoint)
+        return SparkFold(store, cluster, place)
 
 
 engine = SparkEngine()

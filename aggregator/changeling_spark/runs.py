@@ -2,24 +2,25 @@
 
 The transaction moves the cursors by compare-and-set, adds tallies, attendance and refusals, and says which files hold
 the ids from then on. So a run that is killed anywhere, repeated, or overtaken by another has changed nothing, and what
-files it leaves the next one deletes.
+files it leaves the next one deletes. `--follow` does one after the other in the same session.
 """
 
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
+from time import sleep
 from typing import TYPE_CHECKING
 
 from changeling_aggregator.errors import AggregatorError, Overtaken
-from changeling_aggregator.fold import BatchCounts, FoldReport
+from changeling_aggregator.fold import BatchCounts, FoldReport, in_turn
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import IdFile, Store, Turn
-from changeling_protocol import UnixMilliseconds
+from changeling_protocol import UnixMilliseconds, UnixSeconds
 
 from .keys import KeyService
-from .session import trouble_of
+from .session import ClusterSettings, SparkTrouble, end_java, is_stopped, see_alive, session, trouble_of
 from .shuffle import Partitioner
 from .tasks import (
     Findings,
@@ -30,13 +31,12 @@ from .tasks import (
     ids_of_runs,
     moves_of,
     open_pieces,
-    open_streamed,
     pieces_of,
     tasks_of,
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 BUCKET_CLOSINGS = 500_000
 """About the most closings in a bucket, with those whose ids were counted before."""
@@ -57,10 +57,10 @@ class Executors(ABC):
 
 
 class SparkExecutors(Executors):
-    """Executors of a Spark session. batch: the log's pieces, where a query has read them; None for the tasks'."""
+    """Executors of a Spark session."""
 
-    def __init__(self, spark: "SparkSession", batch: "DataFrame | None" = None) -> None:
-        self._spark, self._batch = spark, batch
+    def __init__(self, spark: "SparkSession") -> None:
+        self._spark = spark
         self.host = spark.conf.get("spark.driver.host") or "127.0.0.1"
         self.bind = spark.conf.get("spark.driver.bindAddress", self.host) or self.host
 
@@ -70,22 +70,13 @@ class SparkExecutors(Executors):
         from pyspark.errors import PySparkException
 
         try:
-            blocks = self._opened(run, tasks).repartitionById(run.partitioner.buckets, "bucket")
+            numbers = self._spark.range(0, len(tasks), 1, len(tasks))
+            opened = numbers.mapInArrow(partial(open_pieces, run, tasks), _BLOCKS)
+            blocks = opened.repartitionById(run.partitioner.buckets, "bucket")
             rows = blocks.mapInArrow(partial(count_blocks, run), "findings binary").collect()
         except (Py4JError, PySparkException) as error:
-            raise trouble_of(self._spark, "the fold on Spark", error) from None
+            raise trouble_of(self._spark, error) from None
         return [bytes(row.findings) for row in rows]
-
-    def _opened(self, run: SparkRun, tasks: Sequence[Sequence[Piece | IdFile]]) -> "DataFrame":
-        if self._batch is None:
-            return self._given(run, tasks)
-        streamed = self._batch.mapInArrow(partial(open_streamed, run), _BLOCKS)
-        files = [task for task in tasks if isinstance(task[0], IdFile)]
-        return streamed.union(self._given(run, files)) if files else streamed
-
-    def _given(self, run: SparkRun, tasks: Sequence[Sequence[Piece | IdFile]]) -> "DataFrame":
-        numbers = self._spark.range(0, len(tasks), 1, len(tasks))
-        return numbers.mapInArrow(partial(open_pieces, run, tasks), _BLOCKS)
 
 
 def fold_once(store: Store, executors: Executors, place: str, until: UnixMilliseconds, turn: Turn) -> FoldReport:
@@ -93,17 +84,6 @@ def fold_once(store: Store, executors: Executors, place: str, until: UnixMillise
 
     Raises SparkTrouble; Overtaken where another folder counted some of it.
     """
-    return fold_through(lambda _name, _pieces, count: count(executors), store, place, until, turn)
-
-
-def fold_through(
-    through: Callable[[str, list[Piece], Callable[[Executors], FoldReport]], FoldReport],
-    store: Store,
-    place: str,
-    until: UnixMilliseconds,
-    turn: Turn,
-) -> FoldReport:
-    """As `fold_once`. through: is given the run's name, the pieces and what counts them, and calls that once."""
     at, name = place_at(place), secrets.token_hex(8)
     with store.view() as view:
         ranges = view.unread_ranges(until)
@@ -115,7 +95,7 @@ def fold_through(
     try:
         with store.view() as view:
             pieces = pieces_of(view, ranges, at, name)
-        report = through(name, pieces, lambda executors: _counted(store, turn, executors, place, name, pieces))
+        report = _counted(store, turn, executors, place, name, pieces)
     except _Unknown as unknown:
         raise unknown.error from None
     except BaseException:
@@ -187,3 +167,68 @@ def buckets_of(pieces: Sequence[Piece], files: Sequence[IdFile]) -> int:
     """How many buckets keep each of them small, whatever the log holds."""
     closings = sum(piece.size for piece in pieces) // _LEAST_CLOSING_BYTES + sum(file.size for file in files)
     return 1 + closings // BUCKET_CLOSINGS
+
+
+_ENDED = "the fold on Spark has ended"
+
+
+class SparkFold:
+    """Folds a store on a Spark cluster, as `fold.FoldProcess` does in a process.
+
+    place: where its files lie, which the driver and all executors reach. The session lasts from the first fold until
+    `close`, or until Spark ends it by itself; then the next fold has another.
+    """
+
+    def __init__(self, store: Store, cluster: ClusterSettings, place: str) -> None:
+        self._store, self._cluster, self._place = store, cluster, place
+        self._stack = ExitStack()
+        self._spark: SparkSession | None = None
+        self._starts = self._closed = False
+
+    def await_start(self) -> None:
+        """Start the session where there is none. Raises SparkTrouble, FoldOver where its Java process has died."""
+        if self._closed:
+            raise SparkTrouble(_ENDED)
+        if self._spark is not None:
+            see_alive(self._spark)
+            return
+        self._starts = True
+        try:
+            self._spark = self._stack.enter_context(session(self._cluster))
+        finally:
+            self._starts = False
+
+    def fold(self, now: UnixSeconds, *, closing: bool) -> FoldReport:
+        """As `fold.fold`. Call `await_start` before.
+
+        Raises SparkTrouble, FoldOver where Spark's Java process has died, and what the store and the place raise.
+        """
+        self.await_start()
+        try:
+            return in_turn(self._store, now, closing, self._count)
+        except SparkTrouble:
+            if self._spark is not None and is_stopped(self._spark):
+                self._end()  # the next fold has a session of its own
+            raise
+
+    def turn_to(self, store: Store) -> None:
+        """Fold another store from now on, in the same session."""
+        self._store = store
+
+    def close(self) -> None:
+        """End the session, and what runs in it."""
+        self._closed = True
+        while self._starts:  # Spark waits a minute for a master that does not answer
+            end_java()
+            sleep(0.1)
+        self._end()
+
+    def _end(self) -> None:
+        self._spark = None
+        self._stack.close()
+
+    def _count(self, turn: Turn, until: UnixMilliseconds) -> FoldReport:
+        spark = self._spark
+        if spark is None or self._closed:
+            raise SparkTrouble(_ENDED)
+        return fold_once(self._store, SparkExecutors(spark), self._place, until, turn)

@@ -120,16 +120,13 @@ def end_java() -> None:
         java.kill()
 
 
-def trouble_of(spark: "SparkSession", what: str, error: BaseException) -> AggregatorError:
-    """The error to raise where Spark has raised one: FoldOver where the session's Java process has died.
-
-    what: has failed, in words.
-    """
+def trouble_of(spark: "SparkSession", error: BaseException) -> AggregatorError:
+    """The error to raise where Spark has raised one: FoldOver where the session's Java process has died."""
     try:
         see_alive(spark, _DEATH_SECONDS)
     except FoldOver as over:
         return over
-    return SparkTrouble(f"{what} has failed, and changed nothing: {first_line(error)}")
+    return SparkTrouble(f"the fold on Spark has failed, and changed nothing: {first_line(error)}")
 
 
 def is_stopped(spark: "SparkSession") -> bool:
@@ -137,7 +134,8 @@ def is_stopped(spark: "SparkSession") -> bool:
     from py4j.protocol import Py4JError
 
     try:
-        return bool(spark.sparkContext._jsc.sc().isStopped())
+        context = spark.sparkContext._jsc
+        return context is None or bool(context.sc().isStopped())
     except (Py4JError, OSError):
         return True
 
@@ -160,7 +158,6 @@ def spark_settings(cluster: ClusterSettings) -> dict[str, bool | float | int | s
         "spark.ui.showConsoleProgress": "false",
         "spark.eventLog.enabled": "false",
         "spark.log.level": "OFF",
-        "spark.sql.streaming.stopTimeout": "10s",
     }
     if cluster.host is not None:
         settings["spark.driver.host"] = cluster.host

@@ -320,13 +320,6 @@ def open_pieces(
                 yield from _rows(_seen(run, file))
 
 
-def open_streamed(run: SparkRun, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The blocks in the pieces of a task of a query. rows: a piece each, as `offers.PIECES` says."""
-    columns = [[column.to_pylist() for column in batch.columns] for batch in rows]
-    pieces = [Piece(*row) for batch in columns for row in zip(*batch, strict=True)]
-    yield from _opened(run, pieces, pieces[0].until if pieces else 0)
-
-
 def _opened(run: SparkRun, pieces: Sequence[Piece], number: int) -> Iterator[pa.RecordBatch]:
     """The blocks in a task's pieces. number: decides which bucket is told what else opening has found, as refusals."""
     if not pieces:

@@ -18,7 +18,7 @@ from changeling_aggregator.testing import AFTER, prepared
 from changeling_spark import ClusterSettings
 from changeling_spark import runs as running
 from changeling_spark import tasks as pieces
-from changeling_spark.folding import SparkFold
+from changeling_spark.runs import SparkFold
 from changeling_spark.testing import WHY_NOT, SparkCluster, cluster
 
 from .here import contents
@@ -40,20 +40,12 @@ def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkClu
 
 
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path | None:
-    """Where the session of a file keeps its checkpoint; None where that folds by jobs."""
-    return tmp_path_factory.mktemp("query") / "checkpoint" if getattr(request.module, "FOLLOWS", False) else None
-
-
-@pytest.fixture(scope="module")
-def engine(
-    spark_cluster: SparkCluster, checkpoint: Path | None, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[SparkFold]:
+def engine(spark_cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkFold]:
     """The session of a file; each test turns it to a store of its own."""
     nothing: Any = None
-    place = str(tmp_path_factory.mktemp("shared"))
-    where = None if checkpoint is None else str(checkpoint)
-    with closing(SparkFold(nothing, ClusterSettings(spark_cluster.master), place, where)) as started:
+    with closing(
+        SparkFold(nothing, ClusterSettings(spark_cluster.master), str(tmp_path_factory.mktemp("shared")))
+    ) as started:
         yield started
 
 

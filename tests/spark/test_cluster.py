@@ -16,8 +16,8 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.testing import AFTER, prepared
 from changeling_aggregator.testing.serving import offspring
 from changeling_spark import ClusterSettings, SparkTrouble, runs, session
-from changeling_spark.folding import SparkFold
 from changeling_spark.keys import KeyService
+from changeling_spark.runs import SparkFold
 from changeling_spark.testing import SparkCluster, until
 
 from tests.command_line import changeling as run
@@ -189,6 +189,21 @@ def test_a_cluster_folds_as_this_machine_does_and_keeps_no_secret(
         assert watch.with_(secret) == []
 
 
+def test_a_session_that_spark_has_ended_is_followed_by_another(pair: Pair, engine: SparkFold) -> None:
+    """As where executors fail again and again: the fold in hand says so and changes nothing; the next one counts."""
+    engine.turn_to(pair.store)
+    engine.await_start()
+    pair.append()
+    before = contents(pair.store)
+    assert engine._spark is not None
+    engine._spark.sparkContext._jsc.sc().stop()
+    with pytest.raises(SparkTrouble, match="has failed, and changed nothing"):
+        engine.fold(AFTER, closing=False)
+    assert contents(pair.store) == before
+    assert engine.fold(AFTER, closing=False).requests == 60
+    assert contents(pair.store) == pair.expected
+
+
 def test_a_driver_killed_in_mid_fold_has_changed_nothing_and_folds_again(
     pair: Pair, spark_cluster: SparkCluster, engine: SparkFold
 ) -> None:
@@ -204,7 +219,7 @@ def test_a_driver_killed_in_mid_fold_has_changed_nothing_and_folds_again(
         spark_cluster.kill_tree(killed.pid)
     assert contents(pair.store) == before
     said = []
-    for _ in range(4):  # as `--follow` does where Spark fails: a process may have stood still
+    for _ in range(4):  # again where Spark fails, as `--follow` does
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         said.append(done.stderr)
         if done.returncode == 0:

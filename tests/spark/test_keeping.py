@@ -86,8 +86,6 @@ def test_a_session_without_java_says_what_to_install(monkeypatch: pytest.MonkeyP
         (["--engine", "spark"], "comes with --master and --shared"),
         (["--master", "spark://127.0.0.1:1"], "comes with --master and --shared"),
         (["--engine", "spark", "--master", "m", "--shared", "s", "--check"], "leave out --engine"),
-        (["--engine", "spark", "--master", "m", "--shared", "s", "--follow"], "comes with --checkpoint"),
-        (["--follow", "--checkpoint", "c"], "comes with --checkpoint"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(

@@ -247,10 +247,6 @@ def fold(
         str | None,
         typer.Option(help="For Spark: a folder, or an object store's URL, that this machine and all executors reach."),
     ] = None,
-    checkpoint: Annotated[
-        str | None,
-        typer.Option(help="For Spark with --follow: the folder or URL where its query has its checkpoint."),
-    ] = None,
     executor_memory: Annotated[str, typer.Option(help="For Spark: the memory of each executor's Java process.")] = "1g",
     conf: Annotated[
         list[str] | None,
@@ -281,8 +277,6 @@ def fold(
         raise ValueError("--conf is for Spark: give --engine spark as well")
     if on_cluster != (master is not None) or on_cluster != (shared is not None):
         raise ValueError("--engine spark comes with --master and --shared, and they with it")
-    if (checkpoint is not None) != (on_cluster and follow):
-        raise ValueError("--engine spark with --follow comes with --checkpoint, and that with them")
     signal.signal(signal.SIGTERM, interrupt)
     at_rest = read_store_key(store_key_file)
     forget_store_key()
@@ -295,7 +289,7 @@ def fold(
             return
         process: FoldEngine
         if plugin is not None and master is not None and shared is not None:
-            options = EngineOptions(master, shared, checkpoint, executor_memory, tuple(conf or ()))
+            options = EngineOptions(master, shared, executor_memory, tuple(conf or ()))
             process = plugin.start(opened, options)
         else:
             process = FoldProcess(store, at_rest)

@@ -58,14 +58,12 @@ class FoldEngine(Protocol):
 class EngineOptions:
     """Settings of an engine beyond one machine, as `changeling fold` takes them.
 
-    master: URL of the cluster. shared: a folder or URL that this machine and all executors reach. checkpoint: where a
-    query that follows the log keeps its progress; None to fold once. executor_memory: of each executor, such as 1g.
-    conf: further settings of the cluster's own, each as NAME=VALUE.
+    master: URL of the cluster. shared: a folder or URL that this machine and all executors reach. executor_memory: of
+    each executor, such as 1g. conf: further settings of the cluster's own, each as NAME=VALUE.
     """
 
     master: str
     shared: str
-    checkpoint: str | None = None
     executor_memory: str = "1g"
     conf: tuple[str, ...] = ()
 

@@ -1,0 +1,116 @@
+"""`changeling fold --engine spark --follow` in a Spark of this machine: what it counts, and how it ends."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from changeling_aggregator.testing.serving import command_of, offspring
+from changeling_spark.testing import WHY_NOT, SparkCluster, until
+
+from .conftest import Pair
+from .here import contents
+
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(WHY_NOT is not None, reason=f"{WHY_NOT}"),
+]
+_COUNTED = ("tallies", "attendance", "refusals")
+
+
+class Following:
+    """The command on a store, as a process."""
+
+    def __init__(self, pair: Pair, folder: Path, master: str = "local[1]") -> None:
+        command = [sys.executable, "-m", "changeling_commands", "fold", "--store", str(pair.path), "--engine", "spark"]
+        command += ["--master", master, "--shared", pair.place, "--follow"]
+        environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(folder)}
+        environment["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        self._pair = pair
+        self._errors = (folder / "errors").open("w+b")
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors, env=environment)
+
+    def counts_all(self) -> bool:
+        assert self.process.poll() is None, self.said()
+        with self._pair.store.view() as view:
+            return view.unfolded() == 0
+
+    def said(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read().decode()
+
+    def java(self) -> list[int]:
+        """The process id of its Java, once that runs; then of those that it has just forked, which look like it."""
+        return [each for each in offspring(self.process.pid) if b"pyspark-shell" in command_of(each)]
+
+    def opens(self) -> bool:
+        """Whether its first task runs, which starts Python."""
+        return any(b"pyspark.daemon" in command_of(each) for each in offspring(self.process.pid))
+
+    def close(self) -> None:
+        SparkCluster.kill_tree(self.process.pid)
+        self.process.communicate()
+        self._errors.close()
+
+
+@pytest.fixture
+def following(pair: Pair, tmp_path: Path) -> Iterator[Following]:
+    with closing(Following(pair, tmp_path)) as started:
+        yield started
+
+
+def counted(pair: Pair) -> list[object]:
+    found = contents(pair.store)
+    return [found[table] for table in _COUNTED]
+
+
+def test_what_arrives_while_it_runs_counts_and_it_ends_when_told(pair: Pair, following: Following) -> None:
+    """In one session: fifteen requests at a time, each once the ones before are counted. With nothing in hand it ends
+    with 0, and leaves no file but those with ids that count."""
+    for first in range(0, 60, 15):
+        pair.append(first, first + 15)
+        until(following.counts_all)
+    assert counted(pair) == [pair.expected[table] for table in _COUNTED]
+    (java,) = following.java()
+    os.kill(following.process.pid, signal.SIGTERM)
+    assert following.process.wait(300) == 0, following.said()
+    until(lambda: not Path(f"/proc/{java}").exists())
+    with pair.store.view() as view:
+        named = {each.name for each in view.id_files()}
+    assert {path.name for path in Path(pair.place).iterdir()} == named
+
+
+def test_when_its_java_process_dies_it_ends_with_a_sentence(pair: Pair, following: Following) -> None:
+    """And with a code that is not 0, so that what watches over it starts it again. What it had counted stays."""
+    pair.append()
+    until(following.counts_all)
+    assert counted(pair) == [pair.expected[table] for table in _COUNTED]
+    os.kill(following.java()[0], signal.SIGKILL)
+    assert following.process.wait(300) == 1, following.said()
+    assert "Spark's Java process beside this one has died: run the command again" in " ".join(following.said().split())
+
+
+def test_told_to_end_in_mid_fold_it_ends_and_has_changed_nothing(pair: Pair, following: Following) -> None:
+    """As soon as Spark's Python runs: all of the fold is left for the next; or none, if it was just done."""
+    pair.append()
+    before = counted(pair)
+    until(following.opens)
+    os.kill(following.process.pid, signal.SIGTERM)
+    assert following.process.wait(300) == 0, following.said()
+    assert counted(pair) in (before, [pair.expected[table] for table in _COUNTED])
+
+
+def test_told_to_end_while_it_waits_for_a_master_it_ends(pair: Pair, tmp_path: Path) -> None:
+    """One that does not answer, for which Spark would wait a minute."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        master = f"spark://127.0.0.1:{silent.getsockname()[1]}"
+        with closing(Following(pair, tmp_path, master)) as started:
+            until(lambda: bool(started.java()))
+            os.kill(started.process.pid, signal.SIGTERM)
+            assert started.process.wait(55) == 0, started.said()

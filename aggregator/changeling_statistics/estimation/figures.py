@@ -278,7 +278,7 @@ def _of_block(solution: Solution, block: _FigureBlock) -> tuple[NDArray[Any], ..
     common, sampling = np.zeros_like(responses), None
     bounded = np.full(len(weights), False)
     if len(weights) and solution.needs_sampling(block.until):
-        sampling = solution.sampling
+        sampling = solution.sampling if block.minus.any() or not solution.everybody_reports else None
         if not solution.everybody_reports:
             common, bounded = _sampled(solution, weights, block.until)
     of_all = known.enrolment.enrolled[block.until]

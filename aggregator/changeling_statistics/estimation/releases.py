@@ -144,12 +144,15 @@ class Enrolment:
         At the closing at which fewest were silent, and the median of the latest closings.
         """
         m, heard, new, missed = (each[self._there] for each in (self.stands_for, self.heard, self.new, self.missed))
-        least, recent = np.zeros(len(m)), np.zeros(len(m))
-        for at in range(len(m)):
-            known = slice(at + 1)
-            shares = np.maximum(0.0, m[known] / heard[known] - m[known] / (new[known] + missed[at]))
-            latest = np.sort(shares[-RECENT:])
-            least[at], recent[at] = shares.min(), (latest[(len(latest) - 1) // 2] + latest[len(latest) // 2]) / 2
+        least, recent, times = np.zeros(len(m)), np.zeros(len(m)), np.arange(len(m))
+        step = max(1, MOST_AT_ONCE // max(1, len(m)))
+        for rows in (slice(first, first + step) for first in range(0, len(m), step)):
+            at, known = times[rows, None], times[: rows.stop]
+            shares = np.maximum(0.0, (m / heard)[known] - m[known] / (new[known] + missed[at]))
+            least[rows] = np.min(shares, axis=1, where=known <= at, initial=np.inf)
+            latest = at - np.arange(RECENT)
+            there = np.take_along_axis(shares, np.maximum(latest, 0), axis=1)
+            recent[rows] = np.nanmedian(np.where(latest >= 0, there, np.nan), axis=1)
         return least, recent
 
 

@@ -30,8 +30,6 @@ from .smoothing import Smoothing, joined
 from .solution import MOST_AT_ONCE, Gap, Solution, check_period, first_missing, missing_on_the_way
 from .variance_curves import Weighed, largest_values, variance_curves
 
-FEW = 8
-"""The covariance within entries is worked out one by one for fewer estimates than that."""
 LEVEL = 0.95
 """The level of the bounds that hold whatever the silent are like."""
 PERCENTAGE_POINT = 0.01
@@ -302,7 +300,7 @@ def _sampled(
     solution: Solution, weights: Floats, until: Indices, *, of_heard: bool = False
 ) -> tuple[Floats, NDArray[np.bool_]]:
     """The diagonals of `Sampling.covariance` for each estimate, shape (k, z); and where it is a bound, shape (k,)."""
-    if solution.sampling.takes_many and len(weights) >= FEW:
+    if solution.sampling.takes_many and len(weights) > 1:
         return solution.sampling.variances(weights, until, of_heard=of_heard)
     told = [
         solution.sampling.covariance(row, time, of_heard=of_heard)

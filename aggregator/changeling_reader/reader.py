@@ -224,6 +224,9 @@ class Differences:
     p_values: the chance of at least so large a difference by noise alone, shape (k, z). p_together: of one so clear in
     any of the answers, shape (k,).
     entries: how many were heard in each arm, shape (k, arms).
+    freezing: the share of them that has made a change which is not counted, an estimate, shape (k, arms).
+    freezing_bound: by which that moves any of the differences at most, shape (k,); both nan where the survey does not
+    ask the freezing question.
     provisional: whether late reports may still change it, shape (k,).
     """
 
@@ -242,6 +245,8 @@ class Differences:
     p_values: Floats
     p_together: Floats
     entries: NDArray[np.int64]
+    freezing: Floats
+    freezing_bound: Floats
     provisional: NDArray[np.bool_]
 
     @classmethod
@@ -249,7 +254,7 @@ class Differences:
         """The differences in a server's answer."""
         rows: Sequence[Mapping[str, Any]] = answer["series"]
         z, arms = len(answer["answers"]), max((len(row.get("entries", ())) for row in rows), default=1)
-
+        frozen = [row.get("freezing") or {} for row in rows]
         return cls(
             **{name: answer[name] for name in ("survey", "question", "epsilon", "method", "confidence", "after")},
             answers=tuple(answer["answers"]),
@@ -261,12 +266,20 @@ class Differences:
             p_values=_figures(rows, "p_values", z),
             p_together=_figures(rows, "p_together"),
             entries=np.nan_to_num(_figures(rows, "entries", arms)).astype(np.int64),
+            freezing=_figures(frozen, "shares", arms),
+            freezing_bound=_figures(frozen, "bound"),
             provisional=np.array([row.get("provisional", False) for row in rows], np.bool_),
         )
 
     def __len__(self) -> int:
         """How many periods there are."""
         return len(self.end)
+
+    @property
+    def widened(self) -> Floats:
+        """The intervals, wide enough for what freezing may do, as of `Estimates`; shape (k, z, 2)."""
+        widened: Floats = self.intervals + self.freezing_bound[:, None, None] * np.array([-1.0, 1.0])
+        return widened
 
     def frame(self) -> "pd.DataFrame":
         """A row for each period and answer."""
@@ -278,7 +291,7 @@ class Differences:
             "answer": pd.Categorical(np.tile(np.array(self.answers, object), k), categories=list(self.answers)),
             **{name: getattr(self, name).ravel() for name in ("values", "standard_errors", "p_values")},
             **{f"intervals_{side}": self.intervals[..., at].ravel() for at, side in enumerate(("low", "high"))},
-            **{name: np.repeat(getattr(self, name), z) for name in ("p_together", "provisional")},
+            **{name: np.repeat(getattr(self, name), z) for name in ("p_together", "freezing_bound", "provisional")},
         }
         return pd.DataFrame(columns)
 
@@ -293,6 +306,9 @@ class Numbers:
     mean: in the unit, with the ends of its interval, shape (k, 3): value, low, high; nan where it cannot be estimated.
     quantiles: likewise, by the quantile asked for. above: the shares at or above values, by the value.
     heard: of how many entries, shape (k,). provisional: whether late reports may still change it, shape (k,).
+    freezing: the share of those that hold a number which has made a change that is not counted, an estimate; and the
+    most by which that moves a share at or above a value, shape (k, 2); nan where the survey does not ask the freezing
+    question. A mean is off by that times the last level less the first, at most.
     """
 
     survey: str
@@ -308,12 +324,14 @@ class Numbers:
     quantiles: Mapping[float, Floats]
     above: Mapping[float, Floats]
     heard: NDArray[np.int64]
+    freezing: Floats
     provisional: NDArray[np.bool_]
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> "Numbers":
         """The figures in a server's answer."""
         rows: Sequence[Mapping[str, Any]] = answer["series"]
+        frozen = [row.get("freezing") or {} for row in rows]
 
         def ends(figures: Sequence[Mapping[str, Any] | None]) -> Floats:
             lost = [np.nan] * 3
@@ -334,6 +352,7 @@ class Numbers:
             quantiles=listed("quantiles"),
             above=listed("above"),
             heard=np.array([row["heard"] for row in rows], np.int64),
+            freezing=np.concatenate([_figures(frozen, "shares", 1), _figures(frozen, "bound", 1)], axis=1),
             provisional=np.array([row["provisional"] for row in rows], np.bool_),
         )
 

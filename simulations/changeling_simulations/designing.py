@@ -145,6 +145,8 @@ def design(
     that an entry may lose over all of it. devices: how many will answer. closed: whether everybody has an answer from
     the first period to the last. pilot: a changelog that shows how often such answers change. start: of the calendar,
     a date or Unix seconds.
+    Its survey has no freezing question: simulated runs know the truth, and say what freezing does to them. For one of
+    real people, `changeling survey new --ask-freezing` adds it.
     Raises ValueError for what cannot be, or what no plan can meet.
 
     >>> wished = design("Tea?", ["yes", "no"], periods=4, epsilon=4, devices=10_000, closed=True)

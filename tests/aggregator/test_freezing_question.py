@@ -8,6 +8,7 @@ import pytest
 from changeling_client import Client
 from changeling_protocol import (
     AtMost,
+    Breakdown,
     Calendar,
     Group,
     KaryResponse,
@@ -48,6 +49,7 @@ def asked(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Su
             spread=5,
             grace=7200,
             minimum=3,
+            breakdowns=(Breakdown("changes", ("often", "never")),),
         )
     )
     calendar, now = survey.calendar, float(survey.calendar.start)
@@ -56,7 +58,9 @@ def asked(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Su
         path=path, server=server.url, authority=PINNED, max_epsilon=100, background=False, clock=lambda: now
     ) as device:
         device._device.coins = SeededCoins(24)  # the groups that entries draw, so that it is one case
-        handle = device.join(survey.id, entries=ENTRIES)
+        handle = device.join(survey.id, entries=HEAVY, stratum={"changes": "often"})
+        device.flush()
+        handle.add_entries(ENTRIES - HEAVY, stratum={"changes": "never"})
         for period in range(1, PERIODS + 1):
             now = calendar.time(period) - 600.0
             for entry in range(ENTRIES):
@@ -107,6 +111,34 @@ def test_a_change_since_an_earlier_period_is_bounded_by_those_that_are_frozen_at
     assert np.allclose(found.freezing, of(reader, asked).freezing[2:])
     windows = reader.windows(asked.id.hex(), 1, question="drink", confidence=0.99)
     assert np.allclose(windows.freezing, of(reader, asked).freezing)
+
+
+def test_a_difference_between_arms_or_times_is_bounded_by_the_frozen_of_all_that_it_is_between(
+    server, reader, asked, cli
+):
+    """Who changes often and who never does hold the same in the end, and the interval leaves that out."""
+    id_, how = asked.id.hex(), {"question": "drink", "confidence": 0.99}
+    arms = {"changes": ["often"]}, {"changes": ["never"]}
+    found = reader.compare(id_, *arms, until=PERIODS, **how)
+    truth = np.array([[0, 0], [-1, 1], [0, 0]])
+    assert holds(found.intervals, truth).all(1).tolist() == [True, True, False]
+    assert holds(found.widened, truth).all()
+    assert abs(found.freezing - [[0, 0], [0, 0], [1, 0]]).max() < 0.05
+    since = reader.compare(id_, *arms, after=2, until=PERIODS, **how)
+    assert not holds(since.intervals[0], truth[2] - truth[1]).any()
+    assert holds(since.widened[0], truth[2] - truth[1]).all()
+    assert since.freezing_bound[0] > found.freezing_bound[2]
+    assert (found.frame()["freezing_bound"].to_numpy() == np.repeat(found.freezing_bound, 2)).all()
+    printed = cli(
+        "series", id_, "--server", server.url, "--question", "drink", "--stratum", "changes:often", "--since", "2"
+    )
+    assert "Beyond its interval a difference may be off by" in " ".join(printed.split())
+    query = {"question": "drink", "after": 2, "format": "csv", "confidence": 0.99}
+    rows = server.http.get(f"{survey_path(asked)}/comparison", params=query).text.splitlines()
+    assert rows[0].endswith(",freezing_bound")
+    own = reader.compare(id_, after=2, until=PERIODS, **how)
+    assert float(rows[-1].split(",")[-1]) == pytest.approx(own.freezing_bound[0])
+    assert np.isnan(reader.compare(id_, *arms, until=PERIODS, question="drink", confidence=None).freezing_bound).all()
 
 
 def test_the_freezing_question_itself_is_a_question_like_any_other(reader, asked):

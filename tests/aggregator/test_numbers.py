@@ -73,6 +73,42 @@ def test_numbers_are_csv_and_a_table_too(server: ServerProcess, asked: Survey, c
     assert "3.75 min" in printed
 
 
+def test_the_frozen_among_those_that_hold_a_number_bound_what_freezing_does_to_it(
+    server: ServerProcess, cli: Cli
+) -> None:
+    """Half of the entries hold a number, and an eighth of all, so a quarter of those, are frozen."""
+    questions = (MINUTES, Question.of_freezing(MINUTES))
+    groups = tuple(
+        Group((Track(1, KaryResponse(StateSpace(len(each.answers)), Odds(2**32, 1)), 0, 1, question=place),))
+        for place, each in enumerate(questions)
+    )
+    calendar, times = Calendar(server.now, 60, 8), {"skew": 5, "spread": 5, "grace": 30}
+    plan = ReleasePlan(groups)
+    survey = server.publish(Survey.at_cost(questions=questions, calendar=calendar, plan=plan, minimum=3, **times))
+    server.move_clock(survey.calendar.time(1) + 16)
+    for offset in range(OFFSETS):
+        level = 1 + MINUTES.rounded(45, offset).answer
+        for group, symbols in enumerate((4 * [0, level], [0, 0, 0, 0, 1, 1, 1, 2])):
+            said = [report(1, each, track=group, stratum=offset) for each in symbols]
+            assert server.upload(*(envelope(survey, server.key, [each], group=group) for each in said)) == []
+    server.fold()
+    server.move_clock(survey.calendar.time(1) + 60)
+    server.fold()
+    with Reader(server.url) as reader:
+        found = reader.numbers(survey.id.hex(), question="minutes")
+    share, bound = found.freezing[0]
+    assert share == pytest.approx(1 / 4)
+    assert share < bound < 1
+    asks = ("--mean", "--question", "minutes")
+    printed = " ".join(cli("series", survey.id.hex(), "--server", server.url, *asks).split())
+    assert "Freezing: 25.0% of them" in printed
+    assert f"at most, and the mean by {120 * bound:.4g} min" in printed
+    query = {"format": "csv", "question": "minutes"}
+    rows = server.http.get(f"{survey_path(survey)}/numbers", params=query).text.splitlines()
+    assert rows[0].endswith(",freezing_bound")
+    assert float(rows[1].split(",")[-1]) == pytest.approx(bound)
+
+
 @pytest.mark.parametrize("query", [{"quantile": 0.51}, {"quantile": "x"}, {"above": "nan"}, {"above": [1, 2, 3, 4, 5]}])
 def test_what_is_no_figure_is_refused(server: ServerProcess, asked: Survey, query: dict[str, str | float]) -> None:
     found = server.http.get(f"{survey_path(asked)}/numbers", params=query)

@@ -1,6 +1,7 @@
 """Intervals widened by the freezing question's bound hold what entries hold, where those of reports alone do not."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -104,3 +105,14 @@ def test_true_shares_lie_within_band_and_bound_and_not_within_the_band_alone(liv
     biased = np.abs(truth - reported) > 0.3
     assert biased.any()
     assert alone.mean(0)[biased].min() > 0.95
+
+
+def test_a_mean_over_those_that_hold_a_number_is_off_by_the_frozen_among_those_that_report_one():
+    """Every population of four entries that hold none, the least, or the largest, and every one they may report."""
+    held = np.array(list(product((np.nan, 0.0, 1.0), repeat=4)))
+    held = held[~np.isnan(held).all(1)]
+    means, numbers = np.nanmean(held, axis=1), (~np.isnan(held)).sum(1)
+    frozen = 4 - np.isclose(held[:, None], held, equal_nan=True).sum(2)
+    apart = np.abs(means[:, None] - means)
+    assert (apart <= frozen / numbers + 1e-12).all()
+    assert np.isclose(apart, frozen / numbers)[frozen > 0].any()

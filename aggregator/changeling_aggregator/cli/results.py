@@ -332,12 +332,14 @@ def notes(answer: Answer) -> Iterator[str]:
             f"Of those heard. Rounding to levels moves a number by at most {answer['rounding']:g} {answer['unit']}, on "
             f"average over the offsets; what lies beyond {low:g} and {high:g} counts as that."
         )
+        yield from _frozen(answer, "a share at or above a value", high - low)
         return
     if "population" not in answer:
         yield (
             "Of the shares of those heard. p is the chance of so large a difference by noise alone: where nothing "
             "differs, one in twenty is below 0.05."
         )
+        yield from _frozen(answer, "a difference")
         return
     last = next((at for at in reversed(answer.get("series", [answer])) if at["values"] is not None), None)
     if last is None:
@@ -367,6 +369,17 @@ def notes(answer: Answer) -> Iterator[str]:
             f"({each['start']}, {each['end']}] of track {each['track']}" for each in answer["diagnostics"]["suspects"]
         )
         yield f"[bold red]These tallies cannot come from honest devices:[/] {suspects}"
+
+
+def _frozen(answer: Answer, off: str, span: float = 0.0) -> Iterator[str]:
+    """How far freezing moves differences, or figures of a number, at most. off: what. span: of a number's levels."""
+    if frozen := next((at["freezing"] for at in reversed(answer["series"]) if at.get("freezing")), None):
+        shares, bound = " and ".join(map(_percent, frozen["shares"])), frozen["bound"]
+        mean = f", and the mean by {span * bound:.4g} {answer['unit']}" if span else ""
+        yield (
+            f"Freezing: {shares} of them have made a change that is not counted. Beyond its interval {off} may be off "
+            f"by {100 * bound:.1f} points at most{mean}."
+        )
 
 
 def _cells(answer: Answer, at: Answer) -> list[str]:

@@ -9,7 +9,7 @@ the app tells the server with each upload; so who is in which arm is no secret, 
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -19,8 +19,11 @@ from changeling_statistics import (
     Gap,
     NumberFigure,
     NumberFigures,
+    ShownAs,
     Solution,
     format_instant,
+    freezing_shown,
+    histogram_figures,
     number_series,
     share_differences,
 )
@@ -124,12 +127,24 @@ class ManyEstimates(ResultAnswer, kw_only=True):
     series: list[ResultEstimate]
 
 
+class FrozenShares(Body):
+    """The shares of those heard that have made a change which is not counted, as the freezing question tells.
+
+    shares: in each arm; of a number one, of those that hold one. bound: by which freezing moves any of the differences,
+    or a number's share at or above a value, at most; it is wrong as seldom as one end of an interval.
+    """
+
+    shares: list[float]
+    bound: float | None
+
+
 class ShareDifference(Body, kw_only=True):
     """The differences at a period's end, by answer; where there are none, what is missing.
 
     p_values: the chance of at least so large a difference by noise alone. p_together: of one so clear in any answer.
     shares: those, or their changes, that the difference is between: of the arm, and of the one it is compared with.
     entries: how many were heard in the arm, and in the one that it is compared with.
+    freezing: where the survey asks the freezing question about this one; null where that has no estimate.
     """
 
     period: Period
@@ -141,6 +156,7 @@ class ShareDifference(Body, kw_only=True):
     p_together: float | UnsetType = UNSET
     shares: list[list[float]] | UnsetType = UNSET
     entries: list[Count] | UnsetType = UNSET
+    freezing: FrozenShares | UnsetType | None = UNSET
     provisional: bool | UnsetType = UNSET
     missing: MissingNode | UnsetType | None = UNSET
 
@@ -170,8 +186,11 @@ def compared(question: ResultsQuery, published: PublishedSurvey, shown: ShownSur
         arms[0], arms[1] if len(arms) == 2 else None, question.until, since=question.after
     )
     series = [*_estimated(question, arms, there, differences, shown.final), *(_lost(gap) for gap in gaps)]
+    frozen = _frozen(question, shown, [question.strata, question.against][: len(arms)], question.confidence)
     for each in series:
         each.time = format_instant(survey.calendar.time(each.period))
+        if frozen is not None and each.differences is not None:
+            each.freezing = frozen.get(each.period)
     return ComparisonAnswer(
         survey=survey.id.hex(),
         question=survey.question,
@@ -184,6 +203,36 @@ def compared(question: ResultsQuery, published: PublishedSurvey, shown: ShownSur
         after=question.after,
         series=sorted(series, key=lambda each: each.period),
     )
+
+
+def _frozen(
+    question: ResultsQuery,
+    shown: ShownSurvey,
+    arms: Sequence[tuple[StratumNumber, ...] | None],
+    confidence: float | None,
+) -> dict[int, FrozenShares] | None:
+    """How far freezing moves shares in some arms together at most, by period; None where the survey does not ask.
+
+    Who was heard at one time may not be at another, so a change of shares is bounded by who is frozen at both of them.
+    All bounds that are added up have one chance to be wrong.
+    """
+    if (other := shown.survey.freezing[question.about]) is None:
+        return None
+    parts = len(arms) * (2 if question.after else 1)
+    level = None if confidence is None else 1 - (1 - confidence) / parts
+    showing = ShownAs(question.method, FigurePopulation.HEARD, level, shown.last, shown.revision, shown.final)
+    frozen = np.full((len(arms), question.until + 1, 2), np.nan)
+    for arm, strata in zip(frozen, arms, strict=True):
+        solution = shown.solution(strata, question.method, other)
+        for period, each in freezing_shown(histogram_figures(solution, question.until)[0], showing).items():
+            arm[period] = each["entries"], np.nan if each["bound"] is None else each["bound"]
+        arm /= np.maximum(solution.releases.enrolment.latest[: len(arm), None], 1)
+    bounds = frozen[..., 1].sum(0) + (frozen[:, question.after, 1].sum() if question.after else 0.0)
+    return {
+        period: FrozenShares(frozen[:, period, 0].tolist(), None if np.isnan(bounds[period]) else float(bounds[period]))
+        for period in range(1, question.until + 1)
+        if not np.isnan(frozen[:, period, 0]).any()
+    }
 
 
 def _estimated(
@@ -223,14 +272,16 @@ def comparison_rows(answer: ComparisonAnswer) -> str:
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
     names = ("difference", "standard_error", "interval_low", "interval_high", "p_value")
-    writer.writerow(["period", "time", "after", "answer", *names, "p_together", "provisional", "epsilon"])
+    frozen = ("freezing_bound",) if any(each.freezing is not UNSET for each in answer.series) else ()
+    writer.writerow(["period", "time", "after", "answer", *names, "p_together", "provisional", "epsilon", *frozen])
     for each in answer.series:
         intervals = each.intervals or [[None, None]] * len(answer.answers)
         for at, name in enumerate(answer.answers):
             figures = (column and column[at] for column in (each.differences, each.standard_errors or None))
             chance = each.p_values and each.p_values[at]
             rest = (*intervals[at], chance or None, each.p_together or None, each.provisional, answer.epsilon)
-            writer.writerow([each.period, each.time, answer.after, name, *figures, *rest])
+            bounds = [each.freezing.bound if each.freezing else None for _ in frozen]
+            writer.writerow([each.period, each.time, answer.after, name, *figures, *rest, *bounds])
     return written.getvalue()
 
 
@@ -244,7 +295,7 @@ class ShownFigure(Body, kw_only=True):
 class PeriodNumbers(Body, kw_only=True):
     """The figures at a period's end; null where they cannot be estimated.
 
-    quantiles, above: in the order in which they were asked for.
+    quantiles, above: in the order in which they were asked for. freezing: as of `ShareDifference`.
     """
 
     period: Period
@@ -253,6 +304,7 @@ class PeriodNumbers(Body, kw_only=True):
     quantiles: list[ShownFigure] | None
     above: list[ShownFigure] | None
     heard: Count
+    freezing: FrozenShares | UnsetType | None = UNSET
     provisional: bool
 
 
@@ -296,6 +348,7 @@ def numbered(question: ResultsQuery, published: PublishedSurvey, shown: ShownSur
         level=level,
     )
     by_period = {each.period: each for each in figures}
+    frozen = _frozen(question, shown, [question.strata], level)
     heard, last = everybody.releases.enrolment.latest, shown.last
     widths = [after - before for before, after in zip(asked.values, asked.values[1:], strict=False)]
     return NumbersAnswer(
@@ -319,11 +372,20 @@ def numbered(question: ResultsQuery, published: PublishedSurvey, shown: ShownSur
                 quantiles=_listed(by_period[period].quantiles if period in by_period else {}),
                 above=_listed(by_period[period].above if period in by_period else {}),
                 heard=round(float(heard[period])),
+                freezing=UNSET if frozen is None else _of_holders(frozen.get(period), by_period.get(period)),
                 provisional=(last if everybody.retrospective else period) > shown.final,
             )
             for period in range(1, question.until + 1)
         ],
     )
+
+
+def _of_holders(frozen: FrozenShares | None, figures: NumberFigures | None) -> FrozenShares | None:
+    """The frozen as shares of those that hold a number, by which its shares are off at most; None where unknown."""
+    if frozen is None or figures is None or figures.held <= 0:
+        return None
+    bound = None if frozen.bound is None else frozen.bound / figures.held
+    return FrozenShares([each / figures.held for each in frozen.shares], bound)
 
 
 def _mean(figures: NumberFigures | None) -> ShownFigure | None:
@@ -342,10 +404,12 @@ def number_rows(answer: NumbersAnswer) -> str:
     """CSV: a row for each period and figure."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
+    frozen = ("freezing_bound",) if any(each.freezing is not UNSET for each in answer.series) else ()
     writer.writerow(
-        ["period", "time", "figure", "at", "value", "low", "high", "unit", "heard", "provisional", "epsilon"]
+        ["period", "time", "figure", "at", "value", "low", "high", "unit", "heard", "provisional", "epsilon", *frozen]
     )
     for each in answer.series:
+        bounds = [each.freezing.bound if each.freezing else None for _ in frozen]
         rows = [("mean", None, each.mean)]
         for name, marks, figures in (
             ("quantile", answer.quantiles, each.quantiles),
@@ -356,5 +420,5 @@ def number_rows(answer: NumbersAnswer) -> str:
             told = (figure.value, *figure.interval) if figure else (None,) * 3
             unit = answer.unit if name != "share at or above" else None
             rest = (unit, each.heard, each.provisional, answer.epsilon)
-            writer.writerow([each.period, each.time, name, mark, *told, *rest])
+            writer.writerow([each.period, each.time, name, mark, *told, *rest, *bounds])
     return written.getvalue()

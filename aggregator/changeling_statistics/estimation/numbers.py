@@ -38,12 +38,14 @@ class NumberFigure:
 class NumberFigures:
     """The figures of a number at a period's end, of the entries that hold one.
 
-    period: its number. mean: unbiased but for `rounding`, of what lies between the first and the last level.
+    period: its number. held: the share of the entries that holds a number.
+    mean: unbiased but for `rounding`, of what lies between the first and the last level.
     quantiles, above: by the share asked for, and by the value; none if an offset's entries cannot be estimated.
     rounding: how far a number and the level that it is rounded to are apart on average over the offsets, at most.
     """
 
     period: int
+    held: float
     mean: NumberFigure
     quantiles: Mapping[float, NumberFigure]
     above: Mapping[float, NumberFigure]
@@ -101,6 +103,7 @@ def number_series(
         figures.append(
             NumberFigures(
                 period,
+                mean.b,
                 NumberFigure(centre, centre - float(spread), centre + float(spread)),
                 by_quantile,
                 by_value,

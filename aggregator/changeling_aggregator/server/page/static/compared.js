@@ -10,6 +10,12 @@ const points = (figure) => `${figure > 0 ? "+" : figure < 0 ? "−" : ""}${Math.
 const chance = (p) => (p < 0.001 ? "p < .001" : `p = ${p.toFixed(3).slice(1)}`);
 const unknown = { value: null, low: null, high: null, words: "unknown" };
 
+// How far the changes that devices did not count may move the last figures, where the survey asks for it.
+function freezing(answer, off) {
+  const last = answer.series.map((each) => each.freezing).filter(Boolean).at(-1);
+  return last ? ` Freezing: ${last.shares.map(share).join(" and ")} of these entries had made a change that is not counted. Beyond its band ${off(last)} at most.` : "";
+}
+
 // Whom one may compare with: nobody, or the entries of one value of a breakdown.
 export function offerComparison(survey) {
   const arms = survey.breakdowns.flatMap(({ name, values }) => values.map((value) => `${name}:${value}`));
@@ -46,7 +52,8 @@ export function drawDifferences(survey, answer, view) {
   }));
   const level = share(answer.confidence).replace(".0%", "%");
   at("difference-note").textContent = `Each band by itself holds the true difference with a chance of ${level}. ` +
-    "p is the chance of so large a difference by noise alone; decide which period counts before you look.";
+    "p is the chance of so large a difference by noise alone; decide which period counts before you look." +
+    freezing(answer, ({ bound }) => `a difference may be off by ${share(bound)}`);
   onceOpened(at("difference-numbers"), () =>
     table("Differences, in percentage points", ["end of the period", ...survey.answers, "any answer"],
       answer.series.slice(-MOST_ROWS).reverse().map((each) => [
@@ -73,7 +80,8 @@ export function drawNumber(survey, answer) {
     more: { showlegend: false },
   }));
   at("number-note").textContent = `The mean, and the median, which is drawn in the second colour. Rounding to levels moves a number by at most ${figure(answer.rounding)}, on average; ` +
-    "what lies beyond the first or last level counts as that.";
+    "what lies beyond the first or last level counts as that." +
+    freezing(answer, ({ bound }) => `the mean may be off by ${figure(bound * (answer.levels.at(-1) - answer.levels[0]))}`);
   onceOpened(at("number-numbers"), () =>
     table("The number over time", ["end of the period", ...lines.map(([name]) => name)],
       answer.series.slice(-MOST_ROWS).reverse().map((each) => [dayOf(survey, each.period), ...lines.map(([, of]) => of(each).words)])));

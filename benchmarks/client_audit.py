@@ -173,7 +173,7 @@ def two_symbols() -> AbstractContextManager[None]:
 
     def drawing(plan: ReleasePlan, group: int, span: Node, answered: Any, reports: list[Report]) -> bytes:
         tracks, coins = plan.tracks, SystemCoins()
-        drawn = [replace(each, symbol=tracks[each.track].randomizer.respond(each.symbol, coins)) for each in reports]
+        drawn = [each._replace(symbol=tracks[each.track].randomizer.respond(each.symbol, coins)) for each in reports]
         return encode_upload(plan, group, span, answered, drawn)
 
     return _patched({_RESPOND: keeping, "changeling_client.outbox.encode_upload": drawing})
@@ -188,7 +188,7 @@ def only_on_change() -> AbstractContextManager[None]:
 
     def putting(db: Any, wrapping: Any, survey: Any, answered: Sequence[tuple[Any, Sequence[ClosingAnswer]]]) -> None:
         spoken = [
-            (entry, [replace(each, reports=tuple(r for r in each.reports if r.symbol != _SILENT)) for each in answers])
+            (entry, [each._replace(reports=tuple(r for r in each.reports if r.symbol != _SILENT)) for each in answers])
             for entry, answers in answered
         ]
         put(db, wrapping, survey, spoken)

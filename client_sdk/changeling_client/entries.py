@@ -54,6 +54,8 @@ _FIRST_STRATUM = StratumNumber(0)
 _SURVEY = "id, status, entries, one_person, asked_ms, url, charge_micro, payload, stratum, reason, handed_over"
 _ENTRY = "survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private"
 _INSERT = f"INSERT INTO entries ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+_KEPT = ", ".join(f"{name} = excluded.{name}" for name in _ENTRY.split(", ")[2:])
+_UPDATE = f"{_INSERT} ON CONFLICT (survey, number) DO UPDATE SET {_KEPT}"
 _LOAD = f"SELECT {_ENTRY} FROM entries WHERE survey = ? AND number = ?"  # noqa: S608
 
 
@@ -220,8 +222,7 @@ def _known(row: Sequence[Any]) -> Known:
     return Known(id_, Status(status), entries, paid, asked_ms, url, charge, payload, told, reason, moved)
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Pending:
+class Pending(NamedTuple):
     """An answer that was recorded before it could be judged; printing it shows nothing.
 
     at_ms: when, in Unix milliseconds. answer: one of the survey's, perhaps; None for no answer. question: the name of
@@ -231,6 +232,9 @@ class Pending:
     at_ms: UnixMilliseconds
     answer: Answer | None
     question: str = ""
+
+    def __repr__(self) -> str:
+        return "<a pending answer>"
 
 
 class Held(NamedTuple):
@@ -341,9 +345,7 @@ def is_awaited(db: StoreConnection) -> bool:
 
 def update(db: StoreConnection, wrapping: Wrapping, *changed: Entry) -> None:
     """Keeps what has changed of entries."""
-    kept = ", ".join(f"{name} = excluded.{name}" for name in _ENTRY.split(", ")[2:])
-    rows = [_row(wrapping, entry) for entry in changed]
-    db.executemany(f"{_INSERT} ON CONFLICT (survey, number) DO UPDATE SET {kept}", rows)
+    db.executemany(_UPDATE, [_row(wrapping, entry) for entry in changed])
 
 
 TAKER = "taker"
@@ -440,7 +442,7 @@ def drawn_nodes(db: StoreConnection, wrapping: Wrapping, entry: Entry) -> Drawn:
     row = db.execute("SELECT nodes FROM drawn WHERE survey = ? AND entry = ?", (entry.survey, entry.number)).fetchone()
     if row is None:
         return frozenset()
-    return _drawn(wrapping.unwrap(row[0], _place(entry.survey, entry.number)))
+    return _drawn(wrapping.unwrap(row[0], entry.survey, entry.number))
 
 
 def drawn_among(
@@ -448,7 +450,7 @@ def drawn_among(
 ) -> dict[EntryNumber, Drawn]:
     """The same of all entries from one number to another that have any."""
     rows = db.execute("SELECT entry, nodes FROM drawn WHERE survey = ? AND entry BETWEEN ? AND ?", (survey, *among))
-    return {number: _drawn(wrapping.unwrap(nodes, _place(survey, number))) for number, nodes in rows}
+    return {number: _drawn(wrapping.unwrap(nodes, survey, number)) for number, nodes in rows}
 
 
 @reading
@@ -466,31 +468,26 @@ def keep_drawn(db: StoreConnection, wrapping: Wrapping, entry: Entry, drawn: Dra
     numbers = array("Q", [number for pair in sorted(drawn) for number in pair]).tobytes()
     db.execute(
         "INSERT INTO drawn VALUES (?, ?, ?) ON CONFLICT (survey, entry) DO UPDATE SET nodes = excluded.nodes",
-        (*place, wrapping.wrap(numbers, _place(*place))),
+        (*place, wrapping.wrap(numbers, *place)),
     )
-
-
-def _place(survey: SurveyId, number: int) -> bytes:
-    return survey + number.to_bytes(8)
 
 
 def _row(wrapping: Wrapping, entry: Entry) -> tuple[Any, ...]:
     used, score = _numbers(entry.slots)
     states = [number for pair in entry.states for number in pair]
     others = [[each.mutations, each.first_s, [n for pair in each.states for n in pair]] for each in entry.others]
-    pending = [(each.at_ms, each.answer, each.question) for each in entry.pending]
     public = entry.answered, entry.delay_ms, entry.standing, entry.stratum, entry.stratum_changes, entry.dropped
     known = entry.group, used, score, entry.mutations, entry.first_s, states
-    piece: bytes = msgpack.packb((*known, pending, others, entry.clipped, wrapping.fresh()))
+    piece: bytes = msgpack.packb((*known, entry.pending, others, entry.clipped, wrapping.fresh()))
     whole = filled_up(piece, len(others)) if wrapping.has_key else piece
-    private = wrapping.wrap(whole, _place(entry.survey, entry.number))
+    private = wrapping.wrap(whole, entry.survey, entry.number)
     return entry.survey, entry.number, *public, private
 
 
 @reading
 def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
     survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private = row
-    piece = wrapping.unwrap(private, _place(survey, number))
+    piece = wrapping.unwrap(private, survey, number)
     group, used, score, mutations, first_s, states, pending, others, clipped, _ = _first_in(piece)
     return Entry(
         survey,

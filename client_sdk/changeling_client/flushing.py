@@ -55,9 +55,8 @@ MOST_LOOKS = 4_096
 _LOOKS = "SELECT at_ms FROM looks WHERE url = ? ORDER BY at_ms"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Answered:
-    """The result of answering an entry's due closings.
+class Answered(NamedTuple):
+    """The result of answering an entry's due closings; printing it shows nothing.
 
     entry: as it now is. drawn: the nodes that it has still to report, where it does not report all.
     answers: those that fit into one upload. more: whether more closings are due now.
@@ -67,6 +66,9 @@ class Answered:
     drawn: Drawn
     answers: tuple[ClosingAnswer, ...]
     more: bool
+
+    def __repr__(self) -> str:
+        return "<what an entry answered>"
 
 
 def answer_due(
@@ -167,7 +169,7 @@ def _answer(
         if number is None or (track.reported is not None and (index, number) not in drawn):
             continue
         states = entry.about(track.question).states
-        old, new = at_close(states, track.node(number).start), at_close(states, period)
+        old, new = at_close(states, period - track.width), at_close(states, period)
         symbol, slots = respond(group, place, track.randomizer.space.index(old, new), slots, coins)
         reports.append(Report(index, number, symbol))
     closing = Closing(period, draw_closing_id(coins), entry.standing, entry.stratum)
@@ -244,16 +246,17 @@ class Answerer:
             if drew:
                 changed = True
                 told.append(witness.check(self._store, self._witness))  # a clone may have drawn meanwhile
-        self._keep_look(server)
+        with self._store.transaction() as db:
+            self.dropped += outbox.make_room(db, self._store.wrapping)
+            self._keep_look(db, server)
         return [each for each in told if each is not None], changed or self.dropped > 0
 
-    def _keep_look(self, server: Server) -> None:
+    def _keep_look(self, db: StoreConnection, server: Server) -> None:
         """Keeps when this was, if closings wait for a server's time; once it is told, no look matters any more."""
-        with self._store.transaction() as db:
-            if server.has_told_time:
-                db.execute("DELETE FROM looks WHERE url = ?", (server.url,))
-            elif self._held and len(self._looks) < MOST_LOOKS:
-                db.execute("INSERT INTO looks VALUES (?, ?) ON CONFLICT DO NOTHING", (server.url, server.now_ms()))
+        if server.has_told_time:
+            db.execute("DELETE FROM looks WHERE url = ?", (server.url,))
+        elif self._held and len(self._looks) < MOST_LOOKS:
+            db.execute("INSERT INTO looks VALUES (?, ?) ON CONFLICT DO NOTHING", (server.url, server.now_ms()))
 
     def judge(self, db: StoreConnection, server: Server) -> None:
         """Judges the answers that were seen to wait for the time, which the server has told since."""
@@ -327,7 +330,6 @@ class Answerer:
         if drew:
             outbox.put(db, wrapping, survey, answered)
             witness.advance(db)
-            self.dropped += outbox.make_room(db, wrapping)
         return drew
 
     def _answer_entry(
@@ -346,14 +348,14 @@ class Answerer:
                 by_ms = min(look_ms, now_ms)  # the clock may have been ahead
                 done = answer_due(survey, done.entry, done.drawn, now_ms, moment.may_drop, self._coins, by_ms)
                 if done.answers:  # an upload of its own
-                    done = replace(done, more=done.more or by_ms < now_ms)
+                    done = done._replace(more=done.more or by_ms < now_ms)
                     break
         elif entry.answered >= moment.sure:
             done = answer_due(survey, entry, drawn, now_ms, moment.may_drop, self._coins)
         else:  # the clock may have leapt, and then most of them are of the future
             self._held = True
         if done.entry is not before and done.entry.answered >= survey.plan.last_closing:
-            return replace(done, entry=done.entry.emptied())
+            return done._replace(entry=done.entry.emptied())
         return done
 
 

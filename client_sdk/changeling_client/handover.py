@@ -7,7 +7,6 @@ it. So killed anywhere, at most one of the two stores answers. Chances, spent bu
 the two lives together are one. Knows no network: the app carries the bytes.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from hashlib import sha256
@@ -148,7 +147,7 @@ def _packed(db: StoreConnection, wrapping: Wrapping) -> bytes:
     ]
     tables = {
         name: [
-            (*row[:-1], wrapping.unwrap(row[-1], _place(row, keys)))
+            (*row[:-1], wrapping.unwrap(row[-1], *row[:keys]))
             for row in db.execute(f"SELECT * FROM {name}")  # noqa: S608
         ]
         for name, keys in _TABLES.items()
@@ -194,14 +193,9 @@ def _unpack(db: StoreConnection, wrapping: Wrapping, content: Any) -> None:
     gone = [(*row,) for row in departed if row[0] not in settled]
     db.executemany("INSERT INTO departed VALUES (?, ?)", gone)
     for name, keys in _TABLES.items():
-        rows = [(*row[:-1], wrapping.wrap(row[-1], _place(row, keys))) for row in tables[name] if row[0] not in settled]
+        rows = [(*row[:-1], wrapping.wrap(row[-1], *row[:keys])) for row in tables[name] if row[0] not in settled]
         if rows:
             db.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)  # noqa: S608
-
-
-def _place(row: Sequence[Any], keys: int) -> bytes:
-    survey, *numbers = row[:keys]
-    return bytes(survey) + b"".join(number.to_bytes(8) for number in numbers)
 
 
 @reading

@@ -7,7 +7,8 @@ Of what was acknowledged the reports are kept for the person to see, until the s
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 import msgpack
 from changeling_protocol import (
@@ -49,46 +50,47 @@ _TOO_LARGE = 413
 _STALE_KEY = frozenset({Refusal.UNKNOWN_KEY, Refusal.EXPIRED_KEY})
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class ClosingAnswer:
+class ClosingAnswer(NamedTuple):
     """An entry's answer at a closing: its reports on the nodes that end there. Printed, it shows nothing."""
 
     closing: Closing
     reports: tuple[Report, ...]
 
+    def __repr__(self) -> str:
+        return "<an answer at a closing>"
 
-@dataclass(frozen=True, slots=True)
-class Upload:
+
+class Upload(NamedTuple):
     """One batch of an entry's closings, ready to be sealed.
 
     survey: the survey's id.
     entry: the entry's number.
     periods: those of the closings, rising.
     refused: how often the server has refused it.
-    plaintext: what is sealed.
+    plaintext: what is sealed; printed, it is left out.
     """
 
     survey: SurveyId
     entry: EntryNumber
     periods: tuple[int, ...]
     refused: int
-    plaintext: bytes = field(repr=False)
+    plaintext: bytes
+
+    def __repr__(self) -> str:
+        return "<an upload>"
 
 
 def put(
     db: StoreConnection, wrapping: Wrapping, survey: Survey, answered: Sequence[tuple[Entry, Sequence[ClosingAnswer]]]
 ) -> None:
     """Adds batches of answers, each with its entry; each rising, and at least one."""
-    tracks, rows = survey.plan.tracks, []
+    widths, rows = [symbol_bytes(track.randomizer) for track in survey.plan.tracks], []
     for entry, answers in answered:
         for answer in answers:
             closing = answer.closing
-            reports = [
-                (each.track, each.node, each.symbol.to_bytes(symbol_bytes(tracks[each.track].randomizer)))
-                for each in answer.reports
-            ]
+            reports = [(track, node, symbol.to_bytes(widths[track])) for track, node, symbol in answer.reports]
             where = entry.survey, entry.number, closing.period
-            kept = wrapping.wrap(msgpack.packb((entry.group, reports)), _place(*where))
+            kept = wrapping.wrap(msgpack.packb((entry.group, reports)), *where)
             rows.append((*where, answers[0].closing.period, closing.id, closing.standing, closing.stratum, 0, kept))
     db.executemany("INSERT INTO closings VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
@@ -121,7 +123,7 @@ def uploads(
         " WHERE batch > 0 AND survey = ? AND entry BETWEEN ? AND ? ORDER BY entry, period"
     )
     for number, period, batch, id_, standing, stratum, refused, kept in db.execute(query, (survey.id, *among)):
-        group, reports = _kept(wrapping, kept, _place(survey.id, number, period))
+        group, reports = _kept(wrapping, kept, survey.id, number, period)
         answer = ClosingAnswer(Closing(period, id_, Standing(standing), stratum), reports)
         batches.setdefault((number, batch, refused, group), []).append(answer)
     return [
@@ -134,7 +136,7 @@ def sent(db: StoreConnection, wrapping: Wrapping, entry: Entry) -> list[tuple[in
     query = "SELECT period, batch, reports FROM closings WHERE survey = ? AND entry = ? ORDER BY period"
     rows = db.execute(query, (entry.survey, entry.number))
     where = entry.survey, entry.number
-    return [(period, batch == 0, _kept(wrapping, kept, _place(*where, period))[1]) for period, batch, kept in rows]
+    return [(period, batch == 0, _kept(wrapping, kept, *where, period)[1]) for period, batch, kept in rows]
 
 
 def acknowledge(db: StoreConnection, taken: Sequence[Upload]) -> int:
@@ -203,14 +205,10 @@ def _upload(survey: Survey, number: EntryNumber, group: int, refused: int, answe
 
 
 @reading
-def _kept(wrapping: Wrapping, kept: bytes, place: bytes) -> tuple[int, tuple[Report, ...]]:
+def _kept(wrapping: Wrapping, kept: bytes, survey: SurveyId, *numbers: int) -> tuple[int, tuple[Report, ...]]:
     """The group of the entry that answered, and its reports."""
-    group, rows = msgpack.unpackb(wrapping.unwrap(kept, place))
+    group, rows = msgpack.unpackb(wrapping.unwrap(kept, survey, *numbers))
     return group, tuple([Report(track, node, int.from_bytes(symbol)) for track, node, symbol in rows])
-
-
-def _place(survey: SurveyId, entry: EntryNumber, period: int) -> bytes:
-    return survey + entry.to_bytes(8) + period.to_bytes(8)
 
 
 def bodies(waiting: Iterable[Upload], most_bytes: int = MOST_BODY_BYTES) -> Iterator[list[Upload]]:
@@ -308,7 +306,7 @@ class Sender:
         now_ms = server.delayed_ms()
         closed = set()
         with self._store.transaction() as db:
-            there = set(_still_there(db, body))
+            there = set(_still_there(db, body)) if refused else set()
             self.sent += acknowledge(db, [upload for index, upload in enumerate(body) if index not in refused])
             for index, upload in enumerate(body):
                 if index not in refused or upload not in there:

@@ -9,7 +9,6 @@ what is sent, or when.
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from decimal import Decimal
 from enum import Enum
 from math import isfinite
@@ -210,7 +209,7 @@ def passed_over(survey: Survey, entry: Entry, drawn: Drawn, period: int, now_ms:
             state, _ = state_of(survey.questions[place], each.answer, entry.stratum)
             unlike, other = state != current(entry.about(place).states), survey.freezing[place]
             if other is not None and unlike and not (survey.closed and state == NULL):
-                by_then = replace(each, at_ms=min(each.at_ms, close))
+                by_then = each._replace(at_ms=min(each.at_ms, close))
                 after, _ = _record(survey, entry.about(other), drawn, by_then, other, IS_FROZEN, time_known=True)
                 entry = entry.having(other, after)
     return entry
@@ -296,7 +295,7 @@ def judged(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseconds,
     entry, wrong = entry._replace(pending=()), 0
     for each in waiting:
         try:
-            entry, _ = record(survey, entry, drawn, replace(each, at_ms=min(each.at_ms, now_ms)), time_known)
+            entry, _ = record(survey, entry, drawn, each._replace(at_ms=min(each.at_ms, now_ms)), time_known)
         except ValueError:
             wrong += 1
     return entry, wrong
@@ -347,7 +346,7 @@ class Recorder:
 
     def _keep(self, db: StoreConnection, id_: SurveyId, number: int, pending: Pending) -> tuple[Recorded, Known | None]:
         """Keeps an answer. Returns the outcome, and the survey where that was refused: it is logged afterwards."""
-        pending, known = replace(pending, answer=kept_answer(pending.answer)), self._joined.get(id_)
+        pending, known = pending._replace(answer=kept_answer(pending.answer)), self._joined.get(id_)
         if known is None:
             found = entries.find_survey(db, id_)
             if found is None or found.status in (Status.LEFT, Status.REFUSED, Status.SILENCED, Status.MOVED):
@@ -370,7 +369,7 @@ class Recorder:
             drawn = self._drawn(db, survey, before)
             stamp_ms = known_time(db, url).stamp(pending.at_ms)
             entry = bring_back(survey, before, drawn, stamp_ms)
-            entry, recorded = record(survey, entry, drawn, replace(pending, at_ms=stamp_ms), time_known=False)
+            entry, recorded = record(survey, entry, drawn, pending._replace(at_ms=stamp_ms), time_known=False)
         entries.update(db, self._store.wrapping, entry)  # a change or none: both take as long, and write as much
         return recorded, None
 

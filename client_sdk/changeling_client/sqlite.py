@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,10 +142,8 @@ class SQLiteStore(ClientStore):
             connection.execute(f"PRAGMA busy_timeout = {int(1000 * store.BUSY_SECONDS)}")
         return not busy
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        with _store_errors(self.file):
-            yield
+    def _errors(self) -> AbstractContextManager[None]:
+        return _store_errors(self.file)
 
     def _let_go(self) -> None:
         """SQLite's locks are not inherited, and a parent that closes a file deletes the log under its child."""

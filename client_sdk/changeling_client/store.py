@@ -325,21 +325,21 @@ class Wrapping:
         """Random bytes for a row: with them it is another each time, or SQLite would not write what has not changed."""
         return os.urandom(_FRESH_BYTES)
 
-    def wrap(self, piece: bytes, place: bytes) -> bytes:
-        """The piece as it is stored. place: which row it belongs to."""
+    def wrap(self, piece: bytes, survey: bytes, *numbers: int) -> bytes:
+        """The piece as it is stored. survey, numbers: which row it belongs to."""
         if self._cipher is None:
             return piece
         nonce = os.urandom(_NONCE_BYTES)
-        return nonce + self._cipher.encrypt(nonce, piece, place)
+        return nonce + self._cipher.encrypt(nonce, piece, _row_name(survey, numbers))
 
-    def unwrap(self, stored: bytes, place: bytes) -> bytes:
+    def unwrap(self, stored: bytes, survey: bytes, *numbers: int) -> bytes:
         """The piece again. Raises StoreUnusable if it was wrapped with another key, for another place, or altered."""
         if self._cipher is None:
             return stored
         from cryptography.exceptions import InvalidTag
 
         try:
-            return self._cipher.decrypt(stored[:_NONCE_BYTES], stored[_NONCE_BYTES:], place)
+            return self._cipher.decrypt(stored[:_NONCE_BYTES], stored[_NONCE_BYTES:], _row_name(survey, numbers))
         except (InvalidTag, ValueError):
             raise StoreUnusable("a piece of the store does not open with this key") from None
 
@@ -355,6 +355,10 @@ class Wrapping:
             return self.unwrap(check, b"") == _CHECK
         except StoreUnusable:
             return False
+
+
+def _row_name(survey: bytes, numbers: Sequence[int]) -> bytes:
+    return survey + b"".join(number.to_bytes(8) for number in numbers)
 
 
 def sync_folder(folder: Path) -> None:

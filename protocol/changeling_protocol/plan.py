@@ -8,7 +8,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, NewType, TypeAlias
 
 from .calendar import Calendar, Node, cadence
@@ -280,10 +280,14 @@ class ReleasePlan:
         """The sum of the groups' weights."""
         return sum(group.share for group in self.groups)
 
-    def numbered(self, group: int) -> Iterator[tuple[TrackNumber, Track]]:
+    def numbered(self, group: int) -> Sequence[tuple[TrackNumber, Track]]:
         """The tracks of a group with their numbers in the plan."""
-        tracks = enumerate(self.groups[group].tracks, self._first_numbers[group])
-        return ((TrackNumber(number), track) for number, track in tracks)
+        return self._numbered[group]
+
+    @cached_property
+    def _numbered(self) -> tuple[tuple[tuple[TrackNumber, Track], ...], ...]:
+        numbered = [(TrackNumber(number), track) for number, track in enumerate(self.tracks)]
+        return tuple(tuple(numbered[first:last]) for first, last in pairwise(self._first_numbers))
 
     def about(self, question: int) -> "ReleasePlan":
         """The plan with the tracks about a question alone, numbered afresh; groups without any stay, as they count."""

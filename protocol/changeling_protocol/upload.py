@@ -60,8 +60,7 @@ class Standing(IntEnum):
     """The entry enrolled earlier, but answered no closing since, or those that said so were dropped unsent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
+class Closing(NamedTuple):
     """An entry's answer to the close of a period, whether or not it had a node to report there.
 
     period: one at which a node of any track of the plan ends. id: 16 random bytes. standing: what it says of earlier
@@ -74,8 +73,7 @@ class Closing:
     stratum: StratumNumber
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(NamedTuple):
     """One report on one node, part of the answer to the closing of the node's last period.
 
     track: the track's number in the plan. node: the node's number in its track, from 1 on. symbol: what the track's
@@ -137,19 +135,32 @@ def encode_upload(
     by_node = {(report.track, report.node): report for report in waiting}
     if len(by_period) < len(listed) or len(by_node) < len(waiting):
         raise ValueError("an upload answers a closing once, with one report a node")
-    rows = [by_period.pop(period, None) for period in closings(plan, span.start, span.end)]
-    if by_period:
-        raise ValueError(f"no closings of the plan in ({span.start}, {span.end}]: {sorted(by_period)}")
-    periods = {closing.period for closing in listed}
-    symbols = []
-    for number, track in plan.numbered(group):
-        first, last = _numbers(track, span)
-        nodes = ((NodeNumber(at), track.first + at * track.width) for at in range(first, last + 1))
-        column = [by_node.pop((number, node), None) if end in periods else None for node, end in nodes]
-        symbols.append(symbol_column(column, symbol_bytes(track.randomizer)))
+    periods, columns, length = _layout(plan, group, span)
+    if strange := by_period.keys() - periods:
+        raise ValueError(f"no closings of the plan in ({span.start}, {span.end}]: {sorted(strange)}")
+    rows = _closing_column([by_period.get(period) for period in periods])
+    symbols = [
+        symbol_column([by_node.pop(node, None) if end in by_period else None for node, end in nodes], width)
+        for nodes, width in columns
+    ]
     if by_node:
         raise ValueError(f"not on nodes of group {group} that end with an answered closing: {sorted(by_node)}")
-    return _packed(group, span, _closing_column(rows), symbols).ljust(upload_bytes(plan, span), b"\0")
+    return _packed(group, span, rows, symbols).ljust(length, b"\0")
+
+
+_Column: TypeAlias = tuple[list[tuple[tuple[TrackNumber, NodeNumber], int]], int]
+"""The nodes of a track, each with the period at which it ends, and the width of a symbol."""
+
+
+@lru_cache(maxsize=64)
+def _layout(plan: ReleasePlan, group: int, span: Node) -> tuple[list[int], list[_Column], int]:
+    """The closings in a span, the columns of a group's tracks, and the length: the same for many entries."""
+    columns = []
+    for number, track in plan.numbered(group):
+        first, last = _numbers(track, span)
+        nodes = [((number, NodeNumber(at)), track.first + at * track.width) for at in range(first, last + 1)]
+        columns.append((nodes, symbol_bytes(track.randomizer)))
+    return closings(plan, span.start, span.end), columns, upload_bytes(plan, span)
 
 
 @lru_cache(maxsize=4096)

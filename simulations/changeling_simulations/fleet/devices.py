@@ -8,7 +8,7 @@ order. Some envelopes must be refused, each for a reason that is known when it i
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from changeling_protocol import (
@@ -303,7 +303,7 @@ class _Making:
         """Closings of a stratum that the survey has not."""
         answered, reports = device.answer(span)
         self.adding.refuse(Refusal.UNKNOWN_STRATUM, len(answered))
-        wrong = [replace(each, stratum=StratumNumber(self._survey.strata)) for each in answered]
+        wrong = [each._replace(stratum=StratumNumber(self._survey.strata)) for each in answered]
         return self._sealed(device, span, wrong, reports)
 
     def no_such_symbol(self, device: SimulatedDevice, span: Node) -> bytes:
@@ -314,7 +314,7 @@ class _Making:
             if randomizer.symbols + 1 < 256 ** symbol_bytes(randomizer):
                 self.adding.refuse(Refusal.SYMBOL_OUT_OF_RANGE)
                 self.adding.accept(device.group, answered, reports[:place] + reports[place + 1 :])
-                reports[place] = replace(report, symbol=randomizer.symbols)
+                reports[place] = report._replace(symbol=randomizer.symbols)
                 break
         else:
             self.adding.accept(device.group, answered, reports)

@@ -93,6 +93,7 @@ def from_a_wish_to_a_survey(walk: Walk, folder: Path) -> None:
 
     survey, authority = folder / "survey.json", folder / "authority"
     _run(changeling, "authority", "new", "-o", authority)
+    _run(changeling, "survey", "--help")  # imports what is no step of the way
     wish = "--answers a,b,c --devices 20000 --start 2027-01-01 --period 1w --horizon 4w --at-most 2 --epsilon 8"
     with walk.on():
         _run(changeling, "survey", "new", *wish.split(), "--question", "Which?", "-o", survey)
@@ -106,6 +107,7 @@ def from_a_row_to_a_released_line(walk: Walk, folder: Path) -> None:
     source = folder / "changes.csv"
     source.write_text("entry,time,answer\n1,2027-01-01T01:00,a\n2,2027-01-01T02:00,b\n1,2027-01-03T00:00,\n")
     words = "--every 1d --epsilon 1 --at-most 2 --start 2027-01-01 --until 2027-01-08 --through 2027-01-08"
+    _run(changeling, "release", "--help")  # as above
     with walk.on():
         _run(changeling, "release", source, "--query", "any answer", *words.split(), "-o", folder / "counts.csv")
 

@@ -1,12 +1,10 @@
-"""The help of every command ends with an example, which the command would understand."""
+"""The help of every command ends with an example, which the command would understand, and begins as it is listed."""
 
 import shlex
 
 import pytest
-from changeling_commands.table import EXAMPLES as OF_CHANGELING
-from changeling_commands.table import app as changeling
-from changeling_simulations.cli import EXAMPLES as OF_SIMULATIONS
-from changeling_simulations.cli import app as simulations
+from changeling_commands.table import CHANGELING
+from changeling_simulations.cli import CHANGELING_SIM
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.main import get_command
 
@@ -15,11 +13,11 @@ from tests.command_line import changeling_sim as run_simulations
 from tests.command_line import invoked
 
 PROGRAMS = {
-    "changeling": (run_changeling, changeling, OF_CHANGELING),
-    "changeling-sim": (run_simulations, simulations, OF_SIMULATIONS),
+    "changeling": (run_changeling, CHANGELING),
+    "changeling-sim": (run_simulations, CHANGELING_SIM),
 }
 AUTHORITY = Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
-EXAMPLES = [(program, name) for program, (_, _, examples) in PROGRAMS.items() for name in examples]
+EXAMPLES = [(program, name) for program, (_, line) in PROGRAMS.items() for name in line.examples]
 
 
 @pytest.mark.parametrize(("program", "name"), EXAMPLES, ids=map(" ".join, EXAMPLES))
@@ -27,8 +25,9 @@ def test_the_example_of_a_command_is_shown_and_understood(program, name, tmp_pat
     """Its words are those that the command has, none that is required is missing, and its values can be read."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "authority.pub").write_text(AUTHORITY)  # which one of the commands reads at once
-    main, app, examples = PROGRAMS[program]
-    command = get_command(app)
+    main, line = PROGRAMS[program]
+    examples = line.examples
+    command = get_command(line.typer([name.split()[0]]))
     for word in name.split():
         command = command.commands[word]
     with command.make_context(f"{program} {name}", shlex.split(examples[name])):
@@ -36,3 +35,12 @@ def test_the_example_of_a_command_is_shown_and_understood(program, name, tmp_pat
     shown = invoked(main, *name.split(), "--help")
     assert shown.exit_code == 0
     assert f"Example: {program} {name} {examples[name]}" in " ".join(shown.stdout.split())
+
+
+@pytest.mark.parametrize("line", [CHANGELING, CHANGELING_SIM], ids=lambda line: line.name)
+def test_a_command_is_listed_by_the_first_paragraph_of_its_help(line):
+    """The list has it in words of its own, as it imports no command."""
+    whole = get_command(line.typer(line.commands)).commands
+    assert {name: command.help.partition("\n\n")[0].replace("\n", " ") for name, command in whole.items()} == {
+        name: listed.line for name, listed in line.commands.items()
+    }

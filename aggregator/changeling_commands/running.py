@@ -1,29 +1,95 @@
 """Runs a command line: an error is one clear line on standard error that begins with the program's name.
 
+Of the commands of a program one alone is imported, the one that the words ask for; of the others its help has a line.
 Words that cannot be understood are one, too. A defect, which no user can mend, keeps its traceback. `--version` is
 answered here, as no command's extra is needed for it.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
-
-from changeling_protocol import ChangelingError, __version__
 
 if TYPE_CHECKING:
     from typer import Typer
-    from typer.models import CommandInfo
 
 VERSION_HINT = "--version, alone, prints the version."
 """For the end of a program's help, which does not list the option: Typer does not know it."""
 
 
-class Program(Protocol):
-    """A program as Typer builds it of commands."""
+@dataclass(frozen=True, slots=True)
+class ListedCommand:
+    """A command of a program, or a group of commands, as it is known before its module is imported.
 
-    def __call__(self, *, args: list[str], prog_name: str, standalone_mode: bool) -> object:
-        """Runs the command in these words; where it does not stand alone it gives an exit code, or raises."""
-        ...
+    at: MODULE:NAME of its function, or of the `Typer` of a group. line: the first paragraph of its help. extra: that
+    brings what it needs. panel: the heading that it stands under. made_by: MODULE:NAME of the class of the command
+    where that is not Typer's own. epilog: MODULE:NAME of more words for the end of its help.
+    """
+
+    at: str
+    line: str
+    extra: str
+    panel: str | None = None
+    made_by: str | None = None
+    epilog: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommandLine:
+    """A program of several commands. name: as it is typed. about: its help. commands: by their names. examples: what
+    comes after the name of each command, those of groups included, in its example.
+    """
+
+    name: str
+    about: str
+    commands: Mapping[str, ListedCommand]
+    examples: Mapping[str, str]
+
+    def typer(self, asked: Collection[str]) -> "Typer":
+        """The program as Typer builds it, with these commands whole, and of each other one its line of help.
+
+        Raises ModuleNotFoundError where a command needs an extra that is not installed, KeyError for one without an
+        example.
+        """
+        import typer
+
+        app = typer.Typer(
+            help=self.about,
+            epilog=VERSION_HINT,
+            no_args_is_help=True,
+            add_completion=False,
+            pretty_exceptions_enable=False,
+        )
+        for name, listed in self.commands.items():
+            if name in asked:
+                self._add(app, name, listed)
+            else:
+                app.command(name, help=listed.line, rich_help_panel=listed.panel)(_not_asked)
+        return app
+
+    def _add(self, app: "Typer", name: str, listed: ListedCommand) -> None:
+        from typer import Typer
+
+        found = resolve_name(listed.at)
+        needs = rf'Part of "changeling\[{listed.extra}]".'
+        if isinstance(found, Typer):
+            for command in found.registered_commands:
+                own = f"{name} {command.name or getattr(command.callback, '__name__', '').replace('_', '-')}"
+                command.epilog = self._example(own)
+            app.add_typer(found, name=name, rich_help_panel=listed.panel, epilog=needs)
+            return
+        more = [] if listed.epilog is None else [resolve_name(listed.epilog)]
+        made_by = None if listed.made_by is None else resolve_name(listed.made_by)
+        epilog = "\n\n".join([self._example(name), *more, needs])
+        app.command(name, cls=made_by, rich_help_panel=listed.panel, epilog=epilog)(found)
+
+    def _example(self, name: str) -> str:
+        return f"Example: {self.name} {name} {self.examples[name]}"
+
+
+def _not_asked() -> None:
+    """Stands for a command in the help of its program, and is never run."""
 
 
 class _Asked(Protocol):
@@ -42,32 +108,31 @@ class _Misunderstood(Protocol):
     def format_message(self) -> str: ...
 
 
-def run_program(
-    name: str, load: Callable[[], Program], extras: Mapping[str, str], arguments: Sequence[str] | None = None
-) -> int:
+def run_program(program: CommandLine, arguments: Sequence[str] | None = None) -> int:
     """Run one command of a program.
 
-    name: the program's, which begins every error.
-    load: imports the commands and returns them; may raise ModuleNotFoundError where an extra is missing.
-    extras: the extra that each command needs, by the command's name.
     arguments: the words behind the program's name, by default the process's own.
     Returns the exit code: 0, 1 after an error, 2 after words that cannot be understood.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    name, words = program.name, list(sys.argv[1:] if arguments is None else arguments)
     if words == ["--version"]:
+        from changeling_protocol import __version__
+
         print(f"{name} {__version__}")
         return 0
+    asked = next((word for word in words if word in program.commands), None)
     try:
-        code = load()(args=words, prog_name=name, standalone_mode=False)
+        app = program.typer(() if asked is None else (asked,))
+        code = app(args=words, prog_name=name, standalone_mode=False)
     except SystemExit as end:  # Typer's own where whoever reads the output has gone
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("changeling"):
             raise
         if not words or words == ["--help"]:
-            print(_bare_help(name, extras))
+            print(_bare_help(program))
             return 0 if words else 2
-        code = _failed(name, _missing(extras, words))
+        code = _failed(name, _missing(program, asked))
     except Exception as error:
         if isinstance(error, _Misunderstood):
             return _misunderstood(name, error)
@@ -78,23 +143,25 @@ def run_program(
     return code if isinstance(code, int) else 0
 
 
-def _missing(extras: Mapping[str, str], words: list[str]) -> str:
-    command = next((word for word in words if word in extras), "")
-    extra = extras.get(command) or next(iter(extras.values()))
+def _missing(program: CommandLine, asked: str | None) -> str:
+    extra = program.commands[next(iter(program.commands)) if asked is None else asked].extra
     return f'this needs more than is installed: pip install "changeling[{extra}]", or ".[{extra}]" in a clone'
 
 
-def _bare_help(name: str, extras: Mapping[str, str]) -> str:
+def _bare_help(program: CommandLine) -> str:
     """The help where no extra is installed: the commands of each."""
-    lines = [f"{name} COMMAND ...", "", "The SDK of apps is installed. Its commands come with an extra:"]
-    for extra in dict.fromkeys(extras.values()):
-        commands = ", ".join(command for command, needed in extras.items() if needed == extra)
+    lines = [f"{program.name} COMMAND ...", "", "The SDK of apps is installed. Its commands come with an extra:"]
+    extras = [listed.extra for listed in program.commands.values()]
+    for extra in dict.fromkeys(extras):
+        commands = ", ".join(command for command, listed in program.commands.items() if listed.extra == extra)
         lines.append(f'  pip install "changeling[{extra}]", or ".[{extra}]" in a clone: {commands}')
     return "\n".join([*lines, "", VERSION_HINT])
 
 
 def _sentence(error: Exception) -> str | None:
     """The sentence that tells a user of an error; None for a defect, which keeps its traceback."""
+    from changeling_protocol import ChangelingError
+
     if isinstance(error, ChangelingError | ValueError):
         return str(error)
     return _of_the_system(error) if isinstance(error, OSError) else _of_a_library(error)
@@ -129,21 +196,3 @@ def _of_a_library(error: Exception) -> str | None:
 def _failed(name: str, sentence: str) -> int:
     print(f"{name}: {sentence}", file=sys.stderr)
     return 1
-
-
-def show_examples(program: str, app: "Typer", examples: Mapping[str, str]) -> None:
-    """Lets the help of each command end with its example.
-
-    examples: by the name of each command, what comes after it. Raises KeyError for a command that has none.
-    """
-    for name, command in _commands(app):
-        command.epilog = "\n\n".join(filter(None, (f"Example: {program} {name} {examples[name]}", command.epilog)))
-
-
-def _commands(app: "Typer", before: Iterable[str] = ()) -> Iterator[tuple[str, "CommandInfo"]]:
-    for command in app.registered_commands:
-        own = command.name or (command.callback.__name__.replace("_", "-") if command.callback else "")
-        yield " ".join((*before, own)), command
-    for group in app.registered_groups:
-        if group.typer_instance is not None:
-            yield from _commands(group.typer_instance, (*before, str(group.name or group.typer_instance.info.name)))

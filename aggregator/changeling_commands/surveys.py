@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_aggregator.cli.survey import console, expectation_table
+from changeling_aggregator.cli.access import console
+from changeling_aggregator.cli.survey import app, expectation_table
 from changeling_protocol import Survey
 from changeling_statistics import write_survey
 
@@ -25,6 +26,7 @@ from .wishes import (
     say_detection,
     say_freezing,
     settled,
+    taking,
 )
 
 
@@ -87,3 +89,7 @@ def notice(file: Annotated[Path, typer.Argument(metavar="SURVEY", help="A survey
     from changeling_statistics import read_survey
 
     typer.echo(privacy_notice(read_survey(file)))
+
+
+app.command()(taking(WishOptions, new))
+app.command()(notice)

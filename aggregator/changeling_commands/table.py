@@ -1,18 +1,10 @@
-"""The commands of `changeling`: the server's and the curator's. Each imports what is heavy only when it runs.
+"""The commands of `changeling`: the server's and the curator's, each with its line of help and its example.
 
-So the help of all commands is there whichever extra is installed, and says which extra a command needs.
+Nothing of a command is imported before it is asked for, so the help of the program is there whichever extra is
+installed.
 """
 
-import typer
-from changeling_aggregator.cli import access, doctor, keys, results, serve, store, survey, verify
-from changeling_aggregator.cli.settings import SettingsCommand
-from changeling_central import command as release
-from changeling_papers import commands as papers
-
-from .dev import dev
-from .running import VERSION_HINT, show_examples
-from .surveys import new, notice
-from .wishes import WishOptions, taking
+from .running import CommandLine, ListedCommand
 
 _SURVEY = "48f7e5af2dd8ff764869b955e9d67f62"
 _SERVER = "--server https://surveys.example.org"
@@ -59,38 +51,98 @@ EXAMPLES = {
 }
 """What comes after the name of each command in its example."""
 
-SERVER, CURATOR = "A server and its surveys", "A database of your own"
-OF_SERVER, OF_CENTRAL, OF_PAPERS = (rf'Part of "changeling\[{extra}]".' for extra in ("server", "central", "papers"))
 
-app = typer.Typer(
-    name="changeling",
-    help="Publish how people's answers change, without learning who answers what.",
-    epilog=VERSION_HINT,
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+def _of_server(at: str, line: str, made_by: str | None = None) -> ListedCommand:
+    return ListedCommand(f"changeling_aggregator.cli.{at}", line, "server", "A server and its surveys", made_by=made_by)
 
-survey.app.command()(taking(WishOptions, new))
-survey.app.command()(notice)
-groups = {
-    "authority": keys.authority,
-    "survey": survey.app,
-    "keys": keys.app,
-    "token": keys.tokens,
-    "clock": access.app,
-    "store": store.app,
-    "segments": store.segments,
+
+def _of_curator(at: str, line: str, extra: str = "central", epilog: str | None = None) -> ListedCommand:
+    return ListedCommand(at, line, extra, "A database of your own", epilog=epilog)
+
+
+_SETTINGS = "changeling_aggregator.cli.settings:SettingsCommand"
+COMMANDS = {
+    "serve": _of_server(
+        "serve:serve",
+        "Run the aggregation server: surveys and sealing keys out, sealed uploads in, histograms out.",
+        _SETTINGS,
+    ),
+    "fold": _of_server("serve:fold", "Count what is uploaded and not counted yet, beside a server or without one."),
+    "relay": _of_server(
+        "serve:relay",
+        "Run a relay: sealed uploads are kept, shuffled and forwarded in batches, without the addresses they came "
+        "from.",
+        _SETTINGS,
+    ),
+    "histogram": _of_server(
+        "results:histogram", "Print how many entries hold each answer, with their shares and intervals."
+    ),
+    "series": _of_server(
+        "results:series",
+        "Print how many entries hold each answer at the end of every period, or how the shares of two arms differ.",
+    ),
+    "change": _of_server(
+        "results:change",
+        "Print by how many entries each answer changed: over one window (--after), or over all of a width (--width).",
+    ),
+    "status": _of_server(
+        "results:status",
+        "Print how far a survey is, and who answers; with an operator's token also what was refused.",
+    ),
+    "verify": _of_server(
+        "verify:verify",
+        "Work out every published figure of an open survey again, from its signed tallies, and say which differ.",
+    ),
+    "backup": _of_server(
+        "store:backup", "Write all that a store has counted and published into one file, as it is at one moment."
+    ),
+    "restore": _of_server("store:restore", "Put a backup into a new store, and say what is lost."),
+    "doctor": _of_server(
+        "doctor:doctor",
+        "Look whether a server can go on: store, versions, keys, clock, disk, permissions, surveys that end soon.",
+        "changeling_aggregator.cli.doctor:DoctorCommand",
+    ),
+    "dev": ListedCommand(
+        "changeling_commands.dev:dev",
+        "Run a server on loopback with a survey of ten-second periods, and print its estimates.",
+        "server",
+        "A server and its surveys",
+    ),
+    "authority": _of_server("keys:authority", "Make the key pair that signs surveys and sealing keys."),
+    "survey": ListedCommand(
+        "changeling_commands.surveys:app",
+        "Write, sign, publish and show surveys.",
+        "server",
+        "A server and its surveys",
+    ),
+    "keys": _of_server(
+        "keys:app", "Make, sign and publish the keys that uploads are sealed to, and results signed with."
+    ),
+    "token": _of_server("keys:tokens", "Make, list and revoke the tokens of a server."),
+    "clock": _of_server("access:app", "Tell a server what time it is."),
+    "store": _of_server("store:app", "Show and change the schema version of a store."),
+    "segments": _of_server("store:segments", "Look at segments of the log, and put them in order."),
+    "release": _of_curator(
+        "changeling_central.command:release",
+        "Publish a count of a changelog continually, with standard errors; run again, it goes on where it stopped.",
+        epilog="changeling_central.command:MECHANISMS",
+    ),
+    "smooth": _of_curator(
+        "changeling_central.command:smooth",
+        "Estimate levels better from what is published alone, under drift and seasons; it costs nothing.",
+    ),
+    "count": _of_curator(
+        "changeling_papers.commands:count",
+        "Count a stream with a memory that may be seized: a number a line comes in, period,estimate,standard_error go "
+        "out.",
+        "papers",
+    ),
+    "ask": _of_curator(
+        "changeling_papers.commands:ask",
+        "Answer counting queries of one table by sigma-counting: nested queries are never out of order.",
+        "papers",
+    ),
 }
-for name, group in groups.items():
-    app.add_typer(group, name=name, rich_help_panel=SERVER, epilog=OF_SERVER)
-shown = (results.histogram, results.series, results.change, results.status, verify.verify)
-kept = (store.backup, store.restore, doctor.doctor)
-configured = {serve.serve: SettingsCommand, serve.relay: SettingsCommand, doctor.doctor: doctor.DoctorCommand}
-for command in (serve.serve, serve.fold, serve.relay, *shown, *kept, dev):
-    app.command(cls=configured.get(command), rich_help_panel=SERVER, epilog=OF_SERVER)(command)
-app.command(rich_help_panel=CURATOR, epilog=f"{release.MECHANISMS}\n\n{OF_CENTRAL}")(release.release)
-app.command(rich_help_panel=CURATOR, epilog=OF_CENTRAL)(release.smooth)
-app.command(rich_help_panel=CURATOR, epilog=OF_PAPERS)(papers.count)
-app.command(rich_help_panel=CURATOR, epilog=OF_PAPERS)(papers.ask)
-show_examples("changeling", app, EXAMPLES)
+CHANGELING = CommandLine(
+    "changeling", "Publish how people's answers change, without learning who answers what.", COMMANDS, EXAMPLES
+)

@@ -10,7 +10,7 @@
 Surveys, calendars and constraints come from `changeling_protocol`. Knows no web, no database and no clock.
 """
 
-from changeling_protocol import parse_duration, parse_instant
+from changeling_protocol import format_duration, format_instant, parse_duration, parse_instant
 
 from .accounting.curves import (
     SILENT,
@@ -118,8 +118,6 @@ from .verification import WrongFigure, edition_columns, edition_files, tallies_i
 from .words import (
     constraint_in_words,
     constraint_of,
-    format_duration,
-    format_instant,
     parse_count,
     parse_epsilon,
     read_survey,

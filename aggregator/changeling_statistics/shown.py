@@ -19,7 +19,7 @@ from math import isnan
 from typing import Any, TypeAlias
 
 import numpy as np
-from changeling_protocol import Node, Randomizer, Survey
+from changeling_protocol import Node, Randomizer, Survey, format_instant
 
 from .estimate import Counts, Floats
 from .estimation.figures import Figures, false_entries, histogram_figures
@@ -28,7 +28,6 @@ from .estimation.smoothing import Smoothing
 from .estimation.solution import Gap, Solution
 from .randomizers.counted import CountedCounterpart
 from .randomizers.counterpart import counterpart_of
-from .words import format_instant
 
 FALSE_ALARMS = 1e-3
 """How often a survey of honest devices is flagged at most."""

@@ -1,12 +1,10 @@
-"""Words on command lines and in files: durations, instants, counts, epsilons, constraints, surveys."""
+"""Words on command lines and in files: counts, epsilons, constraints, surveys."""
 
 import json
-from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 from changeling_protocol import (
-    DURATION_UNITS,
     MOST_MUTATIONS,
     AtMost,
     AtMostWithin,
@@ -16,27 +14,9 @@ from changeling_protocol import (
     Survey,
     TimeBounded,
     UnderstatedEpsilon,
+    format_duration,
     group_cost,
 )
-
-
-def format_duration(seconds: int) -> str:
-    """The duration in the widest unit that divides it.
-
-    >>> format_duration(7862400)
-    '13w'
-    """
-    unit = next(unit for unit, length in DURATION_UNITS.items() if seconds % length == 0)
-    return f"{seconds // DURATION_UNITS[unit]}{unit}"
-
-
-def format_instant(time: float) -> str:
-    """ISO 8601 in UTC, to the second.
-
-    >>> format_instant(741484800)
-    '1993-07-01T00:00:00Z'
-    """
-    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def parse_count(text: str) -> int:

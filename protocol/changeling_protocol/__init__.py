@@ -15,6 +15,8 @@ from .calendar import (
     UnixSeconds,
     cadence,
     cover,
+    format_duration,
+    format_instant,
     parse_duration,
     parse_instant,
 )
@@ -239,6 +241,8 @@ __all__ = [
     "encode",
     "encode_upload",
     "first_memory",
+    "format_duration",
+    "format_instant",
     "from_micro",
     "group_cost",
     "head_of",

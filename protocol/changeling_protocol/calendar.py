@@ -171,3 +171,22 @@ def cover(span: Node, widths: Iterable[int]) -> list[Node]:
         nodes.append(Node(at, at + width))
         at += width
     return nodes
+
+
+def format_duration(seconds: int) -> str:
+    """The duration in the widest unit that divides it.
+
+    >>> format_duration(7862400)
+    '13w'
+    """
+    unit = next(unit for unit, length in DURATION_UNITS.items() if seconds % length == 0)
+    return f"{seconds // DURATION_UNITS[unit]}{unit}"
+
+
+def format_instant(time: float) -> str:
+    """ISO 8601 in UTC, to the second.
+
+    >>> format_instant(741484800)
+    '1993-07-01T00:00:00Z'
+    """
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,19 +1,14 @@
-"""The commands of `changeling-sim`."""
+"""The commands of `changeling-sim`, each with its line of help and its example; imported when they are asked for."""
 
-import typer
-from changeling_commands.running import VERSION_HINT, show_examples
-from changeling_commands.wishes import WishOptions, taking
+from functools import partial
 
-from .capacity import capacity
-from .commands import compare, plan, sweep_command
-from .fleet_command import fleet, fleet_check
-from .run_command import run
+from changeling_commands.running import CommandLine, ListedCommand
 
-WISH = "--answers 2 --period 4w --horizon 48w --at-most 3 --epsilon 4 --devices 20000"
+_WISH = "--answers 2 --period 4w --horizon 48w --at-most 3 --epsilon 4 --devices 20000"
 EXAMPLES = {
-    "plan": f"{WISH} -o survey.json",
+    "plan": f"{_WISH} -o survey.json",
     "run": "school-to-work --entries 1e6 --epsilon 8 --plot run.png",
-    "compare": WISH,
+    "compare": _WISH,
     "sweep": "experiment.toml -o sweep.csv",
     "fleet": "survey.signed --server http://127.0.0.1:8080 --devices 1e5",
     "fleet-check": "fleet.json --server http://127.0.0.1:8080",
@@ -21,19 +16,41 @@ EXAMPLES = {
 }
 """What comes after the name of each command in its example."""
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 
-
-@app.callback(epilog=VERSION_HINT)
-def changeling_sim() -> None:
-    """Plan and simulate surveys of changing answers: their cost in privacy, and their accuracy."""
-
-
-app.command()(taking(WishOptions, plan))
-app.command()(run)
-app.command()(compare)
-app.command("sweep")(sweep_command)
-app.command()(fleet)
-app.command()(fleet_check)
-app.command()(capacity)
-show_examples("changeling-sim", app, EXAMPLES)
+_listed = partial(ListedCommand, extra="simulate")
+COMMANDS = {
+    "plan": _listed(
+        "changeling_simulations.commands:plan_command",
+        "Find the best release plan for a budget, and show it beside the plans that others would make.",
+    ),
+    "run": _listed(
+        "changeling_simulations.run_command:run",
+        "Simulate one survey of a population under the best plan, and show its estimates beside the truth.",
+    ),
+    "compare": _listed(
+        "changeling_simulations.commands:compare",
+        "Set the best plan beside the methods of others, at one epsilon: how wrong, what is promised, what is exposed.",
+    ),
+    "sweep": _listed(
+        "changeling_simulations.commands:sweep_command",
+        "Simulate surveys over a grid of settings; killed and started again, it goes on, to the same bytes.",
+    ),
+    "fleet": _listed(
+        "changeling_simulations.fleet_command:fleet",
+        "Load a server of your own with the sealed envelopes of made-up devices, of which everything is known.",
+    ),
+    "fleet-check": _listed(
+        "changeling_simulations.fleet_command:fleet_check",
+        "Compare what a fleet's envelopes must come to with what a server shows; the exit code is 1 where they differ.",
+    ),
+    "capacity": _listed(
+        "changeling_simulations.capacity:capacity",
+        "How many machines a survey takes, and how much of one server's limits.",
+    ),
+}
+CHANGELING_SIM = CommandLine(
+    "changeling-sim",
+    "Plan and simulate surveys of changing answers: their cost in privacy, and their accuracy.",
+    COMMANDS,
+    EXAMPLES,
+)

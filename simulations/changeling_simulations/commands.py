@@ -32,6 +32,7 @@ from changeling_commands.wishes import (
     say_detection,
     say_freezing,
     settled,
+    taking,
     why_hopeless,
     wish_of,
 )
@@ -140,6 +141,9 @@ def plan(
         refuse_hopeless(chosen, asked.habits, options.anyway)
         write_survey(output, survey)
         console.print(f"wrote {escape(str(output))}, the plan {escape(chosen.title)}; not signed yet")
+
+
+plan_command = taking(WishOptions, plan)
 
 
 def _warn(console: Console, comparison: Comparison, chosen: Option, survey: Survey, hopeless: str) -> None:

@@ -199,7 +199,7 @@ def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(args: list[str], **_: object) -> None:
         raise KeyError(*args)
 
-    monkeypatch.setattr("changeling_commands.table.app", broken)
+    monkeypatch.setattr("changeling_commands.running.CommandLine.typer", lambda *_: broken)
     with pytest.raises(KeyError, match="inside"):
         run(["inside"])
 
@@ -262,7 +262,8 @@ def test_a_port_that_is_taken_is_named_and_no_store_is_made(
     assert not (tmp_path / "server.db").exists()
 
 
-HEAVY = ["scipy", "polars", "pandas", "matplotlib", "sqlalchemy", "starlette", "uvicorn", "httpx", "opendp"]
+HEAVY = ["numpy", "scipy", "polars", "pandas", "matplotlib", "sqlalchemy", "starlette", "uvicorn", "httpx", "opendp"]
+HEAVY += ["changeling_statistics", "changeling_central", "changeling_papers"]
 
 
 def test_reading_a_signed_survey_loads_no_database(tmp_path: Path) -> None:
@@ -279,12 +280,12 @@ def test_reading_a_signed_survey_loads_no_database(tmp_path: Path) -> None:
 
 
 def test_help_loads_no_numbers_no_server_and_no_store() -> None:
-    """`changeling --help` answers without anything that takes long to import, and so does the server's own."""
+    """Without anything that takes long to import `changeling --help` answers, and so do commands of the server's."""
     asked = (
         "import sys; from changeling_commands.__main__ import main; code = main(); "
         f"print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr); sys.exit(code)"
     )
-    for words in (["--help"], ["serve", "--help"]):
+    for words in (["--help"], ["keys", "--help"], ["serve", "--help"]):
         done = subprocess.run([sys.executable, "-c", asked, *words], capture_output=True, text=True, timeout=100)
         assert (done.returncode, done.stderr.split()) == (0, []), words
         assert "Usage: " in done.stdout
@@ -292,8 +293,8 @@ def test_help_loads_no_numbers_no_server_and_no_store() -> None:
 
 def test_every_command_and_option_is_explained(cli: Cli) -> None:
     """`--help` says something about each."""
-    import typer
-    from changeling_commands.table import app
+    from changeling_commands.table import CHANGELING
+    from typer.main import get_command
 
     def commands(command: object, name: str) -> None:
         assert getattr(command, "help", None), name
@@ -302,5 +303,5 @@ def test_every_command_and_option_is_explained(cli: Cli) -> None:
         for child, of in getattr(command, "commands", {}).items():
             commands(of, f"{name} {child}")
 
-    commands(typer.main.get_command(app), "changeling")
+    commands(get_command(CHANGELING.typer(CHANGELING.commands)), "changeling")
     assert "survey" in cli("--help")

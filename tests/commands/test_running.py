@@ -5,12 +5,7 @@ import subprocess
 import sys
 
 import pytest
-import typer
-from changeling_commands import table
-from changeling_commands.__main__ import EXTRAS
 from changeling_protocol import __version__
-from changeling_simulations import cli
-from changeling_simulations.__main__ import EXTRAS as SIM_EXTRAS
 
 from tests.command_line import changeling, changeling_sim, invoked
 
@@ -47,7 +42,7 @@ def bare(module: str, *words: str) -> subprocess.CompletedProcess[str]:
         (
             "changeling_commands",
             [
-                r'"changeling\[server\]".*: authority, survey, .*dev$',
+                r'"changeling\[server\]".*: serve, fold, .*segments$',
                 r'"changeling\[central\]".*: release, smooth$',
                 r'"changeling\[papers\]".*: count, ask$',
             ],
@@ -77,12 +72,6 @@ def test_a_command_of_a_bare_install_names_its_own_extra():
         done = bare(module, *words)
         assert (done.returncode, done.stdout) == (1, "")
         assert f'pip install "changeling[{extra}]", or ".[{extra}]" in a clone' in done.stderr
-
-
-@pytest.mark.parametrize(("extras", "commands"), [(EXTRAS, table.app), (SIM_EXTRAS, cli.app)])
-def test_the_extras_of_a_program_name_just_its_commands(extras, commands):
-    """They stand apart from the table of commands, which cannot be made without any extra."""
-    assert set(extras) == set(typer.main.get_command(commands).commands)
 
 
 @pytest.mark.parametrize(

@@ -4,15 +4,15 @@ import re
 import shlex
 
 import pytest
-from changeling_commands.table import app as changeling
-from changeling_simulations.cli import app as simulations
+from changeling_commands.table import CHANGELING
+from changeling_simulations.cli import CHANGELING_SIM
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.main import get_command
 
 from .blocks import ROOT, commands_of
 
 PAGES = ["README.md", "CONTRIBUTING.md", *(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("**/*.md"))]
-PROGRAMS = {"changeling": changeling, "changeling-sim": simulations}
+PROGRAMS = {line.name: get_command(line.typer(line.commands)) for line in (CHANGELING, CHANGELING_SIM)}
 AUTHORITY = Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
 
 
@@ -40,7 +40,7 @@ def test_a_command_of_a_page_is_understood(words, tmp_path, monkeypatch):
     for name in ("authority.pub", "next.pub", "authority/authority.pub"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(AUTHORITY)
-    command, rest = get_command(PROGRAMS[words[0]]), words[1:]
+    command, rest = PROGRAMS[words[0]], words[1:]
     while hasattr(command, "commands"):
         command, rest = command.commands[rest[0]], rest[1:]
     for stop in ("|", ">", "&", "&&", ";"):

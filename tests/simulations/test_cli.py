@@ -17,7 +17,7 @@ from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
 
 SCHOOL = changelog_path("school-to-work")
-HEAVY = ["scipy.stats", "scipy.optimize", "scipy.sparse", "polars", "pandas", "matplotlib", "sqlalchemy", "uvicorn"]
+HEAVY = ["numpy", "scipy", "polars", "pandas", "matplotlib", "sqlalchemy", "uvicorn", "changeling_statistics"]
 
 
 def invoke(*arguments: str):

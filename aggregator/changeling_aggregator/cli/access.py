@@ -6,6 +6,7 @@ apps pin it, and so is a store key. A signed sealing key is the very bytes that 
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +17,7 @@ from changeling_protocol.wire import CLOCK
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from rich.console import Console
 
 from ..errors import AggregatorError
 
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 
 KEY_BYTES = 32
 STORE_KEY_VARIABLE = "CHANGELING_STORE_KEY"
+
+
+def console() -> Console:
+    """Standard output, at its full width where it is no terminal."""
+    return Console(width=None if sys.stdout.isatty() else 110)
 
 
 def write_private_key(path: Path, key: Ed25519PrivateKey) -> None:

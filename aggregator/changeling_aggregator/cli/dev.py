@@ -33,8 +33,8 @@ from changeling_protocol.wire import HISTOGRAM, ErrorCode, survey_path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from .access import asking, read_private_key, write_private_key, write_public_key
+from .results import shown_error
 from .serve import interrupt
-from .survey import shown_error
 
 if TYPE_CHECKING:
     from ..store import Store

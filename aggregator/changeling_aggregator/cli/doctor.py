@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from changeling_protocol import UnixSeconds, __version__
+from changeling_protocol import UnixSeconds, __version__, format_instant
 from changeling_protocol.wire import READY
-from changeling_statistics import format_instant
 
 from .access import read_store_key
 from .settings import SettingsCommand

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol import LAST_INSTANT, ResultsKey, SealingKey, UnixSeconds, key_id
+from changeling_protocol import LAST_INSTANT, ResultsKey, SealingKey, UnixSeconds, format_instant, key_id, parse_instant
 from changeling_protocol.wire import KEYS
-from changeling_statistics import format_instant, parse_instant
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.table import Table
 
 from .access import (
     TokenFile,
+    console,
     put,
     read_private_key,
     read_public_key,
@@ -29,7 +29,6 @@ from .access import (
     write_public_key,
 )
 from .store import STORE_HELP
-from .survey import console
 
 authority = typer.Typer(help="Make the key pair that signs surveys and sealing keys.", no_args_is_help=True)
 

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from changeling_protocol import format_instant, parse_instant
 from changeling_protocol.wire import CHANGE, COMPARISON, HISTOGRAM, NUMBERS, SERIES, WINDOWS, survey_path
-from changeling_statistics import format_instant, parse_instant, read_survey
 from rich.table import Table
 
-from .access import TokenFile, asking, token_in
-from .survey import console, shown_error
+from .access import TokenFile, asking, console, token_in
 
 Answer = Mapping[str, Any]
 Query = list[tuple[str, str]]
@@ -190,6 +189,8 @@ def _table(answer: dict[str, Any]) -> Table:
 
 
 def _id(survey: str) -> str:
+    from changeling_statistics import read_survey
+
     path = Path(survey)
     return read_survey(path).id.hex() if path.is_file() else survey
 
@@ -212,6 +213,11 @@ def _moment(name: str, at: str | None, period: int | None) -> Query:
     if period is not None:
         return [(name, str(period))]
     return [] if at is None else [("time", format_instant(parse_instant(at)))]
+
+
+def shown_error(error: float | None, digits: int = 1) -> str:
+    """A standard error; a question mark where its variance came out below zero."""
+    return "?" if error is None else f"{error:,.{digits}f}"
 
 
 def _grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], footer: Sequence[str] = ()) -> Table:

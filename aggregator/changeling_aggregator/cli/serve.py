@@ -9,9 +9,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from changeling_protocol import ID_BYTES, SurveyId, UnixSeconds, authority_key
+from changeling_protocol import ID_BYTES, SurveyId, UnixSeconds, authority_key, parse_duration
 from changeling_protocol.wire import is_loopback
-from changeling_statistics import parse_duration
 
 from .access import TokenFile, forget_store_key, read_public_key, read_store_key, token_in
 from .store import SEGMENTS_HELP, STORE_HELP

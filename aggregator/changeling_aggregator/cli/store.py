@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol import UnixMilliseconds, UnixSeconds
-from changeling_statistics import format_instant
+from changeling_protocol import UnixMilliseconds, UnixSeconds, format_instant
 
 app = typer.Typer(help="Show and change the schema version of a store.", no_args_is_help=True)
 

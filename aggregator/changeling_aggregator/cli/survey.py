@@ -33,19 +33,13 @@ from changeling_statistics import (
     total_cost,
     write_survey,
 )
-from rich.console import Console
 from rich.table import Table
 
-from .access import TokenFile, put, read_private_key, read_public_key, token_in
+from .access import TokenFile, console, put, read_private_key, read_public_key, token_in
 from .survey_code import survey_module
 
 if TYPE_CHECKING:
     from changeling_statistics import Option
-
-
-def console() -> Console:
-    """Standard output, at its full width where it is no terminal."""
-    return Console(width=None if sys.stdout.isatty() else 110)
 
 
 def cost_table(survey: Survey) -> Table:
@@ -93,11 +87,6 @@ def _charge(survey: Survey, group: Group, track: Track) -> str:
     if group.joint is None:
         return f"{rounded_up(track_cost(track, *circumstances)):.4f}"
     return f"{rounded_up(group_cost(group, *circumstances)):.4f} jointly" if track is group.tracks[0] else ""
-
-
-def shown_error(error: float | None, digits: int = 1) -> str:
-    """A standard error; a question mark where its variance came out below zero."""
-    return "?" if error is None else f"{error:,.{digits}f}"
 
 
 POINT = 0.01

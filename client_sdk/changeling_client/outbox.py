@@ -312,7 +312,8 @@ class Sender:
                 if index not in refused or upload not in there:
                     continue
                 if refused[index] == Refusal.CLOSED and _calendar_is_over(db, upload.survey, now_ms):
-                    self._drop(db, upload)
+                    entry = entries.load(db, self._store.wrapping, upload.survey, upload.entry)
+                    entries.update(db, self._store.wrapping, self._drop(db, entry, upload.periods))
                 else:
                     count_refusal(db, upload)
                     closed |= {upload.survey} if refused[index] == Refusal.CLOSED else set()
@@ -337,9 +338,7 @@ class Sender:
             if server.delayed_ms() <= close_ms(survey.calendar, end.last) + 1000 * survey.grace:
                 return
             for entry in entries.load_all(db, self._store.wrapping, id_):
-                after = drop(db, entry, waiting(db, id_, entry.number))
-                entries.count_drop(db, Drop.CLOSED, after.dropped - entry.dropped)
-                self.dropped += after.dropped - entry.dropped
+                after = self._drop(db, entry, waiting(db, id_, entry.number))
                 entries.update(db, self._store.wrapping, after.emptied()._replace(answered=survey.calendar.periods))
                 entries.keep_drawn(db, self._store.wrapping, entry, frozenset())
             forget_sent(db, id_)
@@ -347,12 +346,12 @@ class Sender:
             entries.put_survey(db, replace(known, status=Status.ENDED))
             server.succeed(db)
 
-    def _drop(self, db: StoreConnection, upload: Upload) -> None:
-        entry = entries.load(db, self._store.wrapping, upload.survey, upload.entry)
-        after = drop(db, entry, upload.periods)
-        entries.update(db, self._store.wrapping, after)
+    def _drop(self, db: StoreConnection, entry: Entry, periods: Iterable[int]) -> Entry:
+        """Drops closings that the server takes no more. Returns the entry as it then is."""
+        after = drop(db, entry, periods)
         entries.count_drop(db, Drop.CLOSED, after.dropped - entry.dropped)
         self.dropped += after.dropped - entry.dropped
+        return after
 
 
 def _still_there(db: StoreConnection, body: Sequence[Upload]) -> list[Upload]:

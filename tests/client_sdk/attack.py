@@ -36,6 +36,7 @@ Act: TypeAlias = tuple[str, Any] | None
 _IDS = 1 << 128
 _TABLES = ("device", "servers", "surveys", "entries", "drawn", "closings", "drops", "looks")
 _URL = "https://statistics.example"
+_ENDPOINT = Endpoint(_URL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def settings_at(now: float) -> ClientSettings:
     return ClientSettings(
         place=None,
         key=None,
-        endpoint=Endpoint(_URL),
+        endpoint=_ENDPOINT,
         authority=(),
         max_epsilon=10**9,
         witness=None,
@@ -159,7 +160,7 @@ def enrol(store: MemoryStore, survey: Survey, now: float, answers: list[str] | N
 
 def answer(store: MemoryStore, moment: Moment, coins: Any) -> Hashable:
     """Answers what is due, as a flush does that sends all of it. Returns how much was dropped, and what is sent."""
-    server = Server(store, Endpoint(_URL), (), lambda: moment.now)
+    server = Server(store, _ENDPOINT, (), lambda: moment.now)
     answerer = Answerer(store, None, coins)
     with store.transaction() as db:
         server.begin(db)

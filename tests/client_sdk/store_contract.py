@@ -12,15 +12,22 @@ from typing import Any
 
 import httpx
 import pytest
+from changeling_client import (
+    Client,
+    ClientClosed,
+    Drop,
+    Recorded,
+    SharedCallbacks,
+    Status,
+    StoreBusy,
+    StoreUnusable,
+    SurveyHandle,
+    TooCostly,
+)
 from changeling_client import store as store_module
-from changeling_client.client import Client, SurveyHandle
-from changeling_client.entries import Drop, Status, count_drop
-from changeling_client.errors import ClientClosed, StoreBusy, StoreUnusable, TooCostly
-from changeling_client.recording import Recorded
+from changeling_client.entries import count_drop
 from changeling_client.store import ClientStore, StoreConnection, StorePlace
-from changeling_client.testing.server import FakeServer
-from changeling_client.testing.surveys import make_survey
-from changeling_client.witness import SharedCallbacks
+from changeling_client.testing import FakeServer, make_survey
 
 KEY = b"K" * 32
 _NOWHERE: dict[str, Any] = {"path": None, "database": None}

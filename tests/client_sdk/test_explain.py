@@ -10,7 +10,8 @@ from itertools import product
 from math import prod
 
 import pytest
-from changeling_client.explanation import BEFORE, PLACES, conclude, explain, percent_down, percent_up, truthfulness
+from changeling_client import explain
+from changeling_client.explanation import BEFORE, PLACES, conclude, percent_down, percent_up, truthfulness
 from changeling_protocol import (
     AtMost,
     Breakdown,

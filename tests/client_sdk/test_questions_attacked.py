@@ -4,8 +4,7 @@ The laws are read off the client's own code (`attack`); nothing here knows how q
 """
 
 import pytest
-from changeling_client import Recorded
-from changeling_client.errors import BadEnrolment
+from changeling_client import BadEnrolment, Recorded
 from changeling_client.testing import stored
 from changeling_protocol import (
     AtMost,

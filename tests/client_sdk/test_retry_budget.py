@@ -115,8 +115,14 @@ IN_TURN = {
 REPLIES = {**ALONE, **{name: in_turn(*each) for name, each in IN_TURN.items()}}
 
 
-@pytest.mark.parametrize("where", ["everywhere", KEYS, UPLOADS])
-@pytest.mark.parametrize("name", REPLIES)
+PLACES = [
+    pytest.param(name, where, marks=[pytest.mark.heavy] * (where != "everywhere" and not name.startswith("every ")))
+    for name in REPLIES
+    for where in ("everywhere", KEYS, UPLOADS)
+]
+
+
+@pytest.mark.parametrize(("name", "where"), PLACES)
 def test_whatever_is_answered_a_device_asks_at_most_40_times_a_day(tmp_path, name, where):
     """On every path, on the keys alone, and on uploads alone; what waits is kept."""
     server = FakeServer(ASKED)

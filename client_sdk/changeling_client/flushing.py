@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from itertools import islice, takewhile
+from itertools import takewhile
 from typing import NamedTuple
 
 from changeling_protocol import (
@@ -42,7 +42,7 @@ from .entries import Drawn, Drop, Entry, Status, draw_delay
 from .errors import ClientError, ServerTrouble, WitnessTrouble
 from .outbox import ClosingAnswer, Sender
 from .recording import at_close, bring_back, judged, passed_over, pruned
-from .server import KnownTime, Server, Servers, close_ms, keep_time, known_time
+from .server import Server, Servers, close_ms, keep_time, known_time
 from .settings import ClientSettings
 from .store import ClientStore, StoreConnection, reading
 from .transport import NetworkTime
@@ -230,22 +230,19 @@ class Answerer:
         """
         with self._store.transaction() as db:
             keep_time(db, server.url, known_time(db, server.url).seeing(server.now_ms()))
-            due = deque(
-                (survey, number)
-                for survey in entries.surveys_at(db, server.url)
-                for number in entries.numbers(db, survey.id)
-            )
+            due = [(each, deque(entries.numbers(db, each.id))) for each in entries.surveys_at(db, server.url)]
             self._looks = [look_ms for (look_ms,) in db.execute(_LOOKS, (server.url,))]
         told: list[ClientError | None] = []
         changed = False
-        while due:
-            with self._store.transaction() as db:
-                if entries.is_awaited(db):  # it was invited meanwhile
-                    break
-                drew = self._answer_some(db, server, due, may_drop)
-            if drew:
-                changed = True
-                told.append(witness.check(self._store, self._witness))  # a clone may have drawn meanwhile
+        for survey, numbers in due:
+            while numbers:
+                with self._store.transaction() as db:
+                    if entries.is_awaited(db):  # it was invited meanwhile
+                        break
+                    drew = self._answer_some(db, server, survey, numbers, may_drop)
+                if drew:
+                    changed = True
+                    told.append(witness.check(self._store, self._witness))  # a clone may have drawn meanwhile
         with self._store.transaction() as db:
             self.dropped += outbox.make_room(db, self._store.wrapping)
             self._keep_look(db, server)
@@ -286,27 +283,27 @@ class Answerer:
                 entries.put_survey(db, replace(known, status=Status.ENDED))
 
     def _answer_some(
-        self, db: StoreConnection, server: Server, due: deque[tuple[Survey, EntryNumber]], may_drop: bool
+        self, db: StoreConnection, server: Server, survey: Survey, due: deque[EntryNumber], may_drop: bool
     ) -> int:
         """Answers for the first of these entries, and takes them off, as many as one transaction may keep waiting.
 
-        They are of one survey, and read and written together. Returns how many closings were answered.
+        They are read and written together. Returns how many closings were answered.
         """
-        survey, wrapping = due[0][0], self._store.wrapping
-        numbers = deque(number for asked, number in islice(due, MOST_AT_ONCE) if asked.id == survey.id)
-        among = numbers[0], numbers[-1]
+        wrapping, among = self._store.wrapping, (due[0], due[min(len(due), MOST_AT_ONCE) - 1])
         there = {entry.number: entry for entry in entries.load_all(db, wrapping, survey.id, among)}
         drawn = entries.drawn_among(db, wrapping, survey.id, among)
         time, now_ms, first = known_time(db, server.url), server.now_ms(), outbox.earliest(db, survey.id)
-        drops_waiting = may_drop and first is not None and past_grace(survey, first, time.delayed(now_ms))
-        closed = unanswered(survey, 0, time.delayed(now_ms))
+        stamp_ms, now_ms = time.stamp(now_ms), time.delayed(now_ms)
+        drops_waiting = may_drop and first is not None and past_grace(survey, first, now_ms)
+        closed = unanswered(survey, 0, now_ms)
         sure = closed[-2] if len(closed) > 1 else 0
-        moment = _Moment(time, now_ms, server.has_told_time, may_drop, drops_waiting, sure)
+        looks = [min(time.delayed(UnixMilliseconds(each)), now_ms) for each in self._looks]  # the clock may have leapt
+        moment = _Moment(now_ms, stamp_ms, (*looks, now_ms), server.has_told_time, may_drop, drops_waiting, sure)
         changed: dict[EntryNumber, Entry] = {}
         answered: list[tuple[Entry, Sequence[ClosingAnswer]]] = []
         drew = late = 0
-        while numbers and drew < MOST_AT_ONCE:
-            number, more = numbers[0], False
+        while due and due[0] <= among[1] and drew < MOST_AT_ONCE:
+            number, more = due[0], False
             if before := there.get(number):  # else it, or the survey, was left meanwhile
                 if before.pending and server.has_told_time:
                     before = changed[number] = self._judged(db, server, survey, before, drawn.get(number, frozenset()))
@@ -322,7 +319,6 @@ class Answerer:
                 if done.answers:
                     answered.append((done.entry, done.answers))
             if not more:
-                numbers.popleft()
                 due.popleft()
         entries.update(db, wrapping, *changed.values())
         entries.count_drop(db, Drop.LATE, late)
@@ -336,16 +332,14 @@ class Answerer:
         self, db: StoreConnection, survey: Survey, before: Entry, drawn: Drawn, moment: "_Moment"
     ) -> Answered:
         """Answers as much of one entry as one upload spans. What it gives is not kept yet."""
-        time, now_ms = moment.time, moment.time.delayed(moment.now_ms)
-        entry = bring_back(survey, before, drawn, time.stamp(moment.now_ms))
+        now_ms, entry = moment.now_ms, bring_back(survey, before, drawn, moment.stamp_ms)
         if moment.drops_waiting:
             waiting = outbox.waiting(db, survey.id, entry.number)
             late = takewhile(lambda period: past_grace(survey, period, now_ms), waiting)
             entry = outbox.drop(db, entry, late)
         done = Answered(entry, drawn, (), more=False)
         if moment.told:
-            for look_ms in [*(time.delayed(UnixMilliseconds(each)) for each in self._looks), now_ms]:
-                by_ms = min(look_ms, now_ms)  # the clock may have been ahead
+            for by_ms in moment.looks:
                 done = answer_due(survey, done.entry, done.drawn, now_ms, moment.may_drop, self._coins, by_ms)
                 if done.answers:  # an upload of its own
                     done = done._replace(more=done.more or by_ms < now_ms)
@@ -360,12 +354,14 @@ class Answerer:
 
 
 class _Moment(NamedTuple):
-    """When entries are answered: what is known of the time, the device's, whether a server has told it by now, whether
-    what is too late may be dropped, whether any of what waits is, and the period up to which an entry must have
-    answered if no more than one of its closings is due."""
+    """When entries are answered, in Unix milliseconds: now without the clock's lead, as a record would be stamped, and
+    when closings waited for a server's time, now at last; whether a server has told it by now, whether what is too late
+    may be dropped, whether any of what waits is, and the period up to which an entry must have answered if no more than
+    one of its closings is due."""
 
-    time: KnownTime
     now_ms: UnixMilliseconds
+    stamp_ms: UnixMilliseconds
+    looks: Sequence[UnixMilliseconds]
     told: bool
     may_drop: bool
     drops_waiting: bool

@@ -13,7 +13,7 @@ from changeling_protocol import Calendar
 from ..protocol.examples import survey
 from .clocks import END, GRACE, START, Clock
 from .devices import Log
-from .serving import TOKEN, Cli, ServerProcess
+from .serving import TOKEN, Cli, ServerHere, ServerProcess
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def folder(tmp_path: Path) -> Folder:
 @pytest.fixture
 def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
     """One that a test shares with no other, as of two keys one is valid at a time."""
-    with ServerProcess(tmp_path, "--movable-clock") as running:
+    with ServerHere(tmp_path) as running:
         running.move_clock(1_800_000_000)
         yield running
 

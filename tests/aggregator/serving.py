@@ -1,4 +1,4 @@
-"""Real server processes on loopback, under a clock that tests move."""
+"""Real servers on loopback, under a clock that tests move: as processes, or where no process matters in this one."""
 
 import asyncio
 import time
@@ -8,20 +8,22 @@ from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from functools import cached_property
 from itertools import count
-from typing import Any
+from pathlib import Path
+from threading import Thread
+from typing import Any, Self
 
 import httpx
-from changeling_aggregator.server import Service, make_app
-from changeling_aggregator.store import Store
+from changeling_aggregator.server import Front, MovableClock, ServerSettings, Service, listen, make_app, make_server
+from changeling_aggregator.store import IN_CLEAR, AtRest, Store
 from changeling_aggregator.testing.serving import ADMIN, AUTHORITY, FOREVER, TOKEN, RunningServer, body
-from changeling_protocol import Calendar, SealingKey, Survey, decode
+from changeling_protocol import Calendar, SealingKey, Survey, UnixSeconds, decode
 
 from ..protocol.examples import survey
 
 Cli = Callable[..., str]
 """What runs a command and returns what it printed; the fixture `cli`."""
 _numbers = count()
-__all__ = ["ADMIN", "TOKEN", "Cli", "ServerProcess", "eventually", "in_process", "survey_path"]
+__all__ = ["ADMIN", "TOKEN", "Cli", "ServerHere", "ServerProcess", "eventually", "in_process", "survey_path"]
 
 
 class ServerProcess(RunningServer):
@@ -94,6 +96,42 @@ class ServerProcess(RunningServer):
     def reports(self, published: Survey) -> dict[tuple[int, int], int]:
         """How many reports the closed nodes have, by track and end."""
         return {(node["track"], node["end"]): node["reports"] for node in self.status(published)["nodes"]}
+
+
+class ServerHere(ServerProcess):
+    """A server in a thread of this process, which folds in another: up at once, where two processes take seconds.
+
+    front: between it and its clients, if anything. at_rest: what private keys lie under. settings: of `ServerSettings`;
+    the authority of tests, and a clock that they move, if not told.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        store: str | None = None,
+        front: Front | None = None,
+        at_rest: AtRest = IN_CLEAR,
+        **settings: Any,
+    ) -> None:
+        super().__init__(folder, store=store)
+        self._front, self._at_rest = front or Front(), at_rest
+        pinned = [AUTHORITY.public_key().public_bytes_raw()]
+        self._settings = {"authority": pinned, "clock": MovableClock(UnixSeconds(0)), **settings}
+
+    def __enter__(self) -> Self:
+        service = Service(Store.open(self.store_path, self._at_rest), ServerSettings(**self._settings))
+        self._listening, self.url = listen("127.0.0.1", 0)
+        self._server = make_server(make_app(service), self._front)
+        self._thread = Thread(target=self._server.run, args=([self._listening],), name="server")
+        self._thread.start()
+        self.http = httpx.Client(base_url=self.url, timeout=100)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.close()
+        self._server.should_exit = True
+        self._thread.join()
+        self._listening.close()
 
 
 def survey_path(published: Survey) -> str:

@@ -57,13 +57,19 @@ def counted(server: ServerProcess, asked: Survey) -> int:
     return reports
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[ServerProcess]:
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What that server logs."""
+    return tmp_path_factory.mktemp("attested") / "log"
+
+
+@pytest.fixture(scope="module")
+def server(log: Path) -> Iterator[ServerProcess]:
     """With that rule."""
-    (tmp_path / "attested.py").write_text(RULE)
-    running = ServerProcess(tmp_path, "--movable-clock", "--admission", "attested:admit", log=tmp_path / "log")
+    (log.parent / "attested.py").write_text(RULE)
+    running = ServerProcess(log.parent, "--movable-clock", "--admission", "attested:admit", log=log)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+        patch.setenv("PYTHONPATH", str(log.parent), prepend=":")
         with running:
             running.move_clock(1_800_000_000)
             yield running
@@ -90,7 +96,7 @@ def test_what_is_attested_counts_once_and_nothing_else_does(server: ServerProces
 
 
 @pytest.mark.parametrize("how", ["hang", "raise", "odd"])
-def test_a_rule_that_fails_admits_nothing_and_tells_no_token(server: ServerProcess, how: str, tmp_path: Path) -> None:
+def test_a_rule_that_fails_admits_nothing_and_tells_no_token(server: ServerProcess, how: str, log: Path) -> None:
     """503 with Retry-After, so that devices keep what they have; the log names the kind of error, and no word of it."""
     asked = server.new_survey()
     server.move_clock(asked.calendar.time(1))
@@ -104,7 +110,7 @@ def test_a_rule_that_fails_admits_nothing_and_tells_no_token(server: ServerProce
         server.http.post("/v1/uploads", content=content, headers={"x-attestation": token(content)}).status_code == 200
     )
     assert counted(server, asked) == 1
-    logged = (tmp_path / "log").read_text()
+    logged = log.read_text()
     assert secret not in logged
     kind = {"hang": "raised TimeoutError", "raise": "raised ValueError", "odd": "returned dict"}[how]
     assert f"the rule for admission {kind}" in logged

@@ -20,7 +20,7 @@ from sqlalchemy import text
 
 from ..contracts.stores import PLACES, Place
 from .devices import body, envelope, report
-from .serving import Cli, ServerProcess
+from .serving import Cli, ServerHere, ServerProcess
 
 NOW = 1_800_000_000
 NewPlace = Callable[[], Place]
@@ -43,7 +43,7 @@ def test_a_restored_store_counts_on_and_nothing_twice(new_place: NewPlace, tmp_p
     it is sealed to another key; what was counted after the backup counts again, once; what was sealed stays so.
     """
     old, new = new_place().name, new_place().name
-    with ServerProcess(tmp_path, "--movable-clock", store=old) as server:
+    with ServerHere(tmp_path, store=old) as server:
         server.move_clock(NOW)
         key, survey = server.key, server.new_survey(grace=60)
         sealed, before, after = os.urandom(16), os.urandom(16), os.urandom(16)
@@ -58,13 +58,12 @@ def test_a_restored_store_counts_on_and_nothing_twice(new_place: NewPlace, tmp_p
         server.fold()
         assert reports(old, survey) == {(0, 1): 1, (0, 3): 2}
         time = server.now
-        server.kill()
 
     told = cli("restore", "store.backup", "--store", new)
     assert "1 closings that were open" in told
     assert "private halves" in told
     (tmp_path / "restored").mkdir()
-    with ServerProcess(tmp_path / "restored", "--movable-clock", store=new) as server:
+    with ServerHere(tmp_path / "restored", store=new) as server:
         server.move_clock(time)
         assert reports(new, survey) == {(0, 1): 1, (0, 3): 1}
         assert server.upload(first) == [[0, Refusal.UNKNOWN_KEY]]
@@ -116,7 +115,7 @@ def test_a_backup_under_load_is_one_moment(new_place: NewPlace, tmp_path: Path) 
 
 def test_neither_private_keys_nor_envelopes_are_in_a_backup(tmp_path: Path) -> None:
     """None of them anywhere in the file, which its owner alone can read."""
-    with ServerProcess(tmp_path, "--movable-clock") as server:
+    with ServerHere(tmp_path) as server:
         server.move_clock(NOW)
         key, survey = server.key, server.new_survey()
         server.move_clock(survey.calendar.time(1) + 1)

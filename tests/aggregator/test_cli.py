@@ -119,12 +119,6 @@ def test_a_wish_that_would_show_nothing_says_so(tmp_path: Path, cli: Cli, capsys
     assert "fewer than 1001 reports" in " ".join(capsys.readouterr().err.split())
 
 
-def test_the_clock_is_confirmed_by_the_machine_where_it_is_typed(tmp_path: Path, cli: Cli) -> None:
-    """The server takes it where it shows the same time."""
-    with ServerProcess(tmp_path) as server:
-        assert "believes" in cli("clock", "confirm", "--server", server.url)
-
-
 def test_an_unsigned_survey_is_readable_json(tmp_path: Path, cli: Cli) -> None:
     """With its plan, and what it costs; edited so that it costs more than it states, it cannot be signed."""
     cli("authority", "new", "-o", ".")

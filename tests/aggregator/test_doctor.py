@@ -15,7 +15,7 @@ from changeling_protocol import Calendar
 
 from ..protocol.examples import survey
 from .devices import Log, report
-from .serving import ServerProcess
+from .serving import ServerHere
 
 NOW, DAY = 1_800_000_000, 86_400
 KEY = AtRest(bytes(32))
@@ -114,7 +114,7 @@ def test_the_command_looks_at_a_running_server_and_its_settings(
     key, settings = tmp_path / "key", tmp_path / "server.toml"
     key.write_text("00" * 32)
     settings.write_text(f'store = "{tmp_path}/server.db"\nport = 8080\nstore-key-file = "{key}"\n')
-    with ServerProcess(tmp_path, "--movable-clock") as server:
+    with ServerHere(tmp_path) as server:
         server.move_clock(int(time.time()))
         words = ["doctor", "--settings", str(settings), "--server", server.url]
         assert run(words) == 1

@@ -196,8 +196,8 @@ def test_no_key_is_in_arguments_or_environment_of_any_process_that_a_server_star
         store.close()
 
 
-def test_a_killed_fold_is_started_again_by_its_server(tmp_path: Path) -> None:
-    """Uploads are taken meanwhile, and count."""
+def test_a_killed_fold_is_started_again_and_nothing_outlives_a_killed_server(tmp_path: Path) -> None:
+    """Uploads are taken while it is started, and count. Whoever holds keys ends with the process that gave them."""
     with ServerProcess(tmp_path, "--movable-clock") as server:
         server.move_clock(START)
         key, asked = server.new_key(), server.new_survey()
@@ -207,20 +207,10 @@ def test_a_killed_fold_is_started_again_by_its_server(tmp_path: Path) -> None:
         for pid in before:
             with suppress(ProcessLookupError):  # those that the fold had started end with it
                 os.kill(pid, signal.SIGKILL)
-        assert server.upload(envelope(asked, key, [report(1)])) == []
+        assert server.upload(*(envelope(asked, key, [report(1)]) for _ in range(400))) == []
         assert eventually(lambda: any(map(running, set(offspring(server.process.pid)) - before)), True)
-        assert server.reports(asked) == {(0, 1): 1}
+        assert server.reports(asked) == {(0, 1): 400}
         assert eventually(lambda: server.http.get("/readyz").json()["status"], "ok")
-
-
-def test_nothing_outlives_a_killed_server(tmp_path: Path) -> None:
-    """Whoever holds keys ends with the process that gave them."""
-    with ServerProcess(tmp_path, "--movable-clock") as server:
-        server.move_clock(START)
-        key, asked = server.new_key(), server.new_survey()
-        server.move_clock(asked.calendar.time(1) + asked.skew + asked.spread + 1)
-        server.upload(*(envelope(asked, key, [report(1)]) for _ in range(400)))
-        server.fold()
         others = offspring(server.process.pid)
         assert others
         server.kill()

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import httpx
 import pytest
+from changeling_aggregator.server import Front, real_time
 
-from .serving import ServerProcess
+from .serving import ServerHere, ServerProcess
 
 
 @pytest.fixture(scope="module")
@@ -33,15 +34,15 @@ def test_a_proxy_is_believed_whom_it_speaks_for(behind_proxy: ServerProcess) -> 
 
 def test_others_are_not_believed(tmp_path: Path) -> None:
     """Without --proxy a header is no address, and this machine is not limited."""
-    with ServerProcess(tmp_path, "--rate", "1") as server:
+    with ServerHere(tmp_path, requests_a_second=1) as server:
         assert _statuses(server, "192.0.2.1") == {200}
 
 
 def test_a_proxy_that_nobody_named_is_told_of(tmp_path: Path) -> None:
     """In the log once an hour, and among the troubles; not where the proxy is named, or nobody speaks for others."""
-    for name, options, told in (("named", ("--proxy", "127.0.0.1"), set()), ("not", (), {"proxy"})):
+    for name, proxies, told in (("named", ["127.0.0.1"], set()), ("not", [], {"proxy"})):
         (tmp_path / name).mkdir()
-        with ServerProcess(tmp_path / name, *options) as server:
+        with ServerHere(tmp_path / name, front=Front(proxies), clock=real_time) as server:
             assert server.http.get("/readyz").json()["status"] == "ok"
             for _ in range(3):
                 server.http.get("/v1/surveys", headers={"x-forwarded-for": "192.0.2.1"})

@@ -4,11 +4,13 @@ import time
 from pathlib import Path
 
 import pytest
+from changeling_aggregator.server import real_time
+from changeling_aggregator.store import AtRest
 from changeling_commands.__main__ import main as run
 from changeling_protocol.wire import KEYS, decode_key_list
 from changeling_statistics import format_instant
 
-from .serving import Cli, ServerProcess
+from .serving import Cli, ServerHere
 
 
 def test_a_sealing_key_from_its_making_to_the_next(
@@ -19,7 +21,9 @@ def test_a_sealing_key_from_its_making_to_the_next(
     (tmp_path / "store.key").write_text("ab" * 32 + "\n")
     at = ("--store", "server.db", "--store-key-file", "store.key")
     tomorrow = format_instant(time.time() // 3600 * 3600 + 20 * 3600)  # and at no time of a day is that just now
-    with ServerProcess(tmp_path, "--authority", "authority.pub", "--store-key-file", "store.key") as server:
+    authority = bytes.fromhex((tmp_path / "authority.pub").read_text())
+    at_rest = AtRest(bytes.fromhex("ab" * 32))
+    with ServerHere(tmp_path, authority=[authority], at_rest=at_rest, clock=real_time) as server:
 
         def publish(number: int, *dates: str) -> int:
             cli("keys", "sign", f"{number}.request", "--key", "authority.key", *dates, "-o", f"{number}.signed")

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from changeling_aggregator.errors import TurnedDown
-from changeling_aggregator.server import Bodies, Rates, network_of, requests
+from changeling_aggregator.server import Bodies, Front, Rates, network_of, requests
 from changeling_aggregator.server import http as limits
 from changeling_aggregator.server.requests import read_from
 from changeling_aggregator.store import TokenScope
@@ -21,7 +21,9 @@ from changeling_protocol.wire import HTTP_STATUS, MSGPACK, UPLOADS, encode_uploa
 
 from .devices import body, envelope, report
 from .hostile import HOSTILE_HEADS, answer_of, connected, push, resident, slow_body
-from .serving import ServerProcess, eventually
+from .serving import ServerHere, ServerProcess, eventually
+
+BEHIND_PROXY = Front(["127.0.0.1"])
 
 
 @pytest.fixture(scope="module")
@@ -64,22 +66,20 @@ def test_slow_bodies_hold_bounded_memory_and_end(own: ServerProcess) -> None:
 def test_a_server_has_no_more_connections_than_it_may_have_files(tmp_path: Path) -> None:
     """Beyond that it answers 503 with what it keeps for itself, and goes on when connections are closed."""
     limited = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (400, 400));"
-    with ServerProcess(tmp_path) as server:
-        command = server.arguments
-        server.kill()
-        run = f"{limited} import sys; from changeling_commands.__main__ import main; sys.exit(main({command!r}))"
-        with subprocess.Popen([sys.executable, "-c", run], stdout=subprocess.PIPE, text=True) as process:
-            try:
-                assert process.stdout
-                server.process, server.url = process, process.stdout.readline().split()[3].rstrip(";")
-                with ExitStack() as silent:
-                    for _ in range(200):
-                        silent.enter_context(connected(server))
-                    assert eventually(lambda: httpx.get(f"{server.url}/v1/surveys", timeout=100).status_code, 503)
-                assert eventually(lambda: httpx.get(f"{server.url}/v1/surveys", timeout=100).status_code, 200)
-            finally:
-                process.terminate()
-                process.communicate(timeout=100)
+    server = ServerProcess(tmp_path)
+    run = f"{limited} import sys; from changeling_commands.__main__ import main; sys.exit(main({server.arguments!r}))"
+    with subprocess.Popen([sys.executable, "-c", run], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout
+            server.process, server.url = process, process.stdout.readline().split()[3].rstrip(";")
+            with ExitStack() as silent:
+                for _ in range(200):
+                    silent.enter_context(connected(server))
+                assert eventually(lambda: httpx.get(f"{server.url}/v1/surveys", timeout=100).status_code, 503)
+            assert eventually(lambda: httpx.get(f"{server.url}/v1/surveys", timeout=100).status_code, 200)
+        finally:
+            process.terminate()
+            process.communicate(timeout=100)
 
 
 Messages = AsyncIterator[MutableMapping[str, Any]]
@@ -167,11 +167,13 @@ def test_many_at_once_count_as_many_and_never_as_more_than_a_burst() -> None:
 
 
 @pytest.mark.parametrize("token", [False, True])
-@pytest.mark.parametrize("limit", ["--rate=1", "--envelopes-a-day=2000"])
-def test_a_network_pays_for_what_it_uploads_but_with_a_token(tmp_path: Path, limit: str, token: bool) -> None:
+@pytest.mark.parametrize("limit", [{"requests_a_second": 1}, {"envelopes_a_day": 2000}], ids=str)
+def test_a_network_pays_for_what_it_uploads_but_with_a_token(
+    tmp_path: Path, limit: dict[str, int], token: bool
+) -> None:
     """Two thousand envelopes at once are taken, and nothing more for a while, by their bytes, or for a day, by their
     number; who shows an upload token goes on, and other networks are not touched."""
-    server = ServerProcess(tmp_path, "--proxy", "127.0.0.1", limit)
+    server = ServerHere(tmp_path, front=BEHIND_PROXY, **limit)
     server.add_token("of a backend", TokenScope.UPLOAD)
     many = encode_upload_request([bytes([VERSION]) + bytes(199)] * 2000)
     shown = {"authorization": "Bearer of a backend"} if token else {}
@@ -192,7 +194,7 @@ def test_what_does_not_open_costs_its_network(tmp_path: Path) -> None:
     sealed to a key that has expired, or that nobody knows, costs what it always does. Of 900 garbled envelopes none is
     drawn once in a million times.
     """
-    with ServerProcess(tmp_path, "--movable-clock", "--proxy", "127.0.0.1") as server:
+    with ServerHere(tmp_path, front=BEHIND_PROXY, requests_a_second=50, envelopes_a_day=250_000) as server:
         expired = server.new_key(expires=server.now + 10)
         key = server.new_key(begins=server.now + 10)
         survey = server.new_survey()

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, survey
 from .devices import FOREVER, body, envelope, report
-from .serving import ADMIN, ServerProcess, eventually, survey_path
+from .serving import ADMIN, ServerHere, eventually, survey_path
 from .test_numbers import published_minutes
 
 STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
@@ -38,7 +38,7 @@ ESTIMATES = {
 class Asking:
     """Asks a server, holds each answer to the document, and notes which statuses each operation gave."""
 
-    def __init__(self, server: ServerProcess) -> None:
+    def __init__(self, server: ServerHere) -> None:
         self.server = server
         self.document = server.http.get("/openapi.json").json()
         self.seen: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
@@ -82,7 +82,7 @@ def _texts(value: Any) -> Any:
 @pytest.fixture(scope="module")
 def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
     folder = tmp_path_factory.mktemp("described")
-    with ServerProcess(folder, "--movable-clock", "--uploads-need-token") as server:
+    with ServerHere(folder, uploads_need_token=True) as server:
         server.http.timeout = 100  # the fold gives way to all that this machine does besides
         for scope in TokenScope:
             server.add_token(scope.value, scope)

@@ -9,7 +9,7 @@ from changeling_protocol import AtMost, Calendar, Odds
 from changeling_statistics import check_successor, read_survey, write_survey
 
 from ..protocol.examples import hierarchical, survey
-from .serving import TOKEN, ServerProcess
+from .serving import TOKEN, ServerHere
 
 Cli = Callable[..., str]
 DAY = 86_400
@@ -97,7 +97,7 @@ def test_a_survey_is_closed_early(tmp_path: Path, cli: Cli, capsys: pytest.Captu
     """Signed and published in one command; again it changes nothing; after the calendar's end it cannot be."""
     cli("authority", "new", "-o", ".")
     cli("survey", "sign", "first.json", "--key", "authority.key", "-o", "first.signed")
-    with ServerProcess(tmp_path, "--movable-clock", "--authority", "authority.pub") as server:
+    with ServerHere(tmp_path, authority=[bytes.fromhex((tmp_path / "authority.pub").read_text())]) as server:
         server.move_clock(1_800_000_000)
         cli("keys", "new", "--store", "server.db", "-o", "key.request")
         dates = "--begins", "2027-01-01", "--expires", "2028-01-01"

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, hierarchical, survey
 from .devices import envelope, report
-from .serving import ADMIN, Cli, ServerProcess, survey_path
+from .serving import ADMIN, Cli, ServerHere, survey_path
 
 NEXT = Ed25519PrivateKey.from_private_bytes(b"the authority's next key of now.")
 NOW = 1_800_000_000
@@ -21,21 +21,20 @@ ASKED = survey()
 
 
 @pytest.fixture
-def keyless(tmp_path: Path) -> Iterator[ServerProcess]:
+def keyless(tmp_path: Path) -> Iterator[ServerHere]:
     """A server that takes what two keys of the authority sign, and has no sealing key."""
-    (tmp_path / "next.pub").write_text(NEXT.public_key().public_bytes_raw().hex())
-    with ServerProcess(tmp_path, "--movable-clock", "--authority", str(tmp_path / "next.pub")) as server:
+    with ServerHere(tmp_path, authority=[each.public_key().public_bytes_raw() for each in (AUTHORITY, NEXT)]) as server:
         server.move_clock(NOW)
         yield server
 
 
-def published(server: ServerProcess, asked=ASKED, authority=AUTHORITY) -> tuple[int, str]:
+def published(server: ServerHere, asked=ASKED, authority=AUTHORITY) -> tuple[int, str]:
     """The status, and the sentence of a refusal."""
     response = server.http.put(survey_path(asked), content=asked.signed_by(authority), headers=ADMIN)
     return response.status_code, response.json().get("detail", "")
 
 
-def test_a_survey_is_published_once_a_key_is_good_while_it_is_answered(keyless: ServerProcess) -> None:
+def test_a_survey_is_published_once_a_key_is_good_while_it_is_answered(keyless: ServerHere) -> None:
     """None, or one that ends before the survey begins, is not enough; one that is good later is."""
     later = replace(ASKED, calendar=Calendar(NOW + 10_000, 60, 8))
     status, sentence = published(keyless, later)
@@ -47,7 +46,7 @@ def test_a_survey_is_published_once_a_key_is_good_while_it_is_answered(keyless: 
     assert published(keyless, later) == (201, "")
 
 
-def test_a_survey_that_has_ended_is_not_published_but_one_that_was_stays(keyless: ServerProcess) -> None:
+def test_a_survey_that_has_ended_is_not_published_but_one_that_was_stays(keyless: ServerHere) -> None:
     """To the second of its calendar's end; publishing it again is then still the same survey."""
     keyless.new_key()
     end = ASKED.calendar.time(8)
@@ -60,7 +59,7 @@ def test_a_survey_that_has_ended_is_not_published_but_one_that_was_stays(keyless
     assert len(keyless.http.get("/v1/surveys").json()["surveys"]) == 1
 
 
-def test_a_survey_with_a_grace_that_no_server_keeps_is_not_published(keyless: ServerProcess) -> None:
+def test_a_survey_with_a_grace_that_no_server_keeps_is_not_published(keyless: ServerHere) -> None:
     """Ninety days are kept, and no more; a grace of thousands of years neither."""
     keyless.new_key()
     for grace in (90 * 86_400 + 1, 2 * 10**11):
@@ -70,7 +69,7 @@ def test_a_survey_with_a_grace_that_no_server_keeps_is_not_published(keyless: Se
     assert published(keyless, replace(ASKED, grace=90 * 86_400)) == (201, "")
 
 
-def test_an_id_has_one_survey_whoever_of_the_authority_signed_it(keyless: ServerProcess) -> None:
+def test_an_id_has_one_survey_whoever_of_the_authority_signed_it(keyless: ServerHere) -> None:
     """The same survey under the authority's next key is the same survey, and the bytes stay; no other has its id."""
     keyless.new_key()
     assert published(keyless) == (201, "")
@@ -81,7 +80,7 @@ def test_an_id_has_one_survey_whoever_of_the_authority_signed_it(keyless: Server
     assert keyless.http.get(survey_path(ASKED)).content == ASKED.signed_by(AUTHORITY)
 
 
-def test_a_survey_is_listed_closed_and_expires(keyless: ServerProcess) -> None:
+def test_a_survey_is_listed_closed_and_expires(keyless: ServerHere) -> None:
     """The list names its last period; closed early it takes what belongs before its end, until its grace is over."""
     key = keyless.new_key()
     keyless.publish(ASKED)
@@ -110,7 +109,7 @@ class Terminal(StringIO):
 
 def test_a_survey_that_would_show_nothing_is_asked_about(
     tmp_path: Path,
-    keyless: ServerProcess,
+    keyless: ServerHere,
     cli: Cli,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

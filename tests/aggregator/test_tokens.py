@@ -17,7 +17,7 @@ from changeling_reader import Reader, ServerClient
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .devices import Log
-from .serving import ADMIN, Cli, ServerProcess, eventually, in_process, survey_path
+from .serving import ADMIN, Cli, ServerHere, eventually, in_process, survey_path
 
 SIGNED = survey().signed_by(AUTHORITY)
 PATH = survey_path(survey())
@@ -42,25 +42,21 @@ def shown(token: str) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory):
     """A server with a token for each scope, named as it, and a survey whose results are not public."""
-    folder = tmp_path_factory.mktemp("guarded")
-    (folder / "rule.py").write_text(
-        "async def admit(headers, body):\n"
-        "    return None if headers.get('x-attested') == str(len(body)) else 'this app is not attested'\n"
-    )
-    rule = ("--uploads-need-token", "--admission", "rule:admit")
-    server = ServerProcess(folder, "--movable-clock", *rule)
+
+    async def admit(headers: Mapping[str, str], content: bytes) -> str | None:
+        return None if headers.get("x-attested") == str(len(content)) else "this app is not attested"
+
+    server = ServerHere(tmp_path_factory.mktemp("guarded"), uploads_need_token=True, admission=admit)
     for scope in TokenScope:
         server.add_token(scope.value, scope)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(folder), prepend=":")
-        with server:
-            server.new_key()
-            server.http.put(PATH, content=SIGNED, headers=ADMIN).raise_for_status()
-            yield server
+    with server:
+        server.new_key()
+        server.http.put(PATH, content=SIGNED, headers=ADMIN).raise_for_status()
+        yield server
 
 
 @pytest.mark.parametrize(("method", "path"), ASKS)
-def test_a_token_is_good_for_its_scopes_alone(guarded: ServerProcess, method: str, path: str) -> None:
+def test_a_token_is_good_for_its_scopes_alone(guarded: ServerHere, method: str, path: str) -> None:
     """401 without one or with none that the server knows, 403 with one for something else, before any body is read."""
     statuses = {
         scope: guarded.http.request(method, path, headers=shown(scope.value)).status_code for scope in TokenScope
@@ -74,12 +70,12 @@ def test_a_token_is_good_for_its_scopes_alone(guarded: ServerProcess, method: st
 
 
 @pytest.mark.parametrize("path", OPEN)
-def test_what_devices_need_asks_for_nothing(guarded: ServerProcess, path: str) -> None:
+def test_what_devices_need_asks_for_nothing(guarded: ServerHere, path: str) -> None:
     """Surveys, keys and health are open to all."""
     assert guarded.http.get(path).status_code in (200, 503)
 
 
-def test_results_are_closed_until_the_operator_opens_them(guarded: ServerProcess) -> None:
+def test_results_are_closed_until_the_operator_opens_them(guarded: ServerHere) -> None:
     """And again after, with status. Publishing the survey again changes neither it nor that."""
 
     def asked() -> tuple[int, int]:
@@ -94,7 +90,7 @@ def test_results_are_closed_until_the_operator_opens_them(guarded: ServerProcess
     assert guarded.http.put(PATH, params={"public": "yes"}, content=SIGNED, headers=ADMIN).status_code == 422
 
 
-def test_uploads_ask_for_an_apps_token_and_the_operators_rule(guarded: ServerProcess) -> None:
+def test_uploads_ask_for_an_apps_token_and_the_operators_rule(guarded: ServerHere) -> None:
     """In this order, where the server was started so; what is admitted is looked at as ever."""
 
     def sent(headers: Mapping[str, str]) -> tuple[int, str]:
@@ -124,7 +120,7 @@ def test_the_operators_rule_is_given_no_address(store: Store) -> None:
 
 def test_tokens_are_made_listed_and_revoked(cli: Cli, tmp_path: Path) -> None:
     """A running server knows a new one, and soon knows a revoked one no more. The store holds no token."""
-    with ServerProcess(tmp_path) as server:
+    with ServerHere(tmp_path) as server:
         text = cli("token", "new", "--store", "server.db", "--name", "me", "--scope", "fold").strip()
         cli("token", "new", "--store", "server.db", "--name", "tea app", "--scope", "upload", "-o", "app.token")
         assert (tmp_path / "app.token").stat().st_mode & 0o777 == 0o600

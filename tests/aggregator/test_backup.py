@@ -87,13 +87,13 @@ def test_a_backup_under_load_is_one_moment(new_place: NewPlace, tmp_path: Path) 
         server.move_clock(NOW)
         key, survey = server.key, server.new_survey()
         server.move_clock(survey.calendar.time(1) + 1)
-        uploads = [body(*(envelope(survey, key, [report(1)]) for _ in range(4))) for _ in range(60)]
+        uploads = [body(*(envelope(survey, key, [report(1)]) for _ in range(4))) for _ in range(24)]
 
         def send() -> None:
             with httpx.Client(base_url=server.url, timeout=100) as http:
                 for number, upload in enumerate(uploads):
                     http.post("/v1/uploads", content=upload).raise_for_status()
-                    if number % 5 == 0:
+                    if number % 3 == 0:
                         server.fold()
 
         seen = set()

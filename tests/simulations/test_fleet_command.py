@@ -12,7 +12,7 @@ from changeling_simulations.fleet import Truth
 from changeling_simulations.fleet_command import admit
 from changeling_statistics import write_survey
 
-from tests.aggregator.serving import TOKEN, ServerProcess
+from tests.aggregator.serving import TOKEN, ServerHere
 from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
 from tests.protocol.examples import AUTHORITY, mixed, survey
@@ -24,12 +24,12 @@ GRACE = 150
 @pytest.fixture
 def own_server(tmp_path):
     """One whose clock a test moves."""
-    with ServerProcess(tmp_path, "--movable-clock") as running:
+    with ServerHere(tmp_path) as running:
         running.move_clock(1_800_000_000)
         yield running
 
 
-def rehearsal(running: ServerProcess, folder: Path) -> Path:
+def rehearsal(running: ServerHere, folder: Path) -> Path:
     """Publishes a survey three of whose periods can be answered, and one or two no more; the file that it is in."""
     asked = running.new_survey(grace=GRACE, plan=mixed(3, 8))
     running.move_clock(asked.calendar.time(5) + 1)

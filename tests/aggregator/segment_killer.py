@@ -20,7 +20,7 @@ from changeling_aggregator.segments import Folder
 from changeling_aggregator.store import Store
 
 from .fold_killer import in_child, killed_at
-from .uploads import content_of, upload
+from .uploads import content_of, split, upload
 
 REQUESTS = (b"1", b"2" * 50, b"3")
 LATER = 10**10
@@ -47,7 +47,7 @@ def serve(folder: Path, now: float, at: int) -> None:
     writer = writer_for(store, str(folder / "segments"))
 
     def write(body: bytes) -> None:
-        writer.write([upload(body)], {}, int(now * 1000))
+        writer.write(split(upload(body)), {}, int(now * 1000))
         note(acknowledged, body[:1])
 
     write(REQUESTS[0])

@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from .devices import body, envelope, report
 from .serving import ADMIN, ServerProcess, eventually
-from .uploads import upload
+from .uploads import split, upload
 
 START = 1_800_000_000
 
@@ -74,11 +74,11 @@ def overheard(store: Store, file: Path) -> Iterator[Callable[[], int]]:
 def test_the_commit_of_a_few_uploads_is_one_way_to_the_database_and_back(store: Store, tmp_path: Path) -> None:
     """So that they wait for a processor, there and here, once; counts of refusals go along in a transaction of more."""
     writer = RowWriter(store)
-    writer.write([upload(b"first")], Counter(), 0)  # which opens a stream
+    writer.write(split(upload(b"first")), Counter(), 0)  # which opens a stream
     with overheard(store, tmp_path / "spoken") as asked:
-        writer.write([upload(b"some")] * 3, Counter(), 1)
+        writer.write(split(upload(b"some")) * 3, Counter(), 1)
         assert asked() == 1
-        writer.write([upload(b"more")], Counter({(bytes(16), Refusal.CLOSED): 1}), 2)
+        writer.write(split(upload(b"more")), Counter({(bytes(16), Refusal.CLOSED): 1}), 2)
         assert asked() > 4
     opened = Store.open(store.place)
     with opened.view() as view:

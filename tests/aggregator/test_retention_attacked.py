@@ -11,6 +11,7 @@ from changeling_aggregator import segments
 from changeling_aggregator.errors import Unwritable
 from changeling_aggregator.fold import check, fold
 from changeling_aggregator.ingest import LogWriter, writer_for
+from changeling_aggregator.ingest.committer import by_survey
 from changeling_aggregator.segments import Folder
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.store import OLD_SECONDS, TOGETHER
@@ -57,7 +58,7 @@ class World:
 
     def upload(self) -> None:
         """Envelopes of some surveys in one to three requests of one commit, most of them in time."""
-        bodies = []
+        requests = []
         for _ in range(self.coins.randint(1, 3)):
             envelopes = []
             for asked in self.coins.sample(self.surveys, self.coins.choice((1, 1, 2, 3))):
@@ -66,8 +67,8 @@ class World:
                 sealed = envelope(asked, self.log.key, [report(period)])
                 envelopes.append(sealed)
                 self.sent.append(Sent(asked, period, int(self.now * 1000), sealed))
-            bodies.append(body(*envelopes))
-        self.coins.choice(self.writers).write(bodies, Counter(), UnixMilliseconds(int(self.now * 1000)))
+            requests += by_survey(body(*envelopes), [asked.id for asked in self.surveys])
+        self.coins.choice(self.writers).write(requests, Counter(), UnixMilliseconds(int(self.now * 1000)))
 
     def end_early(self) -> None:
         asked = self.coins.choice(self.surveys)
@@ -155,7 +156,7 @@ def test_two_stores_in_one_folder_delete_nothing_of_each_other(tmp_path: Path) -
         writer = writer_for(log.store, str(shared))
         for number in range(TOGETHER):
             sealed = envelope(log.survey, log.key, [report(1)])
-            writer.write([body(sealed)], Counter(), UnixMilliseconds(1000 * (START + 61) + number))
+            writer.write([(log.survey.id, body(sealed))], Counter(), UnixMilliseconds(1000 * (START + 61) + number))
     first, second = logs
     fold(first.store, UnixSeconds(START + 100))
     with first.store.turn_to_fold() as turn:
@@ -183,7 +184,7 @@ def test_a_folder_that_changes_while_a_file_is_written_acknowledges_nothing(
 
     monkeypatch.setattr(segments, "write_durably", unmounted)
     with pytest.raises(Unwritable, match="is not the one"):
-        writer.write([body(b"x" * 100)], Counter(), UnixMilliseconds(5))
+        writer.write([(SurveyId(bytes(16)), body(b"x" * 100))], Counter(), UnixMilliseconds(5))
     with store.view() as view:
         assert view.segments() == []
 

@@ -21,7 +21,7 @@ from ..protocol.examples import AUTHORITY
 from .clocks import END, GRACE, closes
 from .devices import Log, envelope, report
 from .serving import Cli
-from .uploads import content_of, upload
+from .uploads import content_of, split, upload
 
 
 @pytest.fixture
@@ -119,8 +119,8 @@ def test_a_bucket_that_is_gone_is_named_and_credentials_are_not() -> None:
 def test_what_was_written_is_read_in_order(store: Store, place: str) -> None:
     """Each commit a file; refusals are counted along with it; a body of several surveys is one for each of them."""
     writer = writer_for(store, place)
-    writer.write([upload(b"one"), upload(b"two")], {}, 5)
-    writer.write([upload(b"three", b"of another survey")], {(b"survey of 16 by.", Refusal.UNOPENABLE): 1}, 4)
+    writer.write(split(upload(b"one"), upload(b"two")), {}, 5)
+    writer.write(split(upload(b"three", b"of another survey")), {(b"survey of 16 by.", Refusal.UNOPENABLE): 1}, 4)
     writer.write([], {}, 9)
     with store.view() as view:
         unread = view.unread(100, 2**30)
@@ -137,10 +137,10 @@ def test_a_folder_in_the_place_of_another_is_not_written_to(store: Store, tmp_pa
     hidden = folder.rename(tmp_path / "elsewhere")
     folder.mkdir()
     with pytest.raises(Unwritable, match="is not the one"):
-        writer.write([upload(b"one")], {}, 5)
+        writer.write(split(upload(b"one")), {}, 5)
     folder.rmdir()
     hidden.rename(folder)
-    writer.write([upload(b"two")], {}, 5)
+    writer.write(split(upload(b"two")), {}, 5)
 
 
 # Reading, and what goes

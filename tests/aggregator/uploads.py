@@ -1,5 +1,6 @@
 """Upload requests whose envelopes say whose survey they are of and nothing else that anybody could open."""
 
+from changeling_aggregator.ingest.committer import LogRequest, by_survey
 from changeling_protocol import HEAD_BYTES, SEAL_BYTES, VERSION, SurveyId
 from changeling_protocol.wire import decode_upload_request, encode_upload_request
 
@@ -11,6 +12,11 @@ def upload(*contents: bytes) -> bytes:
     heads = [bytes([VERSION]) + survey + bytes(HEAD_BYTES - 17) for survey in SURVEYS]
     envelopes = [heads[at % 2] + bytes(SEAL_BYTES) + content for at, content in enumerate(contents)]
     return encode_upload_request(envelopes)
+
+
+def split(*bodies: bytes) -> list[LogRequest]:
+    """Such requests as a writer is given them."""
+    return [each for body in bodies for each in by_survey(body, SURVEYS)]
 
 
 def content_of(request: bytes) -> list[bytes]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 from changeling_aggregator.cli.access import console
-from changeling_aggregator.cli.survey import app, expectation_table
+from changeling_aggregator.cli.survey import app, code, expectation_table, extend, sign
 from changeling_protocol import Survey
 from changeling_statistics import write_survey
 
@@ -20,6 +20,7 @@ from .questionnaires import (
 from .wishes import (
     WishOptions,
     ask_to_overwrite,
+    asking_to_overwrite,
     names_of,
     planning_bar,
     refuse_hopeless,
@@ -91,5 +92,8 @@ def notice(file: Annotated[Path, typer.Argument(metavar="SURVEY", help="A survey
     typer.echo(privacy_notice(read_survey(file)))
 
 
+for command in app.registered_commands:
+    if command.callback in (sign, code, extend):
+        command.callback = asking_to_overwrite(command.callback)
 app.command()(taking(WishOptions, new))
 app.command()(notice)

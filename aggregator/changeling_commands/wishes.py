@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import partial
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from time import monotonic
@@ -362,6 +362,17 @@ def ask_to_overwrite(output: Path | None) -> None:
         return
     if not typer.confirm(f"{output} exists. Overwrite it?", err=True):
         raise ValueError(f"{output} stays as it is: name another file with -o")
+
+
+def asking_to_overwrite(command: Callable[..., None]) -> Callable[..., None]:
+    """The command, which asks that first of the file it is to write, its `output`."""
+
+    @wraps(command)
+    def asking(*, output: Path, **options: Any) -> None:
+        ask_to_overwrite(output)
+        command(output=output, **options)
+
+    return asking
 
 
 def why_hopeless(option: "Option", habits: "Habits | None") -> str:

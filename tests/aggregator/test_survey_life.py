@@ -29,6 +29,24 @@ def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return call
 
 
+@pytest.mark.parametrize("command", [("sign", "--key", "none.key"), ("code", "--authority", "none.pub"), ("extend",)])
+def test_no_command_writes_over_a_file_on_a_terminal_before_that_is_agreed_to(
+    command: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Asked first of all; who says no keeps the file."""
+    written, (name, *options) = tmp_path / "written", command
+    written.write_text("kept")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
+    assert run(("survey", name, "first.json", *options, "-o", "written")) == 1
+    assert "written stays as it is" in capsys.readouterr().err
+    assert written.read_text() == "kept"
+
+
 def test_a_survey_is_extended_with_its_plan_or_another(tmp_path: Path, cli: Cli) -> None:
     """By itself, planned anew, and with a plan of the designer's; what all of them cost a person is printed."""
     first = read_survey(tmp_path / "first.json")

@@ -88,7 +88,7 @@ def test_on_a_terminal_a_file_is_written_over_only_when_that_is_agreed_to(
     written = tmp_path / "survey.json"
     written.write_text("kept")
     new = ("survey", "new", "--question", "Tea?", "--answers", "2", *WISH, "-o", str(written))
-    monkeypatch.setattr("changeling_commands.wishes.sys.stdin", Terminal())
+    monkeypatch.setattr("sys.stdin", Terminal())
     monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
     refused = invoked(main, *new)
     assert (refused.exit_code, written.read_text()) == (1, "kept")

@@ -261,7 +261,7 @@ def code(
     authority: Annotated[
         list[Path], typer.Option(help="Public key that apps pin, which signed it; again for the next one.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
+    output: Output,
 ) -> None:
     """Write a signed survey as a typed Python module: its id, its answers as an enum, and the authority's keys.
 
@@ -282,7 +282,7 @@ def extend(
     files: Annotated[
         list[Path], typer.Argument(help="The surveys so far, signed or not, in order; it goes on from the last.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="File to write.")],
+    output: Output,
     periods: Annotated[int | None, typer.Option(help="How many periods there are; as many as before.")] = None,
     plan: Annotated[
         Path | None,

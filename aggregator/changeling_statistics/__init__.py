@@ -77,7 +77,7 @@ from .planning.freezing import (
     rung,
 )
 from .planning.outages import PRICE, gap_after_loss, outage
-from .planning.plans import Comparison, Planned, compare_plans, hierarchical_plan, optimal_plan, plan_in_words
+from .planning.plans import PLANS, Comparison, Planned, compare_plans, hierarchical_plan, optimal_plan, plan_in_words
 from .planning.prediction import POINT, Option, Prediction, predict
 from .planning.questionnaire import (
     ESTIMANDS,
@@ -130,6 +130,7 @@ __all__ = [
     "MICROSECONDS",
     "MOST_PLANNED_PERIODS",
     "NORMAL",
+    "PLANS",
     "POINT",
     "PRICE",
     "SILENT",

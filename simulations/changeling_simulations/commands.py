@@ -37,7 +37,7 @@ from changeling_commands.wishes import (
     wish_of,
 )
 from changeling_protocol import Node, Survey
-from changeling_statistics import Comparison, Option, compare_plans, write_survey
+from changeling_statistics import PLANS, Comparison, Option, compare_plans, write_survey
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -94,7 +94,7 @@ def span(text: str) -> Node:
 def plan(
     options: WishOptions,
     choose: Annotated[
-        str, typer.Option(metavar="NAME", help="The plan to write: paper, flat, sampled, panel or optimal.")
+        str, typer.Option(metavar="NAME", help=f"The plan to write: one of {', '.join(PLANS)}.")
     ] = "optimal",
     delta: Annotated[float, typer.Option(metavar="DELTA", help="Of the (epsilon, delta) figures.")] = 1e-6,
     output: Annotated[
@@ -105,6 +105,8 @@ def plan(
 ) -> None:
     """Find the best release plan for a budget, and show it beside the plans that others would make."""
     ask_to_overwrite(output)
+    if choose not in PLANS:
+        raise ValueError(f"no plan {choose!r}: choose one of {', '.join(PLANS)}")
     console = recorder()
     if options.questions is not None or options.ask_freezing:
         planned, listed, habits = planned_questions(console, options)

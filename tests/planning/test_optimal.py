@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from changeling_protocol import AtMost, Hybrid, Survey, TimeBounded, plan_cost
 from changeling_statistics import compare_plans, optimal_plan
-from changeling_statistics.planning.plans import LOOKED_AT, MOST_SEARCHED, NAMES
+from changeling_statistics.planning.plans import LOOKED_AT, MOST_SEARCHED, PLANS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -66,7 +66,7 @@ def test_no_other_plan_of_the_table_is_more_accurate(epsilon, closed):
     """The optimal plan has them among its candidates, or better ones."""
     of = wish(periods=32, answers=4, epsilon=epsilon, closed=closed, devices=20_000, later=20_000)
     comparison = compare_plans(of)
-    assert tuple(comparison.options) == NAMES
+    assert tuple(comparison.options) == PLANS
     best = comparison.planned.option.error(of)
     assert all(best <= 1.01 * option.error(of) for option in comparison.options.values())
     assert "the best of the others" in comparison.verdict or "Nothing is gained over" in comparison.verdict

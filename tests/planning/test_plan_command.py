@@ -91,7 +91,6 @@ def test_it_draws_the_errors_and_the_release_graph(tmp_path, monkeypatch, horizo
         ([], "--at-most, --within, or both"),
         (["--at-most", "3", "--horizon", "10d", "--period", "3d"], "choose 9d or 12d"),
         (["--at-most", "3", "--horizon", "5h"], "choose 1d or 1d"),
-        (["--at-most", "3", "--choose", "best"], "choose one of paper, flat"),
         (["--at-most", "3", "--objective", "median"], "mean or worst, got 'median'"),
         (["--at-most", "3", "--expected-changes", "-1"], "cannot be expected to change -1"),
         (["--at-most", "3", "--expected-changes", "40"], "more than one a period"),
@@ -105,6 +104,14 @@ def test_bad_input_is_one_line_that_names_the_value(arguments, named):
     refused = plan(*USUAL, *arguments)
     assert refused.exit_code == 1
     assert named in " ".join(refused.stderr.split())
+
+
+def test_a_plan_of_no_such_name_is_refused_before_anything_is_planned(monkeypatch):
+    """Planning may take a minute."""
+    monkeypatch.setattr("changeling_simulations.commands.compare_plans", pytest.fail)
+    refused = plan(*USUAL, "--at-most", "3", "--choose", "best")
+    assert refused.exit_code == 1
+    assert "no plan 'best': choose one of paper, flat" in refused.stderr
 
 
 @pytest.mark.parametrize("devices", ["0", "-5", "1.5", "many"])

@@ -282,7 +282,7 @@ MOST_PANEL_REPORTS = 16
 
 
 def _references(wish: Wish) -> Iterator[tuple[str, Option]]:
-    """The plans that others would make, by NAMES, each with its best parameters.
+    """The plans that others would make, by their name of PLANS, each with its best parameters.
 
     Those that the budget or the horizon has no room for are left out, and those that leave a period without a node
     that is published.
@@ -336,7 +336,7 @@ def _panel(wish: Wish, reports: int) -> ReleasePlan | None:
     return ReleasePlan((Group((Span(1, 0, wish.periods, reports).track(offer.make()),)),))
 
 
-NAMES = ("paper", "flat", "sampled", "panel", "optimal")
+PLANS = ("paper", "flat", "sampled", "panel", "optimal")
 """The names of plans on a command line, in the order of the table."""
 DONE = {
     "panel": "report their state now and then",
@@ -366,7 +366,7 @@ class Comparison:
 
     wish: what they are for.
     planned: the optimal plan, and how sure it is that it is.
-    options: the plans by NAMES, as far as the budget and the horizon have room for them.
+    options: the plans by PLANS, as far as the budget and the horizon have room for them.
     """
 
     wish: Wish

@@ -34,8 +34,9 @@ class VarianceCurve:
 
     level, linear, bent, floor: shape (..., z), for θ in entries.
     entries: how many entries there are, shape (..., z).
-    up, down: by how much a single report moves the estimate up or down, mean over what its variance is made of, shape
-    (..., z), in entries: few large steps have longer tails than a normal error.
+    up, down: by how much a single report of an entry without the answer moves the estimate up or down, mean over what
+    its variance is made of, shape (..., z), in entries; of an entry with it, the other way round. Few large steps have
+    longer tails than a normal error.
     spare: how much more the variance is at most, shape (..., z), where tallies tell it of all answers together alone:
     one that changes far more often than the others has more. Intervals that all have to hold take it.
     """
@@ -81,24 +82,44 @@ class VarianceCurve:
         """The least and the largest θ that is so near the estimate as its own variance allows, shape (..., z, 2).
 
         values: the estimates, shape (..., z).
-        critical: how many standard errors away it may be: (values - θ)² <= critical² V(θ). A lower end may be farther,
-        as few large steps make errors skew: by critical² - 1 sixths of the skewness (Cornish and Fisher 1938).
+        critical: how many standard errors away it may be: (values - θ)² <= critical² V(θ). An end may be farther, as
+        few large steps make errors skew: by critical² - 1 sixths of the skewness (Cornish and Fisher 1938), the lower
+        end where that is upward, the upper one where it is downward.
         """
         ends = self._normal_ends(values, critical)
-        for _ in range(SETTLED):
-            farther = critical + max(critical**2 - 1, 0.0) / 6 * self.skewness(np.clip(ends[..., 0], 0.0, None))
-            ends[..., 0] = self._normal_ends(values, farther)[..., 0]
+        for side, sign in ((0, 1), (1, -1)):
+            for _ in range(SETTLED):
+                skew = np.maximum(sign * self.skewness(self._possible(ends[..., side])), 0.0)
+                farther = critical + max(critical**2 - 1, 0.0) / 6 * skew
+                ends[..., side] = self._normal_ends(values, farther)[..., side]
         return ends
 
     def skewness(self, values: Floats) -> Floats:
-        """How skew upward the errors are if these values are true, at least 0.
+        """How skew the errors are if these values are true; above 0 where those upward are the larger ones.
 
         Of those that tell of an answer, each entry is heard with one chance in 1 + bent, and else missing.
         """
-        V = self.at(values)
-        of_entries = self.bent * np.maximum(values * (1 - values / self.entries), 0.0)
-        thirds = (self.up - self.down) * np.maximum(V - of_entries, 0.0) + np.maximum(self.bent - 1, 0.0) * of_entries
-        return np.maximum(np.divide(thirds, V**1.5, out=np.zeros_like(V), where=V > 0), 0.0)
+        V, share = self.at(values), self._shares(values)
+        of_entries = self.bent * self.entries * share * (1 - share)
+        thirds = (self.up - self.down) * np.maximum(V - of_entries, 0.0) * (1 - 2 * self._of_holders(values))
+        thirds += np.maximum(self.bent - 1, 0.0) * of_entries * (1 - 2 * share)
+        skewness: Floats = np.divide(thirds, V**1.5, out=np.zeros_like(V), where=V > 0)
+        return skewness
+
+    def _possible(self, values: Floats) -> Floats:
+        return np.clip(values, 0.0, np.maximum(self.entries, 0.0))
+
+    def _shares(self, values: Floats) -> Floats:
+        shares: Floats = np.clip(values / np.where(self.entries > 0, self.entries, 1.0), 0.0, 1.0)
+        return shares
+
+    def _of_holders(self, values: Floats) -> Floats:
+        """Which part of what the coins add is of those that hold an answer, if these values are true; from 0 to 1."""
+        share = self._shares(values)
+        more = np.maximum(self.linear, 0.0) * self.entries * share
+        all_ = self.floor + more
+        part: Floats = np.divide(self.floor * share + more, all_, out=share.copy(), where=all_ > 0)
+        return part
 
     def _normal_ends(self, values: Floats, critical: float | Floats) -> Floats:
         """`ends` for errors that are not skew. critical: one, or of shape (..., z)."""
@@ -120,9 +141,12 @@ class VarianceCurve:
         """
         most = replace(self, level=self.level + self.spare)
         ends = most.ends(values, critical)
-        for side, steps in ((0, self.up), (1, self.down)):
+        for side, (usual, of_holders) in enumerate(((self.up, self.down), (self.down, self.up))):
             for _ in range(SETTLED):
-                V = np.maximum(most.at(np.clip(ends[..., side], 0.0, None)), 1e-9 * steps**2)
+                end = self._possible(ends[..., side])
+                part = self._of_holders(end)
+                steps = usual * (1 - part) + of_holders * part
+                V = np.maximum(most.at(end), 1e-9 * steps**2)
                 relative = np.sqrt(np.divide(steps**2, V, out=np.zeros_like(V), where=V > 0))
                 excess = _bennett(critical**2 * relative**2 / 2)
                 farther = np.where(relative > 1e-6, excess / np.maximum(relative, 1e-6), critical)

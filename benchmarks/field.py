@@ -223,7 +223,7 @@ def growth() -> dict[str, float]:
     population = Population(names, states, states, np.ones(count, np.int64))
     listed = [replace(in_the_field(*each, GROWING), population=population) for each in open_to_all().items()]
     figures: dict[str, float] = {}
-    for scenario, (errors, inside) in zip(listed, simulated(listed, _grown, 6, GROWING_SURVEYS), strict=True):
+    for scenario, (errors, inside) in zip(listed, simulated(listed, _grown, 6, lambda _: GROWING_SURVEYS), strict=True):
         for at, name in enumerate(("heard", "ever_heard")):
             bias, scatter = errors[:, at].mean(0), errors[:, at].std(0, ddof=1)
             figures |= {

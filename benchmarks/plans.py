@@ -6,6 +6,8 @@ plan is tried on. Errors are root mean squares over times, answers and populatio
 in expectation given everybody's history, with the same simulated beside them.
 """
 
+import os
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from time import process_time
@@ -22,6 +24,7 @@ from changeling_simulations import (
     simulated_errors,
 )
 from changeling_statistics import Option, Wish, compare_plans, hierarchical_plan, optimal_plan, read_csv
+from threadpoolctl import threadpool_limits
 
 ENTRIES, ANSWERS, PERIODS, MOST_CHANGES = 20_000, 4, 64, 3
 POPULATIONS, DRAWN, LAYERS = 5, 1_280, 7
@@ -71,14 +74,22 @@ def cohort_wish(
 def accuracy() -> dict[str, float]:
     """Measure 3: the errors of the best plans, and what is predicted over what is simulated."""
     figures: dict[str, float] = {}
-    for T, z, changes, epsilon, retrospective in ACCURATE:
-        wish = cohort_wish(epsilon, retrospective=retrospective, answers=z, periods=T, most_changes=changes)
+    with ProcessPoolExecutor(os.cpu_count()) as workers:
+        for mine in workers.map(_accurate, ACCURATE):
+            figures |= mine
+    return figures
+
+
+def _accurate(case: tuple[int, int, int, int, bool]) -> dict[str, float]:
+    T, z, changes, epsilon, retrospective = case
+    wish = cohort_wish(epsilon, retrospective=retrospective, answers=z, periods=T, most_changes=changes)
+    with threadpool_limits(1):
         planned = optimal_plan(wish)
         name = f"3_T{T}_z{z}_k{changes}_eps{epsilon}_{'retrospective' if retrospective else 'online'}"
-        figures |= _errors(name, planned.option.survey, _populations(z, T, changes), retrospective)
-        figures[f"{name}_in_histories"] = planned.share_of("history")
-        if figures[name] > NOTHING:
-            figures[f"{name}_predicted_over_simulated"] = planned.option.error(wish) / figures[f"{name}_simulated"]
+        figures = _errors(name, planned.option.survey, _populations(z, T, changes), retrospective)
+    figures[f"{name}_in_histories"] = planned.share_of("history")
+    if figures[name] > NOTHING:
+        figures[f"{name}_predicted_over_simulated"] = planned.option.error(wish) / figures[f"{name}_simulated"]
     return figures
 
 

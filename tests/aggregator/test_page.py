@@ -16,7 +16,7 @@ from changeling_aggregator.store import TokenScope, hash_of
 from changeling_protocol import Survey
 
 from ..protocol.examples import AUTHORITY
-from .serving import ADMIN, Cli, ServerProcess, eventually, survey_path
+from .serving import ADMIN, Cli, ServerHere, ServerProcess, eventually, survey_path
 
 STATIC = Path(page.__file__).parent / "static"
 FILES = sorted(path.name for path in STATIC.iterdir())
@@ -192,7 +192,7 @@ def test_a_session_changes_nothing(served: ServerProcess, closed: Survey) -> Non
 
 def test_a_revoked_token_ends_its_sessions(cli: Cli, tmp_path: Path) -> None:
     """As soon as the server knows."""
-    with ServerProcess(tmp_path) as server, visitor(server) as browser:
+    with ServerHere(tmp_path) as server, visitor(server) as browser:
         text = cli("token", "new", "--store", "server.db", "--name", "me", "--scope", "read").strip()
         assert eventually(lambda: sign_in(browser, text).status_code, 204)
         cli("token", "revoke", hash_of(text)[:4].hex(), "--store", "server.db")

@@ -151,6 +151,7 @@ Platform.WINDOWS
 """
 
 
+@pytest.mark.heavy
 def test_a_typo_is_a_type_error_and_the_right_use_is_none(tmp_path):
     """By mypy --strict, against the client's own annotations."""
     (tmp_path / "drinks.py").write_text(module_of("tea", "coffee", breakdowns=BREAKDOWNS[:2]))

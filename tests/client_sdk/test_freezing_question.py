@@ -252,7 +252,7 @@ def test_two_lives_with_other_answers_are_told_apart_within_the_stated_loss_by_a
     assert log_from_below(Device(made, schedule(late=late), BEGIN - 5).worst_ratio()) <= made.epsilon
 
 
-@pytest.mark.parametrize("name", ["states", "closed"])
+@pytest.mark.parametrize("name", ["states", "closed", pytest.param("time", marks=pytest.mark.heavy)])
 def test_a_store_that_was_put_back_loses_no_more_than_the_ledger_states(name):
     """A backup is made before the first closing, and both lives record at will."""
     made = enumerated(name)

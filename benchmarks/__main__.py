@@ -93,9 +93,9 @@ BUDGETS = {
     "histories.devices": 10,
     "field.freezing": 50,
     "wishes": 170,
-    "coverage.intervals": 600,
-    "field.growth": 120,
-    "histories.smoother": 180,
+    "coverage.intervals": 750,
+    "field.growth": 60,
+    "histories.smoother": 120,
 }
 """The most processor seconds of a measure, so that `make bench-histories` and `make bench-intervals` end within ten
 minutes each on two idle cores. What is over it is marked, and no failure, as cores differ."""

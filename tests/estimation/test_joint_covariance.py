@@ -194,7 +194,7 @@ def enumerated(known, row, history):
     centre = x[known.network.end] - x[known.network.start]
     mean, second = np.zeros(z), np.zeros((z, z))
     for chance, g, drawn in choices(plan):
-        group, first = plan.groups[g], next(plan.numbered(g))[0]
+        group, first = plan.groups[g], plan.numbered(g)[0][0]
         nodes = sorted((track - first, number) for track, number in drawn)
         worth = [
             row[e] * known.expansion[e] * (decoded(group.tracks[place].randomizer, conserved(known, e)) - centre[e])

@@ -8,9 +8,6 @@ import structlog
 from .errors import AggregatorError
 from .store import STORE_FAILURES
 
-_QUIET = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
-"""Loggers with handlers of their own, which write texts."""
-
 
 def log_in_json() -> None:
     """From now on whatever this process logs is JSON; of the server's own also what is no warning."""
@@ -33,10 +30,6 @@ def log_in_json() -> None:
     )
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     logging.getLogger("changeling").setLevel(logging.INFO)
-    for name in _QUIET:
-        logger = logging.getLogger(name)
-        logger.handlers.clear()
-        logger.propagate = True
 
 
 def log_failure(log: logging.Logger, sentence: str, error: Exception) -> None:

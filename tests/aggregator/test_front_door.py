@@ -1,5 +1,6 @@
 """What every request passes first: trusted proxies, TLS, a request id, headers on every answer."""
 
+import logging
 import socket
 import ssl
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_aggregator.server import Front, real_time
+from changeling_protocol.wire import ALIVE
 
 from .serving import ServerHere, ServerProcess
 
@@ -82,6 +84,20 @@ def test_every_answer_has_an_id_a_date_and_security_headers(behind_proxy: Server
     assert len({answer.headers["x-request-id"] for answer in answers}) == len(answers)
     secure = behind_proxy.http.get("/v1/surveys", headers={"x-forwarded-proto": "https"})
     assert "max-age" in secure.headers["strict-transport-security"]
+
+
+def test_a_server_closes_no_handler_of_its_process(tmp_path: Path) -> None:
+    """Such as one of absl, which closes its stream, the process's own standard error, where it is closed."""
+    closed: list[logging.Handler] = []
+
+    class Host(logging.Handler):
+        def close(self) -> None:
+            closed.append(self)
+
+    handler = Host()
+    with ServerHere(tmp_path) as server:
+        assert server.http.get(ALIVE).status_code == 200
+    assert handler not in closed
 
 
 def test_a_server_speaks_tls_by_itself(tmp_path: Path) -> None:

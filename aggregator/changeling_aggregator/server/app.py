@@ -345,6 +345,7 @@ def make_server(app: ASGIApp, front: Front = Front()) -> uvicorn.Server:
         http=BoundedHttp,
         ws="none",
         lifespan="on",
+        log_config=None,  # its own would close whatever handlers this process has
         log_level="error",  # what strangers send is counted, and fills no log
         access_log=False,  # access logs would hold addresses
         date_header=False,

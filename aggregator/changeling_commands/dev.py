@@ -1,34 +1,315 @@
-"""`changeling dev`: a server to play with, and where wished for devices of it, as apps have them.
+"""`changeling dev`: everything an app developer needs on one machine, thrown away at the end unless it is kept.
 
-Simulated devices are clients that report over HTTP, in a process of their own. What they answer follows from their
-number and the period, so that a wave goes through the population.
+Its folder keeps an authority, a survey, the server's store, and the port it had. Simulated devices are clients that
+report over HTTP, in a process of their own. What they answer follows from their number and the period, so that a wave
+goes through the population.
 """
 
 import multiprocessing
 import signal
+import socket
+import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass
 from math import pi, sin
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from changeling_protocol import Survey, UnixSeconds
+from changeling_aggregator.cli.access import asking, read_private_key, write_private_key, write_public_key
+from changeling_aggregator.cli.results import shown_error
+from changeling_aggregator.cli.serve import interrupt
+from changeling_protocol import (
+    AtMost,
+    Calendar,
+    Group,
+    KaryResponse,
+    Odds,
+    ReleasePlan,
+    ResultsKey,
+    SealingKey,
+    StateSpace,
+    Survey,
+    Track,
+    UnixSeconds,
+)
+from changeling_protocol.wire import HISTOGRAM, ErrorCode, survey_path
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 if TYPE_CHECKING:
     from multiprocessing.synchronize import Event
 
-    from changeling_aggregator.cli.dev import Development
+    from changeling_aggregator.store import Store
     from changeling_client import SurveyHandle
 
+PERIOD_SECONDS = 10
+PERIODS = 2160
+MOST_CHANGES = 1000
+ODDS = Odds(1_000_000, 1)
+"""Far too generous for people: one device's answer shows through."""
+FLEET_ODDS = Odds(9, 1)
+"""So that estimates of a simulated fleet have bands to be seen. Too generous too, as every period is reported."""
+FLEET_PAST = 40
+"""How many periods a simulated fleet has lived through when it begins: less than the grace allows."""
+KEY_SECONDS = 10 * 365 * 86_400
+"""How long a sealing key of development is good."""
 AT_ONCE = 4
 FILES_A_DEVICE = 5
 WAVE_PERIODS = 36
 GOLDEN = 0.6180339887498949
 """Its multiples spread evenly between whole numbers."""
+
+
+def development_survey(answers: Sequence[str], now: float, odds: Odds = ODDS) -> Survey:
+    """A survey that begins with the period that holds `now`, in Unix seconds.
+
+    A device reports its answer at the end of every period, and not its change over it: so what it says does not hang on
+    periods in which nobody was there. Raises ValueError for answers that no survey has.
+    """
+    calendar = Calendar(int(now) // PERIOD_SECONDS * PERIOD_SECONDS, PERIOD_SECONDS, PERIODS)
+    track = Track(1, KaryResponse(StateSpace(len(answers)), odds), 0, PERIODS)
+    return Survey.at_cost(
+        question="What do you drink? (development only)",
+        answers=answers,
+        calendar=calendar,
+        constraint=AtMost(MOST_CHANGES),
+        plan=ReleasePlan((Group((track,)),)),
+        skew=1,
+        spread=2,
+        grace=600,
+        minimum=1,
+    )
+
+
+def kept_authority(folder: Path) -> Ed25519PrivateKey:
+    """The authority that signs in a folder, made the first time; `authority.pub` is what apps pin of it.
+
+    Raises ValueError for a file that holds none.
+    """
+    file = folder / "authority.key"
+    if not file.exists():
+        write_private_key(file, Ed25519PrivateKey.generate())
+    authority = read_private_key(file)
+    write_public_key(folder / "authority.pub", authority.public_key().public_bytes_raw())
+    return authority
+
+
+def kept_survey(folder: Path, authority: Ed25519PrivateKey, answers: Sequence[str], now: float) -> Survey:
+    """The survey made in a folder last, if it has these answers and its calendar lasts; else a new one, kept there.
+
+    now: Unix seconds. Raises ProtocolError for a file that holds no survey of this authority, or ValueError.
+    """
+    file = folder / "survey.signed"
+    if file.exists():
+        survey = Survey.from_signed(file.read_bytes(), [authority.public_key().public_bytes_raw()])
+        if survey.answers == tuple(answers) and now < survey.calendar.time(survey.calendar.periods):
+            return survey
+    survey = development_survey(answers, now)
+    file.write_bytes(survey.signed_by(authority))
+    return survey
+
+
+def publish(store: "Store", authority: Ed25519PrivateKey, survey: Survey, now: float) -> None:
+    """Put the survey into the server's store, and a sealing key if none is good as long as the survey is answered."""
+    until = survey.calendar.time(survey.calendar.periods) + survey.grace
+    with store.transaction() as writing:
+        writing.add_survey(survey.id, survey.signed_by(authority), public=True)
+        keys = [published.key for published in writing.published_keys().values()]
+        if not any(key.begins <= now and key.expires > until for key in keys):
+            begins = max([survey.calendar.start, *(key.expires for key in keys)])
+            key = SealingKey(writing.make_key(), begins, until + KEY_SECONDS)
+            writing.publish_key(key, key.signed_by(authority))
+        if writing.signing_key(UnixSeconds(now)) is None:
+            public = writing.make_results_key()
+            results_key = ResultsKey(public, int(now), until + KEY_SECONDS)
+            writing.certify_results_key(results_key, results_key.signed_by(authority))
+
+
+_THROWN_AWAY = "Everything here is thrown away at the end, so begin with a new device.db; --store FOLDER keeps it."
+_INSTRUCTIONS = """\
+changeling dev: {question} ({answers})
+{kept}
+The odds of the truth are {odds:,} : 1, so that one device shows through: FOR DEVELOPMENT ONLY, never for people.
+"""
+_SCRIPT = """\
+Save this as device.py and run it:
+
+    import time
+    from changeling_client import Client
+
+    client = Client(
+        server="{url}",
+        authority=[bytes.fromhex("{authority}")],
+        path="device.db",
+        max_epsilon=10,
+        strict=True,  # a wrong answer is an error, and not a drop that is counted
+        development=True,  # what this survey costs does not count
+        background=False,  # nothing is sent but in flush()
+    )
+    entry = client.join("{survey}")
+    print(entry.record("{answer}"))
+    while True:
+        print(client.flush())
+        time.sleep(1)
+"""
+_WATCHED = """\
+Look at {url}/ for the estimates with their bands.
+A period closes every {period} seconds; what it brought shows here about four seconds later: how many devices were heard
+of all that ever were, and how many hold each answer. Run the device again with another answer, or with another
+file instead of device.db for a second device. Stop with Ctrl-C.
+"""
+_OF_FLEET = """\
+changeling dev: a fleet of simulated devices, each a client of its own, and a survey that is a toy: epsilon {epsilon}
+for life, as a device reports its answer every {period} seconds with odds of {odds} : 1. FOR DEVELOPMENT ONLY.
+The devices report what they have lived through so far."""
+_ONE_MORE = "You can be one device more. "
+
+
+@dataclass(frozen=True, slots=True)
+class Development:
+    """The facts that devices need of a development server. authority: its public key. folder: theirs, thrown away."""
+
+    url: str
+    survey: Survey
+    signed: bytes
+    authority: bytes
+    folder: Path
+
+
+def dev(
+    answers: Annotated[str, typer.Option(help="The answers, with commas between them.")] = "tea,coffee,neither",
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port on loopback; by default the last one, or a free one.")
+    ] = None,
+    store: Annotated[
+        Path | None, typer.Option(help="Folder that keeps everything, to go on with; by default it is thrown away.")
+    ] = None,
+    fleet: Annotated[
+        int,
+        typer.Option(min=0, max=2000, help="So many simulated devices, each a client of its own; 200 is a picture."),
+    ] = 0,
+) -> None:
+    """Run a server on loopback with a survey of ten-second periods, and print its estimates.
+
+    It makes an authority, a sealing key and a survey, and prints a piece of Python that is a device. Started again with
+    the same folder and answers it goes on with the same survey while that lasts, else with a new one of the same
+    authority. With --fleet, devices live and report by themselves, and there is a page to look at. The odds are for
+    development only.
+    """
+    if fleet and store is not None:
+        raise ValueError("a fleet is thrown away at the end: choose one of --fleet and --store")
+    named = tuple(answer.strip() for answer in answers.split(","))
+    signal.signal(signal.SIGTERM, interrupt)
+    with tempfile.TemporaryDirectory(prefix="changeling-dev-") if store is None else nullcontext(store) as place:
+        folder = Path(place)
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            listening, url = _listen_again(folder, port)  # before anything is changed that another server may be using
+            authority = kept_authority(folder)
+            now = time.time()
+            if fleet:
+                survey = development_survey(named, now - FLEET_PAST * PERIOD_SECONDS, FLEET_ODDS)
+            else:
+                survey = kept_survey(folder, authority, named, now)
+            with listening, _serving(folder, authority, survey, listening):
+                if not fleet:
+                    _print_instructions(survey, authority, url, store)
+                    _watch(survey, url, _wait(survey))
+                    return
+                typer.echo(
+                    _OF_FLEET.format(epsilon=survey.epsilon, odds=FLEET_ODDS.favoured, period=survey.calendar.period)
+                )
+                public = authority.public_key().public_bytes_raw()
+                with living(fleet, Development(url, survey, survey.signed_by(authority), public, folder)):
+                    typer.echo(_ONE_MORE + _script(survey, authority, url))
+                    typer.echo(f"Look at {url}/ for the estimates with their bands. Stop with Ctrl-C.")
+                    _watch(survey, url, _wait(survey) + survey.calendar.period // 2)
+        except KeyboardInterrupt:
+            typer.echo("stopped; everything is " + ("thrown away" if store is None else f"kept in {store}"))
+
+
+@contextmanager
+def _serving(folder: Path, authority: Ed25519PrivateKey, survey: Survey, listening: socket.socket) -> Iterator[None]:
+    """A server of this survey in a thread of its own."""
+    from changeling_aggregator.server import ServerSettings, Service, make_app, make_server, real_time
+    from changeling_aggregator.store import Store
+
+    store = Store.open(folder / "server.db")
+    publish(store, authority, survey, time.time())
+    service = Service(store, ServerSettings([authority.public_key().public_bytes_raw()], real_time))
+    server = make_server(make_app(service))
+    thread = Thread(target=server.run, args=([listening],), name="server")
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+def _listen_again(folder: Path, port: int | None) -> tuple[socket.socket, str]:
+    """The port asked for, else the one that the folder's server had, so that an app finds it again; or a free one."""
+    from changeling_aggregator.server import listen
+
+    file = folder / "port"
+    listening, url = listen("127.0.0.1", port if port is not None else int(file.read_text()) if file.exists() else 0)
+    file.write_text(f"{listening.getsockname()[1]}\n")
+    return listening, url
+
+
+def _print_instructions(survey: Survey, authority: Ed25519PrivateKey, url: str, store: Path | None) -> None:
+    typer.echo(
+        _INSTRUCTIONS.format(
+            question=survey.question,
+            answers=", ".join(survey.answers),
+            kept=_THROWN_AWAY if store is None else f"Everything is kept in {store}.",
+            odds=ODDS.favoured,
+        )
+    )
+    typer.echo(_script(survey, authority, url))
+    typer.echo(_WATCHED.format(url=url, period=survey.calendar.period))
+
+
+def _script(survey: Survey, authority: Ed25519PrivateKey, url: str) -> str:
+    public = authority.public_key().public_bytes_raw().hex()
+    return _SCRIPT.format(url=url, authority=public, survey=survey.id.hex(), answer=survey.answers[0])
+
+
+def _watch(survey: Survey, url: str, wait: int) -> None:
+    """Print a line for each period, so many seconds after its close, until the survey ends."""
+    width = max(14, *(len(answer) + 2 for answer in survey.answers))
+    typer.echo("period         heard" + "".join(answer.rjust(width) for answer in survey.answers))
+    shown = survey.calendar.closed(UnixSeconds(time.time() - wait))  # what came before is not shown again
+    while shown < survey.calendar.periods:
+        time.sleep(0.5)
+        due = survey.calendar.closed(UnixSeconds(time.time() - wait))
+        if due > shown:
+            typer.echo(f"{due:>6}  " + _line(survey, url, due, width))
+            shown = due
+
+
+def _wait(survey: Survey) -> int:
+    """How long after its close a period is shown: one second beyond the last answer's time, for the fold."""
+    return 2 * survey.skew + survey.spread + 1
+
+
+def _line(survey: Survey, url: str, period: int, width: int) -> str:
+    from changeling_reader import ServerAnswered
+
+    try:
+        with asking(url) as client:
+            answer = client.json(survey_path(survey.id.hex()) + HISTOGRAM, [("period", period)])
+    except ServerAnswered as error:
+        if error.code is not ErrorCode.NOT_ESTIMABLE:
+            return f"{error}"
+        return "nothing yet: no device was heard"
+    pairs = zip(answer["values"], answer["standard_errors"], strict=True)
+    cells = (f"{round(value, 2) + 0.0:.2f} ± {shown_error(error, 2)}".rjust(width) for value, error in pairs)
+    return f"{answer['heard']:.0f} of {answer['enrolled']:.0f}".rjust(12) + "".join(cells)
 
 
 def answer_at(number: int, period: int, answers: int) -> int | None:
@@ -42,7 +323,7 @@ def answer_at(number: int, period: int, answers: int) -> int | None:
 
 
 @contextmanager
-def living(count: int, development: "Development") -> Iterator[None]:
+def living(count: int, development: Development) -> Iterator[None]:
     """So many devices that report while the context lasts. It is entered once they have reported their past.
 
     Raises RuntimeError where they cannot.
@@ -61,7 +342,7 @@ def living(count: int, development: "Development") -> Iterator[None]:
         process.join()
 
 
-def _live(count: int, development: "Development", told: "Event") -> None:
+def _live(count: int, development: Development, told: "Event") -> None:
     """Devices that have lived since the survey began, and go on for as long as the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever started it ends it
     _allow_open_files(count * FILES_A_DEVICE)
@@ -84,7 +365,7 @@ def _until_due(survey: Survey, now: float) -> float:
 class _Device:
     """A client whose clock goes through the survey's past first."""
 
-    def __init__(self, number: int, development: "Development") -> None:
+    def __init__(self, number: int, development: Development) -> None:
         from changeling_client import Client
 
         self._number, self._survey = number, development.survey
@@ -136,30 +417,3 @@ def _allow_open_files(count: int) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < count + 256:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(count + 256, hard), hard))
-
-
-def dev(
-    answers: Annotated[str, typer.Option(help="The answers, with commas between them.")] = "tea,coffee,neither",
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Port on loopback; by default the last one, or a free one.")
-    ] = None,
-    store: Annotated[
-        Path | None, typer.Option(help="Folder that keeps everything, to go on with; by default it is thrown away.")
-    ] = None,
-    fleet: Annotated[
-        int,
-        typer.Option(min=0, max=2000, help="So many simulated devices, each a client of its own; 200 is a picture."),
-    ] = 0,
-) -> None:
-    """Run a server on loopback with a survey of ten-second periods, and print its estimates.
-
-    It makes an authority, a sealing key and a survey, and prints a piece of Python that is a device. Started again with
-    the same folder and answers it goes on with the same survey while that lasts, else with a new one of the same
-    authority. With --fleet, devices live and report by themselves, and there is a page to look at. The odds are for
-    development only.
-    """
-    from changeling_aggregator.cli.dev import develop
-
-    if fleet and store is not None:
-        raise ValueError("a fleet is thrown away at the end: choose one of --fleet and --store")
-    develop(answers, port, store, partial(living, fleet) if fleet else None)

@@ -32,7 +32,7 @@ from changeling_statistics import constraint_in_words, constraint_of, parse_dura
 from rich.console import Console
 from rich.table import Table
 
-from .wishes import WishOptions, names_of, planning_bar, say_detection, say_freezing, settled, wish_of
+from .wishes import WishOptions, devices_in_words, names_of, planning_bar, say_detection, say_freezing, settled, wish_of
 
 if TYPE_CHECKING:
     from changeling_statistics import Habits, PlannedQuestions, WeightedQuestion, Wish
@@ -274,7 +274,7 @@ def _table(planned: "PlannedQuestions", listed: Sequence[ListedQuestion], points
             f"{len(question.answers)}, {constraint_in_words(question.constraint)}",
             f"{each.asked.weight:g}",
             f"{100 * planned.error(place):.3g} points",
-            f"{round(float(f'{needed:.3g}')):,}" if isfinite(needed) else "no number does",
+            devices_in_words(needed),
             error_in_words(each.estimand, question, planned.error(place), wish.devices),
         )
     return table

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from functools import partial, wraps
+from functools import partial
 from inspect import Parameter, Signature, signature
+from math import isfinite
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
@@ -364,17 +365,6 @@ def ask_to_overwrite(output: Path | None) -> None:
         raise ValueError(f"{output} stays as it is: name another file with -o")
 
 
-def asking_to_overwrite(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, which asks that first of the file it is to write, its `output`."""
-
-    @wraps(command)
-    def asking(*, output: Path, **options: Any) -> None:
-        ask_to_overwrite(output)
-        command(output=output, **options)
-
-    return asking
-
-
 def why_hopeless(option: "Option", habits: "Habits | None") -> str:
     """Why the figures of a plan are expected to show nothing; empty if they will show something."""
     return option.hopeless if habits is None else option.hopeless_beside(habits.typical_share)
@@ -545,15 +535,22 @@ def say_detection(console: Console, question: Question, prediction: "Prediction"
     held, about = 1 / len(question.answers), "" if question.name == ONLY else f"{question.name}: "
     needed, common = (prediction.devices_to_detect(difference, share, power=power) for share in (held, 0.5))
     console.print(
-        f"{about}Arms that differ by {100 * difference:.3g} points are told apart by {_devices(needed)} devices, half "
-        f"in each arm ({_devices(common)} for an answer that every second holds): the chance to find it is "
+        f"{about}Arms that differ by {100 * difference:.3g} points are told apart by "
+        f"{devices_in_words(needed, 'no number of')} devices, half in each arm "
+        f"({devices_in_words(common, 'no number of')} for an answer that every second holds): the chance to find it is "
         f"{power:.0%}, that of a false alarm 5%.",
         highlight=False,
     )
 
 
-def _devices(needed: float) -> str:
-    return "no number of" if needed == float("inf") else f"{round(float(f'{needed:.3g}')):,}"
+def three_digits(number: float) -> int:
+    """A number rounded to three digits."""
+    return round(float(f"{number:.3g}"))
+
+
+def devices_in_words(needed: float, none: str = "no number does") -> str:
+    """How many devices something takes; `none` where no number is enough."""
+    return f"{three_digits(needed):,}" if isfinite(needed) else none
 
 
 def _allowed(wish: "Wish") -> int:
@@ -570,14 +567,13 @@ def _table(rungs: "list[Rung]", best: "Rung") -> Table:
     for column in ("at most", "noise", "freezing", "total", "devices for ±1 point"):
         table.add_column(column, justify="right")
     for rung in rungs:
-        needed = rung.devices_for()
         freezing = 100 * rung.freezing.objective(wish.objective)
         table.add_row(
             f"{_allowed(rung.wish)}",
             f"{100 * rung.noise:.3g}",
             f"{'≤ ' if rung.freezing.bounded else ''}{freezing:.3g}",
             f"{100 * rung.total:.3g}",
-            "no number does" if needed == float("inf") else f"{round(float(f'{needed:.3g}')):,}",
+            devices_in_words(rung.devices_for()),
             style="bold" if rung is best else None,
         )
     return table

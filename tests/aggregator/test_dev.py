@@ -12,14 +12,14 @@ from queue import Empty, Queue
 from threading import Thread
 
 import pytest
-from changeling_aggregator.cli import dev as development
+from changeling_commands import dev as development
 from changeling_protocol import BadSignature, Survey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, survey
 
 SHORT = (
-    "import sys; from changeling_aggregator.cli import dev as development; development.PERIOD_SECONDS = 2; "
+    "import sys; from changeling_commands import dev as development; development.PERIOD_SECONDS = 2; "
     "from changeling_commands.__main__ import main; sys.exit(main())"
 )
 """The command with periods of two seconds, so that a test need not wait for ten."""

@@ -8,8 +8,8 @@ from enum import StrEnum
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.cli.survey_code import survey_module
 from changeling_commands.__main__ import main
+from changeling_commands.survey_code import survey_module
 from changeling_protocol import Breakdown
 from changeling_statistics import write_survey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

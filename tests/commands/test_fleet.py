@@ -17,7 +17,7 @@ from tests.command_line import changeling as run
 
 DEVICES = 12
 SHORT = (
-    "import sys; from changeling_aggregator.cli import dev as d; d.PERIOD_SECONDS, d.FLEET_PAST = 3, 8; "
+    "import sys; from changeling_commands import dev as d; d.PERIOD_SECONDS, d.FLEET_PAST = 3, 8; "
     "from changeling_commands.__main__ import main; sys.exit(main())"
 )
 """The command with periods of three seconds, of which eight have passed."""

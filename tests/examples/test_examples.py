@@ -12,7 +12,7 @@ from changeling_statistics import read_survey
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEV = """
 import sys
-from changeling_aggregator.cli import dev as development
+from changeling_commands import dev as development
 from changeling_commands.__main__ import main
 development.PERIOD_SECONDS = 2
 sys.exit(main(["dev", "--answers", "tea,coffee,neither"]))

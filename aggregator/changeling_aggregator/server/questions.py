@@ -9,13 +9,13 @@ waiting, nor other readers for long.
 """
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import floor, isfinite
-from threading import Lock
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -331,51 +331,51 @@ AT_ONCE = 2
 MOST_WAITING = 64
 """So many questions wait for a thread at most; however many wait for the answer to one of them."""
 MOST_OF_NETWORK = 16
-"""So many of those that wait are of one network at most; where there is no room, the longest line makes some."""
+"""So many of those that wait are of one network at most."""
 COME_AGAIN = "more estimates are asked for than this server makes at a time: come again later"
 MOST_KEPT_BYTES = 64 * 2**20
 MOST_KEPT = 4096
 
 
 @dataclass(slots=True, eq=False)
-class _Work:
-    """An answer that is being made, or waits for it. network: of who asked first. readers: how many still want it."""
+class _Line:
+    """What is asked by one network, and not made yet. turn: as many as it may have made at once."""
 
-    key: Hashable
-    make: Callable[[], bytes]
-    network: str | None
-    opening: SurveyId | None
-    made: Future[bytes] = field(default_factory=Future)
+    turn: asyncio.Semaphore
+    length: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """An answer that is being made, or waits for it. readers: how many still want it. begun: whether it is in hand."""
+
+    made: asyncio.Task[bytes] = field(init=False)
     readers: int = 0
     begun: bool = False
 
 
 class Estimating:
-    """Makes answers and keeps the latest of them: MOST_KEPT, of MOST_KEPT_BYTES together.
+    """Makes answers and keeps the latest of them: MOST_KEPT, of MOST_KEPT_BYTES together. One event loop uses it.
 
-    Networks take turns, and none has all threads. The answer that a survey's page opens with has a place of its own,
-    before all others.
+    Networks take turns, as each has one answer in hand or in line for a thread, and waits with the others. The answer
+    that a survey's page opens with has a thread and a place of its own.
     """
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="estimate")
-        self._lock = Lock()
+        self._threads = ThreadPoolExecutor(AT_ONCE + 1, thread_name_prefix="estimate")
+        self._free, self._page = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(1)
         self._work: dict[Hashable, _Work] = {}
-        self._lines: OrderedDict[str | None, deque[_Work]] = OrderedDict()
-        """What waits, by network; the next is of the first."""
-        self._in_hand: Counter[str | None] = Counter()
-        self._closed = False
+        self._lines: dict[str | None, _Line] = {}
         self._opening: OrderedDict[SurveyId, tuple[Hashable, bytes]] = OrderedDict()
         self._kept: OrderedDict[Hashable, bytes] = OrderedDict()
         self._kept_bytes = 0
 
     def kept(self, key: Hashable) -> bytes | None:
         """The answer to a question, where it is kept."""
-        with self._lock:
-            if key in self._kept:
-                self._kept.move_to_end(key)
-                return self._kept[key]
-            return next((answer for opening, answer in self._opening.values() if opening == key), None)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        return next((answer for opening, answer in self._opening.values() if opening == key), None)
 
     async def answer(
         self,
@@ -392,101 +392,58 @@ class Estimating:
         """
         if (kept := self.kept(key)) is not None:
             return kept
-        with self._lock:
-            work = self._work.get(key)
-            if work is None:
-                work = self._stand_in_line(_Work(key, make, network, opening))
-            work.readers += 1
+        work = self._work.get(key) or self._stand_in_line(key, make, network, opening)
+        work.readers += 1
         try:
-            return await asyncio.shield(asyncio.wrap_future(work.made))
+            return await asyncio.shield(work.made)
         finally:
-            self._left(work)
+            work.readers -= 1
+            if not work.readers and not work.begun:
+                work.made.cancel()
+                del self._work[key]
 
     def close(self) -> None:
         """Finish the answers in hand, no others."""
-        with self._lock:
-            self._closed = True
         self._threads.shutdown(cancel_futures=True)
 
-    def _stand_in_line(self, work: _Work) -> _Work:
-        if work.opening is None:
-            of_network = len(self._lines.get(work.network, ()))
-            if work.network is not None and of_network >= MOST_OF_NETWORK:
-                raise Overloaded(COME_AGAIN)
-            if len(self._work) >= AT_ONCE + MOST_WAITING:
-                self._make_room(of_network)
-            self._lines.setdefault(work.network, deque()).append(work)
-        else:
-            self._lines.setdefault(work.network, deque()).appendleft(work)
-            self._lines.move_to_end(work.network, last=False)
-        self._work[work.key] = work
-        self._threads.submit(self._make_next)
+    def _stand_in_line(
+        self, key: Hashable, make: Callable[[], bytes], network: str | None, opening: SurveyId | None
+    ) -> _Work:
+        at_once = AT_ONCE if network is None else 1
+        line = self._lines.get(network) or _Line(asyncio.Semaphore(at_once))
+        too_long = network is not None and line.length >= at_once + MOST_OF_NETWORK
+        if opening is None and (too_long or len(self._work) >= AT_ONCE + MOST_WAITING):
+            raise Overloaded(COME_AGAIN)
+        self._lines[network] = line
+        line.length += 1
+        work = self._work[key] = _Work()
+
+        def over(made: asyncio.Task[bytes]) -> None:
+            line.length -= 1
+            if not line.length:
+                del self._lines[network]
+            if self._work.get(key) is work:
+                del self._work[key]
+            if not made.cancelled() and made.exception() is None:
+                self._keep(key, opening, made.result())
+
+        work.made = asyncio.create_task(self._make(work, line, make, opening))
+        work.made.add_done_callback(over)
         return work
 
-    def _make_room(self, of_network: int) -> None:
-        """Give the last question of the longest line up for one of a network with fewer, or raise Overloaded."""
-        longest = max(self._lines.values(), key=len, default=deque[_Work]())
-        if len(longest) <= of_network + 1 or longest[-1].opening is not None:
-            raise Overloaded(COME_AGAIN)
-        given_up = longest.pop()
-        del self._work[given_up.key]
-        given_up.begun = True  # so that its readers leave nothing behind
-        given_up.made.set_exception(Overloaded(COME_AGAIN))
+    async def _make(self, work: _Work, line: _Line, make: Callable[[], bytes], opening: SurveyId | None) -> bytes:
+        turn, thread = (line.turn, self._free) if opening is None else (self._page, nullcontext())
+        async with turn, thread:
+            work.begun = True
+            return await asyncio.get_running_loop().run_in_executor(self._threads, make)
 
-    def _left(self, work: _Work) -> None:
-        """One reader less; what nobody waits for, and is not begun, makes room for others."""
-        with self._lock:
-            work.readers -= 1
-            if work.readers == 0 and not work.begun:
-                del self._work[work.key]
-                self._lines[work.network].remove(work)
-
-    def _next(self) -> _Work | None:
-        """Begin the work whose turn it is; its network's next turn comes after that of all others.
-
-        None if nothing waits but of networks of which a work is in hand: a thread is left for the others.
-        """
-        for network, line in [*self._lines.items()]:
-            is_free = network is None or self._in_hand[network] < AT_ONCE - 1
-            if not line:
-                del self._lines[network]
-            elif is_free or line[0].opening is not None:
-                self._lines.move_to_end(network)
-                self._in_hand[network] += 1
-                work = line.popleft()
-                work.begun = True
-                return work
-        return None
-
-    def _make_next(self) -> None:
-        with self._lock:
-            work = self._next()
-        if work is None:
-            return
-        answer, failed = b"", None
-        try:
-            answer = work.make()
-        except BaseException as error:
-            failed = error
-        with self._lock:
-            del self._work[work.key]
-            self._in_hand -= Counter({work.network: 1})
-            if failed is None:
-                self._keep(work, answer)
-            if self._lines and not self._closed:
-                self._threads.submit(self._make_next)
-        if failed is None:
-            work.made.set_result(answer)
-        else:
-            work.made.set_exception(failed)
-
-    def _keep(self, work: _Work, answer: bytes) -> None:
-        if work.opening is not None:
-            self._opening[work.opening] = work.key, answer
+    def _keep(self, key: Hashable, opening: SurveyId | None, answer: bytes) -> None:
+        if opening is not None:
+            self._opening[opening] = key, answer
             if len(self._opening) > MOST_OPENINGS:
                 self._opening.popitem(last=False)
             return
-        self._kept[work.key] = answer
+        self._kept[key] = answer
         self._kept_bytes += len(answer)
         while self._kept_bytes > MOST_KEPT_BYTES or len(self._kept) > MOST_KEPT:
             self._kept_bytes -= len(self._kept.popitem(last=False)[1])

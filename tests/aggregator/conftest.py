@@ -65,7 +65,7 @@ def own_server(tmp_path: Path) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("server"), "--movable-clock") as running:
+    with ServerHere(tmp_path_factory.mktemp("server")) as running:
         running.move_clock(1_800_000_000)
         yield running
 

@@ -153,16 +153,12 @@ def in_process(service: Service, raises: bool = True) -> Iterator[Callable[..., 
 
     raises: also what a defect raises.
     """
-    app = make_app(service)
-
-    async def ask(path: str, headers: dict[str, str], method: str) -> httpx.Response:
-        async with httpx.AsyncClient(
-            transport=httpx.ASGITransport(app, raise_app_exceptions=raises), base_url="http://here"
-        ) as http:
-            return await http.request(method, path, headers=headers)
-
+    transport = httpx.ASGITransport(make_app(service), raise_app_exceptions=raises)
+    http = httpx.AsyncClient(transport=transport, base_url="http://here")
     service.start()
-    try:
-        yield lambda path, headers=None, method="GET": asyncio.run(ask(path, headers or {}, method))
-    finally:
-        service.close()
+    with asyncio.Runner() as loop:
+        try:
+            yield lambda path, headers=None, method="GET": loop.run(http.request(method, path, headers=headers))
+        finally:
+            loop.run(http.aclose())
+            service.close()

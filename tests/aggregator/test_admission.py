@@ -1,43 +1,42 @@
 """An operator's own rule for uploads, as it may be in earnest: tokens of a service, each for one body, by HMAC."""
 
+import asyncio
 import hashlib
 import hmac
 import os
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 
 import httpx
 import pytest
-from changeling_aggregator.store import Store
-from changeling_protocol import Survey
+from changeling_aggregator.server import requests
+from changeling_aggregator.server.service import Admission
 
 from .devices import body, envelope, report
-from .serving import ServerProcess
+from .serving import ServerHere
 
 SECRET = b"what the rule and whoever gives out tokens have in common"
-RULE = f"""
-import asyncio, hashlib, hmac
-from changeling_aggregator.server import requests
-
-requests.ADMISSION_SECONDS = 0.5
-SECRET, seen = {SECRET!r}, set()
 
 
-async def admit(headers, body):
-    nonce, _, shown = headers.get("x-attestation", "").partition(".")
-    if nonce == "hang":
-        await asyncio.sleep(3600)
-    if nonce == "raise":
-        raise ValueError(f"what is {{shown}}?")
-    if nonce == "odd":
-        return {{"token": shown}}
-    told = hmac.new(SECRET, nonce.encode() + hashlib.sha256(body).digest(), "sha256").hexdigest()
-    if not hmac.compare_digest(told, shown):
-        return "this upload is not attested"
-    if nonce in seen:
-        return "this token was used before"
-    seen.add(nonce)
-"""
+def rule() -> Admission:
+    """Takes each token once, and fails in three ways."""
+    seen = set()
+
+    async def admit(headers: Mapping[str, str], content: bytes) -> str | None:
+        nonce, _, shown = headers.get("x-attestation", "").partition(".")
+        if nonce == "hang":
+            await asyncio.sleep(3600)
+        if nonce == "raise":
+            raise ValueError(f"what is {shown}?")
+        if nonce == "odd":
+            return {"token": shown}  # type: ignore[return-value]
+        if not hmac.compare_digest(token(content, nonce), f"{nonce}.{shown}"):
+            return "this upload is not attested"
+        if nonce in seen:
+            return "this token was used before"
+        seen.add(nonce)
+        return None
+
+    return admit
 
 
 def token(content: bytes, nonce: str | None = None) -> str:
@@ -47,35 +46,17 @@ def token(content: bytes, nonce: str | None = None) -> str:
     return f"{nonce}.{told.hexdigest()}"
 
 
-def counted(server: ServerProcess, asked: Survey) -> int:
-    """How many reports the store has of the first period."""
-    server.fold()
-    store = Store.open(server.store_path)
-    with store.view() as view:
-        reports = view.tallies(asked.id)[0, 1].reports
-    store.close()
-    return reports
-
-
 @pytest.fixture(scope="module")
-def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What that server logs."""
-    return tmp_path_factory.mktemp("attested") / "log"
-
-
-@pytest.fixture(scope="module")
-def server(log: Path) -> Iterator[ServerProcess]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerHere]:
     """With that rule."""
-    (log.parent / "attested.py").write_text(RULE)
-    running = ServerProcess(log.parent, "--movable-clock", "--admission", "attested:admit", log=log)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(log.parent), prepend=":")
-        with running:
+        patch.setattr(requests, "ADMISSION_SECONDS", 0.5)
+        with ServerHere(tmp_path_factory.mktemp("attested"), admission=rule()) as running:
             running.move_clock(1_800_000_000)
             yield running
 
 
-def test_what_is_attested_counts_once_and_nothing_else_does(server: ServerProcess) -> None:
+def test_what_is_attested_counts_once_and_nothing_else_does(server: ServerHere) -> None:
     """No token, one of another body, one that was used: 403 with the rule's own sentence, and nothing is appended."""
     asked = server.new_survey()
     server.move_clock(asked.calendar.time(1))
@@ -92,11 +73,14 @@ def test_what_is_attested_counts_once_and_nothing_else_does(server: ServerProces
     assert sent(first, good).status_code == 200
     assert sent(first, good).json()["detail"] == "this token was used before"
     assert sent(second, token(second)).status_code == 200
-    assert counted(server, asked) == 2
+    server.move_clock(server.now + 16)
+    assert server.reports(asked) == {(0, 1): 2}
 
 
 @pytest.mark.parametrize("how", ["hang", "raise", "odd"])
-def test_a_rule_that_fails_admits_nothing_and_tells_no_token(server: ServerProcess, how: str, log: Path) -> None:
+def test_a_rule_that_fails_admits_nothing_and_tells_no_token(
+    server: ServerHere, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """503 with Retry-After, so that devices keep what they have; the log names the kind of error, and no word of it."""
     asked = server.new_survey()
     server.move_clock(asked.calendar.time(1))
@@ -109,9 +93,9 @@ def test_a_rule_that_fails_admits_nothing_and_tells_no_token(server: ServerProce
     assert (
         server.http.post("/v1/uploads", content=content, headers={"x-attestation": token(content)}).status_code == 200
     )
-    assert counted(server, asked) == 1
-    logged = log.read_text()
-    assert secret not in logged
+    server.move_clock(server.now + 16)
+    assert server.reports(asked) == {(0, 1): 1}
+    assert secret not in caplog.text
     kind = {"hang": "raised TimeoutError", "raise": "raised ValueError", "odd": "returned dict"}[how]
-    assert f"the rule for admission {kind}" in logged
-    assert "Traceback" not in logged
+    assert f"the rule for admission {kind}" in caplog.text
+    assert "Traceback" not in caplog.text

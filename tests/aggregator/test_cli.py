@@ -18,7 +18,7 @@ from changeling_statistics import parse_instant, predict, read_survey, write_sur
 
 from ..protocol.examples import AUTHORITY, survey
 from .devices import envelope, report
-from .serving import Cli, ServerProcess
+from .serving import Cli, ServerHere
 
 SURVEY = (
     *("survey", "new", "--question", "Tea?", "--answers", "yes, no", "--start", "2027-01-31"),
@@ -38,7 +38,7 @@ def test_from_an_authority_to_a_histogram(tmp_path: Path, cli: Cli) -> None:
     for file in ("tea.signed", "tea.json"):
         assert signed.id.hex() in cli("survey", "show", file)
 
-    with ServerProcess(tmp_path, "--movable-clock", "--authority", "authority.pub") as server:
+    with ServerHere(tmp_path, authority=[authority]) as server:
         server.move_clock(signed.calendar.start)
         at_server = ("--server", server.url)
         cli("keys", "new", "--store", "server.db", "-o", "key.request")
@@ -160,6 +160,10 @@ def test_an_unsigned_survey_is_readable_json(tmp_path: Path, cli: Cli) -> None:
         (["keys", "new", "--store", "garbage", "-o", "x"], "cannot be used as a store"),
         (["histogram", "00" * 16, "--server", "http://127.0.0.1:9"], "could not be reached"),
         (["serve", "--store", "s", "--authority", "garbage"], "holds no public key"),
+        (["doctor"], "Missing option '--store'; see changeling doctor --help"),
+        (["bogus"], "No such command 'bogus'; see changeling --help"),
+        (["survey", "new", "--zzz"], "No such option: --zzz; see changeling survey new --help"),
+        (["survey", "sign", "nope", "--key", "k", "-o", "o"], "nope: No such file or directory"),
     ],
 )
 @pytest.mark.usefixtures("cli")
@@ -216,34 +220,6 @@ def test_a_private_key_is_never_overwritten(cli: Cli, tmp_path: Path) -> None:
     assert (tmp_path / "authority.key").read_bytes() == before
 
 
-def test_a_bare_install_names_what_is_missing() -> None:
-    """Without the server's parts a command of it is one line and exit code 1."""
-    run = "from changeling_commands.__main__ import main; sys.exit(main(['serve']))"
-    bare = f"import sys; sys.modules['typer'] = None; {run}"
-    done = subprocess.run([sys.executable, "-c", bare], capture_output=True, text=True, timeout=100)
-    assert done.returncode == 1
-    needed = 'pip install "changeling[server]", or ".[server]" in a clone'
-    assert done.stderr == f"changeling: this needs more than is installed: {needed}\n"
-
-
-@pytest.mark.parametrize(
-    ("words", "line"),
-    [
-        (["doctor"], "changeling: Missing option '--store'; see changeling doctor --help"),
-        (["bogus"], "changeling: No such command 'bogus'; see changeling --help"),
-        (["survey", "new", "--zzz"], "changeling: No such option: --zzz; see changeling survey new --help"),
-        (["survey", "sign", "nope", "--key", "k", "-o", "o"], "changeling: nope: No such file or directory"),
-    ],
-)
-@pytest.mark.usefixtures("cli")
-def test_what_cannot_be_understood_or_read_is_one_line(
-    words: list[str], line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It begins with the program's name, as every other error."""
-    assert run(words) != 0
-    assert capsys.readouterr().err == line + "\n"
-
-
 def test_a_port_that_is_taken_is_named_and_no_store_is_made(
     cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -260,29 +236,20 @@ HEAVY = ["numpy", "scipy", "polars", "pandas", "matplotlib", "sqlalchemy", "star
 HEAVY += ["changeling_statistics", "changeling_central", "changeling_papers"]
 
 
-def test_reading_a_signed_survey_loads_no_database(tmp_path: Path) -> None:
-    """Nor a server: whoever handles the files of surveys and keys needs neither."""
+def test_help_and_files_load_no_numbers_no_server_and_no_store(tmp_path: Path) -> None:
+    """Without anything that takes long to import help is given, also of the server's commands; and whoever handles
+    the files of surveys and keys needs neither a database nor a server."""
     (tmp_path / "signed").write_bytes(survey().signed_by(AUTHORITY))
-    read = (
-        "import sys; from pathlib import Path; from changeling_statistics import read_survey; "
-        "print(read_survey(Path(sys.argv[1])).id.hex()); "
-        "print(*({'sqlalchemy', 'starlette', 'polars'} & set(sys.modules)), file=sys.stderr)"
-    )
-    command = [sys.executable, "-c", read, str(tmp_path / "signed")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
-    assert (done.stdout.strip(), done.stderr.strip()) == (survey().id.hex(), "")
-
-
-def test_help_loads_no_numbers_no_server_and_no_store() -> None:
-    """Without anything that takes long to import `changeling --help` answers, and so do commands of the server's."""
-    asked = (
-        "import sys; from changeling_commands.__main__ import main; code = main(); "
-        f"print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr); sys.exit(code)"
-    )
-    for words in (["--help"], ["keys", "--help"], ["serve", "--help"]):
-        done = subprocess.run([sys.executable, "-c", asked, *words], capture_output=True, text=True, timeout=100)
-        assert (done.returncode, done.stderr.split()) == (0, []), words
-        assert "Usage: " in done.stdout
+    help_ = "from changeling_commands.__main__ import main; code = main({words})"
+    read = "from pathlib import Path; from changeling_statistics import read_survey; read_survey(Path('signed'))"
+    for statement, heavy in (
+        (help_.format(words=["--help"]), HEAVY),
+        (help_.format(words=["keys", "--help"]), HEAVY),
+        (read, ["sqlalchemy", "starlette", "polars"]),
+    ):
+        asked = f"import sys; {statement}; print(*({{*{heavy}}} & {{*sys.modules}}), file=sys.stderr)"
+        done = subprocess.run([sys.executable, "-c", asked], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+        assert (done.returncode, done.stderr.split()) == (0, []), statement
 
 
 def test_every_command_and_option_is_explained(cli: Cli) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -13,7 +14,8 @@ from threading import Thread
 
 import pytest
 from changeling_commands import dev as development
-from changeling_protocol import BadSignature, Survey
+from changeling_commands.__main__ import main
+from changeling_protocol import BadSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, survey
@@ -106,30 +108,23 @@ def running(folder: Path, *words: str) -> Iterator[Running]:
             dev.stop()
 
 
-def test_one_device_is_seen_alone_and_everything_is_thrown_away(tmp_path: Path) -> None:
-    """No other device is needed for an estimate. Before it comes, a period says that nobody was heard."""
-    with running(tmp_path, "--answers", "yes,no") as dev:
-        assert any("FOR DEVELOPMENT ONLY" in line for line in dev.lines)
-        dev.wait_for(r" +\d+ +nothing yet: no device was heard$")
-        with dev.device() as device:
-            dev.wait_for(ALONE)
-            assert device.stdout
-            assert device.stdout.readline() == "Recorded.PENDING\n"
-            assert device.stdout.readline().startswith("Flushed(sent=0, ")
-        assert dev.stop() == "stopped; everything is thrown away"
-    assert {path.name.split(".")[0] for path in tmp_path.iterdir()} == {"device"}
-
-
 @pytest.mark.heavy
 def test_what_is_kept_goes_on_with_the_same_survey_or_another_of_the_same_authority(tmp_path: Path) -> None:
-    """The app's own store does not break: its device goes on, and joins the other survey beside the first."""
+    """One device is seen alone, and before it comes, that nobody was heard. Its own store does not break: it goes on,
+    and joins the other survey beside the first."""
     server, authority, asked = r'server="(.+)"', r'fromhex\("(.+)"\)', r'join\("(.+)"\)'
     told = []
     for answers in ("yes,no", "yes, no", "yes,never"):
         with running(tmp_path, "--store", "kept", "--answers", answers) as dev:
+            assert any("FOR DEVELOPMENT ONLY" in line for line in dev.lines)
             told.append([dev.told(pattern) for pattern in (server, authority, asked)])
-            with dev.device():
+            if len(told) == 1:
+                dev.wait_for(r" +\d+ +nothing yet: no device was heard$")
+            with dev.device() as device:
                 dev.wait_for(ALONE)
+                assert device.stdout
+                assert device.stdout.readline().startswith("Recorded.")
+                assert device.stdout.readline().startswith("Flushed(sent=")
             assert dev.stop() == "stopped; everything is kept in kept"
     first, again, other = told
     assert again == first
@@ -138,17 +133,19 @@ def test_what_is_kept_goes_on_with_the_same_survey_or_another_of_the_same_author
     assert (tmp_path / "kept" / "authority.key").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_folder_serves_at_one_port(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("cli")
+def test_a_folder_serves_at_one_port(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A second server of the folder finds it taken, says so, and leaves the first one's survey alone."""
-    with running(tmp_path, "--store", "kept") as dev:
-        words = [sys.executable, "-c", SHORT, "dev", "--store", "kept", "--answers", "others"]
-        second = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, timeout=100)
-        port = (tmp_path / "kept" / "port").read_text().strip()
-        assert dev.told(r'server="(.+)"') == f"http://127.0.0.1:{port}"
-        signed = (tmp_path / "kept" / "survey.signed").read_bytes()
-        assert dev.told(r'join\("(.+)"\)') == Survey.unverified(signed).id.hex()
-    assert second.returncode == 1
-    assert second.stderr == f"changeling: cannot listen on 127.0.0.1, port {port}: Address already in use\n"
+    kept = tmp_path / "kept"
+    kept.mkdir()
+    development.kept_survey(kept, development.kept_authority(kept), ("yes", "no"), time.time())
+    before = (kept / "survey.signed").read_bytes()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        (kept / "port").write_text(f"{port}\n")
+        assert main(["dev", "--store", "kept", "--answers", "others"]) == 1
+    assert capsys.readouterr().err == f"changeling: cannot listen on 127.0.0.1, port {port}: Address already in use\n"
+    assert (kept / "survey.signed").read_bytes() == before
 
 
 def test_a_folder_whose_survey_another_authority_signed_is_refused(tmp_path: Path) -> None:

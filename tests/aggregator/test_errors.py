@@ -4,13 +4,10 @@ from types import ModuleType
 
 import pytest
 from changeling_aggregator import errors
-from changeling_aggregator.server import ServerSettings, Service, app
-from changeling_aggregator.store import Store
 from changeling_protocol import errors as protocol_errors
 from changeling_protocol.wire import HTTP_STATUS, ErrorAnswer, ErrorCode
 
-from ..protocol.examples import PINNED
-from .serving import ADMIN, ServerProcess, in_process
+from .serving import ADMIN, ServerProcess
 
 
 @pytest.mark.parametrize(
@@ -31,7 +28,8 @@ def test_the_tree_of_errors_is_the_one_that_is_drawn(package: ModuleType, root: 
     ("method", "path", "code"),
     [
         ("GET", "/nothing", ErrorCode.NOT_FOUND),
-        ("GET", "/v1/surveys/zz", ErrorCode.NOT_FOUND),
+        *(("GET", f"/v1/surveys/{path}", ErrorCode.NOT_FOUND) for path in ("zz", "00" * 15, "00" * 16)),
+        *(("GET", f"/v1/surveys/{'00' * 16}/{what}", ErrorCode.NOT_FOUND) for what in ("histogram", "nothing")),
         ("DELETE", "/v1/keys", ErrorCode.METHOD_NOT_ALLOWED),
         ("GET", "/v1/uploads", ErrorCode.METHOD_NOT_ALLOWED),
         ("POST", "/v1/uploads", ErrorCode.MALFORMED),
@@ -47,16 +45,3 @@ def test_an_error_answer_is_a_code_and_a_sentence(
     assert (response.status_code, answer.code) == (HTTP_STATUS[code], code)
     assert answer.detail
     assert response.headers["content-type"] == "application/problem+json"
-
-
-def test_a_defect_of_the_server_is_told_without_its_trace(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """500: the sentence names the log, where the trace is, and nothing of the failure."""
-
-    def broken(_: object) -> str:
-        raise KeyError("secret detail")
-
-    monkeypatch.setattr(app, "service_of", broken)
-    with in_process(Service(store, ServerSettings(PINNED, lambda: 1_800_000_000.0)), raises=False) as get:
-        response = get("/readyz")
-    assert response.status_code == 500
-    assert ErrorAnswer.decode(response.content) == ErrorAnswer(ErrorCode.FAILED, "the server failed; its log says why")

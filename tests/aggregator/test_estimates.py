@@ -4,11 +4,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from changeling_protocol import SealingKey, Standing, Survey
+from changeling_protocol import Breakdown, SealingKey, Standing, Survey
 from changeling_statistics import counterpart_of, histogram_change
 
 from .devices import envelope, report
 from .serving import ServerProcess, survey_path
+
+SYSTEM, CHANNEL = Breakdown("system", ("linux", "mac")), Breakdown("channel", ("release", "beta"))
+UNKNOWN = {"system:windows": "windows", "colour:red": "colour", "system": "system"}
 
 
 @pytest.fixture(scope="module")
@@ -127,28 +130,15 @@ def test_a_histogram_is_found_by_time(server: ServerProcess, key: SealingKey) ->
         assert get(server, survey, "histogram", time=time)[1]["period"] == period
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        *({"period": "0"}, {"period": "9"}, {"period": "-1"}, {"period": "one"}, {"period": "9" * 5000}),
-        *({"time": "noon"}, {"time": "1"}, {"time": "9" * 400}, {"time": "0001-01-01T00:00+23:59"}),
-    ],
-)
-def test_a_period_that_is_none_is_refused(server: ServerProcess, query: dict[str, str]) -> None:
-    """422, in one sentence."""
-    survey = server.new_survey()
-    status, found = get(server, survey, "histogram", **query)
-    assert (status, found["code"]) == (422, "invalid")
-
-
 def test_a_sealed_node_says_so(server: ServerProcess, key: SealingKey) -> None:
-    """Once its grace is over."""
+    """Once its grace is over; and then no answer that rests on it is provisional."""
     survey = server.new_survey()
     server.move_clock(survey.calendar.time(1) + survey.grace)
     answer(server, key, survey, 1, [0])
-    assert not get(server, survey, "histogram", period=1)[1]["nodes"][0]["sealed"]
-    server.move_clock(survey.calendar.time(1) + survey.grace + 1)
-    assert get(server, survey, "histogram", period=1)[1]["nodes"][0]["sealed"]
+    for later, sealed in ((0, False), (1, True)):
+        server.move_clock(survey.calendar.time(1) + survey.grace + later)
+        found = get(server, survey, "histogram", period=1)[1]
+        assert (found["nodes"][0]["sealed"], found["provisional"]) == (sealed, not sealed)
 
 
 def test_changes_over_windows_come_from_the_same_releases(server: ServerProcess, key: SealingKey) -> None:
@@ -177,21 +167,57 @@ def test_changes_over_windows_come_from_the_same_releases(server: ServerProcess,
     assert np.trace(later["covariance"]) < np.trace(online["covariance"])
 
 
-@pytest.mark.parametrize(
-    ("what", "query", "says"),
-    [
+def test_what_is_no_question_is_refused(server: ServerProcess) -> None:
+    """With what is wrong, as 422: periods that are none, impossible windows, strata that nobody declared."""
+    survey = server.new_survey(breakdowns=(SYSTEM,))
+    server.move_clock(survey.calendar.time(2) + 60)
+    for what, query, says in (
+        *(("histogram", {"period": each}, "period") for each in ("0", "9", "-1", "one", "9" * 5000)),
+        *(("histogram", {"time": each}, "") for each in ("noon", "1", "9" * 400, "0001-01-01T00:00+23:59")),
         ("change", {}, "after"),
         ("change", {"after": "1", "until": "1"}, "0 <= start < end"),
         ("change", {"after": "-1", "until": "1"}, "after"),
         ("windows", {"width": "0"}, "width: Expected `int` >= 1"),
         ("windows", {"width": "x"}, "width"),
         ("histogram", {"method": "maybe"}, "online or retrospective"),
-    ],
-)
-def test_impossible_windows_are_refused(server: ServerProcess, what: str, query: dict[str, str], says: str) -> None:
-    """With what is wrong, as 422."""
-    survey = server.new_survey()
-    server.move_clock(survey.calendar.time(2) + 60)
-    status, found = get(server, survey, what, **query)
-    assert status == 422
-    assert says in str(found)
+        *(("histogram", {"stratum": each, "period": "1"}, named) for each, named in UNKNOWN.items()),
+    ):
+        response = server.http.get(f"{survey_path(survey)}/{what}", params=query)
+        assert (response.status_code, response.json()["code"]) == (422, "invalid"), query
+        assert says in response.json()["detail"]
+
+
+def test_a_union_of_strata_is_what_its_entries_said(server: ServerProcess, key: SealingKey) -> None:
+    """Everybody, one value, two values; who is enrolled and heard is of the same entries."""
+    survey = server.new_survey(breakdowns=(SYSTEM, CHANNEL), minimum=3)
+    server.move_clock(survey.calendar.time(1) + 1)
+    sizes = {0: 25, 1: 20, 2: 30, 3: 35}
+    for stratum, size in sizes.items():
+        envelopes = [envelope(survey, key, [report(1, 1, stratum=stratum)]) for _ in range(size)]
+        assert server.upload(*envelopes) == []
+    server.move_clock(survey.calendar.time(1) + 30)
+    for query, entries in (
+        ({}, 110),
+        ({"stratum": "system:mac"}, 65),
+        ({"stratum": "channel:beta"}, 55),
+        ({"stratum": ["system:linux", "channel:release"]}, 25),
+        ({"stratum": ["system:linux", "system:mac"]}, 110),
+    ):
+        status, found = get(server, survey, "histogram", period=1, **query)  # type: ignore[arg-type]
+        assert status == 200
+        assert (found["enrolled"], found["heard"], found["nodes"][0]["reports"]) == (entries,) * 3
+        assert found["provisional"]
+
+
+def test_an_entry_of_a_small_stratum_is_seen_only_among_all(server: ServerProcess, key: SealingKey) -> None:
+    """Two entries, of a minimum of three: once sealed everybody is shown, but neither their stratum nor all others."""
+    survey = server.new_survey(breakdowns=(SYSTEM,), minimum=3)
+    server.move_clock(survey.calendar.time(1) + 30)
+    for stratum, size in {0: 2, 1: 9}.items():
+        server.upload(*(envelope(survey, key, [report(1, 1, stratum=stratum)]) for _ in range(size)))
+    assert get(server, survey, "histogram", period=1)[0] == 409
+    server.fold()
+    server.move_clock(survey.calendar.time(1) + survey.grace + 1)
+    statuses = [get(server, survey, "histogram", period=1, stratum=f"system:{value}")[0] for value in SYSTEM.values]
+    assert statuses == [409, 409]
+    assert get(server, survey, "histogram", period=1)[0] == 200

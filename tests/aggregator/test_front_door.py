@@ -17,7 +17,8 @@ from .serving import ServerHere, ServerProcess
 
 @pytest.fixture(scope="module")
 def behind_proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path_factory.mktemp("proxied"), "--proxy", "127.0.0.1", "--rate", "1") as running:
+    folder = tmp_path_factory.mktemp("proxied")
+    with ServerHere(folder, front=Front(["127.0.0.1"]), requests_a_second=1, clock=real_time) as running:
         yield running
 
 

@@ -142,7 +142,7 @@ def test_a_store_without_its_file_is_bad(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_health_is_bad_while_uploads_are_turned_away(tmp_path: Path) -> None:
-    """While no file can grow every upload is answered 503, and health is too; then both are well again."""
+    """While no file can grow nothing is acknowledged: 503, as health is, and to come again. Then the same counts."""
     with ServerProcess(tmp_path, "--movable-clock") as server:
         server.move_clock(NOW)
         key, asked = server.new_key(), server.new_survey()
@@ -150,9 +150,13 @@ def test_health_is_bad_while_uploads_are_turned_away(tmp_path: Path) -> None:
         upload = envelope(asked, key, [report(1)])
         limit = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1, limit[1]))
-        assert server.http.post("/v1/uploads", content=body(upload)).status_code == 503
+        response = server.http.post("/v1/uploads", content=body(upload))
+        assert (response.status_code, response.json()["code"]) == (503, "overloaded")
+        assert int(response.headers["retry-after"]) > 0
         told = server.http.get("/readyz")
         assert (told.status_code, told.json()["troubles"][0]["name"]) == (503, "uploads")
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limit)
         assert eventually(lambda: server.http.get("/readyz").json()["status"], "ok"), "though nobody sent anything"
         assert server.upload(upload) == []
+        server.move_clock(asked.calendar.time(1) + 16)
+        assert server.reports(asked) == {(0, 1): 1}

@@ -5,7 +5,6 @@ import os
 import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -34,8 +33,8 @@ class Watched(ServerProcess):
     """A server that Prometheus may ask, and whose log is kept."""
 
     def __init__(self, folder: Path) -> None:
-        self.address = f"127.0.0.1:{free_port()}"
-        super().__init__(folder, "--movable-clock", "--metrics-address", self.address)
+        self.address, self.log = f"127.0.0.1:{free_port()}", folder / "log"
+        super().__init__(folder, "--movable-clock", "--metrics-address", self.address, log=self.log)
 
     def figures(self) -> Figures:
         """Every sample, by its name and labels."""
@@ -46,39 +45,32 @@ class Watched(ServerProcess):
         }
 
 
-@contextmanager
-def logged(path: Path) -> Iterator[None]:
-    """Standard error, of this process and those that it starts, goes to a file."""
-    kept = os.dup(2)
-    file = os.open(path, os.O_WRONLY | os.O_CREAT)
-    try:
-        os.dup2(file, 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(file)
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    """Of which the first test knows all that has come to it, and the last takes the store away."""
+    with Watched(tmp_path_factory.mktemp("watched")) as server:
+        server.move_clock(NOW)
+        yield server
 
 
-def test_figures_and_log_tell_what_happened_and_nothing_of_anybody(tmp_path: Path) -> None:
+def test_figures_and_log_tell_what_happened_and_nothing_of_anybody(watched: Watched) -> None:
     """Uploads, bytes, refusals by reason, commits and latencies, as sent. The log is JSON line by line and tells each
     publishing, denial and fold; no address, id of a closing, envelope or token is in log or figures.
     """
-    with logged(tmp_path / "log"), Watched(tmp_path) as server:
-        server.move_clock(NOW)
-        key, survey = server.key, server.new_survey()
-        server.move_clock(survey.calendar.time(1) + 1)
-        ids = [os.urandom(16) for _ in range(2)]
-        sent = [body(envelope(survey, key, [report(1, id_=id_)]), b"rubbish") for id_ in [*ids, ids[0]]]
-        for upload in sent:
-            server.http.post("/v1/uploads", content=upload).raise_for_status()
-        server.fold()
-        for _ in range(30):
-            denied = server.http.put(survey_path(survey), content=b"", headers={"authorization": "Bearer wrong secret"})
-            assert denied.status_code == 401
-        server.http.get("/v1/surveys/nothing/there")
-        figures = server.figures()
-        shown = httpx.get(f"http://{server.address}/metrics", timeout=100).text
+    server = watched
+    key, survey = server.key, server.new_survey()
+    server.move_clock(survey.calendar.time(1) + 1)
+    ids = [os.urandom(16) for _ in range(2)]
+    sent = [body(envelope(survey, key, [report(1, id_=id_)]), b"rubbish") for id_ in [*ids, ids[0]]]
+    for upload in sent:
+        server.http.post("/v1/uploads", content=upload).raise_for_status()
+    server.fold()
+    for _ in range(30):
+        denied = server.http.put(survey_path(survey), content=b"", headers={"authorization": "Bearer wrong secret"})
+        assert denied.status_code == 401
+    server.http.get("/v1/surveys/nothing/there")
+    figures = server.figures()
+    shown = httpx.get(f"http://{server.address}/metrics", timeout=100).text
 
     def labelled(name: str, /, **labels: str) -> float:
         return figures[name, frozenset(labels.items())]
@@ -101,7 +93,7 @@ def test_figures_and_log_tell_what_happened_and_nothing_of_anybody(tmp_path: Pat
     assert labelled("changeling_survey_end_seconds", survey=survey.id.hex()) == survey.calendar.time(8)
     assert labelled("changeling_keys_end_seconds") > NOW
 
-    text = (tmp_path / "log").read_text()
+    text = server.log.read_text()
     lines = [json.loads(line) for line in text.splitlines()]
     assert all({"event", "level", "timestamp"} <= line.keys() for line in lines)
     told = [line["event"] for line in lines]
@@ -117,24 +109,23 @@ def test_figures_and_log_tell_what_happened_and_nothing_of_anybody(tmp_path: Pat
         assert secret not in shown, secret
 
 
-def test_no_figure_of_a_survey_moves_with_uploads(tmp_path: Path) -> None:
+def test_no_figure_of_a_survey_moves_with_uploads(watched: Watched) -> None:
     """Whoever sees the figures, too, does not see which survey an upload was for: what is labelled with a survey is the
     same before and after, and nothing of it is on the public address.
     """
-    with Watched(tmp_path) as server:
-        server.move_clock(NOW)
-        key, survey = server.key, server.new_survey()
-        server.move_clock(survey.calendar.time(1) + 1)
+    server = watched
+    key, survey = server.key, server.new_survey()
+    server.move_clock(survey.calendar.time(1) + 1)
 
-        def of_surveys() -> Figures:
-            return {key: value for key, value in server.figures().items() if survey.id.hex() in dict(key[1]).values()}
+    def of_surveys() -> Figures:
+        return {key: value for key, value in server.figures().items() if survey.id.hex() in dict(key[1]).values()}
 
-        before = of_surveys()
-        server.upload(envelope(survey, key, [report(1)]))
-        server.fold()
-        assert of_surveys() == before
-        assert before
-        assert server.http.get("/metrics").status_code == 404
+    before = of_surveys()
+    server.upload(envelope(survey, key, [report(1)]))
+    server.fold()
+    assert of_surveys() == before
+    assert before
+    assert server.http.get("/metrics").status_code == 404
 
 
 def test_figures_are_told_while_the_store_is_not_there(store: Store) -> None:
@@ -173,12 +164,10 @@ def test_an_address_that_is_taken_is_named(store: Store) -> None:
             pass
 
 
-def test_a_server_that_cannot_work_is_alive(tmp_path: Path) -> None:
+def test_a_server_that_cannot_work_is_alive(watched: Watched) -> None:
     """`/healthz` is 200 where `/readyz` is 503: to start it again would not help."""
-    with Watched(tmp_path) as server:
-        server.move_clock(NOW)
-        assert server.http.get("/readyz").status_code == 200
-        Path(server.store_path).rename(tmp_path / "elsewhere")
-        assert server.http.get("/healthz").json() == {"alive": True}
-        assert server.http.get("/readyz").status_code == 503
-        assert server.figures()["changeling_trouble", frozenset({("name", "store")})] == 2
+    assert watched.http.get("/readyz").status_code == 200
+    Path(watched.store_path).rename(watched.log.with_name("elsewhere"))
+    assert watched.http.get("/healthz").json() == {"alive": True}
+    assert watched.http.get("/readyz").status_code == 503
+    assert watched.figures()["changeling_trouble", frozenset({("name", "store")})] == 2

@@ -28,7 +28,7 @@ OPERATOR = "a token for reading and folding"
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory):
-    with ServerProcess(tmp_path_factory.mktemp("page"), "--movable-clock") as running:
+    with ServerHere(tmp_path_factory.mktemp("page")) as running:
         running.add_token(READER, TokenScope.READ)
         running.add_token(OPERATOR, TokenScope.READ, TokenScope.FOLD)
         running.add_token("a token for uploads", TokenScope.UPLOAD)

@@ -8,15 +8,15 @@ from threading import Event
 import httpx
 import pytest
 from changeling_aggregator.errors import TurnedDown
-from changeling_aggregator.server import ServerSettings, Service, make_app, publishing
-from changeling_aggregator.store import Store, TokenScope
+from changeling_aggregator.server import GuardedClock, ServerSettings, Service, make_app, publishing
+from changeling_aggregator.store import KeptTime, Store, TokenScope
 from changeling_protocol import Calendar, SealingKey, UnixSeconds, decode, signed
 from changeling_protocol.wire import ErrorCode
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, PINNED, mixed, survey
 from .devices import FOREVER
-from .serving import ADMIN, Cli, ServerProcess, survey_path
+from .serving import ADMIN, Cli, ServerHere, ServerProcess, survey_path
 
 STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
 
@@ -104,15 +104,6 @@ def test_a_survey_that_understates_its_epsilon_is_refused(server: ServerProcess)
     assert "state at least" in response.json()["detail"]
 
 
-@pytest.mark.parametrize("path", ["zz", "00" * 15, "00" * 16, "00" * 16 + "/histogram", "00" * 16 + "/nothing"])
-def test_a_survey_that_is_not_here_is_not_found(server: ServerProcess, path: str) -> None:
-    """404, as JSON."""
-    response = server.http.get(f"/v1/surveys/{path}")
-    assert response.status_code == 404
-    assert response.json()["code"] == "not_found"
-    assert response.json()["detail"]
-
-
 def test_one_key_is_served_while_it_is_valid(own_server: ServerProcess) -> None:
     """As the authority signed it; the next from the second in which the last expires: there is always one."""
     server, now = own_server, own_server.now
@@ -173,7 +164,7 @@ def test_the_clock_moves_forward_only_and_dates_every_answer(server: ServerProce
 def test_the_real_clock_cannot_be_moved(tmp_path: Path, cli: Cli) -> None:
     """Unless the server was started for it, nobody moves its clock: another time than it shows is no confirmation; that
     of the machine where the command is typed is one."""
-    with ServerProcess(tmp_path) as server:
+    with ServerHere(tmp_path, clock=GuardedClock(KeptTime(0, False))) as server:
         refused = server.put_clock(FOREVER)
         assert refused.status_code == 409
         assert "set it right, then confirm" in refused.json()["detail"]

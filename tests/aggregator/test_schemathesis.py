@@ -16,7 +16,7 @@ from .devices import Log, report
 from .hostile import resident
 from .serving import TOKEN, ServerProcess
 
-SECONDS = 60
+SECONDS = 30
 HOOKS = "tests.aggregator.schemathesis_hooks"
 ROOT = Path(__file__).parents[2]
 REFUSING = ("400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "428", "429", "5xx")

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import httpx
 import pytest
 from changeling_commands.__main__ import main as run
 
@@ -77,13 +76,16 @@ def test_one_mistake_is_told_as_ever(capsys: pytest.CaptureFixture[str], tmp_pat
 def test_the_command_line_counts_before_the_environment_and_that_before_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A server without an option but `--port 0`; its address is the environment's, its movable clock the file's."""
+    """Of a server whose one option is `--port 0`; address and rule are the environment's, its clock the file's."""
     file = tmp_path / "server.toml"
     file.write_text('host = "127.0.0.1"\nport = 1\nmovable-clock = true\n')
     monkeypatch.setenv("CHANGELING_SETTINGS", str(file))
     monkeypatch.setenv("CHANGELING_HOST", "127.0.0.2")
     monkeypatch.setenv("CHANGELING_PORT", "2")
+    monkeypatch.setenv("CHANGELING_ADMISSION", "rule:admit")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    (tmp_path / "rule.py").write_text("async def admit(headers, body): return 'not admitted'")
     with ServerProcess(tmp_path) as server:
         assert "127.0.0.2" in server.url
         server.move_clock(1_800_000_000)
-        assert httpx.get(server.url + "/v1/surveys", timeout=100).status_code == 200
+        assert server.http.post("/v1/uploads", content=b"").json()["detail"] == "not admitted"

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 from changeling_commands.__main__ import main as run
-from changeling_protocol import Calendar, EarlyEnd, Odds
+from changeling_protocol import Calendar, Odds
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, hierarchical, survey
-from .devices import envelope, report
 from .serving import ADMIN, Cli, ServerHere, survey_path
 
 NEXT = Ed25519PrivateKey.from_private_bytes(b"the authority's next key of now.")
@@ -78,26 +77,6 @@ def test_an_id_has_one_survey_whoever_of_the_authority_signed_it(keyless: Server
     other = ASKED.asking(question="Another?").signed_by(AUTHORITY)
     assert keyless.http.put(survey_path(ASKED), content=other, headers=ADMIN).status_code == 400
     assert keyless.http.get(survey_path(ASKED)).content == ASKED.signed_by(AUTHORITY)
-
-
-def test_a_survey_is_listed_closed_and_expires(keyless: ServerHere) -> None:
-    """The list names its last period; closed early it takes what belongs before its end, until its grace is over."""
-    key = keyless.new_key()
-    keyless.publish(ASKED)
-
-    def last_period() -> int:
-        (row,) = keyless.http.get("/v1/surveys").json()["surveys"]
-        return int(row["last_period"])
-
-    assert last_period() == 8
-    end = EarlyEnd(ASKED.id, 4).signed_by(AUTHORITY)
-    assert keyless.http.put(survey_path(ASKED) + "/end", content=end, headers=ADMIN).status_code == 201
-    assert last_period() == 4
-    over = ASKED.calendar.time(4) + ASKED.grace
-    keyless.move_clock(over)
-    assert keyless.upload(envelope(ASKED, key, [report(4)])) == []
-    keyless.move_clock(ASKED.calendar.time(8) + ASKED.grace + 1)
-    assert keyless.upload(envelope(ASKED, key, [report(4)])) == [[0, "closed"]]
 
 
 class Terminal(StringIO):

@@ -11,6 +11,7 @@ from changeling_aggregator.server import ServerSettings, Service, app
 from changeling_aggregator.store import Store, TokenScope, new_token
 from changeling_commands.__main__ import main as run
 from changeling_protocol import UnixSeconds
+from changeling_protocol.wire import ErrorAnswer, ErrorCode
 from changeling_reader import Reader, ServerClient
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
@@ -209,7 +210,7 @@ def test_a_server_that_would_be_open_to_the_wrong_ones_does_not_start(
 def test_no_log_holds_a_secret_or_a_report(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Not even where the server fails: the answer and the log have the request's id in common."""
+    """Not even where the server fails, which the answer tells without its trace: it has the log's id of the request."""
     token = new_token()
     with store.transaction() as writing:
         writing.add_token(token, "me", {TokenScope.READ}, UnixSeconds(0.0))
@@ -225,6 +226,7 @@ def test_no_log_holds_a_secret_or_a_report(
     ):
         response = get(survey_path(log.survey) + "/status", shown(token))
     assert response.status_code == 500
+    assert ErrorAnswer.decode(response.content) == ErrorAnswer(ErrorCode.FAILED, "the server failed; its log says why")
     assert f"request {response.headers['x-request-id']} failed" in caplog.messages
     assert token not in caplog.text
     handlers = logging.getLogger("uvicorn.access").handlers  # those of pytest itself among them

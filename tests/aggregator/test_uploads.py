@@ -2,10 +2,8 @@
 
 import gzip
 import os
-import resource
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import httpx
 import msgpack
@@ -153,24 +151,6 @@ def test_an_open_node_is_counted_but_not_shown(server: ServerProcess, key: Seali
     assert server.reports(survey) == {(0, 1): 1}
     server.move_clock(survey.calendar.time(2) + 16)
     assert server.reports(survey) == {(0, 1): 1, (0, 2): 1}
-
-
-def test_a_full_disk_acknowledges_nothing_and_asks_to_come_again(tmp_path: Path) -> None:
-    """503 with Retry-After while the files cannot grow; afterwards the same upload counts."""
-    with ServerProcess(tmp_path, "--movable-clock") as server:
-        server.move_clock(1_800_000_000)
-        key, survey = server.new_key(), server.new_survey()
-        server.move_clock(survey.calendar.time(1) + 16)
-        upload = envelope(survey, key, [report(1)])
-        limit = resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE)
-        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (1, limit[1]))
-        response = server.http.post("/v1/uploads", content=body(upload))
-        assert response.status_code == 503
-        assert int(response.headers["retry-after"]) > 0
-        assert response.json()["code"] == "overloaded"
-        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, limit)
-        assert server.upload(upload) == []
-        assert server.reports(survey) == {(0, 1): 1}
 
 
 def test_envelopes_that_do_not_open_are_not_kept(own_server: ServerProcess) -> None:

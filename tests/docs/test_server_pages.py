@@ -9,12 +9,13 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_aggregator.cli.access import write_private_key
+from changeling_aggregator.server import real_time
 from changeling_aggregator.store import Store
 from changeling_protocol import Calendar
 
 from tests.command_line import changeling as main
 
-from ..aggregator.serving import TOKEN, ServerProcess, eventually
+from ..aggregator.serving import TOKEN, ServerHere, eventually
 from ..aggregator.whole_survey import whole_survey_store
 from ..protocol.examples import AUTHORITY, PINNED
 from .blocks import ROOT, blocks, commands_of
@@ -32,7 +33,7 @@ def shown(tmp_path_factory):
     survey = whole_survey_store(folder / "server.db", "What do you do?", ANSWERS, calendar)
     (folder / "survey.signed").write_bytes(survey.signed_by(AUTHORITY))
     (folder / "authority.pub").write_text(PINNED[0].hex())
-    with ServerProcess(folder) as server:
+    with ServerHere(folder, clock=real_time) as server:
         yield server, survey
 
 

@@ -25,12 +25,23 @@ class Hand:
     """A relay whose rounds a test turns by hand; each lasts 10 s."""
 
     def __init__(
-        self, folder, upstream, *, batch=10, most_wait=100, room=2**20, seed=1, surveys=None, authority=PINNED, rate=0
+        self,
+        folder,
+        upstream,
+        *,
+        batch=10,
+        most_wait=100,
+        room=2**20,
+        seed=1,
+        surveys=None,
+        authority=PINNED,
+        rate=0,
+        token=None,
     ):
         self.now = NOW
         batching = Batching(batch, 10, most_wait)
         settings = RelaySettings(authority, batching, surveys, HERE, room, rate, lambda: self.now, SeededCoins(seed))
-        self.relay = Relay(folder, Upstream(upstream.url), settings)
+        self.relay = Relay(folder, Upstream(upstream.url, token), settings)
 
     async def __aenter__(self):
         await self.relay.refresh()

@@ -14,7 +14,7 @@ from ..protocol.examples import AUTHORITY
 from .hand import FIRST, KEY, OTHER_KEY, Hand
 from .upstreams import Seen, Watching, watching
 
-ROUNDS = 8
+ROUNDS = 6
 MOST_OF_A_DEVICE = 3
 
 
@@ -69,7 +69,7 @@ def one_life(folder: Path, told: Watching, moves: Random, devices: Random) -> li
     return heard
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_hostile_server_sees_the_same_whoever_sent_what_and_when_in_a_round(tmp_path: Path, seed: int) -> None:
     """It fails, refuses, asks for smaller bodies, offers and withdraws keys. Whether the envelopes of a round came of
     one device or of many, and at which second of it, changes no byte of what it sees, and nothing that devices hear."""

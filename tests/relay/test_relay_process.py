@@ -9,6 +9,7 @@ from threading import Timer
 
 import httpx
 import pytest
+from changeling_aggregator.server import real_time
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing.serving import free_port
 from changeling_client import Client
@@ -17,7 +18,7 @@ from changeling_protocol import Calendar
 from tests.command_line import changeling as main
 
 from ..aggregator.devices import body, envelope, report
-from ..aggregator.serving import ServerProcess, eventually
+from ..aggregator.serving import ServerHere, eventually
 from ..command_line import invoked
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .hand import KEY, sealed
@@ -31,7 +32,7 @@ GRACE = 3600
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
     """By the real clock, as the relay is."""
-    with ServerProcess(tmp_path_factory.mktemp("server")) as running:
+    with ServerHere(tmp_path_factory.mktemp("server"), clock=real_time) as running:
         running.key = running.new_key()
         yield running
 

@@ -9,7 +9,8 @@ the app tells the server with each upload; so who is in which arm is no secret, 
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -59,16 +60,21 @@ class Diagnostics(Body):
     suspects: list[UnlikelyNode]
 
 
-class ResultAnswer(Body, kw_only=True):
-    """The head of every answer. drift: of smoothed estimates, τ² of each answer."""
+class AnswerHead(Body, kw_only=True):
+    """What every answer begins with."""
 
     survey: HexId
     question: str
-    answers: list[str]
     epsilon: float
     last_period: Period
     revision: Count
     method: ResultMethod
+
+
+class ResultAnswer(AnswerHead, kw_only=True):
+    """The head of answers about counts. drift: of smoothed estimates, τ² of each answer."""
+
+    answers: list[str]
     population: FigurePopulation
     biased: bool
     confidence: float | None
@@ -138,6 +144,9 @@ class FrozenShares(Body):
     bound: float | None
 
 
+_Row: TypeAlias = tuple[Sequence[object], FrozenShares | UnsetType | None]
+
+
 class ShareDifference(Body, kw_only=True):
     """The differences at a period's end, by answer; where there are none, what is missing.
 
@@ -161,44 +170,43 @@ class ShareDifference(Body, kw_only=True):
     missing: MissingNode | UnsetType | None = UNSET
 
 
-class ComparisonAnswer(Body, kw_only=True):
+class ComparisonAnswer(AnswerHead, kw_only=True):
     """Differences period after period. after: changes since the end of this period are compared; 0 for shares."""
 
-    survey: HexId
-    question: str
     answers: list[str]
-    epsilon: float
-    last_period: Period
-    revision: Count
-    method: ResultMethod
     confidence: float | None
     after: Period
     series: list[ShareDifference]
 
 
+def _head(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey) -> dict[str, Any]:
+    survey = published.survey
+    return {
+        "survey": survey.id.hex(),
+        "question": survey.questions[question.about].text,
+        "epsilon": float(survey.epsilon),
+        "last_period": published.last,
+        "revision": shown.revision,
+        "method": question.method,
+    }
+
+
 def compared(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey) -> ComparisonAnswer:
     """The answer to a question about differences."""
-    survey = published.survey.about(question.about)
-    arms = [shown.solution(question.strata, question.method, question.about)]
-    if question.against is not None:
-        arms.append(shown.solution(question.against, question.method, question.about))
+    strata = [question.strata] if question.against is None else [question.strata, question.against]
+    arms = [shown.solution(each, question.method, question.about) for each in strata]
     there, differences, gaps = share_differences(
         arms[0], arms[1] if len(arms) == 2 else None, question.until, since=question.after
     )
     series = [*_estimated(question, arms, there, differences, shown.final), *(_lost(gap) for gap in gaps)]
-    frozen = _frozen(question, shown, [question.strata, question.against][: len(arms)], question.confidence)
+    frozen = _frozen(question, shown, strata, question.confidence)
     for each in series:
-        each.time = format_instant(survey.calendar.time(each.period))
+        each.time = format_instant(published.survey.calendar.time(each.period))
         if frozen is not None and each.differences is not None:
             each.freezing = frozen.get(each.period)
     return ComparisonAnswer(
-        survey=survey.id.hex(),
-        question=survey.question,
-        answers=list(survey.answers),
-        epsilon=float(survey.epsilon),
-        last_period=published.last,
-        revision=shown.revision,
-        method=question.method,
+        **_head(question, published, shown),
+        answers=list(published.survey.questions[question.about].answers),
         confidence=question.confidence,
         after=question.after,
         series=sorted(series, key=lambda each: each.period),
@@ -267,22 +275,31 @@ def _lost(gap: Gap) -> ShareDifference:
     return ShareDifference(period=gap.span.end, time="", differences=None, missing=missing)
 
 
-def comparison_rows(answer: ComparisonAnswer) -> str:
-    """CSV: a row for each period and answer."""
+def _csv(columns: Sequence[str], answer: "ComparisonAnswer | NumbersAnswer", rows: Iterable[_Row]) -> str:
+    """The text of a table. Each row has the loss beside it, and what freezing does at most where the survey asks."""
     written = io.StringIO()
     writer = csv.writer(written, lineterminator="\n")
-    names = ("difference", "standard_error", "interval_low", "interval_high", "p_value")
-    frozen = ("freezing_bound",) if any(each.freezing is not UNSET for each in answer.series) else ()
-    writer.writerow(["period", "time", "after", "answer", *names, "p_together", "provisional", "epsilon", *frozen])
-    for each in answer.series:
-        intervals = each.intervals or [[None, None]] * len(answer.answers)
-        for at, name in enumerate(answer.answers):
-            figures = (column and column[at] for column in (each.differences, each.standard_errors or None))
-            chance = each.p_values and each.p_values[at]
-            rest = (*intervals[at], chance or None, each.p_together or None, each.provisional, answer.epsilon)
-            bounds = [each.freezing.bound if each.freezing else None for _ in frozen]
-            writer.writerow([each.period, each.time, answer.after, name, *figures, *rest, *bounds])
+    asks = any(each.freezing is not UNSET for each in answer.series)
+    writer.writerow([*columns, "epsilon", *(["freezing_bound"] if asks else [])])
+    for row, freezing in rows:
+        writer.writerow([*row, answer.epsilon, *([freezing.bound if freezing else None] if asks else [])])
     return written.getvalue()
+
+
+def comparison_rows(answer: ComparisonAnswer) -> str:
+    """CSV: a row for each period and answer."""
+
+    def rows() -> Iterator[_Row]:
+        for each in answer.series:
+            intervals = each.intervals or [[None, None]] * len(answer.answers)
+            for at, name in enumerate(answer.answers):
+                figures = (column and column[at] for column in (each.differences, each.standard_errors or None))
+                chance = each.p_values and each.p_values[at]
+                rest = (*intervals[at], chance or None, each.p_together or None, each.provisional)
+                yield (each.period, each.time, answer.after, name, *figures, *rest), each.freezing
+
+    names = ("difference", "standard_error", "interval_low", "interval_high", "p_value", "p_together", "provisional")
+    return _csv(("period", "time", "after", "answer", *names), answer, rows())
 
 
 class ShownFigure(Body, kw_only=True):
@@ -308,17 +325,11 @@ class PeriodNumbers(Body, kw_only=True):
     provisional: bool
 
 
-class NumbersAnswer(Body, kw_only=True):
+class NumbersAnswer(AnswerHead, kw_only=True):
     """The figures of a number. rounding: how far it is from its levels on average over the offsets, at most."""
 
-    survey: HexId
-    question: str
     unit: str
     levels: list[float]
-    epsilon: float
-    last_period: Period
-    revision: Count
-    method: ResultMethod
     confidence: float
     quantiles: list[float]
     above: list[float]
@@ -352,14 +363,9 @@ def numbered(question: ResultsQuery, published: PublishedSurvey, shown: ShownSur
     heard, last = everybody.releases.enrolment.latest, shown.last
     widths = [after - before for before, after in zip(asked.values, asked.values[1:], strict=False)]
     return NumbersAnswer(
-        survey=survey.id.hex(),
-        question=asked.text,
+        **_head(question, published, shown),
         unit=asked.unit,
         levels=list(asked.values),
-        epsilon=float(survey.epsilon),
-        last_period=published.last,
-        revision=shown.revision,
-        method=question.method,
         confidence=level,
         quantiles=list(question.quantiles),
         above=list(question.above),
@@ -368,7 +374,7 @@ def numbered(question: ResultsQuery, published: PublishedSurvey, shown: ShownSur
             PeriodNumbers(
                 period=period,
                 time=format_instant(survey.calendar.time(period)),
-                mean=_mean(by_period.get(period)),
+                mean=_figure(by_period[period].mean) if period in by_period else None,
                 quantiles=_listed(by_period[period].quantiles if period in by_period else {}),
                 above=_listed(by_period[period].above if period in by_period else {}),
                 heard=round(float(heard[period])),
@@ -388,10 +394,6 @@ def _of_holders(frozen: FrozenShares | None, figures: NumberFigures | None) -> F
     return FrozenShares([each / figures.held for each in frozen.shares], bound)
 
 
-def _mean(figures: NumberFigures | None) -> ShownFigure | None:
-    return None if figures is None else _figure(figures.mean)
-
-
 def _listed(figures: Mapping[float, NumberFigure]) -> list[ShownFigure] | None:
     return [_figure(each) for each in figures.values()] if figures else None
 
@@ -402,23 +404,21 @@ def _figure(figure: NumberFigure) -> ShownFigure:
 
 def number_rows(answer: NumbersAnswer) -> str:
     """CSV: a row for each period and figure."""
-    written = io.StringIO()
-    writer = csv.writer(written, lineterminator="\n")
-    frozen = ("freezing_bound",) if any(each.freezing is not UNSET for each in answer.series) else ()
-    writer.writerow(
-        ["period", "time", "figure", "at", "value", "low", "high", "unit", "heard", "provisional", "epsilon", *frozen]
-    )
-    for each in answer.series:
-        bounds = [each.freezing.bound if each.freezing else None for _ in frozen]
-        rows = [("mean", None, each.mean)]
-        for name, marks, figures in (
-            ("quantile", answer.quantiles, each.quantiles),
-            ("share at or above", answer.above, each.above),
-        ):
-            rows += [(name, mark, figures[at] if figures else None) for at, mark in enumerate(marks)]  # type: ignore[misc]
-        for name, mark, figure in rows:
-            told = (figure.value, *figure.interval) if figure else (None,) * 3
-            unit = answer.unit if name != "share at or above" else None
-            rest = (unit, each.heard, each.provisional, answer.epsilon)
-            writer.writerow([each.period, each.time, name, mark, *told, *rest, *bounds])
-    return written.getvalue()
+
+    def rows() -> Iterator[_Row]:
+        for each in answer.series:
+            figures: list[tuple[str, float | None, ShownFigure | None, str | None]] = [
+                ("mean", None, each.mean, answer.unit)
+            ]
+            for name, marks, found, unit in (
+                ("quantile", answer.quantiles, each.quantiles, answer.unit),
+                ("share at or above", answer.above, each.above, None),
+            ):
+                figures += [(name, mark, found[at] if found else None, unit) for at, mark in enumerate(marks)]
+            for name, mark, figure, unit in figures:
+                told = (figure.value, *figure.interval) if figure else (None,) * 3
+                rest = (*told, unit, each.heard, each.provisional)
+                yield (each.period, each.time, name, mark, *rest), each.freezing
+
+    columns = ("period", "time", "figure", "at", "value", "low", "high", "unit", "heard", "provisional")
+    return _csv(columns, answer, rows())

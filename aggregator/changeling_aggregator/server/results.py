@@ -6,7 +6,7 @@ remembered, and its entity tag is known before it is made.
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -79,40 +79,27 @@ def _described(kind: ResultKind) -> Described:
     )
 
 
-@described(_described(ResultKind.HISTOGRAM))
-async def show_histogram(request: Request) -> Response:
-    """GET …/histogram?period=t or ?time=ISO 8601: by default the last period of which anything is shown."""
-    return await _answer(request, ResultKind.HISTOGRAM)
+def _endpoint(kind: ResultKind, said: str) -> Callable[[Request], Awaitable[Response]]:
+    async def show(request: Request) -> Response:
+        return await _answer(request, kind)
+
+    show.__name__, show.__doc__ = f"show_{kind}", said
+    return described(_described(kind))(show)
 
 
-@described(_described(ResultKind.SERIES))
-async def show_series(request: Request) -> Response:
-    """GET …/series?until=t: the histograms of the periods 1 to t; the nodes are listed once for all of them."""
-    return await _answer(request, ResultKind.SERIES)
-
-
-@described(_described(ResultKind.WINDOWS))
-async def show_windows(request: Request) -> Response:
-    """GET …/windows?width=w&until=t: the changes over all windows of w periods that end by t."""
-    return await _answer(request, ResultKind.WINDOWS)
-
-
-@described(_described(ResultKind.CHANGE))
-async def show_change(request: Request) -> Response:
-    """GET …/change?after=l&until=r: the change of the histogram over the window (l, r]."""
-    return await _answer(request, ResultKind.CHANGE)
-
-
-@described(_described(ResultKind.COMPARISON))
-async def show_comparison(request: Request) -> Response:
-    """GET …/comparison?stratum=…&against=…&after=l&until=t: the differences between two arms, or two times, or both."""
-    return await _answer(request, ResultKind.COMPARISON)
-
-
-@described(_described(ResultKind.NUMBERS))
-async def show_numbers(request: Request) -> Response:
-    """GET …/numbers?quantile=0.5&above=60&until=t: a number's mean, quantiles, and shares at or above values."""
-    return await _answer(request, ResultKind.NUMBERS)
+ENDPOINTS = {
+    kind: _endpoint(kind, f"GET …/{kind}{said}")
+    for kind, said in {
+        ResultKind.HISTOGRAM: "?period=t or ?time=ISO 8601: by default the last period of which anything is shown.",
+        ResultKind.SERIES: "?until=t: the histograms of the periods 1 to t; the nodes are listed once for all of them.",
+        ResultKind.NUMBERS: "?quantile=0.5&above=60&until=t: a number's mean, quantiles and shares at or above values.",
+        ResultKind.WINDOWS: "?width=w&until=t: the changes over all windows of w periods that end by t.",
+        ResultKind.CHANGE: "?after=l&until=r: the change of the histogram over the window (l, r].",
+        ResultKind.COMPARISON: "?stratum=…&against=…&after=l&until=t: the differences between two arms, or two times, "
+        "or both.",
+    }.items()
+}
+"""What answers a question of each kind, below a survey's path."""
 
 
 async def _answer(request: Request, kind: ResultKind) -> Response:
@@ -160,23 +147,18 @@ async def _gone(request: Request) -> None:
 
 
 def _made(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey, form: Format) -> bytes:
-    content: ComparisonAnswer | NumbersAnswer | dict[str, Any]
+    answer = {ResultKind.COMPARISON: compared, ResultKind.NUMBERS: numbered}.get(question.kind, answered)
     try:
-        if question.kind is ResultKind.COMPARISON:
-            content = compared(question, published, shown)
-        elif question.kind is ResultKind.NUMBERS:
-            content = numbered(question, published, shown)
-        else:
-            content = answered(question, published, shown)
+        content: Any = answer(question, published, shown)
     except ValueError as error:
         raise TurnedDown(ErrorCode.INVALID, f"{error}") from error
     if form is Format.JSON:
         return msgspec.json.encode(content)
     if form is Format.MSGPACK:
         return msgspec.msgpack.encode(content)
-    if isinstance(content, ComparisonAnswer):
-        return comparison_rows(content).encode()
-    return (number_rows(content) if isinstance(content, NumbersAnswer) else csv_shown(content)).encode()
+    tables = {ResultKind.COMPARISON: comparison_rows, ResultKind.NUMBERS: number_rows}
+    table: Callable[[Any], str] = tables.get(question.kind, csv_shown)  # type: ignore[assignment]
+    return table(content).encode()
 
 
 def answered(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey) -> dict[str, Any]:

@@ -106,6 +106,10 @@ TOKEN_VARIABLE = "CHANGELING_TOKEN"  # noqa: S105
 
 TokenFile = Annotated[Path | None, typer.Option(help="File with a token of the server's; else $CHANGELING_TOKEN.")]
 """The option of every command that may need a token."""
+StoreKeyFile = Annotated[
+    Path | None, typer.Option(help="File with the key that encrypts sealing keys; else $CHANGELING_STORE_KEY.")
+]
+"""The option of every command that opens private keys."""
 
 app = typer.Typer(help="Tell a server what time it is.", no_args_is_help=True)
 

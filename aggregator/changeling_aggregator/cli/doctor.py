@@ -18,7 +18,7 @@ import typer
 from changeling_protocol import UnixSeconds, __version__, format_instant
 from changeling_protocol.wire import READY
 
-from .access import read_store_key
+from .access import StoreKeyFile, read_store_key
 from .settings import SettingsCommand
 from .store import STORE_HELP
 
@@ -52,9 +52,7 @@ class Finding:
 
 def doctor(
     store: Annotated[str, typer.Option(help=f"What to look at; servers may be running on it. {STORE_HELP}")],
-    store_key_file: Annotated[
-        Path | None, typer.Option(help="File with the key that encrypts sealing keys; else $CHANGELING_STORE_KEY.")
-    ] = None,
+    store_key_file: StoreKeyFile = None,
     certificate_key: Annotated[
         Path | None, typer.Option(help="PEM file with the certificate's private key, to see who may read it.")
     ] = None,

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from rich.table import Table
 
 from .access import (
+    StoreKeyFile,
     TokenFile,
     console,
     put,
@@ -62,14 +63,12 @@ app = typer.Typer(
 
 Output = Annotated[Path, typer.Option("--output", "-o", help="File to write.")]
 ForResults = Annotated[bool, typer.Option("--results", help="A key that results are signed with, not a sealing key.")]
-StoreKeyFile = Annotated[
-    Path | None, typer.Option(help="File with the key that encrypts sealing keys; else $CHANGELING_STORE_KEY.")
-]
+_Store = Annotated[str, typer.Option(help=f"The server's store; the server may be running. {STORE_HELP}")]
 
 
 @app.command()
 def new(
-    store: Annotated[str, typer.Option(help=f"The server's store; the server may be running. {STORE_HELP}")],
+    store: _Store,
     output: Output,
     store_key_file: StoreKeyFile = None,
     results: ForResults = False,
@@ -95,7 +94,7 @@ def new(
 
 @app.command("list")
 def list_(
-    store: Annotated[str, typer.Option(help=f"The server's store; the server may be running. {STORE_HELP}")],
+    store: _Store,
 ) -> None:
     """Show every sealing key in the server's store: where it is in its life, its dates, and the days that are left.
 
@@ -175,8 +174,6 @@ def _shown(time: int) -> str:
 
 
 tokens = typer.Typer(help="Make, list and revoke the tokens of a server.", no_args_is_help=True)
-
-_Store = Annotated[str, typer.Option(help=f"The server's store; the server may be running. {STORE_HELP}")]
 
 
 @tokens.command("new")

@@ -12,7 +12,7 @@ import typer
 from changeling_protocol import ID_BYTES, SurveyId, UnixSeconds, authority_key, parse_duration
 from changeling_protocol.wire import is_loopback
 
-from .access import TokenFile, forget_store_key, read_public_key, read_store_key, token_in
+from .access import StoreKeyFile, TokenFile, forget_store_key, read_public_key, read_store_key, token_in
 from .store import SEGMENTS_HELP, STORE_HELP
 
 if TYPE_CHECKING:
@@ -87,6 +87,18 @@ def host_and_port(address: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+_Host = Annotated[str, typer.Option(help="Address to listen on. Beyond loopback, put TLS in front.")]
+_Proxies = Annotated[
+    list[str] | None,
+    typer.Option(help="Address or network of a proxy that is believed whom it speaks for; again for more."),
+]
+_Rate = Annotated[int, typer.Option(min=0, help="Requests a second from one network, on average; 0 for any number.")]
+_Metrics = Annotated[
+    str | None,
+    typer.Option(help="HOST:PORT on which Prometheus asks, as 127.0.0.1:9090.", callback=checked_address),
+]
+
+
 def serve(
     store: Annotated[str, typer.Option(help=f"What holds everything; made if missing. {STORE_HELP}")],
     authority: Annotated[
@@ -95,19 +107,14 @@ def serve(
             help="Public key whose surveys and keys are taken; again for the next one.", callback=checked_authority
         ),
     ],
-    host: Annotated[str, typer.Option(help="Address to listen on. Beyond loopback, put TLS in front.")] = "127.0.0.1",
+    host: _Host = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8080,
-    proxy: Annotated[
-        list[str] | None,
-        typer.Option(help="Address or network of a proxy that is believed whom it speaks for; again for more."),
-    ] = None,
+    proxy: _Proxies = None,
     certificate: Annotated[Path | None, typer.Option(help="PEM file, for TLS without a proxy.")] = None,
     certificate_key: Annotated[
         Path | None, typer.Option(help="PEM file with the certificate's private key.", callback=checked_front)
     ] = None,
-    rate: Annotated[
-        int, typer.Option(min=0, help="Requests a second from one network, on average; 0 for any number.")
-    ] = 50,
+    rate: _Rate = 50,
     envelopes_a_day: Annotated[
         int, typer.Option(min=0, help="Envelopes a day from one network without an upload token; 0 for any number.")
     ] = 250_000,
@@ -142,10 +149,7 @@ def serve(
     fold: Annotated[
         bool, typer.Option("--fold/--no-fold", help="Whether to count uploads here, or leave it to `changeling fold`.")
     ] = True,
-    metrics_address: Annotated[
-        str | None,
-        typer.Option(help="HOST:PORT on which Prometheus asks, as 127.0.0.1:9090.", callback=checked_address),
-    ] = None,
+    metrics_address: _Metrics = None,
     movable_clock: Annotated[
         bool,
         typer.Option(
@@ -233,9 +237,7 @@ def interrupt(_: int, __: FrameType | None) -> None:
 
 def fold(
     store: Annotated[str, typer.Option(help=f"What holds everything. {STORE_HELP}")],
-    store_key_file: Annotated[
-        Path | None, typer.Option(help="File with the key that encrypts sealing keys; else $CHANGELING_STORE_KEY.")
-    ] = None,
+    store_key_file: StoreKeyFile = None,
     follow: Annotated[bool, typer.Option("--follow", help="Go on until interrupted.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Fold the kept log again, and print what differs.")] = False,
     engine: Annotated[
@@ -357,19 +359,12 @@ def relay(
     wait: Annotated[str, typer.Option(help="How long a round is; batches go between rounds.")] = "10m",
     most_wait: Annotated[str, typer.Option(help="After so long fewer than a batch go.")] = "6h",
     room: Annotated[int, typer.Option(min=1, help="MiB on disk for each survey's envelopes.")] = 256,
-    host: Annotated[str, typer.Option(help="Address to listen on. Beyond loopback, put TLS in front.")] = "127.0.0.1",
+    host: _Host = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8081,
     token_file: TokenFile = None,
-    proxy: Annotated[
-        list[str] | None,
-        typer.Option(help="Address or network of a proxy that is believed whom it speaks for; again for more."),
-    ] = None,
-    rate: Annotated[
-        int, typer.Option(min=0, help="Requests a second from one network, on average; 0 for any number.")
-    ] = 50,
-    metrics_address: Annotated[
-        str | None, typer.Option(help="HOST:PORT that answers Prometheus, with /metrics; keep it from the public.")
-    ] = None,
+    proxy: _Proxies = None,
+    rate: _Rate = 50,
+    metrics_address: _Metrics = None,
     settings: Annotated[
         Path | None, typer.Option(help="TOML file with any of these; so may $CHANGELING_UPSTREAM, $CHANGELING_PORT….")
     ] = None,

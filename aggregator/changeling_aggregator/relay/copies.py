@@ -1,4 +1,4 @@
-"""The copies that a relay serves: surveys and one sealing key, checked, the same bytes to every device.
+"""A relay's settings, and the copies that it serves: surveys and one key, checked, the same bytes to every device.
 
 They are fetched by the relay's own clock, never because a device asks, and kept in its folder: while the server is
 away, and after a restart, the last that were good are served. Surveys never change.
@@ -11,7 +11,7 @@ changes its key at most once in a given time, so that batches, which are of one 
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -22,16 +22,88 @@ from changeling_protocol import (
     SealingKey,
     Survey,
     SurveyId,
+    SystemCoins,
     UnixSeconds,
     decode,
     encode,
 )
-from changeling_protocol.wire import encode_key_list
+from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES, encode_key_list
 
 from ..durable_files import take_lock, write_durably
 from ..errors import SpoolError
 from ..ingest.registry import most_envelope_bytes
+from ..server import Clock, real_time
 from .spool import Spool
+
+_FRAME_BYTES = 32
+"""More than MessagePack needs around the envelopes of a body."""
+_PACKING_BYTES = 5
+"""More than it needs before each of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """The rules by which a relay batches envelopes.
+
+    batch: envelopes go once so many of one survey and one sealing key wait.
+    wait: the length of a round, in seconds.
+    most_wait: fewer than a batch go when the first of them would wait for longer than this, in seconds.
+    Raises ValueError for numbers below 1, or a wait longer than most_wait.
+    """
+
+    batch: int
+    wait: int
+    most_wait: int
+
+    def __post_init__(self) -> None:
+        if self.batch < 1:
+            raise ValueError(f"a batch has at least 1 envelope, got {self.batch}")
+        if not 1 <= self.wait <= self.most_wait:
+            raise ValueError(f"the wait is at least 1 s and at most the longest, got {self.wait} s, {self.most_wait} s")
+
+    def round_at(self, time: UnixSeconds) -> int:
+        """The round that a Unix time is in, in seconds."""
+        return int(time // self.wait)
+
+    def longest(self, survey: Survey) -> int:
+        """For how many seconds an envelope of this survey may wait: half of what grace leaves to those who are late."""
+        return min(self.most_wait, (survey.grace - survey.skew - survey.spread) // 2)
+
+    def at_once(self, most_bytes: int) -> int:
+        """The number of envelopes, of at most so many bytes each, that one body carries."""
+        fitting = (MOST_BODY_BYTES - _FRAME_BYTES) // (most_bytes + _PACKING_BYTES)
+        return max(1, min(MOST_ENVELOPES, self.batch, fitting))
+
+    def due(self, rounds: Collection[int], now: int, longest: int, at_once: int) -> int:
+        """The number of these envelopes to forward, drawn from all of them.
+
+        rounds: in which each of them came; none in the present one. now: the present one. longest: as `longest` says.
+        at_once: how many a body carries. Bodies are full; only where one envelope cannot wait do all go. One that came
+        longer than that in the future cannot wait either: the clock, or the length of rounds, was another.
+        """
+        if rounds and max(now + 1 - min(rounds), max(rounds) - now) * self.wait > longest:
+            return len(rounds)
+        return len(rounds) // at_once * at_once if len(rounds) >= self.batch else 0
+
+
+@dataclass(frozen=True, slots=True)
+class RelaySettings:
+    """Options of a relay.
+
+    authority: public keys; what is served is signed by one of them. batching: when it forwards.
+    surveys: the ids that are relayed; None for all that declare `url`, this relay's base URL.
+    room: bytes on disk for each survey's envelopes. requests_a_second: the most from one network, on average; 0 for any
+    number. clock: Unix seconds. coins: for slots and orders.
+    """
+
+    authority: Sequence[bytes]
+    batching: Batching
+    surveys: frozenset[SurveyId] | None
+    url: str
+    room: int
+    requests_a_second: int = 0
+    clock: Clock = real_time
+    coins: Coins = field(default_factory=SystemCoins)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,24 +173,12 @@ class Copy:
 class Copies:
     """Surveys and keys of a relay's server, in a folder of the relay's own.
 
-    folder: made if there is none, readable by its owner alone. authority: public keys, one of which signed whatever is
-    served. surveys: the ids that are relayed; None for all that declare `url`. room: bytes of each survey's spool.
-    rest: as `choose` wants it. Raises SpoolError where another relay runs on the folder, or a survey in it is
-    another authority's; or OSError.
+    folder: made if there is none, readable by its owner alone. Raises SpoolError where another relay runs on it, or a
+    survey in it is another authority's; or OSError.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        authority: Sequence[bytes],
-        surveys: frozenset[SurveyId] | None,
-        url: str,
-        room: int,
-        rest: int,
-        coins: Coins,
-    ) -> None:
-        self._folder, self._authority, self._surveys, self._url = folder, authority, surveys, url.rstrip("/")
-        self._room, self._rest, self._coins = room, rest, coins
+    def __init__(self, folder: Path, settings: RelaySettings) -> None:
+        self._folder, self._settings = folder, settings
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = take_lock(folder / "lock")
         if lock is None:
@@ -145,14 +205,15 @@ class Copies:
 
     def wants(self, survey: SurveyId) -> bool:
         """True if the survey with this id is to be fetched."""
-        wanted = self._surveys is None or survey in self._surveys
+        named = self._settings.surveys
+        wanted = named is None or survey in named
         room = len(self.surveys) < MOST_SURVEYS
         return wanted and room and survey not in self.surveys and survey not in self._passed_over
 
     def take_survey(self, id_: SurveyId, signed: bytes, now: UnixSeconds) -> None:
         """Keep and relay a survey that the server has under this id, if it is one to be relayed."""
         try:
-            survey = Survey.from_signed(signed, self._authority)
+            survey = Survey.from_signed(signed, self._settings.authority)
         except ProtocolError as error:
             survey = None
             _log.warning("survey %s is passed over: %s", id_.hex(), error)
@@ -171,7 +232,7 @@ class Copies:
         """Choose among these signed keys that the server offers; None where it could not be asked."""
         if signed is not None:
             self._offered, self.asked = self._checked(signed), int(now)
-        self._choice = choose(self._choice, self._offered, now, self._rest)
+        self._choice = choose(self._choice, self._offered, now, self._settings.batching.most_wait)
         self._keep_keys()
 
     def drop_ended(self, now: UnixSeconds) -> None:
@@ -195,26 +256,27 @@ class Copies:
         return encode_key_list([served.signed] if served is not None and served.serves_at(now) else [])
 
     def _is_ours(self, survey: Survey) -> bool:
-        return self._surveys is not None or survey.relay.rstrip("/") == self._url
+        settings = self._settings
+        return settings.surveys is not None or survey.relay.rstrip("/") == settings.url.rstrip("/")
 
     def _checked(self, signed: Iterable[bytes]) -> dict[bytes, SealingKey]:
         keys = {}
         for each in signed:
             try:
-                keys[each] = SealingKey.from_signed(each, self._authority)
+                keys[each] = SealingKey.from_signed(each, self._settings.authority)
             except ProtocolError as error:
                 _log.warning("a sealing key is passed over: %s", error)
         return keys
 
     def _copy(self, survey: Survey, signed: bytes) -> Copy:
         most_bytes = most_envelope_bytes(survey.plan)
-        spool = Spool(self._folder / f"{survey.id.hex()}.spool", most_bytes, self._room, self._coins)
+        spool = Spool(self._folder / f"{survey.id.hex()}.spool", most_bytes, self._settings.room, self._settings.coins)
         return Copy(survey, signed, most_bytes, spool)
 
     def _load_surveys(self) -> None:
         for file in sorted(self._folder.glob("*.survey")):
             try:
-                survey = Survey.from_signed(signed := file.read_bytes(), self._authority)
+                survey = Survey.from_signed(signed := file.read_bytes(), self._settings.authority)
             except ProtocolError as error:
                 sentence = f"{file} is no survey of the authority, {error}: name the key that signed it as well"
                 raise SpoolError(sentence) from error

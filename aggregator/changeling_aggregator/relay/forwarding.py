@@ -12,18 +12,16 @@ import asyncio
 import json
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 import httpx
-from changeling_protocol import ID_BYTES, Coins, MalformedBytes, Refusal, Survey, SurveyId, UnixSeconds
+from changeling_protocol import ID_BYTES, Coins, MalformedBytes, Refusal, SurveyId
 from changeling_protocol.wire import (
     KEYS,
     MOST_BODY_BYTES,
-    MOST_ENVELOPES,
     MSGPACK,
     SURVEYS,
     UPLOADS,
@@ -36,7 +34,7 @@ from changeling_protocol.wire import (
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import UpstreamTrouble
-from .copies import Copy
+from .copies import Copy, RelaySettings
 from .spool import WaitingEnvelope
 
 TIMEOUT_SECONDS = 30.0
@@ -130,57 +128,6 @@ class Upstream:
         return bytes(content)
 
 
-_FRAME_BYTES = 32
-"""More than MessagePack needs around the envelopes of a body."""
-_PACKING_BYTES = 5
-"""More than it needs before each of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Batching:
-    """The rules by which a relay batches envelopes.
-
-    batch: envelopes go once so many of one survey and one sealing key wait.
-    wait: the length of a round, in seconds.
-    most_wait: fewer than a batch go when the first of them would wait for longer than this, in seconds.
-    Raises ValueError for numbers below 1, or a wait longer than most_wait.
-    """
-
-    batch: int
-    wait: int
-    most_wait: int
-
-    def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise ValueError(f"a batch has at least 1 envelope, got {self.batch}")
-        if not 1 <= self.wait <= self.most_wait:
-            raise ValueError(f"the wait is at least 1 s and at most the longest, got {self.wait} s, {self.most_wait} s")
-
-    def round_at(self, time: UnixSeconds) -> int:
-        """The round that a Unix time is in, in seconds."""
-        return int(time // self.wait)
-
-    def longest(self, survey: Survey) -> int:
-        """For how many seconds an envelope of this survey may wait: half of what grace leaves to those who are late."""
-        return min(self.most_wait, (survey.grace - survey.skew - survey.spread) // 2)
-
-    def at_once(self, most_bytes: int) -> int:
-        """The number of envelopes, of at most so many bytes each, that one body carries."""
-        fitting = (MOST_BODY_BYTES - _FRAME_BYTES) // (most_bytes + _PACKING_BYTES)
-        return max(1, min(MOST_ENVELOPES, self.batch, fitting))
-
-    def due(self, rounds: Collection[int], now: int, longest: int, at_once: int) -> int:
-        """The number of these envelopes to forward, drawn from all of them.
-
-        rounds: in which each of them came; none in the present one. now: the present one. longest: as `longest` says.
-        at_once: how many a body carries. Bodies are full; only where one envelope cannot wait do all go. One that came
-        longer than that in the future cannot wait either: the clock, or the length of rounds, was another.
-        """
-        if rounds and max(now + 1 - min(rounds), max(rounds) - now) * self.wait > longest:
-            return len(rounds)
-        return len(rounds) // at_once * at_once if len(rounds) >= self.batch else 0
-
-
 _Item = TypeVar("_Item")
 
 
@@ -203,13 +150,11 @@ _log = logging.getLogger(__name__)
 
 
 class Forwarding:
-    """Forwards what one survey's devices sent. coins: for the order, and for pauses. clock: Unix seconds."""
+    """Forwards what one survey's devices sent."""
 
-    def __init__(
-        self, copy: Copy, upstream: Upstream, batching: Batching, coins: Coins, clock: Callable[[], UnixSeconds]
-    ) -> None:
-        self._copy, self._upstream, self._batching = copy, upstream, batching
-        self._coins, self._clock = coins, clock
+    def __init__(self, copy: Copy, upstream: Upstream, settings: RelaySettings) -> None:
+        self._copy, self._upstream, self._batching = copy, upstream, settings.batching
+        self._coins, self._clock = settings.coins, settings.clock
         self.failures = 0
         """The number of attempts that failed since the server last took something."""
         self.refused: Counter[Refusal | None] = Counter()

@@ -11,11 +11,11 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
-from changeling_protocol import VERSION, Coins, MalformedBytes, Refusal, SurveyId, SystemCoins, UnixSeconds, head_of
+from changeling_protocol import VERSION, MalformedBytes, Refusal, SurveyId, UnixSeconds, head_of
 from changeling_protocol.wire import (
     ALIVE,
     KEYS,
@@ -42,7 +42,6 @@ from ..errors import Overloaded, TurnedDown, UpstreamTrouble
 from ..server import (
     HANDLERS,
     Bodies,
-    Clock,
     FrontDoor,
     Rates,
     Traffic,
@@ -50,12 +49,11 @@ from ..server import (
     network_of,
     packed,
     read_body,
-    real_time,
     registry_with,
     show_alive,
 )
-from .copies import Copies, Copy
-from .forwarding import Batching, Forwarding, Upstream
+from .copies import Batching, Copies, Copy, RelaySettings
+from .forwarding import Forwarding, Upstream
 
 MOST_PENDING_BYTES = 64 * 2**20
 """The most bytes of envelopes that wait for the disk."""
@@ -194,42 +192,13 @@ MOST_AGE_SECONDS = 86_400
 """The copies of keys are served so long after the server last told them."""
 
 
-@dataclass(frozen=True, slots=True)
-class RelaySettings:
-    """Options of a relay.
-
-    authority: public keys; what is served is signed by one of them. batching: when it forwards.
-    surveys: the ids that are relayed; None for all that declare `url`, this relay's base URL.
-    room: bytes on disk for each survey's envelopes. requests_a_second: the most from one network, on average; 0 for any
-    number. clock: Unix seconds. coins: for slots and orders.
-    """
-
-    authority: Sequence[bytes]
-    batching: Batching
-    surveys: frozenset[SurveyId] | None
-    url: str
-    room: int
-    requests_a_second: int = 0
-    clock: Clock = real_time
-    coins: Coins = field(default_factory=SystemCoins)
-
-
 class Relay:
     """A relay on a folder, before a server. Raises what `Copies` raises."""
 
     def __init__(self, folder: Path, upstream: Upstream, settings: RelaySettings) -> None:
         self.settings, self.clock = settings, settings.clock
-        batching = settings.batching
-        self.copies = Copies(
-            folder,
-            settings.authority,
-            settings.surveys,
-            settings.url,
-            settings.room,
-            batching.most_wait,
-            settings.coins,
-        )
-        self.intake = Intake(self.copies, batching, self.clock)
+        self.copies = Copies(folder, settings)
+        self.intake = Intake(self.copies, settings.batching, self.clock)
         self.bodies = Bodies()
         self.traffic = Traffic()
         self._upstream = upstream
@@ -308,9 +277,7 @@ class Relay:
     def _forward_all(self) -> None:
         for id_, copy in self.copies.surveys.items():
             if id_ not in self._forwarding:
-                settings = self.settings
-                forwarding = Forwarding(copy, self._upstream, settings.batching, settings.coins, self.clock)
-                self._forwarding[id_] = forwarding
+                forwarding = self._forwarding[id_] = Forwarding(copy, self._upstream, self.settings)
                 self._begin(id_, forwarding.run())
 
     def _begin(self, name: SurveyId | None, work: Coroutine[None, None, None]) -> None:

@@ -219,13 +219,11 @@ MOST_NETWORKS = 100_000
 """So many are remembered, those that sent last; each takes some 150 bytes."""
 
 
+@dataclass(slots=True)
 class Bodies:
     """The memory that bodies take which have not arrived whole. size: in bytes."""
 
-    __slots__ = ("size",)
-
-    def __init__(self) -> None:
-        self.size = 0
+    size: int = 0
 
 
 def network_of(host: str) -> str | None:

@@ -33,27 +33,20 @@ MOST_SESSIONS = 1000
 ID_BYTES = 32
 
 
-@dataclass(frozen=True, slots=True)
-class Session:
-    """token: the hash of the token that was shown. ends: when it is over, by the clock of `Sessions`."""
-
-    token: bytes
-    ends: float
-
-
 class Sessions:
     """The sessions of one process. clock: seconds of a clock that nobody sets."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        self._sessions: OrderedDict[bytes, tuple[bytes, float]] = OrderedDict()
+        """By the hash of what a browser keeps, the token's hash, and when the session is over."""
         self._lock = Lock()
 
     def begin(self, token: bytes) -> str:
         """Begin a session; what the browser keeps of it. token: the hash of the token that was shown."""
         id_ = secrets.token_urlsafe(ID_BYTES)
         with self._lock:
-            self._sessions[_hash_of(id_)] = Session(token, self._clock() + LIFE_SECONDS)
+            self._sessions[_hash_of(id_)] = token, self._clock() + LIFE_SECONDS
             if len(self._sessions) > MOST_SESSIONS:
                 self._sessions.popitem(last=False)
         return id_
@@ -61,11 +54,8 @@ class Sessions:
     def token_of(self, id_: str) -> bytes | None:
         """The hash of the token that a session was begun with; None where there is no such session, or no longer."""
         with self._lock:
-            session = self._sessions.get(_hash_of(id_))
-            if session is not None and session.ends <= self._clock():
-                session = None
-                del self._sessions[_hash_of(id_)]
-        return None if session is None else session.token
+            token, ends = self._sessions.get(_hash_of(id_), (None, 0.0))
+            return token if self._clock() < ends else None
 
     def end(self, id_: str) -> None:
         """End a session, if it has not ended."""

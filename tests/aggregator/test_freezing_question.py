@@ -26,7 +26,7 @@ from tests.coins import SeededCoins
 from ..protocol.examples import PINNED
 from .serving import Cli, ServerProcess, survey_path
 
-ENTRIES, HEAVY, PERIODS = 400, 240, 3
+ENTRIES, HEAVY, PERIODS = 200, 120, 3
 """Most entries change in every period, and the survey counts one change after the first answer."""
 DRINK = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(2))
 

@@ -32,17 +32,16 @@ def is_rounded(written, exact):
     return abs(float(number) - exact) <= 0.5000001 * 10.0**-digits
 
 
-def test_the_plan_of_the_designers_page_is_as_accurate_as_it_says(tmp_path):
-    """Errors, devices for a point, and what the devices of the best plan do."""
+def test_the_commands_of_the_designers_page_run_and_its_plan_is_as_accurate_as_it_says(tmp_path):
+    """Simulations with their plot; of the plan errors, devices for a point, and what the devices of the best one do."""
     page = "docs/designer.md"
-    (command,) = (
-        words
-        for block in blocks(page, "console")
-        for words in commands_of(block)
-        if words[1] == "plan" and "365d" in words
-    )
-    program = Path(sys.executable).parent / command[0]
-    done = subprocess.run([program, *command[1:]], cwd=tmp_path, capture_output=True, text=True, check=True)
+    (commands,) = (commands_of(block) for block in blocks(page, "console") if "--plot run.png" in block)
+    ran = {}
+    for program, *words in commands:
+        command = [Path(sys.executable).parent / program, *words]
+        ran[words[0]] = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert (tmp_path / "run.png").stat().st_size > 10_000
+    done = ran["plan"]
     for name, (_, error, devices) in zip(NAMES, rows_below(page, "| plan | standard error"), strict=True):
         assert re.search(rf"^│ {name}\b[^│]*│ +{error} │.*│ +{devices} │", done.stdout, re.MULTILINE), name
     said = " ".join(done.stdout.split())

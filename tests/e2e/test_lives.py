@@ -33,7 +33,7 @@ from ..protocol.examples import survey
 
 pytestmark = pytest.mark.heavy
 
-PEOPLE, PERIODS, Z = 100, 6, 6
+PEOPLE, PERIODS, Z = 60, 6, 6
 CALENDAR = Calendar(int(parse_instant("1993-06-30")), parse_duration("52w"), PERIODS)
 STATES, CHANGES = StateSpace(Z), MutationSpace(Z)
 CUSTOM = CustomResponse(STATES, tuple(tuple(9 if o == u else 1 for u in range(Z + 1)) for o in range(Z + 1)))

@@ -84,14 +84,6 @@ def test_the_commands_and_the_app_of_the_readme_work_together(operated, tmp_path
     assert [each["id"] for each in listed] == [survey]
 
 
-def test_the_simulations_of_the_readme_run(tmp_path):
-    """Both populations, the plot included."""
-    for command in commands_of(block_with("--plot run.png", "console")):
-        done = subprocess.run([str(COMMANDS / command[0]), *command[1:]], cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-    assert (tmp_path / "run.png").stat().st_size > 10_000
-
-
 def test_the_release_of_the_readme_runs(tmp_path):
     """All 744 hours of January 2013 are published, with their picture."""
     (command,) = commands_of(block_with("planes.csv", "console"))

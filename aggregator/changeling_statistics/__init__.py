@@ -5,34 +5,29 @@
     compare_plans(wish)                                          the best release plan for a wish, beside others
     loss_statement(survey, delta=1e-6)                           what a survey can cost an entry, in three figures
     series(survey, tallies, until=24)                            histograms from tallies, with their covariances
-    bands([each.estimate for each in histograms], level=0.95)    confidence regions for all of them at once
+    intervals(histograms[0].estimate, level=0.95)                the confidence interval of each answer
 
 Surveys, calendars and constraints come from `changeling_protocol`. Knows no web, no database and no clock.
 """
 
 from changeling_protocol import format_duration, format_instant, parse_duration, parse_instant
 
-from .accounting.curves import (
+from .accounting import (
     SILENT,
     Corner,
     Point,
     PrivacyCurve,
-    composed,
     curve_of,
-    grid_interval,
+    delta_at,
+    epsilon_at,
     randomizer_curve,
     worst_curve,
 )
-from .accounting.shuffled import Figure, LossStatement, loss_statement, shuffled_loss
-from .accounting.transcript import delta_at, epsilon_at
-from .changelog.changelog import ANSWER, MICROSECONDS, Changelog, Columns, Mutations, States, swallows_rows
-from .changelog.reading import read_csv, read_frame, read_parquet, read_rows
+from .changelog import ANSWER, MICROSECONDS, Changelog, Columns, Mutations, States, swallows_rows
 from .errors import BadChangelog, EmptyNode, NotEstimable, StatisticsError
 from .estimate import (
-    NORMAL,
     Attendance,
     Counts,
-    Ellipsoid,
     Estimate,
     Floats,
     GroupClosing,
@@ -40,50 +35,26 @@ from .estimate import (
     PlanNode,
     Tallies,
     VarianceCurve,
-    bands,
     conserves,
-    half_width,
     intervals,
-    region,
     without_sum,
 )
 from .estimation.differences import Difference, difference, share_difference, share_differences
 from .estimation.entries import Moments
 from .estimation.figures import Figures, false_entries, histogram_figures, span_figures, window_figures
-from .estimation.histograms import Change, Histogram, change, histogram, series
+from .estimation.histograms import Histogram, series
 from .estimation.network import ClosingEdges, Frontier, Indices, Network, advance
 from .estimation.numbers import NumberFigure, NumberFigures, number_series
-from .estimation.releases import (
-    Releases,
-    UsedNode,
-    histogram_change,
-    planned_variances,
-    releases,
-    superpopulation_change,
-)
-from .estimation.smoothing import Smoothing
-from .estimation.solution import Gap, Solution
+from .estimation.releases import Releases, histogram_change, planned_variances, releases, superpopulation_change
+from .estimation.solution import Gap, Smoothing, Solution
 from .planning.distance import Distance, distance_from_best
-from .planning.freezing import (
-    Freezing,
-    Habits,
-    Pilot,
-    Rung,
-    SteadyChanges,
-    admitted,
-    ladder,
-    periods_told,
-    pilot_of,
-    rung,
-)
+from .planning.freezing import Habits, Pilot, Rung, SteadyChanges, admitted, ladder, periods_told, pilot_of, rung
 from .planning.outages import PRICE, gap_after_loss, outage
 from .planning.plans import PLANS, Comparison, Planned, compare_plans, hierarchical_plan, optimal_plan, plan_in_words
-from .planning.prediction import POINT, Option, Prediction, predict
+from .planning.prediction import MOST_PLANNED_PERIODS, POINT, Option, Prediction, Wish, predict, steady_changes
 from .planning.questionnaire import (
     ESTIMANDS,
-    EstimandError,
     PlannedQuestions,
-    QuestionClass,
     Questionnaire,
     WeightedQuestion,
     asking_freezing,
@@ -92,8 +63,19 @@ from .planning.questionnaire import (
     plan_questionnaire,
     questions_in_words,
 )
-from .planning.wish import MOST_PLANNED_PERIODS, Objective, Wish, steady_changes
-from .publishing import Cell, ClosingCell, NodeCell, StratifiedTallies, batches_to_show, select
+from .publishing import (
+    Cell,
+    ClosingCell,
+    NodeCell,
+    StratifiedTallies,
+    WrongFigure,
+    batches_to_show,
+    edition_columns,
+    edition_files,
+    select,
+    tallies_in,
+    verify_files,
+)
 from .randomizers.counted import CountedCounterpart
 from .randomizers.counterpart import (
     Blanket,
@@ -111,16 +93,21 @@ from .randomizers.counterpart import (
     one_pair,
     register_counterpart,
 )
-from .randomizers.kary import KaryCounterpart
-from .shown import ShownAs, csv_shown, diagnosed, freezing_shown, head_shown, many_shown, rows_shown, series_shown
-from .succession import change_across, check_successor, joined_series, next_calendar, offsets, total_cost
-from .verification import WrongFigure, edition_columns, edition_files, tallies_in, verify_files
-from .words import (
+from .randomizers.naming import KaryCounterpart
+from .reading import read_csv, read_frame, read_parquet, read_rows
+from .shown import ShownAs, csv_shown, diagnosed, freezing_shown, head_shown, many_shown, rows_shown
+from .shuffled import Figure, loss_statement, shuffled_loss
+from .surveys import (
+    check_successor,
     constraint_in_words,
     constraint_of,
+    joined_series,
+    next_calendar,
+    offsets,
     parse_count,
     parse_epsilon,
     read_survey,
+    total_cost,
     write_survey,
 )
 
@@ -129,7 +116,6 @@ __all__ = [
     "ESTIMANDS",
     "MICROSECONDS",
     "MOST_PLANNED_PERIODS",
-    "NORMAL",
     "PLANS",
     "POINT",
     "PRICE",
@@ -138,7 +124,6 @@ __all__ = [
     "BadChangelog",
     "Blanket",
     "Cell",
-    "Change",
     "ChangeOffers",
     "Changelog",
     "ClosingCell",
@@ -152,14 +137,11 @@ __all__ = [
     "DecodedNodes",
     "Difference",
     "Distance",
-    "Ellipsoid",
     "EmptyNode",
-    "EstimandError",
     "Estimate",
     "Figure",
     "Figures",
     "Floats",
-    "Freezing",
     "Frontier",
     "Gap",
     "GroupClosing",
@@ -168,7 +150,6 @@ __all__ = [
     "Indices",
     "KaryCounterpart",
     "Likelihoods",
-    "LossStatement",
     "Moments",
     "Mutations",
     "Network",
@@ -177,7 +158,6 @@ __all__ = [
     "NotEstimable",
     "NumberFigure",
     "NumberFigures",
-    "Objective",
     "Option",
     "PairKind",
     "Pilot",
@@ -187,7 +167,6 @@ __all__ = [
     "Point",
     "Prediction",
     "PrivacyCurve",
-    "QuestionClass",
     "Questionnaire",
     "RandomizerOffer",
     "Releases",
@@ -200,7 +179,6 @@ __all__ = [
     "SteadyChanges",
     "StratifiedTallies",
     "Tallies",
-    "UsedNode",
     "VarianceCurve",
     "WeightedQuestion",
     "Wish",
@@ -209,14 +187,10 @@ __all__ = [
     "advance",
     "agreement_chance",
     "asking_freezing",
-    "bands",
     "batches_to_show",
-    "change",
-    "change_across",
     "check_successor",
     "class_variances",
     "compare_plans",
-    "composed",
     "conserves",
     "constraint_in_words",
     "constraint_of",
@@ -236,11 +210,8 @@ __all__ = [
     "format_instant",
     "freezing_shown",
     "gap_after_loss",
-    "grid_interval",
-    "half_width",
     "head_shown",
     "hierarchical_plan",
-    "histogram",
     "histogram_change",
     "histogram_figures",
     "intervals",
@@ -274,14 +245,12 @@ __all__ = [
     "read_parquet",
     "read_rows",
     "read_survey",
-    "region",
     "register_counterpart",
     "releases",
     "rows_shown",
     "rung",
     "select",
     "series",
-    "series_shown",
     "share_difference",
     "share_differences",
     "shuffled_loss",

@@ -24,8 +24,7 @@ from changeling_protocol import Node, Randomizer, Survey, format_instant
 from .estimate import Counts, Floats
 from .estimation.figures import Figures, false_entries, histogram_figures
 from .estimation.releases import Releases, UsedNode
-from .estimation.smoothing import Smoothing
-from .estimation.solution import Gap, Solution
+from .estimation.solution import Gap, Smoothing, Solution
 from .randomizers.counted import CountedCounterpart
 from .randomizers.counterpart import counterpart_of
 

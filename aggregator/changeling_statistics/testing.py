@@ -37,7 +37,7 @@ from changeling_protocol import (
 )
 from scipy.stats import chi2_contingency, chisquare
 
-from .accounting.curves import curve_of
+from .accounting import curve_of
 from .estimate import Estimate, Floats
 from .estimation.releases import histogram_change, superpopulation_change
 from .randomizers.counterpart import (

@@ -25,7 +25,7 @@ from changeling_protocol import (
     most_telling,
 )
 from changeling_statistics import delta_at, epsilon_at, shuffled_loss
-from changeling_statistics.accounting.shuffled import linked_epsilon, rounds_epsilon
+from changeling_statistics.shuffled import linked_epsilon, rounds_epsilon
 
 from tests.protocol.joint_loss_cases import joint_changes, joint_states
 from tests.protocol.loss_cases import PERIOD, change_randomizers, state_randomizers

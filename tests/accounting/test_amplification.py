@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from changeling_protocol import KaryResponse, MutationSpace, Odds, SignedSubset, StateSpace
 from changeling_statistics import worst_curve
-from changeling_statistics.accounting.shuffled import blanket_deltas, clones_deltas
+from changeling_statistics.shuffled import blanket_deltas, clones_deltas
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -98,9 +98,9 @@ def test_runs_of_many_entries_agree_with_single_counts(monkeypatch):
     """Summing K in runs is above summing it one by one, by less than a hundredth where it matters."""
     response, entries = KaryResponse(MutationSpace(2), Odds(3, 1)), 200_000
     epsilons = np.linspace(0, 0.03, 7)
-    monkeypatch.setattr("changeling_statistics.accounting.shuffled.BLANKET_POINTS", 1)
+    monkeypatch.setattr("changeling_statistics.shuffled.BLANKET_POINTS", 1)
     in_runs = blanket(response, entries, epsilons)
-    monkeypatch.setattr("changeling_statistics.accounting.shuffled.RUNS", 10**9)
+    monkeypatch.setattr("changeling_statistics.shuffled.RUNS", 10**9)
     one_by_one = blanket(response, entries, epsilons)
     assert not np.array_equal(in_runs, one_by_one)
     assert (in_runs >= one_by_one * (1 - 1e-9)).all()

@@ -1,6 +1,7 @@
 """The exact privacy region of a randomizer, and the closed forms that stand for long alphabets."""
 
 from fractions import Fraction
+from itertools import product
 from math import inf, log
 
 import pytest
@@ -15,14 +16,14 @@ from changeling_protocol import (
     UnaryEncoding,
 )
 from changeling_statistics import SILENT, PairKind, curve_of, randomizer_curve, worst_curve
-from changeling_statistics.accounting.curves import node_curve
+from changeling_statistics.accounting import node_curve
 from changeling_statistics.randomizers.counterpart import all_pairs, listed_likelihoods
 
 from tests.enumeration import probability
 
 from ..contracts.randomizers import RANDOMIZERS
 
-RATIOS = [Fraction(1, 3), Fraction(1), Fraction(8, 7), Fraction(3, 2), Fraction(3), Fraction(11, 2), Fraction(40)]
+RATIOS = [Fraction(1, 3), Fraction(1), Fraction(3, 2), Fraction(11, 2)]
 
 
 def names(randomizer):
@@ -44,22 +45,21 @@ def directly(randomizer, kind, ratio):
 
 
 @pytest.mark.parametrize("randomizer", RANDOMIZERS, ids=names)
-@pytest.mark.parametrize("kind", PairKind)
-def test_the_curve_is_the_definitions_largest_sum(randomizer, kind):
-    """δ at every ratio, below one too, equals the sum over symbols of its definition, for the worst pair."""
-    curve = node_curve(randomizer, kind)
-    for ratio in RATIOS:
-        assert curve.delta_at_ratio(ratio) == max(directly(randomizer, kind, ratio), Fraction(0), 1 - ratio)
+def test_the_curve_is_the_definitions_largest_sum(randomizer):
+    """δ at every ratio, below one too, equals the sum over symbols of its definition, for the worst pair of a kind."""
+    for kind, ratio in product(PairKind, RATIOS):
+        exact = max(directly(randomizer, kind, ratio), Fraction(0), 1 - ratio)
+        assert node_curve(randomizer, kind).delta_at_ratio(ratio) == exact
 
 
 @pytest.mark.parametrize("randomizer", RANDOMIZERS, ids=names)
-@pytest.mark.parametrize("delta", [1e-9, 1e-3, 0.05, 0.3])
-def test_epsilon_and_delta_are_inverses(randomizer, delta):
+def test_epsilon_and_delta_are_inverses(randomizer):
     """δ(ε(δ)) <= δ, and a little below ε(δ) it is exceeded."""
     curve = randomizer_curve(randomizer)
-    epsilon = curve.epsilon_at(delta)
-    assert curve.delta_at(epsilon) <= delta
-    assert epsilon == 0 or curve.delta_at(epsilon * (1 - 1e-9)) > delta * (1 - 1e-6)
+    for delta in (1e-9, 1e-3, 0.05, 0.3):
+        epsilon = curve.epsilon_at(delta)
+        assert curve.delta_at(epsilon) <= delta
+        assert epsilon == 0 or curve.delta_at(epsilon * (1 - 1e-9)) > delta * (1 - 1e-6)
 
 
 @pytest.mark.parametrize(

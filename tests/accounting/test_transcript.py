@@ -19,7 +19,7 @@ from changeling_protocol import (
     UnaryEncoding,
 )
 from changeling_statistics import delta_at, epsilon_at
-from changeling_statistics.accounting.transcript import group_epsilon
+from changeling_statistics.accounting import group_epsilon
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from changeling_statistics import BadChangelog, Columns, read_csv, read_frame, read_parquet, read_rows
-from changeling_statistics.changelog import tables as csv_files
+from changeling_statistics import changelog_columns as csv_files
 from hypothesis import given
 from hypothesis import strategies as st
 

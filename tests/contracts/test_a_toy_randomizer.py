@@ -34,7 +34,7 @@ from changeling_statistics import (
     register_counterpart,
     series,
 )
-from changeling_statistics.planning.responses import best_state
+from changeling_statistics.planning.candidates import best_state
 from changeling_statistics.testing import RandomizerContract
 
 from demo.deployment import Deployment

@@ -17,7 +17,6 @@ from changeling_protocol import (
 )
 from changeling_statistics import (
     EmptyNode,
-    Estimate,
     NodeTally,
     class_variances,
     counterpart_of,
@@ -50,14 +49,6 @@ def test_odds_of_one_say_nothing(randomizer):
     """They are refused with the odds named, rather than divided by zero."""
     with pytest.raises(ValueError, match="say nothing"):
         histogram_change(NodeTally(1, np.ones(randomizer.symbols, np.int64)), randomizer)
-
-
-def test_a_sum_with_an_upper_bound_is_one():
-    """The label travels with addition."""
-    exact, bound = (Estimate(np.zeros(1), np.zeros((1, 1)), upper_bound=label) for label in (False, True))
-    assert not (exact + exact).upper_bound
-    assert (exact + bound).upper_bound
-    assert (bound + exact).upper_bound
 
 
 def test_a_custom_decoder_has_the_least_variance_at_equal_inputs():

@@ -18,11 +18,12 @@ from changeling_statistics import (
     share_differences,
     steady_changes,
 )
+from scipy.stats import binom
 
-SURVEYS = 200
+SURVEYS = 80
 FALSE_ALARM = 1e-4
 """The chance that right intervals fail for an answer below, were the seed drawn anew."""
-MOST = 0.05 + 3.9 * np.sqrt(0.05 * 0.95 / SURVEYS)
+MOST = binom.isf(FALSE_ALARM, SURVEYS, 0.05) / SURVEYS
 
 
 def people(survey, shares, generator, entries=50_000):

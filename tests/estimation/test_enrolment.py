@@ -16,7 +16,7 @@ from changeling_protocol import (
     StateSpace,
     Track,
 )
-from changeling_statistics import Attendance, Gap, NodeTally, Solution, Tallies, change, histogram, releases, series
+from changeling_statistics import Attendance, Gap, NodeTally, Solution, Tallies, releases, series
 from changeling_statistics.estimation.releases import Enrolment
 
 from ..protocol.examples import hierarchical, survey
@@ -192,9 +192,9 @@ def test_one_client_alone_at_a_closing_moves_estimates_by_little_more_than_itsel
     nodes = {key: expected_tally(response, counts) for key, counts in spans.items()}
     asked = survey(hierarchical(2, 4, (1, 2), CERTAIN), answers=("a", "b"), calendar=calendar(4), minimum=100)
     honest = attendance((1000, 1000), (1000, 0), None, (1000, 0))
-    alone = histogram(asked, Tallies(nodes, honest), 4).estimate.values
+    alone = series(asked, Tallies(nodes, honest), 4)[-1].estimate.values
     np.testing.assert_allclose(alone, [1000, 0], atol=1)
-    beside = histogram(asked, Tallies(nodes, {**honest, (0, 3): Attendance(1, 1)}), 4).estimate.values
+    beside = series(asked, Tallies(nodes, {**honest, (0, 3): Attendance(1, 1)}), 4)[-1].estimate.values
     np.testing.assert_allclose(beside, alone, atol=10)
 
 
@@ -206,12 +206,9 @@ def test_whether_a_covariance_is_a_bound_does_not_hang_on_later_nodes():
         ReleasePlan((Group((Track(1, states, 0, 4), Track(1, subsets, 4, T))),)), calendar=calendar(T), closed=False
     )
     tallies = lived(asked, np.random.default_rng(3))
-    for period in range(1, T + 1):
-        then = histogram(asked, known_by(asked, tallies, period), period)
-        now = histogram(asked, tallies, period)
+    for period, now in enumerate(series(asked, tallies, T), 1):
+        then = series(asked, known_by(asked, tallies, period), period)[-1]
         assert then.estimate.upper_bound == now.estimate.upper_bound == (period > 4)
-        listed = series(asked, tallies, T)[period - 1]
-        assert listed.estimate.upper_bound == (period > 4)
 
 
 def test_the_bounds_hold_whatever_the_silent_hold():
@@ -232,7 +229,7 @@ def test_the_bounds_hold_whatever_the_silent_hold():
         inserted[changes.space.index(0, 1)] += holding
         nodes = {(0, 1): tally, (0, 2): tally, (1, 1): expected_tally(changes, inserted)}
         there = {(0, 1): Attendance(heard + silent, heard + silent), (0, 2): Attendance(heard)}
-        last = histogram(asked, Tallies(nodes, there), 2)
+        last = series(asked, Tallies(nodes, there), 2)[-1]
         assert (last.basis.enrolled, last.basis.heard) == (heard + silent, heard)
         lower, upper = last.basis.bounds()[0]
         for silent_with_it in (0, silent):
@@ -247,7 +244,7 @@ def test_a_lost_closing_is_a_gap_and_windows_go_on():
     found = series(asked, tallies, T)
     assert [each.span.end for each in found if isinstance(each, Gap)] == list(range(5, T + 1))
     assert {each.missing for each in found if isinstance(each, Gap)} == {(0, Node(4, 5))}
-    assert change(asked, tallies, Node(5, 9)).span == Node(5, 9)
+    assert Solution(releases(asked, tallies)).reaches(9, 5)
 
 
 def test_a_gap_names_the_first_node_of_the_shortest_way():
@@ -273,7 +270,7 @@ def test_a_node_whose_count_is_low_by_chance_does_not_pull_the_estimate():
     generator = np.random.default_rng(5)
     share, entries, found = 0.25, 40, []
     chance = (3 * share + (1 - share)) / 4
-    for _ in range(500):
+    for _ in range(250):
         reports = generator.multinomial(entries, np.full(4, 0.25))
         nodes = {}
         for number, count in enumerate(reports.tolist(), 1):

@@ -23,9 +23,7 @@ from changeling_statistics import (
     NotEstimable,
     Solution,
     Tallies,
-    change,
     counterpart_of,
-    histogram,
     histogram_change,
     releases,
     series,
@@ -68,11 +66,11 @@ def test_the_histogram_at_every_time_is_the_truth_where_there_is_no_noise():
     states = np.hstack([np.zeros((7, 1), dtype=int), generator.integers(0, 4, (7, T))])
     tallies, total = noiseless(SURVEY, states), SURVEY.plan.tracks[0].randomizer.total()
     truth = np.array([np.bincount(column, minlength=4)[1:] for column in states.T])
-    for t, retrospective in product(range(T + 1), (False, True)):
-        found = histogram(SURVEY, tallies, t, retrospective=retrospective).estimate.values
-        np.testing.assert_allclose(found / total, truth[t], atol=1e-6)
-    window = change(SURVEY, tallies, Node(3, 10)).estimate.values
-    np.testing.assert_allclose(window / total, truth[10] - truth[3], atol=1e-6)
+    for retrospective in (False, True):
+        solution = Solution(releases(SURVEY, tallies), retrospective)
+        for t in range(1, T + 1):
+            np.testing.assert_allclose(solution.estimate(t).values / total, truth[t], atol=1e-6)
+        np.testing.assert_allclose(solution.estimate(10, 3).values / total, truth[10] - truth[3], atol=1e-6)
 
 
 @pytest.mark.parametrize("retrospective", [False, True])
@@ -91,7 +89,8 @@ def test_values_and_covariance_are_the_dense_solution_and_its_sandwich(plan, wei
     tallies = random_tallies(asked, np.random.default_rng(5))
     known = releases(asked, tallies)
     every = series(asked, tallies, T, retrospective=retrospective)
-    sampling = Solution(known, retrospective).sampling
+    solution = Solution(known, retrospective)
+    sampling = solution.sampling
     for t, found in enumerate(every, 1):
         row = weights(known, t, 0, None if retrospective else t)
         np.testing.assert_allclose(found.estimate.values, row @ known.changes, rtol=1e-8, atol=1e-6)
@@ -99,15 +98,13 @@ def test_values_and_covariance_are_the_dense_solution_and_its_sandwich(plan, wei
             np.tensordot(row**2, known.covariances, axes=1) + sampling.covariance(row, T if retrospective else t)[0]
         )
         np.testing.assert_allclose(found.estimate.covariance, spread, rtol=1e-7, atol=1e-4)
-        alone = histogram(asked, tallies, t, retrospective=retrospective)
-        np.testing.assert_allclose(alone.estimate.values, found.estimate.values, rtol=1e-8, atol=1e-6)
-        np.testing.assert_allclose(alone.estimate.covariance, found.estimate.covariance, rtol=1e-7, atol=1e-4)
-        assert {used.number for used in found.nodes} == {used.number for used in alone.nodes}
+        alone = solution.estimate(t)
+        np.testing.assert_allclose(alone.values, found.estimate.values, rtol=1e-8, atol=1e-6)
+        np.testing.assert_allclose(alone.covariance, found.estimate.covariance, rtol=1e-7, atol=1e-4)
     for end in range(5, T + 1):
-        found = change(asked, tallies, Node(end - 5, end), retrospective=retrospective)
-        until = None if retrospective else found.span.end
-        row = weights(known, found.span.end, found.span.start, until)
-        np.testing.assert_allclose(found.estimate.values, row @ known.changes, rtol=1e-8, atol=1e-6)
+        row = weights(known, end, end - 5, None if retrospective else end)
+        found = solution.estimate(end, end - 5).values
+        np.testing.assert_allclose(found, row @ known.changes, rtol=1e-8, atol=1e-6)
 
 
 def test_the_covariance_is_that_of_the_estimates_over_all_reports():
@@ -124,9 +121,8 @@ def test_the_covariance_is_that_of_the_estimates_over_all_reports():
             tallies[key] = counterpart_of(response).tally(np.array(both, dtype=np.uint64))
             for symbol, one in zip(both, true, strict=True):
                 probability *= response.weight(symbol, one) / response.total()
-        both = attended(asked, tallies)
-        for i, retrospective in enumerate((False, True)):
-            found = histogram(asked, both, 1 if retrospective else 2, retrospective=retrospective).estimate
+        known = releases(asked, attended(asked, tallies))
+        for i, found in enumerate((Solution(known).estimate(2), Solution(known, True).estimate(1))):
             mean[i] += probability * found.values[0]
             square[i] += probability * found.values[0] ** 2
             estimated[i] += probability * found.covariance[0, 0]
@@ -146,40 +142,42 @@ def test_a_missing_node_raises_the_variance_and_where_it_disconnects_is_named():
     whole = random_tallies(SURVEY, np.random.default_rng(4))
     tallies = without(whole, (1, 3))
     assert releases(SURVEY, tallies).network.resistance(6) > releases(SURVEY, whole).network.resistance(6)
-    assert histogram(SURVEY, tallies, 6).period == 6
+    assert Solution(releases(SURVEY, tallies)).reaches(6)
     tallies = without(whole, (0, 7))
+    known = releases(SURVEY, tallies)
     with pytest.raises(NotEstimable, match=r"period 7 .* \(6, 7\] of track 0"):
-        histogram(SURVEY, tallies, 7)
+        Solution(known).estimate(7)
     found = series(SURVEY, tallies, 12)
     assert found.pop(6) == Gap(Node(0, 7), (0, Node(6, 7)))
     assert [each.period for each in found] == [*range(1, 7), *range(8, 13)]
-    assert histogram(SURVEY, tallies, 7, retrospective=True).period == 7
+    assert Solution(known, True).reaches(7)
     with pytest.raises(NotEstimable, match=r"window \(3, 7\] .* \(6, 7\] of track 0"):
-        change(SURVEY, tallies, Node(3, 7))
+        Solution(known).estimate(7, 3)
     with pytest.raises(ValueError, match="13"):
-        histogram(SURVEY, tallies, 13)
+        series(SURVEY, tallies, 13)
     with pytest.raises(ValueError, match="one period wide, got 0"):
-        window_figures(Solution(releases(SURVEY, tallies)), 0, 12)
+        window_figures(Solution(known), 0, 12)
 
 
 def test_times_that_no_node_of_the_plan_reaches_say_so():
     """There is no missing node to name."""
     wide = survey(hierarchical(3, T, (2, 4), Odds(3, 1)), calendar=calendar(T))
     with pytest.raises(NotEstimable, match="no nodes of the plan that close by period 3"):
-        histogram(wide, random_tallies(wide, np.random.default_rng(1)), 3)
+        Solution(releases(wide, random_tallies(wide, np.random.default_rng(1)))).estimate(3)
 
 
 def test_a_window_needs_no_way_back_to_the_start():
     """With its own nodes alone it is estimable, and the histograms at its ends are not."""
     nodes = {(0, at): t for (_, at), t in random_tallies(SURVEY, np.random.default_rng(1)).items() if 5 <= at <= 8}
     tallies = attended(SURVEY, nodes)
-    window = change(SURVEY, tallies, Node(4, 7))
-    assert [used.number for used in window.nodes] == [5, 6, 7]
+    solution = Solution(releases(SURVEY, tallies))
+    window = solution.estimate(7, 4)
+    assert [used.number for used in solution.used(7, 4)] == [5, 6, 7]
     parts = [histogram_change(tallies[0, at], SURVEY.plan.tracks[0].randomizer) for at in (5, 6, 7)]
-    np.testing.assert_allclose(window.estimate.values, sum(part.values for part in parts), atol=1e-6)
-    np.testing.assert_allclose(window.estimate.covariance, sum(part.covariance for part in parts))
+    np.testing.assert_allclose(window.values, sum(part.values for part in parts), atol=1e-6)
+    np.testing.assert_allclose(window.covariance, sum(part.covariance for part in parts))
     with pytest.raises(NotEstimable, match=r"of track \d"):
-        histogram(SURVEY, tallies, 7)
+        solution.estimate(7)
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -190,10 +188,9 @@ def test_a_node_below_the_minimum_leaves_no_trace(closed):
     tallies = random_tallies(asked, generator)
     few = generator.multinomial(9, np.full(CHANGES.symbols, 1 / CHANGES.symbols))
     with_few = Tallies({**tallies, (1, 3): NodeTally(9, few)}, tallies.attendance)
-    for t in range(1, T + 1):
-        for retrospective in (False, True):
-            one = histogram(asked, with_few, t, retrospective=retrospective)
-            other = histogram(asked, without(tallies, (1, 3)), t, retrospective=retrospective)
+    for retrospective in (False, True):
+        pair = (series(asked, each, T, retrospective=retrospective) for each in (with_few, without(tallies, (1, 3))))
+        for one, other in zip(*pair, strict=True):
             np.testing.assert_array_equal(one.estimate.values, other.estimate.values)
             np.testing.assert_array_equal(one.estimate.covariance, other.estimate.covariance)
             assert all((used.track, used.number) != (1, 3) for used in one.nodes)
@@ -211,11 +208,3 @@ def test_a_report_stands_for_those_who_are_heard_over_those_who_report():
         of = {(u.track, u.number): x for u, x in zip(known.nodes, known.expansion, strict=True)}
         assert of[2, 1] == pytest.approx(heard / 400)
         assert of[0, 1] == of[3, 1] == pytest.approx(heard / 500)
-
-
-def test_the_start_of_the_calendar_is_empty():
-    """Nobody is there before the first period, and that is certain."""
-    start = histogram(SURVEY, Tallies({}, {}), 0)
-    assert not start.estimate.values.any()
-    assert not start.estimate.covariance.any()
-    assert len(start.nodes) == 0

@@ -16,7 +16,7 @@ from changeling_protocol import (
     TimeBounded,
 )
 from changeling_statistics import Solution, releases
-from changeling_statistics.randomizers.histories import HistoryBase
+from changeling_statistics.estimation.entries import HistoryBase
 from changeling_statistics.testing import lived_histories, questions
 
 from ..protocol.examples import survey

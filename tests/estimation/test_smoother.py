@@ -29,7 +29,7 @@ from changeling_statistics import (
     superpopulation_change,
 )
 from changeling_statistics.estimation.entries import expected_moments
-from changeling_statistics.estimation.smoothing import _Noise
+from changeling_statistics.estimation.solution import _Noise
 
 from ..protocol.examples import survey
 from .graphs import attended, calendar, noiseless, random_tallies

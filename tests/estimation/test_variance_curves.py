@@ -10,12 +10,12 @@ from changeling_statistics import (
     NodeTally,
     Solution,
     VarianceCurve,
-    bands,
     counterpart_of,
     histogram_figures,
     intervals,
     releases,
 )
+from changeling_statistics.estimate import half_width
 from scipy.stats import binom, poisson
 
 from ..protocol.examples import survey
@@ -66,7 +66,23 @@ def test_a_variance_below_zero_never_takes_an_interval_away():
     known = Estimate(np.array([1.0]), np.array([[-5.0]]), law=lambda: of_counts(level=-5.0, linear=1.0, floor=4.0))
     np.testing.assert_allclose(intervals(known)[0], [1 - 3.92, 1 + 3.92], atol=0.01)
     plain = Estimate(np.array([1.0]), -np.eye(1))
-    assert not np.isnan(np.concatenate([intervals(known + known), *bands([known, plain])])).any()
+    assert not np.isnan([intervals(plain), plain.curve().far_ends(plain.values, 3.0)]).any()
+
+
+def test_intervals_of_normal_errors_cover_as_they_say_alone_and_together():
+    """Of 20,000 walks of six times 95% each, within four standard errors (false alarms: 1 in 2,000 over all twelve); at
+    least as many at all times at once, however correlated these are."""
+    draws, k, z = 20_000, 6, 2
+    walks = np.cumsum(np.random.default_rng(3).normal(size=(draws, k, z)), axis=1)
+    curve = VarianceCurve.constant(np.repeat(np.arange(1.0, k + 1)[:, None], z, axis=1))
+    alone = curve.ends(np.zeros((k, z)), half_width(0.95))
+    inside = (walks >= alone[..., 0]) & (walks <= alone[..., 1])
+    np.testing.assert_allclose(inside.mean(0), 0.95, atol=4 * np.sqrt(0.95 * 0.05 / draws))
+    together = curve.far_ends(np.zeros((k, z)), half_width(0.95, k * z))
+    assert (np.abs(walks) <= together[..., 1]).all((1, 2)).mean() >= 0.95
+    for level in (0.0, 1.0, 95.0):
+        with pytest.raises(ValueError, match=f"between 0 and 1, got {level}"):
+            half_width(level)
 
 
 def test_the_variance_of_one_report_of_everybody_is_known_for_every_truth():

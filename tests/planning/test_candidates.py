@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from changeling_protocol import ReleasePlan, TimeBounded, plan_cost
 from changeling_statistics.planning.candidates import Maker, closer_look, first_look
-from changeling_statistics.planning.wish import Span
+from changeling_statistics.planning.prediction import Span
 
 from .wishes import wish
 
@@ -13,7 +13,7 @@ from .wishes import wish
 @pytest.mark.parametrize("closed", [False, True])
 def test_every_kind_is_tried_and_every_candidate_is_a_plan_within_the_budget(closed):
     """Each group alone charges at most epsilon, whatever it says; all but single reports are joint."""
-    of = wish(periods=20, closed=closed)
+    of = wish(periods=12, closed=closed)
     found = list(first_look(Maker(of)))
     found += closer_look(Maker(of), found)
     assert {candidate.kind for candidate in found} == {"panel", "changes", "hierarchy", "mix", "history"}

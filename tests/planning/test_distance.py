@@ -76,8 +76,7 @@ def test_no_density_moves_the_whitened_mean_beyond_what_is_certified(population,
     assert 0.3 * np.tanh(epsilon / 2) < farthest <= sinh(epsilon / 2)
 
 
-@pytest.mark.parametrize("answers", [2, 3, 6])
-@pytest.mark.parametrize("epsilon", ["0.3", "2", "9"])
+@pytest.mark.parametrize(("answers", "epsilon"), [(2, "2"), (3, "0.3"), (6, "9")])
 def test_one_question_asked_once_has_its_best_plan_certified(answers, epsilon):
     """The best of all reports is known there; the plan for it is as good, and the sentence says so."""
     distance = optimal_plan(wish(1, answers, 1, epsilon, closed=True, later=0)).distance
@@ -85,7 +84,7 @@ def test_one_question_asked_once_has_its_best_plan_certified(answers, epsilon):
     assert distance.words == "No reports that keep epsilon, of any kind, need fewer devices (certified)."
 
 
-@pytest.mark.parametrize(("periods", "answers", "k"), [(2, 2, 2), (3, 2, 2), (4, 3, 2), (6, 2, 6)])
+@pytest.mark.parametrize(("periods", "answers", "k"), [(2, 2, 2), (4, 3, 2), (6, 2, 6)])
 @pytest.mark.parametrize("epsilon", ["0.5", "2", pytest.param("5", marks=pytest.mark.heavy)])
 def test_no_plan_is_better_than_the_best_of_all_reports(periods, answers, k, epsilon):
     """Where plans are next to the best a bound that claims too much would show; the searched one is the tighter."""

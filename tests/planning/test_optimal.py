@@ -22,7 +22,7 @@ CONSTRAINTS = st.one_of(
 
 
 @pytest.mark.heavy
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(
     periods=st.integers(1, 14),
     answers=st.integers(1, 7),
@@ -61,10 +61,10 @@ def test_every_plan_of_the_table_charges_at_most_epsilon_and_reaches_every_perio
     assert comparison.verdict
 
 
-@pytest.mark.parametrize(("epsilon", "closed"), [("1", True), ("8", False), ("30", True)])
+@pytest.mark.parametrize(("epsilon", "closed"), [("8", False), ("30", True)])
 def test_no_other_plan_of_the_table_is_more_accurate(epsilon, closed):
     """The optimal plan has them among its candidates, or better ones."""
-    of = wish(periods=32, answers=4, epsilon=epsilon, closed=closed, devices=20_000, later=20_000)
+    of = wish(periods=24, answers=4, epsilon=epsilon, closed=closed, devices=20_000, later=20_000)
     comparison = compare_plans(of)
     assert tuple(comparison.options) == PLANS
     best = comparison.planned.option.error(of)
@@ -128,15 +128,14 @@ LADDERS = {
 @pytest.mark.heavy
 @pytest.mark.parametrize("varied", LADDERS)
 @pytest.mark.parametrize(
-    ("answers", "periods", "k", "epsilon", "devices", "closed"),
+    ("answers", "periods", "k", "epsilon", "devices", "closed", "retrospective"),
     [
-        (2, 12, 1, "32", 1000, False),
-        (3, 7, 3, "24", 300, True),
-        (2, 12, 3, "3", 150, False),
-        (6, 2, 1, "8", 1000, True),
+        (2, 12, 1, "32", 1000, False, True),
+        (3, 7, 3, "24", 300, True, False),
+        (2, 12, 3, "3", 150, False, True),
+        (6, 2, 1, "8", 1000, True, False),
     ],
 )
-@pytest.mark.parametrize("retrospective", [False, True])
 def test_a_larger_budget_more_devices_and_a_tighter_constraint_never_give_a_larger_error(
     varied, answers, periods, k, epsilon, devices, closed, retrospective
 ):
@@ -183,7 +182,7 @@ def test_a_panel_tells_as_many_states_as_pay():
 
 @pytest.mark.parametrize(
     ("periods", "long", "looked_at", "gap"),
-    [(90, 60, 30, 0.5), pytest.param(420, MOST_SEARCHED, LOOKED_AT, 0.2, marks=pytest.mark.heavy)],
+    [(60, 40, 20, 0.5), pytest.param(420, MOST_SEARCHED, LOOKED_AT, 0.2, marks=pytest.mark.heavy)],
 )
 def test_a_long_horizon_is_looked_at_with_wider_periods_first(monkeypatch, periods, long, looked_at, gap):
     """Its groups stand on the calendar's own periods, and reach every one of them; the bar only ever goes on.

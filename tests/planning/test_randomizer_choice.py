@@ -18,9 +18,9 @@ from changeling_protocol import (
     track_cost,
 )
 from changeling_statistics import class_variances
-from changeling_statistics.planning.responses import best_change, best_state
-from changeling_statistics.planning.wish import Span, odds_within, reports_that_tell
-from changeling_statistics.randomizers import kary
+from changeling_statistics.planning.candidates import best_change, best_state
+from changeling_statistics.planning.prediction import Span, odds_within, reports_that_tell
+from changeling_statistics.randomizers import naming
 from changeling_statistics.randomizers import signed_subset as signed
 from changeling_statistics.randomizers.counterpart import ONE_CHANGE
 
@@ -81,10 +81,10 @@ def test_reports_that_tell_are_counted_as_the_charge_counts_them(closed, constra
     """Odds from the inverse of cost(κ, N) charge at most the budget, and all of it where anything tells."""
     of = wish(constraint=constraint, closed=closed)
     budget = Decimal(5)
-    truth_odds = odds_within(budget, reports_that_tell(of, span, kary.UNIT_LOSSES))
+    truth_odds = odds_within(budget, reports_that_tell(of, span, naming.UNIT_LOSSES))
     sign_odds = odds_within(budget, reports_that_tell(of, span, ONE_CHANGE))
     for randomizer, unit in (
-        (KaryResponse(MutationSpace(3), truth_odds), kary.UNIT_LOSSES),
+        (KaryResponse(MutationSpace(3), truth_odds), naming.UNIT_LOSSES),
         (signed.offer(MutationSpace(3), sign_odds, 0, 0.1, False).make(), ONE_CHANGE),
     ):
         track = span.track(randomizer)

@@ -48,8 +48,7 @@ def test_the_objective_is_the_variance_that_is_predicted_for_the_plan(retrospect
     np.testing.assert_allclose(whole.at(f, even(7)).variances / 100, predicted.errors**2, rtol=1e-6)
 
 
-@pytest.mark.parametrize("devices", [200, 400, 1500])
-@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize(("devices", "closed"), [(200, False), (400, True), (1500, False)])
 def test_no_publishable_shares_on_a_grid_do_much_better_than_those_that_are_found(devices, closed):
     """Four groups and a minimum of 100: every division in twelfths with which all nodes are published, within 3%."""
     whole = problem(wish(periods=6, devices=devices, minimum=100, closed=closed, epsilon="2"))
@@ -65,9 +64,8 @@ def test_no_publishable_shares_on_a_grid_do_much_better_than_those_that_are_foun
     assert found.error <= 1.03 * min(errors)
 
 
-@pytest.mark.parametrize("retrospective", [False, True])
+@pytest.mark.parametrize(("retrospective", "closed"), [(False, True), (True, False)])
 @pytest.mark.parametrize("objective", ["mean", "worst"])
-@pytest.mark.parametrize("closed", [False, True])
 def test_no_shares_on_a_grid_do_better_than_the_optimum(retrospective, objective, closed):
     """Three groups, every division in twelfths: none below the bound, none better than the optimum by a percent."""
     whole = problem(wish(periods=5, retrospective=retrospective, closed=closed))
@@ -84,7 +82,7 @@ def test_no_shares_on_a_grid_do_better_than_the_optimum(retrospective, objective
 
 
 @pytest.mark.heavy
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(
     seed=st.integers(0, 10**6),
     closed=st.booleans(),
@@ -113,10 +111,10 @@ def test_the_bound_is_never_above_what_any_shares_reach(seed, closed, retrospect
 @pytest.mark.parametrize(("epsilon", "retrospective"), [("0.5", True), ("4", True), ("30", False)])
 def test_the_gap_is_closed_and_rounding_keeps_it_small(epsilon, retrospective):
     """Under 1% before and after the shares are made small integers, with far fewer groups than candidates."""
-    whole = problem(wish(periods=16, epsilon=epsilon, retrospective=retrospective))
+    whole = problem(wish(periods=10, epsilon=epsilon, retrospective=retrospective))
     found = best(whole)
     assert found.gap < 0.01
-    integers = rounded_shares(whole, found, even(16), "mean")
+    integers = rounded_shares(whole, found, even(10), "mean")
     assert 1 - found.bound / error(whole, integers / integers.sum()) < 0.012
     assert 0 < (integers > 0).sum() < len(integers) / 4
     assert np.gcd.reduce(integers[integers > 0]) == 1

@@ -8,26 +8,16 @@ import pytest
 from changeling_protocol import (
     Breakdown,
     Calendar,
-    Group,
-    KaryResponse,
-    MutationSpace,
     Node,
-    Odds,
-    ReleasePlan,
-    StateSpace,
-    Track,
 )
-from changeling_simulations import Population, sample_tallies
 from changeling_statistics import (
     Estimate,
     Gap,
     Histogram,
-    change_across,
     check_successor,
     joined_series,
     next_calendar,
     offsets,
-    series,
     total_cost,
 )
 
@@ -76,26 +66,6 @@ def test_one_series_runs_across_surveys() -> None:
         joined_series([FIRST], [results(1, 9)])
 
 
-def test_a_change_across_the_boundary_is_a_difference_with_the_sum_of_covariances() -> None:
-    """From the last period of a survey to the first of its successor; inside of one survey `change` is to be asked."""
-    surveys, joined = [FIRST, SECOND], joined_series([FIRST, SECOND], [results(1, 8), results(5, 3)])
-    for start, end in ((8, 9), (3, 11), (1, 9)):
-        change = change_across(surveys, joined, Node(start, end))
-        before, after = joined[start - 1], joined[end - 1]
-        assert isinstance(change, Estimate)
-        np.testing.assert_array_equal(change.values, after.estimate.values - before.estimate.values)
-        np.testing.assert_array_equal(change.covariance, after.estimate.covariance + before.estimate.covariance)
-        assert change.upper_bound
-    assert change_across(surveys, joined, Node(0, 9)) is joined[8].estimate
-    for window in (Node(8, 10), Node(2, 9)):
-        assert change_across(surveys, joined, window) == Gap(window, None)
-    for window in (Node(1, 8), Node(0, 8), Node(8 + 1, 8 + 3)):
-        with pytest.raises(ValueError, match="inside of one survey"):
-            change_across(surveys, joined, window)
-    with pytest.raises(ValueError, match="the series has 11 periods"):
-        change_across(surveys, joined, Node(1, 12))
-
-
 def results(seed: int, periods: int) -> list[Histogram | Gap]:
     """A series with a gap in its second period."""
     draws = np.random.default_rng(seed)
@@ -112,42 +82,3 @@ def test_the_cost_of_all_is_the_sum_and_per_week_it_is_rounded_up() -> None:
     exact = epsilon * 604_800 / 1440
     assert exact <= weekly <= exact + Decimal("0.000001")
     assert FIRST.per_week == weekly
-
-
-def test_a_change_across_the_boundary_is_unbiased_with_the_covariance_that_it_states() -> None:
-    """One population, two surveys, each entry drawing group and coins anew for the second; 150 lives.
-
-    Mean and mean square of the errors, against five standard deviations of each: a false alarm in 10^5 for all four.
-    """
-    draws, lives, entries = np.random.default_rng(8), 150, 600
-    states = np.minimum(np.cumsum(draws.random((entries, 6)) < 0.2, axis=1) + draws.integers(0, 2, (entries, 1)), 2)
-    first = survey(two_groups(3), answers=("tea", "coffee"), calendar=Calendar(0, 60, 3))
-    second = replace(first, calendar=next_calendar(first, 3), follows=first.id)
-    populations = [population(states[:, :3]), population(states[:, 3:])]
-    true = [np.bincount(states[:, t], minlength=3)[1:] for t in (1, 4)]
-    errors, squares = np.empty((lives, 2)), np.empty((lives, 2))
-    for life in range(lives):
-        own = [
-            series(each, sample_tallies(lived, each, draws), 3)
-            for each, lived in zip((first, second), populations, strict=True)
-        ]
-        change = change_across([first, second], joined_series([first, second], own), Node(2, 5))
-        assert isinstance(change, Estimate)
-        errors[life] = change.values - (true[1] - true[0])
-        squares[life] = errors[life] ** 2 / np.diag(change.covariance)
-    spread = errors.std(axis=0) / np.sqrt(lives)
-    assert (abs(errors.mean(axis=0)) < 5 * spread).all()
-    assert (abs(squares.mean(axis=0) - 1) < 5 * squares.std(axis=0) / np.sqrt(lives)).all()
-
-
-def two_groups(periods: int) -> ReleasePlan:
-    """Half of the entries report their state at every period, half their changes."""
-    states = Track(1, KaryResponse(StateSpace(2), Odds(9, 1)), 0, periods)
-    changes = Track(1, KaryResponse(MutationSpace(2), Odds(20, 1)), 0, periods)
-    return ReleasePlan((Group((states,)), Group((changes,))))
-
-
-def population(states: "np.typing.NDArray[np.int64]") -> Population:
-    """Entries with these states at the ends of a survey's periods, which enrol as it starts."""
-    lived = np.hstack([np.zeros((len(states), 1)), states]).astype(np.uint16)
-    return Population(("tea", "coffee"), lived, lived, np.ones(len(states), np.int64))

@@ -10,7 +10,8 @@ Over the entries of a group the mean of that is the change over the edge. Its co
       Cov(y, y') = ρ δ δ',   ρ = (P_ab - P_a P_b) / ((P_a - p_a)(P_b - p_b))
 
   P is how likely a slot agrees, P_ab that two both do, p that a symbol of the base does. Of a history group ρ is
-  (1 - γ)/γ, and a part that is known is added, the covariance of the base (`HistoryBase`);
+  (1 - γ)/γ, and the covariance C of the base between the two times is added (1 - γ)/γ² times,
+  which is known whatever anybody holds (`HistoryBase`; docs/histories.md);
 - sampling: that the entries differ, E δ_e δ_e', and that each reports only some of the edges.
 
 All are means over the answers and over the entries of a population. The designer's expectation (`ExpectedChanges`) is
@@ -42,13 +43,111 @@ from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
-from changeling_protocol import MICRO, BasedResponse, ExpectedChanges, Group, Kernel, Randomizer, Survey, Track
+from changeling_protocol import (
+    MICRO,
+    BasedResponse,
+    ExpectedChanges,
+    Group,
+    History,
+    HistoryKernel,
+    Kernel,
+    PossibleHistories,
+    Randomizer,
+    Survey,
+    Track,
+)
 from numpy.typing import NDArray
 
 from ..estimate import Floats, conserves
 from ..randomizers.counterpart import class_variances
-from ..randomizers.histories import HistoryBase
 from .network import Indices
+
+
+@dataclass(frozen=True)
+class HistoryBase:
+    """The base of a history group's reports: what is known of them, whatever its entries hold.
+
+    kernel: the distribution of its histories.
+    """
+
+    kernel: HistoryKernel
+
+    @classmethod
+    def of(cls, group: Group) -> "HistoryBase | None":
+        """The base of a group; None if it is no history group."""
+        return _base(group.histories) if isinstance(group.joint, History) else None
+
+    @cached_property
+    def rho(self) -> float:
+        """(1 - γ)/γ, by which what two reports of one entry tell about the base's mean covaries."""
+        told = self.kernel.told
+        return float((1 - told) / told)
+
+    @cached_property
+    def scatter(self) -> tuple[Floats, Floats]:
+        """(1 - γ)/γ² · C between two times, for one answer and for two different ones, each of shape (m, m).
+
+        In entries squared, of one entry; 0 on the diagonal, as one report's own variance is its randomizer's.
+        """
+        d, r = self.kernel.possible.states, self.returns
+        if self.kernel.possible.null:
+            g, between = r[0, 1:], r[1:, 1:]
+            mean = (1 - g) / d
+            earlier = np.minimum.outer(np.arange(len(g)), np.arange(len(g)))
+            first, last = g[earlier], g[np.maximum.outer(np.arange(len(g)), np.arange(len(g)))]
+            same = (1 - first + (d - 1) * (between - last)) / d**2 - np.outer(mean, mean)
+            other = (1 - first - between + last) / d**2 - np.outer(mean, mean)
+        else:
+            same, other = (d - 1) / d**2 * r[1:, 1:], -1 / d**2 * r[1:, 1:]
+        scale = float((1 - self.kernel.told) / self.kernel.told**2)
+        np.fill_diagonal(same, 0.0)
+        np.fill_diagonal(other, 0.0)
+        return scale * same, scale * other
+
+    @cached_property
+    def returns(self) -> Floats:
+        """E (-1/(d - 1))^c for the changes c that the base shows between two of the times 0..m, symmetric.
+
+        In a closed cohort row and column 0 have no meaning, and are 1.
+        """
+        possible, m = self.kernel.possible, self.kernel.possible.times
+        returns, count = np.ones((m + 1, m + 1)), possible.count
+        if possible.null and possible.limits.span == m - 1 and not possible.limits.either:
+            by_length = np.array([possible.alternating(0, length) / count for length in range(m + 1)])
+            returns[:] = by_length[np.abs(np.subtract.outer(np.arange(m + 1), np.arange(m + 1)))]
+            return returns
+        whole = np.full((m + 1, m + 1), 1 / count) if possible.null else np.zeros((m + 1, m + 1))
+        for first in range(1, m + 1 if possible.null else 2):
+            whole += _after_first(possible, first, count)
+        upper = np.triu(whole, 1)
+        returns[:] = upper + upper.T + np.eye(m + 1)
+        if not possible.null:
+            returns[0] = returns[:, 0] = 1.0
+        return returns
+
+
+@lru_cache(maxsize=256)
+def _base(kernel: HistoryKernel) -> HistoryBase:
+    return HistoryBase(kernel)
+
+
+def _after_first(possible: PossibleHistories, first: int, count: int) -> Floats:
+    """The part of `returns` by histories whose first answer is in a report, for start < end; shape (m + 1, m + 1)."""
+    m = possible.times
+    gone = np.clip(np.arange(m + 1) - first, 0, None)
+    counted = np.minimum(gone, possible.limits.span)
+    inside, within = (np.maximum(0, each[None, :] - each[:, None]) for each in (gone, counted))
+    codes = inside * (m + 1) + within
+    ways = np.zeros((m + 1) ** 2)
+    for code in np.flatnonzero(np.bincount(codes.ravel())).tolist():
+        ways[code] = possible.answered(first, *divmod(code, m + 1)) / count
+    if not possible.null:
+        every: Floats = possible.states * ways[codes]
+        return every
+    times = np.arange(m + 1)
+    shown = (times[:, None] < first) & (first <= times[None, :])
+    signed: Floats = np.where(shown, -1.0, possible.states - 1.0) * ways[codes]
+    return signed
 
 
 def correlations(group: Group) -> Floats:

@@ -26,8 +26,7 @@ from ..estimate import Floats, VarianceCurve, half_width
 from .network import Indices
 from .releases import Releases, UsedNode
 from .sampling import Sampling
-from .smoothing import Smoothing, joined
-from .solution import MOST_AT_ONCE, Gap, Solution, check_period, first_missing, missing_on_the_way
+from .solution import MOST_AT_ONCE, Gap, Smoothing, Solution, check_period, first_missing, joined, missing_on_the_way
 from .variance_curves import Weighed, largest_values, variance_curves
 
 LEVEL = 0.95

@@ -28,9 +28,8 @@ from changeling_protocol import MOST_EPSILON as MOST_PROTOCOL_EPSILON
 from ..estimate import Floats
 from ..estimation.entries import Moments, report_variances, shares_there
 from ..estimation.network import Indices
-from .prediction import predict
-from .responses import history_group
-from .wish import Wish
+from .candidates import history_group
+from .prediction import Wish, predict
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

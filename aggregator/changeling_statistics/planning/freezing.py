@@ -27,11 +27,10 @@ from changeling_protocol import (
 )
 from numpy.typing import NDArray
 
-from ..changelog.changelog import MICROSECONDS, Changelog
+from ..changelog import MICROSECONDS, Changelog
 from ..estimate import Floats
 from .plans import Planned, optimal_plan
-from .prediction import POINT
-from .wish import Wish
+from .prediction import POINT, Wish
 
 COVERED = 0.9
 """A changelog tells of a calendar if so many of its periods lie between the first mutation and the last."""

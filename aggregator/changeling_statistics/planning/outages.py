@@ -21,9 +21,8 @@ from changeling_protocol import Group, Track
 
 from ..estimate import Floats
 from .candidates import Candidate, Maker
-from .prediction import Option, predict
+from .prediction import Option, Span, Wish, predict
 from .shares import EXACT, ShareProblem, even
-from .wish import Span, Wish
 
 SOON = 10
 """A lost period is bridged if estimates are back within this part of the horizon."""

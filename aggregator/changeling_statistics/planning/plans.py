@@ -31,12 +31,11 @@ from threadpoolctl import threadpool_limits
 
 from ..estimate import Floats
 from ..estimation.entries import expected_moments
-from ..randomizers.kary import UNIT_LOSSES
-from .candidates import TOGETHER, Candidate, Maker, closer_look, first_look, stretched
+from ..randomizers.naming import UNIT_LOSSES
+from .candidates import TOGETHER, Candidate, Maker, best_state, closer_look, first_look, stretched
 from .distance import Distance, distance_from_best
 from .outages import PRICE, best_floor, divided, is_bridged, sure_tracks
-from .prediction import Option
-from .responses import best_state
+from .prediction import Option, Span, Wish, odds_within, reports_that_tell
 from .shares import (
     EXACT,
     GroupShares,
@@ -47,7 +46,6 @@ from .shares import (
     publishable_shares,
     rounded_shares,
 )
-from .wish import Span, Wish, odds_within, reports_that_tell
 
 ONE_THREAD = 1
 """The search is thousands of small dense systems. Several threads on each gain little, and wait ten times longer for

@@ -38,8 +38,7 @@ from ..estimate import Floats
 from ..estimation.entries import expected_moments
 from .freezing import Habits
 from .plans import Planned, Progress, optimal_plan
-from .prediction import Prediction, expected_reports, predict
-from .wish import Objective, Wish
+from .prediction import Objective, Prediction, Wish, expected_reports, predict
 
 MOST_KINDS = 32
 """So many kinds of questions at most: each takes the planner as long as a survey of its own."""

@@ -23,7 +23,7 @@ from ..estimate import Floats
 from ..estimation.network import Indices
 from ..estimation.weights import MANY, inverses
 from .candidates import Candidate
-from .wish import Objective
+from .prediction import Objective
 
 _Solver: TypeAlias = Callable[[Floats], Floats]
 """Takes B, whose rows are times, and gives L⁻¹B."""

@@ -1,10 +1,10 @@
-"""The statistics of each randomizer: one room for each kind, which registers it.
+"""The statistics of each randomizer, which its room registers.
 
-Such a room holds the randomizer's counterpart (tallies, decoder, covariances, likelihoods, sampler) and what it offers
-the planner, and none of them imports another. What several share is in `counted`: tallies of small alphabets, and of
-symbols that say something of every state.
+A room holds counterparts (tallies, decoder, covariances, likelihoods, sampler) and what they offer the planner. Those
+of reports that name inputs are in `naming`, that of vectors of signs in `signed_subset`; what several share is in
+`counted`, beside custom randomizers.
 """
 
-from . import custom, histories, kary, named_states, signed_subset
+from . import counted, naming, signed_subset
 
-__all__ = ["custom", "histories", "kary", "named_states", "signed_subset"]
+__all__ = ["counted", "naming", "signed_subset"]

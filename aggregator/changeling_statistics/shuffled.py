@@ -27,10 +27,20 @@ from typing import TypeAlias
 import numpy as np
 from changeling_protocol import Calendar, Constraints, Group, History, Survey, Track, group_cost, rounded_up
 
-from ..estimate import Floats
-from ..randomizers.counterpart import Blanket, counterpart_of
-from .curves import PrivacyLossDistribution, all_together, from_knots, symmetric_deltas
-from .transcript import LEAST_DELTA, ROUNDING, check_delta, epsilon_at, group_epsilon, most_differing
+from .accounting import (
+    LEAST_DELTA,
+    ROUNDING,
+    PrivacyLossDistribution,
+    all_together,
+    check_delta,
+    epsilon_at,
+    from_knots,
+    group_epsilon,
+    most_differing,
+    symmetric_deltas,
+)
+from .estimate import Floats
+from .randomizers.counterpart import Blanket, counterpart_of
 
 CLONES = "Feldman, McMillan, Talwar 2021 (Hiding among the clones), theorem 3.1, evaluated numerically"
 BLANKET = "Balle, Bell, Gascón, Nissim 2019 (The privacy blanket), evaluated exactly for k-RR"

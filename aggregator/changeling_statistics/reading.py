@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..errors import BadChangelog
 from .changelog import Changelog, ChangelogRow, Columns, Time, changelog_of_rows
+from .errors import BadChangelog
 
 
 def read_csv(path: Path | str, answers: Sequence[str] | None = None, columns: Columns = Columns()) -> Changelog:  # noqa: B008
@@ -33,7 +33,7 @@ def read_csv(path: Path | str, answers: Sequence[str] | None = None, columns: Co
     ...     read_csv(path).answers
     ('coffee', 'tea')
     """
-    from .tables import changelog_of_csv
+    from .changelog_columns import changelog_of_csv
 
     with _file_named(path):
         return changelog_of_csv(Path(path), answers, columns)
@@ -47,7 +47,7 @@ def read_parquet(path: Path | str, answers: Sequence[str] | None = None, columns
     columns: which column holds the answers, and whose the entries are. Other columns are left alone.
     Raises BadChangelog, which names the file and numbers its rows from 1; OSError if the file cannot be read.
     """
-    from .tables import changelog_of_parquet
+    from .changelog_columns import changelog_of_parquet
 
     with _file_named(path):
         return changelog_of_parquet(Path(path), answers, columns)
@@ -61,7 +61,7 @@ def read_frame(frame: Any, answers: Sequence[str] | None = None, columns: Column
     columns: which column holds the answers, and whose the entries are. Other columns are left alone.
     Raises BadChangelog, which numbers the rows from 1.
     """
-    from .tables import changelog_of_frame
+    from .changelog_columns import changelog_of_frame
 
     return changelog_of_frame(frame, answers, columns)
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BadChangelog
+from .errors import BadChangelog
 
 MICROSECONDS = 10**6
 """Microseconds in a second."""

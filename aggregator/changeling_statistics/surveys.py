@@ -1,22 +1,38 @@
-"""Words on command lines and in files: counts, epsilons, constraints, surveys."""
+"""Surveys on command lines and in files, the words that make them up, and surveys that go on from one another.
+
+An entry answers a successor afresh: it draws its group anew and every coin, and its answer is inserted in the first
+period again. So the estimates of one survey are independent of those of another, given the true answers; each has a
+budget of its own, and one series runs across all of them.
+"""
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
+from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import TypeAlias
 
 from changeling_protocol import (
     MOST_MUTATIONS,
     AtMost,
     AtMostWithin,
+    Calendar,
     Constraint,
     Hybrid,
     MalformedBytes,
+    Node,
     Survey,
     TimeBounded,
     UnderstatedEpsilon,
     format_duration,
     group_cost,
+    per_week,
+    upwards,
 )
+
+from .estimation.histograms import Histogram
+from .estimation.solution import Gap
 
 
 def parse_count(text: str) -> int:
@@ -128,3 +144,80 @@ def _survey_in_json(content: bytes) -> Survey:
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise MalformedBytes("not the JSON of a survey") from error
     return Survey.from_fields(fields)
+
+
+Series: TypeAlias = Sequence[Histogram | Gap]
+
+
+def check_successor(first: Survey, second: Survey) -> None:
+    """Raises ValueError, which names what does not fit, unless `second` goes on from `first`.
+
+    It follows it by id, has its answers in their order, its breakdowns and the length of its periods, and its calendar
+    starts where the first one's ends.
+    """
+    if second.follows != first.id:
+        raise ValueError(f"survey {second.id.hex()} does not follow survey {first.id.hex()}")
+    for name, before, after in (
+        ("answers", list(first.answers), list(second.answers)),
+        ("breakdowns", _named(first), _named(second)),
+        ("period", first.calendar.period, second.calendar.period),
+    ):
+        if before != after:
+            raise ValueError(f"a successor has the {name} of the survey that it follows, {before}, got {after}")
+    if second.calendar.start != (end := first.calendar.time(first.calendar.periods)):
+        raise ValueError(
+            f"a successor's calendar starts where the one before ends, at Unix time {end}, got {second.calendar.start}"
+        )
+
+
+def offsets(surveys: Sequence[Survey]) -> list[int]:
+    """How many periods lie before each survey's first, counted from the start of the first survey.
+
+    surveys: at least one, in order. Raises ValueError where one does not follow the one before.
+    """
+    for first, second in pairwise(surveys):
+        check_successor(first, second)
+    return list(accumulate((survey.calendar.periods for survey in surveys[:-1]), initial=0))
+
+
+def next_calendar(survey: Survey, periods: int) -> Calendar:
+    """The calendar of so many periods that goes on from a survey's."""
+    before = survey.calendar
+    return Calendar(before.time(before.periods), before.period, periods)
+
+
+def total_cost(surveys: Sequence[Survey]) -> tuple[Decimal, Decimal]:
+    """The cost of successive surveys to a person who takes part in all of them with one entry.
+
+    Returns the sum of their stated epsilons, and that for each week of their calendars, rounded up to millionths.
+    """
+    with upwards():
+        epsilon = sum((survey.epsilon for survey in surveys), Decimal(0))
+    return epsilon, per_week(epsilon, sum(survey.calendar.period * survey.calendar.periods for survey in surveys))
+
+
+def joined_series(surveys: Sequence[Survey], results: Sequence[Series]) -> list[Histogram | Gap]:
+    """One series across successive surveys, whose periods are counted from the start of the first survey.
+
+    surveys: in order.
+    results: of each survey what `series` returns, from its first period on; of one that was ended early, or still runs,
+    as far as there is any.
+    Returns one for each period up to the last that has a result; a gap also where a survey has none.
+    Raises ValueError where one survey does not follow the one before, or has more results than periods.
+    """
+    joined: list[Histogram | Gap] = []
+    for survey, before, own in zip(surveys, offsets(surveys), results, strict=True):
+        if len(own) > survey.calendar.periods:
+            raise ValueError(f"a survey of {survey.calendar.periods} periods has no {len(own)} results")
+        joined += [Gap(Node(0, period), None) for period in range(len(joined) + 1, before + 1) if own]
+        joined += [
+            replace(result, period=before + result.period)
+            if isinstance(result, Histogram)
+            else Gap(Node(0, before + result.span.end), result.missing)
+            for result in own
+        ]
+    return joined
+
+
+def _named(survey: Survey) -> dict[str, list[str]]:
+    return {each.name: list(each.values) for each in survey.breakdowns}

@@ -19,7 +19,6 @@ import polars as pl
 from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 
-from ..errors import BadChangelog
 from .changelog import (
     ABSENT,
     FORMS,
@@ -39,6 +38,7 @@ from .changelog import (
     swallows_rows,
     unknown_answer,
 )
+from .errors import BadChangelog
 
 Integers: TypeAlias = NDArray[np.int64]
 

@@ -1,6 +1,7 @@
 """Real servers on loopback, under a clock that tests move: as processes, or where no process matters in this one."""
 
 import asyncio
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +24,17 @@ from ..protocol.examples import survey
 Cli = Callable[..., str]
 """What runs a command and returns what it printed; the fixture `cli`."""
 _numbers = count()
-__all__ = ["ADMIN", "TOKEN", "Cli", "ServerHere", "ServerProcess", "eventually", "in_process", "survey_path"]
+__all__ = [
+    "ADMIN",
+    "TOKEN",
+    "Cli",
+    "ServerHere",
+    "ServerProcess",
+    "certified",
+    "eventually",
+    "in_process",
+    "survey_path",
+]
 
 
 class ServerProcess(RunningServer):
@@ -132,6 +143,15 @@ class ServerHere(ServerProcess):
         self._server.should_exit = True
         self._thread.join()
         self._listening.close()
+
+
+def certified(folder: Path) -> tuple[Path, Path]:
+    """A certificate for this machine, and its key."""
+    certificate, key = folder / "tls.pem", folder / "tls.key"
+    words = "req -x509 -newkey ed25519 -nodes -days 2 -subj /CN=localhost -addext subjectAltName=IP:127.0.0.1"
+    command = ["openssl", *words.split(), "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    return certificate, key
 
 
 def survey_path(published: Survey) -> str:

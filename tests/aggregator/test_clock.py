@@ -1,15 +1,21 @@
-"""A clock that is set seals nothing, destroys nothing, and dates nothing; a pause stops no counting."""
+"""A clock that is set seals nothing, destroys nothing, and dates nothing; a pause stops no counting.
+
+Nor does one that is wrong at the start, wrong together with the database's, or set between two looks.
+"""
 
 import asyncio
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from changeling_aggregator.fold import fold
+from changeling_aggregator.ingest import refusal_of
 from changeling_aggregator.server import GuardedClock, ServerSettings, Service, troubles_of
 from changeling_aggregator.server.clock import LONGEST_PAUSE, MOST_PAUSE, MOST_STEP, SETTLING_SECONDS, Doubt
 from changeling_aggregator.store import KeptTime, Store
 from changeling_aggregator.testing import sql
-from changeling_protocol import Calendar, UnixSeconds
+from changeling_protocol import Calendar, Node, UnixSeconds
 
 from ..protocol.examples import PINNED, survey
 from .devices import Log, body, envelope, report
@@ -165,39 +171,60 @@ def test_a_clock_that_differs_from_the_databases_is_not_believed(machine: Machin
         assert (clock.kept() is None) is (doubt is not None)
 
 
-def serve(store: Store, machine: Machine) -> Service:
+def serve(store: Store, machine: Machine, database: float | None = None) -> Service:
     with store.view() as view:
-        return Service(store, ServerSettings(PINNED, machine.boot(view.kept_time())))
+        return Service(store, ServerSettings(PINNED, machine.boot(view.kept_time(), database)))
 
 
-def test_forty_days_ahead_seal_nothing_and_destroy_no_key(store: Store, machine: Machine) -> None:
+def upload(service: Service, log: Log, node: int) -> None:
+    sealed = envelope(log.survey, log.key, [report(node)], Node(0, 4))
+    asyncio.run(service.committer.append(body(sealed), [log.survey.id]))
+
+
+def private_keys(store: Store) -> set[bytes]:
+    with store.view() as view:
+        return set(view.private_keys())
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[[Service], Service]]:
+    """Starts what takes uploads of a service, and ends it after the test."""
+    services = []
+
+    def start(service: Service) -> Service:
+        services.append(service)
+        service.committer.start()
+        return service
+
+    yield start
+    for each in services:
+        each.committer.close()
+
+
+def test_forty_days_ahead_seal_nothing_and_destroy_no_key(
+    store: Store, machine: Machine, started: Callable[[Service], Service]
+) -> None:
     """What is uploaded meanwhile is stamped with the true time and counts; afterwards all is as if nothing had been."""
     log = Log.of(store, survey(calendar=Calendar(int(NOW), 60, 8), grace=GRACE), expires=int(NOW + DAY))
-    service = serve(store, machine)
+    service = started(serve(store, machine))
     machine.run(61)
     service.folding.fold_now()
     machine.wall += 40 * DAY
     assert service.clock() == NOW + 61
-    service.committer.start()
-    sealed = envelope(log.survey, log.key, [report(1)])
-    asyncio.run(service.committer.append(body(sealed), [log.survey.id]))
+    upload(service, log, 1)
     for _ in range(3):
         machine.run(1)
         service.folding.fold_now()
     assert "clock" in {trouble.name for trouble in troubles_of(service)}
     with store.view() as view:
-        assert view.sealed_period(log.survey.id) == 0
-        assert set(view.private_keys()) == {log.key.id}
         assert view.latest_arrival() == 1000 * (NOW + 61)
-    assert log.tallies()[0, 1][0] == 1
+    assert (log.sealed(), private_keys(store), log.tallies()[0, 1][0]) == (0, {log.key.id}, 1)
     machine.wall -= 40 * DAY
     service.folding.fold_now()
     assert "clock" not in {trouble.name for trouble in troubles_of(service)}
     machine.run(GRACE)
     service.folding.fold_now()
-    with store.view() as view:
-        assert view.sealed_period(log.survey.id) == 1
-    service.committer.close()
+    assert log.sealed() == 1
 
 
 @pytest.mark.parametrize("pause", [2 * HOUR, 6 * DAY])
@@ -215,12 +242,10 @@ def test_a_pause_stops_no_counting_and_seals_within_minutes(store: Store, machin
     machine.run(7 * DAY - pause - 200)
     service = serve(store, machine)
     service.folding.fold_now()
-    with store.view() as view:
-        assert view.sealed_period(log.survey.id) == 0
+    assert log.sealed() == 0
     machine.run(SETTLING_SECONDS)
     service.folding.fold_now()
-    with store.view() as view:
-        assert view.sealed_period(log.survey.id) > 0
+    assert log.sealed() > 0
 
 
 def test_the_age_of_the_fold_is_that_of_what_waits(
@@ -270,8 +295,6 @@ def test_a_fold_by_itself_counts_after_any_pause_and_seals_once_the_clock_was_wa
 
 def test_a_destroyed_key_is_not_offered_and_not_taken(store: Store, machine: Machine) -> None:
     """Whatever destroyed it, and whatever its dates."""
-    from changeling_aggregator.ingest import refusal_of
-
     log = Log.of(store, survey(calendar=Calendar(int(NOW), 60, 8), grace=GRACE))
     service = serve(store, machine)
     upload = envelope(log.survey, log.key, [report(1)])
@@ -294,9 +317,8 @@ def test_a_server_whose_clock_differs_from_postgresqls_neither_seals_nor_destroy
     log = Log.of(postgresql_store, survey(calendar=Calendar(there - 100, 60, 8), grace=GRACE))
     log.append_reports(there, [report(1)])
     with postgresql_store.view() as view:
-        service = Service(
-            postgresql_store, ServerSettings(PINNED, machine.boot(view.kept_time(), view.database_time()))
-        )
+        database = view.database_time()
+    service = serve(postgresql_store, machine, database)
     machine.wall += DAY
     assert service.folding.fold_now().reports == 1
     assert service.guarded_clock is not None
@@ -304,3 +326,131 @@ def test_a_server_whose_clock_differs_from_postgresqls_neither_seals_nor_destroy
     machine.wall -= DAY
     service.folding.fold_now()
     assert service.guarded_clock.doubt is None
+
+
+@pytest.mark.parametrize(
+    ("pause", "doubt"),
+    [
+        (MOST_PAUSE, None),
+        (MOST_PAUSE + 1, Doubt.STARTED),
+        (LONGEST_PAUSE, Doubt.STARTED),
+        (LONGEST_PAUSE + 1, Doubt.LONG_PAUSE),
+    ],
+)
+def test_a_database_that_shows_the_same_wrong_time_vouches_for_nothing(
+    machine: Machine, pause: float, doubt: Doubt | None
+) -> None:
+    """It may run on the same machine. So a pause of the store counts as it does where the store is a file."""
+    machine.wall += pause
+    clock = machine.boot(KEPT, machine.wall)
+    assert (clock(), clock.doubt) == (machine.wall, doubt)
+    assert (clock.kept() is None) is (doubt is not None)
+    machine.run(SETTLING_SECONDS)
+    assert clock.doubt is (doubt if doubt is Doubt.LONG_PAUSE else None)
+
+
+def test_a_machine_set_right_during_the_watch_is_believed_once_the_database_agrees(machine: Machine) -> None:
+    """Both boot 40 days ahead; time daemons set one right, then the other."""
+    machine.wall += 40 * DAY
+    clock = machine.boot(KEPT, machine.wall)
+    machine.run(100)
+    machine.wall -= 40 * DAY
+    clock.compare(UnixSeconds(machine.wall + 40 * DAY))
+    assert (clock(), clock.doubt) == (machine.wall, Doubt.DATABASE)
+    clock.compare(UnixSeconds(machine.wall))
+    assert (clock(), clock.doubt) == (machine.wall, None)
+
+
+def test_a_postgresql_on_a_machine_that_boots_forty_days_ahead_loses_no_key(
+    postgresql_store: Store, machine: Machine
+) -> None:
+    """The server and its database read the same clock, and agree."""
+    with postgresql_store.view() as view:
+        ahead = view.database_time()
+    assert ahead is not None
+    true, machine.wall = ahead - 40 * DAY, ahead
+    log = Log.of(postgresql_store, survey(calendar=Calendar(int(true) - 60, 60, 8)), expires=int(true + DAY))
+    with postgresql_store.transaction() as writing:
+        writing.keep_time(KeptTime(int(1000 * true), False))
+    service = serve(postgresql_store, machine, ahead)
+    service.folding.fold_now()
+    assert (log.sealed(), private_keys(postgresql_store)) == (0, {log.key.id})
+
+
+class SetBetween(Machine):
+    """A machine that boots ahead, and whose clock is set right between any two looks at it."""
+
+    looks_left = 1000
+
+    def look(self) -> UnixSeconds:
+        if self.looks_left == 0:
+            self.wall -= 40 * DAY
+        self.looks_left -= 1
+        return UnixSeconds(self.wall)
+
+
+@pytest.mark.parametrize("looks", range(8))
+def test_a_clock_set_right_between_two_looks_of_a_fold_destroys_nothing(store: Store, looks: int) -> None:
+    """A time read before belongs to no belief that was asked for after."""
+    machine = SetBetween()
+    log = Log.of(store, survey(calendar=Calendar(int(NOW), 60, 8), grace=GRACE), expires=int(NOW + DAY))
+    machine.wall += 40 * DAY
+    clock = GuardedClock(KEPT, None, machine.look, lambda: machine.steady)
+    service = Service(store, ServerSettings(PINNED, clock))
+    assert clock.doubt is Doubt.LONG_PAUSE
+    machine.looks_left = looks
+    service.folding.fold_now()
+    assert (log.sealed(), private_keys(store)) == (0, {log.key.id})
+
+
+@pytest.mark.parametrize("ahead", [25 * HOUR, 40 * DAY])
+def test_what_arrives_at_a_machine_that_boots_ahead_counts_once_it_is_set_right(
+    store: Store, machine: Machine, started: Callable[[Service], Service], ahead: float
+) -> None:
+    """An upload is acknowledged within its grace; a minute later the time daemon sets the clock right."""
+    log = Log.of(store, survey(calendar=Calendar(int(NOW - 60), 3600, 10_000), grace=7200))
+    serve(store, machine).folding.fold_now()
+    machine.run(HOUR)
+    machine.wall += ahead
+    service = started(serve(store, machine))
+    upload(service, log, 1)
+    service.folding.fold_now()
+    machine.run(60)
+    machine.wall -= ahead
+    service.folding.fold_now()
+    assert log.refused() == {}
+    assert log.tallies()[0, 1][0] == 1
+
+
+def test_envelopes_are_kept_no_longer_because_one_came_while_the_clock_was_ahead(
+    store: Store, machine: Machine, started: Callable[[Service], Service]
+) -> None:
+    """A machine boots forty days ahead, takes one upload, and is set right."""
+    log = Log.of(store, survey(calendar=Calendar(int(NOW - 60), 60, 2**17), grace=GRACE))
+    serve(store, machine).folding.fold_now()
+    machine.wall += 40 * DAY
+    service = started(serve(store, machine))
+    upload(service, log, 1)
+    service.folding.fold_now()
+    machine.wall -= 40 * DAY
+    machine.run(60)
+    upload(service, log, 2)
+    service.folding.fold_now()
+    machine.run(DAY)
+    service.folding.fold_now()
+    assert log.kept() == []
+
+
+@pytest.mark.parametrize("behind", [3 * HOUR, 40 * DAY])
+def test_a_second_server_with_a_clock_behind_uncounts_and_unseals_nothing(store: Store, behind: float) -> None:
+    """What it takes after a closing was sealed arrives after that moment, whatever it shows."""
+    log = Log.of(store, survey(calendar=Calendar(int(NOW), 60, 8), grace=GRACE))
+    log.append_reports(NOW + 61, [report(1)])
+    fold(store, NOW + 61 + GRACE)
+    assert log.sealed() == 1
+    log.append_reports(NOW + 61 - behind, [report(1)])
+    log.append_reports(NOW + 62 + GRACE - behind, [report(2)])
+    fold(store, NOW + 62 + GRACE - behind)
+    fold(store, NOW + 62 + GRACE)
+    assert (log.tallies()[0, 1][0], log.tallies()[0, 2][0], log.refused()) == (1, 1, {"late": 1})
+    assert sql(store, "SELECT sealed FROM surveys") == [(1,)]

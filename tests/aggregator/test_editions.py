@@ -9,33 +9,14 @@ import msgspec
 import numpy as np
 import pytest
 from changeling_aggregator.server import ServerSettings, Service
-from changeling_aggregator.store import AtRest, SnapshotProgress, Store, StratumCounts, StratumKey
+from changeling_aggregator.store import AtRest, Store
 from changeling_commands.__main__ import main as run
-from changeling_protocol import (
-    AtMost,
-    Calendar,
-    EarlyEnd,
-    Edition,
-    Group,
-    NodeNumber,
-    Odds,
-    Question,
-    ReleasePlan,
-    ResultsKey,
-    StateSpace,
-    StratumNumber,
-    SubsetSelection,
-    Survey,
-    SurveyId,
-    Track,
-    TrackNumber,
-    UnixSeconds,
-    edition_id,
-)
-from changeling_statistics import Attendance, counterpart_of, edition_columns, verify_files
+from changeling_protocol import Calendar, EarlyEnd, Edition, ResultsKey, SurveyId, UnixSeconds, edition_id
+from changeling_statistics import edition_columns, verify_files
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
+from . import whole_survey
 from .devices import Log, envelope, report
 from .serving import ADMIN, Cli, ServerProcess, eventually, in_process
 
@@ -259,31 +240,13 @@ def test_verify_heeds_the_early_end(
         assert words in capsys.readouterr().out
 
 
-def test_each_of_several_questions_is_asked_for_by_name(store: Store) -> None:
+def test_each_of_several_questions_is_asked_for_by_name(tmp_path: Path) -> None:
     """Estimates, files and what people read are about the one that is named; without a name the names are told."""
-    calendar, entries = Calendar(1_800_000_000, 3600, 4), 100
-    randomizers = [SubsetSelection(StateSpace(z), Odds(3, 1), 1) for z in (3, 2)]
-    tracks = tuple(Track(1, randomizer, 0, 4, question=q) for q, randomizer in enumerate(randomizers))
-    asked = Survey.at_cost(
-        questions=[Question(f"of{z}", f"Which of {z}?", tuple(map(str, range(z))), AtMost(3)) for z in (3, 2)],
-        calendar=calendar,
-        plan=ReleasePlan((Group(tracks),)),
-        skew=1,
-        spread=1,
-        grace=60,
-        minimum=1,
-    )
-    lots: dict[StratumKey, StratumCounts] = {}
-    for period in range(1, 5):
-        lot = lots[period, 0, StratumNumber(0)] = StratumCounts(Attendance(entries, entries if period == 1 else 0, 0))
-        for q, randomizer in enumerate(randomizers):
-            symbols = (np.arange(entries) % randomizer.symbols).astype(np.uint64)
-            lot.nodes[TrackNumber(q), NodeNumber(period)] = counterpart_of(randomizer).tally(symbols)
-    with store.transaction() as writing:
-        writing.add_survey(asked.id, asked.signed_by(AUTHORITY), public=True)
-        writing.put_snapshots(asked.id, 1, lots, [])
-        writing.put_looked(asked.id, SnapshotProgress(1, 4, 4, 0))
-    service = Service(store, ServerSettings(PINNED, lambda: UnixSeconds(calendar.time(4) + 1000.0)))
+    calendar = Calendar(1_800_000_000, 3600, 4)
+    questions = [whole_survey.asked(f"Which of {z}?", tuple(map(str, range(z))), f"of{z}") for z in (3, 2)]
+    asked = whole_survey.whole_survey_store(tmp_path / "server.db", questions, calendar)
+    now = UnixSeconds(calendar.time(4) + 1000.0)
+    service = Service(Store.open(tmp_path / "server.db"), ServerSettings(PINNED, lambda: now))
     with in_process(service) as get:
         path = f"/v1/surveys/{asked.id.hex()}"
         refused = get(f"{path}/series")

@@ -144,95 +144,77 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str, mo
     asyncio.run(asked())
 
 
+class Asked:
+    """A survey with three periods answered, a server whose clock is set, and what was worked out."""
+
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.log = Log.of(store, survey(calendar=Calendar(1_800_000_000, 60, 8), grace=600))
+        self.now, self.solved, series = 1_800_000_200.0, list[Any](), results.histogram_figures
+        monkeypatch.setattr(results, "histogram_figures", lambda *args: self.solved.append(args) or series(*args))
+        self.service = Service(store, ServerSettings(PINNED, lambda: self.now))
+        self.path = f"/v1/surveys/{self.log.survey.id.hex()}/series"
+        self.reports(1, 2, 3)
+
+    def reports(self, *nodes: int) -> None:
+        self.log.append_reports(self.now, [report(node, 3) for node in nodes])
+        self.service.folding.fold_now()
+
+
 @pytest.fixture
-def asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> tuple[Log, list[float], list[Any], Service]:
-    """A survey with three periods answered, its clock, what was worked out, and a server."""
-    log = Log.of(store, survey(calendar=Calendar(1_800_000_000, 60, 8), grace=600))
-    clock, solved = [1_800_000_200.0], list[Any]()
-    series = results.histogram_figures
-
-    def counted(*arguments: Any) -> Any:
-        solved.append(arguments)
-        return series(*arguments)
-
-    monkeypatch.setattr(results, "histogram_figures", counted)
-    log.append_reports(clock[0], [report(node, 3) for node in (1, 2, 3)])
-    return log, clock, solved, Service(store, ServerSettings(PINNED, lambda: clock[0]))
+def asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> Asked:
+    return Asked(store, monkeypatch)
 
 
-def test_the_same_question_is_answered_once_until_the_answer_changes(
-    asked: tuple[Log, list[float], list[Any], Service],
-) -> None:
-    """Asked again, nothing is solved again; a new report, another period or another question is another answer."""
-    log, clock, solved, service = asked
-    path = f"/v1/surveys/{log.survey.id.hex()}/series"
-    with in_process(service) as get:
-        service.folding.fold_now()
+def test_the_same_question_is_answered_once_until_the_answer_changes(asked: Asked) -> None:
+    """Asked again, nothing is solved again; a new report, another period or another question is another answer. Who
+    shows the tag of an answer gets 304 and nothing is worked out, until something else is shown; each form has its own.
+    """
+    path, solved = asked.path, asked.solved
+    with in_process(asked.service) as get:
         first = get(path)
+        tag = {"if-none-match": first.headers["etag"]}
         assert get(path).content == get(path + "?until=3&method=online").content == first.content
+        assert (get(path, tag).status_code, get(path, tag).content) == (304, b"")
+        assert get(path, {"if-none-match": '"other", W/' + first.headers["etag"]}).status_code == 304
         assert len(solved) == 1
         assert get(path + "?until=1").json()["series"] == first.json()["series"][:1]
-        assert len(solved) == 2
-        log.append_reports(clock[0], [report(2, 3)])
-        service.folding.fold_now()
-        assert get(path).json()["series"] != first.json()["series"]
+        assert get(path + "?format=csv", tag).status_code == 200
         assert len(solved) == 3
-        log.append_reports(clock[0], [report(4, 3)])
-        clock[0] += 60
-        service.folding.fold_now()
+        asked.reports(2)
+        again = get(path, tag)
+        assert (again.status_code, again.json()["series"] != first.json()["series"], len(solved)) == (200, True, 4)
+        asked.log.append_reports(asked.now, [report(4, 3)])
+        asked.now += 60
+        asked.service.folding.fold_now()
         assert len(get(path).json()["series"]) == len(first.json()["series"]) + 1
 
 
-def test_what_no_question_has_is_refused_by_name_and_remembered_nowhere(
-    asked: tuple[Log, list[float], list[Any], Service],
-) -> None:
+def test_what_no_question_has_is_refused_by_name_and_remembered_nowhere(asked: Asked) -> None:
     """Unknown parameters, repeated ones, and long ones: 422, and nothing is worked out or kept for them."""
-    log, _, solved, service = asked
-    path = f"/v1/surveys/{log.survey.id.hex()}/series"
-    with in_process(service) as get:
-        service.folding.fold_now()
-        for query, named in (
-            ("?x=1", "'x'"),
-            ("?until=1&until=2", "until"),
-            ("?" + "y" * 60_000, "y" * 40),
-            ("?confidence=2", "confidence"),
-            ("?confidence=0.0", "confidence"),
-            ("?window=3", "'window'"),
-            ("?format=xml", "format"),
-            ("?until=1&time=2027-01-15T08:00Z", "until and time"),
-        ):
-            refused = get(path + query)
+    with in_process(asked.service) as get:
+        for query, named in {
+            "x=1": "'x'",
+            "until=1&until=2": "until",
+            "y" * 60_000: "y" * 40,
+            "confidence=2": "confidence",
+            "confidence=0.0": "confidence",
+            "window=3": "'window'",
+            "format=xml": "format",
+            "until=1&time=2027-01-15T08:00Z": "until and time",
+        }.items():
+            refused = get(f"{asked.path}?{query}")
             assert refused.status_code == 422
             assert named in refused.json()["detail"]
             assert len(refused.content) < 400
-        assert not solved
-        assert not service.estimating._kept
-
-
-def test_an_entity_tag_saves_the_answer(asked: tuple[Log, list[float], list[Any], Service]) -> None:
-    """Who shows the tag gets 304 and nothing is worked out, until something else is shown; each form has its own."""
-    log, clock, solved, service = asked
-    path = f"/v1/surveys/{log.survey.id.hex()}/series"
-    with in_process(service) as get:
-        service.folding.fold_now()
-        first = get(path)
-        tag = {"if-none-match": first.headers["etag"]}
-        assert (get(path, tag).status_code, get(path, tag).content) == (304, b"")
-        assert get(path, {"if-none-match": '"other", W/' + first.headers["etag"]}).status_code == 304
-        assert get(path + "?format=csv", tag).status_code == 200
-        log.append_reports(clock[0], [report(2, 3)])
-        service.folding.fold_now()
-        assert get(path, tag).status_code == 200
-        assert len(solved) == 3
+        assert not asked.solved
+        assert not asked.service.estimating._kept
 
 
 @pytest.mark.parametrize("method", ["online", "retrospective", "smoothed"])
-def test_csv_json_and_messagepack_say_the_same(asked: tuple[Log, list[float], list[Any], Service], method: str) -> None:
+def test_csv_json_and_messagepack_say_the_same(asked: Asked, method: str) -> None:
     """Every figure of each answer, with its intervals and bounds, to the last digit."""
-    log, _, _, service = asked
-    path = f"/v1/surveys/{log.survey.id.hex()}/series?confidence=0.9&method={method}&format="
-    with in_process(service) as get:
-        service.folding.fold_now()
+    path = f"{asked.path}?confidence=0.9&method={method}&format="
+    with in_process(asked.service) as get:
         told = get(path + "json").json()
         assert msgpack.unpackb(get(path + "msgpack").content) == told
         rows = list(csv.DictReader(StringIO(get(path + "csv").text)))

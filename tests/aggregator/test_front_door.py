@@ -1,9 +1,7 @@
 """What every request passes first: trusted proxies, TLS, a request id, headers on every answer."""
 
 import logging
-import socket
 import ssl
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +10,8 @@ import pytest
 from changeling_aggregator.server import Front, real_time
 from changeling_protocol.wire import ALIVE
 
-from .serving import ServerHere, ServerProcess
+from .hostile import connected
+from .serving import ServerHere, ServerProcess, certified
 
 
 @pytest.fixture(scope="module")
@@ -53,16 +52,13 @@ def test_a_proxy_that_nobody_named_is_told_of(tmp_path: Path) -> None:
             assert {each["name"] for each in troubles} & {"proxy"} == told
 
 
-@pytest.mark.parametrize(
-    ("hosts", "status"), [((), b"400"), (("one", "two"), b"400"), (("one", "one"), b"400"), (("one",), b"200")]
-)
-def test_a_request_names_its_host_once(behind_proxy: ServerProcess, hosts: tuple[str, ...], status: bytes) -> None:
+def test_a_request_names_its_host_once(behind_proxy: ServerProcess) -> None:
     """Else a cache, a proxy and a server might each take another."""
-    head = "".join(f"Host: {host}\r\n" for host in hosts)
-    url = httpx.URL(behind_proxy.url)
-    with socket.create_connection((url.host, url.port or 80), timeout=100) as connection:
-        connection.sendall(f"GET /v1/surveys HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
-        assert connection.recv(1000).split()[1] == status
+    for hosts, status in ((), b"400"), (("one", "two"), b"400"), (("one", "one"), b"400"), (("one",), b"200"):
+        head = "".join(f"Host: {host}\r\n" for host in hosts)
+        with connected(behind_proxy) as connection:
+            connection.sendall(f"GET /v1/surveys HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
+            assert connection.recv(1000).split()[1] == status
 
 
 def test_nobody_is_sent_on_to_the_host_that_a_request_names(behind_proxy: ServerProcess) -> None:
@@ -103,19 +99,10 @@ def test_a_server_closes_no_handler_of_its_process(tmp_path: Path) -> None:
 
 def test_a_server_speaks_tls_by_itself(tmp_path: Path) -> None:
     """With a certificate of its own; it prints https."""
-    made = subprocess.run(
-        [
-            *("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"),
-            *("-addext", "subjectAltName=IP:127.0.0.1", "-keyout", "key.pem", "-out", "certificate.pem"),
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-    )
-    assert made.returncode == 0
-    options = ("--certificate", str(tmp_path / "certificate.pem"), "--certificate-key", str(tmp_path / "key.pem"))
-    with ServerProcess(tmp_path, *options) as server:
+    certificate, key = certified(tmp_path)
+    with ServerProcess(tmp_path, "--certificate", str(certificate), "--certificate-key", str(key)) as server:
         assert server.url.startswith("https://")
-        trusted = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem"))
+        trusted = ssl.create_default_context(cafile=str(certificate))
         answer = httpx.get(f"{server.url}/v1/surveys", verify=trusted, timeout=100)
         assert answer.status_code == 200
         assert "strict-transport-security" in answer.headers

@@ -68,19 +68,12 @@ def test_health_names_every_trouble_and_its_status_is_the_worst(store: Store) ->
         assert told.json()["troubles"][0]["detail"]
 
 
-@pytest.mark.parametrize(
-    ("days", "severity"),
-    [
-        *((-1, "degraded"), (0, None), (185.9, None), (186.1, "degraded"), (199.9, "degraded")),
-        *((200.1, "bad"), (307.9, "bad"), (308.1, None)),
-    ],
-)
-def test_health_degrades_before_the_last_key_expires_and_is_bad_without_one(
-    store: Store, days: float, severity: str | None
-) -> None:
+def test_health_degrades_before_the_last_key_expires_and_is_bad_without_one(store: Store) -> None:
     """14 days before, while a survey takes answers, its grace included. Before it begins there is time: a warning."""
     Log.of(store, survey(calendar=Calendar(NOW, DAY, 301), grace=7 * DAY), begins=NOW, expires=NOW + 200 * DAY)
-    assert told(store, NOW + days * DAY).get("keys") == severity
+    days = {-1: "degraded", 0: None, 185.9: None, 186.1: "degraded", 199.9: "degraded", 200.1: "bad", 307.9: "bad"}
+    for day, severity in {**days, 308.1: None}.items():
+        assert told(store, NOW + day * DAY).get("keys") == severity, day
 
 
 def test_no_key_is_needed_once_the_last_survey_is_over(store: Store) -> None:
@@ -107,12 +100,9 @@ def test_a_key_that_follows_is_as_good_as_a_longer_one(store: Store) -> None:
 
 def test_which_key_is_the_last_of_those_that_follow() -> None:
     """From the one valid now on, through shared seconds."""
-    keys = [
-        SealingKey(bytes(31) + bytes([at]), begins, ends) for at, begins, ends in ((1, 0, 10), (2, 10, 20), (3, 21, 30))
-    ]
-    assert [covered_until(reversed(keys), now) for now in (0, 10, 20, 20.5, 21, 31)] == [
-        keys[1], keys[1], keys[1], None, keys[2], None
-    ]  # fmt: skip
+    keys = [SealingKey(bytes(31) + bytes([at]), *at_) for at, at_ in enumerate(((0, 10), (10, 20), (21, 30)), 1)]
+    last = {0: keys[1], 10: keys[1], 20: keys[1], 20.5: None, 21: keys[2], 31: None}
+    assert {now: covered_until(reversed(keys), now) for now in last} == last
 
 
 def test_a_survey_that_is_not_run_is_told(store: Store) -> None:

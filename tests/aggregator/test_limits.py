@@ -148,24 +148,17 @@ def test_an_address_is_known_by_its_network(host: str, network: str | None) -> N
 
 
 def test_a_network_is_limited_and_others_are_not() -> None:
-    """After a burst it may go on at the rate; what is too early is not counted, and told how long to wait."""
+    """After a burst it may go on at the rate; what is too early is not counted, and told how long to wait. Many at
+    once count as many and never as more than a burst: so a large upload of a network that was silent is taken, behind
+    the request for its head, and the next waits."""
     now = 0.0
     rates = Rates(2, lambda: now)
     assert [rates.wait_of("a") for _ in range(40)] == [0.0] * 40
-    assert rates.wait_of("a") == pytest.approx(0.5)
-    assert rates.wait_of("b") == 0
+    assert (rates.wait_of("a"), rates.wait_of("b", 30)) == (pytest.approx(0.5), 0)
+    assert (rates.wait_of("b", 11), rates.wait_of("b", 10)) == (pytest.approx(0.5), 0)
+    assert (rates.wait_of("c"), rates.wait_of("c", 10_000), rates.wait_of("c")) == (0, 0, pytest.approx(0.5))
     now = 1.0
     assert [rates.wait_of("a") > 0 for _ in range(3)] == [False, False, True]
-
-
-def test_many_at_once_count_as_many_and_never_as_more_than_a_burst() -> None:
-    """So a large upload of a network that was silent is taken, behind the request for its head, and the next waits."""
-    rates = Rates(2, lambda: 0.0)
-    assert rates.wait_of("a", 30) == 0
-    assert rates.wait_of("a", 11) == pytest.approx(0.5)
-    assert rates.wait_of("a", 10) == 0
-    assert (rates.wait_of("b"), rates.wait_of("b", 10_000)) == (0, 0)
-    assert rates.wait_of("b") == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("token", [False, True])
@@ -217,25 +210,20 @@ def test_what_does_not_open_costs_its_network(tmp_path: Path) -> None:
         assert 429 in {uploads("198.51.100.1", garbled, 1).status_code for _ in range(900)}
 
 
-def test_a_fine_is_a_burst_more_and_where_there_is_no_limit_none() -> None:
-    """Whatever a network sent before, it waits for as long as a burst of requests takes."""
-    rates, free = Rates(2, lambda: 0.0), Rates(0, lambda: 0.0, 10)
+def test_a_fine_is_a_burst_more_and_envelopes_are_counted_until_the_day_is_over() -> None:
+    """Whatever a network sent before, it waits for as long as a burst of requests takes; where there is no limit not
+    at all. Envelopes that do not fit are not counted, and told how long the day lasts; requests alone go on."""
+    now = 0.0
+    rates, free = Rates(2, lambda: now), Rates(0, lambda: now, 10)
     for each in (rates, free):
         each.fine("a")
     assert rates.wait_of("a") == pytest.approx(0.5)
     rates.fine("a")
     assert (rates.wait_of("a"), rates.wait_of("b")) == (pytest.approx(20.5), 0)
-    assert free.wait_of("a", 1, 10) == 0
-
-
-def test_envelopes_are_counted_until_the_day_is_over() -> None:
-    """What does not fit is not counted, and told how long the day lasts; requests alone go on."""
-    now = 0.0
-    rates = Rates(0, lambda: now, 10)
-    assert (rates.wait_of("a", 1, 9), rates.wait_of("a", 1, 2), rates.wait_of("a", 1, 1)) == (0, limits.DAY_SECONDS, 0)
-    assert (rates.wait_of("a"), rates.wait_of("b", 1, 10)) == (0, 0)
+    assert (free.wait_of("a", 1, 9), free.wait_of("a", 1, 2), free.wait_of("a", 1, 1)) == (0, limits.DAY_SECONDS, 0)
+    assert (free.wait_of("a"), free.wait_of("b", 1, 10)) == (0, 0)
     now = limits.DAY_SECONDS
-    assert rates.wait_of("a", 1, 10) == 0
+    assert free.wait_of("a", 1, 10) == 0
 
 
 def test_nothing_of_an_address_is_kept_and_a_new_day_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,5 @@
 """The proxy of the operator's guide before a real server: the very lines that stand there, in Debian's nginx."""
 
-import datetime
-import ipaddress
 import os
 import re
 import shutil
@@ -18,13 +16,9 @@ import pytest
 from changeling_aggregator.server import BURST_SECONDS
 from changeling_aggregator.testing.serving import free_port
 from changeling_protocol.wire import MOST_BODY_BYTES
-from cryptography import x509
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 from .devices import body, envelope, report
-from .serving import ServerProcess
+from .serving import ServerProcess, certified
 
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 pytestmark = [
@@ -65,29 +59,6 @@ def from_the_guide(**here: str) -> str:
         assert words in block
         block = block.replace(words, mine)
     return block
-
-
-def certified(folder: Path) -> tuple[Path, Path]:
-    """A certificate for this machine, and its key."""
-    key, certificate = folder / "tls.key", folder / "tls.pem"
-    private = Ed25519PrivateKey.generate()
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-    now = datetime.datetime.now(datetime.UTC)
-    alternative = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(private.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(alternative, critical=False)
-        .sign(private, None)
-    )
-    certificate.write_bytes(made.public_bytes(Encoding.PEM))
-    key.write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    return certificate, key
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """The figures of a number over HTTP, for the reader and on the command line."""
 
 import os
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -19,34 +20,44 @@ from changeling_protocol import (
 )
 from changeling_reader import Reader, ServerAnswered
 
-from .devices import envelope, report
+from .devices import Said, envelope, report
 from .serving import Cli, ServerProcess, survey_path
 
 MINUTES = Question.of_number("minutes", "How long?", ["0", "60", "120"], AtMost(3), unit="min")
 
 
-def published_minutes(server: ServerProcess, start: int) -> Survey:
-    """A survey that asks for the minutes once, of a period that begins then."""
-    plan = ReleasePlan((Group((Track(1, KaryResponse(StateSpace(3, null=False), Odds(2**32, 1)), 0, 1),)),))
-    times = {"skew": 5, "spread": 5, "grace": 30}
-    calendar = Calendar(start, 60, 8)
-    return server.publish(
-        Survey.at_cost(questions=(MINUTES,), calendar=calendar, plan=plan, closed=True, minimum=3, **times)
-    )
+def published(server: ServerProcess, questions: tuple[Question, ...], start: int, *, closed: bool = True) -> Survey:
+    """A survey that asks these once, of a period that begins then: all of a closed cohort, else each in a group."""
+    tracks = [
+        Track(1, KaryResponse(StateSpace(len(each.answers), null=not closed), Odds(2**32, 1)), 0, 1, question=place)
+        for place, each in enumerate(questions)
+    ]
+    plan = ReleasePlan((Group(tuple(tracks)),) if closed else tuple(Group((each,)) for each in tracks))
+    how = {"calendar": Calendar(start, 60, 8), "skew": 5, "spread": 5, "grace": 30, "minimum": 3}
+    return server.publish(Survey.at_cost(questions=questions, plan=plan, closed=closed, **how))
+
+
+def told(server: ServerProcess, survey: Survey, said: Callable[[int], Iterator[tuple[int, list[Said]]]]) -> Survey:
+    """What entries of each offset say of the first period, by group, until it is shown for good."""
+    server.move_clock(survey.calendar.time(1) + 16)
+    for offset in range(OFFSETS):
+        sealed = [envelope(survey, server.key, each, group=group) for group, each in said(offset)]
+        assert server.upload(*sealed) == []
+    server.fold()
+    server.move_clock(survey.calendar.time(1) + 60)
+    server.fold()
+    return survey
 
 
 @pytest.fixture(scope="module")
 def asked(server: ServerProcess) -> Survey:
     """Everybody holds 45 minutes, and reports the truth but for one in 2e9."""
-    survey = published_minutes(server, server.now)
-    server.move_clock(survey.calendar.time(1) + 16)
-    for offset in range(OFFSETS):
-        said = [report(1, MINUTES.rounded(45, offset).answer, stratum=offset) for _ in range(8)]
-        assert server.upload(*(envelope(survey, server.key, [each]) for each in said)) == []
-    server.fold()
-    server.move_clock(survey.calendar.time(1) + 60)
-    server.fold()
-    return survey
+
+    def said(offset: int) -> Iterator[tuple[int, list[Said]]]:
+        for _ in range(8):
+            yield 0, [report(1, MINUTES.rounded(45, offset).answer, stratum=offset)]
+
+    return told(server, published(server, (MINUTES,), server.now), said)
 
 
 def test_mean_median_and_shares_are_those_of_the_numbers(server: ServerProcess, asked: Survey) -> None:
@@ -77,23 +88,15 @@ def test_the_frozen_among_those_that_hold_a_number_bound_what_freezing_does_to_i
     server: ServerProcess, cli: Cli
 ) -> None:
     """Half of the entries hold a number, and an eighth of all, so a quarter of those, are frozen."""
-    questions = (MINUTES, Question.of_freezing(MINUTES))
-    groups = tuple(
-        Group((Track(1, KaryResponse(StateSpace(len(each.answers)), Odds(2**32, 1)), 0, 1, question=place),))
-        for place, each in enumerate(questions)
-    )
-    calendar, times = Calendar(server.now, 60, 8), {"skew": 5, "spread": 5, "grace": 30}
-    plan = ReleasePlan(groups)
-    survey = server.publish(Survey.at_cost(questions=questions, calendar=calendar, plan=plan, minimum=3, **times))
-    server.move_clock(survey.calendar.time(1) + 16)
-    for offset in range(OFFSETS):
+
+    def said(offset: int) -> Iterator[tuple[int, list[Said]]]:
         level = 1 + MINUTES.rounded(45, offset).answer
         for group, symbols in enumerate((4 * [0, level], [0, 0, 0, 0, 1, 1, 1, 2])):
-            said = [report(1, each, track=group, stratum=offset) for each in symbols]
-            assert server.upload(*(envelope(survey, server.key, [each], group=group) for each in said)) == []
-    server.fold()
-    server.move_clock(survey.calendar.time(1) + 60)
-    server.fold()
+            for each in symbols:
+                yield group, [report(1, each, track=group, stratum=offset)]
+
+    questions = (MINUTES, Question.of_freezing(MINUTES))
+    survey = told(server, published(server, questions, server.now, closed=False), said)
     with Reader(server.url) as reader:
         found = reader.numbers(survey.id.hex(), question="minutes")
     share, bound = found.freezing[0]
@@ -109,13 +112,10 @@ def test_the_frozen_among_those_that_hold_a_number_bound_what_freezing_does_to_i
     assert float(rows[1].split(",")[-1]) == pytest.approx(bound)
 
 
-@pytest.mark.parametrize("query", [{"quantile": 0.51}, {"quantile": "x"}, {"above": "nan"}, {"above": [1, 2, 3, 4, 5]}])
-def test_what_is_no_figure_is_refused(server: ServerProcess, asked: Survey, query: dict[str, str | float]) -> None:
-    found = server.http.get(f"{survey_path(asked)}/numbers", params=query)
-    assert found.status_code == 422
-
-
-def test_a_question_with_answers_has_no_mean(server: ServerProcess) -> None:
+def test_what_is_no_figure_is_refused(server: ServerProcess, asked: Survey) -> None:
+    """Other quantiles, values that are none or too many; and a question with answers has no mean."""
+    for query in ({"quantile": 0.51}, {"quantile": "x"}, {"above": "nan"}, {"above": [1, 2, 3, 4, 5]}):
+        assert server.http.get(f"{survey_path(asked)}/numbers", params=query).status_code == 422
     survey = server.new_survey()
     server.move_clock(survey.calendar.time(1) + 60)
     found = server.http.get(f"{survey_path(survey)}/numbers", params={"until": 1})
@@ -126,33 +126,14 @@ def test_a_question_with_answers_has_no_mean(server: ServerProcess) -> None:
 @pytest.fixture(scope="module")
 def two(server: ServerProcess) -> Survey:
     """A survey that asks for a drink and for the minutes: all but one in 2e9 say tea, and 45 minutes."""
-    drink = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(3))
-    tracks = tuple(
-        Track(1, KaryResponse(StateSpace(answers, null=False), Odds(2**32, 1)), 0, 1, question=place)
-        for place, answers in enumerate((2, 3))
-    )
-    survey = server.publish(
-        Survey.at_cost(
-            questions=(drink, MINUTES),
-            calendar=Calendar(server.now, 60, 8),
-            plan=ReleasePlan((Group(tracks),)),
-            closed=True,
-            minimum=3,
-            skew=5,
-            spread=5,
-            grace=30,
-        )
-    )
-    server.move_clock(survey.calendar.time(1) + 16)
-    for offset in range(OFFSETS):
+
+    def said(offset: int) -> Iterator[tuple[int, list[Said]]]:
         for _ in range(8):
             id_, minutes = os.urandom(16), MINUTES.rounded(45, offset).answer
-            said = [report(1, symbol, track=at, id_=id_, stratum=offset) for at, symbol in enumerate((0, minutes))]
-            assert server.upload(envelope(survey, server.key, said)) == []
-    server.fold()
-    server.move_clock(survey.calendar.time(1) + 60)
-    server.fold()
-    return survey
+            yield 0, [report(1, symbol, track=at, id_=id_, stratum=offset) for at, symbol in enumerate((0, minutes))]
+
+    drink = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(3))
+    return told(server, published(server, (drink, MINUTES), server.now), said)
 
 
 def test_every_method_of_the_reader_takes_a_question(server: ServerProcess, two: Survey) -> None:
@@ -172,18 +153,13 @@ def test_every_method_of_the_reader_takes_a_question(server: ServerProcess, two:
             reader.series(id_)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("histogram", "--period", "1", "--question", "drink"), "What do you drink?"),
-        (("series", "--until", "1", "--question", "drink"), "What do you drink?"),
-        (("series", "--until", "1", "--question", "minutes", "--mean"), "median"),
-        (("change", "--after", "0", "--until", "1", "--question", "drink"), "What do you drink?"),
-    ],
-)
-def test_every_command_takes_a_question(
-    server: ServerProcess, two: Survey, cli: Cli, words: tuple[str, ...], said: str
-) -> None:
+def test_every_command_takes_a_question(server: ServerProcess, two: Survey, cli: Cli) -> None:
     """What is printed is about the question that is named."""
-    command, *more = words
-    assert said in cli(command, two.id.hex(), "--server", server.url, *more)
+    for words, said in {
+        "histogram --period 1 --question drink": "What do you drink?",
+        "series --until 1 --question drink": "What do you drink?",
+        "series --until 1 --question minutes --mean": "median",
+        "change --after 0 --until 1 --question drink": "What do you drink?",
+    }.items():
+        command, *more = words.split()
+        assert said in cli(command, two.id.hex(), "--server", server.url, *more)

@@ -21,7 +21,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ..protocol.examples import AUTHORITY, survey
 from .devices import FOREVER, body, envelope, report
 from .serving import ADMIN, ServerHere, eventually, survey_path
-from .test_numbers import published_minutes
+from .test_numbers import MINUTES
+from .test_numbers import published as published_numbers
 
 STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
 TOO_FAR = b'{"time": 1' + b"0" * 400 + b"}"
@@ -226,7 +227,7 @@ def test_every_status_that_is_told_is_given_and_no_other(asking: Asking, publish
         asking("PUT", "/v1/clock", content=content)
     for headers in ({}, _shown(TokenScope.UPLOAD)):
         asking("PUT", "/v1/clock", headers=headers, json={"time": 1})
-    numbers = survey_path(published_minutes(asking.server, asking.server.now - 100)) + "/numbers"
+    numbers = survey_path(published_numbers(asking.server, (MINUTES,), asking.server.now - 100)) + "/numbers"
     for form in ("json", "msgpack", "csv"):
         asking("GET", numbers, params={"until": 1, "format": form, "above": 30})
     asking("GET", numbers, params={"until": 1}, headers={**ADMIN, "if-none-match": "*"})

@@ -54,17 +54,19 @@ def sign_in(browser: httpx.Client, token: str, headers: Mapping[str, str] | None
     return browser.post("/page/session", data={"token": token}, headers=headers)
 
 
-@pytest.mark.parametrize("path", ["/", *(f"/page/{name}" for name in [*FILES, "plotly.js"])])
-def test_a_file_of_the_page_allows_nothing_but_this_server(served: ServerProcess, path: str) -> None:
-    """By its content security policy; it has a tag, by which it is not sent twice."""
-    response = served.http.get(path).raise_for_status()
-    policy = dict(each.strip().split(" ", 1) for each in response.headers["content-security-policy"].split(";"))
-    assert policy["default-src"] == policy["base-uri"] == policy["frame-ancestors"] == "'none'"
-    for kind in ("script-src", "style-src", "connect-src", "form-action"):
-        assert policy[kind] == "'self'"
-    assert response.headers["x-content-type-options"] == "nosniff"
-    again = served.http.get(path, headers={"if-none-match": response.headers["etag"]})
-    assert (again.status_code, again.content) == (304, b"")
+def test_the_files_of_the_page_allow_nothing_but_this_server(served: ServerProcess) -> None:
+    """By their content security policy; each has a tag, by which it is not sent twice; nothing else is there."""
+    for path in ["/", *(f"/page/{name}" for name in [*FILES, "plotly.js"])]:
+        response = served.http.get(path).raise_for_status()
+        policy = dict(each.strip().split(" ", 1) for each in response.headers["content-security-policy"].split(";"))
+        assert policy["default-src"] == policy["base-uri"] == policy["frame-ancestors"] == "'none'"
+        for kind in ("script-src", "style-src", "connect-src", "form-action"):
+            assert policy[kind] == "'self'"
+        assert response.headers["x-content-type-options"] == "nosniff"
+        again = served.http.get(path, headers={"if-none-match": response.headers["etag"]})
+        assert (again.status_code, again.content) == (304, b"")
+    for name in ("nothing.js", "..%2ffiles.py", "%2e%2e/files.py", "files.py", "static", "%00"):
+        assert served.http.get(f"/page/{name}").status_code == 404
 
 
 def test_a_file_is_compressed_for_whoever_takes_it(served: ServerProcess) -> None:
@@ -75,25 +77,15 @@ def test_a_file_is_compressed_for_whoever_takes_it(served: ServerProcess) -> Non
     assert gzip.decompress(packed) == plain == (STATIC / "index.html").read_bytes()
 
 
-def test_charts_are_drawn_by_the_installed_plotly(served: ServerProcess) -> None:
-    """Its script is in no file of ours, and no address outside is named in any."""
+def test_no_file_names_an_address_outside_and_no_script_stands_in_the_page(served: ServerProcess) -> None:
+    """Charts are drawn by the installed plotly; what stood in the page the policy would keep from having an effect."""
     assert served.http.get("/page/plotly.js").text.startswith("/**\n* plotly.js")
     for name in FILES:
         text = (STATIC / name).read_text()
         assert not re.search(r"(https?:)?//[a-z0-9-]+\.[a-z]", text.replace("http://www.w3.org/2000/svg", "")), name
-
-
-def test_no_script_and_no_style_stands_in_the_page() -> None:
-    """The policy would keep them from having an effect."""
     text = (STATIC / "index.html").read_text()
     assert not re.search(r"<style|\sstyle=|\son[a-z]+=|javascript:", text)
     assert all("src=" in script for script in re.findall(r"<script[^>]*>", text))
-
-
-@pytest.mark.parametrize("name", ["nothing.js", "..%2ffiles.py", "%2e%2e/files.py", "files.py", "static", "%00"])
-def test_the_page_has_no_other_files(served: ServerProcess, name: str) -> None:
-    """404 for what is beside them on the disk."""
-    assert served.http.get(f"/page/{name}").status_code == 404
 
 
 def test_whoever_signs_in_sees_what_the_token_may_read(served: ServerProcess, closed: Survey) -> None:
@@ -142,44 +134,31 @@ def test_beyond_this_machine_the_cookie_is_for_tls_alone(served: ServerProcess, 
             assert browser.get(path, headers={**outside, "cookie": f"{name}={session}"}).status_code == status
 
 
-@pytest.mark.parametrize("host", ["[::1]:80", "localhost", "[", "", "127.0.0.1:1:1", "é"])
-def test_a_strange_host_is_no_failure(served: ServerProcess, host: str) -> None:
-    """It is answered, with a cookie for TLS where it is not this machine for sure."""
-    with visitor(served) as browser:
-        response = sign_in(browser, READER, {"host": host.encode()})  # type: ignore[dict-item]
-    assert response.status_code in (204, 400)
-
-
-@pytest.mark.parametrize(
-    ("token", "status"), [("wrong", 401), ("", 401), ("é\0", 401), ("a token for uploads", 403), ("x" * 2000, 413)]
-)
-def test_who_shows_no_token_for_reading_is_not_signed_in(served: ServerProcess, token: str, status: int) -> None:
-    """And gets no cookie."""
-    with visitor(served) as browser:
-        response = sign_in(browser, token)
-    assert response.status_code == status
-    assert "set-cookie" not in response.headers
-    assert token not in response.text or not token
-
-
-@pytest.mark.parametrize(
-    ("headers", "status"),
-    [
-        ({"sec-fetch-site": "same-origin", "origin": "null"}, 204),
-        ({"sec-fetch-site": "none"}, 204),
-        ({"sec-fetch-site": "cross-site"}, 403),
-        ({"sec-fetch-site": "same-site"}, 403),
-        ({"origin": "https://evil.example"}, 403),
-        ({"origin": "null"}, 403),
-    ],
-)
-def test_no_other_site_signs_anybody_in_or_out(served: ServerProcess, headers: dict[str, str], status: int) -> None:
-    """Not even to a session of its own choice. Browsers say where a request comes from."""
-    with visitor(served) as browser:
-        assert sign_in(browser, READER, headers).status_code == status
-        assert sign_in(browser, READER, {"origin": served.url}).status_code == 204
-        assert browser.delete("/page/session", headers=headers).status_code == status
-        assert (NAME in browser.cookies) is (status == 403)
+def test_who_signs_in_from_where_and_with_what(served: ServerProcess) -> None:
+    """A strange host is no failure. Who shows no token for reading gets no cookie, and no other site signs anybody in
+    or out, not even to a session of its own choice: browsers say where a request comes from."""
+    for host in ("[::1]:80", "localhost", "[", "", "127.0.0.1:1:1", "é"):
+        with visitor(served) as browser:
+            response = sign_in(browser, READER, {"host": host.encode()})  # type: ignore[dict-item]
+            assert response.status_code in (204, 400)
+    for token, status in (("wrong", 401), ("", 401), ("é\0", 401), ("a token for uploads", 403), ("x" * 2000, 413)):
+        with visitor(served) as browser:
+            response = sign_in(browser, token)
+        assert (response.status_code, response.headers.get("set-cookie")) == (status, None)
+        assert not token or token not in response.text
+    for status, senders in {
+        204: [{"sec-fetch-site": "same-origin", "origin": "null"}, {"sec-fetch-site": "none"}],
+        403: [
+            *({"sec-fetch-site": f"{which}-site"} for which in ("cross", "same")),
+            *({"origin": each} for each in ("https://evil.example", "null")),
+        ],
+    }.items():
+        for headers in senders:
+            with visitor(served) as browser:
+                assert sign_in(browser, READER, headers).status_code == status
+                assert sign_in(browser, READER, {"origin": served.url}).status_code == 204
+                assert browser.delete("/page/session", headers=headers).status_code == status
+                assert (NAME in browser.cookies) is (status == 403)
 
 
 def test_a_session_changes_nothing(served: ServerProcess, closed: Survey) -> None:

@@ -1,7 +1,9 @@
-"""Publishing surveys and keys over HTTP, and who may."""
+"""Publishing surveys, their early ends and keys over HTTP: what is taken, what stays, and what is refused and why."""
 
 import asyncio
+from collections.abc import Iterator
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from threading import Event
 
@@ -10,59 +12,88 @@ import pytest
 from changeling_aggregator.errors import TurnedDown
 from changeling_aggregator.server import GuardedClock, ServerSettings, Service, make_app, publishing
 from changeling_aggregator.store import KeptTime, Store, TokenScope
-from changeling_protocol import Calendar, SealingKey, UnixSeconds, decode, signed
+from changeling_client import Client, Status
+from changeling_commands.__main__ import main as run
+from changeling_protocol import Calendar, EarlyEnd, Odds, SealingKey, UnixSeconds, decode, signed
 from changeling_protocol.wire import ErrorCode
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ..protocol.examples import AUTHORITY, PINNED, mixed, survey
+from ..protocol.examples import AUTHORITY, PINNED, hierarchical, survey
 from .devices import FOREVER
 from .serving import ADMIN, Cli, ServerHere, ServerProcess, survey_path
 
 STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
+NEXT = Ed25519PrivateKey.from_private_bytes(b"the authority's next key of now.")
+NOW = 1_800_000_000
+ASKED = survey()
+"""It begins NOW, and has eight periods of a minute."""
 
 
-def test_a_survey_is_published_once_and_served_as_signed(server: ServerProcess) -> None:
-    """Publishing it again changes nothing; the bytes served are the bytes published."""
-    published = survey(calendar=Calendar(server.now, 60, 8))
-    published = published.asking(question="Published twice?")
-    encoded = published.signed_by(AUTHORITY)
-    assert server.key
-    statuses = [server.http.put(survey_path(published), content=encoded, headers=ADMIN).status_code for _ in "12"]
-    assert statuses == [201, 200]
-    served = server.http.get(survey_path(published))
+def put(server: ServerProcess, path: str, content: bytes) -> tuple[int, str]:
+    """The status, and the sentence of a refusal."""
+    response = server.http.put(path, content=content, headers=ADMIN)
+    return response.status_code, response.json().get("detail", "")
+
+
+def put_survey(server: ServerProcess, asked=ASKED, authority=AUTHORITY) -> tuple[int, str]:
+    return put(server, survey_path(asked), asked.signed_by(authority))
+
+
+def put_end(server: ServerProcess, of, last: int, signer=AUTHORITY) -> tuple[int, str]:
+    return put(server, survey_path(of) + "/end", EarlyEnd(of.id, last).signed_by(signer))
+
+
+def listed(server: ServerProcess) -> dict[str, dict[str, object]]:
+    return {each["id"]: each for each in server.http.get("/v1/surveys").json()["surveys"]}
+
+
+@pytest.fixture
+def keyless(tmp_path: Path) -> Iterator[ServerHere]:
+    """A server that takes what two keys of the authority sign, and has no sealing key."""
+    with ServerHere(tmp_path, authority=[each.public_key().public_bytes_raw() for each in (AUTHORITY, NEXT)]) as server:
+        server.move_clock(NOW)
+        yield server
+
+
+def test_an_id_has_one_survey_which_is_served_as_signed(keyless: ServerHere) -> None:
+    """Publishing it again, also under the authority's next key, changes nothing; no other survey has its id."""
+    keyless.new_key()
+    encoded = ASKED.signed_by(AUTHORITY)
+    assert put_survey(keyless) == (201, "")
+    assert put_survey(keyless) == put_survey(keyless, authority=NEXT) == (200, "")
+    assert put(keyless, survey_path(ASKED), ASKED.asking(question="Another?").signed_by(AUTHORITY))[0] == 400
+    served = keyless.http.get(survey_path(ASKED))
     assert (served.content, served.headers["content-type"]) == (encoded, "application/msgpack")
-    listed = server.http.get("/v1/surveys").json()["surveys"]
-    (entry,) = (entry for entry in listed if entry["id"] == published.id.hex())
-    assert {"question": "Published twice?", "last_period": 8, "public": False}.items() <= entry.items()
+    expected = {"question": ASKED.question, "last_period": 8, "public": False}
+    assert expected.items() <= listed(keyless)[ASKED.id.hex()].items()
 
 
-def _tampered() -> bytes:
-    encoded = bytearray(survey().signed_by(AUTHORITY))
-    encoded[encoded.index(b"coffee")] ^= 1
-    return bytes(encoded)
+def refused_surveys() -> Iterator[tuple[bytes, int, str]]:
+    """What is put in the place of a survey, and how that is refused."""
+    encoded = ASKED.signed_by(AUTHORITY)
+    tampered = bytearray(encoded)
+    tampered[tampered.index(b"coffee")] ^= 1
+    for each in (bytes(tampered), ASKED.signed_by(STRANGER)):
+        yield each, 403, "none of the pinned authority keys signed this survey"
+    yield encoded[:-1], 400, "not canonical MessagePack"
+    yield b"", 400, "not canonical MessagePack"
+    yield signed("survey", {"question": "?"}, AUTHORITY), 400, "not a survey"
+    yield SealingKey(bytes(31) + b"\7", 0, 1).signed_by(AUTHORITY), 400, "not a survey"
+    yield ASKED.asking(question="Other?").signed_by(AUTHORITY), 400, "not the one in the path"
+    yield bytes(2**20 + 1), 413, "at most 1048576 bytes"
+    fields = decode(decode(encoded)["payload"])
+    less = {name: each for name, each in fields.items() if name not in ("kind", "version")}
+    less["epsilon_micro"] -= 1
+    yield signed("survey", less, AUTHORITY), 422, "state at least"
 
 
-@pytest.mark.parametrize(
-    ("content", "status", "sentence"),
-    [
-        (_tampered(), 403, "none of the pinned authority keys signed this survey"),
-        (survey().signed_by(STRANGER), 403, "none of the pinned authority keys signed this survey"),
-        (survey().signed_by(AUTHORITY)[:-1], 400, "not canonical MessagePack"),
-        (b"", 400, "not canonical MessagePack"),
-        (signed("survey", {"question": "?"}, AUTHORITY), 400, "not a survey"),
-        (SealingKey(bytes(31) + b"\7", 0, 1).signed_by(AUTHORITY), 400, "not a survey"),
-        (survey().asking(question="Other?").signed_by(AUTHORITY), 400, "not the one in the path"),
-        (bytes(2**20 + 1), 413, "at most 1048576 bytes"),
-    ],
-)
-def test_a_bad_survey_is_refused_in_one_sentence(
-    server: ServerProcess, content: bytes, status: int, sentence: str
-) -> None:
-    """And is not published."""
-    response = server.http.put(survey_path(survey()), content=content, headers=ADMIN)
-    assert response.status_code == status
-    assert sentence in response.json()["detail"]
-    assert server.http.get(survey_path(survey())).status_code == 404
+def test_a_bad_survey_is_refused_in_one_sentence(server: ServerProcess) -> None:
+    """And is not published; also where the authority signed an epsilon that is too small."""
+    for content, status, sentence in refused_surveys():
+        told = put(server, survey_path(ASKED), content)
+        assert told[0] == status
+        assert sentence in told[1]
+    assert server.http.get(survey_path(ASKED)).status_code == 404
 
 
 def test_others_are_answered_while_a_survey_is_verified(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +114,7 @@ def test_others_are_answered_while_a_survey_is_verified(store: Store, monkeypatc
         transport = httpx.ASGITransport(make_app(service))
         async with httpx.AsyncClient(transport=transport, base_url="http://here") as http:
             headers = {"authorization": "Bearer token"}
-            putting = asyncio.create_task(http.put(survey_path(survey()), content=b"survey", headers=headers))
+            putting = asyncio.create_task(http.put(survey_path(ASKED), content=b"survey", headers=headers))
             while not verifying.is_set():
                 await asyncio.sleep(0.01)
             assert (await http.get("/v1/surveys")).status_code == 200
@@ -93,57 +124,176 @@ def test_others_are_answered_while_a_survey_is_verified(store: Store, monkeypatc
     assert asyncio.run(both()) == 400
 
 
-def test_a_survey_that_understates_its_epsilon_is_refused(server: ServerProcess) -> None:
-    """Even though the authority signed it: 422, with what it should state."""
-    encoded = survey().signed_by(AUTHORITY)
-    fields = decode(decode(encoded)["payload"])
-    del fields["kind"], fields["version"]
-    encoded = signed("survey", {**fields, "epsilon_micro": fields["epsilon_micro"] - 1}, AUTHORITY)
-    response = server.http.put(survey_path(survey()), content=encoded, headers=ADMIN)
-    assert response.status_code == 422
-    assert "state at least" in response.json()["detail"]
+def test_a_survey_is_published_once_a_key_is_good_while_it_is_answered(keyless: ServerHere) -> None:
+    """None, or one that ends before the survey begins, is not enough; one that is good later is."""
+    later = replace(ASKED, calendar=Calendar(NOW + 10_000, 60, 8))
+    status, sentence = put_survey(keyless, later)
+    assert status == 409
+    assert "publish one first (`changeling keys`)" in sentence
+    keyless.new_key(NOW - 10, NOW + 5_000)
+    assert put_survey(keyless, later)[0] == 409
+    keyless.new_key(NOW + 5_000, NOW + 20_000)
+    assert put_survey(keyless, later) == (201, "")
+
+
+def test_a_survey_that_has_ended_or_is_kept_by_no_server_is_not_published(keyless: ServerHere) -> None:
+    """To the second of its calendar's end; with a grace of ninety days at most. One that was published stays."""
+    keyless.new_key()
+    for grace in (90 * 86_400 + 1, 2 * 10**11):
+        status, sentence = put_survey(keyless, replace(ASKED, grace=grace))
+        assert status == 422
+        assert "more than 90d" in sentence
+    keyless.move_clock(ASKED.calendar.time(8) - 1)
+    kept = replace(ASKED, grace=90 * 86_400)
+    assert put_survey(keyless, kept) == (201, "")
+    keyless.move_clock(ASKED.calendar.time(8))
+    assert put_survey(keyless, kept) == (200, "")
+    too_late = 422, "the survey ended at 2027-01-15T08:08:00Z: nobody can answer it"
+    assert put_survey(keyless, ASKED.asking(question="Too late?")) == too_late
+    assert len(listed(keyless)) == 1
+
+
+class Terminal(StringIO):
+    """What somebody types."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_survey_that_would_show_nothing_is_asked_about(
+    tmp_path: Path, keyless: ServerHere, cli: Cli, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where nobody can answer it is refused; a no publishes nothing; --yes, or devices enough, are not asked."""
+    keyless.new_key()
+    asked = ASKED.asking(plan=hierarchical(3, 8, (1,), Odds(3, 1)), question="What shows?")
+    (tmp_path / "few.signed").write_bytes(asked.signed_by(AUTHORITY))
+    publish = ("survey", "publish", "few.signed", "--server", keyless.url)
+    few = (*publish, "--devices", "100")
+    assert run(few) == 1
+    assert capsys.readouterr().err == (
+        "changeling: of 100 devices this survey would show nothing: --yes publishes it all the same\n"
+    )
+    for typed in ("n\n", "\n", ""):
+        monkeypatch.setattr("sys.stdin", Terminal(typed))
+        assert run(few) == 1
+        assert capsys.readouterr().err.endswith("changeling: not published\n")
+    assert listed(keyless) == {}
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    assert "is published" in cli(*few)
+    monkeypatch.setattr("sys.stdin", StringIO())
+    for words in ((*few, "--yes"), (*publish, "--devices", "1e6"), publish):
+        assert "was published before" in cli(*words)
 
 
 def test_one_key_is_served_while_it_is_valid(own_server: ServerProcess) -> None:
     """As the authority signed it; the next from the second in which the last expires: there is always one."""
     server, now = own_server, own_server.now
     future, present = server.new_key(now + 1000, FOREVER), server.new_key(now - 10, now + 1000)
-
-    def served() -> set[bytes]:
-        content = decode(server.http.get("/v1/keys").content)
-        keys = {SealingKey.from_signed(key, PINNED).id for key in content["keys"]}
-        assert len(keys) == 1
-        return keys
-
-    assert served() == {present.id}
-    server.move_clock(now + 999)
-    assert served() == {present.id}
-    server.move_clock(now + 1000)
-    assert served() == {future.id}
-    server.move_clock(now + 1001)
-    assert served() == {future.id}
+    for later, key in ((0, present), (999, present), (1000, future), (1001, future)):
+        server.move_clock(now + later)
+        (served,) = decode(server.http.get("/v1/keys").content)["keys"]
+        assert SealingKey.from_signed(served, PINNED) == key
 
 
 def test_a_bad_key_is_refused_in_one_sentence(server: ServerProcess) -> None:
-    """One not made here, one a stranger signed, one published with other dates; the same again is fine."""
-    key = server.key
+    """One not made here, one a stranger signed, one with other dates, or with such as no store can tell."""
+    key, end = server.key, 2**63 - 1
+    foreign, far = (SealingKey(bytes(31) + b"\7", 0, expires).signed_by(AUTHORITY) for expires in (FOREVER, end))
+    beyond = bytearray(far)
+    beyond[beyond.index(b"\xcf\x7f") + 1] = 0xFF
+    assert put(server, "/v1/keys", key.signed_by(AUTHORITY)) == (200, "")
+    for content, status, sentence in (
+        (key.signed_by(STRANGER), 403, "none of the pinned authority keys"),
+        (b"\xc1", 400, ""),
+        (foreign, 409, "this server did not make that key: ask it for one with `changeling keys new`"),
+        (
+            replace(key, expires=FOREVER + 1).signed_by(AUTHORITY),
+            409,
+            "that key is published already, with other dates",
+        ),
+        (far, 409, ""),
+        (bytes(beyond), 403, ""),
+        (bytes(beyond[:-1]), 400, ""),
+    ):
+        told = put(server, "/v1/keys", content)
+        assert told[0] == status
+        assert sentence in told[1]
 
-    def put(content: bytes) -> tuple[int, str]:
-        response = server.http.put("/v1/keys", content=content, headers=ADMIN)
-        return response.status_code, response.json().get("detail", "")
 
-    assert put(key.signed_by(AUTHORITY)) == (200, "")
-    assert put(key.signed_by(STRANGER))[0] == 403
-    assert put(b"\xc1")[0] == 400
-    foreign = SealingKey(bytes(31) + b"\7", 0, FOREVER)
-    assert put(foreign.signed_by(AUTHORITY)) == (
-        409,
-        "this server did not make that key: ask it for one with `changeling keys new`",
+def test_an_end_is_published_once_and_stays(server: ServerProcess) -> None:
+    """The same again changes nothing; another is refused; the survey's answers tell its last period."""
+    published = server.new_survey()
+    assert server.http.get(survey_path(published) + "/end").status_code == 404
+    assert put_end(server, published, 5) == (201, "")
+    assert put_end(server, published, 5) == (200, "")
+    encoded = server.http.get(survey_path(published) + "/end")
+    assert EarlyEnd.from_signed(encoded.content, PINNED) == EarlyEnd(published.id, 5)
+    assert put_end(server, published, 6) == (409, "the survey was ended after period 5 before: an end stays as it is")
+    assert put_end(server, published, 4)[0] == 409
+    assert listed(server)[published.id.hex()]["last_period"] == server.status(published)["last_period"] == 5
+
+
+def test_a_bad_end_is_refused_in_one_sentence(server: ServerProcess) -> None:
+    """Of a stranger, of another survey, after the calendar, before what has closed, or no end at all."""
+    published, other = server.new_survey(), server.new_survey()
+    server.move_clock(published.calendar.time(3) + 1)
+    assert put_end(server, published, 5, STRANGER)[0] == 403
+    assert put_end(server, published, 8) == (422, "the survey's calendar ends with period 8: end it before")
+    assert put_end(server, published, 2) == (422, "period 3 has closed: end the survey after it, or later")
+    content = EarlyEnd(other.id, 5).signed_by(AUTHORITY)
+    for body in (content, published.signed_by(AUTHORITY), b"", b"\xc1"):
+        assert put(server, survey_path(published) + "/end", body)[0] == 400
+    assert server.http.put(survey_path(published) + "/end", content=content).status_code == 401
+    assert put(server, survey_path(ASKED) + "/end", content)[0] == 404
+    assert server.status(published)["last_period"] == 8
+    assert put_end(server, published, 3) == (201, "")
+
+
+def test_after_its_end_a_survey_takes_and_shows_nothing_more(server: ServerProcess, tmp_path: Path) -> None:
+    """A device answers on until the last grace is over, and what ends after the last period is never counted. Then it
+    learns of the end, drops what waits, counted, and asks nothing more."""
+    published = server.publish(
+        survey(calendar=Calendar(server.now, 60, 8), grace=120).asking(question="Ended after three?")
     )
-    assert put(replace(key, expires=FOREVER + 1).signed_by(AUTHORITY)) == (
-        409,
-        "that key is published already, with other dates: make a new one instead",
-    )
+    calendar, how = published.calendar, {"max_epsilon": 100, "background": False, "clock": lambda: now}
+    with Client(path=tmp_path / "device.db", server=server.url, authority=PINNED, **how) as device:
+        now = calendar.start
+        handle = device.join(published.id)
+        handle.record("tea")
+        assert put_end(server, published, 3) == (201, "")
+        sent = dropped = 0
+        for period in range(1, 12):
+            now = calendar.time(period) + published.skew + published.spread + 1
+            server.move_clock(now)
+            flushed = device.flush()
+            sent, dropped = sent + flushed.sent, dropped + flushed.dropped
+        assert flushed.waiting == 0
+        assert (sent, dropped) == (4, 1), "a closing more than count arrives while the last grace lasts"
+        assert handle.status is Status.ENDED
+    assert {end for _, end in server.reports(published)} == {1, 2, 3}
+    assert server.status(published)["closed_periods"] == 3
+    series = server.http.get(survey_path(published) + "/series").raise_for_status().json()
+    assert (series["last_period"], [each["period"] for each in series["series"]]) == (3, [1, 2, 3])
+    response = server.http.get(survey_path(published) + "/histogram?period=4")
+    beyond = "the survey was ended early, after period 3: there is no period 4"
+    assert (response.status_code, response.json()["detail"]) == (422, beyond)
+
+
+def test_a_successor_that_does_not_go_on_is_not_published(server: ServerProcess) -> None:
+    """422, which names what does not fit."""
+    first = server.new_survey()
+    second = replace(first, calendar=Calendar(first.calendar.time(8), 60, 8), follows=first.id)
+    for bad, sentence in (
+        (second.asking(answers=("tea", "coffee", "none")), "has the answers of the survey that it follows"),
+        (replace(second, calendar=Calendar(0, 30, 8)), "has the period of the survey"),
+        (replace(second, calendar=Calendar(0, 60, 8)), "starts where the one before ends"),
+        (replace(second, follows=bytes(16)), "is not published here"),
+    ):
+        status, told = put_survey(server, bad)
+        assert status == 422
+        assert sentence in told
+        assert server.http.get(survey_path(bad)).status_code == 404
+    server.publish(second)
 
 
 def test_the_clock_moves_forward_only_and_dates_every_answer(server: ServerProcess) -> None:
@@ -153,11 +303,17 @@ def test_the_clock_moves_forward_only_and_dates_every_answer(server: ServerProce
     assert server.now == now + 5
     assert server.put_clock(now).status_code == 409
     assert server.put_clock(now + 5).status_code == 200
-    for bad in (b"", b"5", b'{"time": "noon"}', b'{"time": true}', b'{"time": Infinity}', b'{"time": NaN}'):
-        assert server.http.put("/v1/clock", content=bad, headers=ADMIN).status_code == 400
-    assert server.http.put("/v1/clock", content=b'{"time": 1%s}' % (b"0" * 400), headers=ADMIN).status_code == 400
+    for bad in (
+        b"",
+        b"5",
+        b'{"time": "noon"}',
+        b'{"time": true}',
+        b'{"time": Infinity}',
+        b'{"time": 1%s}' % (b"0" * 400),
+    ):
+        assert put(server, "/v1/clock", bad)[0] == 400
     for far in (b'{"time": 1e300}', b'{"time": -1e300}'):
-        assert server.http.put("/v1/clock", content=far, headers=ADMIN).status_code == 409
+        assert put(server, "/v1/clock", far)[0] == 409
     assert server.http.get("/nothing").headers["date"] == server.http.get("/readyz").headers["date"]
 
 
@@ -170,21 +326,3 @@ def test_the_real_clock_cannot_be_moved(tmp_path: Path, cli: Cli) -> None:
         assert "set it right, then confirm" in refused.json()["detail"]
         assert "believes" in cli("clock", "confirm", "--server", server.url)
         assert server.http.get("/v1/surveys").json() == {"surveys": []}
-
-
-def test_a_survey_the_server_cannot_estimate_says_so(server: ServerProcess) -> None:
-    """A plan with panels is counted, and its histogram is refused with the reason."""
-    published = server.new_survey(plan=mixed(3, 8))
-    server.move_clock(published.calendar.time(1) + 30)
-    response = server.http.get(survey_path(published) + "/histogram")
-    assert response.status_code in (409, 422)
-    assert response.json()["detail"]
-
-
-def test_a_key_that_expires_when_no_store_can_tell_is_refused(server: ServerProcess) -> None:
-    """As an error of who sent it, and never of the server's."""
-    far = SealingKey(bytes(31) + b"\x09", 0, 2**63 - 1).signed_by(AUTHORITY)
-    signed = bytearray(far)
-    signed[signed.index(b"\xcf\x7f") + 1] = 0xFF
-    for each in (bytes(signed), bytes(signed[:-1]), far):
-        assert 400 <= server.http.put("/v1/keys", content=each, headers=ADMIN).status_code < 500

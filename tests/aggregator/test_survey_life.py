@@ -1,6 +1,5 @@
 """On the command line: a survey that goes on from another, and one that is ended early."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,24 +8,16 @@ from changeling_protocol import AtMost, Calendar, Odds
 from changeling_statistics import check_successor, read_survey, write_survey
 
 from ..protocol.examples import hierarchical, survey
-from .serving import TOKEN, ServerHere
+from .serving import Cli, ServerHere
 
-Cli = Callable[..., str]
 DAY = 86_400
 
 
 @pytest.fixture
-def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Runs a command in a folder of its own that holds a survey; returns what it printed."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CHANGELING_TOKEN", TOKEN)
+def cli(tmp_path: Path, cli: Cli) -> Cli:
+    """In a folder that holds a survey."""
     write_survey(tmp_path / "first.json", survey(calendar=Calendar(1_800_000_000, DAY, 7), minimum=1))
-
-    def call(*arguments: str) -> str:
-        assert run(arguments) == 0, capsys.readouterr().err
-        return capsys.readouterr().out
-
-    return call
+    return cli
 
 
 @pytest.mark.parametrize("command", [("sign", "--key", "none.key"), ("code", "--authority", "none.pub"), ("extend",)])
@@ -57,20 +48,8 @@ def test_a_survey_is_extended_with_its_plan_or_another(tmp_path: Path, cli: Cli)
     for figure in (f"{first.epsilon}", f"{2 * first.epsilon}", f"{first.per_week}", first.id.hex(), second.id.hex()):
         assert figure in printed
 
-    printed = cli(
-        "survey",
-        "extend",
-        "first.json",
-        "second.json",
-        "--periods",
-        "14",
-        "--epsilon",
-        "2",
-        "--devices",
-        "1e4",
-        "-o",
-        "3.json",
-    )
+    words = "first.json second.json --periods 14 --epsilon 2 --devices 1e4 -o 3.json"
+    printed = cli("survey", "extend", *words.split())
     third = read_survey(tmp_path / "3.json")
     check_successor(second, third)
     assert (third.calendar.periods, third.epsilon, third.per_week) == (14, 2, 1)
@@ -85,29 +64,24 @@ def test_a_survey_is_extended_with_its_plan_or_another(tmp_path: Path, cli: Cli)
     assert (planned.plan, planned.epsilon, planned.constraint) == (other.plan, other.epsilon, AtMost(2))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["first.json", "first.json"], "does not follow"),
-        (["first.json", "--periods", "3"], "the plan is made for 7 periods"),
-        (["first.json", "--plan", "first.json", "--epsilon", "1"], "choose one of --plan and --epsilon"),
-        (["first.json", "--plan", "hourly.json"], "periods of 3600 s"),
-        (["first.json", "--plan", "first.json", "--periods", "3"], "made for 7 periods, got 3"),
-        (["first.json", "--plan", "yes_no.json"], "made for 2 answers"),
-        (["first.json", "--epsilon", "1"], "--epsilon and --devices go together"),
-        (["first.json", "--epsilon", "-1", "--devices", "9"], "epsilon must be above 0"),
-        (["first.json", "--epsilon", "1", "--devices", "9", "--periods", "0"], "1 to 1048576 periods, got 0"),
-    ],
-)
 @pytest.mark.usefixtures("cli")
-def test_what_cannot_go_on_is_refused_by_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
-) -> None:
+def test_what_cannot_go_on_is_refused_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """And nothing is written."""
     write_survey(tmp_path / "hourly.json", survey(calendar=Calendar(0, 3600, 8)))
     write_survey(tmp_path / "yes_no.json", survey(answers=("yes", "no"), calendar=Calendar(0, DAY, 8)))
-    assert run(["survey", "extend", *arguments, "-o", "x.json"]) == 1
-    assert sentence in capsys.readouterr().err
+    for words, sentence in {
+        "first.json": "does not follow",
+        "--periods 3": "the plan is made for 7 periods",
+        "--plan first.json --epsilon 1": "choose one of --plan and --epsilon",
+        "--plan hourly.json": "periods of 3600 s",
+        "--plan first.json --periods 3": "made for 7 periods, got 3",
+        "--plan yes_no.json": "made for 2 answers",
+        "--epsilon 1": "--epsilon and --devices go together",
+        "--epsilon -1 --devices 9": "epsilon must be above 0",
+        "--epsilon 1 --devices 9 --periods 0": "1 to 1048576 periods, got 0",
+    }.items():
+        assert run(["survey", "extend", "first.json", *words.split(), "-o", "x.json"]) == 1
+        assert sentence in capsys.readouterr().err
     assert not (tmp_path / "x.json").exists()
 
 

@@ -31,7 +31,6 @@ ASKS = {
     ("GET", PATH + "/series"): TokenScope.READ,
     ("GET", PATH + "/change"): TokenScope.READ,
 }
-OPEN = ("/readyz", "/v1/surveys", "/v1/keys", PATH)
 
 
 def shown(token: str) -> dict[str, str]:
@@ -54,24 +53,21 @@ def guarded(tmp_path_factory: pytest.TempPathFactory):
         yield server
 
 
-@pytest.mark.parametrize(("method", "path"), ASKS)
-def test_a_token_is_good_for_its_scopes_alone(guarded: ServerHere, method: str, path: str) -> None:
-    """401 without one or with none that the server knows, 403 with one for something else, before any body is read."""
-    statuses = {
-        scope: guarded.http.request(method, path, headers=shown(scope.value)).status_code for scope in TokenScope
-    }
-    assert {scope for scope, status in statuses.items() if status != 403} == {ASKS[method, path]}
-    assert statuses[ASKS[method, path]] != 401
-    for header in (None, "Bearer", "Bearer wrong", "Basic read", "Bearer é"):
-        response = guarded.http.request(method, path, headers=header and {"authorization": header.encode()})
-        assert (response.status_code, response.json()["code"]) == (401, "unauthorized")
-        assert response.headers["www-authenticate"] == "Bearer"
-
-
-@pytest.mark.parametrize("path", OPEN)
-def test_what_devices_need_asks_for_nothing(guarded: ServerHere, path: str) -> None:
-    """Surveys, keys and health are open to all."""
-    assert guarded.http.get(path).status_code in (200, 503)
+def test_a_token_is_good_for_its_scopes_alone(guarded: ServerHere) -> None:
+    """401 without one or with none that the server knows, 403 with one for something else, before any body is read.
+    What devices need asks for nothing."""
+    for (method, path), scope in ASKS.items():
+        statuses = {
+            each: guarded.http.request(method, path, headers=shown(each.value)).status_code for each in TokenScope
+        }
+        assert {each for each, status in statuses.items() if status != 403} == {scope}
+        assert statuses[scope] != 401
+        for header in (None, "Bearer", "Bearer wrong", "Basic read", "Bearer é"):
+            response = guarded.http.request(method, path, headers=header and {"authorization": header.encode()})
+            assert (response.status_code, response.json()["code"]) == (401, "unauthorized")
+            assert response.headers["www-authenticate"] == "Bearer"
+    for path in ("/readyz", "/v1/surveys", "/v1/keys", PATH):
+        assert guarded.http.get(path).status_code in (200, 503)
 
 
 def test_results_are_closed_until_the_operator_opens_them(guarded: ServerHere) -> None:
@@ -140,30 +136,36 @@ def test_tokens_are_made_listed_and_revoked(cli: Cli, tmp_path: Path) -> None:
         assert b"tea app" in kept
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("--name", "me", "--scope", "all"), "a scope is one of survey:write, fold, read, upload, got 'all'"),
-        (("--name", " ", "--scope", "read"), "a token has a name"),
-    ],
-)
 @pytest.mark.usefixtures("cli")
-def test_a_token_has_a_name_and_known_scopes(
-    words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+def test_a_token_or_a_server_for_the_wrong_ones_is_not_begun(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each mistake is one line."""
-    assert run(["token", "new", "--store", "server.db", *words]) == 1
-    assert sentence in capsys.readouterr().err
+    """A token has a name and known scopes; beyond loopback a server wants TLS or a proxy; each mistake is one line."""
+    (tmp_path / "pinned.pub").write_text(PINNED[0].hex())
+    new = ("token", "new", "--store", "server.db")
+    serve = ("serve", "--store", "s.db", "--authority", "pinned.pub", "--port", "0")
+    for words, sentence in (
+        ((*new, "--name", "me", "--scope", "all"), "a scope is one of survey:write, fold, read, upload, got 'all'"),
+        ((*new, "--name", " ", "--scope", "read"), "a token has a name"),
+        ((*serve, "--host", "0.0.0.0"), "give a --certificate, or name the --proxy"),
+        ((*serve, "--certificate", "c"), "give both --certificate and --certificate-key"),
+        ((*serve, "--proxy", "somewhere"), "does not appear to be an IPv4 or IPv6 network"),
+        ((*serve, "--admission", "nowhere:rule"), "nowhere"),
+    ):
+        assert run(words) == 1
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert sentence in said
 
 
-@pytest.mark.parametrize("server", ["http://surveys.example.org", "http://192.0.2.1:8080", "http://127.0.0.1.example"])
-def test_a_token_is_never_sent_in_the_clear(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_never_sent_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither by the reader nor by a command; over plain HTTP only to this machine."""
-    for ask in (lambda: ServerClient(server, token="token"), lambda: Reader(server, token="token")):
-        with pytest.raises(ValueError, match="use https"):
-            ask()
     monkeypatch.setenv("CHANGELING_TOKEN", "token")
-    assert run(["clock", "confirm", "--server", server]) == 1
+    for server in ("http://surveys.example.org", "http://192.0.2.1:8080", "http://127.0.0.1.example"):
+        for kind in (ServerClient, Reader):
+            with pytest.raises(ValueError, match="use https"):
+                kind(server, token="token")
+        assert run(["clock", "confirm", "--server", server]) == 1
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -184,27 +186,6 @@ def test_a_token_for_this_machine_goes_past_every_proxy(scheme: str, monkeypatch
         proxy.setblocking(False)
         with pytest.raises(BlockingIOError):
             proxy.accept()
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (("--host", "0.0.0.0"), "give a --certificate, or name the --proxy"),
-        (("--certificate", "c"), "give both --certificate and --certificate-key"),
-        (("--proxy", "somewhere"), "does not appear to be an IPv4 or IPv6 network"),
-        (("--admission", "nowhere:rule"), "nowhere"),
-    ],
-)
-def test_a_server_that_would_be_open_to_the_wrong_ones_does_not_start(
-    tmp_path: Path, words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Beyond loopback it wants TLS or a proxy; each mistake is one line."""
-    (tmp_path / "pinned.pub").write_text(PINNED[0].hex())
-    at = ("--store", str(tmp_path / "s.db"), "--authority", str(tmp_path / "pinned.pub"), "--port", "0")
-    assert run(["serve", *at, *words]) == 1
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert sentence in said
 
 
 def test_no_log_holds_a_secret_or_a_report(

@@ -1,14 +1,20 @@
-"""A store that shows the whole of a survey, made up at random: for whoever looks at many periods."""
+"""A store that shows the whole of a survey, made up at random: for whoever looks at many periods or questions."""
 
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts, StratumKey
 from changeling_protocol import (
+    ONLY,
+    AtMost,
+    Breakdown,
     Calendar,
     Group,
     NodeNumber,
     Odds,
+    Question,
     ReleasePlan,
     StateSpace,
     StratumNumber,
@@ -19,25 +25,35 @@ from changeling_protocol import (
 )
 from changeling_statistics import Attendance, counterpart_of
 
-from ..protocol.examples import AUTHORITY, survey
+from ..protocol.examples import AUTHORITY
 
 ENTRIES, SEED = 500, 3
 
 
-def whole_survey_store(path: Path, question: str, answers: tuple[str, ...], calendar: Calendar) -> Survey:
-    """Make a store with a survey open to all, of which everybody reports their state in every period; the survey."""
-    randomizer = SubsetSelection(StateSpace(len(answers)), Odds(9, 1), 1)
-    plan = ReleasePlan((Group((Track(1, randomizer, 0, calendar.periods),)),))
-    asked = survey(plan, answers=answers, calendar=calendar).asking(question=question)
+def asked(text: str, answers: tuple[str, ...], name: str = ONLY) -> Question:
+    return Question(name, text, answers, AtMost(3))
+
+
+def whole_survey_store(
+    path: Path, questions: Sequence[Question], calendar: Calendar, breakdowns: tuple[Breakdown, ...] = ()
+) -> Survey:
+    """Make a store with a survey open to all, of which everybody reports every state in every period; the survey."""
+    randomizers = [SubsetSelection(StateSpace(len(each.answers)), Odds(9, 1), 1) for each in questions]
+    tracks = tuple(Track(1, each, 0, calendar.periods, question=place) for place, each in enumerate(randomizers))
+    times = {"skew": 1, "spread": 1, "grace": 60, "minimum": 1}
+    plan = ReleasePlan((Group(tracks),))
+    survey = Survey.at_cost(questions=questions, calendar=calendar, plan=plan, breakdowns=breakdowns, **times)
     generator, lots = np.random.default_rng(SEED), dict[StratumKey, StratumCounts]()
-    for period in range(1, calendar.periods + 1):
-        lot = lots[period, 0, StratumNumber(0)] = StratumCounts(Attendance(ENTRIES, ENTRIES if period == 1 else 0, 0))
-        symbols = generator.integers(0, randomizer.symbols, ENTRIES).astype(np.uint64)
-        lot.nodes[TrackNumber(0), NodeNumber(period)] = counterpart_of(randomizer).tally(symbols)
+    for period, stratum in product(range(1, calendar.periods + 1), range(survey.strata)):
+        here = Attendance(ENTRIES, ENTRIES if period == 1 else 0, 0)
+        lot = lots[period, 0, StratumNumber(stratum)] = StratumCounts(here)
+        for place, each in enumerate(randomizers):
+            symbols = generator.integers(0, each.symbols, ENTRIES).astype(np.uint64)
+            lot.nodes[TrackNumber(place), NodeNumber(period)] = counterpart_of(each).tally(symbols)
     store = Store.open(path)
     with store.transaction() as writing:
-        writing.add_survey(asked.id, asked.signed_by(AUTHORITY), public=True)
-        writing.put_snapshots(asked.id, 1, lots, [])
-        writing.put_looked(asked.id, SnapshotProgress(1, calendar.periods, calendar.periods, 0))
+        writing.add_survey(survey.id, survey.signed_by(AUTHORITY), public=True)
+        writing.put_snapshots(survey.id, 1, lots, [])
+        writing.put_looked(survey.id, SnapshotProgress(1, calendar.periods, calendar.periods, 0))
     store.close()
-    return asked
+    return survey

@@ -8,6 +8,7 @@ import pytest
 from changeling_protocol import Calendar, Survey
 from playwright.sync_api import Browser
 
+from ..aggregator import whole_survey
 from ..aggregator.serving import ServerProcess
 from ..aggregator.whole_survey import whole_survey_store
 from .conftest import PATIENCE_MS
@@ -23,7 +24,7 @@ QUESTION = "<script>alert(2)</script><b>What?</b>"
 def long(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerProcess, Survey]]:
     folder = tmp_path_factory.mktemp("long")
     calendar = Calendar(int(time.time()) - (PERIODS + 24) * HOUR, HOUR, PERIODS)
-    asked = whole_survey_store(folder / "server.db", QUESTION, ANSWERS, calendar)
+    asked = whole_survey_store(folder / "server.db", [whole_survey.asked(QUESTION, ANSWERS)], calendar)
     with ServerProcess(folder) as server:
         yield server, asked
 

@@ -1,81 +1,46 @@
 """A survey with several questions on the page: a small chart of each, and the rest about the one that is chosen."""
 
 import time
-from itertools import product
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts, StratumKey
-from changeling_protocol import (
-    AtMost,
-    Breakdown,
-    Calendar,
-    Group,
-    NodeNumber,
-    Odds,
-    Question,
-    ReleasePlan,
-    StateSpace,
-    StratumNumber,
-    SubsetSelection,
-    Survey,
-    Track,
-    TrackNumber,
-)
-from changeling_statistics import Attendance, counterpart_of
-from playwright.sync_api import Browser
+from changeling_protocol import AtMost, Breakdown, Calendar, Question
+from playwright.sync_api import Browser, Page
 
 from ..aggregator.serving import ServerProcess, eventually
-from ..protocol.examples import AUTHORITY
+from ..aggregator.whole_survey import whole_survey_store
 from .conftest import PATIENCE_MS
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
-PERIODS, DAY, ENTRIES, SEED = 6, 86_400, 500, 3
+PERIODS, DAY = 6, 86_400
 ASKED = {"What do you drink?": ("tea", "coffee"), "How do you travel?": ("on foot", "by train", "by car")}
 
 
-def _store(path: Path, questions: list[Question], breakdowns: tuple[Breakdown, ...] = ()) -> Survey:
-    """Make a store with such a survey, open to all, of which everybody reports every answer in every period."""
-    randomizers = [SubsetSelection(StateSpace(len(each.answers)), Odds(9, 1), 1) for each in questions]
-    asked = Survey.at_cost(
-        questions=questions,
-        breakdowns=breakdowns,
-        calendar=Calendar(int(time.time()) // DAY * DAY - (PERIODS + 2) * DAY, DAY, PERIODS),
-        plan=ReleasePlan((Group(tuple(Track(1, each, 0, PERIODS, question=q) for q, each in enumerate(randomizers))),)),
-        skew=1,
-        spread=1,
-        grace=60,
-        minimum=1,
-    )
-    generator, lots = np.random.default_rng(SEED), dict[StratumKey, StratumCounts]()
-    for period, stratum in product(range(1, PERIODS + 1), range(asked.strata)):
-        lot = lots[period, 0, StratumNumber(stratum)] = StratumCounts(
-            Attendance(ENTRIES, ENTRIES if period == 1 else 0, 0)
-        )
-        for q, each in enumerate(randomizers):
-            symbols = generator.integers(0, each.symbols, ENTRIES).astype(np.uint64)
-            lot.nodes[TrackNumber(q), NodeNumber(period)] = counterpart_of(each).tally(symbols)
-    store = Store.open(path)
-    with store.transaction() as writing:
-        writing.add_survey(asked.id, asked.signed_by(AUTHORITY), public=True)
-        writing.put_snapshots(asked.id, 1, lots, [])
-        writing.put_looked(asked.id, SnapshotProgress(1, PERIODS, PERIODS, 0))
-    store.close()
-    return asked
+def _calendar() -> Calendar:
+    """Of periods that are all over."""
+    return Calendar(int(time.time()) // DAY * DAY - (PERIODS + 2) * DAY, DAY, PERIODS)
 
 
-def test_every_question_has_a_chart_and_one_is_looked_at(chromium: Browser, tmp_path: Path) -> None:
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Page]:
+    """With nothing wrong in the console in the end."""
+    opened, wrong = chromium.new_page(), list[str]()
+    opened.set_default_timeout(PATIENCE_MS)
+    opened.on("console", lambda each: wrong.append(each.text) if each.type == "error" else None)
+    opened.on("pageerror", lambda error: wrong.append(f"{error}"))
+    yield opened
+    opened.close()
+    assert wrong == []
+
+
+def test_every_question_has_a_chart_and_one_is_looked_at(page: Page, tmp_path: Path) -> None:
     """Its answers, its estimates and its changes; choosing another asks anew, and nothing is wrong in the console."""
     questions = [Question(f"q{at}", text, answers, AtMost(3)) for at, (text, answers) in enumerate(ASKED.items())]
-    asked, wrong = _store(tmp_path / "server.db", questions), list[str]()
+    asked = whole_survey_store(tmp_path / "server.db", questions, _calendar())
     with ServerProcess(tmp_path) as server:
         file = f"/v1/surveys/{asked.id.hex()}/editions/latest/series-1.json"
         assert eventually(lambda: server.http.get(file).status_code, 200)
-        page = chromium.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        page.on("console", lambda each: wrong.append(each.text) if each.type == "error" else None)
-        page.on("pageerror", lambda error: wrong.append(f"{error}"))
         page.goto(server.url)
         page.wait_for_selector(".cards .sparkline .line")
         page.goto(f"{server.url}/#{asked.id.hex()}")
@@ -91,19 +56,13 @@ def test_every_question_has_a_chart_and_one_is_looked_at(chromium: Browser, tmp_
             )
             page.wait_for_selector("#survey:not([aria-busy])")
             assert page.locator("#answers input").count() == len(answers)
-        page.close()
-    assert wrong == []
 
 
-def test_a_number_and_a_comparison_have_charts_of_their_own(chromium: Browser, tmp_path: Path) -> None:
+def test_a_number_and_a_comparison_have_charts_of_their_own(page: Page, tmp_path: Path) -> None:
     """Mean and median are there at once; differences once somebody chooses an arm, or since when."""
     minutes = Question.of_number("minutes", "How long?", ["0", "30", "60"], AtMost(3), "min")
-    asked, wrong = _store(tmp_path / "server.db", [minutes], (Breakdown("arm", ("A", "B")),)), list[str]()
+    asked = whole_survey_store(tmp_path / "server.db", [minutes], _calendar(), (Breakdown("arm", ("A", "B")),))
     with ServerProcess(tmp_path) as server:
-        page = chromium.new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        page.on("console", lambda each: wrong.append(each.text) if each.type == "error" else None)
-        page.on("pageerror", lambda error: wrong.append(f"{error}"))
         page.goto(f"{server.url}/#{asked.id.hex()}")
         page.wait_for_selector("#number-chart .main-svg")
         assert page.locator("#difference-shown").is_hidden()
@@ -117,21 +76,17 @@ def test_a_number_and_a_comparison_have_charts_of_their_own(chromium: Browser, t
         page.locator("#difference-shown summary").click()
         row = page.locator("#difference-numbers tbody tr").first.inner_text()
         assert "p = ." in row or "p < .001" in row
-        page.close()
-    assert wrong == []
 
 
-def test_what_freezing_may_do_is_said_below_the_chart_of_its_question(chromium: Browser, tmp_path: Path) -> None:
+def test_what_freezing_may_do_is_said_below_the_chart_of_its_question(page: Page, tmp_path: Path) -> None:
     """On the page and below the small chart, in the figures of the API; and not below the freezing question's own."""
     drink = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(3))
-    asked = _store(tmp_path / "server.db", [drink, Question.of_freezing(drink)])
+    asked = whole_survey_store(tmp_path / "server.db", [drink, Question.of_freezing(drink)], _calendar())
     with ServerProcess(tmp_path) as server:
         file = f"/v1/surveys/{asked.id.hex()}/editions/latest/series-0.json"
         assert eventually(lambda: server.http.get(file).status_code, 200)
         last = server.http.get(file).json()["series"][-1]
         shares = [last["freezing"][name] / last["entries"] for name in ("entries", "bound")]
-        page = chromium.new_page()
-        page.set_default_timeout(PATIENCE_MS)
         page.goto(f"{server.url}/#{asked.id.hex()}")
         page.wait_for_selector("#series .main-svg")
         page.wait_for_selector("changeling-chart[question='1'] .band")
@@ -142,4 +97,3 @@ def test_what_freezing_may_do_is_said_below_the_chart_of_its_question(chromium: 
         assert "for changes that are not counted" in own
         assert "for changes that are not counted" not in other
         assert "How many entries that happens to is asked too." in page.locator("#survey").inner_text()
-        page.close()

@@ -19,14 +19,6 @@ def test_the_version_is_one_line_and_the_help_names_the_option(main, name):
     assert "--version" in invoked(main, "--help").stdout
 
 
-@pytest.mark.parametrize("module", ["changeling_commands", "changeling_simulations"])
-def test_a_bare_install_knows_its_version(module):
-    """No extra is needed to ask for it."""
-    done = bare(module, "--version")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.endswith(f" {__version__}\n")
-
-
 def bare(module: str, *words: str) -> subprocess.CompletedProcess[str]:
     """Runs a program as if no extra were installed."""
     code = (
@@ -36,30 +28,22 @@ def bare(module: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
 
 
-@pytest.mark.parametrize(
-    ("module", "told"),
-    [
-        (
-            "changeling_commands",
-            [
-                r'"changeling\[server\]".*: serve, fold, .*segments$',
-                r'"changeling\[central\]".*: release, smooth$',
-                r'"changeling\[papers\]".*: count, ask$',
-            ],
-        ),
-        (
-            "changeling_simulations",
-            [r'"changeling\[simulate\]".*: plan, run, compare, sweep, fleet, fleet-check, capacity$'],
-        ),
-    ],
-)
-def test_the_help_of_a_bare_install_says_which_extra_brings_which_command(module, told):
-    """It is what somebody types first who has just installed the SDK; that is no error."""
-    helped = bare(module, "--help")
-    assert (helped.returncode, helped.stderr) == (0, "")
-    for line in told:
-        assert re.search(line, helped.stdout, re.MULTILINE)
-    assert bare(module).stdout == helped.stdout
+def test_the_help_of_a_bare_install_says_which_extra_brings_which_command():
+    """It is what somebody types first who has just installed the SDK; that is no error, and needs no extra."""
+    for module, told in {
+        "changeling_commands": {
+            "server": "serve, fold, .*segments",
+            "central": "release, smooth",
+            "papers": "count, ask",
+        },
+        "changeling_simulations": {"simulate": "plan, run, compare, sweep, fleet, fleet-check, capacity"},
+    }.items():
+        version, helped = bare(module, "--version"), bare(module, "--help")
+        assert (version.returncode, version.stderr, helped.returncode, helped.stderr) == (0, "", 0, "")
+        assert version.stdout.endswith(f" {__version__}\n")
+        for extra, commands in told.items():
+            assert re.search(rf'"changeling\[{extra}\]".*: {commands}$', helped.stdout, re.MULTILINE)
+        assert bare(module).stdout == helped.stdout
 
 
 def test_a_command_of_a_bare_install_names_its_own_extra():

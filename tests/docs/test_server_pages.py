@@ -15,8 +15,8 @@ from changeling_protocol import Calendar
 
 from tests.command_line import changeling as main
 
+from ..aggregator import whole_survey
 from ..aggregator.serving import TOKEN, ServerHere, eventually
-from ..aggregator.whole_survey import whole_survey_store
 from ..protocol.examples import AUTHORITY, PINNED
 from .blocks import ROOT, blocks, commands_of
 
@@ -30,7 +30,9 @@ def shown(tmp_path_factory):
     """A server with a survey of ninety days, which ended yesterday, and the survey."""
     folder = tmp_path_factory.mktemp("shown")
     calendar = Calendar(int(time.time()) // DAY * DAY - (PERIODS + 1) * DAY, DAY, PERIODS)
-    survey = whole_survey_store(folder / "server.db", "What do you do?", ANSWERS, calendar)
+    survey = whole_survey.whole_survey_store(
+        folder / "server.db", [whole_survey.asked("What do you do?", ANSWERS)], calendar
+    )
     (folder / "survey.signed").write_bytes(survey.signed_by(AUTHORITY))
     (folder / "authority.pub").write_text(PINNED[0].hex())
     with ServerHere(folder, clock=real_time) as server:

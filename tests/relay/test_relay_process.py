@@ -192,26 +192,21 @@ def test_the_server_sees_the_relays_address_and_waits_are_not_cut_short_by_stopp
         assert "192.0.2" not in told
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ((), "name either this relay's --url, or each --survey"),
-        (("--url", ""), "name either this relay's --url, or each --survey"),
-        (("--survey", "ab"), "a survey's id is 32 hexadecimal digits"),
-        (("--url", "https://a.example", "--host", "0.0.0.0"), "name the --proxy with TLS"),
-        (("--url", "https://a.example", "--wait", "2h", "--most-wait", "1h"), "the wait is at least 1 s"),
-        (("--url", "https://a.example", "--upstream", "http://b.example"), "must be https, but on loopback"),
-    ],
-)
-def test_bad_settings_are_named_at_the_start(tmp_path, options, words):
+def test_bad_settings_are_named_at_the_start(tmp_path):
     """In one line, and nothing is made."""
-    public = tmp_path / "pinned.pub"
-    public.write_text(PINNED[0].hex())
-    words_before = ("relay", "--upstream", "https://server.example", "--authority", str(public))
-    done = invoked(main, *words_before, "--spool", str(tmp_path / "spool"), *options)
-    assert done.exit_code == 1
-    assert words in done.stderr
-    assert done.stderr.count("\n") == 1
+    (tmp_path / "pinned.pub").write_text(PINNED[0].hex())
+    relay = ("relay", "--upstream", "https://server.example", "--authority", str(tmp_path / "pinned.pub"))
+    for options, words in {
+        (): "name either this relay's --url, or each --survey",
+        ("--url", ""): "name either this relay's --url, or each --survey",
+        ("--survey", "ab"): "a survey's id is 32 hexadecimal digits",
+        ("--url", "https://a.example", "--host", "0.0.0.0"): "name the --proxy with TLS",
+        ("--url", "https://a.example", "--wait", "2h", "--most-wait", "1h"): "the wait is at least 1 s",
+        ("--url", "https://a.example", "--upstream", "http://b.example"): "must be https, but on loopback",
+    }.items():
+        done = invoked(main, *relay, "--spool", str(tmp_path / "spool"), *options)
+        assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
+        assert words in done.stderr
     assert not (tmp_path / "spool").exists()
 
 

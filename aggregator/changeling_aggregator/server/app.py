@@ -7,7 +7,7 @@ bodies, and a time-out for a body that does not come. Clients that are slow on p
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from ipaddress import ip_network
@@ -203,8 +203,7 @@ async def move_clock(request: Request) -> Response:
     """PUT {"time": Unix seconds}: moves a demo's clock forward; confirms a real one, if that is what it shows."""
     require(request, TokenScope.FOLD)
     service = service_of(request)
-    movable, guarded = service.movable_clock, service.guarded_clock
-    confirm = movable.move_to if movable else guarded.confirm if guarded else None
+    confirm: Callable[[UnixSeconds], None] | None = getattr(service.clock, "confirm", None)
     if confirm is None:
         raise TurnedDown(ErrorCode.FORBIDDEN, "this server's clock is the machine's: it needs nobody's word")
     try:

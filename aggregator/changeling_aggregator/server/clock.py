@@ -50,7 +50,7 @@ class MovableClock:
     now: the time that it shows at first.
 
     >>> clock = MovableClock(UnixSeconds(5.0))
-    >>> clock.move_to(UnixSeconds(8.0))
+    >>> clock.confirm(UnixSeconds(8.0))
     >>> clock()
     8.0
     """
@@ -62,7 +62,7 @@ class MovableClock:
         """The time that it shows."""
         return self._now
 
-    def move_to(self, time: UnixSeconds) -> None:
+    def confirm(self, time: UnixSeconds) -> None:
         """Move it forward to a time. Raises ValueError for one before what it shows, or that no date names."""
         if not time <= LAST_INSTANT:
             raise ValueError(f"this clock goes to {format_instant(LAST_INSTANT)}, no further")

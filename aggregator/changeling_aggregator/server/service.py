@@ -22,7 +22,7 @@ from ..fold import MOST_AHEAD_MS, FoldEngine, FoldProcess, FoldReport, fold
 from ..ingest import Committer, Registry
 from ..logs import log_failure
 from ..store import Store
-from .clock import Clock, GuardedClock, MovableClock
+from .clock import Clock, GuardedClock
 from .http import Bodies, Rates, Traffic
 from .questions import Estimating
 from .shown import Editions, Showing
@@ -289,11 +289,6 @@ class Service:
         self._process = folding
         self._stop = Event()
         self._writing_back = Thread(target=self._write_back, name="writing back", daemon=True)
-
-    @property
-    def movable_clock(self) -> MovableClock | None:
-        """The clock, where it can be moved over HTTP."""
-        return self.clock if isinstance(self.clock, MovableClock) else None
 
     @property
     def guarded_clock(self) -> GuardedClock | None:

@@ -101,8 +101,9 @@ def test_the_notebook_of_the_readers_page_runs(shown, monkeypatch):
     assert len(names["series"].frame()) == PERIODS * len(ANSWERS)
 
 
-def test_every_path_and_parameter_of_the_readers_page_is_answered(shown):
-    """Those of the tables: each path with each parameter of its own, and with each that all of them take."""
+def test_every_path_parameter_and_form_of_the_readers_page_is_answered(shown):
+    """Those of the tables: each path with each parameter of its own, and with each that all of them take; and each form
+    by `format=`, with the media type that is its own."""
     server, survey = shown
     text = (ROOT / READING).read_text()
     paths = dict(re.findall(r"^\| `(/[a-z]+)` \|[^|]*\| (.*) \|$", text, re.MULTILINE))
@@ -120,16 +121,10 @@ def test_every_path_and_parameter_of_the_readers_page_is_answered(shown):
             answer = server.http.get(f"/v1/surveys/{survey.id.hex()}{path}", params=query)
             of_changes = path in needed and query.get("method") == "smoothed"
             assert answer.status_code == (422 if of_changes else 200), answer.text
-
-
-@pytest.mark.parametrize("form", ["json", "msgpack", "csv"])
-def test_every_form_of_the_readers_page_is_given(shown, form):
-    """By `format=`, with the media type that is its own."""
-    server, survey = shown
-    answer = server.http.get(f"/v1/surveys/{survey.id.hex()}/series", params={"format": form})
-    assert answer.status_code == 200
-    assert form in answer.headers["content-type"]
-    assert f"`{form}`" in (ROOT / READING).read_text()
+    for form in ("json", "msgpack", "csv"):
+        answer = server.http.get(f"/v1/surveys/{survey.id.hex()}/series", params={"format": form})
+        assert (answer.status_code, form in answer.headers["content-type"]) == (200, True)
+        assert f"`{form}`" in text
 
 
 def test_the_fields_of_the_readers_page_are_those_of_an_estimate(shown):
@@ -165,14 +160,8 @@ def test_a_relay_starts_as_the_operators_page_says(shown, tmp_path):
     (block,) = (each for each in blocks(OPERATOR, "console") if "changeling relay" in each)
     (words,) = commands_of(block)
     put_in = {"https://server.example": server.url, "/var/lib/changeling-relay": str(tmp_path / "spool")}
-    command = [
-        sys.executable,
-        "-m",
-        "changeling_commands",
-        *(put_in.get(word, word) for word in words[1:]),
-        "--port",
-        "0",
-    ]
+    command = [sys.executable, "-m", "changeling_commands", *(put_in.get(word, word) for word in words[1:])]
+    command += ["--port", "0"]
     relay = subprocess.Popen(command, cwd=Path(server.store_path).parent, stdout=subprocess.PIPE, text=True)
     try:
         address = re.search(r"http://127\.0\.0\.1:\d+", relay.stdout.readline())[0]
@@ -182,9 +171,11 @@ def test_a_relay_starts_as_the_operators_page_says(shown, tmp_path):
         relay.communicate(timeout=100)
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
+def test_the_commands_in_the_operators_sentences_work(shown, ran):
+    """As they stand there, with names put in for the words in capitals."""
+    text = " ".join((ROOT / OPERATOR).read_text().split())
+    put_in = {"NAME": "somebody", "SCOPE": "read", "URL": shown[0].url, "STORE": "server.db"}
+    for command in (
         "changeling fold --store server.db",
         "changeling fold --store server.db --check",
         "changeling token new --store server.db --name NAME --scope SCOPE",
@@ -192,13 +183,9 @@ def test_a_relay_starts_as_the_operators_page_says(shown, tmp_path):
         "changeling store version --store STORE",
         "changeling keys list --store server.db",
         "changeling survey extend survey.signed -o next.json",
-    ],
-)
-def test_a_command_in_the_operators_sentences_works(shown, ran, command):
-    """As it stands there, with names put in for the words in capitals."""
-    assert f"`{command}`" in " ".join((ROOT / OPERATOR).read_text().split())
-    put_in = {"NAME": "somebody", "SCOPE": "read", "URL": shown[0].url, "STORE": "server.db"}
-    assert ran([put_in.get(word, word) for word in command.split()])
+    ):
+        assert f"`{command}`" in text
+        assert ran([put_in.get(word, word) for word in command.split()])
 
 
 class DebianMachine:

@@ -47,7 +47,6 @@ async def test_what_cannot_be_kept_is_not_acknowledged_and_takes_no_room(tmp_pat
         assert await hand.take(*(sealed() for _ in range(free))) == {}
         with pytest.raises(Overloaded):
             await hand.take(sealed())
-        answers = answers
     assert {(answer.status_code, answer.headers["retry-after"]) for answer in answers} == {(503, "5")}
 
 
@@ -124,6 +123,5 @@ async def test_a_full_disk_takes_what_it_took_before_and_keys_are_served_on(tmp_
         answers = [await http.get(where) for where in ("/v1/keys", "/readyz")]
         answers.append(await http.post("/v1/uploads", content=body(sealed())))
         monkeypatch.undo()
-        found = [answer.status_code for answer in answers]
-    assert found == [200, 200, 200]
+    assert [answer.status_code for answer in answers] == [200, 200, 200]
     assert os.path.getsize(tmp_path / "sealing-keys") > 0

@@ -47,7 +47,7 @@ from . import openapi, page, publishing, results
 from .answers import PublishedNode
 from .health import Severity, status_of, troubles_of
 from .http import HANDLERS, UNKEPT, FrontDoor, json
-from .openapi import Body, Count, Described, HexId, Instant, Period, described
+from .openapi import Body, Count, Described, HexId, Instant, Period
 from .requests import Uploads, asked_by, may, read_body, require, require_reader, service_of, survey_in_path
 from .service import Service
 from .shown import ShownSurvey
@@ -124,7 +124,7 @@ class Readiness(Body):
     fold_failures: Count
 
 
-@described(Described(gives={200: {JSON: SurveyStatus}}, scope=TokenScope.READ, open_too=True))
+@Described(gives={200: {JSON: SurveyStatus}}, scope=TokenScope.READ, open_too=True)
 def show_status(request: Request) -> Response:
     """GET …/status: how far a survey is, and of each node that is shown how many reports; operators see more.
 
@@ -182,7 +182,7 @@ def _heard(shown: ShownSurvey) -> list[HeardAt]:
     return [heard[period] for period in sorted(heard)]
 
 
-@described(Described({200: {JSON: Folded}}, scope=TokenScope.FOLD))
+@Described({200: {JSON: Folded}}, scope=TokenScope.FOLD)
 def fold_now(request: Request) -> Response:
     """POST: fold to the log's end at once; answers what that did."""
     require(request, TokenScope.FOLD)
@@ -191,13 +191,11 @@ def fold_now(request: Request) -> Response:
     return json(Folded(envelopes=done.envelopes, reports=done.reports, refused=refused))
 
 
-@described(
-    Described(
-        gives={200: {JSON: ClockTime}},
-        takes={JSON: ClockTime},
-        refuses=(ErrorCode.CONFLICT,),
-        scope=TokenScope.FOLD,
-    )
+@Described(
+    gives={200: {JSON: ClockTime}},
+    takes={JSON: ClockTime},
+    refuses=(ErrorCode.CONFLICT,),
+    scope=TokenScope.FOLD,
 )
 async def move_clock(request: Request) -> Response:
     """PUT {"time": Unix seconds}: moves a demo's clock forward; confirms a real one, if that is what it shows."""
@@ -217,13 +215,13 @@ async def move_clock(request: Request) -> Response:
     return json(ClockTime(time=service.clock()))
 
 
-@described(Described({200: {JSON: Alive}}))
+@Described({200: {JSON: Alive}})
 async def show_alive(_: Request) -> Response:
     """GET: 200, as this process answers; whether it can do its work is another question."""
     return json(Alive(alive=True))
 
 
-@described(Described({200: {JSON: Readiness}, 503: {JSON: Readiness}}))
+@Described({200: {JSON: Readiness}, 503: {JSON: Readiness}})
 async def show_ready(request: Request) -> Response:
     """GET: what is wrong, each with its name, 503 where that is bad; and how old the last whole fold is, in seconds."""
     service = service_of(request)

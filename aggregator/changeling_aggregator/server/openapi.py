@@ -84,9 +84,13 @@ class ProblemDocument(Body):
     advice: str
 
 
+_descriptions: dict[object, "Described"] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The requests that an endpoint takes, and the answers that it gives.
+    """The requests that an endpoint takes, and the answers that it gives. It decorates a function, or a class whose
+    objects are endpoints; its docstring is the rest.
 
     gives: the bodies of its answers, by status. takes: the body it asks for. query: a struct with its parameters.
     refuses: why it turns requests down, besides for what may happen to any request, and for a missing token.
@@ -100,21 +104,13 @@ class Described:
     scope: TokenScope | None = None
     open_too: bool = False
 
-
-_descriptions: dict[object, Described] = {}
-
-
-def described(description: Described) -> Callable[[_Endpoint], _Endpoint]:
-    """Describe an endpoint: a function, or a class whose objects are endpoints; its docstring is the rest."""
-
-    def keep(endpoint: _Endpoint) -> _Endpoint:
-        _descriptions[endpoint] = description
+    def __call__(self, endpoint: _Endpoint) -> _Endpoint:
+        """Describe an endpoint."""
+        _descriptions[endpoint] = self
         return endpoint
 
-    return keep
 
-
-@described(Described({200: {JSON: dict[str, Any]}}))
+@Described({200: {JSON: dict[str, Any]}})
 async def show_document(request: Request) -> Response:
     """GET this document."""
     return json(document(request.app.routes))

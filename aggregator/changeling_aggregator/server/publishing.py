@@ -28,7 +28,7 @@ from ..fold import MOST_RETENTION_SECONDS
 from ..ingest import PublishedSurvey
 from ..store import TokenScope, Transaction
 from .http import OPEN_TO_ALL, cache_control_of_keys, is_kept, json, packed, tag_of
-from .openapi import Binary, Body, Described, HexId, Period, Signed, Truth, described
+from .openapi import Binary, Body, Described, HexId, Period, Signed, Truth
 from .requests import asked_by, id_in_path, read_body, reading_signed, require, service_of, survey_in_path
 from .service import Service
 
@@ -88,7 +88,7 @@ class Publishing(Body):
     public: Truth | UnsetType = UNSET
 
 
-@described(Described({200: {JSON: SurveyList}}))
+@Described({200: {JSON: SurveyList}})
 async def list_surveys(request: Request) -> Response:
     """GET the id, question and last period of every published survey, and whether its results are open."""
     service = service_of(request)
@@ -108,7 +108,7 @@ async def list_surveys(request: Request) -> Response:
     return json(listed, headers={**OPEN_TO_ALL, "cache-control": SURVEY_LIST_KEPT})
 
 
-@described(Described({200: {MSGPACK: Signed}, 304: {}}))
+@Described({200: {MSGPACK: Signed}, 304: {}})
 async def fetch_survey(request: Request) -> Response:
     """GET a survey's signed bytes, which never change: its id is their hash."""
     signed = survey_in_path(request).signed
@@ -118,14 +118,12 @@ async def fetch_survey(request: Request) -> Response:
     return Response(signed, headers=headers, media_type=MSGPACK)
 
 
-@described(
-    Described(
-        gives={200: {JSON: SurveyPublished}, 201: {JSON: SurveyPublished}},
-        takes={MSGPACK: Signed},
-        query=Publishing,
-        refuses=(ErrorCode.BAD_SIGNATURE, ErrorCode.CONFLICT, ErrorCode.INVALID, ErrorCode.UNDERSTATED_EPSILON),
-        scope=TokenScope.SURVEY_WRITE,
-    )
+@Described(
+    gives={200: {JSON: SurveyPublished}, 201: {JSON: SurveyPublished}},
+    takes={MSGPACK: Signed},
+    query=Publishing,
+    refuses=(ErrorCode.BAD_SIGNATURE, ErrorCode.CONFLICT, ErrorCode.INVALID, ErrorCode.UNDERSTATED_EPSILON),
+    scope=TokenScope.SURVEY_WRITE,
 )
 async def publish_survey(request: Request) -> Response:
     """PUT a survey that the authority signed: 201, or 200 where it was published before.
@@ -201,13 +199,11 @@ def _check_new(survey: Survey, service: Service) -> None:
         )
 
 
-@described(
-    Described(
-        gives={200: {JSON: SurveyEnded}, 201: {JSON: SurveyEnded}},
-        takes={MSGPACK: Signed},
-        refuses=(ErrorCode.BAD_SIGNATURE, ErrorCode.INVALID, ErrorCode.CONFLICT),
-        scope=TokenScope.SURVEY_WRITE,
-    )
+@Described(
+    gives={200: {JSON: SurveyEnded}, 201: {JSON: SurveyEnded}},
+    takes={MSGPACK: Signed},
+    refuses=(ErrorCode.BAD_SIGNATURE, ErrorCode.INVALID, ErrorCode.CONFLICT),
+    scope=TokenScope.SURVEY_WRITE,
 )
 async def end_survey(request: Request) -> Response:
     """PUT an end that the authority signed: 201, or 200 where the survey was ended so before, 409 if otherwise."""
@@ -226,7 +222,7 @@ async def end_survey(request: Request) -> Response:
     return json(SurveyEnded(last_period=end.last), 201 if added else 200)
 
 
-@described(Described({200: {MSGPACK: Signed}}))
+@Described({200: {MSGPACK: Signed}})
 async def fetch_end(request: Request) -> Response:
     """GET a survey's early end as it was signed, for devices; 404 where it has none."""
     published = survey_in_path(request)
@@ -251,7 +247,7 @@ def _check_end(end: EarlyEnd, published: PublishedSurvey, service: Service) -> N
         raise TurnedDown(ErrorCode.INVALID, f"period {closed} has closed: end the survey after it, or later")
 
 
-@described(Described({200: {MSGPACK: KeyList}, 304: {}}))
+@Described({200: {MSGPACK: KeyList}, 304: {}})
 async def list_keys(request: Request) -> Response:
     """GET the key that is valid by the server's clock, as the authority signed it: a list of one, or none."""
     service = service_of(request)
@@ -265,13 +261,11 @@ async def list_keys(request: Request) -> Response:
     return Response(keys, headers=headers, media_type=MSGPACK)
 
 
-@described(
-    Described(
-        gives={200: {JSON: KeyPublished}, 201: {JSON: KeyPublished}},
-        takes={MSGPACK: Signed},
-        refuses=(ErrorCode.BAD_SIGNATURE, ErrorCode.CONFLICT),
-        scope=TokenScope.SURVEY_WRITE,
-    )
+@Described(
+    gives={200: {JSON: KeyPublished}, 201: {JSON: KeyPublished}},
+    takes={MSGPACK: Signed},
+    refuses=(ErrorCode.BAD_SIGNATURE, ErrorCode.CONFLICT),
+    scope=TokenScope.SURVEY_WRITE,
 )
 async def put_key(request: Request) -> Response:
     """PUT a signed key that this server made: 201, or 200 where it was published before.

@@ -42,7 +42,7 @@ from .http import (
     answer_to,
     retry_after,
 )
-from .openapi import Binary, Body, Count, Described, described
+from .openapi import Binary, Body, Count, Described
 from .service import Admission, Service
 
 LOOPBACK_COOKIE = "changeling"
@@ -279,13 +279,11 @@ class RefusedEnvelopes(Body):
     refused: list[list[Count | str]]
 
 
-@described(
-    Described(
-        gives={200: {MSGPACK: RefusedEnvelopes}},
-        takes={MSGPACK: Envelopes},
-        scope=TokenScope.UPLOAD,
-        open_too=True,
-    )
+@Described(
+    gives={200: {MSGPACK: RefusedEnvelopes}},
+    takes={MSGPACK: Envelopes},
+    scope=TokenScope.UPLOAD,
+    open_too=True,
 )
 class Uploads:
     """The endpoint of a service."""

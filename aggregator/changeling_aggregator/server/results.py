@@ -44,7 +44,7 @@ from .answers import (
     numbered,
 )
 from .http import OPEN_TO_ALL, answer_file, cache_control, is_kept, network_of, tag_of
-from .openapi import Described, Signed, described
+from .openapi import Described, Signed
 from .questions import (
     MEDIA_TYPES,
     QUERIES,
@@ -84,7 +84,7 @@ def _endpoint(kind: ResultKind, said: str) -> Callable[[Request], Awaitable[Resp
         return await _answer(request, kind)
 
     show.__name__, show.__doc__ = f"show_{kind}", said
-    return described(_described(kind))(show)
+    return _described(kind)(show)
 
 
 ENDPOINTS = {
@@ -197,12 +197,10 @@ def _freezing(question: ResultsQuery, shown: ShownSurvey, showing: ShownAs) -> M
         return {}
 
 
-@described(
-    Described(
-        gives={200: {JSON: ManyEstimates, MEDIA_TYPES[Format.CSV]: str, MSGPACK: Signed}, 304: {}},
-        scope=TokenScope.READ,
-        open_too=True,
-    )
+@Described(
+    gives={200: {JSON: ManyEstimates, MEDIA_TYPES[Format.CSV]: str, MSGPACK: Signed}, 304: {}},
+    scope=TokenScope.READ,
+    open_too=True,
 )
 async def show_edition_file(request: Request) -> Response:
     """GET a file of an edition of an open survey, by the edition's name, or of the `latest`.

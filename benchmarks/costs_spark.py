@@ -16,6 +16,7 @@ from statistics import median
 from typing import NamedTuple
 
 import numpy as np
+from changeling_aggregator.fold import EngineOptions
 from changeling_aggregator.segments import Folder
 from changeling_aggregator.segments.parquet import write_ids
 from changeling_aggregator.store import IdFile, Store
@@ -23,7 +24,6 @@ from changeling_aggregator.testing import append_segment
 from changeling_protocol import UnixMilliseconds, UnixSeconds
 from changeling_simulations.fleet import Load
 from changeling_spark.runs import SparkFold
-from changeling_spark.session import ClusterSettings
 from changeling_spark.testing import SparkCluster, cluster, seconds_of_all
 
 from .scale_capacity import made
@@ -100,7 +100,7 @@ def _engine(running: SparkCluster, folder: Path, logged: Path) -> Iterator[tuple
     used = seconds_of_all(os.getpid())
     with (
         _copied(logged) as store,
-        closing(SparkFold(store, ClusterSettings(running.master), str(folder / "shared"))) as engine,
+        closing(SparkFold(store, EngineOptions(running.master, str(folder / "shared")))) as engine,
     ):
         engine.await_start()
         engine.fold(UnixSeconds(time.time()), closing=False)

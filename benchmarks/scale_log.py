@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 import msgpack
 import numpy as np
 from changeling_aggregator.segments import Folder
-from changeling_aggregator.segments.parquet import SegmentRow, encoded
-from changeling_aggregator.store import Segment, Store
+from changeling_aggregator.segments.parquet import encoded
+from changeling_aggregator.store import LoggedRequest, Segment, Store
 from changeling_aggregator.testing import sql
 from changeling_aggregator.testing.killing import prepared_log
 from changeling_protocol import SealingKey, Survey, UnixMilliseconds, seal
@@ -100,10 +100,11 @@ def _segment(
     said = np.concatenate([ids, np.full((count, PERIODS), 1, np.uint8), np.zeros((count, 2 * PERIODS), np.uint8)], 1)
     symbols = generator.integers(1, 6, (count, PERIODS), np.uint8)
     first = number * UPLOADS_A_SEGMENT + 1
-    rows: list[SegmentRow] = []
+    rows: list[LoggedRequest] = []
     for at in range(count):
         plaintext = msgpack.packb([0, 0, PERIODS, said[at].tobytes(), symbols[at].tobytes()])
-        rows.append(SegmentRow(first + at, arrival, encode_upload_request([seal(plaintext, survey.id, key)])))
-    content = encoded(stream, rows)
+        body = encode_upload_request([seal(plaintext, survey.id, key)])
+        rows.append(LoggedRequest(arrival, stream, first + at, body))
+    content = encoded(rows)
     Folder(Path(place)).put(_name(number), content)
     return len(content)

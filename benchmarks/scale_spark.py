@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from changeling_aggregator.fold import FoldReport, fold
+from changeling_aggregator.fold import EngineOptions, FoldReport, fold
 from changeling_aggregator.opening import OpeningProcesses
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import counted_rows
 from changeling_protocol import UnixSeconds
 from changeling_spark.runs import SparkFold
-from changeling_spark.session import ClusterSettings
 from changeling_spark.testing import cluster, seconds_of_all
 from pyspark.sql import SparkSession
 
@@ -55,8 +54,8 @@ def measure() -> dict[str, float | None]:
             smalls.append(log_in_segments(place / name, PERIODS))
         with cluster(place / "cluster", 2) as running:
             used = seconds_of_all(os.getpid())
-            settings = ClusterSettings(running.master, EXECUTOR_MEMORY)
-            with closing(SparkFold(smalls[0], settings, str(place / "shared"))) as engine:
+            options = EngineOptions(running.master, str(place / "shared"), EXECUTOR_MEMORY)
+            with closing(SparkFold(smalls[0], options)) as engine:
                 engine.await_start()
                 _on_spark(engine, smalls[0], PERIODS)
                 figures["3_fixed_processor_seconds_of_a_session"] = seconds_of_all(os.getpid()) - used

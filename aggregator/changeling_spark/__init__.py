@@ -4,6 +4,7 @@ Executors run the embedded fold's own code, on parts of the log and then on part
 package by its entry point, `engine`, and imports nothing of it.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from changeling_aggregator.fold import EngineOptions, FoldEngine
@@ -11,9 +12,9 @@ from changeling_aggregator.segments import checked_place
 from changeling_aggregator.store import Store
 
 from .keys import KeysWithheld
-from .session import ClusterSettings, SparkTrouble, missing
+from .session import SparkTrouble, missing, spark_settings
 
-__all__ = ["ClusterSettings", "KeysWithheld", "SparkEngine", "SparkTrouble", "engine"]
+__all__ = ["KeysWithheld", "SparkEngine", "SparkTrouble", "engine"]
 
 
 class SparkEngine:
@@ -33,8 +34,8 @@ class SparkEngine:
         place = checked_place(options.shared)
         if "://" not in place:
             Path(place).mkdir(mode=0o700, parents=True, exist_ok=True)
-        cluster = ClusterSettings(options.master, options.executor_memory, conf=options.conf)
-        return SparkFold(store, cluster, place)
+        spark_settings(options)
+        return SparkFold(store, replace(options, shared=place))
 
 
 engine = SparkEngine()

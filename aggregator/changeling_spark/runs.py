@@ -14,18 +14,17 @@ from time import sleep
 from typing import TYPE_CHECKING
 
 from changeling_aggregator.errors import AggregatorError, Overtaken
-from changeling_aggregator.fold import BatchCounts, FoldReport, in_turn
+from changeling_aggregator.fold import BatchCounts, EngineOptions, FoldReport, in_turn
 from changeling_aggregator.segments import place_at
-from changeling_aggregator.store import IdFile, Store, Turn
+from changeling_aggregator.store import IdFile, LogRange, Store, Turn
 from changeling_protocol import UnixMilliseconds, UnixSeconds
 
 from .keys import KeyService
-from .session import ClusterSettings, SparkTrouble, end_java, is_stopped, see_alive, session, trouble_of
+from .session import SparkTrouble, end_java, is_stopped, see_alive, session, trouble_of
 from .shuffle import Partitioner
 from .tasks import (
     Findings,
     NumberedRun,
-    Piece,
     SparkRun,
     count_blocks,
     ids_of_runs,
@@ -52,7 +51,7 @@ class Executors(ABC):
     bind: str
 
     @abstractmethod
-    def __call__(self, run: SparkRun, tasks: Sequence[Sequence[Piece | IdFile]]) -> Iterable[bytes]:
+    def __call__(self, run: SparkRun, tasks: Sequence[Sequence[LogRange | IdFile]]) -> Iterable[bytes]:
         """The packed findings of all buckets, once `open_pieces` and `count_blocks` have run everywhere."""
 
 
@@ -64,7 +63,7 @@ class SparkExecutors(Executors):
         self.host = spark.conf.get("spark.driver.host") or "127.0.0.1"
         self.bind = spark.conf.get("spark.driver.bindAddress", self.host) or self.host
 
-    def __call__(self, run: SparkRun, tasks: Sequence[Sequence[Piece | IdFile]]) -> Iterable[bytes]:
+    def __call__(self, run: SparkRun, tasks: Sequence[Sequence[LogRange | IdFile]]) -> Iterable[bytes]:
         """Raises SparkTrouble, or FoldOver."""
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
@@ -115,7 +114,9 @@ class _Unknown(Exception):
         self.error = error
 
 
-def _counted(store: Store, turn: Turn, executors: Executors, place: str, name: str, pieces: list[Piece]) -> FoldReport:
+def _counted(
+    store: Store, turn: Turn, executors: Executors, place: str, name: str, pieces: list[LogRange]
+) -> FoldReport:
     """Count these pieces, in one transaction."""
     with store.view() as view:
         signed = view.signed_surveys()
@@ -125,7 +126,7 @@ def _counted(store: Store, turn: Turn, executors: Executors, place: str, name: s
         files = view.id_files()
         exported = ids_of_runs(view, place_at(place), name, signed)
     inputs = [*files, *exported]
-    tasks: list[Sequence[Piece | IdFile]] = [*tasks_of(pieces), *([each] for each in inputs)]
+    tasks: list[Sequence[LogRange | IdFile]] = [*tasks_of(pieces), *([each] for each in inputs)]
     partitioner = Partitioner.drawn(buckets_of(pieces, inputs))
     found = Findings()
     service = KeyService(keys, executors.host, executors.bind)
@@ -147,7 +148,7 @@ def _counted(store: Store, turn: Turn, executors: Executors, place: str, name: s
 
 def _hand_over(
     turn: Turn,
-    pieces: list[Piece],
+    pieces: list[LogRange],
     counted: BatchCounts,
     found: Findings,
     files: list[IdFile],
@@ -163,7 +164,7 @@ def _hand_over(
         writing.drop_runs(run for file, runs in exported.items() if file.survey not in found.failed for run in runs)
 
 
-def buckets_of(pieces: Sequence[Piece], files: Sequence[IdFile]) -> int:
+def buckets_of(pieces: Sequence[LogRange], files: Sequence[IdFile]) -> int:
     """How many buckets keep each of them small, whatever the log holds."""
     closings = sum(piece.size for piece in pieces) // _LEAST_CLOSING_BYTES + sum(file.size for file in files)
     return 1 + closings // BUCKET_CLOSINGS
@@ -175,12 +176,12 @@ _ENDED = "the fold on Spark has ended"
 class SparkFold:
     """Folds a store on a Spark cluster, as `fold.FoldProcess` does in a process.
 
-    place: where its files lie, which the driver and all executors reach. The session lasts from the first fold until
+    options.shared: where its files lie, as `checked_place` gives it. The session lasts from the first fold until
     `close`, or until Spark ends it by itself; then the next fold has another.
     """
 
-    def __init__(self, store: Store, cluster: ClusterSettings, place: str) -> None:
-        self._store, self._cluster, self._place = store, cluster, place
+    def __init__(self, store: Store, options: EngineOptions) -> None:
+        self._store, self._options = store, options
         self._stack = ExitStack()
         self._spark: SparkSession | None = None
         self._starts = self._closed = False
@@ -194,7 +195,7 @@ class SparkFold:
             return
         self._starts = True
         try:
-            self._spark = self._stack.enter_context(session(self._cluster))
+            self._spark = self._stack.enter_context(session(self._options))
         finally:
             self._starts = False
 
@@ -231,4 +232,4 @@ class SparkFold:
         spark = self._spark
         if spark is None or self._closed:
             raise SparkTrouble(_ENDED)
-        return fold_once(self._store, SparkExecutors(spark), self._place, until, turn)
+        return fold_once(self._store, SparkExecutors(spark), self._options.shared, until, turn)

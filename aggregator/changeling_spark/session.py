@@ -12,10 +12,10 @@ import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from changeling_aggregator.errors import AggregatorError, FoldOver
+from changeling_aggregator.fold import EngineOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,27 +40,6 @@ class SparkTrouble(AggregatorError):
     """Spark, or Java, is missing or has failed; the log is as it was before, and can be folded again."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSettings:
-    """The cluster that folds. master: its URL. executor_memory: of each executor's Java process, as Spark writes
-    it, such as 1g. host: the address by which executors reach the driver; None for what Spark finds out. conf: further
-    settings of Spark's, each as NAME=VALUE. Raises ValueError where one is none, or is one that the fold depends on.
-    """
-
-    master: str
-    executor_memory: str = "1g"
-    host: str | None = None
-    conf: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for setting in self.conf:
-            name, equals, _ = setting.partition("=")
-            if not (equals and name.startswith("spark.")):
-                raise ValueError(f"a setting of Spark is spark.NAME=VALUE, got {name!r}")
-            if name in _FIXED:
-                raise ValueError(f"{name} is fixed: the fold, or what keeps its data secret, depends on it")
-
-
 def missing() -> str | None:
     """The name of what a driver lacks here, and how to get it; None where nothing is missing."""
     from importlib.util import find_spec
@@ -74,7 +53,7 @@ def missing() -> str | None:
 
 
 @contextmanager
-def session(cluster: ClusterSettings) -> "Iterator[SparkSession]":
+def session(cluster: EngineOptions) -> "Iterator[SparkSession]":
     """A session on the cluster for as long as the context lasts. Raises SparkTrouble."""
     lacking = missing()
     if lacking is not None:
@@ -147,8 +126,18 @@ def first_line(error: BaseException) -> str:
     return next(ours, lines[0] if lines else type(error).__name__)[:300]
 
 
-def spark_settings(cluster: ClusterSettings) -> dict[str, bool | float | int | str | None]:
-    """All settings of the session, by Spark's names."""
+def spark_settings(cluster: EngineOptions) -> dict[str, bool | float | int | str | None]:
+    """All settings of the session, by Spark's names.
+
+    Raises ValueError where one that was given is none of Spark's, or one that the fold depends on.
+    """
+    given: dict[str, str] = {}
+    for setting in cluster.conf:
+        name, equals, given[name] = setting.partition("=")
+        if not (equals and name.startswith("spark.")):
+            raise ValueError(f"a setting of Spark is spark.NAME=VALUE, got {name!r}")
+        if name in _FIXED:
+            raise ValueError(f"{name} is fixed: the fold, or what keeps its data secret, depends on it")
     settings: dict[str, bool | float | int | str | None] = {
         "spark.executor.memory": cluster.executor_memory,
         "spark.executorEnv.OPENBLAS_NUM_THREADS": "1",
@@ -159,6 +148,4 @@ def spark_settings(cluster: ClusterSettings) -> dict[str, bool | float | int | s
         "spark.eventLog.enabled": "false",
         "spark.log.level": "OFF",
     }
-    if cluster.host is not None:
-        settings["spark.driver.host"] = cluster.host
-    return settings | dict(setting.split("=", 1) for setting in cluster.conf) | _FIXED
+    return settings | given | _FIXED

@@ -20,16 +20,17 @@ import pyarrow as pa
 from changeling_aggregator.fold import OF_A_SURVEY, BatchCounts, UploadRows, count, fresh_closings, ids_in, merged_ids
 from changeling_aggregator.opening import ColumnLayout, Opener, Sheaf
 from changeling_aggregator.segments import Place, place_at
-from changeling_aggregator.segments.parquet import (
-    SegmentRow,
-    check_rows,
-    decoded,
-    encoded,
-    read_ids,
-    rows_after,
-    write_ids,
+from changeling_aggregator.segments.parquet import read_ids, write_ids
+from changeling_aggregator.store import (
+    ID_BYTES,
+    ClosingKey,
+    IdFile,
+    LoggedRequest,
+    LogRange,
+    View,
+    readable,
+    written_segment,
 )
-from changeling_aggregator.store import ID_BYTES, ClosingKey, IdFile, LoggedRequest, LogRange, View, readable
 from changeling_protocol import (
     EarlyEnd,
     NodeNumber,
@@ -39,7 +40,6 @@ from changeling_protocol import (
     Survey,
     SurveyId,
     TrackNumber,
-    UnixMilliseconds,
     decode,
     encode,
 )
@@ -58,69 +58,28 @@ SEGMENT_BYTES = 8 * 2**20
 ID_FILE_BYTES = 2**20 * ID_BYTES
 NumberedRun: TypeAlias = tuple[ClosingKey, int]
 """A run of a closing, by its number."""
-_BEGINNING, _END = UnixMilliseconds(0), UnixMilliseconds(2**63 - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A segment's requests at the positions after `after`, up to `until`, of one stream.
-
-    place, name: where the segment lies. size: of its file, in bytes. earliest, latest: its arrivals count as in that
-    span, in Unix milliseconds.
-    """
-
-    place: str
-    name: str
-    stream: int
-    after: int
-    until: int
-    size: int
-    earliest: UnixMilliseconds = _BEGINNING
-    latest: UnixMilliseconds = _END
-
-    def read(self) -> Iterator[LoggedRequest]:
-        """Reads its requests, in order.
-
-        Raises SegmentLost, or ValueError where the file is damaged, lacks one of them, or is another stream's.
-        """
-        position = self.after
-        table = decoded(place_at(self.place).get(self.name))
-        check_rows(table, self.stream, 0, 2**63 - 1)  # between which positions it is seen below
-        for row in rows_after(table, self.after, (self.earliest, self.latest)):
-            if row.position > self.until:
-                break
-            if row.position != position + 1:
-                raise ValueError(f"segment {self.name} lacks position {position + 1} of stream {self.stream}")
-            position = row.position
-            yield LoggedRequest(row.arrival, self.stream, row.position, row.body)
-        if position != self.until:
-            raise ValueError(f"segment {self.name} ends before position {self.until} of stream {self.stream}")
-
-
-def moves_of(pieces: Iterable[Piece]) -> dict[int, tuple[int, int]]:
+def moves_of(pieces: Iterable[LogRange]) -> dict[int, tuple[int, int]]:
     """Per stream, the cursor before and after these pieces."""
     moves: dict[int, tuple[int, int]] = {}
-    for piece in _in_order(pieces):
+    for piece in sorted(pieces):
         before, _ = moves.get(piece.stream, (piece.after, 0))
         moves[piece.stream] = before, piece.until
     return moves
 
 
-def tasks_of(pieces: Iterable[Piece]) -> list[list[Piece]]:
+def tasks_of(pieces: Iterable[LogRange]) -> list[list[LogRange]]:
     """The pieces in groups of about TASK_BYTES, those of a stream together."""
-    tasks: list[list[Piece]] = []
+    tasks: list[list[LogRange]] = []
     size = TASK_BYTES
-    for piece in _in_order(pieces):
+    for piece in sorted(pieces):
         if size >= TASK_BYTES:
             tasks.append([])
             size = 0
         tasks[-1].append(piece)
         size += piece.size
     return tasks
-
-
-def _in_order(pieces: Iterable[Piece]) -> list[Piece]:
-    return sorted(pieces, key=lambda each: (each.stream, each.after))
 
 
 def batches_of(requests: Iterable[LoggedRequest], most: int, most_bytes: int) -> Iterator[list[LoggedRequest]]:
@@ -137,20 +96,16 @@ def batches_of(requests: Iterable[LoggedRequest], most: int, most_bytes: int) ->
         yield batch
 
 
-def pieces_of(view: View, ranges: Iterable[LogRange], place: Place, run: str) -> list[Piece]:
-    """The requests in these ranges of the log. run: names the segments that are written to the place."""
-    pieces: list[Piece] = []
+def pieces_of(view: View, ranges: Iterable[LogRange], place: Place, run: str) -> list[LogRange]:
+    """These ranges of the log, all in segments. run: names those that are written to the place."""
+    pieces: list[LogRange] = []
     for span in ranges:
-        if (lies := span.segment) is not None:
-            where = lies.place, lies.name, span.stream, span.after, span.until, lies.size
-            pieces.append(Piece(*where, lies.earliest, lies.latest))
+        if span.segment is not None:
+            pieces.append(span)
             continue
         for some in batches_of(view.requests_in(span), SEGMENT_REQUESTS, SEGMENT_BYTES):
-            first, last = some[0].position, some[-1].position
-            name = f"{run}-log-{span.stream}-{first}.parquet"
-            content = encoded(span.stream, [SegmentRow(each.position, each.arrival, each.body) for each in some])
-            place.put(name, content)
-            pieces.append(Piece(place.name, name, span.stream, first - 1, last, len(content)))
+            segment = written_segment(place, f"{run}-log-{span.stream}-{some[0].position}.parquet", some)
+            pieces.append(LogRange(span.stream, segment.first - 1, segment.last, segment))
     return pieces
 
 
@@ -310,17 +265,17 @@ class Findings:
 
 
 def open_pieces(
-    run: SparkRun, tasks: Sequence[Sequence[Piece | IdFile]], numbers: Iterator[pa.RecordBatch]
+    run: SparkRun, tasks: Sequence[Sequence[LogRange | IdFile]], numbers: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The blocks in what these tasks read. numbers: of the tasks, among `tasks`, in a column."""
     for number in (each for batch in numbers for each in batch.column(0).to_pylist()):
-        yield from _opened(run, [each for each in tasks[number] if isinstance(each, Piece)], number)
+        yield from _opened(run, [each for each in tasks[number] if isinstance(each, LogRange)], number)
         for file in tasks[number]:
             if isinstance(file, IdFile):
                 yield from _rows(_seen(run, file))
 
 
-def _opened(run: SparkRun, pieces: Sequence[Piece], number: int) -> Iterator[pa.RecordBatch]:
+def _opened(run: SparkRun, pieces: Sequence[LogRange], number: int) -> Iterator[pa.RecordBatch]:
     """The blocks in a task's pieces. number: decides which bucket is told what else opening has found, as refusals."""
     if not pieces:
         return

@@ -164,7 +164,7 @@ def test_what_a_restored_store_shows_has_revisions_that_nobody_has_seen(new_plac
         with opened_backup(path) as backup:
             restore(backup, target)
         with target.view() as view:
-            revision = view.looked_at_survey(survey).revision
+            revision = view.looked_at(survey).revision
         assert revision > 10**6
         seen.add(revision)
         target.close()

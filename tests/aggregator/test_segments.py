@@ -9,7 +9,7 @@ import pytest
 from changeling_aggregator.errors import Overtaken, SegmentLost, Unwritable
 from changeling_aggregator.fold import check, fold
 from changeling_aggregator.ingest import writer_for
-from changeling_aggregator.segments import Folder, SegmentRow, checked_place, place_at
+from changeling_aggregator.segments import Folder, LoggedRequest, checked_place, place_at
 from changeling_aggregator.segments.parquet import decoded, encoded, rows_after
 from changeling_aggregator.store import Store, Turn
 from changeling_aggregator.store.store import TOGETHER
@@ -67,8 +67,8 @@ def turn_of(store: Store) -> Iterator[Turn]:
 
 def test_a_segment_holds_what_it_was_given_and_tells_when_it_is_damaged() -> None:
     """Each row; and of any byte that is changed in a body the checksum tells."""
-    rows = [SegmentRow(position, 1000 + position, bytes([position]) * 500) for position in range(3, 40)]
-    content = encoded(7, rows)
+    rows = [LoggedRequest(1000 + position, 7, position, bytes([position]) * 500) for position in range(3, 40)]
+    content = encoded(rows)
     table = decoded(content)
     assert [*rows_after(table, 0, (0, 2**62))] == rows
     assert [*rows_after(table, 20, (1030, 1035))] == [

@@ -151,7 +151,7 @@ def test_what_is_folded_while_a_snapshot_is_prepared_is_in_it(store: Store, monk
     take_snapshots(store, UnixSeconds(DUE))
     with store.view() as view:
         (lot,) = view.shown_strata(ASKED.id).values()
-        looked = view.looked_at_survey(ASKED.id)
+        looked = view.looked_at(ASKED.id)
         assert (lot.attendance.heard, looked.folded) == (PEOPLE + MINIMUM, view.folded())
 
 

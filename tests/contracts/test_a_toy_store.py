@@ -71,9 +71,6 @@ class ToyDatabase(Database):
     def bytes_kept(self) -> int:
         return self._path.stat().st_size
 
-    def in_place(self) -> bool:
-        return self._path.exists()
-
     def close(self) -> None:
         super().close()
         self._let_go()

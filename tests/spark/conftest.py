@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from changeling_aggregator.fold import fold
+from changeling_aggregator.fold import EngineOptions, fold
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import AFTER, prepared
-from changeling_spark import ClusterSettings
 from changeling_spark import runs as running
 from changeling_spark import tasks as pieces
 from changeling_spark.runs import SparkFold
@@ -43,9 +42,8 @@ def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkClu
 def engine(spark_cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkFold]:
     """The session of a file; each test turns it to a store of its own."""
     nothing: Any = None
-    with closing(
-        SparkFold(nothing, ClusterSettings(spark_cluster.master), str(tmp_path_factory.mktemp("shared")))
-    ) as started:
+    options = EngineOptions(spark_cluster.master, str(tmp_path_factory.mktemp("shared")))
+    with closing(SparkFold(nothing, options)) as started:
         yield started
 
 

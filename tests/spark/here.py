@@ -7,10 +7,10 @@ import pyarrow as pa
 from changeling_aggregator.fold import FoldReport, in_turn
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.segments.parquet import read_ids
-from changeling_aggregator.store import IdFile, Store
+from changeling_aggregator.store import IdFile, LogRange, Store
 from changeling_aggregator.testing import AFTER, counted_rows, sql
 from changeling_spark.runs import Executors, fold_once
-from changeling_spark.tasks import BLOCKS, Piece, SparkRun, count_blocks, open_pieces
+from changeling_spark.tasks import BLOCKS, SparkRun, count_blocks, open_pieces
 
 
 class Here(Executors):
@@ -23,7 +23,7 @@ class Here(Executors):
         self.buckets: list[int] = []
         """How many closings and ids, in bytes, each bucket of the last run had."""
 
-    def __call__(self, run: SparkRun, tasks: Sequence[Sequence[Piece | IdFile]]) -> Iterable[bytes]:
+    def __call__(self, run: SparkRun, tasks: Sequence[Sequence[LogRange | IdFile]]) -> Iterable[bytes]:
         numbers = pa.RecordBatch.from_arrays([pa.array(range(len(tasks)))], names=["id"])
         blocks = pa.Table.from_batches(open_pieces(run, tasks, iter([numbers])), BLOCKS)
         sizes = pa.compute.binary_length(blocks["closings"]).to_numpy()

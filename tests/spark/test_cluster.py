@@ -11,11 +11,11 @@ from typing import Any
 
 import pyspark
 import pytest
-from changeling_aggregator.fold import FoldReport
+from changeling_aggregator.fold import EngineOptions, FoldReport
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import AFTER, prepared
 from changeling_aggregator.testing.serving import offspring
-from changeling_spark import ClusterSettings, SparkTrouble, runs, session
+from changeling_spark import SparkTrouble, runs, session
 from changeling_spark.keys import KeyService
 from changeling_spark.runs import SparkFold
 from changeling_spark.testing import SparkCluster, until
@@ -37,7 +37,10 @@ def test_in_a_session_with_other_settings_nothing_is_folded() -> None:
     plain = {"spark.ui.enabled": "false", "spark.io.encryption.enabled": "false"}  # a Java process keeps what it had
     theirs = SparkSession.builder.master("local[1]").config(map=plain).getOrCreate()
     try:
-        with pytest.raises(SparkTrouble, match="does not encrypt"), session.session(ClusterSettings("local[1]")):
+        with (
+            pytest.raises(SparkTrouble, match="does not encrypt"),
+            session.session(EngineOptions("local[1]", "/nowhere")),
+        ):
             pass
         assert theirs.range(3).count() == 3
     finally:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.errors import SegmentLost, StoreError
-from changeling_aggregator.fold import fold
+from changeling_aggregator.fold import EngineOptions, fold
 from changeling_aggregator.store import Store, back_up
 from changeling_aggregator.testing import AFTER, prepared
-from changeling_spark import ClusterSettings, SparkTrouble, session
+from changeling_spark import SparkTrouble, session
 
 from tests.command_line import changeling as run
 
@@ -76,7 +76,8 @@ def test_the_doctor_names_a_missing_java(
 def test_a_session_without_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is started."""
     monkeypatch.setenv("JAVA_HOME", "/nowhere")
-    with pytest.raises(SparkTrouble, match="Java 17"), session.session(ClusterSettings("spark://127.0.0.1:1")):
+    options = EngineOptions("spark://127.0.0.1:1", "/nowhere")
+    with pytest.raises(SparkTrouble, match="Java 17"), session.session(options):
         pass
 
 

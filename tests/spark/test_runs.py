@@ -3,21 +3,20 @@
 import random
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from changeling_aggregator.errors import Overtaken, SegmentLost
-from changeling_aggregator.fold import FoldEngine, fold
-from changeling_aggregator.segments import Folder, PlacedFile, SegmentRow
+from changeling_aggregator.fold import EngineOptions, FoldEngine, fold
+from changeling_aggregator.segments import Folder, PlacedFile
 from changeling_aggregator.segments.parquet import encoded
-from changeling_aggregator.store import Store, Transaction, Turn
+from changeling_aggregator.store import LoggedRequest, LogRange, Segment, Store, Transaction, Turn
 from changeling_aggregator.testing import AFTER, FoldEngineContract, fold_out_of_turn, prepared
-from changeling_spark import ClusterSettings, runs, tasks
+from changeling_spark import runs, tasks
 from changeling_spark.session import spark_settings
 from changeling_spark.shuffle import Partitioner
-from changeling_spark.tasks import Piece
 from numpy.typing import NDArray
 
 from ..aggregator.devices import Log, envelope, report
@@ -358,16 +357,18 @@ def test_a_segment_that_is_not_what_the_store_says_is_no_fold(
 ) -> None:
     """Nothing is skipped in silence, nor counted twice; of a sound one a piece has just its positions."""
     folder = Folder(tmp_path / "segments", make=True)
-    content = encoded(stream, [SegmentRow(position, 1000 + position, b"?") for position in rows or range(1, 10)])
-    if rows is not None:
-        folder.put("1-3.parquet", content)
-    with pytest.raises((ValueError, SegmentLost), match=says):
-        list(Piece(folder.name, "1-3.parquet", 1, 3, 6, len(content)).read())
-    folder.put("sound.parquet", encoded(1, [SegmentRow(position, 1000 + position, b"?") for position in range(1, 10)]))
-    sound = Piece(folder.name, "sound.parquet", 1, 3, 6, len(content), 1005, 1005)
-    assert [(each.position, each.arrival) for each in sound.read()] == [(4, 1005), (5, 1005), (6, 1005)]
-    with suppress(SegmentLost):
-        folder.delete("1-3.parquet")
+    for name, of, positions in (("1-3.parquet", stream, rows), ("sound.parquet", 1, range(1, 10))):
+        content = encoded([LoggedRequest(1000 + at, of, at, b"?") for at in positions or (1,)])
+        if positions is not None:
+            folder.put(name, content)
+    told, sound = (Segment(1, 1, 9, 1005, 1005, folder.name, f"{name}.parquet", 1) for name in ("1-3", "sound"))
+    with pytest.raises(SegmentLost, match=says):
+        list(LogRange(1, 3, 6, told).read())
+    assert [(each.position, each.arrival) for each in LogRange(1, 3, 6, sound).read()] == [
+        (4, 1005),
+        (5, 1005),
+        (6, 1005),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -376,12 +377,12 @@ def test_a_segment_that_is_not_what_the_store_says_is_no_fold(
 def test_settings_that_keep_secrets_are_nobodys_to_change(setting: str) -> None:
     """Nor is anything taken that is no setting of Spark's."""
     with pytest.raises(ValueError, match=r"Spark|fixed"):
-        ClusterSettings("local[1]", conf=("spark.ui.enabled=true", setting))
+        spark_settings(EngineOptions("local[1]", "/nowhere", conf=("spark.ui.enabled=true", setting)))
 
 
 def test_other_settings_reach_spark_and_the_fixed_ones_stand() -> None:
     """A setting of the operator's goes before ours; of several for one name the last counts."""
     conf = ("spark.eventLog.enabled=true", "spark.executor.memory=2g", "spark.executor.memory=3g", "spark.x=a=b")
-    settings = spark_settings(ClusterSettings("local[1]", conf=(*conf, "spark.log.level=INFO")))
+    settings = spark_settings(EngineOptions("local[1]", "/nowhere", conf=(*conf, "spark.log.level=INFO")))
     names = ("eventLog.enabled", "log.level", "executor.memory", "x", "io.encryption.enabled")
     assert [settings[f"spark.{name}"] for name in names] == ["true", "INFO", "3g", "a=b", "true"]

@@ -426,9 +426,9 @@ def take_snapshots(store: Store, now: UnixSeconds) -> None:
 
 def _to_look_at(view: View, now: UnixSeconds) -> Iterator[tuple[Survey, SnapshotProgress, SnapshotProgress]]:
     """The surveys of which anything was folded, closed or sealed since they were looked at; how far before, and now."""
-    known, counted = view.looked_at(), view.folded()
+    counted = view.folded()
     for id_, survey in view.surveys().items():
-        before = known.get(id_, SnapshotProgress())
+        before = view.looked_at(id_)
         due = min(survey.calendar.closed(UnixSeconds(now - survey.skew - survey.spread)), _last(view, survey))
         due = max(due, before.due)  # what was shown stays so, whatever the clock does
         final = max(before.final, min(view.sealed_period(id_), due))

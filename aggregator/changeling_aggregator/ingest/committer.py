@@ -25,8 +25,8 @@ from changeling_protocol.wire import MOST_BODY_BYTES, encode_upload_request, env
 from prometheus_client import Histogram
 
 from ..errors import Overloaded, Unwritable
-from ..segments import Folder, Place, SegmentRow, place_at
-from ..store import Segment, Store, Transaction, segment_name, written_segment
+from ..segments import Folder, Place, place_at
+from ..store import LoggedRequest, Segment, Store, segment_name, written_segment
 from .registry import survey_of
 
 LogRequest: TypeAlias = tuple[SurveyId, bytes]
@@ -125,18 +125,6 @@ class _Lane:
     length: int | None = 0
 
 
-@dataclass(slots=True)
-class _Pending:
-    """A write that waits to be kept by a transaction. segment: a file that is durable, if there is one."""
-
-    stream: int
-    segment: Segment | None
-    refused: RefusalCounts
-    now: UnixMilliseconds
-    error: Exception | None = None
-    kept: bool = False
-
-
 class SegmentWriter(LogWriter):
     """Each write is a file, then a line of the catalogue, and then the acknowledgement: so nothing that counts is only
     at the place.
@@ -155,21 +143,27 @@ class SegmentWriter(LogWriter):
 
     def __init__(self, store: Store, place: Place) -> None:
         self._store, self._place = store, place
-        self._changing, self._committing = Lock(), Lock()
-        self._pending: list[_Pending] = []
+        self._changing = Lock()
         self._idle = [self._new_lane()]
 
     def write(self, requests: Sequence[LogRequest], refused: RefusalCounts, now: UnixMilliseconds) -> None:
         """Write one file for all; several threads may write at the same time."""
         lane = self._taken()
         try:
-            if requests:
-                self._append(lane, requests, refused, now)
-            else:
-                if not refused:
-                    self._place.put(f"{lane.prefix}-probe", b"")
-                    self._place.delete(f"{lane.prefix}-probe")
-                self._keep(_Pending(lane.stream, None, refused, now))
+            segment = self._written(lane, requests, now) if requests else None
+            if segment is None and not refused:
+                self._place.put(f"{lane.prefix}-probe", b"")
+                self._place.delete(f"{lane.prefix}-probe")
+            with self._store.transaction() as writing:
+                if segment is not None:
+                    at = writing.advance_arrival(lane.stream, now)
+                    if not writing.add_segment(segment._replace(earliest=at, latest=at)):
+                        raise Unwritable("another process writes to this server's stream")
+                elif not refused:
+                    writing.stop_appending()  # which changes nothing, and is written all the same
+                writing.add_refusals(refused)
+            if segment is not None:
+                lane.length = segment.last
         finally:
             with self._changing:
                 heappush(self._idle, lane)
@@ -194,54 +188,19 @@ class SegmentWriter(LogWriter):
         with self._store.transaction() as writing:
             return _Lane(writing.open_stream(None, self._place.name, prefix), prefix)
 
-    def _append(
-        self, lane: _Lane, requests: Sequence[LogRequest], refused: RefusalCounts, now: UnixMilliseconds
-    ) -> None:
+    def _written(self, lane: _Lane, requests: Sequence[LogRequest], now: UnixMilliseconds) -> Segment:
         if lane.length is None:
             with self._store.view() as view:
                 lane.length = view.length_of(lane.stream)
-        rows = [SegmentRow(position, now, body) for position, (_, body) in enumerate(requests, lane.length + 1)]
-        name = segment_name(lane.prefix, rows[0].position)
-        segment = written_segment(self._place, name, lane.stream, rows, now, [survey for survey, _ in requests])
+        first = lane.length + 1
         lane.length = None
-        self._keep(_Pending(lane.stream, segment, refused, now))
-        lane.length = segment.last
-
-    def _keep(self, mine: _Pending) -> None:
-        """Returns when it is on disk. What comes while a transaction is in hand shares the next."""
-        with self._changing:
-            self._pending.append(mine)
-        with self._committing:
-            with self._changing:
-                together, self._pending = self._pending, []
-            try:
-                if together:
-                    with self._store.transaction() as writing:
-                        _put(writing, together)
-                for each in together:
-                    each.kept = True
-            except Exception as error:  # each who waits for this transaction hears it
-                for each in together:
-                    each.error = error
-        if not mine.kept:
-            raise mine.error or Unwritable("what was written came into no catalogue")
-
-
-def _put(writing: Transaction, together: Sequence[_Pending]) -> None:
-    """In order of streams, so that all may arrive in the same millisecond."""
-    for each in sorted(together, key=lambda each: each.stream):
-        if each.segment is not None:
-            at = writing.advance_arrival(each.stream, each.now)
-            if not writing.add_segment(each.segment._replace(earliest=at, latest=at)):
-                raise Unwritable("another process writes to this server's stream")
-    refused: RefusalCounts = sum((Counter(each.refused) for each in together), Counter())
-    if not refused and not any(each.segment for each in together):
-        writing.stop_appending()  # which changes nothing, and is written all the same
-    writing.add_refusals(refused)
+        rows = [LoggedRequest(now, lane.stream, position, body) for position, (_, body) in enumerate(requests, first)]
+        name = segment_name(lane.prefix, first)
+        return written_segment(self._place, name, rows, [survey for survey, _ in requests])
 
 
 LOOK_SECONDS = 1.0
-"""How often, while all is well, it looks whether disk and log are full; whether the file is in its place, each time."""
+"""How often, while all is well, it looks whether the log is full; whether disk and file are as they were, each time."""
 USUAL_STORE_BYTES = 64 * 2**30
 """The most that a store takes whose disk cannot be seen from here, as PostgreSQL's or an object store's."""
 SPARE_PART = 10
@@ -473,10 +432,9 @@ class Committer:
         return None
 
     def _commit(self, batch: Commit) -> None:
-        if monotonic() >= self._looked + LOOK_SECONDS or not self._store.in_place():
-            # SQLite itself writes on into a file that has no name any more.
-            if trouble := self._store.trouble() or self._writer.trouble():
-                raise Unwritable(trouble)
+        if trouble := self._store.trouble() or self._writer.trouble():  # SQLite writes on into a file without a name
+            raise Unwritable(trouble)
+        if monotonic() >= self._looked + LOOK_SECONDS:
             self._full = self._fullness()
             self._looked = monotonic()
         if self._full and batch.uploads:

@@ -39,11 +39,16 @@ class PlacedFile(NamedTuple):
     size: int
 
 
-class SegmentRow(NamedTuple):
-    """A request in a segment. position: its number in its stream. arrival: Unix milliseconds."""
+class LoggedRequest(NamedTuple):
+    """An upload request as it lies in the log, in rows or in a segment; compares in the order of the log.
 
-    position: int
+    arrival: Unix milliseconds. position: its number in its stream, from 1 on. body: one or many envelopes of a survey,
+    as `wire.encode_upload_request` makes it.
+    """
+
     arrival: UnixMilliseconds
+    stream: int
+    position: int
     body: bytes
 
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from changeling_protocol import UnixMilliseconds
 
-from . import Place
-from . import SegmentRow as SegmentRow
+from . import LoggedRequest, Place
 
 SCHEMA = pa.schema(
     [
@@ -35,14 +34,9 @@ _ID_SCHEMA = pa.schema(
 _IDS_AT_ONCE = 2**17
 
 
-def encoded(stream: int, rows: Sequence[SegmentRow]) -> bytes:
+def encoded(rows: Sequence[LoggedRequest]) -> bytes:
     """The file's bytes."""
-    columns = [
-        pa.array([stream] * len(rows), pa.int32()),
-        pa.array([row.position for row in rows], pa.int64()),
-        pa.array([row.arrival for row in rows], pa.int64()),
-        pa.array([row.body for row in rows], pa.binary()),
-    ]
+    columns = [pa.array([getattr(row, kind.name) for row in rows], kind.type) for kind in SCHEMA]
     output = pa.BufferOutputStream()
     pq.write_table(
         pa.Table.from_arrays(columns, schema=SCHEMA),
@@ -76,13 +70,13 @@ def check_rows(table: pa.Table, stream: int, first: int, last: int) -> None:
 
 def rows_after(
     table: pa.Table, position: int, arrivals: tuple[UnixMilliseconds, UnixMilliseconds]
-) -> Iterator[SegmentRow]:
+) -> Iterator[LoggedRequest]:
     """The table's rows after a position, in order. arrivals: the earliest and the latest; others count as these."""
     first = int((table["position"].to_numpy() <= position).sum())
     for at in range(first, len(table), _ROWS_AT_ONCE):
         part = table.slice(at, _ROWS_AT_ONCE)
         arrived = part["arrival"].to_numpy().clip(*arrivals).tolist()
-        yield from map(SegmentRow, part["position"].to_pylist(), arrived, part["body"].to_pylist())
+        yield from map(LoggedRequest, arrived, *(part[name].to_pylist() for name in ("stream", "position", "body")))
 
 
 def write_ids(place: Place, name: str, ids: Mapping[int, bytes]) -> int:

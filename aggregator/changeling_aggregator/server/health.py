@@ -293,6 +293,6 @@ def _store_figures(view: View, now: float) -> Iterator[Metric]:
     lag = 0.0 if first is None else max(0.0, now - first / 1000)
     yield GaugeMetricFamily("changeling_fold_lag_seconds", "How long the first of that has waited.", lag)
     refused = CounterMetricFamily("changeling_refused", "What was refused, by all servers.", labels=["reason"])
-    for reason, count in view.total_refusals().items():
+    for reason, count in view.refusals().items():
         refused.add_metric([reason.value], count)
     yield refused

@@ -143,7 +143,7 @@ class Showing:
         with self._lock:
             known = self._known.get(survey.id)
         with self._store.view() as view:
-            looked = view.looked_at_survey(survey.id)
+            looked = view.looked_at(survey.id)
             if known is not None and known.revision == looked.revision:
                 return known
             before = (

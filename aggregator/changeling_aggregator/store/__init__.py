@@ -39,8 +39,16 @@ from .counts import (
     TallyKey,
 )
 from .database import IN_CLEAR, LEAST_FREE_BYTES, STORE_KEY_BYTES, AtRest, Database, Transactions, in_use
-from .files import IdFile, Segment, segment_name, written_segment
-from .log import LoggedRequest, LogRange, cursors_after, positions_after
+from .log import (
+    IdFile,
+    LoggedRequest,
+    LogRange,
+    Segment,
+    cursors_after,
+    positions_after,
+    segment_name,
+    written_segment,
+)
 from .registry import (
     KeptTime,
     KeyLife,

@@ -102,14 +102,10 @@ class ReadCounts(Bound):
             },
         )
 
-    def refusals(self, survey: SurveyId) -> dict[Refusal, int]:
-        """How often each reason was met in a survey."""
-        query = select(refusals.c.reason, refusals.c.count).where(refusals.c.survey == survey)
-        return {Refusal(reason): count for reason, count in self._connection.execute(query)}
-
-    def total_refusals(self) -> dict[Refusal, int]:
-        """How often each reason was met, in all surveys."""
-        query = select(refusals.c.reason, func.sum(refusals.c.count)).group_by(refusals.c.reason)
+    def refusals(self, survey: SurveyId | None = None) -> dict[Refusal, int]:
+        """How often each reason was met in a survey; None for all of them together."""
+        which = true() if survey is None else refusals.c.survey == survey
+        query = select(refusals.c.reason, func.sum(refusals.c.count)).where(which).group_by(refusals.c.reason)
         return {Refusal(reason): int(count) for reason, count in self._connection.execute(query)}
 
     def sealed_period(self, survey: SurveyId) -> int:
@@ -117,12 +113,7 @@ class ReadCounts(Bound):
         query = select(surveys.c.sealed).where(surveys.c.id == survey)
         return self._connection.execute(query).scalar_one_or_none() or 0
 
-    def looked_at(self) -> dict[SurveyId, SnapshotProgress]:
-        """How far each survey has been looked at for snapshots."""
-        query = select(surveys.c.id, surveys.c.revision, surveys.c.final, surveys.c.due, surveys.c.folded)
-        return {id_: SnapshotProgress(*looked) for id_, *looked in self._connection.execute(query)}
-
-    def looked_at_survey(self, survey: SurveyId) -> SnapshotProgress:
+    def looked_at(self, survey: SurveyId) -> SnapshotProgress:
         """How far a survey has been looked at for snapshots."""
         row = self._connection.execute(_LOOKED, {"of": survey}).first()
         return SnapshotProgress(*row) if row else SnapshotProgress()

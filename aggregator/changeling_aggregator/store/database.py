@@ -111,12 +111,8 @@ class Database(ABC):
         """How many bytes are free on its disk; None where that is another machine's."""
         return None
 
-    @abstractmethod
-    def in_place(self) -> bool:
-        """Tell whether it still is where it was opened; asked before each commit, so that none is in vain."""
-
     def trouble(self) -> str | None:
-        """Why no upload should be appended to it, as far as can be told without asking it; None where all is well."""
+        """Why no upload should be appended to it; None where all is well. Asked before each commit."""
         return None
 
     def close(self) -> None:
@@ -403,13 +399,6 @@ class EmbeddedDatabase(Database):
                 for name in ("page_count", "freelist_count", "page_size")
             )
         return (pages - free) * size, free * size
-
-    def in_place(self) -> bool:
-        """Tell whether its file still is where it was opened: SQLite writes on into one that has no name any more."""
-        try:
-            return _identity(self._path) == self._file
-        except OSError:
-            return False
 
     def trouble(self) -> str | None:
         """Ask the file system."""

@@ -4,25 +4,38 @@ What is folded goes in time; what is not has no gaps. An arrival is given out in
 other is given out until that transaction ends. So (arrival, stream, position) is the order of commits, over all streams
 and however many append: whatever a reader has not seen comes after everything that it has.
 
-A stream's requests are rows of this database, all of one survey, or lie in segments; what is read is the same.
+A stream's requests are rows of this database, all of one survey, or lie in segments; what is read is the same. The
+catalogue names the segments, the files of ids, and what is to be deleted. A file of the store's own is in it before it
+is written, as one to be deleted: so whatever crashes, it is named or goes.
 """
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
+from functools import lru_cache
 from heapq import merge
 from itertools import takewhile
-from typing import NamedTuple
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from changeling_protocol import Refusal, SurveyId, UnixMilliseconds
 from changeling_statistics import Attendance, NodeTally
-from sqlalchemy import and_, bindparam, case, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Select, Update, and_, bindparam, case, delete, func, insert, select, update
 
 from ..errors import Overtaken, SegmentLost
+from ..segments import LoggedRequest, Place, place_at
 from .counts import AttendanceKey, TallyKey, WriteCounts
-from .files import ReadFiles, Segment, WriteFiles, rows_of
+from .database import Bound
 from .schema import cursors, files, log, store, streams
 
-_CHUNK = 500
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SEGMENT_ENDS = ".parquet"
+SURVEY_BYTES = 16
+RUN_ENDS = "-"
+"""Ends the name of a run of a fold beyond this machine, with which the names of all its files begin."""
+_CHUNK = _AT_ONCE = 500
 _MOST_DELETED = 20_000
 """The most requests of a stream, or of those that came early, that are deleted at once: appending has to wait."""
 _ADVANCE = (
@@ -36,17 +49,49 @@ _INSERT = "INSERT INTO log (stream, position, arrival, envelope) VALUES "
 _MOST_ROWS = 64
 
 
-class LoggedRequest(NamedTuple):
-    """An upload request as it lies in the log; compares in the order of the log.
+class FileKind(StrEnum):
+    """The kinds of files in the catalogue."""
 
-    arrival: Unix milliseconds. position: its number in its stream, from 1 on. body: one or many envelopes of a survey,
-    as `wire.encode_upload_request` makes it.
+    SEGMENT = "segment"
+    """Requests of a stream."""
+    IDS = "ids"
+    """Ids that were counted."""
+    GARBAGE = "garbage"
+    """A file of no use any more, or not yet: whoever has the turn to fold deletes it."""
+    RUN = "run"
+    """All files whose names begin so: they are this store's, to be deleted but for those with ids that count."""
+
+
+class Segment(NamedTuple):
+    """A file with the requests of one stream from position `first` to `last`.
+
+    earliest, latest: Unix milliseconds; an arrival in the file counts as no earlier and no later. place, name: where
+    it is. size: bytes. surveys: the ids of the surveys that its requests are of, end to end; none where nobody knows.
     """
 
-    arrival: UnixMilliseconds
     stream: int
-    position: int
-    body: bytes
+    first: int
+    last: int
+    earliest: UnixMilliseconds
+    latest: UnixMilliseconds
+    place: str
+    name: str
+    size: int
+    surveys: bytes = b""
+
+    @property
+    def survey_ids(self) -> list[SurveyId]:
+        """The surveys that its requests are of; none where nobody knows."""
+        return [SurveyId(self.surveys[at : at + SURVEY_BYTES]) for at in range(0, len(self.surveys), SURVEY_BYTES)]
+
+
+class IdFile(NamedTuple):
+    """A file with ids of a survey. place, name: where it lies. size: how many ids are in it."""
+
+    place: str
+    name: str
+    survey: SurveyId
+    size: int
 
 
 class LogRange(NamedTuple):
@@ -56,6 +101,15 @@ class LogRange(NamedTuple):
     after: int
     until: int
     segment: Segment | None = None
+
+    @property
+    def size(self) -> int:
+        """How many bytes its segment has."""
+        return 0 if self.segment is None else self.segment.size
+
+    def read(self) -> Iterator[LoggedRequest]:
+        """Read the requests of one that lies in a segment. Raises SegmentLost where one is missing."""
+        return iter(()) if self.segment is None else requests_between(self.segment, self.after, self.until, once=True)
 
 
 def positions_after(requests: Sequence[LoggedRequest]) -> dict[int, int]:
@@ -69,8 +123,8 @@ def cursors_after(requests: Sequence[LoggedRequest]) -> dict[int, tuple[int, int
     return {stream: (before[stream], position) for stream, position in positions_after(requests).items()}
 
 
-class ReadLog(ReadFiles):
-    """Reads the log."""
+class ReadLog(Bound):
+    """Reads the log, and the catalogue of files."""
 
     def unread(
         self,
@@ -174,6 +228,55 @@ class ReadLog(ReadFiles):
             or self._connection.execute(early).first() is not None
         )
 
+    def segments(self, *, uncounted: bool = False) -> list[Segment]:
+        """The segments of the log, stream by stream in order. uncounted: only those with requests to count."""
+        return self._segments(files.c.last > cursors.c.position) if uncounted else self._segments()
+
+    def compactable_segments(self, most_bytes: int, together: int) -> list[Segment]:
+        """The segments that the fold has counted whole, of streams with so many of at most this size, in bytes."""
+        small = _of_kind(FileKind.SEGMENT, files.c.stream).where(files.c.size <= most_bytes)
+        many = small.group_by(files.c.stream).having(func.count() >= together)
+        return self._segments(files.c.last <= cursors.c.position, files.c.stream.in_(many))
+
+    def segment_count(self) -> int:
+        """How many segments there are."""
+        return int(self._connection.execute(_of_kind(FileKind.SEGMENT, func.count())).scalar_one())
+
+    def segment_bytes(self) -> int:
+        """How many bytes all segments take."""
+        size = func.coalesce(func.sum(files.c.size), 0)
+        return int(self._connection.execute(_of_kind(FileKind.SEGMENT, size)).scalar_one())
+
+    def places(self) -> list[str]:
+        """The places of segments, which the fold may still need."""
+        places = _of_kind(FileKind.SEGMENT, files.c.place).distinct().order_by(files.c.place)
+        return [*self._connection.execute(places).scalars()]
+
+    def id_files(self) -> list[IdFile]:
+        """All files with ids that were counted beyond this machine."""
+        query = _of_kind(FileKind.IDS, files.c.place, files.c.name, files.c.surveys, files.c.size)
+        return [IdFile(*row) for row in self._connection.execute(query.order_by(files.c.name))]
+
+    def garbage(self, kind: FileKind = FileKind.GARBAGE) -> list[tuple[str, str]]:
+        """The places and names of the files to delete, or of runs."""
+        return [(row.place, row.name) for row in self._connection.execute(_of_kind(kind, files.c.place, files.c.name))]
+
+    def streams_in_files(self) -> list[tuple[str, str]]:
+        """The streams that lie in segments: their places, and how the names of all their files begin."""
+        query = select(streams.c.place, streams.c.prefix).where(streams.c.place.is_not(None))
+        return [(row.place, row.prefix) for row in self._connection.execute(query)]
+
+    def _segments(self, *where: ColumnElement[bool]) -> list[Segment]:
+        """The segments that meet all these conditions on the tables `files`, `streams` and `cursors`, in order."""
+        query = (
+            _of_kind(FileKind.SEGMENT, *(files.c[name] for name in Segment._fields))
+            .join(streams, streams.c.id == files.c.stream)
+            .join(cursors, cursors.c.stream == files.c.stream)
+            .where(*where)
+            .order_by(files.c.stream, files.c.first)
+        )
+        return [Segment(*row) for row in self._connection.execute(query)]
+
     def _behind(self) -> list[tuple[int, int, int]]:
         """The streams that the fold has not counted to their end, with its position in each, and their lengths."""
         rows = self._connection.execute(
@@ -186,8 +289,9 @@ class ReadLog(ReadFiles):
 
     def _kept_requests(self, stream: int, until: int | None) -> Iterator[LoggedRequest]:
         """The requests of a stream that are not deleted, in order. until: the last position; None for all."""
+        in_segments = (row for each in self._segments(files.c.stream == stream) for row in rows_of(each))
         last = 0
-        for each in merge(self._rows_after(stream, 0, _CHUNK), self._in_segments(stream)):
+        for each in merge(self._rows_after(stream, 0, _CHUNK), in_segments):
             if until is not None and each.position > until:
                 break
             if each.position > last:  # what came early is kept in a row, too
@@ -215,26 +319,14 @@ class ReadLog(ReadFiles):
             yield logged
             position = logged.position
         for segment in self._segments(files.c.stream == stream, files.c.last > position):
-            for row in rows_of(segment, position):
-                if row.position != position + 1:
-                    break
-                position = row.position
-                yield LoggedRequest(row.arrival, stream, position, row.body)
-            if position != segment.last:  # of what is not counted a segment has all, or was changed
-                raise SegmentLost(
-                    f"segment {segment.name} of {segment.place} lacks position {position + 1} of its stream"
-                )
+            yield from requests_between(segment, position, segment.last)
+            position = segment.last
         if position < self.length_of(stream):
             raise SegmentLost(_LOST.format(position + 1, stream))
 
     def _lies_in_files(self, stream: int) -> bool:
         place = select(streams.c.place).where(streams.c.id == stream)
         return self._connection.execute(place).scalar_one() is not None
-
-    def _in_segments(self, stream: int) -> Iterator[LoggedRequest]:
-        for segment in self._segments(files.c.stream == stream):
-            for row in rows_of(segment):
-                yield LoggedRequest(row.arrival, stream, row.position, row.body)
 
     def _last_until(self, until: UnixMilliseconds, stream: int, after: int, length: int) -> int:
         """The last position in (after, length] of a stream of rows that arrived by a time: arrivals never decrease."""
@@ -272,8 +364,8 @@ class ReadLog(ReadFiles):
         ]
 
 
-class WriteLog(ReadLog, WriteFiles, WriteCounts):
-    """Writes the log, and what counting it adds."""
+class WriteLog(ReadLog, WriteCounts):
+    """Writes the log, the catalogue, and what counting adds."""
 
     def open_stream(self, survey: SurveyId | None = None, place: str | None = None, prefix: str | None = None) -> int:
         """The number of a new, empty stream, which no other process gets.
@@ -388,6 +480,57 @@ class WriteLog(ReadLog, WriteFiles, WriteCounts):
             self._connection.execute(delete(log).where(_NAMED), rows)
         self.replace_segments(self._segments_over(now, graces, otherwise), None)
 
+    def add_segment(self, segment: Segment) -> bool:
+        """Let a stream go on with a segment that is durable; False, and nothing is changed, where it has gone on."""
+        longer = (
+            update(streams)
+            .where(streams.c.id == segment.stream, streams.c.length == segment.first - 1)
+            .values(length=segment.last)
+        )
+        if self._connection.execute(longer).rowcount != 1:
+            return False
+        self._connection.execute(insert(files).values(kind=FileKind.SEGMENT, **segment._asdict()))
+        return True
+
+    def replace_segments(self, old: Iterable[Segment], new: Segment | None) -> None:
+        """Put one segment, or none, in the place of some that lie behind one another. Their files are then garbage.
+
+        new: its file is garbage until then.
+        """
+        nothing = dict.fromkeys(("stream", "first", "last", "earliest", "latest", "size", "surveys"))
+        for each in old:
+            self._connection.execute(_of_file(each).values(kind=FileKind.GARBAGE, **nothing))
+        if new is not None:
+            self._connection.execute(_of_file(new).values(kind=FileKind.SEGMENT, **new._asdict()))
+
+    def mark_garbage(self, place: str, name: str, kind: FileKind = FileKind.GARBAGE) -> None:
+        """Have a file deleted, unless the catalogue comes to name it."""
+        self._inserted(files, place=place, name=name, kind=kind)
+
+    def begin_run(self, place: str, run: str) -> None:
+        """Have all files at a place whose names begin with this run's, which no other has, be the store's."""
+        self.mark_garbage(place, f"{run}{RUN_ENDS}", FileKind.RUN)
+
+    def forget_files(self, deleted: Iterable[tuple[str, str]]) -> None:
+        """Take files that are deleted, or runs that have none, out of the catalogue. deleted: places and names."""
+        if rows := [{"at": place, "of": name} for place, name in deleted]:
+            named = files.c.place == bindparam("at"), files.c.name == bindparam("of")
+            self._connection.execute(delete(files).where(*named), rows)
+
+    def replace_id_files(self, before: Sequence[IdFile], after: Iterable[IdFile]) -> None:
+        """Put files of ids in the place of others. Raises Overtaken where one of these is not registered any more."""
+        gone = 0
+        for at in range(0, len(before), _AT_ONCE):
+            names = files.c.name.in_([each.name for each in before[at : at + _AT_ONCE]])
+            gone += self._connection.execute(delete(files).where(files.c.kind == FileKind.IDS, names)).rowcount
+        if gone != len(before):
+            raise Overtaken("another folder has put other files of ids in the place of these")
+        if rows := [
+            {"place": each.place, "name": each.name, "kind": FileKind.IDS, "surveys": each.survey, "size": each.size}
+            for each in after
+        ]:
+            self._connection.execute(insert(files), rows)
+
     def _keep(self, needed_until: Mapping[tuple[int, int], UnixMilliseconds]) -> None:
         """Keep requests until a time, those in segments as rows: so no file is kept for one of them."""
         rows = [{"of": stream, "at": position, "end": end} for (stream, position), end in needed_until.items()]
@@ -399,7 +542,7 @@ class WriteLog(ReadLog, WriteFiles, WriteCounts):
             reach = files.c.last >= min(wanted), files.c.first <= max(wanted)
             for segment in self._segments(files.c.stream == stream, *reach):
                 copies += [
-                    {**row._asdict(), "stream": stream, "needed_until": wanted[row.position]}
+                    {**row._asdict(), "needed_until": wanted[row.position]}
                     for row in rows_of(segment, min(wanted) - 1)
                     if row.position in wanted
                 ]
@@ -425,3 +568,74 @@ class WriteLog(ReadLog, WriteFiles, WriteCounts):
 
 
 _NAMED = and_(log.c.stream == bindparam("of"), log.c.position == bindparam("at"))
+
+
+def segment_name(prefix: str, first: int) -> str:
+    """A name for a segment that begins with the position `first`, which nothing else has.
+
+    prefix: how the names of the stream's files begin.
+    """
+    return f"{prefix}-{first:016d}-{token_hex(8)}{SEGMENT_ENDS}"
+
+
+def written_segment(
+    place: Place, name: str, rows: Sequence[LoggedRequest], surveys: Iterable[SurveyId] = ()
+) -> Segment:
+    """Write requests of a stream to a file of their own; durable when this returns. Raises Unwritable.
+
+    rows: in order of position. surveys: those that the requests are of; none where nobody knows.
+    """
+    from ..segments.parquet import encoded  # its libraries are not installed everywhere
+
+    content = encoded(rows)
+    place.put(name, content)
+    arrivals = [row.arrival for row in rows]
+    span = rows[0].stream, rows[0].position, rows[-1].position, min(arrivals), max(arrivals)
+    return Segment(*span, place.name, name, len(content), b"".join(sorted({*surveys})))
+
+
+def rows_of(segment: Segment, after: int = 0, *, once: bool = False) -> Iterator[LoggedRequest]:
+    """All of a segment's requests after a position, in order, with the arrivals that count. Raises SegmentLost.
+
+    once: whether nobody will go on in the middle of it, so that its content is not kept in memory.
+    """
+    from ..segments.parquet import rows_after
+
+    read = _table.__wrapped__ if once else _table
+    table = read(segment.place, segment.name, segment.stream, segment.first, segment.last)
+    return rows_after(table, after, (segment.earliest, segment.latest))
+
+
+def requests_between(segment: Segment, after: int, until: int, *, once: bool = False) -> Iterator[LoggedRequest]:
+    """The requests of a segment at the positions after `after`, up to `until`, as by `rows_of`.
+
+    Raises SegmentLost where one of them is missing: of what is not counted a segment has all, or was changed.
+    """
+    for row in rows_of(segment, after, once=once):
+        if row.position > until or row.position != after + 1:
+            break
+        after = row.position
+        yield row
+    if after != until:
+        raise SegmentLost(f"segment {segment.name} of {segment.place} lacks position {after + 1} of its stream")
+
+
+@lru_cache(maxsize=8)
+def _table(place: str, name: str, stream: int, first: int, last: int) -> "pa.Table":
+    """A file's content, which never changes: a batch of the fold goes on in the middle of it."""
+    from ..segments.parquet import check_rows, decoded
+
+    try:
+        table = decoded(place_at(place).get(name))
+        check_rows(table, stream, first, last)
+    except ValueError as error:
+        raise SegmentLost(f"segment {name} of {place}: {error}") from error
+    return table
+
+
+def _of_kind(kind: FileKind, *columns: ColumnElement[Any]) -> Select[Any]:
+    return select(*columns).select_from(files).where(files.c.kind == kind)
+
+
+def _of_file(segment: Segment) -> Update:
+    return update(files).where(files.c.place == segment.place, files.c.name == segment.name)

@@ -234,10 +234,6 @@ class PostgreSQLDatabase(Database):
             query = "SELECT pg_total_relation_size('log') + pg_total_relation_size('runs')"
             return int(connection.exec_driver_sql(query).scalar_one())
 
-    def in_place(self) -> bool:
-        """It is, as long as it can be reached."""
-        return not self._lost
-
     def trouble(self) -> str | None:
         """Tell whether it could be reached when it was asked last; while it cannot, it is asked twice a second."""
         return _UNREACHABLE if self._lost else None

@@ -32,8 +32,17 @@ from .database import (
     usable,
     version_of,
 )
-from .files import RUN_ENDS, SEGMENT_ENDS, FileKind, Segment, rows_of, segment_name, written_segment
-from .log import ReadLog, WriteLog
+from .log import (
+    RUN_ENDS,
+    SEGMENT_ENDS,
+    FileKind,
+    ReadLog,
+    Segment,
+    WriteLog,
+    rows_of,
+    segment_name,
+    written_segment,
+)
 from .registry import ReadEditions, ReadKeys, ReadRegistry, WriteEditions, WriteKeys, WriteRegistry
 
 TOGETHER = 16
@@ -154,9 +163,9 @@ class Turn:
         with self.transaction() as writing:
             writing.mark_garbage(old[0].place, name)
         surveys = {survey for each in old for survey in each.survey_ids} if all(each.surveys for each in old) else ()
-        new = written_segment(place_at(old[0].place), name, old[0].stream, rows, old[0].earliest, surveys)
+        new = written_segment(place_at(old[0].place), name, rows, surveys)
         with self.transaction() as writing:
-            writing.replace_segments(old, new._replace(latest=max(each.latest for each in old)))
+            writing.replace_segments(old, new)
 
 
 def _due(in_order: Iterable[Segment]) -> list[list[Segment]]:
@@ -287,10 +296,6 @@ class Store:
         with self.view(once=True) as view:
             in_segments = view.segment_bytes()
         return self._database.bytes_kept() + in_segments
-
-    def in_place(self) -> bool:
-        """Tell whether it still is where it was opened; asked before each commit, so that none is in vain."""
-        return self._database.in_place()
 
     def trouble(self) -> str | None:
         """Why no upload should be appended to it, as far as can be told at once; None where all is well."""

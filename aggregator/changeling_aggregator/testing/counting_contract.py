@@ -203,6 +203,7 @@ class CountingContract(OpenedStore):
         with store.view() as view:
             assert view.refusals(SURVEY) == {Refusal.LATE: 30, Refusal.CLOSED: 60}
             assert view.refusals(OTHER) == {}
+            assert view.refusals() == view.refusals(SURVEY)
 
     def test_ids_are_found_and_replaced_by_run(self, store: Store) -> None:
         """A run is read back in order whatever its length; of a few ids, the chunks that could hold them."""
@@ -312,8 +313,8 @@ class CountingContract(OpenedStore):
                 (3, 0, 1): 4
             }
             assert view.shown_strata(SURVEY, after=2, until=2) == {}
-            assert view.looked_at() == {SURVEY: SnapshotProgress(2, 2, 3, 9), OTHER: SnapshotProgress()}
-            assert view.looked_at_survey(SURVEY) == SnapshotProgress(2, 2, 3, 9)
+            assert view.looked_at(SURVEY) == SnapshotProgress(2, 2, 3, 9)
+            assert view.looked_at(OTHER) == SnapshotProgress()
 
     def test_files_of_ids_take_each_others_place_at_once(self, store: Store, beside: Store) -> None:
         """All or none; who would replace files that another has replaced meanwhile is overtaken, and keeps nothing."""

@@ -21,7 +21,7 @@ from changeling_statistics import NodeTally
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import text
 
-from ..segments import Folder, SegmentRow, place_at
+from ..segments import Folder, place_at
 from ..store import (
     LoggedRequest,
     Store,
@@ -127,9 +127,8 @@ def append_segment(store: Store, stream: int, bodies: Sequence[bytes], now: Unix
     ((place, prefix),) = sql(store, "SELECT place, prefix FROM streams WHERE id = :stream", stream=stream)
     with store.transaction() as writing:
         arrival, first = writing.advance_arrival(stream, now), writing.length_of(stream) + 1
-        rows = [SegmentRow(position, arrival, body) for position, body in enumerate(bodies, first)]
-        name = segment_name(prefix, first)
-        segment = written_segment(place_at(place), name, stream, rows, arrival, _surveys_in(bodies))
+        rows = [LoggedRequest(arrival, stream, position, body) for position, body in enumerate(bodies, first)]
+        segment = written_segment(place_at(place), segment_name(prefix, first), rows, _surveys_in(bodies))
         assert writing.add_segment(segment)
 
 

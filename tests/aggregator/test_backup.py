@@ -9,18 +9,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-import httpx
 import pytest
 from changeling_aggregator.errors import StoreError
+from changeling_aggregator.fold import fold
 from changeling_aggregator.store import ID_BYTES, SnapshotProgress, Store, back_up, opened_backup, restore
 from changeling_aggregator.testing import sql
 from changeling_commands.__main__ import main as run
-from changeling_protocol import Refusal, Survey, SurveyId
+from changeling_protocol import Calendar, Refusal, Survey, SurveyId
 from sqlalchemy import text
 
 from ..contracts.stores import PLACES, Place
-from .devices import body, envelope, report
-from .serving import Cli, ServerHere, ServerProcess
+from ..protocol.examples import survey as example
+from .devices import Log, envelope, report
+from .serving import Cli, ServerHere
 
 NOW = 1_800_000_000
 NewPlace = Callable[[], Place]
@@ -81,36 +82,29 @@ def reports(place: str, survey: Survey) -> dict[tuple[int, int], int]:
 
 
 def test_a_backup_under_load_is_one_moment(new_place: NewPlace, tmp_path: Path) -> None:
-    """As many reports in the tallies as there are ids, each time, while a server appends and folds."""
-    name = new_place().name
-    with ServerProcess(tmp_path, "--movable-clock", store=name) as server:
-        server.move_clock(NOW)
-        key, survey = server.key, server.new_survey()
-        server.move_clock(survey.calendar.time(1) + 1)
-        uploads = [body(*(envelope(survey, key, [report(1)]) for _ in range(4))) for _ in range(24)]
+    """As many reports in the tallies as there are ids, each time, while others append and fold."""
+    place, seen = new_place(), set()
 
-        def send() -> None:
-            with httpx.Client(base_url=server.url, timeout=100) as http:
-                for number, upload in enumerate(uploads):
-                    http.post("/v1/uploads", content=upload).raise_for_status()
-                    if number % 3 == 0:
-                        server.fold()
+    def append_and_fold() -> None:
+        with closing(place.open()) as opened:
+            log = Log.of(opened, example(calendar=Calendar(NOW, 60, 8)))
+            for _ in range(40):
+                log.append(NOW + 60, *(envelope(log.survey, log.key, [report(1)]) for _ in range(4)))
+                fold(opened, NOW + 60.0, closing=False)
 
-        seen = set()
-        with ThreadPoolExecutor(1) as pool, closing(Store.open(name)) as store:
-            sending = pool.submit(send)
-            number = 0
-            while not sending.done():
-                path = tmp_path / f"{number}.backup"
-                number += 1
-                back_up(store, path, NOW)
-                with opened_backup(path) as backup:
-                    ids = sum(len(row.ids) // ID_BYTES for row in backup.execute(text("SELECT ids FROM runs")))
-                    reports = sum(row.reports for row in backup.execute(text("SELECT reports FROM tallies")))
-                assert ids == reports
-                seen.add(ids)
-            sending.result()
-        assert len(seen) > 1, "the server was folding meanwhile"
+    with ThreadPoolExecutor(1) as pool, closing(place.open()) as store:
+        working = pool.submit(append_and_fold)
+        while not working.done():
+            path = tmp_path / "one.backup"
+            back_up(store, path, NOW)
+            with opened_backup(path) as backup:
+                ids = sum(len(row.ids) // ID_BYTES for row in backup.execute(text("SELECT ids FROM runs")))
+                reports = sum(row.reports for row in backup.execute(text("SELECT reports FROM tallies")))
+            assert ids == reports
+            seen.add(ids)
+            path.unlink()
+        working.result()
+    assert len(seen) > 1, "somebody was folding meanwhile"
 
 
 def test_neither_private_keys_nor_envelopes_are_in_a_backup(tmp_path: Path) -> None:

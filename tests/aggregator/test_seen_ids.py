@@ -28,7 +28,7 @@ def test_every_id_that_was_counted_is_found_and_no_other(store: Store, most_byte
     """However much of the runs is in memory, whoever wrote and merged them, and though many ids share a high half."""
     random, seen = Random(5), SeenIds(most_bytes)
     known: dict[ClosingKey, set[bytes]] = {(SURVEY, period): set() for period in (1, 2, 3)}
-    for batch in range(30):
+    for batch in range(12):
         wanted = {key: _some(random, ids) for key, ids in known.items()}
         fresh = _fresh(store, seen, {}, wanted)
         assert fresh == {key: ids - known[key] for key, ids in wanted.items()}, batch
@@ -60,7 +60,7 @@ def test_a_run_that_a_lost_transaction_numbered_is_not_taken_for_another(store: 
 def test_what_is_remembered_takes_no_more_memory_than_it_may(store: Store, most_bytes: int) -> None:
     """Of closings that grow by and by, or are read from the store, the halves of those met last."""
     random, seen = Random(7), SeenIds(most_bytes)
-    for batch in range(30):
+    for batch in range(12):
         fresh = {(SURVEY, period): {random.randbytes(16) for _ in range(40)} for period in range(5)}
         assert _fresh(store, seen, {}, fresh) == fresh
         added = {key: _packed(ids) for key, ids in fresh.items()}
@@ -78,7 +78,7 @@ def test_a_transaction_rewrites_no_more_than_some_times_what_it_adds(
     """What is left over is merged by those after it, so that no closing has many more runs than it should."""
     monkeypatch.setattr("changeling_aggregator.fold.ids._LEAST_REWRITTEN_BYTES", 0)
     random, keys = Random(10), [(SURVEY, period) for period in range(20)]
-    for _ in range(60):
+    for _ in range(40):
         with store.transaction() as writing:
             added = add_ids(writing, {key: _packed(random.randbytes(16) for _ in range(10)) for key in keys})
         rewritten = sum(run.size for each in added.values() for run in each.merged)

@@ -225,9 +225,9 @@ class Editions:
 
     def look(self) -> None:
         """Make the editions that are due, and see which others have made. Raises what the store raises."""
+        opened = {id_: each for id_, each in self._registry.surveys.items() if each.public}
         with self._store.view() as view:
-            looked, newest = view.looked_at(), view.newest_editions()
-        opened = {id_: each for id_, each in self._registry.surveys.items() if each.public and id_ in looked}
+            looked, newest = {id_: view.looked_at(id_) for id_ in opened}, view.newest_editions()
         for id_, published in opened.items():
             due = looked[id_].revision, published.last
             if due[0] and newest.get(id_, (0, 0, b""))[:2] != due and self._not_made.get(id_) != due:

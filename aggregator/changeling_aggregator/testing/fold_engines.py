@@ -391,12 +391,9 @@ class FoldEngineContract:
         engine.await_start()
         return engine.fold(now, closing=closing)
 
-    @pytest.mark.parametrize("seed", [3, 4])
-    def test_it_counts_what_the_reference_counts(
-        self, store: Store, engine: FoldEngine, place: str | None, seed: int
-    ) -> None:
+    def test_it_counts_what_the_reference_counts(self, store: Store, engine: FoldEngine, place: str | None) -> None:
         """Tallies, attendance and refusals to the byte: with duplicates, late, early, malformed and foreign uploads."""
-        log, streams = prepared(store, seed, place)
+        log, streams = prepared(store, place=place)
         log.append_to(streams)
         expected = reference_of(store)
         done = self.folded(engine)

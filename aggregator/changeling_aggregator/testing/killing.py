@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from signal import SIGKILL
+from signal import SIGKILL, SIGTERM
 from threading import Event, Lock, Thread
 
 from changeling_protocol import (
@@ -44,7 +44,7 @@ from changeling_protocol.wire import FOLD, UPLOADS, encode_upload_request
 from ..fold import check, fold
 from ..store import ID_BYTES, Store
 from .postgres import PostgreSQL
-from .serving import ADMIN, RunningServer, SurveyLog
+from .serving import ADMIN, RunningServer, SurveyLog, offspring
 
 SENDERS, SERVERS, RESTARTS = 4, 2, 3
 PERIOD_SECONDS = 3600
@@ -255,7 +255,7 @@ def _await_some_moment(chance: random.Random, at_work: Callable[[], bool]) -> No
 
 
 def terminated(folder: Path, place: str, options: Sequence[str] = ()) -> dict[str, float]:
-    """SIGTERM while senders send and the fold is behind: how long it takes, and what is lost."""
+    """SIGTERM to all of a server while senders send and the fold is behind: how long it takes, and what is lost."""
     log = prepared_log(folder, place=place)
     log.append(time.time(), *([sealed_upload(log, os.urandom(ID_BYTES)) for _ in range(50)] * 2000))
     senders = Senders(log)
@@ -264,7 +264,9 @@ def terminated(folder: Path, place: str, options: Sequence[str] = ()) -> dict[st
         senders.await_work()
         time.sleep(3)
         began = time.monotonic()
-        server.process.terminate()
+        for pid in (*offspring(server.process.pid), server.process.pid):
+            with suppress(ProcessLookupError):
+                os.kill(pid, SIGTERM)
         server.process.wait(60)
         took = time.monotonic() - began
     with _served(folder, place, senders, options):

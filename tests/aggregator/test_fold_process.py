@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import closing, suppress
 from multiprocessing import active_children
 from pathlib import Path
@@ -79,11 +80,13 @@ Openers: TypeAlias = tuple[OpeningProcesses, list[int]]
 
 
 @pytest.fixture(scope="module")
-def openers() -> Openers:
+def openers() -> Iterator[Openers]:
     """Two processes that open, and their numbers."""
     several, before = OpeningProcesses(2), {*active_children()}
     several([body(bytes(300)) for _ in range(300)], {}, {})
-    return several, [each.pid for each in {*active_children()} - before if each.pid]
+    yield several, [each.pid for each in {*active_children()} - before if each.pid]
+    for each in {*active_children()} - before:
+        each.kill()  # one may wait for a lock that the killed one had, and keep this process from ending
 
 
 def test_openers_give_what_one_process_gives(log: Log, openers: Openers) -> None:

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 from changeling_aggregator import segments
 from changeling_aggregator.errors import Unwritable
-from changeling_aggregator.ingest import Committer
-from changeling_aggregator.ingest.committer import SegmentWriter
+from changeling_aggregator.ingest import Committer, SegmentWriter
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import LoggedRequest, Store
 from changeling_aggregator.store.store import OLD_SECONDS

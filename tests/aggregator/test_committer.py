@@ -4,10 +4,10 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from changeling_aggregator import ingest
 from changeling_aggregator.errors import Overloaded, Unwritable
 from changeling_aggregator.fold import fold
-from changeling_aggregator.ingest import Committer, committer
-from changeling_aggregator.ingest.committer import Pace, RowWriter
+from changeling_aggregator.ingest import Committer, Pace, RowWriter
 from changeling_aggregator.store import Store, database
 from changeling_protocol import Calendar, Refusal
 from sqlalchemy import Connection, event
@@ -145,7 +145,7 @@ def test_the_last_bytes_of_a_disk_are_left_to_sealing(store: Store, monkeypatch:
 
 def test_what_waits_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound an upload is turned away at once; who waits is not affected."""
-    monkeypatch.setattr(committer, "MOST_WAITING_BYTES", len(upload(b"12345678")) + 2)
+    monkeypatch.setattr(ingest, "MOST_WAITING_BYTES", len(upload(b"12345678")) + 2)
     waiting = Committer(store, lambda: 5.0)
     kept, refused = submit(waiting, b"12345678", b"123", start=True)
     assert kept is None

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from changeling_aggregator import opening
+from changeling_aggregator import ingest, opening
 from changeling_aggregator.errors import FoldDied, Overloaded, StoreError
 from changeling_aggregator.fold import FoldProcess, fold
 from changeling_aggregator.ingest import Committer, Registry
@@ -234,12 +234,10 @@ def test_rubbish_goes_when_it_is_folded(log: Log) -> None:
 
 def test_a_full_store_takes_no_uploads_until_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """503 with Retry-After, and health says why; by itself it takes them again."""
-    from changeling_aggregator.ingest import committer
-
     store = Store.open(tmp_path / "server.db")
     taking = Committer(store, lambda: float(END), most_unfolded=2)
     taking.start()
-    monkeypatch.setattr(committer, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(ingest, "LOOK_SECONDS", 0.0)
 
     async def append_four() -> list[object]:
         return [

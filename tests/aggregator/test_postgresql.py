@@ -10,8 +10,7 @@ from re import findall
 
 import pytest
 from changeling_aggregator.errors import Overtaken, StoreError
-from changeling_aggregator.ingest import Committer
-from changeling_aggregator.ingest.committer import RowWriter
+from changeling_aggregator.ingest import Committer, RowWriter
 from changeling_aggregator.store import Store, Turn, View
 from changeling_aggregator.store import postgresql as room
 from changeling_aggregator.testing import sql

@@ -10,8 +10,7 @@ import pytest
 from changeling_aggregator import segments
 from changeling_aggregator.errors import Unwritable
 from changeling_aggregator.fold import check, fold
-from changeling_aggregator.ingest import LogWriter, writer_for
-from changeling_aggregator.ingest.committer import by_survey
+from changeling_aggregator.ingest import LogWriter, by_survey, writer_for
 from changeling_aggregator.segments import Folder
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.store import OLD_SECONDS, TOGETHER

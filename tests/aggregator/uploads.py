@@ -1,6 +1,6 @@
 """Upload requests whose envelopes say whose survey they are of and nothing else that anybody could open."""
 
-from changeling_aggregator.ingest.committer import LogRequest, by_survey
+from changeling_aggregator.ingest import LogRequest, by_survey
 from changeling_protocol import HEAD_BYTES, SEAL_BYTES, VERSION, SurveyId
 from changeling_protocol.wire import decode_upload_request, encode_upload_request
 

@@ -31,7 +31,7 @@ from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES, encode_key
 
 from ..durable_files import take_lock, write_durably
 from ..errors import SpoolError
-from ..ingest.registry import most_envelope_bytes
+from ..ingest import most_envelope_bytes
 from ..server import Clock, real_time
 from .spool import Spool
 

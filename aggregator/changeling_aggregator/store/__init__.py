@@ -26,6 +26,7 @@ import sqlite3
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as NoConnection
 
+from ..segments import LoggedRequest
 from .backups import Backup, back_up, opened_backup, restore
 from .counts import (
     CHUNK_BYTES,
@@ -41,7 +42,6 @@ from .counts import (
 from .database import IN_CLEAR, LEAST_FREE_BYTES, STORE_KEY_BYTES, AtRest, Database, Transactions, in_use
 from .log import (
     IdFile,
-    LoggedRequest,
     LogRange,
     Segment,
     cursors_after,

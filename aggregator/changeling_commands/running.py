@@ -9,7 +9,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from typer import Typer
@@ -92,18 +92,11 @@ def _not_asked() -> None:
     """Stands for a command in the help of its program, and is never run."""
 
 
-class _Asked(Protocol):
-    """Where a command was in its words: Typer's context."""
-
-    @property
-    def command_path(self) -> str: ...
-
-
 @runtime_checkable
 class _Misunderstood(Protocol):
     """An exception of Typer about words that it cannot understand."""
 
-    ctx: _Asked | None
+    ctx: Any
 
     def format_message(self) -> str: ...
 
@@ -159,19 +152,22 @@ def _bare_help(program: CommandLine) -> str:
 
 
 def _sentence(error: Exception) -> str | None:
-    """The sentence that tells a user of an error; None for a defect, which keeps its traceback."""
+    """The sentence that tells a user of an error of ours, of the system, or of a store or server that fails.
+
+    None for a defect, which keeps its traceback.
+    """
     from changeling_protocol import ChangelingError
 
-    if isinstance(error, ChangelingError | ValueError):
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        return f"{error.filename}: {error.strerror}"
+    if isinstance(error, ChangelingError | ValueError | OSError):
         return str(error)
-    return _of_the_system(error) if isinstance(error, OSError) else _of_a_library(error)
-
-
-def _of_the_system(error: OSError) -> str:
-    """A sentence on what the operating system refused and on which file, or the sentence that the error already is."""
-    if error.filename is None or error.strerror is None:
-        return str(error)
-    return f"{error.filename}: {error.strerror}"
+    sqlalchemy, httpx = (sys.modules.get(module) for module in ("sqlalchemy.exc", "httpx"))
+    if sqlalchemy is not None and isinstance(error, sqlalchemy.DBAPIError):
+        return f"the store cannot be used: {error.orig}"
+    if httpx is not None and isinstance(error, httpx.HTTPError):
+        return f"the server could not be reached: {error}"
+    return None
 
 
 def _misunderstood(name: str, error: _Misunderstood) -> int:
@@ -181,16 +177,6 @@ def _misunderstood(name: str, error: _Misunderstood) -> int:
     words = name if error.ctx is None else error.ctx.command_path
     print(f"{name}: {message.strip().rstrip('.')}; see {words} --help", file=sys.stderr)
     return 2
-
-
-def _of_a_library(error: Exception) -> str | None:
-    """A sentence on a store or a server that fails; None for a defect, which keeps its traceback."""
-    sqlalchemy, httpx = (sys.modules.get(module) for module in ("sqlalchemy.exc", "httpx"))
-    if sqlalchemy is not None and isinstance(error, sqlalchemy.DBAPIError):
-        return f"the store cannot be used: {error.orig}"
-    if httpx is not None and isinstance(error, httpx.HTTPError):
-        return f"the server could not be reached: {error}"
-    return None
 
 
 def _failed(name: str, sentence: str) -> int:

@@ -1,4 +1,4 @@
-"""The examples run as they stand, each as the user it is written for would run it."""
+"""The examples run as they stand, each as the user it is written for would run it; and what the demo prints."""
 
 import re
 import subprocess
@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 from changeling_central import read_rows
+from changeling_client.testing import FakeServer, make_client, make_survey
 from changeling_statistics import read_survey
+from rich.console import Console
+
+from demo.report import ledger_table
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEV = """
@@ -105,3 +109,21 @@ def test_a_curator_publishes_a_week_and_goes_on_where_it_stopped(tmp_path):
     assert printed.startswith("168 hours published in flights.csv\nepsilon 1, ")
     assert again == printed.replace("168 hours", "0 hours", 1)
     assert len(read_rows(tmp_path / "flights.csv")) == 168
+
+
+def test_clients_with_equal_ledgers_share_a_row(tmp_path):
+    """Two whose answers have arrived, and one whose answer waits."""
+    server, asked = FakeServer(), make_survey(periods=10, epsilon=3)
+    server.publish(asked)
+    clients = [make_client(tmp_path / name, server) for name in "abc"]
+    handles = [client.join(asked.id, signed=server.signed(asked)) for client in clients]
+    server.clock.advance(days=1)
+    for client in clients:
+        if client is clients[-1]:
+            server.go_offline()
+        client.flush()
+    console = Console(width=110)
+    with console.capture() as printed:
+        console.print(ledger_table(handles))
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.get().splitlines() if "│" in line]
+    assert [(row[0], *row[2:]) for row in rows] == [("2", "1", "0", "0"), ("1", "1", "1", "0")]

@@ -7,8 +7,7 @@ import pytest
 from changeling_aggregator.relay import forwarding
 
 from ..protocol.examples import AUTHORITY
-from .hand import ELSEWHERE, FIRST, KEY, SECOND
-from .upstreams import Watching, watching
+from .hand import ELSEWHERE, FIRST, KEY, SECOND, Watching, watching
 
 
 @pytest.fixture

@@ -1,16 +1,21 @@
-"""A relay whose rounds a test turns by hand, and what looks like envelopes from outside."""
+"""A relay whose rounds a test turns by hand, what looks like envelopes from outside, and a server that notes all."""
 
+import json
 import os
-from contextlib import asynccontextmanager
-from dataclasses import replace
+from collections.abc import Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
 
 import httpx
 from changeling_aggregator.relay import Batching, Relay, RelaySettings, Upstream, make_app
-from changeling_protocol import HEAD_BYTES, VERSION, SealingKey
+from changeling_protocol import HEAD_BYTES, VERSION, Refusal, SealingKey, Survey
+from changeling_protocol.wire import decode_upload_request, encode_acknowledgement, encode_key_list
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..coins import SeededCoins
-from ..protocol.examples import PINNED, survey
+from ..protocol.examples import AUTHORITY, PINNED, survey
 
 HERE = "https://relay.example"
 NOW = 1_800_000_100
@@ -75,3 +80,90 @@ def sealed(asked=FIRST, number=0, key=KEY, length=200):
 
 def number_of(envelope):
     return int.from_bytes(envelope[HEAD_BYTES : HEAD_BYTES + 4])
+
+
+@dataclass
+class Seen:
+    """A request as it came. peer: the address. headers: in order."""
+
+    method: str
+    path: str
+    headers: list[tuple[str, str]]
+    body: bytes
+    peer: str
+
+
+@dataclass
+class Watching:
+    """url. surveys and keys: what it publishes. status, headers: of its answers to uploads. refused: of each upload."""
+
+    url: str = ""
+    surveys: list[Survey] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    refused: dict[int, Refusal] = field(default_factory=dict)
+    most_envelopes: int = 64
+    seen: list[Seen] = field(default_factory=list)
+
+    def answer(self, seen: Seen) -> tuple[int, bytes]:
+        if seen.method == "POST":
+            if len(decode_upload_request(seen.body)) > self.most_envelopes:
+                return 413, b""
+            return self.status, encode_acknowledgement(self.refused)
+        if seen.path == "/v1/keys":
+            return 200, encode_key_list(self.keys)
+        if seen.path == "/v1/surveys":
+            return 200, json.dumps({"surveys": [{"id": each.id.hex()} for each in self.surveys]}).encode()
+        by_path = {f"/v1/surveys/{each.id.hex()}": each.signed_by(AUTHORITY) for each in self.surveys}
+        return (200, by_path[seen.path]) if seen.path in by_path else (404, b"")
+
+    @property
+    def uploads(self) -> list[Seen]:
+        return [seen for seen in self.seen if seen.method == "POST"]
+
+    @property
+    def bodies(self) -> list[list[bytes]]:
+        """The envelopes of each upload."""
+        return [decode_upload_request(seen.body) for seen in self.uploads]
+
+    @property
+    def envelopes(self) -> list[bytes]:
+        return [envelope for body in self.bodies for envelope in body]
+
+
+@contextmanager
+def watching() -> Iterator[Watching]:
+    told = Watching()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            seen = Seen(self.command, self.path, self.headers.items(), body, self.client_address[0])
+            told.seen.append(seen)
+            status, content = told.answer(seen)
+            self.send_response(status)
+            for name, value in (told.headers if seen.method == "POST" else {}).items():
+                self.send_header(name, value)
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_POST = do_GET  # noqa: N815
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    told.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield told
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

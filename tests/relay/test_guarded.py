@@ -12,9 +12,8 @@ from changeling_aggregator.testing.serving import free_port
 from ..aggregator.devices import body
 from ..aggregator.hostile import HOSTILE_HEADS, connected, push, resident
 from ..protocol.examples import AUTHORITY
-from .hand import FIRST, KEY, Hand, asked, sealed
+from .hand import FIRST, KEY, Hand, asked, sealed, watching
 from .relaying import RelayProcess
-from .upstreams import watching
 
 
 @pytest.mark.timed

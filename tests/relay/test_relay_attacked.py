@@ -11,8 +11,7 @@ from changeling_protocol import VERSION, Refusal
 from changeling_protocol.wire import decode_upload_request, encode_acknowledgement
 
 from ..protocol.examples import AUTHORITY
-from .hand import FIRST, KEY, OTHER_KEY, Hand
-from .upstreams import Seen, Watching, watching
+from .hand import FIRST, KEY, OTHER_KEY, Hand, Seen, Watching, watching
 
 ROUNDS = 6
 MOST_OF_A_DEVICE = 3

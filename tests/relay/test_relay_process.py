@@ -21,9 +21,8 @@ from ..aggregator.devices import body, envelope, report
 from ..aggregator.serving import ServerHere, eventually
 from ..command_line import invoked
 from ..protocol.examples import AUTHORITY, PINNED, survey
-from .hand import KEY, sealed
+from .hand import KEY, sealed, watching
 from .relaying import RelayProcess
-from .upstreams import watching
 
 QUICK = ("--batch", "4", "--wait", "1s", "--most-wait", "3s")
 GRACE = 3600

@@ -378,6 +378,7 @@ class FrontDoor:
         self._app, self._clock, self._rates = app, clock, rates
         self._traffic = traffic
         self._warned = -WARNED_SECONDS
+        self._second, self._standing = -1, list[tuple[bytes, bytes]]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers, or says that it is too early."""
@@ -391,8 +392,7 @@ class FrontDoor:
             nonlocal status
             if message["type"] == "http.response.start":
                 status, own = message["status"], message.get("headers", ())
-                date = formatdate(int(self._clock()), usegmt=True).encode()
-                headers = [*own, (b"date", date), *SECURITY_HEADERS, (b"x-request-id", id_.encode())]
+                headers = [*own, *self._standing_headers(), (b"x-request-id", id_.encode())]
                 if not any(name == CONTENT_POLICY[0] for name, _ in own):
                     headers.append(CONTENT_POLICY)
                 if scope["scheme"] == "https":
@@ -406,6 +406,13 @@ class FrontDoor:
         finally:
             if self._traffic is not None:
                 self._traffic.answered(scope, status, perf_counter() - began)
+
+    def _standing_headers(self) -> list[tuple[bytes, bytes]]:
+        """The headers that all answers share; the date is written anew once a second."""
+        if (second := int(self._clock())) != self._second:
+            date = formatdate(second, usegmt=True).encode()
+            self._second, self._standing = second, [(b"date", date), *SECURITY_HEADERS]
+        return self._standing
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         """The answer to a request that names no host, or several, or that comes too early; None where it goes on."""

@@ -45,7 +45,7 @@ from ..errors import TurnedDown
 from ..store import TokenScope
 from . import openapi, page, publishing, results
 from .answers import PublishedNode
-from .health import Severity, status_of, troubles_of
+from .health import Severity, Trouble, status_of, troubles_of
 from .http import HANDLERS, UNKEPT, FrontDoor, json
 from .openapi import Body, Count, Described, HexId, Instant, Period
 from .requests import Uploads, asked_by, may, read_body, require, require_reader, service_of, survey_in_path
@@ -107,19 +107,11 @@ class Alive(Body):
     alive: bool
 
 
-class TroubleRow(Body):
-    """A trouble of a server."""
-
-    name: str
-    severity: Severity
-    detail: str
-
-
 class Readiness(Body):
     """The troubles of a server; fold_age: since the last whole fold, in seconds."""
 
     status: Severity
-    troubles: list[TroubleRow]
+    troubles: list[Trouble]
     fold_age: float
     fold_failures: Count
 
@@ -229,7 +221,7 @@ async def show_ready(request: Request) -> Response:
     worst = status_of(troubles)
     content = Readiness(
         status=worst,
-        troubles=[TroubleRow(name=each.name, severity=each.severity, detail=each.detail) for each in troubles],
+        troubles=troubles,
         fold_age=round(service.folding.age, 1),
         fold_failures=service.folding.failures,
     )

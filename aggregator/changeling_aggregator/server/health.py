@@ -7,7 +7,6 @@ anybody else see. So they are of all surveys together; of a survey there stands 
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
 from socket import AF_INET, AF_INET6, gethostname
@@ -18,6 +17,7 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import prometheus_client as prometheus
 from changeling_protocol import DURATION_UNITS, SealingKey, UnixSeconds, __version__
+from msgspec import Struct
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.metrics_core import Metric
@@ -49,8 +49,7 @@ class Severity(StrEnum):
     """Uploads are turned away, lost, or not counted."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(Struct, frozen=True, forbid_unknown_fields=True):
     """Something wrong. name: for machines. detail: a sentence for people."""
 
     name: str

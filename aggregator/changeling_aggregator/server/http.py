@@ -39,7 +39,7 @@ from functools import cache
 from hashlib import blake2b
 from math import ceil, floor
 from time import monotonic, perf_counter
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 from changeling_protocol import SealingKey, UnixSeconds
@@ -76,9 +76,19 @@ request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request that is being answered, which is on the answer and in the log."""
 turned_down_so_far: defaultdict[ErrorCode, int] = defaultdict(int)
 """How often this process turned a request down, by reason. Refused reports are counted in the store, by survey."""
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 _log = logging.getLogger("changeling")
 _ROUTER_CODES = {404: ErrorCode.NOT_FOUND, 405: ErrorCode.METHOD_NOT_ALLOWED}
 """Codes for the errors that Starlette itself answers, by status."""
+
+
+def keep_latest(kept: OrderedDict[_Key, _Value], key: _Key, value: _Value, most: int) -> None:
+    """Put a value last into what is kept of so many at most; of one too many the first goes."""
+    kept[key] = value
+    kept.move_to_end(key)
+    if len(kept) > most:
+        kept.popitem(last=False)
 
 
 def json(content: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -275,7 +285,7 @@ class Rates:
             return early
         if envelopes and 0 < self._most_a_day < today + envelopes:
             return self._since + DAY_SECONDS - now
-        self._keep(name, due, today + envelopes)
+        keep_latest(self._sent, name, (due, today + envelopes), MOST_NETWORKS)
         return 0.0
 
     def fine(self, network: str) -> None:
@@ -283,7 +293,7 @@ class Rates:
         if self._pause:
             now, name = self._clock(), self._name_of(network)
             due, today = self._sent.get(name, (now, 0))
-            self._keep(name, max(due, now) + BURST_SECONDS, today)
+            keep_latest(self._sent, name, (max(due, now) + BURST_SECONDS, today), MOST_NETWORKS)
 
     def _name_of(self, network: str) -> bytes:
         """Its hash under the key of the day, which begins anew where the last one is over."""
@@ -291,12 +301,6 @@ class Rates:
             self._since, self._key = now, os.urandom(32)
             self._sent.clear()
         return blake2b(network.encode(), key=self._key, digest_size=16).digest()
-
-    def _keep(self, name: bytes, due: float, today: int) -> None:
-        self._sent[name] = due, today
-        self._sent.move_to_end(name)
-        if len(self._sent) > MOST_NETWORKS:
-            self._sent.popitem(last=False)
 
 
 SECURITY_HEADERS = [

@@ -58,20 +58,14 @@ class SurveyList(Body):
     surveys: list[SurveyRow]
 
 
-class SurveyPublished(Body):
-    """A survey that is published."""
-
-    id: HexId
-
-
 class SurveyEnded(Body):
     """A survey that ends early."""
 
     last_period: Period
 
 
-class KeyPublished(Body):
-    """A sealing key that is published."""
+class Published(Body):
+    """The id of a survey or of a key that is published."""
 
     id: str
 
@@ -119,7 +113,7 @@ async def fetch_survey(request: Request) -> Response:
 
 
 @Described(
-    gives={200: {JSON: SurveyPublished}, 201: {JSON: SurveyPublished}},
+    gives={200: {JSON: Published}, 201: {JSON: Published}},
     takes={MSGPACK: Signed},
     query=Publishing,
     refuses=(ErrorCode.BAD_SIGNATURE, ErrorCode.CONFLICT, ErrorCode.INVALID, ErrorCode.UNDERSTATED_EPSILON),
@@ -143,7 +137,7 @@ async def publish_survey(request: Request) -> Response:
         await run_in_threadpool(_check_new, survey, service)
     public = None if asked is None else asked == "true"
     added = await _published(service, lambda writing: writing.add_survey(survey.id, signed, public))
-    return json(SurveyPublished(id=survey.id.hex()), 201 if added else 200)
+    return json(Published(id=survey.id.hex()), 201 if added else 200)
 
 
 async def _published(service: Service, publish: Callable[[Transaction], bool]) -> bool:
@@ -262,7 +256,7 @@ async def list_keys(request: Request) -> Response:
 
 
 @Described(
-    gives={200: {JSON: KeyPublished}, 201: {JSON: KeyPublished}},
+    gives={200: {JSON: Published}, 201: {JSON: Published}},
     takes={MSGPACK: Signed},
     refuses=(ErrorCode.BAD_SIGNATURE, ErrorCode.CONFLICT),
     scope=TokenScope.SURVEY_WRITE,
@@ -287,4 +281,4 @@ async def put_key(request: Request) -> Response:
         added = await _published(service, put)
     except ValueError as error:
         raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
-    return json(KeyPublished(id=key_id(key.public).hex()), 201 if added else 200)
+    return json(Published(id=key_id(key.public).hex()), 201 if added else 200)

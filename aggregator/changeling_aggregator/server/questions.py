@@ -28,6 +28,7 @@ from starlette.requests import Request
 
 from ..errors import Overloaded
 from ..ingest import PublishedSurvey
+from .http import keep_latest
 from .openapi import Body, Truth
 
 
@@ -439,9 +440,7 @@ class Estimating:
 
     def _keep(self, key: Hashable, opening: SurveyId | None, answer: bytes) -> None:
         if opening is not None:
-            self._opening[opening] = key, answer
-            if len(self._opening) > MOST_OPENINGS:
-                self._opening.popitem(last=False)
+            keep_latest(self._opening, opening, (key, answer), MOST_OPENINGS)
             return
         self._kept[key] = answer
         self._kept_bytes += len(answer)

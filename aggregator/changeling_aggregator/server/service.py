@@ -23,7 +23,7 @@ from ..ingest import Committer, Registry
 from ..logs import log_failure
 from ..store import Store
 from .clock import Clock, GuardedClock
-from .http import Bodies, Rates, Traffic
+from .http import Bodies, Rates, Traffic, keep_latest
 from .questions import Estimating
 from .shown import Editions, Showing
 
@@ -46,9 +46,7 @@ class Sessions:
         """Begin a session; what the browser keeps of it. token: the hash of the token that was shown."""
         id_ = secrets.token_urlsafe(ID_BYTES)
         with self._lock:
-            self._sessions[_hash_of(id_)] = token, self._clock() + LIFE_SECONDS
-            if len(self._sessions) > MOST_SESSIONS:
-                self._sessions.popitem(last=False)
+            keep_latest(self._sessions, _hash_of(id_), (token, self._clock() + LIFE_SECONDS), MOST_SESSIONS)
         return id_
 
     def token_of(self, id_: str) -> bytes | None:

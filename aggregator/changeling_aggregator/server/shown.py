@@ -39,7 +39,7 @@ from ..ingest import PublishedSurvey, Registry
 from ..logs import log_failure
 from ..store import SigningKey, SnapshotProgress, Store, StratumCounts, StratumKey
 from .clock import Clock
-from .http import COMPRESSION, PackedFile
+from .http import COMPRESSION, PackedFile, keep_latest
 from .questions import ResultMethod
 
 MOST_SURVEYS = 32
@@ -79,9 +79,7 @@ class ShownSurvey:
         with self._lock:
             if strata not in self._unions:
                 self._unions[strata] = self._everybody() if strata is None else self._stratify().union(strata)
-                if len(self._unions) > MOST_UNIONS:
-                    self._unions.popitem(last=False)
-            self._unions.move_to_end(strata)
+            keep_latest(self._unions, strata, self._unions[strata], MOST_UNIONS)
             return self._unions[strata]
 
     def solution(self, strata: tuple[StratumNumber, ...] | None, method: ResultMethod, about: int = 0) -> Solution:
@@ -97,9 +95,7 @@ class ShownSurvey:
                     self._solutions[asked] = Smoothing(graph)
                 else:
                     self._solutions[asked] = Solution(graph, method is ResultMethod.RETROSPECTIVE)
-                if len(self._solutions) > MOST_SOLUTIONS:
-                    self._solutions.popitem(last=False)
-            self._solutions.move_to_end(asked)
+            keep_latest(self._solutions, asked, self._solutions[asked], MOST_SOLUTIONS)
             return self._solutions[asked]
 
     def _everybody(self) -> Tallies:
@@ -154,10 +150,7 @@ class Showing:
             lots = view.shown_strata(survey.id, since=before.revision)
         shown = ShownSurvey(survey, looked, {**before.lots, **lots})
         with self._lock:
-            self._known[survey.id] = shown
-            self._known.move_to_end(survey.id)
-            if len(self._known) > MOST_SURVEYS:
-                self._known.popitem(last=False)
+            keep_latest(self._known, survey.id, shown, MOST_SURVEYS)
         return shown
 
 
@@ -218,9 +211,7 @@ class Editions:
                 return known
         if (files := self._read(survey, id_)) is not None:
             with self._lock:
-                self._older[survey, id_] = files
-                if len(self._older) > MOST_REMEMBERED:
-                    self._older.popitem(last=False)
+                keep_latest(self._older, (survey, id_), files, MOST_REMEMBERED)
         return files
 
     def look(self) -> None:

@@ -182,15 +182,6 @@ def test_an_error_is_one_line_and_an_exit_code(
     assert not (tmp_path / "x").exists()
 
 
-def test_a_store_that_lost_a_table_is_one_line(cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The database's own error is told, and no traceback."""
-    cli("keys", "new", "--store", "store.db", "-o", "first")
-    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
-        connection.execute("DROP TABLE keys")
-    assert run(["keys", "new", "--store", "store.db", "-o", "second"]) == 1
-    assert capsys.readouterr().err == "changeling: the store cannot be used: no such table: keys\n"
-
-
 def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     """What no operator can mend is not made into a sentence."""
 
@@ -202,34 +193,29 @@ def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         run(["inside"])
 
 
-def test_publishing_without_a_token_says_what_is_missing(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_what_an_operator_can_mend_is_one_line_and_changes_nothing(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And sends nothing."""
-    cli(*SURVEY, "--at-most", "2", "-o", "tea.json")
-    monkeypatch.delenv("CHANGELING_TOKEN")
-    assert run(["survey", "publish", "tea.json", "--server", "http://127.0.0.1:9"]) == 1
-    assert "$CHANGELING_TOKEN" in capsys.readouterr().err
-
-
-def test_a_private_key_is_never_overwritten(cli: Cli, tmp_path: Path) -> None:
-    """A second authority in the same folder is refused."""
+    """A private key that is there already, a port that is taken, a store that lost a table, a token that is missing."""
     cli("authority", "new", "-o", ".")
     before = (tmp_path / "authority.key").read_bytes()
     assert run(["authority", "new", "-o", "."]) == 1
     assert (tmp_path / "authority.key").read_bytes() == before
-
-
-def test_a_port_that_is_taken_is_named_and_no_store_is_made(
-    cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The operator chooses another one."""
-    cli("authority", "new", "-o", ".")
+    capsys.readouterr()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert run(["serve", "--store", "server.db", "--authority", "authority.pub", "--port", str(port)]) == 1
     assert capsys.readouterr().err == f"changeling: cannot listen on 127.0.0.1, port {port}: Address already in use\n"
     assert not (tmp_path / "server.db").exists()
+    cli("keys", "new", "--store", "store.db", "-o", "first")
+    with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+        connection.execute("DROP TABLE keys")
+    assert run(["keys", "new", "--store", "store.db", "-o", "second"]) == 1
+    assert capsys.readouterr().err == "changeling: the store cannot be used: no such table: keys\n"
+    write_survey(tmp_path / "tea.json", survey())
+    monkeypatch.delenv("CHANGELING_TOKEN")
+    assert run(["survey", "publish", "tea.json", "--yes", "--server", "http://127.0.0.1:9"]) == 1
+    assert "$CHANGELING_TOKEN" in capsys.readouterr().err
 
 
 HEAVY = ["numpy", "scipy", "polars", "pandas", "matplotlib", "sqlalchemy", "starlette", "uvicorn", "httpx", "opendp"]

@@ -48,20 +48,17 @@ def told(store: Store) -> set[str]:
     return {family.name + end for family in registry_of(service).collect() for end in ENDS[family.type]}
 
 
-def test_every_metric_that_rules_and_board_name_exists(told: set[str]) -> None:
-    """And each of the server's own but for its version is looked at by one of them."""
+def test_every_metric_and_label_that_rules_and_board_name_exists(told: set[str]) -> None:
+    """And each of the server's own but for its version is looked at by one of them. Routes and reasons are those of the
+    program."""
     named = {name for each in EXPRESSIONS for name in re.findall(r"\b(?:changeling|process)_[a-z_]+", each)}
     assert named <= told
     parts = re.compile(r"_(total|bucket|sum|count)$")
     own = {parts.sub("", name) for name in told if name.startswith("changeling_")}
     assert own - {parts.sub("", name) for name in named} == {"changeling_info", "changeling_fold_failures"}
-
-
-def test_every_label_that_rules_and_board_name_exists() -> None:
-    """Routes and reasons are those of the program."""
+    known = {"route": {UPLOADS, *(each.path for each in ROUTES)}, "reason": {*map(str, Refusal)}}
     for expression in EXPRESSIONS:
         for label, value in re.findall(r'(\w+)!?="([^"]*)"', expression):
-            known = {"route": {UPLOADS, *(each.path for each in ROUTES)}, "reason": {*map(str, Refusal)}}
             assert value in known.get(label, {"changeling"}), expression
 
 

@@ -38,38 +38,29 @@ def test_every_mistake_is_named_at_once(
         assert said in error, said
 
 
-def test_a_movable_clock_is_for_loopback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever can reach it could move it."""
-    (tmp_path / "authority.pub").write_text(PINNED[0].hex())
-    words = ["serve", "--store", str(tmp_path / "x.db"), "--authority", str(tmp_path / "authority.pub")]
-    assert run([*words, "--movable-clock", "--proxy", "10.0.0.1", "--host", "0.0.0.0"]) == 1
-    assert capsys.readouterr().err == "changeling: a movable clock is for loopback only, not for 0.0.0.0\n"
-    assert not (tmp_path / "x.db").exists()
-
-
-@pytest.mark.parametrize("content", ["port 8080", 'port = "8080'])
-def test_a_file_that_is_no_toml_is_named(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """With the place, beside what is missing then."""
-    (tmp_path / "server.toml").write_text(content)
-    run(["serve", "--settings", str(tmp_path / "server.toml")])
-    error = capsys.readouterr().err
-    assert "server.toml is no TOML" in error
-    assert "at line 1" in error or "end of document" in error
-
-
 def test_one_mistake_is_told_as_ever(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    """A missing option, a word too many, an option that there is not."""
+    """A missing option, a word too many, an option that there is not; a file that is no TOML, with the place; and a
+    movable clock where others could reach it, and move it."""
     (tmp_path / "authority.pub").write_text(PINNED[0].hex())
     good = ["serve", "--store", str(tmp_path / "x.db"), "--authority", str(tmp_path / "authority.pub")]
-    for words, said in (
-        (["serve", *good[3:]], "Missing option '--store'"),
-        ([*good, "twice"], "'twice'"),
-        ([*good, "--prot", "1"], "--prot"),
+    file = tmp_path / "server.toml"
+    open_ = ["--movable-clock", "--proxy", "10.0.0.1", "--host", "0.0.0.0"]
+    for words, code, said in (
+        (["serve", *good[3:]], 2, "Missing option '--store'"),
+        ([*good, "twice"], 2, "'twice'"),
+        ([*good, "--prot", "1"], 2, "--prot"),
+        ([*good, *open_], 1, "changeling: a movable clock is for loopback only, not for 0.0.0.0\n"),
     ):
-        assert run(words) == 2
+        assert run(words) == code
         error = capsys.readouterr().err
         assert said in error
         assert len(error.splitlines()) == 1
+    for content, place in (("port 8080", "at line 1"), ('port = "8080', "end of document")):
+        file.write_text(content)
+        run([*good, "--settings", str(file)])
+        error = capsys.readouterr().err
+        assert "server.toml is no TOML" in error
+        assert "at line 1" in error or place in error
     assert not (tmp_path / "x.db").exists()
 
 

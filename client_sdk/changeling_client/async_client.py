@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, TypeVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from .client import Client, SurveyHandle
 from .errors import ClientClosed, ClientError
 from .settings import check_names
-from .store import survive
+from .store import Forks, survive
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -25,20 +26,19 @@ if TYPE_CHECKING:
 
     from changeling_protocol import Survey, SurveyId
 
-    from .entries import Answer, Status
-    from .explanation import Explanation
+    from .entries import Status
     from .flushing import Flushed
-    from .ledger import Account, Ledger
-    from .recording import FirstAnswers, Recorded
-    from .reports import SurveyReports
+    from .recording import FirstAnswers
     from .settings import ClientOptions
 
+P = ParamSpec("P")
 T = TypeVar("T")
+Plain = TypeVar("Plain")
 _MOST_THREADS = 4
 """Calls wait for one disk, so more threads would not be faster."""
 
 
-class _Threads:
+class _Threads(Forks):
     """Threads for short calls, whatever loop awaits them; a forked child begins with none of the parent's."""
 
     def __init__(self) -> None:
@@ -61,13 +61,21 @@ class _Threads:
         if executor is not None:
             executor.shutdown(wait=False)
 
-    def before_fork(self) -> None:
-        """Does nothing: what is under way goes on in the parent."""
-
     def after_fork(self, in_child: bool) -> None:
         """Forgets the threads in a child, where they are not."""
         if in_child:
             self._executor = None
+
+
+def _awaited(call: Callable[Concatenate[Plain, P], T]) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, T]]:
+    """The same call of the asynchronous counterpart, done in a thread."""
+
+    @wraps(call)
+    async def awaited(self: Any, /, *args: P.args, **options: P.kwargs) -> T:
+        done: T = await self._call(lambda plain: call(plain, *args, **options))
+        return done
+
+    return awaited
 
 
 class AsyncClient:
@@ -116,48 +124,19 @@ class AsyncClient:
         client = await self._call(lambda client: client)
         return await _in_daemon(lambda: client.flush(timeout))
 
-    async def leave(self, survey_id: bytes | str) -> None:
-        """Leaves a survey: all it knew is wiped at once, nothing more is sent, and it is never joined again."""
-        await self._call(lambda client: client.leave(survey_id))
-
-    async def hand_over_key(self) -> bytes:
-        """The public key of this store, 32 bytes, to be carried to the device that shall take over."""
-        return await self._call(lambda client: client.hand_over_key())
-
-    async def invite(self, key: bytes | None) -> bytes:
-        """Invites the store with this key to hand over to this one, as `Client.invite` does."""
-        return await self._call(lambda client: client.invite(key))
-
-    async def hand_over(self, invitation: bytes) -> bytes:
-        """Moves all surveys of this store to the one that invites it, as `Client.hand_over` does."""
-        return await self._call(lambda client: client.hand_over(invitation))
-
-    async def take_over(self, parcel: bytes) -> tuple[SurveyId, ...]:
-        """Goes on with the surveys that another store has handed over to this one, as `Client.take_over` does."""
-        return await self._call(lambda client: client.take_over(parcel))
-
-    async def set_consent(self, given: bool) -> None:
-        """Takes part from now on; or leaves all surveys, and wipes all that was kept before this returns."""
-        await self._call(lambda client: client.set_consent(given))
+    leave = _awaited(Client.leave)
+    hand_over_key = _awaited(Client.hand_over_key)
+    invite = _awaited(Client.invite)
+    hand_over = _awaited(Client.hand_over)
+    take_over = _awaited(Client.take_over)
+    set_consent = _awaited(Client.set_consent)
+    ledger = _awaited(Client.ledger)
+    reports = _awaited(Client.reports)
+    explain = _awaited(Client.explain)
 
     async def consent(self) -> bool:
         """True if the person takes part."""
         return await self._call(lambda client: client.consent)
-
-    async def ledger(self) -> Account:
-        """The cost of all surveys of this store so far, and at most; `str` of it is in plain words."""
-        return await self._call(lambda client: client.ledger())
-
-    async def reports(self) -> tuple[SurveyReports, ...]:
-        """Each survey's reports: those sent, those that wait, and a preview of the next; `str` of each is in words."""
-        return await self._call(lambda client: client.reports())
-
-    async def explain(self, survey_id: bytes | str) -> Explanation:
-        """The most that somebody who sees everything ever sent for a survey could conclude; `str` is in words.
-
-        Raises ValueError for a survey that is not known yet, or that the store does not take part in; a store's errors.
-        """
-        return await self._call(lambda client: client.explain(survey_id))
 
     async def aclose(self) -> None:
         """Closes the store and ends what is being sent, within a second; what waits is sent after the next start."""
@@ -205,51 +184,32 @@ class AsyncSurveyHandle:
         self.id: SurveyId = handle.id
         self._handle, self._threads = handle, threads
 
+    async def _call(self, act: Callable[[SurveyHandle], T]) -> T:
+        return await self._threads.run(lambda: act(self._handle))
+
     async def survey(self) -> Survey | None:
         """The survey, with its question, answers and calendar; None until it is known, and after it was left."""
-        return await self._threads.run(lambda: self._handle.survey)
+        return await self._call(lambda handle: handle.survey)
 
     async def status(self) -> Status:
         """The survey's standing: ASKED until it is known, then JOINED, or REFUSED for a `reason`."""
-        return await self._threads.run(lambda: self._handle.status)
+        return await self._call(lambda handle: handle.status)
 
     async def reason(self) -> str:
         """The reason why the survey was refused, in words; empty if it was not."""
-        return await self._threads.run(lambda: self._handle.reason)
+        return await self._call(lambda handle: handle.reason)
 
     def question(self, name: str) -> AsyncSurveyHandle:
         """The same handle for one of several questions, by its name."""
         return AsyncSurveyHandle(self._handle.question(name), self._threads)
 
-    async def record(self, answer: Answer, entry: int = 0) -> Recorded:
-        """Records the entry's answer from now on; it is on disk when this returns."""
-        return await self._threads.run(lambda: self._handle.record(answer, entry))
-
-    async def retract(self, entry: int = 0) -> Recorded:
-        """Records that the entry has no answer from now on."""
-        return await self._threads.run(lambda: self._handle.retract(entry))
-
-    async def add_entries(
-        self, count: int = 1, *, answers: Sequence[FirstAnswers] | None = None, stratum: Mapping[str, str] | None = None
-    ) -> range:
-        """Adds entries, which take part from now on. Returns their numbers, which no other process is given."""
-        return await self._threads.run(lambda: self._handle.add_entries(count, answers=answers, stratum=stratum))
-
-    async def leave(self, entry: int) -> None:
-        """Withdraws one entry: what it knew is wiped at once, what waits of it as well, and it never comes back."""
-        await self._threads.run(lambda: self._handle.leave(entry))
-
-    async def answer(self, entry: int = 0) -> Answer | None:
-        """The entry's answer as it was last recorded; None if there is none, or the survey has ended."""
-        return await self._threads.run(lambda: self._handle.answer(entry))
-
-    async def stratum(self, told: Mapping[str, str], entry: int = 0) -> None:
-        """Changes the entry's stratum; what it answers from now on is counted there."""
-        await self._threads.run(lambda: self._handle.stratum(told, entry))
-
-    async def ledger(self, entry: int = 0) -> Ledger | None:
-        """The entry's progress and its cost; None until the survey is known."""
-        return await self._threads.run(lambda: self._handle.ledger(entry))
+    record = _awaited(SurveyHandle.record)
+    retract = _awaited(SurveyHandle.retract)
+    add_entries = _awaited(SurveyHandle.add_entries)
+    leave = _awaited(SurveyHandle.leave)
+    answer = _awaited(SurveyHandle.answer)
+    stratum = _awaited(SurveyHandle.stratum)
+    ledger = _awaited(SurveyHandle.ledger)
 
 
 def _in_daemon(act: Callable[[], T]) -> asyncio.Future[T]:

@@ -338,7 +338,7 @@ class SurveyHandle:
             if waiting or known.status is Status.ASKED:
                 return waiting[-1] if waiting else None
             place = recording.place_of(known.survey, self._question)
-            state = recording.current(kept.about(place).states)
+            state = recording.current(kept.held[place].states)
             return None if state == recording.NULL else known.survey.questions[place].answers[state - 1]
         return None
 

@@ -20,7 +20,7 @@ from .ledger import Account, account
 from .recording import FirstAnswers, Recorded, Recorder, check_first
 from .server import Servers, known_time, ms_of
 from .settings import ClientSettings
-from .store import ClientStore, reading, survive
+from .store import ClientStore, Forks, reading, survive
 from .transport import NetworkTime
 
 LONGEST_WAIT_SECONDS = 900.0
@@ -36,7 +36,7 @@ STOP_SECONDS = 0.5
 _log = logging.getLogger("changeling")
 
 
-class Device:
+class Device(Forks):
     """One store and what is done with it. settings: checked. consent: whether the person takes part."""
 
     def __init__(self, settings: ClientSettings, consent: bool) -> None:
@@ -297,9 +297,6 @@ class Device:
         if self._opened is not None:
             self._opened.close()
 
-    def before_fork(self) -> None:
-        """Does nothing: what is being sent goes on in the parent."""
-
     def after_fork(self, in_child: bool) -> None:
         """A child waits for no thread that it does not have."""
         if in_child:
@@ -398,7 +395,7 @@ class _Quiet:
         return quiet
 
 
-class Reporter:
+class Reporter(Forks):
     """A daemon thread that flushes a device when something is due, and again after trouble, until it is stopped.
 
     When it flushes depends on the calendar, on chance and on how the server does, never on what is recorded. It raises
@@ -445,9 +442,6 @@ class Reporter:
         self._wake.set()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(STOP_SECONDS)
-
-    def before_fork(self) -> None:
-        """Does nothing: the thread goes on in the parent."""
 
     def after_fork(self, in_child: bool) -> None:
         """In a child, forgets the parent's thread; `ensure` starts another when the app next calls."""

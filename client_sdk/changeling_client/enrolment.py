@@ -114,7 +114,7 @@ class Enroller:
                 first = () if answers is None else first_of(answers[place])
                 pending = tuple(Pending(now_ms, kept_answer(answer), name) for name, answer in first)
                 new.append(Entry(survey, EntryNumber(number), pending=pending))
-        entries.insert(db, self._store.wrapping, new)
+        entries.update(db, self._store.wrapping, *new)
         return new
 
     def join_asked(self, servers: Servers, network: NetworkTime) -> tuple[list[ClientError], str | None]:
@@ -255,10 +255,8 @@ class Enroller:
             )
             slots, delay = first_memory(survey.plan.groups[group]), draw_delay(survey, coins)
             stratum = with_offset(survey, told, 0 if survey.public == survey.breakdowns else coins.below(OFFSETS))
-            others = (Held(),) * (len(survey.questions) - 1)
-            drew = entry._replace(
-                group=group, answered=closed, delay_ms=delay, stratum=stratum, slots=slots, others=others
-            )
+            held = (Held(),) * len(survey.questions)
+            drew = entry._replace(group=group, answered=closed, delay_ms=delay, stratum=stratum, slots=slots, held=held)
             enrolled, wrong = judged(survey, drew, drawn, now_ms, time_known)
             asked_of = [survey.place_of(each.name) for each in survey.asked] if survey.closed else []
             if not all(_begun(survey, enrolled, drawn, place) and _given(survey, drew, place) for place in asked_of):
@@ -297,7 +295,7 @@ class Enroller:
 
 def _begun(survey: Survey, entry: Entry, drawn: Drawn, place: int) -> bool:
     """True if the entry has an answer to a question from the first close at which it is needed."""
-    states = entry.about(place).states
+    states = entry.held[place].states
     first = needed_close(survey.plan, entry._replace(answered=0), drawn, 1, survey.kept_for[place])
     return first is None or (bool(states) and states[0][0] <= first)
 

@@ -53,9 +53,11 @@ _SLOT_BYTES = 2
 _FIRST_STRATUM = StratumNumber(0)
 _SURVEY = "id, status, entries, one_person, asked_ms, url, charge_micro, payload, stratum, reason, handed_over"
 _ENTRY = "survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private"
-_INSERT = f"INSERT INTO entries ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
 _KEPT = ", ".join(f"{name} = excluded.{name}" for name in _ENTRY.split(", ")[2:])
-_UPDATE = f"{_INSERT} ON CONFLICT (survey, number) DO UPDATE SET {_KEPT}"
+_UPDATE = (
+    f"INSERT INTO entries ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+    f" ON CONFLICT (survey, number) DO UPDATE SET {_KEPT}"
+)
 _LOAD = f"SELECT {_ENTRY} FROM entries WHERE survey = ? AND number = ?"  # noqa: S608
 
 
@@ -238,7 +240,13 @@ class Pending(NamedTuple):
 
 
 class Held(NamedTuple):
-    """An entry's memory of its answer to one question, as `Entry` has it of the first."""
+    """An entry's memory of its answer to one question.
+
+    mutations: how many it has made, as the question's constraint counts them.
+    first_s: when the first was, in whole Unix seconds, rounded down; None if there was none, or the constraint does
+    not ask for it.
+    states: those at the closes that are still needed.
+    """
 
     mutations: int = 0
     first_s: int | None = None
@@ -255,11 +263,7 @@ class Entry(NamedTuple):
     delay_ms: how long it waits before it answers the next closing, once the clock's skew has passed, in milliseconds.
     stratum: its stratum, which is public.
     slots: what it remembers of a joint group; None if no report depends on it, or the group is not joint.
-    mutations: how many it has made, as its constraint counts them.
-    first_s: when the first was, in whole Unix seconds, rounded down; None if there was none, or the constraint does
-    not ask for it.
-    states: those at the closes that are still needed.
-    others: the same of the survey's other questions, in order.
+    held: what it remembers of its answer to each question, in order; of one until the survey is known.
     clipped: how many numbers that stand, or stood, lay beyond the levels.
     pending: answers that wait to be judged.
     dropped: how many closings were past grace.
@@ -274,28 +278,16 @@ class Entry(NamedTuple):
     delay_ms: int = 0
     stratum: StratumNumber = _FIRST_STRATUM
     slots: Memory | None = None
-    mutations: int = 0
-    first_s: int | None = None
-    states: States = ()
+    held: tuple[Held, ...] = (Held(),)
     pending: tuple[Pending, ...] = ()
     dropped: int = 0
     standing: Standing = Standing.NEW
     stratum_changes: int = 0
-    others: tuple[Held, ...] = ()
     clipped: int = 0
 
-    def about(self, question: int) -> "Entry":
-        """The entry with what it knows of its answer to a question in the place of that to the first."""
-        return self._replace(**self.others[question - 1]._asdict()) if question else self
-
-    def having(self, question: int, known: "Entry") -> "Entry":
-        """The entry with its answer to a question replaced by that of `known`, which `about` gave and was changed."""
-        if not question:
-            return known
-        others = list(self.others)
-        others[question - 1] = Held(known.mutations, known.first_s, known.states)
-        own = Held(self.mutations, self.first_s, self.states)
-        return known._replace(others=tuple(others), **own._asdict())
+    def holding(self, question: int, held: Held) -> "Entry":
+        """The entry with another memory of its answer to a question, by its place."""
+        return self._replace(held=(*self.held[:question], held, *self.held[question + 1 :]))
 
     def __repr__(self) -> str:
         return "<an entry>"
@@ -322,19 +314,13 @@ class Entry(NamedTuple):
 
     def emptied(self) -> "Entry":
         """The entry without anything that it knew of answers, or drew."""
-        nothing = (Held(),) * len(self.others)
-        bare = self._replace(slots=None, mutations=0, first_s=None, states=(), others=nothing, clipped=0, pending=())
-        return bare._replace(delay_ms=0)
+        nothing = (Held(),) * len(self.held)
+        return self._replace(slots=None, held=nothing, clipped=0, pending=(), delay_ms=0)
 
 
 def draw_delay(survey: Survey, coins: Coins) -> int:
     """A random delay before an entry answers a closing, beyond the skew: up to the survey's spread, in ms."""
     return coins.below(1000 * survey.spread)
-
-
-def insert(db: StoreConnection, wrapping: Wrapping, new: Sequence[Entry]) -> None:
-    """Keeps new entries."""
-    db.executemany(_INSERT, [_row(wrapping, entry) for entry in new])
 
 
 def is_awaited(db: StoreConnection) -> bool:
@@ -344,7 +330,7 @@ def is_awaited(db: StoreConnection) -> bool:
 
 
 def update(db: StoreConnection, wrapping: Wrapping, *changed: Entry) -> None:
-    """Keeps what has changed of entries."""
+    """Keeps entries as they are now, those that are new as well."""
     db.executemany(_UPDATE, [_row(wrapping, entry) for entry in changed])
 
 
@@ -474,11 +460,10 @@ def keep_drawn(db: StoreConnection, wrapping: Wrapping, entry: Entry, drawn: Dra
 
 def _row(wrapping: Wrapping, entry: Entry) -> tuple[Any, ...]:
     used, score = _numbers(entry.slots)
-    states = [number for pair in entry.states for number in pair]
-    others = [[each.mutations, each.first_s, [n for pair in each.states for n in pair]] for each in entry.others]
+    first, *others = [[each.mutations, each.first_s, [n for pair in each.states for n in pair]] for each in entry.held]
     public = entry.answered, entry.delay_ms, entry.standing, entry.stratum, entry.stratum_changes, entry.dropped
-    known = entry.group, used, score, entry.mutations, entry.first_s, states
-    piece: bytes = msgpack.packb((*known, entry.pending, others, entry.clipped, wrapping.fresh()))
+    known = entry.group, used, score, *first, entry.pending, others, entry.clipped, wrapping.fresh()
+    piece: bytes = msgpack.packb(known)
     whole = filled_up(piece, len(others)) if wrapping.has_key else piece
     private = wrapping.wrap(whole, entry.survey, entry.number)
     return entry.survey, entry.number, *public, private
@@ -488,7 +473,7 @@ def _row(wrapping: Wrapping, entry: Entry) -> tuple[Any, ...]:
 def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
     survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private = row
     piece = wrapping.unwrap(private, survey, number)
-    group, used, score, mutations, first_s, states, pending, others, clipped, _ = _first_in(piece)
+    group, used, score, *first, pending, others, clipped, _ = _first_in(piece)
     return Entry(
         survey,
         number,
@@ -497,14 +482,11 @@ def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
         delay_ms,
         stratum,
         _memory(used, score),
-        mutations,
-        first_s,
-        _pairs(states),
+        tuple([Held(changed, since, _pairs(kept)) for changed, since, kept in (first, *others)]),
         tuple(Pending(*each) for each in pending) if pending else (),
         dropped,
         Standing(standing),
         stratum_changes,
-        tuple([Held(changed, since, _pairs(kept)) for changed, since, kept in others]) if others else (),
         clipped,
     )
 

@@ -111,9 +111,8 @@ def answer_due(
         drawn = frozenset(
             (track, node) for track, node in drawn if survey.plan.tracks[track].node(node).end > entry.answered
         )
-        for place in range(len(entry.others) + 1):
-            kept = entry.about(place)._replace(states=pruned(survey, entry, drawn, place))
-            entry = entry.having(place, kept)
+        for place, held in enumerate(entry.held):
+            entry = entry.holding(place, held._replace(states=pruned(survey, entry, drawn, place)))
     return Answered(entry, drawn, tuple(answers), more=False)
 
 
@@ -168,7 +167,7 @@ def _answer(
         number = track.ending_at(period)
         if number is None or (track.reported is not None and (index, number) not in drawn):
             continue
-        states = entry.about(track.question).states
+        states = entry.held[track.question].states
         old, new = at_close(states, period - track.width), at_close(states, period)
         symbol, slots = respond(group, place, track.randomizer.space.index(old, new), slots, coins)
         reports.append(Report(index, number, symbol))
@@ -183,9 +182,8 @@ def _drawn_unsent(survey: Survey, entry: Entry, until: int, coins: Coins) -> Mem
     """
     group, memory = survey.plan.groups[entry.group], entry.slots
     for place, period in unsent(group, entry.slots, until):
-        true = group.tracks[place].randomizer.space.index(
-            0, at_close(entry.about(group.tracks[place].question).states, period)
-        )
+        track = group.tracks[place]
+        true = track.randomizer.space.index(0, at_close(entry.held[track.question].states, period))
         _, memory = respond(group, place, true, memory, coins)
     return memory
 
@@ -277,7 +275,8 @@ class Answerer:
             if known.url != server.url or (survey := known.readable) is None:
                 continue
             answered = entries.least_answered(db, survey.id)
-            if answered is not None and answered >= survey.plan.last_closing and not outbox.waits(db, survey.id):
+            waits = outbox.earliest(db, survey.id) is not None
+            if answered is not None and answered >= survey.plan.last_closing and not waits:
                 self._store.overwrote()
                 outbox.forget_sent(db, survey.id)
                 entries.put_survey(db, replace(known, status=Status.ENDED))

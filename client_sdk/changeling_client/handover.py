@@ -21,8 +21,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from . import entries, witness
 from .entries import Known, Status
-from .schema import VERSION
-from .store import ClientStore, StoreConnection, Wrapping, reading
+from .store import VERSION, ClientStore, StoreConnection, Wrapping, reading
 
 _CONTEXT = b"changeling hand-over"
 _SIGNATURE_BYTES = 64

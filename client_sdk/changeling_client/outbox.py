@@ -107,12 +107,6 @@ def earliest(db: StoreConnection, survey: SurveyId) -> int | None:
     return None if period is None else int(period)
 
 
-def waits(db: StoreConnection, survey: SurveyId) -> bool:
-    """True if any closing of a survey's entries waits."""
-    (found,) = db.execute("SELECT EXISTS (SELECT 1 FROM closings WHERE batch > 0 AND survey = ?)", (survey,)).fetchone()
-    return bool(found)
-
-
 def uploads(
     db: StoreConnection, wrapping: Wrapping, survey: Survey, among: tuple[EntryNumber, EntryNumber]
 ) -> list[Upload]:

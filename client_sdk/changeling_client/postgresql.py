@@ -17,8 +17,19 @@ from typing import Any
 
 from . import store
 from .errors import ClientError, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
-from .schema import APPLICATION, TABLES, VERSION
-from .store import DAMAGE, THREAD_SECONDS, Changed, ClientStore, Rows, StoreConnection, Wrapping, survive
+from .store import (
+    APPLICATION,
+    DAMAGE,
+    TABLES,
+    VERSION,
+    Changed,
+    ClientStore,
+    ReportingLock,
+    Rows,
+    StoreConnection,
+    Wrapping,
+    survive,
+)
 
 try:
     import psycopg
@@ -284,37 +295,28 @@ class PostgreSQLStore(ClientStore):
             os.close(connection.opened.fileno())
 
 
-class SessionLock:
-    """A lock of the database's between processes, and between threads of one; it ends with the connection."""
+class SessionLock(ReportingLock):
+    """A lock of the database's; it ends with the connection."""
 
     def __init__(self, of: PostgreSQLStore) -> None:
-        self._store, self._threads = of, threading.RLock()
+        super().__init__()
+        self._store = of
         self._held: tuple[int, StoreConnection] | None = None
+        """Which thread has taken it, on which connection."""
 
-    @contextmanager
-    def tried(self, seconds: float = THREAD_SECONDS) -> Iterator[bool]:
-        """Takes the lock for the block if no other process has it; waits so long for another thread of this one.
+    def _take(self) -> tuple[tuple[int, StoreConnection] | None] | None:
+        with self._store.transaction() as db:
+            (taken,) = db.execute(f"SELECT pg_try_advisory_lock({_REPORTING})").fetchone()
+        if not taken:
+            return None
+        before, self._held = self._held, (threading.get_ident(), db)
+        return (before,)
 
-        Yields whether it did. Raises a store's errors.
-        """
-        threads = self._threads
-        if not threads.acquire(timeout=seconds):
-            yield False
-            return
-        try:
-            with self._store.transaction() as db:
-                (taken,) = db.execute(f"SELECT pg_try_advisory_lock({_REPORTING})").fetchone()
-            before, self._held = self._held, (threading.get_ident(), db) if taken else self._held
-            try:
-                yield taken
-            finally:
-                if taken and self._held is not None:
-                    with suppress(ClientError), self._store.transaction() as db:
-                        db.execute(f"SELECT pg_advisory_unlock({_REPORTING})")
-                    self._held = before
-        finally:
-            if threads is self._threads:  # else this is a child, and has others
-                threads.release()
+    def _give(self, taken: tuple[tuple[int, StoreConnection] | None]) -> None:
+        if self._held is not None:
+            with suppress(ClientError), self._store.transaction() as db:
+                db.execute(f"SELECT pg_advisory_unlock({_REPORTING})")
+            (self._held,) = taken
 
     def is_lost(self, connection: StoreConnection) -> bool:
         """True if this thread has taken the lock on another connection: then it reports no more."""
@@ -322,7 +324,8 @@ class SessionLock:
 
     def forget(self) -> None:
         """In a forked child: the lock is the parent's, and does not hang on this process."""
-        self._threads, self._held = threading.RLock(), None
+        super().forget()
+        self._held = None
 
 
 @contextmanager

@@ -29,7 +29,7 @@ from changeling_protocol import (
 )
 
 from . import entries
-from .entries import Answer, Drawn, Drop, Entry, Known, Pending, States, Status, why_not
+from .entries import Answer, Drawn, Drop, Entry, Held, Known, Pending, States, Status, why_not
 from .errors import ClientError
 from .server import close_ms, known_time
 from .store import ClientStore, StoreConnection
@@ -125,7 +125,7 @@ def entered(states: States, close: int | None, state: int) -> States:
 def pruned(survey: Survey, entry: Entry, drawn: Drawn, place: int) -> States:
     """The states of the answer to a question, only those still needed, now that more is answered."""
     kept: States = ()
-    for close, state in entry.about(place).states:
+    for close, state in entry.held[place].states:
         kept = entered(kept, needed_close(survey.plan, entry, drawn, close, survey.kept_for[place]), state)
     return kept
 
@@ -183,14 +183,13 @@ def record(survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, time_kn
     """
     place = place_of(survey, pending.question)
     state, clipped = state_of(survey.questions[place], pending.answer, entry.stratum)
-    after, recorded = _record(survey, entry.about(place), drawn, pending, place, state, time_known)
+    entry, recorded = _record(survey, entry, drawn, pending, place, state, time_known)
     stands = recorded in (Recorded.COUNTED, Recorded.UNCHANGED)  # what waits counts once it is judged
-    entry = entry.having(place, after)._replace(clipped=entry.clipped + (clipped and stands))
+    entry = entry._replace(clipped=entry.clipped + (clipped and stands))
     other = survey.freezing[place]
-    frozen = None if other is None else _frozen(survey, entry.about(other), recorded, state)
+    frozen = None if other is None else _frozen(survey, entry.held[other], recorded, state)
     if other is not None and frozen is not None:
-        after, _ = _record(survey, entry.about(other), drawn, pending, other, frozen, time_known)
-        entry = entry.having(other, after)
+        entry, _ = _record(survey, entry, drawn, pending, other, frozen, time_known)
     return entry, recorded
 
 
@@ -207,20 +206,20 @@ def passed_over(survey: Survey, entry: Entry, drawn: Drawn, period: int, now_ms:
         with suppress(ValueError):  # it is no answer of the survey
             place = place_of(survey, each.question)
             state, _ = state_of(survey.questions[place], each.answer, entry.stratum)
-            unlike, other = state != current(entry.about(place).states), survey.freezing[place]
+            unlike, other = state != current(entry.held[place].states), survey.freezing[place]
             if other is not None and unlike and not (survey.closed and state == NULL):
                 by_then = each._replace(at_ms=min(each.at_ms, close))
-                after, _ = _record(survey, entry.about(other), drawn, by_then, other, IS_FROZEN, time_known=True)
-                entry = entry.having(other, after)
+                entry, _ = _record(survey, entry, drawn, by_then, other, IS_FROZEN, time_known=True)
     return entry
 
 
-def _frozen(survey: Survey, entry: Entry, recorded: Recorded, state: int) -> int | None:
-    """The state that an entry, as it is about the freezing question, takes after a record of the question it is about.
+def _frozen(survey: Survey, held: Held, recorded: Recorded, state: int) -> int | None:
+    """The state of the freezing question that an entry takes after a record of the question it is about.
 
-    state: the one that was recorded. None for no change. Where nothing is reported any more it does not matter.
+    held: what is held of the freezing question. state: the one that was recorded. None for no change. Where nothing is
+    reported any more it does not matter.
     """
-    if recorded is Recorded.COUNTED and current(entry.states) == NULL:
+    if recorded is Recorded.COUNTED and current(held.states) == NULL:
         return NOT_FROZEN
     withdrawn = survey.closed and state == NULL  # in a closed cohort the last answer stands, by what the survey says
     return IS_FROZEN if recorded is Recorded.FROZEN and not withdrawn else None
@@ -229,8 +228,8 @@ def _frozen(survey: Survey, entry: Entry, recorded: Recorded, state: int) -> int
 def _record(
     survey: Survey, entry: Entry, drawn: Drawn, pending: Pending, place: int, state: int, time_known: bool
 ) -> tuple[Entry, Recorded]:
-    """Takes an entry, as it is about one question, into a state."""
-    constraint = survey.questions[place].constraint
+    """Takes an entry into a state of one question, by its place."""
+    constraint, held = survey.questions[place].constraint, entry.held[place]
     at_ms = _open_ms(survey, entry, pending.at_ms)
     period = survey.calendar.period_of(UnixSeconds(at_ms / 1000))
     questions = survey.kept_for[place]
@@ -239,18 +238,18 @@ def _record(
         return entry, Recorded.FROZEN
     if entry.pending and not time_known:
         return entry.waiting_for(pending), Recorded.PENDING
-    if state == current(entry.states):
+    if state == current(held.states):
         return entry, Recorded.UNCHANGED
-    elapsed = 0.0 if entry.first_s is None else at_ms / 1000 - entry.first_s
-    if (survey.closed and state == NULL) or not constraint.admits(entry.mutations, 0):
+    elapsed = 0.0 if held.first_s is None else at_ms / 1000 - held.first_s
+    if (survey.closed and state == NULL) or not constraint.admits(held.mutations, 0):
         return entry, Recorded.FROZEN
-    if close is None or not constraint.admits(entry.mutations, elapsed):
+    if close is None or not constraint.admits(held.mutations, elapsed):
         return (entry, Recorded.FROZEN) if time_known else (entry.waiting_for(pending), Recorded.PENDING)
-    first_s = entry.first_s
+    first_s = held.first_s
     if _counts_time(constraint):  # what waited may have been given while the clock was ahead, or before it was
         first_s = at_ms // 1000 if first_s is None else min(first_s, at_ms // 1000)
-    states = entered(entry.states, close, state)
-    return entry._replace(mutations=entry.mutations + 1, first_s=first_s, states=states), Recorded.COUNTED
+    after = Held(held.mutations + 1, first_s, entered(held.states, close, state))
+    return entry.holding(place, after), Recorded.COUNTED
 
 
 def _counts_time(constraint: Constraint) -> bool:
@@ -265,23 +264,18 @@ def bring_back(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseco
     They stay after everything that was answered. Their order and number stay, and no two move apart, so the entry
     keeps to its constraint as before. now_ms: Unix milliseconds.
     """
-    for place in range(len(entry.others) + 1):
-        entry = entry.having(place, _brought_back(survey, entry.about(place), drawn, now_ms, place))
-    return entry
-
-
-def _brought_back(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseconds, place: int) -> Entry:
-    if not entry.states and entry.first_s is None:
-        return entry
     latest_ms = _open_ms(survey, entry, now_ms)
     period = survey.calendar.period_of(UnixSeconds(latest_ms / 1000))
-    states, close = entry.states, needed_close(survey.plan, entry, drawn, period, survey.kept_for[place])
-    if close is not None and states and states[-1][0] > close:
-        states = entered(states, close, current(states))
-    first_s = None if entry.first_s is None else min(entry.first_s, latest_ms // 1000)
-    if (states, first_s) == (entry.states, entry.first_s):
-        return entry
-    return entry._replace(states=states, first_s=first_s)
+    for place, held in enumerate(entry.held):
+        states, first_s = held.states, held.first_s
+        close = needed_close(survey.plan, entry, drawn, period, survey.kept_for[place]) if states else None
+        if close is not None and states[-1][0] > close:
+            states = entered(states, close, current(states))
+        if first_s is not None:
+            first_s = min(first_s, latest_ms // 1000)
+        if (states, first_s) != (held.states, held.first_s):
+            entry = entry.holding(place, held._replace(states=states, first_s=first_s))
+    return entry
 
 
 def judged(survey: Survey, entry: Entry, drawn: Drawn, now_ms: UnixMilliseconds, time_known: bool) -> tuple[Entry, int]:

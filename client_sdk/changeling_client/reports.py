@@ -4,7 +4,6 @@ A report was chosen at random, so beside what it says stands how often such a re
 stands here: whoever looked over the person's shoulder would learn more than the server does.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -25,23 +24,35 @@ MOST_EXAMPLES = 6
 
 
 @dataclass(frozen=True, slots=True)
-class ToldReport:
-    """One report. `str()` says it in plain words.
+class _Report:
+    """A report, whatever it says.
 
     since, until: the span that it is about. about_a_change: whether it is about a change in that span, or about the
-    answer at its end. says: what it says. truth: how often such a report tells the truth. luck: how often one would
-    that knows nothing of the truth.
+    answer at its end. truth: how often such a report tells the truth. luck: how often one would that knows nothing of
+    the truth.
     """
 
     since: datetime
     until: datetime
     about_a_change: bool
-    says: str
     truth: Fraction
     luck: Fraction
 
+    def _in_words(self, says: str) -> str:
+        until = moment(self.until)
+        about = f"a change from {moment(self.since)} to {until}" if self.about_a_change else f"the answer at {until}"
+        truth, luck = percent_up(self.truth), percent_down(self.luck)
+        return f"{about}: {says} (chosen at random: true about {truth} of the time, and {luck} by luck alone)"
+
+
+@dataclass(frozen=True, slots=True)
+class ToldReport(_Report):
+    """One report, in addition with what it says. `str()` says it in plain words."""
+
+    says: str
+
     def __str__(self) -> str:
-        return f"{_about(self.about_a_change, self.since, self.until)}: “{self.says}” ({_chance(self)})"
+        return self._in_words(f"“{self.says}”")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,25 +76,19 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Possible:
+class Possible(_Report):
     """One report that will be sent next, before it is chosen. Its words depend on nothing that was answered.
 
-    since, until, about_a_change, truth, luck: as of a report. examples: some of what it could say.
-    choices: of how many.
+    examples: some of what it could say. choices: of how many.
     """
 
-    since: datetime
-    until: datetime
-    about_a_change: bool
     examples: tuple[str, ...]
     choices: int
-    truth: Fraction
-    luck: Fraction
 
     def __str__(self) -> str:
         listed = ", ".join(f"“{example}”" for example in self.examples)
         more = f" … ({self.choices:,} in all)" if self.choices > len(self.examples) else ""
-        return f"{_about(self.about_a_change, self.since, self.until)}: one of {listed}{more} ({_chance(self)})"
+        return self._in_words(f"one of {listed}{more}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,34 +163,19 @@ def _next(device: Device, db: StoreConnection, survey: Survey, entry: Entry, lea
 
 
 def _told(survey: Survey, report: Report) -> ToldReport:
-    track = survey.plan.tracks[report.track]
-    since, until = _span(survey, track, report.node)
-    known = truthfulness(track.randomizer)
-    return ToldReport(since, until, known.changes, said(survey, report), known.truth, known.luck)
+    return ToldReport(*_about(survey, survey.plan.tracks[report.track], report.node), said(survey, report))
 
 
 def _possible(survey: Survey, number: TrackNumber, track: Track, node: NodeNumber) -> Possible:
-    since, until = _span(survey, track, node)
-    known, choices = truthfulness(track.randomizer), track.randomizer.symbols
+    choices = track.randomizer.symbols
     examples = tuple(said(survey, Report(number, node, symbol)) for symbol in range(min(choices, MOST_EXAMPLES)))
-    return Possible(since, until, known.changes, examples, choices, known.truth, known.luck)
+    return Possible(*_about(survey, track, node), examples, choices)
 
 
-def _span(survey: Survey, track: Track, number: NodeNumber) -> Sequence[datetime]:
-    node = track.node(number)
-    return _at(survey, node.start), _at(survey, node.end)
+def _about(survey: Survey, track: Track, number: NodeNumber) -> tuple[datetime, datetime, bool, Fraction, Fraction]:
+    node, known = track.node(number), truthfulness(track.randomizer)
+    return _at(survey, node.start), _at(survey, node.end), known.changes, known.truth, known.luck
 
 
 def _at(survey: Survey, period: int) -> datetime:
     return datetime.fromtimestamp(survey.calendar.time(period), UTC)
-
-
-def _about(a_change: bool, since: datetime, until: datetime) -> str:
-    return f"a change from {moment(since)} to {moment(until)}" if a_change else f"the answer at {moment(until)}"
-
-
-def _chance(report: ToldReport | Possible) -> str:
-    return (
-        f"chosen at random: true about {percent_up(report.truth)} of the time, "
-        f"and {percent_down(report.luck)} by luck alone"
-    )

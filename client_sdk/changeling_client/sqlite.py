@@ -8,7 +8,6 @@ import errno
 import os
 import sqlite3
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
@@ -18,8 +17,7 @@ from typing import Any
 
 from . import store
 from .errors import ClientError, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
-from .schema import APPLICATION, TABLES, VERSION
-from .store import DAMAGE, THREAD_SECONDS, ClientStore, Wrapping, survive, sync_folder
+from .store import APPLICATION, DAMAGE, TABLES, VERSION, ClientStore, ReportingLock, Wrapping, survive, sync_folder
 
 if sys.platform == "win32":
     import msvcrt
@@ -258,49 +256,32 @@ def _client_error(error: sqlite3.Error, file: Path) -> ClientError:
     return StoreUnusable(f"{file} cannot be read or written: {name}")
 
 
-class ProcessLock:
-    """A lock on a file between processes, and between threads of one; it ends with the process that holds it.
-
-    One that is held as a process forks stays with the parent.
-    file: made if missing; its content is never looked at.
-    """
+class ProcessLock(ReportingLock):
+    """A lock on a file. file: made if missing; its content is never looked at."""
 
     def __init__(self, file: Path) -> None:
+        super().__init__()
         self._file = file
         self._held: int | None = None
-        self._threads = threading.RLock()
 
-    @contextmanager
-    def tried(self, seconds: float = THREAD_SECONDS) -> Iterator[bool]:
-        """Takes the lock for the block if no other process has it; waits so long for another thread of this one.
+    def _take(self) -> int | None:
+        with _store_errors(self._file):
+            handle = os.open(self._file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
+            if not _lock(handle):
+                os.close(handle)
+                return None
+        self._held = handle
+        return handle
 
-        Yields whether it did. Raises StoreReadOnly or StoreBusy if the file cannot be opened.
-        """
-        threads = self._threads
-        if not threads.acquire(timeout=seconds):
-            yield False
-            return
-        try:
-            with _store_errors(self._file):
-                handle = os.open(self._file, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600)
-                taken = _lock(handle)
-            self._held = handle if taken else self._held
-            try:
-                yield taken
-            finally:
-                if taken and self._held == handle:
-                    _unlock(handle)
-                if taken:
-                    self._held = None
-                with suppress(OSError):  # `forget` was first
-                    os.close(handle)
-        finally:
-            if threads is self._threads:  # else this is a child, and has others
-                threads.release()
+    def _give(self, taken: int) -> None:
+        if self._held == taken:  # else `forget` was first
+            self._held = None
+            _unlock(taken)
+            os.close(taken)
 
     def forget(self) -> None:
         """In a forked child: the lock is the parent's, and does not hang on this process."""
-        self._threads = threading.RLock()
+        super().forget()
         if self._held is not None:
             held, self._held = self._held, None
             os.close(held)

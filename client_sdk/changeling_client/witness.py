@@ -86,6 +86,15 @@ class Seen:
         return follows and generation == self.generation + 1
 
 
+@contextmanager
+def _host(done: str) -> Iterator[None]:
+    """Makes WitnessTrouble of whatever the host's callback raises; its words may hold a secret."""
+    try:
+        yield
+    except Exception as error:
+        raise WitnessTrouble(f"the app's witness cannot be {done}: {type(error).__name__}") from error
+
+
 class Callbacks:
     """A witness that the host app keeps, in a keychain or a registry that its backups leave out, say.
 
@@ -101,17 +110,13 @@ class Callbacks:
 
     def read(self) -> bytes | None:
         """Returns what the host kept. Raises WitnessTrouble."""
-        try:
+        with _host("read"):
             return self._read()
-        except Exception as error:
-            raise WitnessTrouble(f"the app's witness cannot be read: {type(error).__name__}") from error
 
     def write(self, seen: bytes) -> None:
         """Hands it to the host. Raises WitnessTrouble."""
-        try:
+        with _host("written"):
             self._write(seen)
-        except Exception as error:
-            raise WitnessTrouble(f"the app's witness cannot be written: {type(error).__name__}") from error
 
 
 class SharedCallbacks:
@@ -153,10 +158,8 @@ class SharedCallbacks:
     def read(self) -> bytes | None:
         """Returns what was written last, once nobody who read it before can write any more. Raises WitnessTrouble."""
         for _ in range(_MOST_SWAPS):
-            try:
+            with _host("read"):
                 kept = self._read()
-            except Exception as error:
-                raise WitnessTrouble(f"the app's witness cannot be read: {type(error).__name__}") from error
             seen = None if kept is None or len(kept) == _MARK_BYTES else kept[_MARK_BYTES:] or _DAMAGED
             if self._put(kept, os.urandom(_MARK_BYTES) + (seen or b"")):
                 return seen
@@ -168,10 +171,8 @@ class SharedCallbacks:
             raise WitnessTrouble("another pod has asked the witness since; what it saw is read anew")
 
     def _put(self, expected: bytes | None, new: bytes) -> bool:
-        try:
+        with _host("written"):
             done = self._swap(expected, new)
-        except Exception as error:
-            raise WitnessTrouble(f"the app's witness cannot be written: {type(error).__name__}") from error
         if done:
             self._held = new
         return done

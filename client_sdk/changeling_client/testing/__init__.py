@@ -4,10 +4,8 @@ Never for production: its coins can be foreseen, and its keys are known to every
 pytest finds the fixtures `changeling_clock`, `changeling_server` and `changeling_client` by itself.
 """
 
-from .audit import Household, audit
-from .clients import ForeseeableCoins, let_report, make_client, stored
-from .server import FakeServer, ReceivedReport, read_upload
-from .surveys import AUTHORITY, FIRST_DAY, ManualClock, make_survey
+from .clients import ForeseeableCoins, Household, audit, let_report, make_client, stored
+from .server import AUTHORITY, FIRST_DAY, FakeServer, ManualClock, ReceivedReport, make_survey, read_upload
 
 __all__ = [
     "AUTHORITY",

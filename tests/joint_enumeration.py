@@ -104,8 +104,9 @@ def defined_law(group: Group, inputs: Inputs) -> dict[tuple[int, ...], Fraction]
         for symbol, (place, true) in zip(symbols, nodes, strict=True):
             randomizer = group.tracks[place].randomizer
             chance *= base(randomizer, symbol)
-            used[place] += tells(randomizer, true)
-            score += joint_of(group).weights[place] * agrees(randomizer, symbol, true)
+            if tells(randomizer, true) and used[place] < joint_of(group).slots[place]:  # else it says nothing
+                used[place] += 1
+                score += joint_of(group).weights[place] * agrees(randomizer, symbol, true)
         law[symbols] = chance * density(group, tuple(used), score)
     return law
 

@@ -14,14 +14,14 @@ from itertools import combinations_with_replacement, product
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
-from changeling_client import enrolment, entries, flushing, outbox, schema
+from changeling_client import enrolment, entries, flushing, outbox
 from changeling_client.client import SurveyHandle
 from changeling_client.entries import Known
 from changeling_client.flushing import Answerer
 from changeling_client.recording import Recorder
 from changeling_client.server import HeardTime, Server
 from changeling_client.settings import ClientSettings
-from changeling_client.store import Wrapping
+from changeling_client.store import TABLES, Wrapping
 from changeling_client.transport import Endpoint
 from changeling_protocol import StratumNumber, Survey, respond, stratum_values
 
@@ -97,7 +97,7 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.db = sqlite3.connect(":memory:", isolation_level=None)
-        self.db.executescript(schema.TABLES)
+        self.db.executescript(TABLES)
         self.db.execute("INSERT INTO device VALUES (?, 0, 0, x'')", (bytes(16),))
         self.wrapping = Wrapping(None)
         self.wrapping.fresh = lambda: b""  # so that a state that comes again is known again

@@ -120,6 +120,12 @@ class Bundled(Client):
     """A client that brings the signed surveys of its server, so that they are joined as it asks."""
 
     bundle: FakeServer
+    clock: Clock
+
+    def at(self, now: float) -> "Bundled":
+        """The client, once its clock shows this time."""
+        self.clock.now = now
+        return self
 
     def join(self, survey_id, **options):
         named = survey_id if isinstance(survey_id, str) else survey_id.hex()
@@ -144,7 +150,7 @@ def client(path, server: FakeServer, clock: Clock, coins: Coins | None = None, u
         "transport": server.transport(),
     }
     device = Bundled(path=path / "store.db", server=url, clock=clock, **{**usual, **options})
-    device.bundle, server.clock = server, clock
+    device.bundle, device.clock, server.clock = server, clock, clock
     if coins is not None:
         device._device.coins = coins
     return device

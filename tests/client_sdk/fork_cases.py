@@ -1,10 +1,9 @@
-"""What an app may do to a client at once: forks, threads, greenlets, processes, tasks, signals, the interpreter's end.
+"""What an app may do to a client at once: forks, threads, greenlets, signals, the interpreter's end.
 
 python -m tests.client_sdk.fork_cases CASE FOLDER runs one case. It writes a line to FOLDER/made for each entry whose
 record has returned; the entry's answer must then be in the store for good.
 """
 
-import asyncio
 import multiprocessing
 import os
 import signal
@@ -12,10 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from changeling_client import AsyncClient, Client, Recorded, SurveyHandle
+from changeling_client import Client, ClientClosed, Recorded, SurveyHandle
 
 from ..protocol.examples import AUTHORITY, PINNED
 from .device import PLAIN as ASKED
@@ -81,7 +81,11 @@ def _now() -> float:
 
 def threads(app: App) -> None:
     """64 threads record."""
-    _run_all([threading.Thread(target=app.record_all, args=(range(n, ENTRIES, 64),)) for n in range(64)])
+    workers = [threading.Thread(target=app.record_all, args=(range(n, ENTRIES, 64),)) for n in range(64)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
 
 
 def forks(app: App) -> None:
@@ -146,50 +150,6 @@ def greenlets(app: App) -> None:
     gevent.joinall([gevent.spawn(app.record_all, range(n, ENTRIES, 100)) for n in range(100)], raise_error=True)
 
 
-def processes(app: App) -> None:
-    """A second process of the app, with a client of its own on the same store."""
-    folder = app.client._device.store.file.parent
-
-    def other() -> None:
-        mine = App(folder)
-        mine.record_all(range(1, ENTRIES, 2))
-        mine.client.flush()
-        mine.client.close()
-
-    child = forked(other)
-    app.record_all(range(0, ENTRIES, 2))
-    app.client.flush()
-    _must(ended(child) == 0)
-
-
-def cancelled(app: App) -> None:
-    """Tasks of an event loop record and flush, and every third one is cancelled in the middle."""
-    asyncio.run(_record_and_cancel(app))
-
-
-async def _record_and_cancel(app: App) -> None:
-    async with AsyncClient(
-        server=_NOWHERE, authority=PINNED, max_epsilon=10**6, path=app.client._device.store.file, clock=_now
-    ) as client:
-        handle = await client.join(ASKED.id, entries=ENTRIES)
-
-        async def record(entry: int) -> None:
-            if await handle.record("coffee", entry) is not Recorded.DROPPED:
-                app.returned(entry)
-
-        tasks: list[asyncio.Task[object]] = []
-        for entry in range(ENTRIES):
-            tasks.append(asyncio.create_task(record(entry)))
-            if entry % 32 == 0:
-                tasks.append(asyncio.create_task(client.flush()))
-            await asyncio.sleep(0.001)
-            if entry % 3 == 0:
-                tasks[-1].cancel()
-        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(outcome, BaseException) and not isinstance(outcome, asyncio.CancelledError):
-                raise outcome
-
-
 def signals(app: App) -> None:
     """A storm of alarms, whose handler records, interrupts record(), flush() and itself."""
     waiting = iter(range(0, ENTRIES, 2))
@@ -216,44 +176,22 @@ def shutdown(app: App) -> None:
 
 def shutdown_joined(app: App) -> None:
     """The same with threads that the interpreter waits for, of which one closes the client meanwhile."""
+
+    def until_closed(entries: Iterable[int]) -> None:
+        with suppress(ClientClosed):
+            app.record_all(entries)
+
     for n in range(8):
-        threading.Thread(target=_until_closed, args=(app, range(n, ENTRIES, 8))).start()
+        threading.Thread(target=until_closed, args=(range(n, ENTRIES, 8),)).start()
     time.sleep(0.1)
     threading.Thread(target=app.client.close).start()
     sys.exit(0)
 
 
-def _until_closed(app: App, entries: Iterable[int]) -> None:
-    from changeling_client import ClientClosed
-
-    try:
-        app.record_all(entries)
-    except ClientClosed:
-        return
-
-
 CASES: dict[str, Callable[[App], None]] = {
     each.__name__: each
-    for each in (
-        threads,
-        forks,
-        fork_in_transaction,
-        pool,
-        greenlets,
-        processes,
-        cancelled,
-        signals,
-        shutdown,
-        shutdown_joined,
-    )
+    for each in (threads, forks, fork_in_transaction, pool, greenlets, signals, shutdown, shutdown_joined)
 }
-
-
-def _run_all(workers: list[threading.Thread]) -> None:
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
 
 
 def _must(holds: bool) -> None:

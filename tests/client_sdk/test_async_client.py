@@ -147,41 +147,6 @@ def test_it_reports_by_itself_while_a_loop_runs_and_in_the_next_loop_too(tmp_pat
     assert said(server) == ["from no answer to tea"]
 
 
-def test_a_second_loop_finds_the_reporting_thread_alive(tmp_path, server):
-    """Whatever is called in it; a thread that has ended is begun anew."""
-    client, handles = AsyncClient(**options(tmp_path, server, background=True)), []
-    before = set(threading.enumerate())
-
-    async def joined():
-        handles.append(await client.join(SURVEY.id, signed=server.signed(SURVEY)))
-
-    async def used():
-        await handles[0].record("tea")
-        assert "changeling" in [each.name for each in set(threading.enumerate()) - before]
-
-    run(joined())
-    run(used())
-    run(client.aclose())
-
-
-def test_the_loop_goes_on_while_the_disk_is_waited_for(tmp_path, server):
-    """Another process holds the store until the loop has turned many times; then the record is done."""
-
-    async def lived():
-        async with AsyncClient(**options(tmp_path, server)) as client:
-            survey = await client.join(SURVEY.id, signed=server.signed(SURVEY))
-            other = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
-            other.execute("BEGIN IMMEDIATE")
-            recording = asyncio.ensure_future(survey.record("tea"))
-            for _ in range(10):
-                await asyncio.sleep(0.01)
-                assert not recording.done()
-            other.close()
-            assert await recording is Recorded.COUNTED
-
-    run(lived())
-
-
 @pytest.mark.timed
 def test_a_flush_that_hangs_holds_up_neither_the_loop_nor_its_end(tmp_path, server):
     """The server does not answer; `wait_for` gives up in time, and closing ends the flush."""
@@ -298,37 +263,24 @@ def test_closed_it_says_so(tmp_path, server):
     run(lived())
 
 
-def test_many_tasks_record_at_a_time_and_all_of_it_is_kept(tmp_path, server):
-    """64 entries, each in a task of its own."""
-
-    async def lived():
-        async with AsyncClient(**options(tmp_path, server)) as client:
-            survey = await client.join(SURVEY.id, entries=64, signed=server.signed(SURVEY))
-            recorded = await asyncio.gather(*(survey.record("tea", entry=entry) for entry in range(64)))
-            assert set(recorded) == {Recorded.COUNTED}
-
-    run(lived())
-    with Client(**options(tmp_path, server)) as client:
-        survey = client.join(SURVEY.id, entries=64)
-        assert {survey.answer(entry) for entry in range(64)} == {"tea"}
-
-
-def test_the_apps_own_calls_wait_for_none_of_ours(tmp_path, server):
-    """With an executor of one thread, and a store that another process holds, the app still looks names up at once."""
+def test_the_loop_and_the_apps_own_calls_wait_for_no_disk(tmp_path, server):
+    """With an executor of one thread, and a store that another process holds, the loop turns and the app still looks
+    names up at once; then each of many tasks' records is done, of an entry of its own."""
 
     async def lived():
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(1))
         async with AsyncClient(**options(tmp_path, server)) as client:
-            survey = await client.join(SURVEY.id)
+            survey = await client.join(SURVEY.id, entries=64, signed=server.signed(SURVEY))
             with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as other:
                 other.execute("BEGIN IMMEDIATE")
-                records = [asyncio.create_task(survey.record("tea")) for _ in range(20)]
+                records = [asyncio.create_task(survey.record("tea", entry=entry)) for entry in range(64)]
                 await asyncio.sleep(0.05)
                 await loop.getaddrinfo("127.0.0.1", 80)
                 assert not any(task.done() for task in records)
                 other.execute("ROLLBACK")
-            assert Recorded.PENDING in await asyncio.gather(*records)
+            assert set(await asyncio.gather(*records)) == {Recorded.COUNTED}
+            assert {await survey.answer(entry) for entry in range(64)} == {"tea"}
 
     run(lived())
 

@@ -4,19 +4,12 @@ import shutil
 from contextlib import suppress
 
 import pytest
-from changeling_aggregator.testing.postgres import PostgreSQL
 from changeling_client import StoreBusy
 from changeling_client.postgresql import _Connection, _named_tables
 
 from .store_contract import Pods, StoreContract
 
 TABLES = _named_tables()
-
-
-@pytest.fixture(scope="module")
-def postgresql():
-    with PostgreSQL() as running:
-        yield running
 
 
 class TestSQLite(StoreContract):

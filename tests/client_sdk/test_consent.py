@@ -89,8 +89,7 @@ def test_without_consent_from_the_start_nothing_is_made(tmp_path):
         handle = device.join(PLAIN.id)
         assert [handle.record("tea"), handle.retract()] == [Recorded.DROPPED] * 2
         assert (handle.status, handle.survey, handle.answer(), handle.ledger()) == (Status.NOT_JOINED, None, None, None)
-        clock.now = START + 80
-        assert device.flush().sent == 0
+        assert device.at(START + 80).flush().sent == 0
         device.leave(PLAIN.id)
         device.set_consent(False)
         assert not device.consent
@@ -99,17 +98,18 @@ def test_without_consent_from_the_start_nothing_is_made(tmp_path):
     assert (server.requests, told) == ([], [])
 
 
-def test_consent_that_is_given_later_counts_from_then_on(tmp_path):
-    """What was recorded before is nowhere, and the app joins as if it were started now."""
-    server, clock = FakeServer(PLAIN), Clock(START + 70)
-    with client(tmp_path, server, clock, consent=False) as device:
-        device.join(PLAIN.id).record("tea")
-        device.set_consent(True)
-        handle = device.join(PLAIN.id)
-        assert (handle.status, handle.answer()) == (Status.JOINED, None)
-        assert handle.record("coffee") is Recorded.COUNTED
-        clock.now = START + 140
-        assert device.flush().sent == 1
+def test_consent_that_is_given_later_counts_from_then_on(joined):
+    """What was recorded before is nowhere, and the app joins as if it were started now; a survey that was left then
+    says so without consent too."""
+    handle, device, *_ = joined(PLAIN, now=START + 70, consent=False)
+    handle.record("tea")
+    device.set_consent(True)
+    assert handle.status is Status.NOT_JOINED
+    assert (device.join(PLAIN.id).status, handle.answer()) == (Status.JOINED, None)
+    assert handle.record("coffee") is Recorded.COUNTED
+    assert device.at(START + 140).flush().sent == 1
+    device.set_consent(False)
+    assert handle.status is Status.LEFT
 
 
 @keyed
@@ -147,8 +147,7 @@ def test_a_survey_that_consent_was_withdrawn_from_never_resumes(tmp_path):
         assert handle.status is Status.LEFT
         assert handle.record("tea") is Recorded.DROPPED
         assert device.ledger().spent == EVERYTHING.epsilon
-        clock.now = START + 400
-        assert device.flush().sent == 0
+        assert device.at(START + 400).flush().sent == 0
         assert server.requests == []
         assert device.join(OTHER.id).record("tea") is Recorded.COUNTED
 
@@ -238,8 +237,7 @@ def test_a_destroyed_store_is_remembered_by_its_witness(tmp_path):
     folder = tmp_path / "data"
     with client(folder, server, clock, **options) as device:
         device.join(PLAIN.id).record("tea")
-        clock.now = START + 80
-        assert device.flush().sent == 1
+        assert device.at(START + 80).flush().sent == 1
     (folder / "store.db").write_bytes(b"damaged")
     with client(folder, server, clock, consent=False, **options) as device:
         device.set_consent(True)
@@ -264,39 +262,6 @@ def test_what_another_process_still_reads_is_erased_when_the_app_starts_next(tmp
     reader.close()
     client(tmp_path, server, clock, consent=False).close()
     assert_nothing_left(tmp_path, pieces)
-
-
-MANY = 1_500
-"""Entries whose uploads need two requests."""
-
-
-def test_a_flush_that_runs_in_another_thread_sends_nothing_after_consent_is_withdrawn(tmp_path):
-    """The request under way is ended before `set_consent` returns, and what is packed already is not sent."""
-    server, clock = FakeServer(PLAIN), Clock(START + 1)
-    begun, withdrawn, flushed = threading.Event(), threading.Event(), []
-
-    def reply(request):
-        if request.method == "POST":
-            begun.set()
-            assert withdrawn.wait(100)
-        return None
-
-    server.reply = reply
-    with client(tmp_path, server, clock) as device:
-        device.join(PLAIN.id, entries=MANY)
-        device.store._connection.execute("PRAGMA synchronous = OFF")
-        clock.now = START + 80
-        thread = threading.Thread(target=lambda: flushed.append(device.flush()))
-        thread.start()
-        assert begun.wait(100)
-        device.set_consent(False)
-        sent = len(server.requests)
-        withdrawn.set()
-        thread.join(100)
-        assert not thread.is_alive()
-        assert len(server.requests) == sent
-        assert flushed[0].sent == 0
-    assert server.paths().count("/v1/uploads") == 1
 
 
 @pytest.mark.parametrize("step", ["before the key", "before the request", "as another process"])
@@ -334,54 +299,51 @@ def test_at_every_step_of_a_flush_withdrawing_ends_it(tmp_path, monkeypatch, ste
     assert "/v1/uploads" not in server.paths()
 
 
-def test_a_survey_that_is_asked_for_as_consent_goes_is_not_fetched(tmp_path):
+def test_a_survey_that_is_asked_for_as_consent_goes_is_not_fetched(joined):
     """Nor is an answer kept that came meanwhile."""
-    server, clock = FakeServer(PLAIN), Clock()
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(PLAIN.id, signed=None)
+    handle, device, server, _ = joined(PLAIN, signed=None)
 
-        def reply(_request):
-            server.reply = lambda _: None
-            thread = threading.Thread(target=device.set_consent, args=(False,))
-            thread.start()
-            thread.join(100)
+    def reply(_request):
+        server.reply = lambda _: None
+        thread = threading.Thread(target=device.set_consent, args=(False,))
+        thread.start()
+        thread.join(100)
 
-        server.reply = reply
-        device.flush()
-        assert (device.flush().sent, handle.record("coffee")) == (0, Recorded.DROPPED)
-        device.set_consent(True)
-        assert device.join(PLAIN.id).status is Status.LEFT
-        assert device.ledger().spent == 0
+    server.reply = reply
+    device.flush()
+    assert (device.flush().sent, handle.record("coffee")) == (0, Recorded.DROPPED)
+    device.set_consent(True)
+    assert device.join(PLAIN.id).status is Status.LEFT
+    assert device.ledger().spent == 0
     assert len(server.requests) == 1
 
 
-def test_records_and_joins_that_race_with_a_withdrawal_leave_nothing(tmp_path):
+def test_records_and_joins_that_race_with_a_withdrawal_leave_nothing(tmp_path, begin):
     """Threads that record and join without end: none fails, and when `set_consent` has returned nothing is kept."""
-    server, clock = FakeServer(PLAIN), Clock()
+    device = begin(PLAIN).device
     failures, stop = [], threading.Event()
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(PLAIN.id)
+    handle = device.join(PLAIN.id)
 
-        def work(number):
-            try:
-                while not stop.is_set():
-                    handle.record(("tea", "coffee")[number % 2])
-                    device.join(bytes([number]) * 16, signed=None).record("an answer of somebody's")
-            except Exception as error:
-                failures.append(error)
+    def work(number):
+        try:
+            while not stop.is_set():
+                handle.record(("tea", "coffee")[number % 2])
+                device.join(bytes([number]) * 16, signed=None).record("an answer of somebody's")
+        except Exception as error:
+            failures.append(error)
 
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for _ in range(3):
-            device.set_consent(False)
-            assert b"an answer of somebody's" not in on_disk(tmp_path)
-            with closing(sqlite3.connect(tmp_path / "store.db")) as db:
-                assert db.execute("SELECT count(*) FROM entries").fetchone() == (0,)
-            device.set_consent(True)
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(3):
         device.set_consent(False)
-        stop.set()
-        for thread in threads:
-            thread.join(100)
-        assert failures == []
         assert b"an answer of somebody's" not in on_disk(tmp_path)
+        with closing(sqlite3.connect(tmp_path / "store.db")) as db:
+            assert db.execute("SELECT count(*) FROM entries").fetchone() == (0,)
+        device.set_consent(True)
+    device.set_consent(False)
+    stop.set()
+    for thread in threads:
+        thread.join(100)
+    assert failures == []
+    assert b"an answer of somebody's" not in on_disk(tmp_path)

@@ -5,13 +5,13 @@ import signal
 import sqlite3
 import tempfile
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
 import httpx
 import psycopg
 import pytest
-from changeling_aggregator.testing.postgres import PostgreSQL
 from changeling_client import Client, SharedCallbacks, entries, outbox
 from changeling_client.store import Wrapping
 from changeling_protocol import (
@@ -288,68 +288,71 @@ def fast_path(tmp_path):
         yield Path(path)
 
 
+def killed_at(steps, begun, asked=ASKED, check=lambda _: None):
+    """Lives once undisturbed, and then once for each so many steps, killed there and started again: the reports are as
+    if nothing had been. begun: the new folder of a life. check: looks at what is on disk after the kill, and at the
+    end."""
+    counting = Steps()
+    scenario(whole := begun("whole"), counting, asked)
+    assert_one_report_a_node(whole, asked)
+    assert counting.count > 100
+    for last in range(1, counting.count + 1, steps):
+        directory = begun(str(last))
+        assert forked(lambda: scenario(directory, Steps(last), asked)) == -signal.SIGKILL  # noqa: B023
+        check(directory)
+        scenario(directory, Steps(), asked)
+        check(directory)
+        assert_one_report_a_node(directory, asked)
+
+
+@pytest.fixture
+def begun(fast_path):
+    """Makes the folder of one more life."""
+
+    def make(name):
+        (fast_path / name).mkdir()
+        return fast_path / name
+
+    return make
+
+
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
-def test_a_kill_at_any_step_changes_no_report(fast_path):
+def test_a_kill_at_any_step_changes_no_report(begun):
     """For every SQL statement that changes something and every end of a request: killed there and started again, the
     device sends each node's report once or repeats it, with the same id and symbol, about the same input."""
-    counting = Steps()
-    (fast_path / "whole").mkdir()
-    scenario(fast_path / "whole", counting)
-    assert_one_report_a_node(fast_path / "whole")
-    assert counting.count > 100
-    for last in range(1, counting.count + 1):
-        directory = fast_path / str(last)
-        directory.mkdir()
-        assert forked(lambda: scenario(directory, Steps(last))) == -signal.SIGKILL  # noqa: B023
-        scenario(directory, Steps())
-        assert_one_report_a_node(directory)
+    killed_at(1, begun)
 
 
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
-def test_a_kill_at_a_step_changes_no_report_where_the_store_is_in_postgresql(fast_path):
-    """Every third statement and end of a request; `make bench-client` tries each of them."""
-    with PostgreSQL() as postgresql:
-        postgresql.sql("ALTER SYSTEM SET fsync = off")  # the database is not killed
-        postgresql.sql("SELECT pg_reload_conf()")
+def test_a_kill_at_a_step_changes_no_report_where_the_store_is_in_postgresql(begun, postgresql):
+    """Every fifth statement and end of a request; `make bench-client` tries each of them."""
 
-        def begun(name):
-            directory = fast_path / name
-            directory.mkdir()
-            (directory / "database").write_text(postgresql.new())
-            return directory
+    def in_database(name):
+        directory = begun(name)
+        (directory / "database").write_text(postgresql.new())
+        return directory
 
-        counting = Steps()
-        scenario(begun("whole"), counting)
-        assert_one_report_a_node(fast_path / "whole")
-        assert counting.count > 100
-        for last in range(1, counting.count + 1, 3):
-            directory = begun(str(last))
-            assert forked(lambda: scenario(directory, Steps(last))) == -signal.SIGKILL  # noqa: B023
-            scenario(directory, Steps())
-            assert_one_report_a_node(directory)
+    killed_at(5, in_database)
 
 
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
-def test_a_kill_at_any_step_leaves_reports_and_slots_that_belong_together(fast_path):
-    """In a joint group, for every SQL statement and every end of a request: in what is on disk after the kill each node
-    up to the mark is answered once, and the counts are those of its reports; and so again at the end."""
-    counting = Steps()
-    (fast_path / "whole").mkdir()
-    scenario(fast_path / "whole", counting, TOGETHER)
-    assert_one_report_a_node(fast_path / "whole", TOGETHER)
-    seen = set()
-    for last in range(1, counting.count + 1):
-        directory, known = fast_path / str(last), {}
-        directory.mkdir()
-        assert forked(lambda: scenario(directory, Steps(last), TOGETHER)) == -signal.SIGKILL  # noqa: B023
-        seen |= assert_the_store_is_of_one_mind(directory, known)
-        scenario(directory, Steps(), TOGETHER)
-        assert_the_store_is_of_one_mind(directory, known)
-        assert len(known) == ENTRIES * 10
-        assert_one_report_a_node(directory, TOGETHER)
+def test_a_kill_at_any_step_leaves_reports_and_slots_that_belong_together(begun):
+    """In a joint group, for every third SQL statement and end of a request, as a transaction has several: in what is on
+    disk after the kill each node up to the mark is answered once, and the counts are those of its reports; and so again
+    at the end."""
+    seen, known = set(), {}
+
+    def check(directory):
+        of_this = known.setdefault(directory, {})
+        answered = assert_the_store_is_of_one_mind(directory, of_this)
+        if of_this and answered == {4}:
+            assert len(of_this) == ENTRIES * 10
+        seen.update(answered)
+
+    killed_at(3, begun, TOGETHER, check)
     assert seen == {0, 1, 3, 4}
 
 
@@ -379,16 +382,8 @@ def test_processes_that_race_on_one_store_answer_alike(tmp_path):
                 device.flush()
         (tmp_path / f"sent{number}").write_bytes(b"".join(len(b).to_bytes(4) + b for b in server.bodies))
 
-    children = []
-    for number in range(3):
-        if (child := os.fork()) == 0:
-            try:
-                live(number)
-                os._exit(0)
-            finally:
-                os._exit(1)
-        children.append(child)
-    assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0, 0, 0]
+    with ThreadPoolExecutor(3) as pool:  # each waits for a process
+        assert [*pool.map(lambda number: forked(lambda: live(number)), range(3))] == [0, 0, 0]
     (tmp_path / "sent").write_bytes(b"".join((tmp_path / f"sent{number}").read_bytes() for number in range(3)))
     symbols = sent_reports(tmp_path)
     assert len(symbols) == 4 + 2 + 4

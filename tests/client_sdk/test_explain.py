@@ -1,21 +1,24 @@
-"""What the client tells a person about a survey, against all that an adversary could see, by enumeration.
+"""What the client tells a person about a survey, against all that an adversary could see, by enumeration; what a
+report says in words; and the paragraph for a privacy notice.
 
 Nothing here uses the charge: probabilities of transcripts come from the randomizers' weights, and posteriors from them.
 """
 
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import product
 from math import prod
 
 import pytest
-from changeling_client import explain
-from changeling_client.explanation import BEFORE, PLACES, conclude, percent_down, percent_up, truthfulness
+from changeling_client import explain, privacy_notice
+from changeling_client.explanation import BEFORE, PLACES, conclude, percent_down, percent_up, said, truthfulness
 from changeling_protocol import (
     AtMost,
     Breakdown,
     Calendar,
+    CustomResponse,
+    ExpectedChanges,
     Group,
     Joint,
     KaryChange,
@@ -23,6 +26,7 @@ from changeling_protocol import (
     MutationSpace,
     Odds,
     ReleasePlan,
+    Report,
     SignedSubset,
     StateSpace,
     SubsetSelection,
@@ -37,6 +41,7 @@ from ..contracts.randomizers import LARGER, RANDOMIZERS
 from ..enumeration import all_inputs, changelogs, literal_transcript_ratio, probability, worst_transcript_ratio
 from ..joint_enumeration import agrees, defined_law, worst_joint_ratio
 from ..protocol.examples import joint_plan, mixed, survey
+from .device import PLAIN, START, Clock, FakeServer, client
 
 LAST_PLACE = Decimal(f"1e-{PLACES}")
 
@@ -283,9 +288,141 @@ def test_the_words_hold_what_a_person_would_ask():
     assert "goes on from another one" in words
 
 
-def test_an_explanation_is_a_value():
-    """It cannot be changed, and equal surveys give equal ones."""
-    explained = explain(survey())
-    assert explained == explain(survey())
-    with pytest.raises(FrozenInstanceError):
-        explained.reports = 0
+DAILY = Calendar(1_798_761_600, 86_400, 8)
+
+
+def test_a_notice_is_one_paragraph_of_what_is_asked_sent_concluded_public_and_withdrawn():
+    """With the same figures as the explanation."""
+    notice = privacy_notice(survey(calendar=DAILY, minimum=50))
+    assert "\n" not in notice
+    for words in (
+        'the question "What do you drink?"; the answers that it tells apart are "tea", "coffee" or "neither".',
+        "From 2027-01-01 to 2027-01-09 your device sends at most 14 randomized reports on how your answer has changed. "
+        "They fall due at most once every day; those that fall due together go in one message, encrypted for",
+        'such as that you ever answered "tea", can come to be thought at most 99.9984% and at least 0.00002% likely',
+        "from at least 50 reports each",
+        "No relay stands between",
+        "You can withdraw in this app at any time",
+        "cannot be found again",
+    ):
+        assert words in notice
+    (one,) = explain(survey()).one_report
+    assert str(one) in notice
+
+
+def test_a_relay_and_public_values_are_named():
+    """Where the survey has them, and no sentence says the contrary."""
+    platform = Breakdown("platform", ("linux", "mac"))
+    notice = privacy_notice(replace(survey(), breakdowns=(platform,), relay="https://relay.example.org"))
+    assert "platform (linux, mac)" in notice
+    assert "A relay at https://relay.example.org stands between" in notice
+    assert "No relay" not in notice
+
+
+def test_what_is_reported_is_named_changes_states_or_both():
+    """By the plan's tracks."""
+    assert "on how your answer has changed or which answer you hold." in privacy_notice(survey(joint_plan(3, 8)))
+    assert "on how your answer has changed." in privacy_notice(survey())
+    (panel, *_) = mixed(3, 8).groups
+    alone = survey(replace(mixed(3, 8), groups=(panel,)))
+    assert "on which answer you hold. They fall due at most once every minute;" in privacy_notice(alone)
+
+
+def test_a_notice_tells_nothing_that_a_person_need_not_know():
+    """Not what the designer expects, nor an epsilon."""
+    notice = privacy_notice(survey())
+    assert notice == privacy_notice(survey().asking(expected=ExpectedChanges(1, 1)))
+    assert "epsilon" not in notice.lower()
+
+
+STATES, CHANGES, ODDS = StateSpace(3), MutationSpace(3), Odds(3, 1)
+SAYING = {
+    "the paper's pairs": KaryResponse(MutationSpace(3, repeats=True), ODDS),
+    "k-RR of states": KaryResponse(STATES, ODDS),
+    "k-RR of changes": KaryResponse(CHANGES, ODDS),
+    "k-RR that is silent": KaryChange(CHANGES, ODDS),
+    "signed subsets": SignedSubset(CHANGES, ODDS, spoken=Fraction(1, 2)),
+    "subsets": SubsetSelection(STATES, ODDS, 2),
+    "bits": UnaryEncoding(STATES, ODDS),
+    "a matrix": CustomResponse(STATES, tuple(tuple(2 if o == u else 1 for u in range(4)) for o in range(4))),
+}
+
+
+def all_said(randomizer):
+    asked = survey(ReleasePlan((Group((Track(1, randomizer, 0, 8),)),)), answers=("tea", "coffee", "water"))
+    return [said(asked, Report(0, 1, symbol)) for symbol in range(randomizer.symbols)]
+
+
+@pytest.mark.parametrize("name", SAYING)
+def test_no_two_symbols_say_the_same(name):
+    """So the words hold all that was sent."""
+    words = all_said(SAYING[name])
+    assert len({*words}) == len(words)
+    assert all(words)
+
+
+@pytest.mark.parametrize(
+    ("name", "symbol", "words"),
+    [
+        ("k-RR of states", STATES.index(0, 1), "tea"),
+        ("k-RR of states", STATES.index(1, 0), "no answer"),
+        ("k-RR of changes", CHANGES.index(1, 2), "from tea to coffee"),
+        ("k-RR of changes", CHANGES.index(2, 2), "no change"),
+        ("k-RR that is silent", CHANGES.index(0, 3), "from no answer to water"),
+        ("signed subsets", 0, "nothing"),
+        ("bits", 0b0110, "tea and coffee"),
+        ("bits", 0, "none of the answers"),
+        ("a matrix", 2, "the number 2, of 4"),
+    ],
+)
+def test_a_report_is_said_as_a_person_would(name, symbol, words):
+    """States and answers by their names."""
+    assert all_said(SAYING[name])[symbol] == words
+
+
+@pytest.mark.parametrize("old", range(4))
+@pytest.mark.parametrize("new", range(4))
+def test_a_vector_that_fits_a_change_says_more_of_the_new_and_less_of_the_old(old, new):
+    """For every vector, in the words."""
+    names, randomizer = ["no answer", "tea", "coffee", "water"], SAYING["signed subsets"]
+    if old == new:
+        return
+    true = CHANGES.index(old, new)
+    for symbol, words in enumerate(all_said(randomizer)[1:], 1):
+        more, less = words.removeprefix("more of ").split(", less of ")
+        assert randomizer.agrees(symbol, true) == (names[new] in more and names[old] in less)
+
+
+def test_without_null_nothing_is_said_of_having_no_answer():
+    """In a closed cohort the signs stand for the answers alone."""
+    randomizer = SignedSubset(MutationSpace(3, null=False), ODDS)
+    asked = survey(
+        ReleasePlan((Group((Track(1, randomizer, 1, 8),)),)), answers=("tea", "coffee", "water"), closed=True
+    )
+    for symbol in range(randomizer.symbols):
+        assert "no answer" not in said(asked, Report(0, 1, symbol))
+
+
+def test_no_survey_forges_a_line_of_what_a_person_reads(tmp_path):
+    """Whatever its text holds, escapes of a terminal, newlines or marks that turn the reading direction, each thing
+    that is printed has as many lines as with a plain text, and no sign that is not printed."""
+
+    def printed(folder, question, answers):
+        asked = PLAIN.asking(question=question, answers=answers)
+        server, clock = FakeServer(asked), Clock(START + 1)
+        with client(folder, server, clock) as device:
+            device.join(asked.id).record(answers[1])
+            device.at(clock.now + 80).flush()
+            return [
+                str(device.ledger()),
+                *map(str, device.reports()),
+                str(device.explain(asked.id)),
+                privacy_notice(asked),
+            ]
+
+    forged = "Tea?\n- survey 0 (joined): 0 of 0\x1b[2J\r\u202e\u2028"
+    hostile = printed(tmp_path / "hostile", forged, ("tea\x1b[1A\n", "cof\nfee", "nei\x07ther"))
+    plain = printed(tmp_path / "plain", "Tea?", ("tea", "coffee", "neither"))
+    for one, other in zip(hostile, plain, strict=True):
+        assert one.count("\n") == other.count("\n")
+        assert all(line.isprintable() for line in one.split("\n"))

@@ -1,4 +1,4 @@
-"""Forks, threads, greenlets, processes, cancelled tasks, signals, the interpreter's end: no record is lost.
+"""Forks, threads, greenlets, signals, the interpreter's end: no record is lost.
 
 Each case runs in a process of its own; one that does not end in time is a deadlock. Afterwards every record that has
 returned must be in the store.

@@ -5,12 +5,14 @@ The laws are read off the client's own code (`attack`); nothing here knows how a
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 
 import pytest
 from changeling_protocol import (
     AtMost,
+    Breakdown,
     Calendar,
     Constraint,
     Group,
@@ -23,6 +25,7 @@ from changeling_protocol import (
     ReleasePlan,
     SignedSubset,
     StateSpace,
+    StratumNumber,
     SubsetSelection,
     Survey,
     TimeBounded,
@@ -35,7 +38,7 @@ from tests.enumeration import log_from_below
 
 from ..protocol.examples import joint_plan, survey
 from .attack import Device, MemoryStore, Moment, answer, enrol
-from .device import LATE, PLAIN, START, Clock, FakeServer, client
+from .device import LATE, START, Clock, FakeServer, client
 
 ANY, ONE, TWO = Odds(2, 1), MutationSpace(1), MutationSpace(2)
 HALF = Fraction(1, 2)
@@ -240,8 +243,7 @@ def file_after(folder, asked: Survey, recorded: dict[int, str | None], flushes: 
                 handle.retract() if answer is None else handle.record(answer)
             if second in flushes:
                 device.flush()
-        clock.now = LATE
-        assert device.flush().waiting == 0
+        assert device.at(LATE).flush().waiting == 0
         return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.endswith("-shm")}
 
 
@@ -273,27 +275,25 @@ def test_who_joins_a_closed_cohort_in_its_last_instant_has_an_answer_in_the_firs
     clock = Ticking(START + 60 - 0.0012)
     with client(tmp_path, FakeServer(asked), clock) as device:
         device.join(asked.id, entries=4, answers=["tea"] * 4)
-        clock.now = LATE
-        assert device.flush().sent == 4 * 7
+        assert device.at(LATE).flush().sent == 4 * 7
 
 
-def requests_of_a_flush(folder, *, records: bool) -> list[str]:
-    """What a device asks for that has nothing to send, when its clock was set back by a fifth of a second."""
-    folder.mkdir()
-    server, clock = FakeServer(PLAIN), Clock()
-    with client(folder, server, clock) as device:
-        handle = device.join(PLAIN.id)
-        clock.now = START + 80
-        device.flush()
-        server.requests.clear()
-        clock.now = START + 100
-        if records:
-            handle.record("tea")
-        clock.now -= 0.2
-        device.flush()
-        return server.paths()
+SOONEST = ("layers", "sets of two states")
+"""Those that are enumerated soonest; the others are heavy."""
+BREAKDOWNS = (Breakdown("system", ("linux", "mac", "windows")), Breakdown("channel", ("release", "beta")))
 
 
-def test_whether_the_app_recorded_shows_in_no_request(tmp_path):
-    """Though the clock is set back just after: the time of a record is kept nowhere but with the record."""
-    assert requests_of_a_flush(tmp_path / "a", records=True) == requests_of_a_flush(tmp_path / "b", records=False)
+@pytest.mark.parametrize("schedule", [honest, set_back, heard, offline])
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.heavy] * (each not in SOONEST)) for each in SURVEYS]
+)
+def test_strata_change_nothing_of_the_loss(name, schedule):
+    """Enumerated over all coins and all that an app may record: the same fraction, strata and standings seen too.
+
+    The app tells the first of six strata as the entry enrols, and another before the last flush.
+    """
+    asked = SURVEYS[name]
+    moments = schedule(asked.calendar.periods)
+    told = replace(asked, breakdowns=BREAKDOWNS, stratum_changes=1)
+    changed = [*moments[:-1], replace(moments[-1], tells=StratumNumber(5))]
+    assert Device(told, changed, BEGIN - 5).worst_ratio() == worst(name, schedule)

@@ -42,33 +42,28 @@ def test_what_was_recorded_before_the_survey_was_known_is_what_is_reported(tmp_p
     with client(tmp_path, server, clock, on_error=told.append) as device:
         handle = device.join(PLAIN.id, signed=None)
         server.reply = lambda _: None
-        clock.now = START + 60 * 4.6
-        assert device.flush().trouble is None
+        assert device.at(START + 60 * 4.6).flush().trouble is None
         assert (handle.status, handle.answer()) == (Status.JOINED, None)
         assert [handle.record(answer) for answer in ("neither", "tea")] == [Recorded.FROZEN] * 2
-        clock.now = LATE
-        device.flush()
+        device.at(LATE).flush()
     moves = {(0, 1): (0, 1), (2, 3): (1, 2), (4, 5): (2, 0), (0, 2): (0, 1), (2, 4): (1, 2), (4, 6): (2, 0),
              (0, 4): (0, 2), (4, 8): (2, 0)}  # fmt: skip
     assert by_node(server) == {node: CHANGES.index(*moves.get(node, (0, 0))) for node in all_nodes(PLAIN)}
     assert told == []
 
 
-def test_in_a_period_that_straddles_the_arrival_the_records_before_and_after_it_count_together(tmp_path):
+def test_in_a_period_that_straddles_the_arrival_the_records_before_and_after_it_count_together(joined):
     """The first is a mutation too, and the last one is what the period's node holds."""
-    server, clock = FakeServer(PLAIN), Clock(START + 130)
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(PLAIN.id, signed=None)
-        assert handle.record("tea") is Recorded.PENDING
-        device.flush()
-        clock.now = START + 150
-        assert [handle.record("coffee"), handle.record("neither"), handle.record("tea")] == [
-            Recorded.COUNTED,
-            Recorded.COUNTED,
-            Recorded.FROZEN,
-        ]
-        clock.now = LATE
-        device.flush()
+    handle, device, server, clock = joined(PLAIN, signed=None, now=START + 130)
+    assert handle.record("tea") is Recorded.PENDING
+    device.flush()
+    clock.now = START + 150
+    assert [handle.record("coffee"), handle.record("neither"), handle.record("tea")] == [
+        Recorded.COUNTED,
+        Recorded.COUNTED,
+        Recorded.FROZEN,
+    ]
+    device.at(LATE).flush()
     inputs = by_node(server)
     assert set(inputs) == {node for node in all_nodes(PLAIN) if node[1] >= 3}
     assert {node: true for node, true in inputs.items() if true} == dict.fromkeys(
@@ -76,15 +71,13 @@ def test_in_a_period_that_straddles_the_arrival_the_records_before_and_after_it_
     )
 
 
-def test_an_entry_takes_part_from_when_the_app_asked(tmp_path):
+def test_an_entry_takes_part_from_when_the_app_asked(joined):
     """Not from when the survey came: what closed in between is answered as well, late."""
-    server, clock = FakeServer(PLAIN), Clock(START + 70)
+    _, device, server, clock = joined(PLAIN, signed=None, now=START + 70)
     server.reply = out_of_reach
-    with client(tmp_path, server, clock) as device:
-        device.join(PLAIN.id, signed=None)
-        clock.now = START + 60 * 5 + 20
-        server.reply = lambda _: None
-        device.flush()
+    clock.now = START + 60 * 5 + 20
+    server.reply = lambda _: None
+    device.flush()
     assert {node for node in by_node(server) if node[1] - node[0] == 1} == {(1, 2), (2, 3), (3, 4), (4, 5)}
 
 
@@ -121,36 +114,32 @@ def test_of_a_survey_that_is_refused_no_answer_is_left(tmp_path, name):
         assert not [word for word in (b"forty letters", b"coffee", b"tea") if word in content]
 
 
-def test_once_the_survey_is_known_the_words_and_times_of_what_waited_are_gone(tmp_path):
+def test_once_the_survey_is_known_the_words_and_times_of_what_waited_are_gone(tmp_path, joined):
     """What stays of them is what open nodes need."""
-    server, clock = FakeServer(PLAIN), Clock(START + 1)
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(PLAIN.id, signed=None)
-        handle.record("no answer of the survey, so nowhere in it")
-        clock.now = START + 17.123
-        handle.record("tea")
-        moment = int(1000 * clock.now).to_bytes(8)
-        assert moment in on_disk(tmp_path)
-        clock.now = START + 18
-        device.flush()
-        content = on_disk(tmp_path)
-        assert moment not in content
-        assert b"so nowhere in it" not in content
-        assert handle.answer() == "tea"
+    handle, device, _, clock = joined(PLAIN, signed=None, now=START + 1)
+    handle.record("no answer of the survey, so nowhere in it")
+    clock.now = START + 17.123
+    handle.record("tea")
+    moment = int(1000 * clock.now).to_bytes(8)
+    assert moment in on_disk(tmp_path)
+    device.at(START + 18).flush()
+    content = on_disk(tmp_path)
+    assert moment not in content
+    assert b"so nowhere in it" not in content
+    assert handle.answer() == "tea"
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_wrong_answers_that_waited_are_drops_that_are_counted(tmp_path, strict):
+def test_wrong_answers_that_waited_are_drops_that_are_counted(begin, strict):
     """Nobody could know them for wrong when they were recorded; the right ones around them count."""
-    server, clock = FakeServer(PLAIN), Clock()
-    with client(tmp_path, server, clock, strict=strict) as device:
-        handle = device.join(PLAIN.id, entries=2, signed=None, answers=["cocoa", "tea"])
-        for answer in ("tea", "milk", "coffee", "beer"):
-            assert handle.record(answer) is Recorded.PENDING
-        device.flush()
-        assert device.ledger().drops == {"wrong-answer": 3}
-        assert [handle.answer(0), handle.answer(1)] == ["coffee", "tea"]
-        assert [handle.record("neither"), handle.record("tea")] == [Recorded.COUNTED, Recorded.FROZEN]
+    device = begin(PLAIN, strict=strict).device
+    handle = device.join(PLAIN.id, entries=2, signed=None, answers=["cocoa", "tea"])
+    for answer in ("tea", "milk", "coffee", "beer"):
+        assert handle.record(answer) is Recorded.PENDING
+    device.flush()
+    assert device.ledger().drops == {"wrong-answer": 3}
+    assert [handle.answer(0), handle.answer(1)] == ["coffee", "tea"]
+    assert [handle.record("neither"), handle.record("tea")] == [Recorded.COUNTED, Recorded.FROZEN]
 
 
 @pytest.mark.parametrize("wrong", [True, b"tea", "x" * 1_001], ids=["a truth", "bytes", "too long"])
@@ -170,8 +159,9 @@ def test_what_no_survey_could_have_as_an_answer_is_not_kept(tmp_path, wrong):
             assert handle.answer() is None
 
 
-def test_before_the_survey_is_known_each_question_keeps_its_newest_answer_however_many_wait(tmp_path):
-    """One question's many records crowd out none of another, nor of one that is answered when there is no room left."""
+def test_before_the_survey_is_known_each_question_keeps_its_newest_answer_however_many_wait(tmp_path, begin):
+    """One question's many records crowd out none of another, nor of one that is answered when no room is left; and they
+    leave a small file."""
     questions = tuple(replace(PLAIN.questions[0], name=name) for name in ("drink", "meal", "snack"))
     plan = ReleasePlan(
         (Group(tuple(replace(PLAIN.plan.tracks[0], question=place) for place in range(len(questions)))),)
@@ -179,34 +169,20 @@ def test_before_the_survey_is_known_each_question_keeps_its_newest_answer_howeve
     asked = Survey.at_cost(
         questions=questions, plan=plan, calendar=PLAIN.calendar, skew=5, spread=10, grace=10**6, minimum=1
     )
-    server, clock = FakeServer(asked), Clock()
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(asked.id, signed=None)
-        handle.question("meal").record("coffee")
-        for number in range(300):
-            handle.question("drink").record(("tea", "coffee")[number % 2])
-        for answer in ("tea", "neither"):
-            handle.question("snack").record(answer)
-        handle.question("drink").record("neither")
-        newest = {"drink": "neither", "meal": "coffee", "snack": "neither"}
-        assert {name: handle.question(name).answer() for name in newest} == newest
-        assert device.flush().trouble is None
-        del newest["drink"]  # its constraint froze it long before
-        assert {name: handle.question(name).answer() for name in newest} == newest
-
-
-def test_a_thousand_records_before_the_survey_is_known_leave_a_small_file(tmp_path):
-    """And the newest of them is the answer once it is."""
-    server, clock = FakeServer(PLAIN), Clock()
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(PLAIN.id, signed=None)
-        device.store._connection.execute("PRAGMA synchronous = OFF")
-        for number in range(1_000):
-            handle.record(("tea", "coffee")[number % 2])
-        handle.record("neither")
-        assert handle.answer() == "neither"
-        device.flush()
-        assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 200_000
+    device = begin(asked).device
+    handle = device.join(asked.id, signed=None)
+    handle.question("meal").record("coffee")
+    for number in range(300):
+        handle.question("drink").record(("tea", "coffee")[number % 2])
+    for answer in ("tea", "neither"):
+        handle.question("snack").record(answer)
+    handle.question("drink").record("neither")
+    newest = {"drink": "neither", "meal": "coffee", "snack": "neither"}
+    assert {name: handle.question(name).answer() for name in newest} == newest
+    assert device.flush().trouble is None
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) < 200_000
+    del newest["drink"]  # its constraint froze it long before
+    assert {name: handle.question(name).answer() for name in newest} == newest
 
 
 @pytest.mark.parametrize("bundled", [False, True])
@@ -219,8 +195,7 @@ def test_a_clock_that_is_a_year_ahead_before_the_survey_is_known_loses_nothing(t
     with client(tmp_path, server, clock, on_error=told.append) as device:
         handle = device.join(asked.id, signed=None)
         assert handle.record("tea") is Recorded.PENDING
-        clock.now = START + YEAR
-        device.flush()
+        device.at(START + YEAR).flush()
         assert handle.record("coffee") is Recorded.PENDING
         server.reply, server.headers = lambda _: None, {}
         if bundled:
@@ -231,30 +206,26 @@ def test_a_clock_that_is_a_year_ahead_before_the_survey_is_known_loses_nothing(t
         clock.now, server.headers = START + 80, None
         device.flush()
         assert (handle.status, handle.answer(), told) == (Status.JOINED, "coffee", [])
-        clock.now = LATE
-        device.flush()
+        device.at(LATE).flush()
     moved = {node: true for node, true in by_node(server).items() if true and node[1] - node[0] == 1}
     assert moved == {(0, 1): CHANGES.index(0, 1), (1, 2): CHANGES.index(1, 2)}
 
 
-def test_a_flush_for_which_there_is_nothing_to_do_writes_little(tmp_path):
+def test_a_flush_for_which_there_is_nothing_to_do_writes_little(tmp_path, joined):
     """However many entries a store has, it is rewritten only after something of answers was overwritten or sent."""
-    server, clock = FakeServer(PLAIN), Clock(START + 1)
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(PLAIN.id, entries=1000)
-        clock.now = START + 80
-        device.flush()
-        device.flush()
+    handle, device, *_ = joined(PLAIN, entries=1000, now=START + 1)
+    device.at(START + 80).flush()
+    device.flush()
 
-        def written():
-            with device.store.transaction() as db:
-                db.execute("PRAGMA wal_autocheckpoint = 0")
-            before = file.stat().st_mtime_ns
-            device.flush()
-            return file.stat().st_mtime_ns != before, log.stat().st_size
+    def written():
+        with device.store.transaction() as db:
+            db.execute("PRAGMA wal_autocheckpoint = 0")
+        before = file.stat().st_mtime_ns
+        device.flush()
+        return file.stat().st_mtime_ns != before, log.stat().st_size
 
-        file, log = tmp_path / "store.db", tmp_path / "store.db-wal"
-        assert written() == (False, log.stat().st_size)
-        assert log.stat().st_size < 65_536 < file.stat().st_size
-        handle.record("coffee")
-        assert written() == (True, 0), "what was recorded has overwritten the answer before"
+    file, log = tmp_path / "store.db", tmp_path / "store.db-wal"
+    assert written() == (False, log.stat().st_size)
+    assert log.stat().st_size < 65_536 < file.stat().st_size
+    handle.record("coffee")
+    assert written() == (True, 0), "what was recorded has overwritten the answer before"

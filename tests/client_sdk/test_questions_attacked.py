@@ -3,10 +3,14 @@
 The laws are read off the client's own code (`attack`); nothing here knows how questions share a budget.
 """
 
+from math import inf, nan
+
 import pytest
 from changeling_client import BadEnrolment, Recorded
-from changeling_client.testing import stored
+from changeling_client.testing import FakeServer as Published
+from changeling_client.testing import ManualClock, make_client, stored
 from changeling_protocol import (
+    OFFSETS,
     AtMost,
     Calendar,
     Constraint,
@@ -31,8 +35,7 @@ from tests.enumeration import log_from_below
 
 from .attack import Device, Moment
 from .device import LATE, START, URL, Clock, FakeServer, client
-from .test_handover_attacked import Middle
-from .test_questions import asked as drink_and_minutes
+from .test_handover import Middle
 
 BEGIN, PERIOD = 1_000, 10
 ANY = Odds(2, 1)
@@ -131,40 +134,36 @@ def test_two_lives_lose_no_more_about_all_questions_than_the_ledger_states(name)
     assert log_from_below(Device(made, schedule(), BEGIN - 5).worst_ratio(backup=1)) <= stated
 
 
-def test_after_the_end_a_record_of_any_question_changes_nothing_and_no_count_of_numbers_is_left(tmp_path):
+def test_after_the_end_a_record_of_any_question_changes_nothing_and_no_count_of_numbers_is_left(joined):
     """Nor while the last answers wait to be sent: it is FROZEN, and no answer is known."""
-    made, clock = drink_and_minutes(), Clock()
-    server = FakeServer(made)
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(made.id)
-        minutes = handle.question("minutes")
-        minutes.record(500)
-        assert handle.ledger().clipped == 1
-        server.refused = [[at, "unknown-key"] for at in range(64)]
-        clock.now = LATE
-        assert device.flush().waiting
-        for ended in (False, True):
-            assert [minutes.record(600), minutes.retract(), handle.question("drink").record("tea")] == [
-                *[Recorded.FROZEN] * 3
-            ]
-            assert (minutes.answer(), handle.question("drink").answer(), handle.ledger().clipped) == (None, None, 0)
-            ((entry, _),) = stored(device, made.id)
-            assert not any((entry.states, entry.mutations, entry.clipped, *(each.states for each in entry.others)))
-            server.refused = []
-            assert ended or device.flush().waiting == 0
+    made = asked()
+    handle, device, server, _ = joined(made)
+    minutes = handle.question("minutes")
+    minutes.record(500)
+    assert handle.ledger().clipped == 1
+    server.refused = [[at, "unknown-key"] for at in range(64)]
+    assert device.at(LATE).flush().waiting
+    for ended in (False, True):
+        assert [minutes.record(600), minutes.retract(), handle.question("drink").record("tea")] == [
+            *[Recorded.FROZEN] * 3
+        ]
+        assert (minutes.answer(), handle.question("drink").answer(), handle.ledger().clipped) == (None, None, 0)
+        ((entry, _),) = stored(device, made.id)
+        assert not any((entry.clipped, *(part for each in entry.held for part in each)))
+        server.refused = []
+        assert ended or device.flush().waiting == 0
 
 
-def test_a_number_that_waits_or_is_frozen_is_not_counted_twice(tmp_path):
+def test_a_number_that_waits_or_is_frozen_is_not_counted_twice(joined):
     """Beyond the levels counts what stands: once, however long it waited to be judged, and not when frozen."""
-    made, clock = drink_and_minutes(), Clock()
-    with client(tmp_path, FakeServer(made), clock) as device:
-        handle = device.join(made.id, signed=None)
-        handle.question("minutes").record(500)
-        device.flush()
-        assert handle.ledger().clipped == 1
-        given = [handle.question("minutes").record(number) for number in (-1, 500, -1)]
-        assert given == [Recorded.COUNTED, Recorded.COUNTED, Recorded.FROZEN]
-        assert handle.ledger().clipped == 3
+    made = asked()
+    handle, device, *_ = joined(made, signed=None)
+    handle.question("minutes").record(500)
+    device.flush()
+    assert handle.ledger().clipped == 1
+    given = [handle.question("minutes").record(number) for number in (-1, 500, -1)]
+    assert given == [Recorded.COUNTED, Recorded.COUNTED, Recorded.FROZEN]
+    assert handle.ledger().clipped == 3
 
 
 def test_an_entry_with_more_than_255_changes_goes_on_to_report_as_any_other(tmp_path):
@@ -191,8 +190,7 @@ def test_an_entry_with_more_than_255_changes_goes_on_to_report_as_any_other(tmp_
             clock.now = made.calendar.time(period) - 30
             handle.record(made.answers[period % 2])
             if period in (200, 258, 262):
-                clock.now = made.calendar.time(period) + 3
-                assert device.flush().waiting == 0
+                assert device.at(made.calendar.time(period) + 3).flush().waiting == 0
                 ((entry, _),) = stored(device, made.id)
                 assert entry.slots.used == (period,)
     assert len(server.closings()) == 262
@@ -202,7 +200,7 @@ def test_an_entry_with_more_than_255_changes_goes_on_to_report_as_any_other(tmp_
 def test_what_happens_between_two_requests_and_before_hanging_up_hangs_on_no_record(tmp_path, monkeypatch, behind):
     """A flush that answers nothing does the same on the disk while a server can see how long it takes, whether or not
     the app has recorded since the last one: the past is erased after the connection has ended."""
-    made, seen = drink_and_minutes(), []
+    made, seen = asked(), []
     for records in (False, True):
         (folder := tmp_path / str(records)).mkdir()
         clock, server, done = Clock(), FakeServer(made), []
@@ -269,7 +267,7 @@ def test_whether_a_closed_cohort_takes_an_entry_does_not_hang_on_the_group_that_
 
 def test_half_a_pair_of_surrogates_is_a_wrong_answer_before_the_survey_is_known_too(tmp_path):
     """It cannot be kept: an error of the store's would stop the app, and what Python raises holds the answer."""
-    made = drink_and_minutes()
+    made = asked()
     for strict in (True, False):
         with client(tmp_path, FakeServer(made), Clock(), strict=strict) as device:
             drink = device.join(made.id, signed=None).question("drink")
@@ -279,3 +277,116 @@ def test_half_a_pair_of_surrogates_is_a_wrong_answer_before_the_survey_is_known_
                 assert raised.value.__context__ is None
             else:
                 assert drink.record("tea\ud800") is Recorded.DROPPED
+
+
+DRINK = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(2))
+LEVELS = Question.of_number("minutes", "How long?", ["0", "10", "30"], AtMost(3), "min")
+
+
+def asked(*, joint: bool = False) -> Survey:
+    questions = (DRINK, LEVELS)
+    tracks = tuple(
+        Track(1, KaryChange(MutationSpace(len(each.answers)), Odds(10**9, 1)), 0, 4, question=place)
+        for place, each in enumerate(questions)
+    )
+    group = Group.jointly(tracks, Joint(Odds(99, 1), 2, (1, 1), (2, 3))) if joint else Group(tracks)
+    others = {"skew": 5, "spread": 10, "grace": 600, "minimum": 1}
+    return Survey.at_cost(questions=questions, plan=ReleasePlan((group,)), calendar=Calendar(START, 60, 4), **others)
+
+
+def test_two_hundred_questions_are_answered_in_one_report_each(tmp_path):
+    """Every entry is asked all of them, at two widths: the tracks are more than a byte can number."""
+    space, asked = MutationSpace(2), [Question(f"q{place}", "Which?", ("a", "b"), AtMost(2)) for place in range(200)]
+    tracks = [Track(w, KaryChange(space, Odds(3, 2)), 0, 2, question=q) for q in range(200) for w in (1, 2)]
+    others = {"skew": 5, "spread": 10, "grace": 600, "minimum": 1}
+    plan, calendar = ReleasePlan((Group(tuple(tracks)),)), Calendar(START, 60, 2)
+    survey = Survey.at_cost(questions=tuple(asked), plan=plan, calendar=calendar, **others)
+    clock = ManualClock(START + 1.0)
+    server = Published(clock)
+    with make_client(tmp_path, server) as device:
+        handle = device.join(server.publish(survey), signed=server.signed(survey))
+        assert {handle.question(each.name).record("b") for each in asked} == {Recorded.COUNTED}
+        clock.advance(seconds=150)
+        assert device.flush().sent == 2
+    assert sorted(report.track for report in server.reports if report.node.end == 2) == list(range(400))
+
+
+def test_each_question_is_recorded_by_its_name_and_bounded_by_its_own_constraint(joined):
+    """What is used up of one is not of another; reports are of the question's answers."""
+    made = asked()
+    handle, device, server, _ = joined(made)
+    drink, minutes = handle.question("drink"), handle.question("minutes")
+    assert [drink.record(each) for each in ("tea", "coffee", "tea")] == [
+        *[Recorded.COUNTED] * 2,
+        Recorded.FROZEN,
+    ]
+    assert [minutes.record(each) for each in (0.1, 29.9, 0.1, 29.9)] == [*[Recorded.COUNTED] * 3, Recorded.FROZEN]
+    assert (drink.answer(), minutes.answer()) == ("coffee", "0 min")
+    device.at(LATE).flush()
+    spaces = [track.randomizer.space for track in made.plan.tracks]
+    told = {(report.track, true) for report, node, true in server.reports() if node.start == 0}
+    assert told == {(0, spaces[0].index(0, 2)), (1, spaces[1].index(0, 1))}
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["joined", "not known yet"])
+def test_a_number_is_a_finite_number_and_an_answer_is_of_its_question(begin, known):
+    """Anything else is a plain error where the app is strict, and is not kept; so is a question that is not named."""
+    made = asked()
+    device = begin(made, strict=True).device
+    handle = device.join(made.id, **({} if known else {"signed": None}))
+    minutes = handle.question("minutes")
+    for wrong in (nan, inf, -inf, True, [], 10**400):
+        with pytest.raises(ValueError, match=r"finite number|takes a number|an answer is"):
+            minutes.record(wrong)
+    if known:
+        for name, wrong in (("minutes", "10"), ("drink", "milk"), ("drink", 1.0), ("", "tea"), ("food", "tea")):
+            with pytest.raises(ValueError, match=r"question|answer|number"):
+                handle.question(name).record(wrong)
+    assert minutes.answer() is None
+
+
+def test_what_is_beyond_the_levels_is_clipped_and_counted(begin):
+    """The ledger says how often, and which offset is public."""
+    made = asked()
+    device = begin(made).device
+    handle = device.join(made.id)
+    minutes = handle.question("minutes")
+    for number in (-5, 400, 12):
+        minutes.record(number)
+    ledger = handle.ledger()
+    assert ledger is not None
+    assert ledger.clipped == 2
+    assert "beyond the levels, taken for the first or the last one: 2" in str(ledger)
+    assert ledger.public["offset"] in {f"{2 * at + 1}/{2 * OFFSETS}" for at in range(OFFSETS)}
+
+
+def test_the_offset_is_drawn_once_and_a_store_that_was_put_back_has_the_same(tmp_path):
+    """Of 64 entries not all have one offset; each has the one it drew when the store is opened again."""
+    made = asked()
+    with client(tmp_path, FakeServer(made), Clock()) as device:
+        device.join(made.id, entries=64)
+        before = [entry.stratum for entry, _ in stored(device, made.id)]
+    assert len(set(before)) > 1
+    assert set(before) <= set(range(OFFSETS))
+    with client(tmp_path, FakeServer(made), Clock()) as device:
+        device.join(made.id, entries=64).question("minutes").record(12)
+        assert [entry.stratum for entry, _ in stored(device, made.id)] == before
+
+
+@pytest.mark.parametrize("key", [None, b"K" * 32], ids=["plain", "key"])
+def test_whichever_question_is_answered_and_whether_a_number_moved_the_same_is_written(tmp_path, begin, key):
+    """The same statements in the same order, and as many bytes of the log."""
+    made, done = asked(joint=True), []
+    device = begin(made, key=key).device
+    handle = device.join(made.id)
+    handle.question("drink").record("coffee")
+    connection, log = device.store._connection, tmp_path / "store.db-wal"
+    for name, answer in (("drink", "tea"), ("minutes", 0), ("minutes", 30), ("drink", "tea"), ("minutes", 30)):
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        statements: list[str] = []
+        connection.set_trace_callback(statements.append)
+        handle.question(name).record(answer)
+        connection.set_trace_callback(None)
+        done.append(([each.split("(")[0].split("=")[0] for each in statements], log.stat().st_size))
+    assert done[0][1] > 0
+    assert all(each == done[0] for each in done)

@@ -1,7 +1,10 @@
 """What a device sends in a joint group: exactly the law that is charged, whatever the entry does."""
 
+from collections import Counter
+from collections.abc import Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from itertools import product
 
 import pytest
@@ -10,6 +13,7 @@ from changeling_protocol import (
     Joint,
     KaryChange,
     KaryResponse,
+    Memory,
     MutationSpace,
     Odds,
     SignedSubset,
@@ -23,8 +27,7 @@ from changeling_protocol import (
 
 from tests.coins import ListedCoins
 from tests.enumeration import log_from_below
-
-from .lives import chance, defined_chance
+from tests.joint_enumeration import defined_law
 
 ANY = Odds(2, 1)
 STATES, CHANGES = StateSpace(2, null=False), MutationSpace(1)
@@ -44,6 +47,38 @@ GROUPS = {
         Joint(Odds(9, 2), 3, (2, 1), (2, 1)),
     ),
 }
+
+
+@cache
+def answers(group: Group, question: tuple[int, int], slots: Memory | None) -> dict[int, tuple[Fraction, Memory | None]]:
+    """Each symbol that the device may send, with its probability and the slots that are left after it."""
+    place, true = question
+    asked = ListedCoins([0])
+    respond(group, place, true, slots, asked)
+    (total,) = asked.asked
+    drawn = [respond(group, place, true, slots, ListedCoins([integer])) for integer in range(total)]
+    left = dict(drawn)
+    counted = Counter(symbol for symbol, _ in drawn)
+    return {symbol: (Fraction(count, total), left[symbol]) for symbol, count in counted.items()}
+
+
+def chance(group: Group, asked: Sequence[tuple[int, int]], sent: Sequence[int], slots: Memory | None) -> Fraction:
+    """The probability that the device sends these symbols, from these slots on."""
+    whole = Fraction(1)
+    for question, symbol in zip(asked, sent, strict=True):
+        each, slots = answers(group, question, slots).get(symbol, (Fraction(0), None))
+        whole *= each
+    return whole
+
+
+def slots_after(group: Group, asked: Sequence[tuple[int, int]], sent: Sequence[int]) -> Memory | None:
+    """The slots that are left when these symbols were sent."""
+    slots = first_memory(group)
+    for question, symbol in zip(asked, sent, strict=True):
+        _, slots = answers(group, question, slots)[symbol]
+    return slots
+
+
 named = pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS.keys())
 
 
@@ -63,9 +98,10 @@ def every_transcript(group):
 def test_the_device_has_exactly_the_law_of_the_definition(group):
     """Over all inputs and transcripts: from every integer that may be drawn, against every pattern of agreements."""
     for asked in every_history(group):
-        law = [chance(group, asked, sent, first_memory(group)) for sent in every_transcript(group)]
-        assert law == [defined_chance(group, asked, sent) for sent in every_transcript(group)]
-        assert sum(law) == 1
+        law = {sent: chance(group, asked, sent, first_memory(group)) for sent in every_transcript(group)}
+        inputs = tuple(tuple(true for at, true in asked if at == place) for place in range(len(group.tracks)))
+        assert law == defined_law(group, inputs)
+        assert sum(law.values()) == 1
 
 
 @named

@@ -26,85 +26,58 @@ def standings(server: FakeServer) -> dict[int, Standing]:
     return {closing.period: closing.standing for closing in server.closings()}
 
 
-def test_the_first_closing_is_new_and_later_ones_are_known(tmp_path):
-    """Also those that are answered with it, and whether or not the entry has anything to say."""
-    server, clock = FakeServer(PLAIN), Clock(START + 130)
-    with client(tmp_path, server, clock) as device:
-        device.join(PLAIN.id)
-        clock.now = LATE
-        device.flush()
-    assert standings(server) == {3: NEW, **dict.fromkeys(range(4, 9), KNOWN)}
+STANDINGS = {
+    "the first is new, those answered with it are known": (
+        PLAIN,
+        130,
+        [LATE - START],
+        {3: NEW, **dict.fromkeys(range(4, 9), KNOWN)},
+    ),
+    "periods at which no node ends are no closings": (SPARSE, 130, [260], {4: NEW}),
+    "who misses the first closings says so once": (SHORT, 0, [260, 320], {3: MISSED, 4: KNOWN, 5: KNOWN}),
+    "who is offline for a while stays known": (SHORT, 0, [80, 320], {1: NEW, 4: KNOWN, 5: KNOWN}),
+}
 
 
-def test_new_is_the_first_closing_of_the_plan_after_enrolment(tmp_path):
-    """Periods at which no node ends are no closings, so nothing is missed there."""
-    server, clock = FakeServer(SPARSE), Clock(START + 130)
-    with client(tmp_path, server, clock) as device:
-        device.join(SPARSE.id)
-        clock.now = START + 4 * 60 + 20
-        device.flush()
-    assert standings(server) == {4: NEW}
-
-
-def test_who_misses_the_first_closings_says_so_once(tmp_path):
-    """A device that was off until its first closings were past grace; those after are known."""
-    server, clock = FakeServer(SHORT), Clock()
-    with client(tmp_path, server, clock) as device:
-        device.join(SHORT.id)
-        clock.now = START + 4 * 60 + 20
-        assert device.flush().dropped == 2
-        clock.now = START + 5 * 60 + 20
-        device.flush()
-    assert standings(server) == {3: MISSED, 4: KNOWN, 5: KNOWN}
-
-
-def test_who_is_offline_for_a_while_stays_known(tmp_path):
-    """What was missed in between changes nothing."""
-    server, clock = FakeServer(SHORT), Clock()
-    with client(tmp_path, server, clock) as device:
-        device.join(SHORT.id)
-        for period in (1, 5):
-            clock.now = START + period * 60 + 20
-            device.flush()
-    assert standings(server) == {1: NEW, 4: KNOWN, 5: KNOWN}
+@pytest.mark.parametrize("name", STANDINGS)
+def test_a_closing_says_whether_the_entry_is_known(joined, name):
+    """Of an entry that enrols so many seconds after the start, and flushes at these, whatever it has to say."""
+    asked, enrols, flushes, said = STANDINGS[name]
+    _, device, server, _ = joined(asked, now=START + enrols)
+    for moment in flushes:
+        device.at(START + moment).flush()
+    assert standings(server) == said
 
 
 @pytest.mark.parametrize("first", [1, 2], ids=["new", "missed"])
-def test_if_the_first_answer_never_left_the_next_one_is_missed(tmp_path, first):
+def test_if_the_first_answer_never_left_the_next_one_is_missed(joined, first):
     """The closing that was to say that the entry takes part waited until its grace was over. Sent again before, it
     stays what it is."""
-    server, clock = FakeServer(SHORT), Clock()
+    _, device, server, clock = joined(SHORT)
     server.reply = lambda request: httpx.Response(503) if request.method == "POST" else None
-    with client(tmp_path, server, clock) as device:
-        device.join(SHORT.id)
-        clock.now = START + 60 + (80 if first == 2 else 0) + 20
-        device.flush()
-        device.flush()
-        clock.now = START + (first + 4) * 60 + 20
-        server.bodies.clear()
-        server.reply = lambda _: None
-        device.flush()
-        clock.now = LATE
-        device.flush()
+    clock.now = START + 60 + (80 if first == 2 else 0) + 20
+    device.flush()
+    device.flush()
+    clock.now = START + (first + 4) * 60 + 20
+    server.bodies.clear()
+    server.reply = lambda _: None
+    device.flush()
+    device.at(LATE).flush()
     told = standings(server)
     assert min(told) == first + 3
     assert told[min(told)] is MISSED
     assert {told[period] for period in told if period > min(told)} == {KNOWN}
 
 
-def test_a_retry_repeats_standing_stratum_and_id(tmp_path):
+def test_a_retry_repeats_standing_stratum_and_id(joined):
     """Though the stratum has changed, and closings were answered since."""
-    server, clock = FakeServer(TOLD), Clock()
+    handle, device, server, _ = joined(TOLD, stratum={"platform": "mac", "channel": "release"})
     server.reply = lambda request: httpx.Response(503) if request.method == "POST" else None
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(TOLD.id, stratum={"platform": "mac", "channel": "release"})
-        clock.now = START + 80
-        device.flush()
-        handle.stratum({"platform": "mac", "channel": "beta"})
-        clock.now = START + 140
-        device.flush()
-        server.reply = lambda _: None
-        device.flush()
+    device.at(START + 80).flush()
+    handle.stratum({"platform": "mac", "channel": "beta"})
+    device.at(START + 140).flush()
+    server.reply = lambda _: None
+    device.flush()
     (first, *_), *later = ([*closings] for closings in _by_envelope(server))
     assert (first.period, first.standing, first.stratum) == (1, NEW, 2)
     assert [closings[0] for closings in later] == [first, first]
@@ -163,38 +136,33 @@ def test_a_survey_with_breakdowns_needs_a_stratum(tmp_path):
         assert device.ledger().spent == 0
 
 
-def test_every_entry_is_in_the_stratum_that_is_told_until_it_changes(tmp_path):
+def test_every_entry_is_in_the_stratum_that_is_told_until_it_changes(joined):
     """A change counts from the next closing on, for its entry alone; the ledger says what is public."""
-    server, clock = FakeServer(TOLD), Clock()
-    with client(tmp_path, server, clock) as device:
-        told = {"platform": "mac", "channel": "release"}
-        handle = device.join(TOLD.id, entries=2, stratum=told)
-        assert handle.ledger(1).public == told
-        clock.now = START + 80
-        device.flush()
-        handle.stratum({"channel": "beta", "platform": "mac"}, entry=1)
-        assert device.join(TOLD.id, entries=2).ledger(1).public == {"platform": "mac", "channel": "beta"}
-        clock.now = LATE
-        device.flush()
+    told = {"platform": "mac", "channel": "release"}
+    handle, device, server, _ = joined(TOLD, entries=2, stratum=told)
+    assert handle.ledger(1).public == told
+    device.at(START + 80).flush()
+    handle.stratum({"channel": "beta", "platform": "mac"}, entry=1)
+    assert device.join(TOLD.id, entries=2).ledger(1).public == {"platform": "mac", "channel": "beta"}
+    device.at(LATE).flush()
     strata = [closing.stratum for closing in server.closings()]
     assert strata == [2, 2] + [2] * 7 + [3] * 7
 
 
-def test_a_stratum_changes_as_often_as_the_survey_allows(tmp_path):
+def test_a_stratum_changes_as_often_as_the_survey_allows(begin):
     """The same again is no change; one more change, an undeclared value or an unknown entry changes nothing."""
-    server, clock = FakeServer(TOLD), Clock()
+    device = begin(TOLD).device
     linux, mac = ({"platform": platform, "channel": "release"} for platform in ("linux", "mac"))
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(TOLD.id, stratum=linux)
-        for told in (linux, mac, mac, linux, linux):
-            handle.stratum(told)
-        for wrong, words in (
-            (mac, "2 times"),
-            ({"platform": "linux", "channel": "gamma"}, "gamma"),
-            ({}, "a value for each"),
-        ):
-            with pytest.raises(ValueError, match=words):
-                handle.stratum(wrong)
-        with pytest.raises(ValueError, match="numbered 0 to 0"):
-            handle.stratum(linux, entry=1)
-        assert handle.ledger().public == linux
+    handle = device.join(TOLD.id, stratum=linux)
+    for told in (linux, mac, mac, linux, linux):
+        handle.stratum(told)
+    for wrong, words in (
+        (mac, "2 times"),
+        ({"platform": "linux", "channel": "gamma"}, "gamma"),
+        ({}, "a value for each"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            handle.stratum(wrong)
+    with pytest.raises(ValueError, match="numbered 0 to 0"):
+        handle.stratum(linux, entry=1)
+    assert handle.ledger().public == linux

@@ -1,6 +1,7 @@
 """The store: sound or silent, durable, and free of what was erased."""
 
 import os
+import resource
 import sqlite3
 import tempfile
 import threading
@@ -10,10 +11,10 @@ from random import Random
 
 import httpx
 import pytest
-from changeling_client import Client, ClientClosed, Recorded, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
-from changeling_client.schema import VERSION
+from changeling_client import Client, ClientClosed, Recorded, StoreFull, StoreReadOnly, StoreUnusable
+from changeling_client.store import VERSION
 from changeling_client.testing import stored
-from changeling_protocol import AtMost, Group, Joint, KaryResponse, Odds, ReleasePlan, StateSpace, Track, head_of
+from changeling_protocol import AtMost, head_of
 
 from tests.coins import SeededCoins
 
@@ -77,19 +78,15 @@ def test_a_store_that_is_not_sound_means_silence(used, name):
     assert used.read_bytes() == before
 
 
-def test_a_directory_is_no_store(tmp_path):
-    """Nor is the store's name another's folder."""
-    (tmp_path / "store.db").mkdir()
-    with pytest.raises(ValueError, match="the store is a file"):
-        opened(tmp_path / "store.db")
-
-
 def test_a_folder_that_is_missing_is_made(tmp_path):
-    """Its owner's alone, and with those above it; so an app's first launch needs no installer."""
-    opened(tmp_path / "above" / "missing" / "store.db").close()
-    assert (tmp_path / "above" / "missing" / "store.db").exists()
-    if os.name == "posix":  # when the log was written shows in its times
-        assert (tmp_path / "above" / "missing").stat().st_mode & 0o077 == 0
+    """With those above it, so that an app's first launch needs no installer; folder and files, which hold answers and
+    show when they were written, are their owner's alone. Beside the store there is an empty lock."""
+    folder = tmp_path / "above" / "missing"
+    opened(folder / "store.db").close()
+    assert {file.name for file in folder.iterdir()} == {"store.db", "store.db.lock"}
+    assert (folder / "store.db.lock").read_bytes() == b""
+    if os.name == "posix":
+        assert not any(each.stat().st_mode & 0o077 for each in (folder, *folder.iterdir()))
 
 
 def test_where_no_folder_can_be_made_the_error_says_so(tmp_path):
@@ -104,15 +101,6 @@ def test_every_commit_is_on_disk(used):
     names = ("journal_mode", "synchronous", "secure_delete", "foreign_keys")
     with client(used.parent, FakeServer(), Clock()) as device, device.store.transaction() as db:
         assert [db.execute(f"PRAGMA {name}").fetchone()[0] for name in names] == ["wal", 2, 1, 1]
-
-
-@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
-def test_nobody_else_may_read_it(used):
-    """The file, which holds answers, is its owner's alone; making it leaves nothing beside it but an empty lock."""
-    assert {file.name for file in used.parent.iterdir()} == {"store.db", "store.db.lock"}
-    for file in used.parent.iterdir():
-        assert file.stat().st_mode & 0o077 == 0
-    assert used.with_name("store.db.lock").read_bytes() == b""
 
 
 def on_disk(path):
@@ -133,80 +121,57 @@ def pieces(device) -> set[bytes]:
         return {piece for (piece,) in db.execute("SELECT private FROM entries UNION SELECT reports FROM closings")}
 
 
-def test_what_is_erased_is_on_no_page_of_any_file(tmp_path):
+def test_what_is_erased_is_on_no_page_of_any_file(tmp_path, joined):
     """After a flush what was kept of entries before it is gone from database and log, while it is open, and after the
     acknowledgement the ids of closings."""
-    server, clock = FakeServer(WEEKLY), Clock()
-    with client(tmp_path, server, clock, key=KEY) as device:
-        handle = device.join(WEEKLY.id, entries=30)
-        for period in range(1, 9):
-            for entry in range(30):
-                clock.now += 0.25
-                handle.record(WEEKLY.answers[period % 3], entry)
-            before, content = pieces(device), on_disk(tmp_path)
-            assert all(piece in content for piece in before)
-            clock.now = START + 60 * period + 20
-            server.refused = [[index, "malformed"] for index in range(30)]
-            device.flush()
-            gone, content = before - pieces(device), on_disk(tmp_path)
-            assert len(gone) >= 30
-            assert not any(piece in content for piece in gone)
-            with device.store.transaction() as db:
-                ids = [id_ for (id_,) in db.execute("SELECT id FROM closings WHERE id != x''")]
-            assert len(ids) == 30
-            assert all(id_ in content for id_ in ids)
-            server.refused = []
-            device.flush()
-            content = on_disk(tmp_path)
-            assert not any(id_ in content for id_ in ids)
+    handle, device, server, clock = joined(WEEKLY, entries=30, key=KEY)
+    for period in range(1, 9):
+        for entry in range(30):
+            clock.now += 0.25
+            handle.record(WEEKLY.answers[period % 3], entry)
+        before, content = pieces(device), on_disk(tmp_path)
+        assert all(piece in content for piece in before)
+        clock.now = START + 60 * period + 20
+        server.refused = [[index, "malformed"] for index in range(30)]
+        device.flush()
+        gone, content = before - pieces(device), on_disk(tmp_path)
+        assert len(gone) >= 30
+        assert not any(piece in content for piece in gone)
+        with device.store.transaction() as db:
+            ids = [id_ for (id_,) in db.execute("SELECT id FROM closings WHERE id != x''")]
+        assert len(ids) == 30
+        assert all(id_ in content for id_ in ids)
+        server.refused = []
+        device.flush()
+        content = on_disk(tmp_path)
+        assert not any(id_ in content for id_ in ids)
 
 
-def test_the_counts_of_a_joint_group_are_on_no_page_once_they_are_past(tmp_path):
-    """Those of 12 tracks stand in a row of bytes, which is found nowhere once they have changed or gone."""
-    tracks = [Track(1, KaryResponse(StateSpace(3), TRUTHFUL), 0, 4) for _ in range(12)]
-    joint = Joint(Odds(99, 1), 4, (5,) * 12, (4,) * 12)
-    asked = survey(ReleasePlan((Group.jointly(tracks, joint),)), grace=10**6)
-    server, clock, past = FakeServer(asked), Clock(), set()
-    with client(tmp_path, server, clock) as device:
-        device.join(asked.id, entries=3)
-        for period in range(1, 5):
-            clock.now = START + 60 * period + 20
-            device.flush()
-            known = {entry.slots for entry, _ in stored(device, asked.id)}
-            kept = {b"".join(used.to_bytes(2) for used in slots.used) for slots in known if slots is not None}
-            assert kept == ({bytes([0, period]) * 12} if period < 4 else set())
-            content = on_disk(tmp_path)
-            assert all(used in content for used in kept)
-            assert not any(used in content for used in past)
-            past |= kept
-
-
-def test_what_is_erased_is_in_no_gap_of_a_page(tmp_path):
+def test_what_is_erased_is_in_no_gap_of_a_page(tmp_path, begin):
     """SQLite overwrites what it deletes, not what it leaves behind as it splits and merges pages: over the life of
     hundreds of entries that grow and move about, nothing is left on disk that has been overwritten."""
     chance = Random(2)  # without VACUUM every seed that was tried leaves some behind
     asked = [WEEKLY.asking(question=f"q{number}") for number in range(5)]
-    server, clock = FakeServer(*asked), Clock()
+    device, server, clock = begin(*asked, max_epsilon=10**6, key=KEY)
     past = set()
-    with client(tmp_path, server, clock, max_epsilon=10**6, key=KEY) as device:
-        flushed = device.flush()
-        sizes = {device.join(each.id, entries=size): size for each in asked for size in [chance.randint(1, 200)]}
-        for moment in range(0, 320, 20):
-            clock.now = START + moment
-            for handle, size in sizes.items():
-                for _ in range(chance.randint(1, size)):
-                    clock.now += 0.01
-                    handle.record(chance.choice(WEEKLY.answers), chance.randrange(size))
-                past |= pieces(device)
-            down = httpx.Response(503) if chance.random() < 0.3 else None
-            server.reply = lambda _, reply=down: reply
-            waited, flushed = flushed.waiting, device.flush()
-            if not flushed.sent and flushed.waiting == waited:
-                continue  # nothing was answered, so nothing is rewritten
-            content = on_disk(tmp_path)
-            kept = pieces(device)
-            assert not [each for each in past - kept if each in content]
-            past |= kept
+    flushed = device.flush()
+    sizes = {device.join(each.id, entries=size): size for each in asked for size in [chance.randint(1, 200)]}
+    for moment in range(0, 320, 20):
+        clock.now = START + moment
+        for handle, size in sizes.items():
+            for _ in range(chance.randint(1, size)):
+                clock.now += 0.01
+                handle.record(chance.choice(WEEKLY.answers), chance.randrange(size))
+            past |= pieces(device)
+        down = httpx.Response(503) if chance.random() < 0.3 else None
+        server.reply = lambda _, reply=down: reply
+        waited, flushed = flushed.waiting, device.flush()
+        if not flushed.sent and flushed.waiting == waited:
+            continue  # nothing was answered, so nothing is rewritten
+        content = on_disk(tmp_path)
+        kept = pieces(device)
+        assert not [each for each in past - kept if each in content]
+        past |= kept
     assert len(past) > 300
 
 
@@ -227,80 +192,59 @@ class Crowded:
         return self._connection.execute(statement, *values)
 
 
-def test_what_cannot_be_erased_for_want_of_room_is_erased_later(tmp_path):
+def test_what_cannot_be_erased_for_want_of_room_is_erased_later(tmp_path, begin):
     """A full disk holds no report back; the next flush with room erases, though nothing new is due."""
-    server, clock = FakeServer(WEEKLY), Clock()
-    with client(tmp_path, server, clock, key=KEY) as device:
-        device.join(WEEKLY.id).record("tea")
-        (forgotten,) = pieces(device)
-        roomy = device.store._connection
-        device.store._connection = Crowded(roomy)
-        clock.now = START + 80
-        assert device.flush().sent == 1
-        assert forgotten not in pieces(device)
-        assert forgotten in on_disk(tmp_path)
-        device.store._connection = roomy
-        assert device.flush().sent == 0
-        assert forgotten not in on_disk(tmp_path)
+    device, *_ = begin(WEEKLY, key=KEY)
+    device.join(WEEKLY.id).record("tea")
+    (forgotten,) = pieces(device)
+    roomy = device.store._connection
+    device.store._connection = Crowded(roomy)
+    assert device.at(START + 80).flush().sent == 1
+    assert forgotten not in pieces(device)
+    assert forgotten in on_disk(tmp_path)
+    device.store._connection = roomy
+    assert device.flush().sent == 0
+    assert forgotten not in on_disk(tmp_path)
 
 
-def test_states_are_forgotten_when_no_open_node_needs_them(tmp_path):
+def test_states_are_forgotten_when_no_open_node_needs_them(joined):
     """While (4, 8] is open the states at 4 and after are kept; at the end nothing."""
-    server, clock = FakeServer(PLAIN), Clock()
+    handle, device, _, clock = joined(PLAIN)
     kept = []
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(PLAIN.id)
-        answers = {1: "tea", 3: "coffee", 6: "neither"}
-        for period in range(1, 9):
-            if period in answers:
-                clock.now = START + 60 * period - 50
-                handle.record(answers[period])
-            clock.now = START + 60 * period + 20
-            device.flush()
-            ((entry, _),) = stored(device, PLAIN.id)
-            kept.append([state for _, state in entry.states])
-        assert handle.answer() is None
+    answers = {1: "tea", 3: "coffee", 6: "neither"}
+    for period in range(1, 9):
+        if period in answers:
+            clock.now = START + 60 * period - 50
+            handle.record(answers[period])
+        device.at(START + 60 * period + 20).flush()
+        ((entry, _),) = stored(device, PLAIN.id)
+        kept.append([state for _, state in entry.held[0].states])
+    assert handle.answer() is None
     assert kept == [[1]] * 2 + [[1, 2]] + [[2]] * 2 + [[2, 3]] * 2 + [[]]
 
 
-def test_a_store_that_is_held_too_long_is_busy_and_unchanged(used, monkeypatch):
-    """Another process's transaction is waited for, then StoreBusy is raised; later it works again."""
-    monkeypatch.setattr("changeling_client.store.BUSY_SECONDS", 0.05)
-    with client(used.parent, FakeServer(PLAIN), Clock()) as device:
-        handle = device.join(PLAIN.id)
-        held = sqlite3.connect(used, isolation_level=None)
-        held.execute("BEGIN IMMEDIATE")
-        with pytest.raises(StoreBusy, match="another process"):
-            handle.record("coffee")
-        held.close()
-        assert handle.answer() == "tea"
-        assert handle.record("coffee") is Recorded.COUNTED
-
-
-def test_threads_share_a_client(tmp_path):
+def test_threads_share_a_client(joined):
     """Records and flushes from four threads at once neither fail nor lose anything."""
-    server, clock = FakeServer(PLAIN), Clock()
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(PLAIN.id, entries=40)
-        clock.now = START + 80
-        failures = []
+    handle, device, server, clock = joined(PLAIN, entries=40)
+    clock.now = START + 80
+    failures = []
 
-        def work(first):
-            try:
-                for entry in range(first, 40, 4):
-                    handle.record("tea", entry)
-                    device.flush()
-            except Exception as error:
-                failures.append(error)
+    def work(first):
+        try:
+            for entry in range(first, 40, 4):
+                handle.record("tea", entry)
+                device.flush()
+        except Exception as error:
+            failures.append(error)
 
-        threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert failures == []
-        assert [handle.answer(entry) for entry in range(40)] == ["tea"] * 40
-        assert device.flush().waiting == 0
+    threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert [handle.answer(entry) for entry in range(40)] == ["tea"] * 40
+    assert device.flush().waiting == 0
     symbols = {}
     for answered, reports in server.answers():
         assert symbols.setdefault(answered.id, reports) == reports
@@ -320,8 +264,7 @@ def test_a_survey_that_cannot_be_read_silences_no_other(used):
         for asked in (lambda: handle.survey, lambda: handle.record("tea"), handle.answer):
             with pytest.raises(StoreUnusable, match="a survey that cannot be read"):
                 asked()
-        clock.now = START + 80
-        assert device.flush().sent == 1
+        assert device.at(START + 80).flush().sent == 1
         assert {head_of(envelope).survey for envelope in server.envelopes} == {WEEKLY.id}
         assert device._device.next_due_ms() > 1000 * clock.now
         assert device.ledger().spent == PLAIN.epsilon + WEEKLY.epsilon
@@ -357,23 +300,21 @@ def test_where_nothing_may_be_written_the_error_says_so(what):
         assert as_nobody(act)
 
 
-def test_where_there_is_no_room_the_error_says_so_and_nothing_is_changed(tmp_path):
+def test_where_there_is_no_room_the_error_says_so_and_nothing_is_changed(joined):
     """StoreFull from whatever writes; with room again all goes on."""
-    server, clock = FakeServer(WEEKLY), Clock()
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(WEEKLY.id, entries=400)
-        handle.record("tea")
-        connection = device.store._connection
-        connection.execute("PRAGMA max_page_count = 1")  # as many as there are
-        with pytest.raises(StoreFull, match=r"no room for .*store\.db"):
-            device.join(b"another survey..", entries=5_000, signed=None)
-        assert device._device.find(b"another survey..") is None
-        assert (handle.answer(), device.ledger().spent) == ("tea", WEEKLY.epsilon)
-        clock.now = START + 80
-        with pytest.raises(StoreFull):
-            device.flush()
-        connection.execute("PRAGMA max_page_count = 1000000")
-        assert device.flush().sent == 400
+    handle, device, server, clock = joined(WEEKLY, entries=400)
+    handle.record("tea")
+    connection = device.store._connection
+    connection.execute("PRAGMA max_page_count = 1")  # as many as there are
+    with pytest.raises(StoreFull, match=r"no room for .*store\.db"):
+        device.join(b"another survey..", entries=5_000, signed=None)
+    assert device._device.find(b"another survey..") is None
+    assert (handle.answer(), device.ledger().spent) == ("tea", WEEKLY.epsilon)
+    clock.now = START + 80
+    with pytest.raises(StoreFull):
+        device.flush()
+    connection.execute("PRAGMA max_page_count = 1000000")
+    assert device.flush().sent == 400
     assert len({closing.id for closing in server.closings()}) == 400
 
 
@@ -400,39 +341,26 @@ def test_after_close_every_call_says_that_the_client_is_closed(tmp_path):
             call()
 
 
-def test_it_works_where_there_are_no_hard_links(tmp_path, monkeypatch):
-    """As on many phones and network disks."""
-
-    def nowhere(*_args, **_options):
-        raise OSError("no hard links here")
-
-    monkeypatch.setattr(os, "link", nowhere)
-    with client(tmp_path, FakeServer(PLAIN), Clock()) as device:
-        assert device.join(PLAIN.id).record("tea") is Recorded.COUNTED
-
-
 @pytest.mark.timed
-def test_a_reader_with_a_long_snapshot_stalls_nothing(tmp_path):
+def test_a_reader_with_a_long_snapshot_stalls_nothing(tmp_path, joined):
     """Records and flushes go on at once while it reads; what cannot be erased meanwhile is erased by the next flush."""
-    server, clock = FakeServer(WEEKLY), Clock()
-    with client(tmp_path, server, clock, key=KEY) as device:
-        handle = device.join(WEEKLY.id)
-        handle.record("tea")
-        (forgotten,) = pieces(device)
-        reader = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
-        reader.execute("BEGIN")
-        reader.execute("SELECT count(*) FROM entries").fetchone()
-        clock.now = START + 80
-        begun = time.monotonic()
-        assert handle.record("coffee") is Recorded.COUNTED
-        assert device.flush().sent == 1
-        assert handle.record("neither") is Recorded.COUNTED
-        took = time.monotonic() - begun
-        assert forgotten in on_disk(tmp_path)
-        reader.execute("COMMIT")
-        reader.close()
-        assert device.flush().sent == 0
-        assert forgotten not in on_disk(tmp_path)
+    handle, device, _, clock = joined(WEEKLY, key=KEY)
+    handle.record("tea")
+    (forgotten,) = pieces(device)
+    reader = sqlite3.connect(tmp_path / "store.db", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM entries").fetchone()
+    clock.now = START + 80
+    begun = time.monotonic()
+    assert handle.record("coffee") is Recorded.COUNTED
+    assert device.flush().sent == 1
+    assert handle.record("neither") is Recorded.COUNTED
+    took = time.monotonic() - begun
+    assert forgotten in on_disk(tmp_path)
+    reader.execute("COMMIT")
+    reader.close()
+    assert device.flush().sent == 0
+    assert forgotten not in on_disk(tmp_path)
     assert took < 2  # a wait for the reader is one of BUSY_SECONDS, 5
 
 
@@ -449,8 +377,7 @@ def test_under_a_key_no_answer_stands_in_the_file_as_it_is(tmp_path):
             asked.record("an answer to a survey that is not known")
             handle = device.join(WEEKLY.id)
             handle.record("tea")
-            clock.now = START + 80
-            assert device.flush().waiting == 1
+            assert device.at(START + 80).flush().waiting == 1
             handle.record("coffee")
             if key is None:
                 known = pieces(device)
@@ -462,50 +389,9 @@ def test_under_a_key_no_answer_stands_in_the_file_as_it_is(tmp_path):
     assert KEY not in on_disk(seals)
 
 
-@pytest.mark.parametrize(("made", "tried"), [(KEY, b"L" * 32), (KEY, None), (None, KEY)])
-def test_a_store_opens_with_its_own_key_only(tmp_path, made, tried):
-    """With another, or without one, or with one that it was not made with: StoreUnusable, and it stays as it is."""
-    opened(tmp_path / "store.db", made).close()
-    with pytest.raises(StoreUnusable, match="another key"):
-        opened(tmp_path / "store.db", tried)
-    opened(tmp_path / "store.db", made).close()
-
-
-@pytest.mark.parametrize("key", [b"", b"K" * 31, "K" * 32])
-def test_a_key_is_32_bytes(tmp_path, key):
-    """Anything else is a ValueError that does not repeat it, and nothing is made."""
-    with pytest.raises(ValueError, match="32 bytes") as error:
-        opened(tmp_path / "store.db", key)
-    assert str(key) not in str(error.value) or not key
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_of_two_clients_on_one_store_one_reports_at_a_time(tmp_path):
-    """In processes of their own, as they lock a file: the other one says why it did nothing, and records meanwhile."""
-    server, clock = FakeServer(PLAIN), Clock()
-    said = []
-
-    def meanwhile(request):
-        if request.method == "POST" and not said:
-            flushed = second.flush()
-            said.append((flushed.sent, flushed.waiting, flushed.trouble, second.join(PLAIN.id).record("coffee")))
-        return None
-
-    server.reply = meanwhile
-    with client(tmp_path, server, clock) as first, client(tmp_path, server, clock) as second:
-        handle = first.join(PLAIN.id)
-        clock.now = START + 80
-        assert first.flush().sent == 1
-        assert handle.answer() == "coffee"
-        clock.now = START + 140
-        assert second.flush().sent == 1
-    assert said == [(0, 1, "another process of this app is reporting", Recorded.COUNTED)]
-    assert len(server.bodies) == 2
-
-
-def test_no_transaction_of_a_flush_answers_more_than_a_record_may_wait_for(tmp_path):
+def test_no_transaction_of_a_flush_answers_more_than_a_record_may_wait_for(begin):
     """Of 10,000 closings that are due at once, each transaction draws some hundreds, and a record gets in between."""
-    server, clock = FakeServer(PLAIN), Clock(START + 1)
+    device, *_ = begin(PLAIN, now=START + 1)
     drew = [0]
 
     def count(statement):
@@ -513,12 +399,10 @@ def test_no_transaction_of_a_flush_answers_more_than_a_record_may_wait_for(tmp_p
             drew.append(0)
         drew[-1] += statement.startswith("INSERT INTO closings")
 
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(PLAIN.id, entries=1_250)
-        device.store._connection.set_trace_callback(count)
-        clock.now = LATE
-        assert device.flush().sent == 10_000
-        assert handle.ledger(1_249).answered_period == 8
+    handle = device.join(PLAIN.id, entries=1_250)
+    device.store._connection.set_trace_callback(count)
+    assert device.at(LATE).flush().sent == 10_000
+    assert handle.ledger(1_249).answered_period == 8
     assert sum(drew) == 10_000
     assert max(drew) <= 512 + 64
 
@@ -529,3 +413,30 @@ def test_a_draft_that_a_killed_process_left_is_cleared_away(tmp_path):
         (tmp_path / f"store.db{suffix}").write_bytes(b"half a store")
     opened(tmp_path / "store.db").close()
     assert sorted(each.name for each in tmp_path.iterdir()) == ["store.db", "store.db.lock"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_file_that_may_not_grow_is_a_full_store_and_keeps_what_it_has(tmp_path):
+    """Beyond a quota, record() raises StoreFull; where there is room again, it goes on from what stood before."""
+    server = FakeServer(PLAIN)
+    with client(tmp_path, server, Clock()) as device:
+        device.join(PLAIN.id).record("tea")
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            handle = (device := client(tmp_path, server, Clock())).join(PLAIN.id)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+            try:
+                handle.record("coffee")
+            except StoreFull:
+                code = 0
+            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+            code += handle.answer() != "tea"
+            handle.record("neither")
+            device.close()
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    with client(tmp_path, server, Clock()) as device:
+        assert device.join(PLAIN.id).answer() == "neither"

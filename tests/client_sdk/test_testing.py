@@ -1,14 +1,19 @@
-"""What an app's tests are given: a clock, a server, surveys, a client, and fixtures."""
+"""What an app's tests are given: a clock, a server, surveys, a client and fixtures; an audit of what it sends."""
 
 import inspect
 import re
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
 from changeling_client import AsyncClient, Client, Status
-from changeling_client.testing import FakeServer, ManualClock, make_client, make_survey
+from changeling_client.testing import FakeServer, Household, ManualClock, audit, let_report, make_client, make_survey
+from changeling_protocol import Calendar
+
+from .test_questions_attacked import asked
 
 APP = Path(__file__).parents[2] / "docs/app.md"
 MOST_SECONDS = 4.0
@@ -93,24 +98,23 @@ def test_one_seed_gives_the_same_reports_in_every_run(tmp_path):
 
 
 @pytest.mark.parametrize("trouble", [lambda server: server.fail_with(503, retry_after=60), FakeServer.go_offline])
-def test_trouble_keeps_what_is_due_and_after_it_all_of_it_comes(tmp_path, trouble):
+def test_trouble_keeps_what_is_due_and_after_it_all_of_it_comes(kit, trouble):
     """Each report once, those of the offline spell in one upload."""
-    server = FakeServer()
-    with make_client(tmp_path, server) as client:
-        handle = client.join(server.publish(make_survey(periods=10)))
-        handle.record("tea")
-        client.flush()
-        trouble(server)
-        for _ in range(3):
-            server.clock.advance(days=1)
-            flushed = client.flush()
-            assert (flushed.sent, flushed.trouble is None) == (0, False)
-        assert server.reports == []
-        server.recover()
-        server.clock.advance(hours=1)
-        assert client.flush().sent == 3
-        assert [report.says for report in server.last_reports] == ["from no answer to tea", "no change", "no change"]
-        assert server.reports == server.last_reports
+    client, server = kit()
+    handle = client.join(server.publish(make_survey(periods=10)))
+    handle.record("tea")
+    client.flush()
+    trouble(server)
+    for _ in range(3):
+        server.clock.advance(days=1)
+        flushed = client.flush()
+        assert (flushed.sent, flushed.trouble is None) == (0, False)
+    assert server.reports == []
+    server.recover()
+    server.clock.advance(hours=1)
+    assert client.flush().sent == 3
+    assert [report.says for report in server.last_reports] == ["from no answer to tea", "no change", "no change"]
+    assert server.reports == server.last_reports
 
 
 def test_a_second_client_of_the_folder_goes_on_and_a_restored_store_is_silenced(tmp_path):
@@ -138,3 +142,112 @@ def test_a_clock_goes_where_the_test_says():
     assert clock() == 100 + 86_400 + 3_661
     clock.advance(days=-1)
     assert clock() == 100 + 3_661
+
+
+DAYS = 3
+SURVEY = make_survey(answers=("tea", "coffee"), periods=4, epsilon=8)
+LIVES = {"never": {}, "early": {0: "tea"}, "late": {1: "tea", 2: "coffee"}}
+"""On which days which answer is given."""
+
+
+def careful(home: Household, life) -> None:
+    """Joins at the first launch; a thread reports."""
+    with home.client() as client:
+        survey = client.join(home.server.publish(SURVEY))
+        for day in range(DAYS):
+            if day in life:
+                survey.record(life[day])
+            let_report(client, home.clock)
+        client.flush()
+
+
+def joins_late(home: Household, life) -> None:
+    """Joins as the first answer is given."""
+    home.server.publish(SURVEY)
+    with home.client() as client:
+        for day in range(DAYS):
+            if day in life:
+                client.join(SURVEY.id).record(life[day])
+            let_report(client, home.clock)
+
+
+def flushes_at_once(home: Household, life) -> None:
+    """Flushes when an answer is given, and by a timer as well."""
+    with home.client() as client:
+        survey = client.join(home.server.publish(SURVEY))
+        for day in range(DAYS):
+            if day in life:
+                survey.record(life[day])
+                client.flush()
+            home.clock.advance(days=0.5)
+            client.flush()
+            home.clock.advance(days=0.5)
+
+
+def leaves(home: Household, life) -> None:
+    """Leaves the survey when coffee is drunk."""
+    with home.client() as client:
+        survey = client.join(home.server.publish(SURVEY))
+        for day in range(DAYS):
+            if day in life:
+                survey.record(life[day])
+                if life[day] == "coffee":
+                    client.leave(SURVEY.id)
+            let_report(client, home.clock)
+
+
+def starts_again(home: Household, life) -> None:
+    """Is started anew every day."""
+    home.server.publish(SURVEY)
+    for day in range(DAYS):
+        with home.client() as client:
+            survey = client.join(SURVEY.id)
+            if day in life:
+                survey.record(life[day])
+            let_report(client, home.clock)
+
+
+@pytest.mark.parametrize("app", [careful, starts_again])
+def test_an_app_that_gives_nothing_away_passes(app):
+    """Whatever is answered, and when, its requests are the same at the same times, to the byte."""
+    assert audit(app, LIVES.values()) == []
+
+
+@pytest.mark.parametrize(
+    ("app", "lives"),
+    [(joins_late, [2, 3]), (flushes_at_once, [2, 3]), (leaves, [3])],
+    ids=lambda each: str(each)[:14],
+)
+def test_an_app_that_gives_its_answers_away_is_told_where(app, lives):
+    """The number of each life that differs, and in which request."""
+    found = audit(app, LIVES.values())
+    assert [int(each.split()[1]) for each in found] == lives
+    assert all("/v1/" in each for each in found)
+
+
+def test_the_fixture_fails_a_test_by_saying_what_differs(changeling_audit):
+    """So an app's CI says it."""
+    lives = [LIVES["never"], LIVES["early"]]
+    changeling_audit(careful, lives)
+    with pytest.raises(AssertionError, match="life 2 differs in request 1"):
+        changeling_audit(joins_late, lives)
+
+
+@pytest.mark.parametrize("joint", [False, True], ids=["each by itself", "drawn together"])
+def test_nobody_who_watches_tells_which_question_was_answered_nor_whether_a_number_moved(joint):
+    """Lives with all, some and none of the answers: the same requests at the same times, to the byte."""
+    made = asked(joint=joint)
+    made = replace(made, calendar=Calendar(SURVEY.calendar.start, 86_400, 4), skew=60, spread=3600, grace=7 * 86_400)
+    drinks, minutes = ({}, {0: "tea", 2: "coffee"}), ({}, {0: 3.5, 1: 29.9, 2: 700})
+
+    def app(home: Household, life) -> None:
+        with home.client() as client:
+            survey = client.join(home.server.publish(made))
+            for day in range(DAYS):
+                for question, answers in zip(("drink", "minutes"), life, strict=True):
+                    if day in answers:
+                        survey.question(question).record(answers[day])
+                let_report(client, home.clock)
+            client.flush()
+
+    assert audit(app, [*product(drinks[:1], minutes), (drinks[1], minutes[0])]) == []

@@ -1,20 +1,36 @@
-"""What an app's developer is told when something is wrong: what it was, where, and what to do."""
+"""What an app and a person are told in words: errors, log lines, the ledger, what was sent and what will be."""
 
 import re
+import shutil
+from decimal import Decimal, localcontext
+from fractions import Fraction
 from pathlib import Path
 
 import changeling_client
 import pytest
 from changeling_client import (
     ClientError,
+    Ledger,
     Recorded,
     ServerTrouble,
     Silenced,
     Status,
+    SurveyAccount,
     TooCostly,
 )
 from changeling_client.testing import FakeServer, make_client, make_survey
+from changeling_protocol import (
+    Group,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    SignedSubset,
+    StateSpace,
+    SubsetSelection,
+    Track,
+)
 
+from ..protocol.examples import survey
 from .device import PLAIN, Clock, client
 from .device import FakeServer as ContractServer
 
@@ -67,95 +83,76 @@ def test_a_record_that_is_dropped_is_logged_with_its_reason_and_without_the_answ
     assert "cocoa" not in caplog.text
 
 
-def test_an_app_whose_on_error_fails_is_told_so_in_the_log_and_goes_on(tmp_path, caplog):
+def test_an_app_whose_on_error_fails_is_told_so_in_the_log_and_goes_on(kit, caplog):
     """The error that it was told is there as well."""
-    server = FakeServer()
-    with make_client(tmp_path, server, max_epsilon=0.1, on_error=lambda _: 1 / 0) as device:
-        device.join(server.publish(TEN))
-        assert "above 0.1" in device.flush().trouble
+    device, server = kit(max_epsilon=0.1, on_error=lambda _: 1 / 0)
+    device.join(server.publish(TEN))
+    assert "above 0.1" in device.flush().trouble
     assert [each.getMessage().split(":")[0] for each in caplog.records] == [
         "TooCostly",
         "the app's on_error has failed",
     ]
 
 
-def test_a_survey_that_the_server_does_not_know_is_told_once(tmp_path):
+def test_a_survey_that_the_server_does_not_know_is_told_once(kit):
     """With its id, as it may be a typo; the flush says it each time that it has asked."""
-    server, told = FakeServer(), []
-    with make_client(tmp_path, server, on_error=told.append) as device:
-        device.join(TEN.id)
-        for _ in range(3):
-            sentence = f"{server.url} does not know the survey {TEN.id.hex()}: the server answered with status 404"
-            assert device.flush().trouble == sentence
-            server.clock.advance(days=1)
-        (error,) = told
-        assert isinstance(error, ServerTrouble)
-        assert str(error) == sentence
-        server.publish(TEN)
-        assert device.flush().trouble is None
+    told = []
+    device, server = kit(on_error=told.append)
+    device.join(TEN.id)
+    for _ in range(3):
+        sentence = f"{server.url} does not know the survey {TEN.id.hex()}: the server answered with status 404"
+        assert device.flush().trouble == sentence
+        server.clock.advance(days=1)
+    (error,) = told
+    assert isinstance(error, ServerTrouble)
+    assert str(error) == sentence
+    server.publish(TEN)
+    assert device.flush().trouble is None
 
 
-def test_what_cannot_be_explained_says_why(tmp_path):
+def test_what_cannot_be_explained_says_why(kit):
     """A survey that is unknown, asked for, refused, left or silenced: each in a sentence that is true of it."""
-    server = FakeServer()
     dear = make_survey(epsilon=100, question="Dear?")
-    with make_client(tmp_path, server, max_epsilon=50) as device:
-        device.join(TEN.id)
-        device.join(server.publish(dear))
-        device.flush()
+    device, server = kit(max_epsilon=50)
+    device.join(TEN.id)
+    device.join(server.publish(dear))
+    device.flush()
 
-        def why(survey):
-            with pytest.raises(ValueError, match=survey.id.hex()) as raised:
-                device.explain(survey.id)
-            return str(raised.value)
+    def why(survey):
+        with pytest.raises(ValueError, match=survey.id.hex()) as raised:
+            device.explain(survey.id)
+        return str(raised.value)
 
-        assert "is not known yet: the next flush" in why(TEN)
-        assert "was not joined: TooCostly" in why(dear)
-        assert "nobody has joined" in why(make_survey(question="Never heard of?"))
-        device.leave(TEN.id)
-        assert "was left" in why(TEN)
-        with pytest.raises(ValueError, match=r"no stratum: .* was left"):
-            device.join(TEN.id).stratum({"platform": "linux"})
+    assert "is not known yet: the next flush" in why(TEN)
+    assert "was not joined: TooCostly" in why(dear)
+    assert "nobody has joined" in why(make_survey(question="Never heard of?"))
+    device.leave(TEN.id)
+    assert "was left" in why(TEN)
+    with pytest.raises(ValueError, match=r"no stratum: .* was left"):
+        device.join(TEN.id).stratum({"platform": "linux"})
 
 
 def test_a_silenced_store_names_both_files_and_how_to_start_anew(tmp_path):
     """A developer who deletes the store by hand is told of the witness, and deletes it as well."""
     server, told, store, witness = FakeServer(), [], tmp_path / "changeling.db", tmp_path / "witness"
-    options = {"witness": witness, "on_error": told.append, "max_epsilon": 100}
     server.publish(asked := make_survey(epsilon=8))
-
-    def joined():
-        with make_client(tmp_path, server, **options) as device:
+    standings = []
+    for deleted in ((), (store,), (store, witness)):
+        for each in deleted:
+            shutil.rmtree(each) if each.is_dir() else each.unlink()
+        with make_client(tmp_path, server, witness=witness, on_error=told.append, max_epsilon=100) as device:
             handle = device.join(asked.id)
             device.flush()
             server.clock.advance(days=1)
             device.flush()
+            standings.append(handle.status)
             if handle.status is Status.SILENCED:
                 with pytest.raises(ValueError, match="silent for good on this device"):
                     device.explain(asked.id)
-            return handle.status
-
-    def delete(*files):
-        for file in files:
-            file.unlink()
-
-    assert joined() is Status.JOINED
-    delete(*tmp_path.glob("changeling.db*"))
-    assert joined() is Status.SILENCED
+    assert standings == [Status.JOINED, Status.SILENCED, Status.JOINED]
     (error,) = told
     assert isinstance(error, Silenced)
     assert f"{store} is not the store that its witness, {witness}, saw" in str(error)
-    delete(*tmp_path.glob("changeling.db*"), *witness.iterdir())
-    witness.rmdir()
-    assert joined() is Status.JOINED
-
-
-@pytest.mark.parametrize("path", ["", "."])
-def test_a_path_that_is_no_file_is_refused(tmp_path, monkeypatch, path):
-    """An empty one is the present folder."""
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="the store is a file"):
-        make_client(tmp_path, FakeServer(), path=path)
 
 
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
@@ -187,17 +184,192 @@ def test_a_test_that_publishes_something_else_is_told_so():
         make_survey(answers="tea")
 
 
-def test_without_consent_a_survey_is_not_joined_and_was_not_left(tmp_path):
-    """It can be joined as soon as there is consent; one that was left cannot, and says so without consent too."""
+YEAR = make_survey(periods=364, epsilon=8)
+
+
+def test_what_a_week_costs_is_said_to_be_an_average(kit):
+    """Beside the whole, which is what the survey promises; whatever the app's decimal context."""
+    device, server = kit()
+    handle = device.join(server.publish(YEAR))
+    device.flush()
+    with localcontext(prec=1):
+        (line,) = (line for line in str(device.ledger()).splitlines() if line.startswith("- "))
+        own = str(handle.ledger())
+    weekly = YEAR.per_week
+    assert line == f"- “{YEAR.question}” (joined): at most {YEAR.epsilon} in all, on average {weekly} a week"
+    assert own.startswith(f"At most {YEAR.epsilon} in all, on average {weekly} a week; ")
+    assert "Done with up to period 0; 0 to be sent, 0 too late." in own
+
+
+def test_the_average_of_one_persons_entries_is_of_what_they_count(kit):
+    """Three entries count three times, in all and on average."""
+    device, server = kit()
+    device.join(server.publish(YEAR), entries=3, one_person=True)
+    device.flush()
+    (account,) = device.ledger().surveys
+    shown = device.ledger()._repr_html_()
+    assert f"at most {account.epsilon} in all" in shown
+    assert YEAR.question in shown
+    assert account.epsilon == 3 * YEAR.epsilon
+    assert abs(account.per_week - account.epsilon / 52) < Decimal("0.000002")
+
+
+def test_a_survey_that_is_not_joined_says_how_it_stands(tmp_path):
+    """One that was asked for and not heard of, and one that was refused, with the reason."""
+    server = ContractServer()
+    with client(tmp_path, server, Clock(), max_epsilon=0.1) as device:
+        device.join(PLAIN.id, signed=None)
+        assert str(device.ledger().surveys[0]).endswith("(asked): not known yet, so nothing is sent and nothing counts")
+        device.leave(PLAIN.id)
+    server = ContractServer(PLAIN)
+    with client(tmp_path / "other", server, Clock(), max_epsilon=0.1) as device:
+        handle = device.join(PLAIN.id, signed=None)
+        device.flush()
+        (account,) = device.ledger().surveys
+        assert account.reason == handle.reason
+        assert str(account).endswith(f"(refused): not joined, so nothing counts; {handle.reason}")
+
+
+def test_what_counts_nothing_is_said_to():
+    """As in development, where an average over a few minutes would be a large number that means nothing."""
+    short = SurveyAccount("00" * 16, "Tea?", Status.JOINED, Decimal(0), Decimal(0))
+    assert str(short) == "“Tea?” (joined): counts nothing"
+    day = Ledger(Decimal(4), Decimal(28), Decimal(8), 3, 0, 0, {"platform": "<linux>"})
+    assert "platform &lt;linux&gt;" in day._repr_html_()
+    day = Ledger(Decimal(4), Decimal(28), Decimal(8), 3, 0, 0, {"platform": "linux"})
+    assert str(day).splitlines() == [
+        "At most 4 in all; 8 in all if a backup is put back once and nothing notices.",
+        "Done with up to period 3; 0 to be sent, 0 too late.",
+        "Told as it is: platform linux.",
+    ]
+
+
+def test_drops_are_printed_with_their_reasons(kit):
+    """So nobody has to know of the attribute to see that something is wrong."""
+    device, server = kit(strict=False)
+    handle = device.join(server.publish(YEAR))
+    device.flush()
+    assert "Not kept" not in str(device.ledger())
+    handle.record("milk")
+    assert "Not kept or not sent: 1 wrong-answer." in str(device.ledger())
+
+
+@pytest.mark.parametrize("status", Status)
+def test_a_status_prints_as_a_word(status):
+    """And not as the number by which the store keeps it."""
+    assert str(status) == f"{status}" == status.name.lower()
+
+
+@pytest.fixture
+def server():
     server = FakeServer()
     server.publish(TEN)
-    with make_client(tmp_path, server, consent=False) as device:
+    return server
+
+
+def test_what_was_sent_is_what_the_server_received(tmp_path, server):
+    """Word by word, with dates, and said to have arrived; what waits is said to wait."""
+    with make_client(tmp_path, server) as device:
         handle = device.join(TEN.id)
-        assert handle.status is Status.NOT_JOINED
-        device.set_consent(True)
-        assert handle.status is Status.NOT_JOINED
-        device.join(TEN.id)
+        handle.record("tea")
+        server.clock.advance(days=2)
         device.flush()
-        assert handle.status is Status.JOINED
+        handle.record("coffee")
+        server.go_offline()
+        server.clock.advance(days=1)
+        device.flush()
+        (about,) = device.reports()
+    assert (about.id, about.question) == (TEN.id.hex(), TEN.question)
+    assert [report.says for told in about.told if told.arrived for report in told.reports] == [
+        report.says for report in server.reports
+    ]
+    assert [(told.arrived, told.closed.isoformat()[:10]) for told in about.told] == [
+        (True, "2027-01-02"),
+        (True, "2027-01-03"),
+        (False, "2027-01-04"),
+    ]
+    ((waits,),) = [told.reports for told in about.told if not told.arrived]
+    assert waits.says == "from tea to coffee"
+    assert "2027-01-04 00:00 UTC, waits to be sent" in str(about)
+
+
+def test_every_report_says_how_often_such_a_one_is_true(kit):
+    """In the words as well: a person reads them, and not the type."""
+    asked = make_survey(periods=10, epsilon=3)
+    device, server = kit()
+    device.join(server.publish(asked)).record("tea")
+    server.clock.advance(days=3)
+    device.flush()
+    (about,) = device.reports()
+    shown = str(about)
+    reports = [report for told in about.told for report in told.reports]
+    assert len(reports) == 3
+    assert all(0 < report.luck < report.truth < 1 for report in reports)
+    assert shown.count("chosen at random: true about") == len(reports) + len(about.coming)
+
+
+def test_the_preview_hangs_on_nothing_that_was_answered(tmp_path):
+    """Nor does anything else but the words of what was drawn: with the same coins for those, all is the same."""
+    shown = []
+    for name, answers in (("a", []), ("b", ["tea"]), ("c", ["coffee", "tea", "neither"])):
+        server = FakeServer()
+        server.publish(TEN)
+        with make_client(tmp_path / name, server) as device:
+            handle = device.join(TEN.id)
+            for answer in answers:
+                handle.record(answer)
+            device.flush()
+            (about,) = device.reports()
+        assert about.told == ()
+        shown.append(str(about.coming[0]))
+    assert len({*shown}) == 1
+    assert "one of “no change”, “from no answer to tea”" in shown[0]
+    assert f"({TEN.plan.tracks[0].randomizer.symbols} in all)" in shown[0]
+
+
+def test_the_next_answer_is_due_when_it_is_given(tmp_path, server):
+    """A millisecond before nothing is sent, and a second later it is."""
+    with make_client(tmp_path, server) as device:
+        device.join(TEN.id).record("tea")
+        device.flush()
+        ((coming,),) = (about.coming for about in device.reports())
+        due = coming.due.timestamp()
+        server.clock.now = due - 1
+        assert device.flush().sent == 0
+        server.clock.now = due + 1
+        assert device.flush().sent == 1
+
+
+def test_states_and_signs_are_told_in_words_and_only_drawn_nodes_are_foretold(tmp_path):
+    """A panel's answer at most closes is no report at all."""
+    panel = Track(1, SubsetSelection(StateSpace(3), Odds(5, 1), 2), 0, 8, reported=1)
+    changes = Track(4, SignedSubset(MutationSpace(3), Odds(5, 1), spoken=Fraction(1, 2)), 0, 8)
+    asked = survey(ReleasePlan((Group((panel, changes)),)), grace=10**6)
+    server = ContractServer(asked)
+    server.clock.now = asked.calendar.start
+    with client(tmp_path, server, server.clock) as device:
+        device.join(asked.id).record("tea")
+        kinds = set()
+        for period in range(1, 9):
+            ((coming,),) = (about.coming for about in device.reports())
+            server.clock.now = asked.calendar.time(period) + asked.skew + asked.spread + 1
+            assert device.flush().sent == 1
+            told = device.reports()[0].told if device.reports() else ()
+            if told:
+                assert len(told[-1].reports) == len(coming.reports)
+            kinds |= {report.about_a_change for report in coming.reports}
+            assert len(coming.reports) <= 2
+    assert kinds == {True, False}
+
+
+def test_without_consent_and_after_leaving_there_is_nothing_to_see(tmp_path, server):
+    """And nothing is kept."""
+    with make_client(tmp_path, server) as device:
+        device.join(TEN.id).record("tea")
+        server.clock.advance(days=1)
+        device.flush()
+        assert device.reports()
+        device.leave(TEN.id)
+        assert device.reports() == ()
         device.set_consent(False)
-        assert handle.status is Status.LEFT
+        assert device.reports() == ()

@@ -1,19 +1,22 @@
 """A store that was put back, copied or lost is silent for good; whatever happens, no closing is answered twice."""
 
+import os
 import shutil
 import sqlite3
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
 import pytest
-from changeling_client import Callbacks, Recorded, Sidecar, Silenced, Status, WitnessTrouble
+from changeling_client import Callbacks, Recorded, Sidecar, Silenced, Status, TooCostly, WitnessTrouble
 from changeling_client.witness import Seen, default_folder, leave_out_of_backups
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+
+from tests.coins import SeededCoins
 
 from .device import PLAIN, START, Clock, FakeServer, client
 
@@ -116,36 +119,6 @@ def test_nothing_is_said_as_long_as_nothing_is_put_back(phone):
     assert (status, phone.told) == (Status.ENDED, [])
 
 
-def test_a_backup_of_the_store_that_is_put_back_is_silent(phone):
-    """The witness saw more than it knows."""
-    phone.period(1)
-    copy = phone.backup(phone.store)
-    phone.period(2)
-    phone.put_back(phone.store, copy)
-    phone.assert_silent()
-
-
-def test_a_backup_of_store_and_sidecar_is_silent(phone):
-    """A sidecar that was copied knows that it was, though it agrees with the store."""
-    phone.period(1)
-    copies = phone.backup(phone.store), phone.backup(phone.sidecar)
-    phone.period(2)
-    phone.put_back(phone.store, copies[0])
-    phone.put_back(phone.sidecar, copies[1])
-    phone.assert_silent()
-
-
-def test_a_sidecar_that_was_deleted_and_put_back_is_known_for_it(phone):
-    """Also where the file system gives its files the numbers that they had before."""
-    phone.period(1)
-    copies = phone.backup(phone.store), phone.backup(phone.sidecar)
-    phone.period(2)
-    for folder, copy in zip((phone.store, phone.sidecar), copies, strict=True):
-        shutil.rmtree(folder)
-        shutil.copytree(copy, folder)
-    phone.assert_silent()
-
-
 def test_what_was_put_back_stays_silent_if_the_newest_is_put_back_after_it(phone):
     """Nobody knows what was done with it in between."""
     phone.period(1)
@@ -157,13 +130,6 @@ def test_what_was_put_back_stays_silent_if_the_newest_is_put_back_after_it(phone
     assert status is Status.SILENCED
     phone.put_back(phone.store, newest)
     phone.told.clear()
-    phone.assert_silent()
-
-
-def test_a_fresh_store_after_a_lost_one_does_not_join_what_that_one_had_joined(phone):
-    """Its entries would answer nodes again. Surveys that the lost store did not know are joined."""
-    phone.period(1)
-    shutil.rmtree(phone.store)
     phone.assert_silent()
 
 
@@ -189,17 +155,7 @@ def test_a_store_from_another_device_is_silent(phone, tmp_path, there):
     another.assert_silent()
 
 
-def test_a_store_that_is_ahead_by_more_than_a_step_is_silent(phone):
-    """Killed at the worst moment it is ahead by one; nothing that we do leaves it ahead by two."""
-    phone.period(1)
-    store = sqlite3.connect(phone.store / "store.db")
-    store.execute("UPDATE device SET generation = generation + 2")
-    store.commit()
-    store.close()
-    phone.assert_silent()
-
-
-def truncated(sidecar):
+def cut(sidecar):
     (sidecar / "witness").write_bytes((sidecar / "witness").read_bytes()[:-3])
 
 
@@ -207,21 +163,53 @@ def rubbish(sidecar):
     (sidecar / "witness").write_bytes((sidecar / "witness").read_bytes()[:16] + b"\x94\x01\xc4\x00\x00\x91\x91\x00")
 
 
-LOSSES = {
-    "the folder": shutil.rmtree,
-    "the file": lambda sidecar: (sidecar / "witness").unlink(),
-    "the tag": lambda sidecar: (sidecar / "CACHEDIR.TAG").unlink(),
-    "its end": truncated,
-    "all of it": lambda sidecar: (sidecar / "witness").write_bytes(b""),
-    "its sense": rubbish,
+def ahead(folder):
+    """Killed at the worst moment a store is ahead by one; nothing that we do leaves it ahead by two."""
+    with closing(sqlite3.connect(folder / "store.db")) as store:
+        store.execute("UPDATE device SET generation = generation + 2")
+        store.commit()
+
+
+def put_back(*names, renamed=True):
+    """A period goes by after these were copied; then the copies take their place.
+
+    renamed: as a file-level copy does it, so that no file gets its number; else the file system may give its files the
+    numbers that they had before.
+    """
+
+    def done(phone):
+        folders = [getattr(phone, name) for name in names]
+        copies = [phone.backup(folder) for folder in folders]
+        phone.period(2)
+        for folder, copy in zip(folders, copies, strict=True):
+            if not renamed:
+                shutil.rmtree(folder)
+            phone.put_back(folder, copy)
+
+    return done
+
+
+LIVES = {
+    "the store put back": put_back("store"),
+    "store and sidecar put back": put_back("store", "sidecar"),
+    "store and sidecar deleted and put back": put_back("store", "sidecar", renamed=False),
+    "the store lost": lambda phone: shutil.rmtree(phone.store),
+    "the store ahead by more than a step": lambda phone: ahead(phone.store),
+    "the sidecar's folder lost": lambda phone: shutil.rmtree(phone.sidecar),
+    "its file lost": lambda phone: (phone.sidecar / "witness").unlink(),
+    "its tag lost": lambda phone: (phone.sidecar / "CACHEDIR.TAG").unlink(),
+    "its end lost": lambda phone: cut(phone.sidecar),
+    "all of it lost": lambda phone: (phone.sidecar / "witness").write_bytes(b""),
+    "its sense lost": lambda phone: rubbish(phone.sidecar),
 }
 
 
-@pytest.mark.parametrize("name", LOSSES)
-def test_a_store_without_its_witness_is_silent(phone, name):
-    """Deleted, truncated or overwritten: nobody knows then how far the store was."""
+@pytest.mark.parametrize("name", LIVES)
+def test_a_store_that_is_not_the_one_that_was_witnessed_is_silent(phone, name):
+    """Put back, lost or edited, itself or its sidecar, deleted, truncated or overwritten: nobody knows then how far the
+    store was. Surveys that it did not know are joined."""
     phone.period(1)
-    LOSSES[name](phone.sidecar)
+    LIVES[name](phone)
     phone.assert_silent()
 
 
@@ -266,8 +254,7 @@ def test_a_host_whose_callbacks_fail_loses_nothing(tmp_path):
         handle = device.join(PLAIN.id)
         sent = 0
         for period, broken in enumerate((["read"], [], ["write"], ["read", "write"], []), 1):
-            clock.now = START + 60 * period + 20
-            flushed = device.flush()
+            flushed = device.at(START + 60 * period + 20).flush()
             sent += flushed.sent
             assert (flushed.trouble is None) == (not broken)
             assert flushed.sent == 0 or not broken
@@ -277,13 +264,12 @@ def test_a_host_whose_callbacks_fail_loses_nothing(tmp_path):
     with client(tmp_path, server, clock, **options) as device:
         assert [type(error) for error in told] == [WitnessTrouble]
         broken = []
-        clock.now += 60
-        assert device.flush().sent == 1
+        assert device.at(clock.now + 60).flush().sent == 1
         assert device.join(PLAIN.id).status is Status.JOINED
     assert PLAIN.id in kept[-1]
 
 
-def test_a_witness_that_waits_for_the_apps_own_thread_does_not_hold_up_what_that_thread_does(tmp_path):
+def test_a_witness_that_waits_for_the_apps_own_thread_does_not_hold_up_what_that_thread_does(begin):
     """A host may keep it where only its main thread goes. That thread records, looks and leaves meanwhile, and none of
     it waits for the witness."""
     calls, kept, main, waited = SimpleQueue(), [], threading.get_ident(), []
@@ -300,39 +286,38 @@ def test_a_witness_that_waits_for_the_apps_own_thread_does_not_hold_up_what_that
     witness = Callbacks(
         lambda: (there(lambda: None), kept[-1] if kept else None)[1], lambda seen: there(lambda: kept.append(seen))
     )
-    server, clock = FakeServer(PLAIN, OTHER), Clock(START + 1)
-    with client(tmp_path, server, clock, witness=witness) as device:
-        handles = [device.join(each.id) for each in (PLAIN, OTHER)]
-        clock.now = START + 80
-        flush = threading.Thread(target=device.flush)
-        flush.start()
-        for turn in range(1000):
-            with suppress(Empty):
-                act, done = calls.get(timeout=0.01)
-                began = time.monotonic()
-                handles[0].record(("tea", "coffee")[turn % 2])
-                assert device.ledger().surveys
-                if turn == 2:
-                    device.leave(OTHER.id)
-                waited.append(time.monotonic() - began)
-                act()
-                done.set()
-            if not flush.is_alive():
-                break
-        flush.join()
-        assert len(waited) >= 3, "it was asked before, and told and asked after the drawing"
-        assert max(waited) < 5
-        assert device.flush().trouble is None
-        seen = Seen.decode(kept[-1])
-        with device.store.transaction() as db:
-            assert db.execute("SELECT generation, witnessed FROM device").fetchone() == (seen.generation, 1)
+    device, server, clock = begin(PLAIN, OTHER, now=START + 1, witness=witness)
+    handles = [device.join(each.id) for each in (PLAIN, OTHER)]
+    clock.now = START + 80
+    flush = threading.Thread(target=device.flush)
+    flush.start()
+    for turn in range(1000):
+        with suppress(Empty):
+            act, done = calls.get(timeout=0.01)
+            began = time.monotonic()
+            handles[0].record(("tea", "coffee")[turn % 2])
+            assert device.ledger().surveys
+            if turn == 2:
+                device.leave(OTHER.id)
+            waited.append(time.monotonic() - began)
+            act()
+            done.set()
+        if not flush.is_alive():
+            break
+    flush.join()
+    assert len(waited) >= 3, "it was asked before, and told and asked after the drawing"
+    assert max(waited) < 5
+    assert device.flush().trouble is None
+    seen = Seen.decode(kept[-1])
+    with device.store.transaction() as db:
+        assert db.execute("SELECT generation, witnessed FROM device").fetchone() == (seen.generation, 1)
     assert [each.period for each in server.closings()].count(1) >= 1
 
 
 MARKS = st.integers(0, 255).map(lambda number: bytes([number]) * 16)
 
 
-@settings(max_examples=200)
+@settings(max_examples=50)
 @given(MARKS, MARKS, MARKS, st.integers(0, 2**40), st.frozensets(MARKS, max_size=3))
 def test_an_account_of_a_store_is_read_as_it_was_written(mark, before, new, generation, surveys):
     """And admits its store as it was, or one drawing further from there; not a twin that drew as often."""
@@ -424,3 +409,60 @@ def test_a_sidecar_says_to_backups_that_they_leave_it_out(phone):
     assert PLAIN.id in seen
     assert len(seen) < 100
     assert {file.name for file in phone.sidecar.iterdir()} == {"CACHEDIR.TAG", "witness"}
+
+
+def test_a_witness_that_is_written_in_parts_is_written_whole(tmp_path, monkeypatch):
+    """Half of it in place of the one before would be a witness of nothing, and silence its store for good."""
+    seen, write = bytes(range(200)), os.write
+    monkeypatch.setattr(os, "write", lambda handle, content: write(handle, content[: (len(content) + 1) // 2]))
+    Sidecar(tmp_path / "witness").write(seen)
+    monkeypatch.undo()
+    assert Sidecar(tmp_path / "witness").read() == seen
+
+
+def test_of_two_clones_with_one_witness_one_answers(phone):
+    """Each in a folder of its own, so that no lock keeps them apart: the second flushes while the first draws."""
+    shutil.copytree(phone.store, phone.root / "clone")
+
+    class Meanwhile(SeededCoins):
+        flushed = False
+
+        def below(self, n):
+            if not self.flushed:
+                self.flushed = True
+                with client(phone.root / "clone", phone.server, phone.clock, witness=phone.witness) as clone:
+                    clone.flush()
+            return super().below(n)
+
+    with phone.start() as device:
+        device._device.coins = Meanwhile(1)
+        device.at(START + 80).flush()
+        device.flush()
+        assert device.join(PLAIN.id, entries=ENTRIES).status is Status.SILENCED
+    assert len({closing.id for closing in phone.server.closings()}) == ENTRIES
+    assert [type(error) for error in phone.told] == [Silenced]
+
+
+@pytest.mark.parametrize("way", ["leave", "consent"])
+def test_what_was_left_stays_left_though_a_backup_is_put_back(phone, way):
+    """One survey, or all with the consent, also where that is given again: nothing is sent after that."""
+    phone.period(1)
+    copy = phone.backup(phone.store)
+    with phone.start(consent=way == "leave") as device:
+        if way == "leave":
+            device.leave(PLAIN.id)
+    phone.put_back(phone.store, copy)
+    sent = len(phone.server.bodies)
+    flushed, status = phone.period(2)
+    assert (flushed.sent, len(phone.server.bodies)) == (0, sent)
+    assert status is not Status.JOINED
+
+
+def test_what_a_lost_store_has_spent_counts_on(phone):
+    """The witness outlives the store, and the sum of all surveys stays within max_epsilon."""
+    phone.period(1)
+    shutil.rmtree(phone.store)
+    with phone.start(max_epsilon=PLAIN.epsilon * 3 / 2) as device:
+        assert device.ledger().spent == PLAIN.epsilon
+        with pytest.raises(TooCostly):
+            device.join(OTHER.id)

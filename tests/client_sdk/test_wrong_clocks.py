@@ -33,12 +33,11 @@ class Told(FakeServer):
         return super()._serve(request)
 
 
-def live(device, server, clock, start, ahead=0.0):
+def live(device, server, start, ahead=0.0):
     """Flushes once a period from here to the end, by a clock that is so far ahead."""
     for period in range(start, 10):
         server.time.now = START + 60 * period + 20
-        clock.now = server.time.now + ahead
-        device.flush()
+        device.at(server.time.now + ahead).flush()
 
 
 @pytest.mark.parametrize("reachable", [True, False], ids=["online", "offline"])
@@ -58,10 +57,9 @@ def test_a_clock_a_year_ahead_drops_nothing_and_freezes_nothing(tmp_path, reacha
         assert device.flush().dropped == 0
         server.reachable = True
         server.time.now = live_until + 10
-        clock.now = live_until + 10 + ahead
-        assert device.flush().dropped == 0
+        assert device.at(live_until + 10 + ahead).flush().dropped == 0
         assert handle.record("tea") is Recorded.COUNTED
-        live(device, server, clock, 2, ahead)
+        live(device, server, 2, ahead)
         assert handle.ledger().dropped == 0
     inputs = by_node(server)
     assert set(inputs) == all_nodes(ASKED)
@@ -74,11 +72,10 @@ def test_no_node_is_answered_by_a_clock_that_leapt(tmp_path):
     with client(tmp_path, server, clock) as device:
         handle = device.join(PLAIN.id)
         server.time.now = START + 80
-        clock.now = START + 400
-        assert device.flush().sent == handle.ledger().answered_period == 1
+        assert device.at(START + 400).flush().sent == handle.ledger().answered_period == 1
         clock.now = server.time.now = START + 90
         assert handle.record("tea") is Recorded.COUNTED
-        live(device, server, clock, 2)
+        live(device, server, 2)
     assert {node for node, true in by_node(server).items() if true} == {(1, 2), (0, 2), (0, 4)}
 
 
@@ -99,7 +96,7 @@ def test_a_clock_ahead_while_offline_answers_no_future(tmp_path, ahead, flushes)
         server.reachable = True
         device.flush()
         assert handle.ledger().answered_period == 2
-        live(device, server, clock, 3, 60 * ahead)
+        live(device, server, 3, 60 * ahead)
     assert set(by_node(server)) == all_nodes(PLAIN)
 
 
@@ -109,10 +106,8 @@ def test_nothing_is_dropped_while_the_time_cannot_be_asked(tmp_path):
     with client(tmp_path, server, clock) as device:
         handle = device.join(ASKED.id)
         server.reachable = False
-        clock.now = START + 80
-        assert device.flush().waiting == 1
-        clock.now = START + 400
-        flushed = device.flush()
+        assert device.at(START + 80).flush().waiting == 1
+        flushed = device.at(START + 400).flush()
         assert (flushed.waiting, flushed.dropped) == (1, 0)
         assert "ConnectError" in flushed.trouble
         assert handle.ledger().answered_period == 1
@@ -136,7 +131,7 @@ def test_a_record_of_a_clock_that_was_ahead_counts_from_the_flush_after_it_is_ri
         assert handle.record("coffee") is Recorded.COUNTED
         clock.now = START + 111
         assert handle.record("tea") is Recorded.PENDING
-        live(device, server, clock, 2)
+        live(device, server, 2)
     inputs = by_node(server)
     assert (inputs[0, 1], inputs[1, 2]) == (CHANGES.index(0, 1), CHANGES.index(1, 2))
     assert {node for node, true in inputs.items() if true} == {(0, 1), (1, 2), (0, 2), (0, 4)}
@@ -148,36 +143,33 @@ def test_a_clock_that_was_set_right_since_is_believed(tmp_path):
     with client(tmp_path, server, clock) as device:
         handle = device.join(ASKED.id)
         server.time.now = START + 80
-        clock.now = START + 80 + YEAR
-        device.flush()
+        device.at(START + 80 + YEAR).flush()
         clock.now = START + 200
         handle.record("tea")
         server.time.now = clock.now
-        live(device, server, clock, 4)
+        live(device, server, 4)
     assert {node for node, true in by_node(server).items() if true} == {(3, 4), (2, 4), (0, 4)}
 
 
 @pytest.mark.parametrize("headers", [{}, {"date": "some day"}, {"age": "3600"}], ids=["none", "rubbish", "cached"])
-def test_an_answer_that_tells_no_time_is_no_time_that_was_heard(tmp_path, headers):
+def test_an_answer_that_tells_no_time_is_no_time_that_was_heard(joined, headers):
     """By a clock that is a year ahead, with a server that answers but tells no time: nothing is dropped, nothing
     frozen, and when the clock is right again every node is answered."""
-    server, clock = FakeServer(ASKED), Clock()
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(ASKED.id)
-        clock.now = START + 80
-        server.headers = {"date": formatdate(clock.now, usegmt=True), **headers} if "age" in headers else headers
-        assert device.flush().sent == 1
-        clock.now += YEAR
-        assert handle.record("coffee") is Recorded.PENDING
-        flushed = device.flush()
-        assert (flushed.dropped, flushed.trouble) == (0, "the server told no time")
-        assert handle.record("tea") is Recorded.PENDING
-        clock.now, server.headers = START + 90, None
-        for period in range(2, 10):
-            device.flush()
-            clock.now = START + 60 * period + 20
-        assert handle.answer() is None
-        assert handle.ledger().dropped == 0
+    handle, device, server, clock = joined(ASKED)
+    clock.now = START + 80
+    server.headers = {"date": formatdate(clock.now, usegmt=True), **headers} if "age" in headers else headers
+    assert device.flush().sent == 1
+    clock.now += YEAR
+    assert handle.record("coffee") is Recorded.PENDING
+    flushed = device.flush()
+    assert (flushed.dropped, flushed.trouble) == (0, "the server told no time")
+    assert handle.record("tea") is Recorded.PENDING
+    clock.now, server.headers = START + 90, None
+    for period in range(2, 10):
+        device.flush()
+        clock.now = START + 60 * period + 20
+    assert handle.answer() is None
+    assert handle.ledger().dropped == 0
     inputs = by_node(server)
     assert set(inputs) == all_nodes(ASKED)
     changed = {node for node, true in inputs.items() if true}
@@ -208,7 +200,7 @@ def test_a_clock_that_is_ahead_while_offline_loses_no_record(tmp_path, constrain
         server.time.now = clock.now = START + 150
         device.flush()
         assert handle.answer() == ("neither" if constraint == AtMost(3) else "tea")
-        live(device, server, clock, 3)
+        live(device, server, 3)
     inputs = by_node(server)
     assert set(inputs) == all_nodes(asked)
     assert inputs[0, 1] == CHANGES.index(0, 1)
@@ -223,16 +215,14 @@ def test_what_another_process_has_heard_is_not_forgotten_by_one_that_has_not(tmp
         second.join(PLAIN.id)
         server.time.now = clock.now = START + 80
         assert second.flush().sent == 1
-        clock.now += 130
-        assert first.flush().sent == 0
+        assert first.at(clock.now + 130).flush().sent == 0
         server.reachable = False
         second.flush()
         assert handle.ledger().answered_period == 1
         clock.now += 43  # 124 seconds by the server's clock, when nothing is due, whatever its delay
         second.flush()
         assert handle.ledger().answered_period == 1
-        clock.now += 12
-        second.flush()
+        second.at(clock.now + 12).flush()
         assert handle.ledger().answered_period == 2
 
 
@@ -277,8 +267,7 @@ def test_under_a_wild_clock_the_layers_tell_one_story(steps):
         handle = device.join(PLAIN.id)
         for wait, error, server.reachable, action in steps:
             server.time.now += wait
-            clock.now = server.time.now + error
-            device.flush() if action == "flush" else handle.record(action)
+            device.at(server.time.now + error).flush() if action == "flush" else handle.record(action)
         server.reachable = True
         server.time.now = clock.now = max(server.time.now, START + 8 * 60 + 20) + 13 * 3600  # the budget is whole again
         for _ in range(2):

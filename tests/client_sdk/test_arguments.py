@@ -1,0 +1,253 @@
+"""The package as an app embeds it: what it imports and is made with, and where it runs though nothing can be kept."""
+
+import re
+import subprocess
+import sys
+import warnings
+
+import changeling_client
+import httpx
+import pytest
+from changeling_client import (
+    AsyncClient,
+    Callbacks,
+    Client,
+    ClientError,
+    Flushed,
+    Recorded,
+    Status,
+    StoreReadOnly,
+    StoreUnusable,
+)
+from changeling_client.testing import FakeServer, make_survey
+from changeling_protocol import ChangelingError
+
+from ..protocol.examples import PINNED
+from .device import URL
+
+LOOPBACK = "http://127.0.0.1:8000"
+BAD = [
+    *(({"server": url}, "https") for url in ("http://statistics.example", "ftp://x", "statistics.example", "https://")),
+    *(({"server": url}, "https") for url in ("https://a/?q=1", "http://10.0.0.1")),
+    ({"server": "https://alice:secret@statistics.example"}, "credentials"),
+    *(({"authority": keys}, r"authority|low order") for keys in ([], (), PINNED[0], [PINNED[0][:31]], ("x" * 32,))),
+    *(({"authority": [key]}, r"authority|low order") for key in (bytes(32), b"\1" + bytes(31))),
+    *(({"max_epsilon": most}, "max_epsilon") for most in (0, -1, float("nan"), float("inf"), "much")),
+    *(({"key": key}, "32 bytes") for key in (b"", b"secret".ljust(31), "secret".ljust(32))),
+    *(({"upload_token": token}, "upload token must") for token in ("", "a secret", "secret\r\nx: y", "secreträger")),
+    *(({"proxy": url}, "proxy's URL must be like") for url in ("p.example", "ftp://alice:secret@p.example", "http://")),
+    ({"proxy": "http://p.example", "transport": httpx.MockTransport(print)}, "one of the two"),
+    *(({"server": f"https://{host}", "development": True}, "loopback") for host in ("localhost.example", "10.0.0.1")),
+    *(({"path": path}, "the store is a file") for path in ("", ".")),
+    *(({"path": None, "app": app}, "name of a folder") for app in ("", "..", "a/b", "a\\b", "a\0b")),
+    ({"path": None}, "told one of these"),
+    ({"app": "org.example.tea"}, "told one of these"),
+    *(
+        ({"path": None, "database": "postgresql://db.example.org/app", "witness": witness}, "`SharedCallbacks`")
+        for witness in (Callbacks(lambda: None, print), "witness")
+    ),
+    ({"path": None, "database": "secret=", "witness": None}, "connection string"),
+]
+"""What each of them says, in place of a client's argument; a secret has the word in it."""
+
+
+def made(**options):
+    return Client(**{"server": URL, "authority": PINNED, "max_epsilon": 1, "path": "store.db", **options})
+
+
+@pytest.mark.parametrize(("options", "words"), BAD, ids=str)
+def test_a_bad_argument_is_told_and_makes_nothing(tmp_path, monkeypatch, options, words):
+    """A plain ValueError, whose words hold no secret; no file, no folder and no witness is made."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=words) as raised:
+        made(**options)
+    assert "secret" not in str(raised.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_argument_that_is_missing_or_unknown_is_named(tmp_path):
+    """As Python does it for any call."""
+    with pytest.raises(TypeError, match="takes no argument colour"):
+        made(path=tmp_path / "store.db", colour="red")
+    with pytest.raises(TypeError, match="needs the argument authority, max_epsilon"):
+        Client(server=URL)
+
+
+@pytest.mark.parametrize("url", [LOOPBACK, "http://localhost:1/", "http://[::1]:9", f"{URL}/base/"])
+def test_loopback_and_paths_are_fine(tmp_path, url):
+    """A development server on loopback needs no certificate."""
+    made(path=tmp_path / "store.db", server=url).close()
+
+
+def modules_after(statement: str) -> set[str]:
+    printed = subprocess.run(
+        [sys.executable, "-c", f"import sys; {statement}; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(printed.stdout.split())
+
+
+def test_importing_brings_next_to_nothing():
+    """An app that imports the SDK at its start loads nothing else of ours, no cryptography and no database."""
+    modules = modules_after("from changeling_client import Client")
+    ours = {module for module in modules if module.startswith("changeling_")}
+    assert ours == {"changeling_client", "changeling_client.client"}
+    assert not modules & {"cryptography", "msgpack", "sqlite3", "dataclasses", "logging"}
+
+
+def test_a_client_brings_neither_numbers_nor_the_network():
+    """With all that it needs to record, there is no numpy, and httpx comes only when something is first sent."""
+    modules = modules_after("from changeling_client import Client, Flushed, SurveyReports")
+    assert "changeling_protocol" in modules
+    assert not modules & {
+        "numpy",
+        "scipy",
+        "httpx",
+        "changeling_client.handover",
+        "changeling_protocol.editions",
+        "changeling_statistics",
+        "changeling_aggregator",
+        "changeling_simulations",
+    }
+
+
+ON_REQUEST = {"async_client", "explanation", "reports", "postgresql", "handover", "testing", "editions"}
+"""What the bound of the wheel's test on what every app loads leaves out."""
+LIFE = """
+from changeling_client import Client
+client = Client(server="http://127.0.0.1:9", authority=[{key!r}], max_epsilon=1, path={path!r}, background=False)
+client.join(bytes(16)).record("tea")
+assert "could not be reached" in client.flush().trouble
+client.close()
+"""
+
+
+def test_an_app_that_records_and_reports_loads_nothing_that_is_there_on_request(tmp_path):
+    """No second kind of client, store or report, nothing to explain, and nothing for tests."""
+    (key,) = PINNED
+    life = LIFE.format(key=key, path=str(tmp_path / "store.db"))
+    loaded = subprocess.run(
+        [sys.executable, "-c", f"{life}import sys; print(*sys.modules)"], capture_output=True, text=True, check=True
+    ).stdout
+    assert "changeling_client.flushing" in loaded
+    assert not [name for name in loaded.split() if name.startswith("changeling_") and {*name.split(".")} & ON_REQUEST]
+
+
+@pytest.mark.parametrize("name", changeling_client.__all__)
+def test_every_public_name_says_what_it_is(name):
+    """Each has a docstring of its own."""
+    assert getattr(changeling_client, name).__doc__
+
+
+def test_the_errors_tree_is_the_one_that_is_drawn():
+    """errors.py opens with every error it defines, and all have one root."""
+    named = [getattr(changeling_client, name) for name in changeling_client.__all__]
+    errors = {each for each in named if isinstance(each, type) and issubclass(each, ChangelingError)}
+    drawn = sys.modules[changeling_client.ClientError.__module__].__doc__
+    assert {each.__name__ for each in errors} == set(re.findall(r"[├└]── (\w+)", drawn)) | {"ClientError"}
+    assert all(issubclass(error, changeling_client.ClientError) for error in errors)
+
+
+SURVEY = make_survey(answers=("tea", "coffee"), periods=10)
+
+
+def options(server, **more):
+    usual = {
+        "server": server.url,
+        "authority": server.authority,
+        "max_epsilon": 10_000,
+        "background": False,
+        "transport": server.transport,
+    }
+    return {**usual, **more}
+
+
+def homeless(monkeypatch):
+    """As a service without a home, for which no folder is known."""
+
+    def nobody(*_, **__):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("platformdirs.user_data_path", nobody)
+    return {"app": "org.example.tea"}
+
+
+def damaged(folder):
+    (folder / "store.db").write_bytes(b"something else")
+    return {"path": folder / "store.db"}
+
+
+@pytest.mark.parametrize(("what", "error"), [("homeless", StoreReadOnly), ("damaged", StoreUnusable)])
+def test_where_nothing_can_be_kept_a_silent_app_runs_on(tmp_path, monkeypatch, what, error):
+    """No call raises, each returns as if nothing were known, and the app is told why; another app hears it raised."""
+    place, told, server = homeless(monkeypatch) if what == "homeless" else damaged(tmp_path), [], FakeServer()
+    server.publish(SURVEY)
+    with pytest.raises(error):
+        Client(**options(server, **place))
+    with Client(**options(server, silent=True, on_error=told.append, **place)) as client:
+        assert [type(each) for each in told] == [error]
+        survey = client.join(SURVEY.id)
+        assert (survey.record("tea"), survey.retract()) == (Recorded.DROPPED, Recorded.DROPPED)
+        assert (survey.answer(), survey.survey, survey.ledger(), survey.reason) == (None, None, None, "")
+        assert survey.status is Status.NOT_JOINED
+        survey.stratum({})
+        assert client.flush() == Flushed(0, 0, 0, None)
+        assert (client.reports(), client.ledger().surveys, client.ledger().spent) == ((), (), 0)
+    assert all(isinstance(each, ClientError) for each in told)
+
+
+def test_a_store_that_fails_later_silences_nothing_but_its_errors(tmp_path):
+    """A record that cannot be kept is DROPPED and told; when the store can be read again, all goes on."""
+    server, told = FakeServer(), []
+    server.publish(SURVEY)
+    path = tmp_path / "store.db"
+    with Client(**options(server, silent=True, path=path, on_error=told.append, clock=server.clock)) as client:
+        survey = client.join(SURVEY.id)
+        client.flush()
+        client._device.store._disconnect()
+        content = path.read_bytes()
+        path.write_bytes(bytes(len(content)))
+        assert survey.record("tea") is Recorded.DROPPED
+        assert [type(each) for each in told] == [StoreUnusable]
+        for each in tmp_path.glob("store.db-*"):
+            each.unlink()
+        path.write_bytes(content)
+        assert survey.record("tea") is Recorded.COUNTED
+        assert survey.answer() == "tea"
+
+
+def test_an_asynchronous_client_takes_it_as_well(tmp_path):
+    """Its arguments are those of the other."""
+    AsyncClient(**options(FakeServer(), silent=True, **damaged(tmp_path)))
+
+
+def test_a_strict_app_is_warned_of_calls_that_tell_when_an_answer_was_given(tmp_path):
+    """By a real clock: `record` right after the first `join`, and what asks the server right after `record`."""
+    server = FakeServer()
+    server.publish(SURVEY)
+    with Client(**options(server, path=tmp_path / "store.db", strict=True)) as client:
+        survey = client.join(SURVEY.id)
+        with pytest.warns(UserWarning, match="`record` follows the first `join` at once"):
+            survey.record("tea")
+        client._device._first_join = float("-inf")
+        for name, call in (("flush", lambda: client.flush(timeout=0)), ("leave", lambda: client.leave(SURVEY.id))):
+            survey.record("coffee")
+            with pytest.warns(UserWarning, match=f"`{name}` follows `record` at once"):
+                call()
+
+
+def test_what_gives_nothing_away_is_not_warned_of(tmp_path):
+    """Nor is an app that is not strict, or a test with a clock of its own."""
+    server = FakeServer()
+    server.publish(SURVEY)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for number, more in enumerate(({"strict": False}, {"strict": True, "clock": server.clock})):
+            with Client(**options(server, path=tmp_path / f"{number}.db", **more)) as client:
+                client.join(SURVEY.id).record("tea")
+                client.flush()
+        with Client(**options(server, path=tmp_path / "1.db", strict=True)) as client:
+            client.flush()
+            client.join(SURVEY.id).record("coffee")

@@ -80,7 +80,7 @@ def wide_query(width: int) -> LinearQuery:
 
 def measured_error(made: Any, changes: list[Counts], runs: int) -> float:
     """The root mean squared error of a release's levels, over so many runs at once."""
-    mechanism = replace(made.mechanism, query=wide_query(runs * len(changes[0])))
+    mechanism = replace(made, query=wide_query(runs * len(changes[0])))
     state, noise, squares, true = mechanism.start(), SeededNoise(SEED), [], 0 * changes[0]
     for change in changes:
         true = true + change
@@ -295,7 +295,7 @@ def smoothing() -> dict[str, float]:
     for name in ("pure", "rho"):
         delta, rho = BUDGETS[name]
         made: Any = compared(Asked(query, Calendar(START, 3600, HOURS), TWICE, ONE, delta, rho=rho))[0].made
-        K = made.mechanism.covariance
+        K = made.covariance
         root = np.linalg.cholesky(K)
         errors_: dict[str, list[Floats]] = {"published": [], "smoothed": [], "hour_means": []}
         held = []

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from changeling_central import (
-    MechanismChoice,
+    Asked,
     NodeChanges,
     NodeRelease,
     Noise,
@@ -17,6 +17,8 @@ from changeling_central import (
     PeriodChange,
     PooledNoise,
     answer_query,
+    drawn_ahead,
+    offered,
 )
 from changeling_central.testing import SeededNoise
 from changeling_papers import (
@@ -104,7 +106,7 @@ def flights() -> dict[str, float]:
                 if kind == "pan-private":
                     series = _pan_private(epsilon / TWICE.k, changes, noise)
                 else:
-                    series = _stepped(MechanismChoice(kind).made(query, calendar, TWICE, epsilon), parts, noise)
+                    series = _stepped(offered(kind).made(Asked(query, calendar, TWICE, epsilon)), parts, noise)
                 found.setdefault(kind, []).append(float(((series - truth) ** 2).mean()))
         figures |= {f"2_rmse_{name}_eps_{epsilon}": sqrt(np.mean(each)) for name, each in found.items()}
     return figures
@@ -159,13 +161,13 @@ def evolving() -> dict[str, float]:
     counts = 2_000 + np.cumsum(np.random.default_rng(3).integers(-40, 41, steps))
     tables = [domain.table({"here": np.ones(count, np.bool_)}) for count in counts.tolist()]
     changes, calendar = np.diff(counts, prepend=0), Calendar(0, 1, steps)
-    tree = MechanismChoice("ahead").made(answer_query("any answer", ["here"]), calendar, TWICE, EPSILON)
+    tree = drawn_ahead(answer_query("any answer", ["here"]), calendar, TWICE, EPSILON)
     noise, wrong, off = SeededNoise(3), [], []
     for _ in range(runs):
-        state, of_tree = one.start(), tree.mechanism.start()  # type: ignore[attr-defined]
+        state, of_tree = one.start(), tree.start()
         for table, true, change in zip(tables, counts, changes, strict=True):
             state, value = one.step(state, table, noise)
-            of_tree, level = tree.mechanism.step(of_tree, np.array([change]), noise)  # type: ignore[attr-defined]
+            of_tree, level = tree.step(of_tree, np.array([change]), noise)
             wrong.append(value - true)
             off.append(float(level.values[0]) - true)
     return {

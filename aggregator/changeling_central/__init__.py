@@ -9,10 +9,20 @@ package is offered to `changeling release` by `register`, and proves itself with
 """
 
 from .afterwards import COLOURS
-from .ahead import AheadTree, drawn_ahead
+from .ahead import Blocks, Shape, drawn_ahead
 from .api import Frame, Released, ReleaseOptions, release, release_with
-from .budget import ENTRY, ReleaseCost, check_output, check_periods, pure_of, total_cost, total_of, whole
-from .composition import Composition, Loss
+from .budget import (
+    ENTRY,
+    Composition,
+    Loss,
+    ReleaseCost,
+    check_output,
+    check_periods,
+    pure_of,
+    total_cost,
+    total_of,
+    whole,
+)
 from .errors import BadState, BudgetExhausted, CentralError, ConstraintBroken, TimeReversed, UnusableChangelog
 from .files import PublishedRow, held, read_about, read_rows, replaced
 from .guard import first_breach, frozen
@@ -22,19 +32,19 @@ from .mechanism import (
     NEIGHBOURS,
     Guarantee,
     Level,
-    LevelMechanism,
     Made,
     Mechanism,
     NodeRelease,
+    PeriodChange,
+    ReleaseMechanism,
     State,
     check_counts,
-    checked_change,
+    check_left,
     read_state,
     written_state,
 )
 from .noise import (
     ABOVE,
-    JointShifts,
     Law,
     NodeNoise,
     Noise,
@@ -48,21 +58,9 @@ from .noise import (
     interval,
     total,
 )
-from .offers import (
-    Asked,
-    MechanismChoice,
-    MechanismOption,
-    Offer,
-    PeriodChange,
-    ReleaseMechanism,
-    all_offers,
-    register,
-)
+from .offers import Asked, MechanismOption, Offer, all_offers, compared, offered, register
 from .queries import ColumnTest, Mask, Predicate, Value, answer_query, best_weight, comparisons, evaluated, parsed
-from .release_mechanisms import compared
-from .sensitivity import square_root_coefficients
-from .shape import Blocks, Shape
-from .square_root import SquareRoot, square_root, square_root_concentrated
+from .square_root import square_root, square_root_coefficients, square_root_concentrated
 from .statement import spent
 from .windows import NodeChanges, NodeSums, Windows, sliding_windows
 
@@ -71,7 +69,6 @@ __all__ = [
     "COLOURS",
     "ENTRY",
     "NEIGHBOURS",
-    "AheadTree",
     "Asked",
     "BadState",
     "Blocks",
@@ -83,16 +80,13 @@ __all__ = [
     "ConstraintBroken",
     "Frame",
     "Guarantee",
-    "JointShifts",
     "Law",
     "Level",
-    "LevelMechanism",
     "LinearQuery",
     "Loss",
     "Made",
     "Mask",
     "Mechanism",
-    "MechanismChoice",
     "MechanismOption",
     "NodeChanges",
     "NodeNoise",
@@ -111,7 +105,6 @@ __all__ = [
     "ReleaseOptions",
     "Released",
     "Shape",
-    "SquareRoot",
     "State",
     "TimeReversed",
     "UnusableChangelog",
@@ -123,9 +116,9 @@ __all__ = [
     "best_weight",
     "calibrated",
     "check_counts",
+    "check_left",
     "check_output",
     "check_periods",
-    "checked_change",
     "clipped_sum",
     "compared",
     "comparisons",
@@ -141,6 +134,7 @@ __all__ = [
     "implied_delta",
     "interval",
     "ledger_beside",
+    "offered",
     "parsed",
     "pure_of",
     "read_about",

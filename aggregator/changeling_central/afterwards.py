@@ -25,10 +25,9 @@ from changeling_statistics import Floats
 from threadpoolctl import threadpool_limits
 
 from .files import Output, PublishedRow, over_window, published_row, read_about, read_rows, replaced
-from .mechanism import MOST_COVARIANCE
-from .offers import ReleaseMechanism
+from .mechanism import MOST_COVARIANCE, ReleaseMechanism
+from .offers import noise_covariance
 from .queries import ShownNumber
-from .release_mechanisms import noise_covariance
 from .statement import NOISE
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")

@@ -53,11 +53,10 @@ from .guard import (
 )
 from .ledger import Charge, ReleaseAccount, ReleaseLedger, ledger_beside, read_ledger
 from .linear_query import LinearQuery
-from .mechanism import Guarantee
+from .mechanism import Guarantee, Made, ReleaseMechanism
 from .noise import Law, OpenDPNoise, PooledNoise
-from .offers import Asked, MechanismChoice, ReleaseMechanism, offered, root_mean_square
+from .offers import BEST, FRESH, SWCR, Asked, Offer, compared, in_words, offered, root_mean_square
 from .queries import Mean, answer_query, best_weight, column_of, mean_of
-from .release_mechanisms import BEST, FRESH, compared, in_words
 from .run import Release, run
 from .statement import UNBOUNDED, About, Begun, Statement, about_release, begun, state_beside
 
@@ -297,7 +296,7 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
         listener.aside(said_of_freezing(log, kept, query, dates.calendar))
     mechanism = _mechanism(wish, statement, kept, before, listener)
     if options.afterwards is not None:
-        check_windows(wish.choice.name, mechanism, mean is None, wish.window or 0)
+        check_windows(wish.offer.name, mechanism, mean is None, wish.window or 0)
     guarantee = spent.guarantee(mechanism.guarantee)
     error = root_mean_square(mechanism.variance, query, dates.calendar.periods) if mean is None else None
     about = about_release(statement, dates.from_data, guarantee, mechanism, error)
@@ -345,13 +344,14 @@ release = _with_options(ReleaseOptions, release_with)
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """The options as they were read, before any data are. window: in periods."""
+    """The options as they were read, before any data are. window: in periods. offer: of the mechanism."""
 
     options: ReleaseOptions
     constraint: Constraint
     every: Every
     window: int | None
-    choice: MechanismChoice
+    offer: Offer[object]
+    law: Law | None
     spending: Spending
     answers: list[str] | None
     output: Path
@@ -363,23 +363,22 @@ def _wish(changelog: Source, options: ReleaseOptions) -> _Wish:
     every = Every.parsed(options.every, options.zone)
     window = None if options.window is None else every.periods_of(options.window)
     unit = Unit(options.person, _whole("per_person", options.per_person) or 0)
-    choice = _choice(options, window)
-    unbounded = choice.name in (BEST.name, FRESH.name) and options.at_most is None and within is None
+    offer = offered(options.mechanism, None if options.afterwards is not None else window)
+    if options.afterwards is not None and window is None:
+        raise ValueError("--afterwards: say over how long a --window the changes are")
+    unbounded = offer.name in (BEST.name, FRESH.name) and options.at_most is None and within is None
     constraint = UNBOUNDED if unbounded else constraint_of(_whole("at_most", options.at_most), within)
     spent = spending(unit, options.epsilon, options.delta, options.rho)
     output = _output(changelog, options.output)
     check_output(output)
-    return _Wish(
-        options, constraint, every, window, choice, spent, _named(options.answers), output, late_of(options.late)
+    if options.law not in (None, *Law):
+        raise ValueError(f"the noise is laplace or gaussian, got {options.law!r}")
+    law, answers, late = (
+        None if options.law is None else Law(options.law),
+        _named(options.answers),
+        late_of(options.late),
     )
-
-
-def _choice(options: ReleaseOptions, window: int | None) -> MechanismChoice:
-    """The mechanism that is asked for. ValueError where windows do not go with it."""
-    direct = window if options.afterwards is None or options.mechanism == "swcr" else None
-    if options.afterwards is not None and window is None:
-        raise ValueError("--afterwards: say over how long a --window the changes are")
-    return MechanismChoice(options.mechanism, options.law, direct)
+    return _Wish(options, constraint, every, window, offer, law, spent, answers, output, late)
 
 
 def _parquet(output: Path | str | None) -> Path | None:
@@ -493,11 +492,11 @@ def _last_period(calendar: Calendar, through: str | datetime | None, zone: str) 
 
 def _query(wish: _Wish, log: Changelog) -> tuple[LinearQuery, Mean | None]:
     options, spent = wish.options, wish.spending
-    law = wish.choice.law if spent.rho is None else Law.GAUSSIAN
+    law = wish.law if spent.rho is None else Law.GAUSSIAN
     weight = best_weight(wish.constraint, options.fixed, law, spent.delta)
     query = answer_query(options.query, log.answers, wish.answers, options.fixed, weight)
     mean = mean_of(options.query, weight)
-    if mean is not None and wish.choice.name == "swcr":
+    if mean is not None and wish.offer.name == SWCR.name:
         raise ValueError("a mean is of what is there, and swcr publishes changes: take a sum")
     return query, mean
 
@@ -516,27 +515,25 @@ def _mechanism(
     wish: _Wish, statement: Statement, log: Changelog, before: Begun | None, listener: Listener
 ) -> ReleaseMechanism[object]:
     """The mechanism that is asked for, or with which the release has begun; the listener hears why."""
-    asked = _asked(wish.choice, statement, before)
-    if before is not None:
-        return offered(wish.choice.name).make(asked)
-    if wish.choice.name == BEST.name:
+    direct = wish.offer.name == SWCR.name or wish.options.afterwards is None
+    begun_with = None if before is None else before.saved.terms.mechanism
+    asked = _asked(statement, wish.law, begun_with, wish.window if direct else None)
+    if before is None and wish.offer.name == BEST.name:
         predicted = compared(asked)
         listener.note(in_words(asked, predicted))
         return predicted[0].made
-    offer = offered(wish.choice.name)
-    made = offer.make(asked)
-    if offer.good_for:
-        best = compared(_asked(MechanismChoice(), statement, None))[0]
+    made = wish.offer.made(asked)
+    if before is None and wish.offer.good_for:
+        best = compared(_asked(statement))[0]
         expected = _expected_error(made, statement, log)
         own = "nobody can say how far it errs" if expected is None else f"expect it to err by about {expected:.4g}"
-        sentence = (
-            f"{offer.name} is good for {offer.good_for}; here {own}, {best.name} by {best.error:.4g} (standard error, "
-            "root mean square over the calendar)"
+        tell = (
+            listener.aside if made.variance(1) is None else listener.note
+        )  # what is expected may follow from the data
+        tell(
+            f"{wish.offer.name} is good for {wish.offer.good_for}; here {own}, {best.name} by {best.error:.4g} "
+            "(standard error, root mean square over the calendar)"
         )
-        if made.variance(1) is None:  # what is expected follows from the data
-            listener.aside(sentence)
-        else:
-            listener.note(sentence)
     return made
 
 
@@ -548,10 +545,9 @@ def _expected_error(made: ReleaseMechanism[object], statement: Statement, log: C
     )
 
 
-def _asked(choice: MechanismChoice, statement: Statement, before: Begun | None) -> Asked:
-    begun_with = None if before is None else before.saved.terms.mechanism
+def _asked(statement: Statement, law: Law | None = None, begun: Made | None = None, window: int | None = None) -> Asked:
     s = statement
-    return choice.asked(s.query, s.calendar, s.constraint, *s.budget, begun_with, s.rho)
+    return Asked(s.query, s.calendar, s.constraint, *s.budget, law, begun, window, s.rho)
 
 
 def _account(source: Source, wish: _Wish, periods: str, listener: Listener) -> ReleaseAccount | None:
@@ -615,7 +611,7 @@ def _other_constraints(statement: Statement, log: Changelog, wish: _Wish) -> Ite
             return
         other = replace(statement, constraint=AtMost(k))
         try:
-            best = compared(_asked(MechanismChoice(law=wish.options.law), other, None))[0]
+            best = compared(_asked(other, wish.law))[0]
         except ValueError:
             continue
         kept = _held_to_promise(log, other)

@@ -16,7 +16,7 @@ McSherry, Nissim, Smith 2006, level by level; matrix mechanisms: Li, Hay, Rastog
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from math import ldexp, sqrt
 
@@ -26,7 +26,7 @@ from changeling_statistics import Counts, Floats
 
 from .errors import BadState
 from .linear_query import LinearQuery
-from .mechanism import Level, LevelMechanism, Made, check_counts, checked_change, level_with_noise
+from .mechanism import Change, Level, LevelMechanism, check_counted, check_counts, checked_change, level_with_noise
 from .noise import ABOVE, Law, NodeNoise, Noise, float_above
 from .square_root import lattice_bits
 
@@ -52,30 +52,16 @@ class FreshLevels(LevelMechanism[LevelsState]):
     source = "Dwork, McSherry, Nissim, Smith 2006, level by level; Li, Hay, Rastogi, Miklau, McGregor 2010"
     query: LinearQuery
     calendar: Calendar
-    law: Law
+    law: Law = field()
     bits: int
     own: float
     common: float
     epsilon: Fraction
     delta: Fraction
-
-    @classmethod
-    def as_made(
-        cls, made: Made, query: LinearQuery, calendar: Calendar, epsilon: Fraction, delta: Fraction
-    ) -> "FreshLevels":
-        """The levels with noise of these scales."""
-        match made:
-            case {"kind": cls.kind, "law": str(law), "bits": int(bits), "own": str(own), "common": str(common)}:
-                return cls(query, calendar, Law(law), bits, float.fromhex(own), float.fromhex(common), epsilon, delta)
-        raise BadState(f"no fresh levels: {sorted(made)}")
-
-    def made_with(self) -> Made:
-        """The law and the scales."""
-        own, common = self.own.hex(), self.common.hex()
-        return {"kind": self.kind, "law": str(self.law), "bits": self.bits, "own": own, "common": common}
+    rho: Fraction | None = None
 
     @property
-    def words(self) -> str:
+    def noise_in_words(self) -> str:
         """The law, and the scales in the query's units."""
         common = f", and {ldexp(self.common, -self.bits):.6g} once for all of them" if self.common else ""
         return f"fresh; law {self.law}, scale {ldexp(self.own, -self.bits):.6g} a level{common}"
@@ -96,12 +82,8 @@ class FreshLevels(LevelMechanism[LevelsState]):
         nothing = np.zeros(self.query.width, np.int64)
         return LevelsState(0, nothing, nothing)
 
-    def step(self, state: LevelsState, value: Counts, noise: Noise) -> tuple[LevelsState, Level]:
-        """value: the true change over the next period, shape (w,), in units. Returns the level at its end.
-
-        The first period draws what all have in common. Raises BudgetExhausted after the calendar's last period, and
-        ValueError for a change that is not of the query.
-        """
+    def step(self, state: LevelsState, value: Change, noise: Noise) -> tuple[LevelsState, Level]:
+        """One more period; the first one draws what all have in common."""
         period, width = self.next_period(state.period), self.query.width
         change = checked_change(value, width)
         common = state.common
@@ -148,9 +130,8 @@ def laplace_levels(query: LinearQuery, calendar: Calendar, epsilon: Fraction) ->
     """
     if epsilon <= 0:
         raise ValueError(f"a budget has epsilon > 0, got {epsilon}")
+    check_counted(query)
     (plain, centred), T = _sizes(query), calendar.periods
-    if not plain:
-        raise ValueError("the query counts nothing: no entry can change it")
     alone = FreshLevels(query, calendar, Law.LAPLACE, 0, float_above(T * plain / epsilon), 0.0, epsilon, Fraction(0))
     if centred is None:
         return alone
@@ -171,8 +152,7 @@ def gaussian_levels(
     from scipy.optimize import minimize_scalar  # loads slowly
 
     T = calendar.periods
-    if not query.extent.appears[1]:
-        raise ValueError("the query counts nothing: no entry can change it")
+    check_counted(query)
 
     def error(weight: float) -> float:
         ratio = _ratio(weight, T)

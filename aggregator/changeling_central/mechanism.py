@@ -8,20 +8,24 @@ MessagePack by their types, arrays to the last bit, fractions exact; a state tha
 again, so a field too many, another order or a number in a longer form is refused like any other damage.
 """
 
+import json
 from abc import ABC, abstractmethod
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from hashlib import sha256
-from typing import ClassVar, Generic, TypeAlias, TypeVar
+from operator import index
+from typing import Any, ClassVar, Generic, Self, TypeAlias, TypeVar, get_type_hints
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint, Node
-from changeling_statistics import Counts, Floats
+from changeling_statistics import Changelog, Counts, Floats, Mutations
 from numpy.typing import NDArray
 
 from .errors import BadState, BudgetExhausted
 from .linear_query import LinearQuery
-from .noise import Law, Noise
+from .noise import Law, Noise, gaussian_length
 
 State = TypeVar("State")
 Input = TypeVar("Input", contravariant=True)
@@ -127,17 +131,125 @@ class Mechanism(ABC, Generic[State, Input, Result]):
         return state
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class PeriodChange:
+    """The changes of one period to a query. mutations: those of the period. query: whose columns are counted."""
+
+    changelog: Changelog
+    mutations: Mutations
+    query: LinearQuery
+
+    @property
+    def net(self) -> Counts:
+        """The true change of each column, shape (w,), in units."""
+        change: Counts = self.moves.sum(0)
+        return change
+
+    @property
+    def moves(self) -> Counts:
+        """How far each mutation moves each column, shape (mutations, w), in units."""
+        cells = self.query.cells
+        moved: Counts = cells[self.mutations.new] - cells[self.mutations.old]
+        return moved
+
+
+Change: TypeAlias = PeriodChange | Counts
+"""One more period, or its true change, shape (w,), in the query's units."""
 Made: TypeAlias = dict[str, str | int | list[int]]
 """What a release's mechanism was made with, by name, noise included: kept in the state of the release."""
+
+
+class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
+    """A mechanism that `changeling release` runs: a step is one period, and releases the query's level at its end.
+
+    The level's variance is nan where none is known. Its values are in the query's units.
+    """
+
+    __slots__ = ()
+
+    @property
+    def shows(self) -> str:
+        """The ending of the columns' names, where it is not their levels that are published."""
+        return ""
+
+    def expected_variance(self, step: int, updates: float) -> float | None:  # noqa: ARG002
+        """Of each column after so many periods, in units squared, for the curator: it may follow from the data.
+
+        updates: how often the column was moved by then. None where nothing is known.
+        """
+        return self.variance(step)
+
+    def window_variance(self, step: int, window: int) -> float | None:  # noqa: ARG002
+        """Variance of a column's change from `window` periods before to the end of this one, in units squared.
+
+        The level before the first period is 0. None where the mechanism does not say.
+        """
+        return None
+
+    @property
+    def law(self) -> Law:
+        """The law whose tails the noise of its levels has."""
+        return Law.LAPLACE
+
+    @abstractmethod
+    def made_with(self) -> Made:
+        """All that it was made with, noise included: a state of one mechanism is never used with another."""
+
+    def identity(self) -> str:
+        """The key of a saved state: the mechanism's name, its budget and what it was made with.
+
+        The query is not in it, whose table may grow with the answers of a changelog: the terms of a release hold it.
+        """
+        stated = self.guarantee
+        cost = f"{stated.epsilon} {stated.delta}" if stated.rho is None else f"rho {stated.rho}"
+        return f"{self.form} {cost} {json.dumps(self.made_with(), sort_keys=True)}"
+
+    @property
+    def form(self) -> str:
+        """The name of the form of its saved states."""
+        return type(self).__name__
+
+    @property
+    def covers_reactions(self) -> bool:
+        """True where the guarantee is proved for entries and people that react to what is published, too.
+
+        At a pure epsilon it always is (docs/mathematics.md, "Central releases"); with a delta a mechanism must say so.
+        """
+        return not self.guarantee.delta
+
+    @property
+    def noise_in_words(self) -> str:
+        """Describes its shape and the noise on its nodes; "" where what it was made with says that."""
+        return ""
+
+    @abstractmethod
+    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
+        """True if the guarantee holds for this query on this calendar, for entries that keep to this constraint."""
+
+
 MOST_COVARIANCE = 2000
 """Periods of a covariance: matrices over all of them are taken."""
+GIVEN = ("query", "calendar", "epsilon", "delta", "rho")
+"""The fields of a level mechanism that a release knows without what it was made with."""
+CODECS: dict[object, tuple[Callable[[Any], str | int | list[int]], Callable[[Any], object]]] = {
+    int: (index, index),
+    float: (float.hex, float.fromhex),
+    Law: (str, Law),
+    bytes: (lambda raw: b64encode(raw).decode(), b64decode),
+    tuple[int, ...]: (list, tuple),
+    tuple[tuple[float, float, float], ...]: (
+        lambda curves: " ".join(number.hex() for curve in curves for number in curve),
+        lambda text: tuple(zip(*[map(float.fromhex, text.split())] * 3, strict=True)),
+    ),
+}
+"""How the other fields are written and read, to the last bit, by their types."""
 
 
-class LevelMechanism(Mechanism[State, Counts, Level], Generic[State]):
+class LevelMechanism(ReleaseMechanism[State], Generic[State]):
     """A mechanism that publishes the levels of a query, whose noise has a law that is known before any data are.
 
-    A step takes the true change over one period, shape (w,), in the query's units. epsilon, delta: what all periods
-    together cost an entry. kind: what it is called in `made_with`. source: where its guarantee is proved.
+    A step takes one more period, or its true change. epsilon, delta: what all periods together cost an entry. rho: the
+    same, where the budget is in that. kind: what it is called in `made_with`. source: where its guarantee is proved.
     """
 
     __slots__ = ()
@@ -145,19 +257,41 @@ class LevelMechanism(Mechanism[State, Counts, Level], Generic[State]):
     source: ClassVar[str]
     query: LinearQuery
     calendar: Calendar
-    law: Law
     epsilon: Fraction
     delta: Fraction
+    rho: Fraction | None
 
     @property
     def guarantee(self) -> Guarantee:
         """(epsilon, delta) for all periods together."""
-        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, self.source)
+        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, self.source, self.rho)
+
+    @property
+    def form(self) -> str:
+        """One for all kinds of levels."""
+        return "LevelRelease"
+
+    @property
+    def covers_reactions(self) -> bool:
+        """With Gaussian noise as well: a period adds a draw of its own to a number that is known by then."""
+        return True
+
+    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
+        """True if an entry that keeps to the constraint costs at most the budget under this noise."""
+        length = gaussian_length(self.epsilon, self.delta, self.rho) if self.law is Law.GAUSSIAN else 0.0
+        return (self.query, self.calendar) == (query, calendar) and self.costs_at_most(length, constraint)
 
     @abstractmethod
     def costs_at_most(self, length: float, constraint: Constraint) -> bool:
         """Check that no entry that keeps to the constraint costs more than epsilon of Laplace noise, or moves what is
         measured by more than `length` scales of Gaussian noise."""
+
+    @abstractmethod
+    def step(self, state: State, value: Change, noise: Noise) -> tuple[State, Level]:
+        """One more period: the state after it, and the level at its end.
+
+        Raises BudgetExhausted after the calendar's last period, and ValueError for a change that is not of the query.
+        """
 
     @abstractmethod
     def variance(self, step: int) -> float:
@@ -169,41 +303,52 @@ class LevelMechanism(Mechanism[State, Counts, Level], Generic[State]):
         """Of the noise of a column's levels, shape (periods, periods), in units squared."""
 
     def window_variance(self, step: int, window: int) -> float | None:
-        """Of the change of a column's level over the last periods, in units squared; before the first the level is 0.
-
-        window: how many periods. None where there are too many levels for a covariance of them all.
-        """
+        """As of any release; None where there are too many levels for a covariance of them all."""
         if self.calendar.periods > MOST_COVARIANCE:
             return None
         K, now, before = self.covariance, step - 1, step - window - 1
         return float(K[now, now] if before < 0 else K[now, now] + K[before, before] - 2 * K[now, before])
 
-    @abstractmethod
+    @classmethod
+    def _recipe(cls) -> Iterator[tuple[str, Any]]:
+        """The name and the codec of each field that is not GIVEN."""
+        hints = get_type_hints(cls)
+        return ((name, CODECS[hints[name]]) for name in cls.__match_args__ if name not in GIVEN)  # type: ignore[attr-defined]
+
     def made_with(self) -> Made:
         """All that a mechanism of this query and calendar is made again from, to the last bit (`as_made`)."""
+        return {"kind": self.kind} | {name: write(getattr(self, name)) for name, (write, _) in self._recipe()}
 
     @classmethod
-    @abstractmethod
-    def as_made(
-        cls, made: Made, query: LinearQuery, calendar: Calendar, epsilon: Fraction, delta: Fraction
-    ) -> "LevelMechanism[State]":
+    def as_made(cls, made: Made, query: LinearQuery, calendar: Calendar, epsilon: Fraction, delta: Fraction) -> Self:
         """The mechanism that `made_with` tells of. BadState for what it does not."""
-
-    @property
-    @abstractmethod
-    def words(self) -> str:
-        """The noise in words, its scale in the query's units."""
+        try:
+            fields = {name: read(made[name]) for name, (_, read) in cls._recipe()}
+        except (KeyError, TypeError, ValueError) as error:
+            raise BadState(f"no mechanism {cls.kind!r} is made with {sorted(made)}") from error
+        return cls(query=query, calendar=calendar, epsilon=epsilon, delta=delta, **fields)  # type: ignore[call-arg]
 
     def next_period(self, period: int) -> int:
         """The number of the period after this one. BudgetExhausted where the calendar has no more."""
-        if period >= self.calendar.periods:
-            raise BudgetExhausted(f"the guarantee covers {self.calendar.periods} periods, and all of them are released")
+        check_left(period, self.calendar.periods, "periods")
         return period + 1
 
     def check_period(self, period: int) -> None:
         """Raises BadState for a period that is not within the calendar."""
         if not 0 <= period <= self.calendar.periods:
             raise BadState(f"the state is of {period} periods, and the calendar has {self.calendar.periods}")
+
+
+def check_counted(query: LinearQuery) -> None:
+    """ValueError for a query that counts nothing."""
+    if not sum(query.appearing) + sum(query.moving):
+        raise ValueError("the query counts nothing: no entry can change it")
+
+
+def check_left(taken: int, all_: int, what: str = "steps") -> None:
+    """Raises BudgetExhausted where all that the guarantee covers is released."""
+    if taken >= all_:
+        raise BudgetExhausted(f"the guarantee covers {all_} {what}, and all of them are released")
 
 
 ARRAY = 1
@@ -243,9 +388,9 @@ def check_counts(array: Counts, shape: tuple[int, ...]) -> None:
         raise BadState(f"the state holds {array.dtype} of shape {array.shape}, not int64 of shape {shape}")
 
 
-def checked_change(value: Counts, width: int) -> Counts:
+def checked_change(value: Change, width: int) -> Counts:
     """A true change, int64 of shape (w,). ValueError for anything else."""
-    change = np.asarray(value)
+    change = np.asarray(value.net if isinstance(value, PeriodChange) else value)
     if change.shape != (width,) or change.dtype.kind not in "iu":
         raise ValueError(f"a change is {width} integers, got shape {change.shape} of {change.dtype}")
     return change.astype(np.int64)

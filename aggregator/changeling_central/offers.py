@@ -1,131 +1,61 @@
-"""What `changeling release` can be made with: the table of mechanisms, and the choice among them.
+"""What `changeling release` can be made with: the table of mechanisms, and the choice of the best.
 
-A `ReleaseMechanism` takes one period's true change and gives the level of the query. An `Offer` makes one for what is
-`Asked`; a new mechanism is offered by one value, given to `register`. Mechanisms of other packages are found by the
-entry point group `changeling.mechanisms`: each entry point is a function without arguments that registers its offers.
+    ahead           a tree of noise drawn ahead                              `ahead`
+    square-root     Gaussian noise most of which cancels                     `square_root`
+    fresh           every level with noise of its own                        `levels`
+    optimised       levels read off the best matrix that a search finds      `optimised`
+    swcr            the change over each window that ends with a period      `windows`
+
+An `Offer` makes a `ReleaseMechanism` for what is `Asked`; a new one is given to `register`. Mechanisms of other
+packages are found by the entry point group `changeling.mechanisms`: each entry point is a function without arguments
+that registers its offers.
 
 Where nobody names a mechanism, the one of the least predicted error is taken. Predicted errors are exact, from noise
 alone; they read no data, so choosing costs nothing. A pure epsilon is as good a promise with a delta beside it, so a
-delta never makes a release worse.
+delta never makes a release worse. What a release has begun with is never chosen again, as choosing takes long, and a
+later version of a library might choose otherwise.
 """
 
-import json
-from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
 from functools import cache
 from importlib.metadata import entry_points
 from math import isnan, sqrt
-from typing import Generic, cast
+from typing import Any, Generic, cast
 
 import numpy as np
 from changeling_protocol import Calendar, Constraint
-from changeling_statistics import Changelog, Counts, Mutations, States
-from numpy.typing import NDArray
+from changeling_statistics import Floats
 
-from .linear_query import LinearQuery
-from .mechanism import Level, Made, Mechanism, State
-from .noise import Law
+from .ahead import AheadTree, drawn_ahead
+from .budget import implied_by
+from .errors import BadState
+from .levels import FreshLevels, gaussian_levels, laplace_levels
+from .linear_query import LinearQuery, counting
+from .mechanism import LevelMechanism, Made, ReleaseMechanism, State
+from .noise import Law, gaussian_length
+from .optimised import Optimised, best_factorisation, optimised
+from .square_root import SquareRoot, square_root, square_root_concentrated
+from .windows import WindowRelease, sliding_windows, windows_of
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class PeriodChange:
-    """The changes of one period to a query. mutations: those of the period. query: whose columns are counted."""
-
-    changelog: Changelog
-    mutations: Mutations
-    query: LinearQuery
-
-    @property
-    def gained(self) -> Counts:
-        """The gain of each column by the answers that began, shape (w,), in units."""
-        return self._sum(self.mutations.new)
-
-    @property
-    def lost(self) -> Counts:
-        """The loss of each column by the answers that ended, shape (w,), in units."""
-        return self._sum(self.mutations.old)
-
-    @property
-    def net(self) -> Counts:
-        """The true change of each column, shape (w,), in units."""
-        return self.gained - self.lost
-
-    @property
-    def moves(self) -> NDArray[np.int64]:
-        """How far each mutation moves each column, shape (mutations, w), in units."""
-        cells = self.query.cells
-        moved: NDArray[np.int64] = cells[self.mutations.new] - cells[self.mutations.old]
-        return moved
-
-    def _sum(self, states: States) -> Counts:
-        counted: Counts = self.query.cells[states].sum(0)
-        return counted
+AnyLevels = LevelMechanism[Any]
+KINDS: dict[str, type[AnyLevels]] = {kind.kind: kind for kind in (AheadTree, SquareRoot, FreshLevels, Optimised)}
+"""The mechanisms that publish levels, by what they are called in what a release keeps of them."""
+MOST_STEPS = 1000
 
 
-class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
-    """A mechanism that `changeling release` runs: a step is one period, and releases the query's level at its end.
+def noise_covariance(made: Made, periods: int) -> Floats:
+    """The covariance of the noise of a column's levels, shape (periods, periods), in the query's units squared.
 
-    The level's variance is nan where none is known. Its values are in the query's units.
+    made: what the release's mechanism was made with. ValueError for one whose levels' covariance is not known.
     """
-
-    __slots__ = ()
-
-    @property
-    def shows(self) -> str:
-        """The ending of the columns' names, where it is not their levels that are published."""
-        return ""
-
-    def expected_variance(self, step: int, updates: float) -> float | None:  # noqa: ARG002
-        """Of each column after so many periods, in units squared, for the curator: it may follow from the data.
-
-        updates: how often the column was moved by then. None where nothing is known.
-        """
-        return self.variance(step)
-
-    def window_variance(self, step: int, window: int) -> float | None:  # noqa: ARG002
-        """Variance of a column's change from `window` periods before to the end of this one, in units squared.
-
-        The level before the first period is 0. None where the mechanism does not say.
-        """
-        return None
-
-    @property
-    def law(self) -> Law:
-        """The law whose tails the noise of its levels has."""
-        return Law.LAPLACE
-
-    @abstractmethod
-    def made_with(self) -> Made:
-        """All that it was made with, noise included: a state of one mechanism is never used with another."""
-
-    def identity(self) -> str:
-        """The key of a saved state: the mechanism's name, its budget and what it was made with.
-
-        The query is not in it, whose table may grow with the answers of a changelog: the terms of a release hold it.
-        """
-        stated = self.guarantee
-        cost = f"{stated.epsilon} {stated.delta}" if stated.rho is None else f"rho {stated.rho}"
-        return f"{type(self).__name__} {cost} {json.dumps(self.made_with(), sort_keys=True)}"
-
-    @property
-    def covers_reactions(self) -> bool:
-        """True where the guarantee is proved for entries and people that react to what is published, too.
-
-        At a pure epsilon it always is (docs/mathematics.md, "Central releases"); with a delta a mechanism must say so.
-        """
-        return not self.guarantee.delta
-
-    @property
-    def noise_in_words(self) -> str:
-        """Describes its shape and the noise on its nodes; "" where what it was made with says that."""
-        return ""
-
-    @abstractmethod
-    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
-        """True if the guarantee holds for this query on this calendar, for entries that keep to this constraint."""
+    kind = str(made.get("kind", "this mechanism"))
+    if kind not in KINDS:
+        raise ValueError(f"the levels of {kind} have no covariance that is known: smooth those of {', '.join(KINDS)}")
+    anything = counting([], [], "any query: its covariance is that of the noise")
+    return KINDS[kind].as_made(made, anything, Calendar(0, 1, periods), Fraction(1), Fraction(0)).covariance
 
 
 def root_mean_square(variance: Callable[[int], float | None], query: LinearQuery, periods: int) -> float | None:
@@ -153,10 +83,9 @@ class Asked:
     """A request for a release, and the most that an entry may lose by it.
 
     query: what is counted. calendar: the periods. constraint: what entries keep to. epsilon, delta: the budget of the
-    whole release. law: of the noise, None to have it chosen. begun: what a release
-    that has begun was made with, None for a new one. window: in periods, None where there is none. rho: the budget in
-    concentrated privacy, of which epsilon is then the pure one that is worth as much; None where the budget is
-    (epsilon, delta).
+    whole release. law: of the noise, None to have it chosen. begun: what a release that has begun was made with, None
+    for a new one. window: in periods, None where there is none. rho: the budget in concentrated privacy, of which
+    epsilon is then the pure one that is worth as much; None where the budget is (epsilon, delta).
     """
 
     query: LinearQuery
@@ -168,6 +97,30 @@ class Asked:
     begun: Made | None = None
     window: int | None = None
     rho: Fraction | None = None
+
+    @property
+    def wished(self) -> tuple[LinearQuery, Calendar, Constraint]:
+        """All but the budget."""
+        return self.query, self.calendar, self.constraint
+
+    @property
+    def laws(self) -> list[Law]:
+        """The laws that are asked for and that the budget allows, Gaussian noise first. ValueError where none is."""
+        gaussian = self.law is not Law.LAPLACE and (self.delta > 0 or self.rho is not None)
+        laws = [Law.GAUSSIAN] * gaussian + [Law.LAPLACE] * (self.law is not Law.GAUSSIAN)
+        if not laws:
+            raise ValueError("Gaussian noise needs a delta above 0: --delta 1e-6, or --rho")
+        return laws
+
+    @property
+    def gaussian(self) -> tuple[Fraction, Fraction, float]:
+        """The (epsilon, delta) of Gaussian noise, and by how many scales an entry may move what is measured."""
+        stated = (self.epsilon, self.delta) if self.rho is None else implied_by(self.rho)
+        return *stated, gaussian_length(self.epsilon, self.delta, self.rho)
+
+    def error(self, made: ReleaseMechanism[Any]) -> float:
+        """The predicted error of a mechanism, root mean square over the calendar; 0 where nothing is known."""
+        return root_mean_square(made.variance, self.query, self.calendar.periods) or 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +140,23 @@ class Offer(Generic[State]):
     options: frozenset[MechanismOption] = frozenset()
     good_for: str = ""
 
+    def made(self, asked: Asked) -> ReleaseMechanism[State]:
+        """The mechanism for what is asked. ValueError for what may not be chosen of it, and as of `make`."""
+        gaussian = asked.law is Law.GAUSSIAN
+        if asked.window is not None and MechanismOption.WINDOW not in self.options:
+            raise ValueError(
+                f"--window: {self.name} has none; swcr releases windows directly, and --afterwards reads them off the "
+                f"levels of {', '.join(sorted(KINDS))}"
+            )
+        if (asked.delta and MechanismOption.DELTA not in self.options) or (
+            gaussian and MechanismOption.LAW not in self.options
+        ):
+            raise ValueError(f"{self.name} is released at a pure epsilon, with laplace noise")
+        if asked.rho is not None and gaussian and MechanismOption.RHO not in self.options:
+            raise ValueError(f"at rho {self.name} is released with laplace noise: for gaussian take square-root")
+        return self.make(asked)
 
-MOST_STEPS = 1000
+
 PLUGINS = "changeling.mechanisms"
 """The group of entry points by which mechanisms of other packages are found."""
 _OFFERS: dict[str, Offer[object]] = {}
@@ -209,13 +177,13 @@ def all_offers() -> tuple[Offer[object], ...]:
     return tuple(_OFFERS.values())
 
 
-def offered(name: str) -> Offer[object]:
-    """The offer of this name. ValueError for a name that is none."""
+def offered(name: str | None, window: int | None = None) -> Offer[object]:
+    """The offer of this name; None has swcr where there is a window, else the best. ValueError for no name of one."""
     _load_plugins()
-    try:
-        return _OFFERS[name]
-    except KeyError:
-        raise ValueError(f"there is no mechanism {name!r}: choose {', '.join(_OFFERS)}") from None
+    name = name or ("best" if window is None else "swcr")
+    if name not in _OFFERS:
+        raise ValueError(f"there is no mechanism {name!r}: choose {', '.join(_OFFERS)}")
+    return _OFFERS[name]
 
 
 @cache
@@ -229,66 +197,182 @@ def _load_plugins() -> None:
         registers()
 
 
-@dataclass(frozen=True, slots=True)
-class MechanismChoice:
-    """mechanism: the name of an offer. law: of the noise. None has these chosen. window: in periods, of changes over
-    windows; alone it chooses swcr.
+# The offers of this package
 
-    ValueError for a name that is not offered, and for what the mechanism does not let choose.
+
+def _as_stated(asked: Asked, made: AnyLevels) -> AnyLevels:
+    """The mechanism, stated at the budget that was asked for, which is no less than what it costs."""
+    if made.law is Law.GAUSSIAN and asked.rho is not None:
+        epsilon, delta = implied_by(asked.rho)
+        return cast("AnyLevels", replace(cast("Any", made), epsilon=epsilon, delta=delta, rho=asked.rho))
+    return cast("AnyLevels", replace(cast("Any", made), epsilon=asked.epsilon, delta=asked.delta))
+
+
+def _as_begun(asked: Asked, begun: Made) -> AnyLevels:
+    """The mechanism that a release has begun with. BadState for another than those of KINDS."""
+    kind = str(begun["kind"])
+    if kind not in KINDS:
+        raise BadState(f"the release was begun with --mechanism {kind}")
+    return _as_stated(asked, KINDS[kind].as_made(begun, asked.query, asked.calendar, asked.epsilon, asked.delta))
+
+
+def _levels(kind: type[AnyLevels], new: Callable[[Asked], AnyLevels]) -> Callable[[Asked], AnyLevels]:
+    """The mechanism that is asked for; the one that has begun, where that is of this kind."""
+
+    def made(asked: Asked) -> AnyLevels:
+        if asked.begun is not None and asked.begun["kind"] == kind.kind:
+            return _as_begun(asked, asked.begun)
+        return _as_stated(asked, new(asked))
+
+    return made
+
+
+def _best_law(asked: Asked, make: Callable[[Law], AnyLevels], laws: list[Law]) -> AnyLevels:
+    """The one of these laws that errs less. ValueError where it cannot be had by any."""
+    made, refusals = [], []
+    for law in laws:
+        try:
+            made.append(make(law))
+        except ValueError as error:
+            refusals.append(error)
+    if not made:
+        raise refusals[0]
+    return min(made, key=asked.error)
+
+
+def _ahead(asked: Asked) -> AnyLevels:
+    return drawn_ahead(*asked.wished, asked.epsilon)
+
+
+def _square_root(asked: Asked) -> AnyLevels:
+    if asked.rho is not None:
+        return square_root_concentrated(*asked.wished, asked.rho)
+    if not asked.delta:
+        raise ValueError("square-root draws Gaussian noise, which needs a delta above 0: --delta 1e-6, or --rho")
+    return square_root(*asked.wished, asked.epsilon, asked.delta)
+
+
+def _fresh(asked: Asked) -> AnyLevels:
+    def of(law: Law) -> AnyLevels:
+        if law is Law.LAPLACE:
+            return laplace_levels(asked.query, asked.calendar, asked.epsilon)
+        epsilon, delta, length = asked.gaussian
+        return gaussian_levels(asked.query, asked.calendar, length, epsilon, delta)
+
+    return _best_law(asked, of, asked.laws)
+
+
+def _optimised(asked: Asked) -> AnyLevels:
+    def of(law: Law) -> AnyLevels:
+        return optimised(*asked.wished, *((asked.epsilon,) if law is Law.LAPLACE else asked.gaussian))
+
+    # at rho Laplace noise has twice the variance of Gaussian noise, or more, by any matrix
+    return _best_law(asked, of, asked.laws if asked.rho is None else asked.laws[:1])
+
+
+def _swcr(asked: Asked) -> WindowRelease:
+    if asked.window is None:
+        raise ValueError("swcr releases changes over windows: say how long, --window")
+    windows = windows_of(asked.calendar, asked.window)
+    budget, law = (asked.epsilon, asked.delta), asked.law or Law.LAPLACE
+    return WindowRelease(sliding_windows(asked.query, windows, asked.constraint, *budget, law))
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """The prediction for an offer. error: root mean square over the calendar, in what the query counts.
+
+    made: the mechanism, to release with. least: an error that no matrix with noise of its law goes below, where that is
+    known; else None.
     """
 
-    mechanism: str | None = None
-    law: str | None = None
-    window: int | None = None
+    name: str
+    error: float
+    made: ReleaseMechanism[object]
+    least: float | None = None
 
-    def __post_init__(self) -> None:
-        if self.law is not None and self.law not in tuple(Law):
-            raise ValueError(f"the noise is laplace or gaussian, got {self.law!r}")
-        options = offered(self.name).options
-        if self.window is not None and MechanismOption.WINDOW not in options:
-            raise ValueError(
-                f"--window: {self.name} has none; swcr releases windows directly, and --afterwards reads them off the "
-                "levels of ahead, fresh, optimised or square-root"
-            )
 
-    @property
-    def name(self) -> str:
-        """The name of the offer that is taken."""
-        return self.mechanism or ("best" if self.window is None else "swcr")
+def compared(asked: Asked) -> tuple[Predicted, ...]:
+    """The offers that may be chosen for what is asked, the best first. ValueError where there is none."""
+    new, laws = replace(asked, begun=None), asked.laws
+    offers = [FRESH, OPTIMISED, *[AHEAD] * (Law.LAPLACE in laws), *[SQUARE_ROOT] * (Law.GAUSSIAN in laws)]
+    reasons: list[str] = []
+    found: list[Predicted] = []
+    for offer in offers:
+        try:
+            made = offer.make(new)
+        except ValueError as error:
+            reasons.append(f"{offer.name}: {error}")
+            continue
+        found.append(Predicted(offer.name, asked.error(made), made, _least(asked, made)))
+    if not found:
+        raise ValueError("; ".join(reasons))
+    return tuple(sorted(found, key=lambda one: one.error))
 
-    def made(
-        self,
-        query: LinearQuery,
-        calendar: Calendar,
-        constraint: Constraint,
-        epsilon: Fraction,
-        delta: Fraction = Fraction(0),
-        begun: Made | None = None,
-        rho: Fraction | None = None,
-    ) -> ReleaseMechanism[object]:
-        """The mechanism that costs an entry at most (epsilon, delta), or rho where that is given.
 
-        begun: what a begun release was made with. If that is what is chosen here, its shape and its noise are taken, as
-        choosing takes long, and a later version of a library might choose otherwise.
-        """
-        return offered(self.name).make(self.asked(query, calendar, constraint, epsilon, delta, begun, rho))
+def _least(asked: Asked, made: ReleaseMechanism[object]) -> float | None:
+    """The error that no matrix goes below with noise of this law, of a matrix that was searched."""
+    if not isinstance(made, Optimised):
+        return None
+    matrix = best_factorisation(*asked.wished, made.law)
+    budget = float(asked.epsilon) if made.law is Law.LAPLACE else asked.gaussian[2]
+    return sqrt(matrix.least) / budget * float(asked.query.unit)
 
-    def asked(
-        self,
-        query: LinearQuery,
-        calendar: Calendar,
-        constraint: Constraint,
-        epsilon: Fraction,
-        delta: Fraction = Fraction(0),
-        begun: Made | None = None,
-        rho: Fraction | None = None,
-    ) -> Asked:
-        """The request to the offer; arguments as of `made`. ValueError for a delta or a law that it does not take."""
-        options = offered(self.name).options
-        gaussian = self.law == Law.GAUSSIAN
-        if (delta and MechanismOption.DELTA not in options) or (gaussian and MechanismOption.LAW not in options):
-            raise ValueError(f"{self.name} is released at a pure epsilon, with laplace noise")
-        if rho is not None and gaussian and MechanismOption.RHO not in options:
-            raise ValueError(f"at rho {self.name} is released with laplace noise: for gaussian take square-root")
-        law = None if self.law is None else Law(self.law)
-        return Asked(query, calendar, constraint, epsilon, delta, law, begun, self.window, rho)
+
+def in_words(asked: Asked, predicted: tuple[Predicted, ...]) -> str:
+    """A sentence that says what is chosen, why, and what the others would have given."""
+    chosen, *others = predicted
+    every = [f"{one.name} by {one.error:.3g}" for one in others]
+    beside = f"; instead would err {', '.join(every)}" if every else ""
+    alone = chosen.made.law is not Law.GAUSSIAN and (asked.delta or asked.rho is not None)
+    if chosen.least is not None:
+        searched = "" if chosen.made.law is Law.GAUSSIAN else "its matrix was searched, a better one may exist, and "
+        beside += f"; {searched}no matrix with {chosen.made.law} noise errs by less than {chosen.least:.3g}"
+    pure = f" It promises epsilon {float(asked.epsilon):.6g} alone." * bool(alone)
+    return f"chosen: {chosen.name}, whose levels err by {chosen.error:.3g} (root mean square){beside}.{pure}"
+
+
+def _best(asked: Asked) -> ReleaseMechanism[object]:
+    return compared(asked)[0].made if asked.begun is None else _as_begun(asked, asked.begun)
+
+
+OF_BOTH_LAWS = frozenset({MechanismOption.DELTA, MechanismOption.RHO, MechanismOption.LAW})
+BEST = Offer(
+    "best",
+    "The one of the least predicted error; it says which, and what the others would have given.",
+    _best,
+    OF_BOTH_LAWS,
+)
+AHEAD = Offer(
+    "ahead",
+    "Noise drawn ahead: at a pure epsilon the most accurate.",
+    _levels(AheadTree, _ahead),
+    frozenset({MechanismOption.DELTA}),
+)
+SQUARE_ROOT = Offer(
+    "square-root",
+    "Gaussian noise most of which cancels: with a delta or at rho.",
+    _levels(SquareRoot, _square_root),
+    OF_BOTH_LAWS,
+)
+FRESH = Offer(
+    "fresh",
+    "Every level with noise of its own: short calendars, where entries mutate often.",
+    _levels(FreshLevels, _fresh),
+    OF_BOTH_LAWS,
+)
+OPTIMISED = Offer(
+    "optimised",
+    "The best matrix that a search finds, with how near it is: short calendars.",
+    _levels(Optimised, _optimised),
+    OF_BOTH_LAWS,
+)
+SWCR = Offer(
+    "swcr",
+    "The change over a sliding window, released directly: --window.",
+    _swcr,
+    frozenset({MechanismOption.LAW, MechanismOption.DELTA, MechanismOption.WINDOW}),
+)
+for _offer in (BEST, AHEAD, SQUARE_ROOT, FRESH, OPTIMISED):
+    register(_offer)
+register(SWCR)

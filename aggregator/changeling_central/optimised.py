@@ -20,9 +20,8 @@ same figure, and by one of independent levels. Proofs: docs/mathematics.md, "Sea
 Source: Li, Hay, Rastogi, Miklau, McGregor 2010 (matrix mechanisms); Denisov, McMahan, Rush, Smith, Thakurta 2022.
 """
 
-from base64 import b64decode, b64encode
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations, islice, pairwise, product
@@ -36,7 +35,7 @@ from threadpoolctl import threadpool_limits
 from .ahead import BITS, TAILS, NoiseAhead
 from .errors import BadState
 from .linear_query import COUNTED, Corner, LinearQuery, Reach, corners_of, reaches
-from .mechanism import Made
+from .mechanism import check_counted
 from .noise import ABOVE, Law, NodeNoise, Noise, float_above
 from .square_root import LATTICE_BITS
 
@@ -286,7 +285,7 @@ def laplace_loss(moved: Moved, coefficients: Counts, scale: float) -> Fraction:
 
 @dataclass(frozen=True, slots=True)
 class Optimised(NoiseAhead):
-    """Made by `optimised`. coefficients: of C, two bytes each; with Gaussian noise those until the diagonal.
+    """Made by `optimised`. matrix: the coefficients of C, two bytes each; with Gaussian noise those until the diagonal.
 
     shift: C is the coefficients times 2^shift. scale: of a draw of z.
     """
@@ -295,45 +294,30 @@ class Optimised(NoiseAhead):
     source = "Li, Hay, Rastogi, Miklau, McGregor 2010; with Gaussian noise Denisov et al. 2022"
     query: LinearQuery
     calendar: Calendar
-    law: Law
-    coefficients: bytes
+    law: Law = field()
+    matrix: bytes
     shift: int
     scale: float
     epsilon: Fraction
     delta: Fraction
+    rho: Fraction | None = None
 
     def __post_init__(self) -> None:
         """BadState for coefficients of another calendar, or that cannot be undone."""
         T = self.calendar.periods
         of_law = T * (T + 1) // 2 if self.law is Law.GAUSSIAN else T * T
-        if len(self.coefficients) != 2 * of_law or abs(np.linalg.slogdet(self.matrix)[0]) != 1:
+        if len(self.matrix) != 2 * of_law or abs(np.linalg.slogdet(self.coefficients)[0]) != 1:
             raise BadState(f"no matrix over {T} periods")
 
-    @classmethod
-    def as_made(
-        cls, made: Made, query: LinearQuery, calendar: Calendar, epsilon: Fraction, delta: Fraction
-    ) -> "Optimised":
-        """The mechanism of this matrix and noise."""
-        match made:
-            case {"kind": cls.kind, "law": str(law), "matrix": str(matrix), "shift": int(shift), "scale": str(scale)}:
-                coefficients = b64decode(matrix)
-                return cls(query, calendar, Law(law), coefficients, shift, float.fromhex(scale), epsilon, delta)
-        raise BadState(f"no searched matrix: {sorted(made)}")
-
-    def made_with(self) -> Made:
-        """The matrix and the noise."""
-        matrix, scale = b64encode(self.coefficients).decode(), self.scale.hex()
-        return {"kind": self.kind, "law": str(self.law), "matrix": matrix, "shift": self.shift, "scale": scale}
-
     @property
-    def words(self) -> str:
+    def noise_in_words(self) -> str:
         """The law, and how many combinations of changes draws are added to."""
         return f"{self.kind}; law {self.law}, {self.calendar.periods} combinations of the changes, drawn ahead"
 
     @property
-    def matrix(self) -> Counts:
-        """The coefficients of C, shape (T, T)."""
-        return matrix_of(self.coefficients, self.calendar.periods, self.law)
+    def coefficients(self) -> Counts:
+        """Of C, shape (T, T)."""
+        return matrix_of(self.matrix, self.calendar.periods, self.law)
 
     @property
     def together(self) -> int:
@@ -349,21 +333,21 @@ class Optimised(NoiseAhead):
     @property
     def covariance(self) -> Floats:
         """Covariance of a column's levels, shape (T, T), in units squared."""
-        return covariance_of(self.coefficients, self.calendar.periods, self.law, self.shift, self.scale)
+        return covariance_of(self.matrix, self.calendar.periods, self.law, self.shift, self.scale)
 
     def costs_at_most(self, length: float, constraint: Constraint) -> bool:
         """Check that no entry that keeps to the constraint costs more than epsilon, or moves C x by more than `length`
         scales of Gaussian noise."""
         moved = moved_by(self.query, self.calendar, constraint, self.law)
         if self.law is Law.LAPLACE:
-            return laplace_loss(moved, self.matrix, self.scale) <= self.epsilon
-        return ldexp(sqrt(moved.most(self.matrix, self.law)), self.shift) * ABOVE <= length * self.scale
+            return laplace_loss(moved, self.coefficients, self.scale) <= self.epsilon
+        return ldexp(sqrt(moved.most(self.coefficients, self.law)), self.shift) * ABOVE <= length * self.scale
 
     def drawn(self, period: int, noise: Noise) -> Counts:  # noqa: ARG002
         """The noise of the changes of all periods, shape (T, w), in parts of a unit."""
         T, width = self.calendar.periods, self.query.width
         z = NodeNoise(self.law, self.scale).draw(noise, T * width).reshape(T, width)
-        return solved(self.matrix, z, self.bits, self.shift)
+        return solved(self.coefficients, z, self.bits, self.shift)
 
     def variance(self, step: int) -> float:
         """Variance of each column's level at the end of this period, in units squared."""
@@ -405,8 +389,7 @@ def optimised(
     """
     if epsilon <= 0:
         raise ValueError(f"a budget has epsilon > 0, got {epsilon}")
-    if not sum(query.appearing) + sum(query.moving):
-        raise ValueError("the query counts nothing: no entry can change it")
+    check_counted(query)
     law = Law.LAPLACE if length is None else Law.GAUSSIAN
     matrix = best_factorisation(query, calendar, constraint, law).coefficients
     most = moved_by(query, calendar, constraint, law).most(matrix, law)

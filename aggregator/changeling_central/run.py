@@ -23,9 +23,8 @@ from .errors import BadState, CentralError, TimeReversed
 from .files import Output, held
 from .guard import Arrivals, Breach, SeenRows, first_beyond, first_breach
 from .ledger import ReleaseAccount
-from .mechanism import Level
+from .mechanism import Level, PeriodChange, ReleaseMechanism
 from .noise import Noise
-from .offers import PeriodChange, ReleaseMechanism
 from .statement import Begun, SavedRelease, Statement, Terms, begun, keep, state_beside
 
 if TYPE_CHECKING:

@@ -21,8 +21,7 @@ from .errors import BadState
 from .files import load, save
 from .guard import Late, SeenRows
 from .linear_query import LinearQuery
-from .mechanism import Guarantee, Made, read_state, written_state
-from .offers import ReleaseMechanism
+from .mechanism import Guarantee, Made, ReleaseMechanism, read_state, written_state
 
 _EXACT = re.compile(r"-?0x[0-9a-f.]+p[+-]\d+")
 

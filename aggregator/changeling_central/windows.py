@@ -16,13 +16,25 @@ import numpy as np
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint, Hybrid, Node, TimeBounded
 from changeling_statistics import Counts
 
-from .errors import BadState, BudgetExhausted
+from .errors import BadState
 from .files import over_window
 from .linear_query import LinearQuery
-from .mechanism import NEIGHBOURS, Guarantee, Level, Made, Mechanism, NodeRelease, check_counts, checked_change
+from .mechanism import (
+    NEIGHBOURS,
+    Change,
+    Guarantee,
+    Level,
+    Made,
+    Mechanism,
+    NodeRelease,
+    PeriodChange,
+    ReleaseMechanism,
+    check_counts,
+    check_left,
+    checked_change,
+)
 from .noise import JointShifts, Law, NodeNoise, Noise, calibrated
 from .noise import total as total_shift
-from .offers import Asked, MechanismOption, Offer, PeriodChange, ReleaseMechanism
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +91,7 @@ class NodeSums:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeChanges(Mechanism[NodeSums, Counts, tuple[NodeRelease, ...]]):
+class NodeChanges(Mechanism[NodeSums, Change, tuple[NodeRelease, ...]]):
     """Noisy changes over nodes, each released as it ends: windows, or layers of a hierarchy. Nothing is added up.
 
     layers: how many periods a node has and after how many the next one begins, of each layer; the first begins with the
@@ -117,16 +129,15 @@ class NodeChanges(Mechanism[NodeSums, Counts, tuple[NodeRelease, ...]]):
         """Before the first period; every node is empty."""
         return NodeSums(0, np.zeros((sum(self._slots), self.query.width), np.int64))
 
-    def step(self, state: NodeSums, value: Counts, noise: Noise) -> tuple[NodeSums, tuple[NodeRelease, ...]]:
-        """value: the true change over the next period, shape (w,), in units. Returns the nodes that end with it.
+    def step(self, state: NodeSums, value: Change, noise: Noise) -> tuple[NodeSums, tuple[NodeRelease, ...]]:
+        """One more period. Returns the nodes that end with it.
 
         Raises BudgetExhausted after the calendar's last period, ValueError for a change that is not of the query,
         and BadState for a state of other nodes.
         """
         width, change = self.query.width, checked_change(value, self.query.width)
         check_counts(state.sums, (sum(self._slots), width))
-        if state.period >= self.calendar.periods:
-            raise BudgetExhausted(f"the guarantee covers {self.calendar.periods} periods, and all of them are released")
+        check_left(state.period, self.calendar.periods, "periods")
         sums, period, before, ends = state.sums.copy(), state.period + 1, 0, dict[int, int]()
         for (length, every), slots in zip(self.layers, self._slots, strict=True):
             first, last = max(0, -(-(period - length) // every)), (period - 1) // every
@@ -229,7 +240,7 @@ class WindowRelease(ReleaseMechanism[NodeSums]):
 
     def step(self, state: NodeSums, value: PeriodChange, noise: Noise) -> tuple[NodeSums, Level]:
         """value: one more period. Returns the change over the window that ends with it, no values where none does."""
-        after, windows = self.mechanism.step(state, value.net, noise)
+        after, windows = self.mechanism.step(state, value, noise)
         if not windows:
             return after, Level(np.zeros(0), float("nan"))
         return after, Level(windows[0].values.astype(np.float64), windows[0].variance)
@@ -248,19 +259,3 @@ def windows_of(calendar: Calendar, periods: int) -> Windows:
     if not 1 <= periods <= calendar.periods:
         raise ValueError(f"a window has 1 to {calendar.periods} periods, the calendar's, got {periods}")
     return Windows(calendar.start, periods * calendar.period, calendar.period, calendar.periods - periods + 1)
-
-
-def _swcr(asked: Asked) -> WindowRelease:
-    if asked.window is None:
-        raise ValueError("swcr releases changes over windows: say how long, --window")
-    windows = windows_of(asked.calendar, asked.window)
-    budget, law = (asked.epsilon, asked.delta), asked.law or Law.LAPLACE
-    return WindowRelease(sliding_windows(asked.query, windows, asked.constraint, *budget, law))
-
-
-SWCR = Offer(
-    "swcr",
-    "The change over a sliding window, released directly: --window.",
-    _swcr,
-    frozenset({MechanismOption.LAW, MechanismOption.DELTA, MechanismOption.WINDOW}),
-)

@@ -64,7 +64,7 @@ def test_the_exact_composition_is_rounded_by_a_part_in_a_thousand():
     composed = Composition.of(Loss(0.011)) * 50 + Composition.of(Loss(0.0173)) * 50
     coarse = composed.exact_epsilon(1e-6)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("changeling_central.composition.ROUNDED", 4000)
+        patch.setattr("changeling_central.budget.ROUNDED", 4000)
         fine = composed.exact_epsilon(1e-6)
     assert fine <= coarse <= fine * 1.002
 

@@ -16,10 +16,16 @@ from changeling_central import (
     drawn_ahead,
     histogram_query,
 )
-from changeling_central.ahead import estimated_changes
+from changeling_central.ahead import (
+    best_shape,
+    estimated_changes,
+    laplace_variance,
+    mean_variance,
+    reached_at_most,
+    weights,
+)
 from changeling_central.levels import laplace_levels
 from changeling_central.linear_query import Reach, reaches
-from changeling_central.shape import best_shape, laplace_variance, mean_variance, reached_at_most, weights
 from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_papers import best_hierarchy
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded

@@ -12,7 +12,7 @@ from math import sqrt
 
 import numpy as np
 import pytest
-from changeling_central import LinearQuery, MechanismChoice, clipped_sum, counting, histogram_query
+from changeling_central import Asked, Law, LinearQuery, clipped_sum, counting, histogram_query, offered
 from changeling_central.testing import RecordedNoise
 from changeling_protocol import AtMost, Calendar
 from scipy.special import ndtr
@@ -49,7 +49,7 @@ class Given:
 
 def made_for(name, query, periods, k, epsilon, delta=Fraction(0), rho=None, law=None):
     wished = query, Calendar(0, 1, periods), AtMost(k), epsilon, delta
-    return MechanismChoice(name, law).made(*wished, rho=rho).mechanism
+    return offered(name).made(Asked(*wished, law and Law(law), rho=rho))
 
 
 def wide(mechanism, width):

@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 from changeling_central import (
     Asked,
+    Law,
     LinearQuery,
-    MechanismChoice,
     answer_query,
     clipped_sum,
     compared,
     counting,
     histogram_query,
+    offered,
 )
 from changeling_central.levels import gaussian_levels, laplace_levels
-from changeling_central.square_root import concentrated_length, told_apart
+from changeling_central.noise import concentrated_length, told_apart
 from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, Calendar
 
@@ -61,7 +62,7 @@ def test_where_entries_mutate_often_fresh_levels_are_chosen_and_go_on_as_begun(b
     assert best.name == "fresh"
     assert best.made.guarantee.rho == rho
     assert best.made.covers(COUNT, year, AtMost(1000))
-    again = MechanismChoice().made(COUNT, year, AtMost(8), ONE, delta, best.made.made_with(), rho)
+    again = offered(None).made(Asked(COUNT, year, AtMost(8), ONE, delta, None, best.made.made_with(), rho=rho))
     assert again.identity() == best.made.identity()
     assert not again.covers(COUNT, Calendar(0, 1, 9), AtMost(8))
     assert compared(Asked(COUNT, Calendar(0, 1, 48), AtMost(2), ONE, delta, rho=rho))[0].name != "fresh"
@@ -89,4 +90,4 @@ def test_what_cannot_be_asked_of_fresh_levels_is_refused():
     with pytest.raises(ValueError, match="epsilon > 0"):
         laplace_levels(COUNT, year, Fraction(0))
     with pytest.raises(ValueError, match="needs a delta"):
-        MechanismChoice("fresh", law="gaussian").made(COUNT, year, AtMost(2), ONE)
+        offered("fresh").made(Asked(COUNT, year, AtMost(2), ONE, law=Law.GAUSSIAN))

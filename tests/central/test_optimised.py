@@ -1,5 +1,6 @@
 """Searched matrices: what every history loses by them, how near they are to what is possible, and exact undoing."""
 
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from math import sqrt
@@ -7,10 +8,9 @@ from math import sqrt
 import numpy as np
 import pytest
 from changeling_central import Asked, Law, all_offers, clipped_sum, compared, counting, histogram_query
-from changeling_central.offers import root_mean_square
+from changeling_central.noise import concentrated_length, told_apart
+from changeling_central.offers import in_words, root_mean_square
 from changeling_central.optimised import best_factorisation, optimised, solved
-from changeling_central.release_mechanisms import in_words
-from changeling_central.square_root import concentrated_length, told_apart
 from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, AtMostWithin, Calendar
 
@@ -45,12 +45,13 @@ def test_no_history_loses_more_than_is_stated(name, within, law):
     if law is Law.LAPLACE:
         made = optimised(query, calendar, constraint, ONE)
         lost = [
-            Fraction(int(np.abs(made.matrix @ x).sum())) / Fraction(made.scale) for x in lives(query, 5, constraint)
+            Fraction(int(np.abs(made.coefficients @ x).sum())) / Fraction(made.scale)
+            for x in lives(query, 5, constraint)
         ]
         stated = made.epsilon
     else:
         made = optimised(query, calendar, constraint, ONE, SMALL, LENGTH)
-        squares = [int(((made.matrix @ x) ** 2).sum()) for x in lives(query, 5, constraint)]
+        squares = [int(((made.coefficients @ x) ** 2).sum()) for x in lives(query, 5, constraint)]
         lost, stated = [sqrt(square) * 2.0**made.shift / made.scale for square in squares], LENGTH
     assert max(lost) <= stated
     assert max(lost) >= 0.999 * stated
@@ -68,15 +69,15 @@ def test_what_is_published_is_one_function_of_what_is_measured(law):
     for _ in range(20):
         z = np.rint(made.scale * random.normal(size=(6, 2))).astype(np.int64)
         x = random.integers(-50, 50, (6, 2))
-        undone = solved(made.matrix, z, made.bits, made.shift)
-        moved = made.matrix.astype(object) @ x << made.shift
+        undone = solved(made.coefficients, z, made.bits, made.shift)
+        moved = made.coefficients.astype(object) @ x << made.shift
         assert np.array_equal(
-            solved(made.matrix, (z + moved).astype(np.int64), made.bits, made.shift), undone + (x << made.bits)
+            solved(made.coefficients, (z + moved).astype(np.int64), made.bits, made.shift), undone + (x << made.bits)
         )
-        exact = np.linalg.solve(made.matrix * 2.0**made.shift, z.astype(float))
+        exact = np.linalg.solve(made.coefficients * 2.0**made.shift, z.astype(float))
         assert undone * 2.0**-made.bits == pytest.approx(exact, rel=1e-6, abs=1e-5)
         z[4:] += 10**6
-        early = solved(made.matrix, z, made.bits, made.shift)[:4]
+        early = solved(made.coefficients, z, made.bits, made.shift)[:4]
         assert np.array_equal(early, undone[:4]) == (law is Law.GAUSSIAN)
 
 
@@ -130,7 +131,7 @@ def test_the_variance_is_that_of_what_is_published(law):
     wide, runs = histogram_query([str(n) for n in range(2000)], [str(n) for n in range(2000)]), 2000
     length = None if law is Law.LAPLACE else LENGTH
     one = optimised(COUNT, Calendar(0, 1, 4), AtMost(3), ONE, SMALL * (length is not None), length)
-    made = type(one)(wide, one.calendar, law, one.coefficients, one.shift, one.scale, one.epsilon, one.delta)
+    made = replace(one, query=wide)
     state, noise = made.start(), SeededNoise(5)
     for period in range(4):
         state, level = made.step(state, np.zeros(runs, np.int64), noise)

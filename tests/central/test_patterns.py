@@ -1,12 +1,13 @@
 """How far an entry moves a Toeplitz strategy: against every pattern, written out."""
 
+import sys
 from itertools import product
 
 import numpy as np
 import pytest
-from changeling_central import sensitivity, square_root_coefficients
+from changeling_central import square_root_coefficients
 from changeling_central.linear_query import Reach
-from changeling_central.sensitivity import _alternating
+from changeling_central.square_root import _alternating, most_of_patterns
 from scipy.linalg import toeplitz
 
 COUNTED = ((0,), (1,))
@@ -21,7 +22,7 @@ T = 7
 
 def searched(*arguments):
     """Not remembered, so that what a test changes has its effect."""
-    return sensitivity.most_of_patterns.__wrapped__(*arguments)
+    return most_of_patterns.__wrapped__(*arguments)
 
 
 def strategy(periods, band):
@@ -46,7 +47,7 @@ def most(states, k, periods, band, span):
 @pytest.mark.parametrize("name", STATES)
 def test_few_mutations_are_exact_within_every_window(name, band, monkeypatch):
     """Every way through the states over five or seven periods, up to five mutations, from place to place."""
-    monkeypatch.setattr(sensitivity, "MOST_PATTERNS", 0)
+    monkeypatch.setattr(sys.modules["changeling_central.square_root"], "MOST_PATTERNS", 0)
     states, periods = STATES[name], T if len(STATES[name]) < 3 else 4
     for k, span in product(range(1, 6), range(1, periods)):
         found = most(states, k, periods, min(band, periods), span)

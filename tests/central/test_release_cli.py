@@ -137,7 +137,7 @@ def test_what_differs_from_the_begun_release_is_listed(log, capsys):
 def test_a_begun_release_goes_on_without_a_choice(log, monkeypatch):
     """Its shape and noise are read back."""
     assert release(log, "--at-most", 2, *DATES, "--through", "2013-01-01T10:00") == 0
-    monkeypatch.setattr("changeling_central.release_mechanisms.drawn_ahead", None)
+    monkeypatch.setattr("changeling_central.offers.drawn_ahead", None)
     assert release(log, "--at-most", 2, *DATES) == 0
     assert len(read_rows(log.parent / "out.csv")) == 48
 

@@ -4,10 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 from changeling_central import (
-    MechanismChoice,
+    Asked,
     OpenDPNoise,
     Windows,
     counting,
+    offered,
     read_rows,
     release,
     sliding_windows,
@@ -58,7 +59,7 @@ def test_windows_are_published_from_the_first_whole_one_on(tmp_path):
 def test_the_windows_of_a_release_have_the_noise_of_the_mechanism_and_cover_what_it_covers():
     """The direct SWCR's own scale and guarantee; another window or calendar is not covered."""
     query, calendar = counting(["x"], ["x"], "x"), Calendar(0, 3600, HOURS)
-    made = MechanismChoice("swcr", window=5).made(query, calendar, AtMost(2), 1)
+    made = offered("swcr").made(Asked(query, calendar, AtMost(2), 1, window=5))
     direct = sliding_windows(query, Windows(0, 5 * 3600, 3600, 20), AtMost(2), 1)
     assert made.mechanism == direct
     assert made.covers(query, calendar, AtMost(2))
@@ -66,9 +67,9 @@ def test_the_windows_of_a_release_have_the_noise_of_the_mechanism_and_cover_what
     assert not made.covers(query, calendar, AtMost(3))
     assert not made.covers(query, Calendar(0, 3600, 25), AtMost(2))
     with pytest.raises(ValueError, match="say how long, --window"):
-        MechanismChoice("swcr").made(query, calendar, AtMost(2), 1)
+        offered("swcr").made(Asked(query, calendar, AtMost(2), 1))
     with pytest.raises(ValueError, match="a window has 1 to 24 periods"):
-        MechanismChoice("swcr", window=25).made(query, calendar, AtMost(2), 1)
+        offered("swcr").made(Asked(query, calendar, AtMost(2), 1, window=25))
 
 
 def test_the_command_takes_all_of_it_and_names_what_does_not_fit(tmp_path, capsys):

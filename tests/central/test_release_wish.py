@@ -7,11 +7,11 @@ from changeling_central import (
     Asked,
     BadState,
     Law,
-    MechanismChoice,
     compared,
     counting,
+    offered,
 )
-from changeling_central.release_mechanisms import in_words
+from changeling_central.offers import in_words
 from changeling_protocol import AtMost, AtMostWithin, Calendar, TimeBounded
 
 COUNT, CALENDAR, TWICE = counting(["a", "b"], ["a"], "a"), Calendar(0, 3600, 48), AtMost(2)
@@ -58,13 +58,13 @@ def test_what_was_chosen_goes_on_as_it_began_without_choosing_again(monkeypatch,
     """To the last bit, be it asked for by its name or left open; noise that breaks the promise is not taken."""
     first = compared(asked(delta, 744))[0]
     begun = first.made.made_with()
-    monkeypatch.setattr("changeling_central.release_mechanisms.compared", None)
+    monkeypatch.setattr("changeling_central.offers.compared", None)
     calendar = Calendar(0, 3600, 744)
-    for choice in (MechanismChoice(), MechanismChoice("best"), MechanismChoice(first.name)):
-        again = choice.made(COUNT, calendar, TWICE, ONE, delta, begun)
+    for name in (None, "best", first.name):
+        again = offered(name).made(Asked(COUNT, calendar, TWICE, ONE, delta, None, begun))
         assert again.made_with() == begun
         assert again.covers(COUNT, calendar, TWICE)
         assert not again.covers(COUNT, calendar, AtMost(3))
         assert not again.covers(COUNT, CALENDAR, TWICE)
     with pytest.raises(BadState, match="--mechanism counter"):
-        MechanismChoice().made(COUNT, calendar, TWICE, ONE, delta, {"kind": "counter"})
+        offered(None).made(Asked(COUNT, calendar, TWICE, ONE, delta, None, {"kind": "counter"}))

@@ -15,8 +15,8 @@ from changeling_central import (
     histogram_query,
     square_root_coefficients,
 )
-from changeling_central.sensitivity import most_moved, squared_sensitivity
-from changeling_central.square_root import implied_epsilon, told_apart
+from changeling_central.noise import implied_epsilon, told_apart
+from changeling_central.square_root import most_moved, squared_sensitivity
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
 from scipy.linalg import toeplitz
 from scipy.special import log_ndtr

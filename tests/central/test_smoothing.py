@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import polars as pl
 import pytest
-from changeling_central import MechanismChoice, counting, read_rows, release
+from changeling_central import Asked, counting, offered, read_rows, release
 from changeling_central.afterwards import best_estimates, noise_covariance
 from changeling_central.command import smooth
 from changeling_central.testing import SeededNoise
@@ -17,8 +17,8 @@ MADE = {"ahead": 0, "square-root": SMALL, "fresh": 0, "fresh with a delta": SMAL
 
 
 def made(name, periods):
-    choice = MechanismChoice(name.partition(" ")[0])
-    return choice.made(COUNT, Calendar(0, 3600, periods), AtMost(2), ONE, Fraction(MADE[name]))
+    asked = Asked(COUNT, Calendar(0, 3600, periods), AtMost(2), ONE, Fraction(MADE[name]))
+    return offered(name.partition(" ")[0]).made(asked)
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -29,7 +29,7 @@ def test_the_covariance_is_that_of_the_noise(name):
     K = noise_covariance(mechanism.made_with(), 6)
     assert np.diag(K) == pytest.approx([mechanism.variance(step) for step in range(1, 7)], rel=1e-9)
     noise, levels = SeededNoise(1), np.zeros((runs, 6))
-    nothing = type("Nothing", (), {"net": np.zeros(1, np.int64)})
+    nothing = np.zeros(1, np.int64)
     for run in range(runs):
         state = mechanism.start()
         for period in range(6):

@@ -1,5 +1,6 @@
 """The square root mechanism: what an entry moves, enumerated; nothing leaks through rounding; stated errors."""
 
+import sys
 from fractions import Fraction
 from itertools import pairwise
 from math import exp, sqrt
@@ -16,16 +17,14 @@ from changeling_central import (
     square_root_coefficients,
     square_root_concentrated,
 )
-from changeling_central.sensitivity import _within, squared_sensitivity
-from changeling_central.shape import best_shape
+from changeling_central.ahead import best_shape
+from changeling_central.noise import SLACK, gaussian_delta, implied_epsilon, told_apart
 from changeling_central.square_root import (
-    SLACK,
-    gaussian_delta,
-    implied_epsilon,
+    _within,
     lattice_coefficients,
     lattice_sensitivity,
     level_variances,
-    told_apart,
+    squared_sensitivity,
 )
 from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
@@ -82,7 +81,7 @@ def test_no_entry_moves_more_than_is_stated_and_one_moves_as_much(name, constrai
 def test_the_intervals_that_fit_into_a_window_are_a_bound_whatever_its_width(monkeypatch):
     """Cut into pieces, a wide window is bounded by no less than in one piece."""
     whole = _within.__wrapped__(40, 39)
-    monkeypatch.setattr("changeling_central.sensitivity.LARGEST_WINDOW", 10)
+    monkeypatch.setattr(sys.modules["changeling_central.square_root"], "LARGEST_WINDOW", 10)
     assert _within.__wrapped__(40, 39) >= whole
 
 

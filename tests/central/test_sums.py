@@ -9,15 +9,16 @@ import polars as pl
 import pytest
 from changeling_central import (
     ENTRY,
+    Asked,
     BadState,
     BudgetExhausted,
     Charge,
     Composition,
     Loss,
-    MechanismChoice,
     ReleaseCost,
     counting,
     implied_delta,
+    offered,
     read_ledger,
     release,
     total_cost,
@@ -25,7 +26,7 @@ from changeling_central import (
 )
 from changeling_central.budget import Unit, number, refuse_beyond, spending
 from changeling_central.ledger import ReleaseLedger
-from changeling_central.noise import concentrated_epsilon, pure_epsilon
+from changeling_central.noise import concentrated_epsilon, gaussian_delta, pure_epsilon
 from changeling_central.testing import Forbidden, Release, Statement
 from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
@@ -103,8 +104,6 @@ def test_the_largest_and_the_least_epsilons_of_a_release_add_up_too(epsilons):
 
 def test_a_gaussian_at_rho_never_costs_more_than_its_sum_says():
     """The Gaussian's exact delta at the epsilon that is stated, alone and many together; squared lengths add up."""
-    from changeling_central.square_root import gaussian_delta
-
     for rho, times in ((Fraction(1, 2), 1), (Fraction(1, 50), 40)):
         composed = Composition((), rho) * times
         epsilon = composed.least(1e-6).epsilon
@@ -189,7 +188,7 @@ def test_a_persons_rho_is_shared_by_the_square_of_their_entries():
 def test_a_release_at_rho_costs_rho_and_no_more(mechanism):
     """The Gaussian's length squared over two, or the pure epsilon's; a mechanism that costs more is refused."""
     query, calendar, spent = counting(["a"], ["a"], "a"), Calendar(0, 1, 40), spending(ENTRY, None, 0, "1/2")
-    made = MechanismChoice(mechanism).made(query, calendar, AtMost(2), *spent.each, None, spent.rho)
+    made = offered(mechanism).made(Asked(query, calendar, AtMost(2), *spent.each, rho=spent.rho))
     stated = made.guarantee
     assert (stated.rho or stated.epsilon**2 / 2) <= Fraction(1, 2)
     assert made.covers(query, calendar, AtMost(2))

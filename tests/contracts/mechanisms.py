@@ -4,9 +4,9 @@ from fractions import Fraction
 
 import numpy as np
 from changeling_central import (
+    Asked,
     Blocks,
     Law,
-    MechanismChoice,
     PeriodChange,
     Shape,
     Windows,
@@ -15,6 +15,9 @@ from changeling_central import (
     histogram_query,
     sliding_windows,
     square_root,
+)
+from changeling_central import (
+    offered as offer_of,
 )
 from changeling_central.levels import gaussian_levels, laplace_levels
 from changeling_central.optimised import optimised
@@ -289,7 +292,7 @@ def periods_of(query):
 
 
 def offered(name, query=HISTOGRAM, epsilon=ONE, delta=Fraction(0), **wished):
-    return MechanismChoice(name, **wished).made(query, CALENDAR, TWICE, epsilon, delta)
+    return offer_of(name).made(Asked(query, CALENDAR, TWICE, epsilon, delta, **wished))
 
 
 RELEASED = [

@@ -178,7 +178,7 @@ def test_a_name_is_offered_once():
 
 def test_mechanisms_of_other_packages_are_found_by_their_entry_points():
     """Those of the papers are listed in the help, and made by their names, though nothing here imports them."""
-    words = "import changeling_central as c; print(*[o.name for o in c.all_offers()]); c.MechanismChoice('counter')"
+    words = "import changeling_central as c; print(*[o.name for o in c.all_offers()]); c.offered('counter')"
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)
     assert done.stdout.split() == [
         *("best", "ahead", "square-root", "fresh", "optimised", "swcr", "hdcr", "dcr"),

@@ -1,5 +1,6 @@
 """Noisy changes of nodes: no history of an entry costs more than is stated, and some cost as much; and estimates."""
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import product
@@ -8,8 +9,8 @@ from math import exp, log
 import numpy as np
 import pytest
 from changeling_central import (
+    Asked,
     Law,
-    MechanismChoice,
     NodeNoise,
     OpenDPNoise,
     Windows,
@@ -18,13 +19,13 @@ from changeling_central import (
     compared,
     counting,
     histogram_query,
+    offered,
     sliding_windows,
 )
 from changeling_central.testing import Forbidden, NoNoise, RecordedNoise
 from changeling_central.windows import window_shifts
 from changeling_papers import (
     BestEstimates,
-    HierarchyRelease,
     best_hierarchy,
     cover_sum,
     hierarchy,
@@ -335,25 +336,24 @@ def test_impossible_releases_are_refused():
 @pytest.mark.parametrize("name", ["hdcr", "dcr"])
 def test_a_begun_release_keeps_its_noise_to_the_last_bit_and_no_noise_that_breaks_the_promise(name, law, delta):
     """Whatever would be calibrated today; of another law the release is another one."""
-    calendar, choice = Calendar(0, 3600, 48), MechanismChoice(name, law)
-    first = choice.made(COUNT, calendar, AtMost(2), EPSILON, Fraction(delta))
+    calendar = Calendar(0, 3600, 48)
+    asked = Asked(COUNT, calendar, AtMost(2), EPSILON, Fraction(delta), law)
+    first = offered(name).made(asked)
     wider = NodeNoise(law, first.mechanism.noise.scale * (1 + 1e-15))
     begun = {**first.made_with(), "scale": wider.scale.hex()}
-    again = choice.made(COUNT, calendar, AtMost(2), EPSILON, Fraction(delta), begun)
+    again = offered(name).made(replace(asked, begun=begun))
     assert again.made_with() == begun
     assert again.covers(COUNT, calendar, AtMost(2))
     assert not again.covers(COUNT, calendar, AtMost(3))
-    narrow = HierarchyRelease.as_begun(
-        choice.asked(COUNT, calendar, AtMost(2), EPSILON, Fraction(delta)), {**begun, "scale": (wider.scale / 2).hex()}
-    )
+    narrow = offered(name).made(replace(asked, begun={**begun, "scale": (wider.scale / 2).hex()}))
     assert not narrow.covers(COUNT, calendar, AtMost(2))
-    other = MechanismChoice(name, Law.GAUSSIAN if law is Law.LAPLACE else Law.LAPLACE)
-    assert other.made(COUNT, calendar, AtMost(2), EPSILON, DELTA, begun).made_with() != begun
+    other = replace(asked, delta=DELTA, law=Law.GAUSSIAN if law is Law.LAPLACE else Law.LAPLACE, begun=begun)
+    assert offered(name).made(other).made_with() != begun
 
 
 @pytest.mark.parametrize("constraint", [AtMost(1), AtMost(2), AtMost(5), TimeBounded(3 * 3600)], ids=str)
 def test_no_hierarchy_of_closed_nodes_errs_less_than_what_a_release_chooses(constraint):
     """So `best` does not look at them: the tree of one layer is the plain row of nodes."""
     calendar = Calendar(0, 3600, 12)
-    best = compared(MechanismChoice().asked(COUNT, calendar, constraint, EPSILON))[0]
+    best = compared(Asked(COUNT, calendar, constraint, EPSILON))[0]
     assert best.error**2 <= best_hierarchy(COUNT, calendar, constraint, EPSILON).mean_variance * (1 + 1e-8)

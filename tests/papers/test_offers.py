@@ -7,12 +7,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from changeling_central import (
+    Asked,
     ConstraintBroken,
     LinearQuery,
-    MechanismChoice,
     PeriodChange,
     all_offers,
     answer_query,
+    offered,
 )
 from changeling_central.testing import Forbidden
 from changeling_papers import InfiniteMechanism, Partitioning, binary_mechanism
@@ -36,7 +37,7 @@ COUNTERS = ["counter", "infinite", "partitioning", "dynamic"]
 
 
 def counter_method(kind, query, calendar, constraint, epsilon):
-    return MechanismChoice(kind).made(query, calendar, constraint, epsilon)
+    return offered(kind).made(Asked(query, calendar, constraint, epsilon))
 
 
 def method(kind, query=EACH, constraint=TWICE, fixed=False):
@@ -201,4 +202,4 @@ def test_what_a_release_is_offered_comes_with_the_package_and_ppcum_does_not():
     """Four counters, found by their entry point; beside a changelog nothing could be promised of a seized memory."""
     assert {*COUNTERS} <= {offer.name for offer in all_offers()}
     with pytest.raises(ValueError, match="there is no mechanism 'pan-private'"):
-        MechanismChoice("pan-private")
+        offered("pan-private")

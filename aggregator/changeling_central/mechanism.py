@@ -75,11 +75,15 @@ class Mechanism(ABC, Generic[State, Input, Result]):
     """
 
     __slots__ = ()
+    epsilon: Fraction
+    neighbours: str
+    source: str
 
     @property
-    @abstractmethod
     def guarantee(self) -> Guarantee:
-        """The guarantee of all steps together, against whoever sees every release."""
+        """The guarantee of all steps together, against whoever sees every release; the fields say it."""
+        delta, rho = getattr(self, "delta", Fraction(0)), getattr(self, "rho", None)
+        return Guarantee(self.epsilon, delta, self.neighbours, self.source, rho)
 
     @property
     def overwrites(self) -> bool:
@@ -253,18 +257,12 @@ class LevelMechanism(ReleaseMechanism[State], Generic[State]):
     """
 
     __slots__ = ()
+    neighbours = NEIGHBOURS
     kind: ClassVar[str]
-    source: ClassVar[str]
     query: LinearQuery
     calendar: Calendar
-    epsilon: Fraction
     delta: Fraction
     rho: Fraction | None
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """(epsilon, delta) for all periods together."""
-        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, self.source, self.rho)
 
     @property
     def form(self) -> str:

@@ -98,6 +98,7 @@ class NodeChanges(Mechanism[NodeSums, Change, tuple[NodeRelease, ...]]):
     calendar. noise: of every node. epsilon, delta: what this costs an entry over all nodes. source: where it is proved.
     """
 
+    neighbours = NEIGHBOURS
     query: LinearQuery
     calendar: Calendar
     layers: tuple[tuple[int, int], ...]
@@ -110,11 +111,6 @@ class NodeChanges(Mechanism[NodeSums, Change, tuple[NodeRelease, ...]]):
     def widths(self) -> tuple[int, ...]:
         """Of the layers' nodes, in periods."""
         return tuple(width for width, _ in self.layers)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """(epsilon, delta) for all nodes together."""
-        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, self.source)
 
     def variance(self, step: int) -> float:  # noqa: ARG002
         """Variance of each column of every node's change, in units squared."""

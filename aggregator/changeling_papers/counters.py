@@ -21,13 +21,12 @@ from typing import Generic, NamedTuple
 import numpy as np
 from changeling_central import (
     BadState,
-    BudgetExhausted,
-    Guarantee,
     Mechanism,
     NodeNoise,
     Noise,
     calibrated,
     check_counts,
+    check_left,
     whole,
 )
 from changeling_statistics import Counts
@@ -98,17 +97,14 @@ class BinaryMechanism(Mechanism[BinaryState[Data], Data, Data], Generic[Data]):
     2·epsilon at T = 2.) priced: the static mechanism at a level's share.
     """
 
+    neighbours = NEIGHBOURS
+    source = "Dwork, Naor, Pitassi, Rothblum 2010"
     static: Static[Data]
     periods: int
     levels: int
     priced: Priced[Data]
     epsilon: Fraction
     delta: Fraction = Fraction(0)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """(epsilon, delta) for the whole stream."""
-        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Dwork, Naor, Pitassi, Rothblum 2010")
 
     def start(self) -> BinaryState[Data]:
         """Before the first step."""
@@ -119,8 +115,7 @@ class BinaryMechanism(Mechanism[BinaryState[Data], Data, Data], Generic[Data]):
 
         Raises BudgetExhausted after T steps, and ValueError for what is no dataset; nothing is drawn then.
         """
-        if state.time >= self.periods:
-            raise BudgetExhausted(f"the guarantee covers {self.periods} steps, and all of them are released")
+        check_left(state.time, self.periods)
         data = self.static.checked(value)
         stack = pushed(state.stack, data, self.levels - 1, self.priced, self.static.zero(), noise)
         return BinaryState(state.time + 1, stack), stack[-1].prefix + self.static.zero()  # the caller's own
@@ -201,17 +196,14 @@ class InfiniteMechanism(Mechanism[InfiniteState[Data], Data, Data], Generic[Data
     mechanism without its root runs on the other half, i levels at 1/2i each, none at i = 0.
     """
 
+    neighbours = NEIGHBOURS
+    source = "Chan, Shi, Song 2011"
     static: Static[Data]
     epsilon: Fraction
     delta: Fraction = Fraction(0)
 
     def __post_init__(self) -> None:
-        self.static.under(self.epsilon / 2, self.delta / 2)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """(epsilon, delta) for the whole stream, however long."""
-        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Chan, Shi, Song 2011")
+        self._of_block()
 
     def start(self) -> InfiniteState[Data]:
         """Before the first step."""
@@ -301,6 +293,8 @@ class PanPrivateCounter(Mechanism[PanPrivateMemory, int, int]):
     backwards, and keeps nothing. Numbers that Python copies on their way are beyond our reach.
     """
 
+    neighbours = "streams that differ by one at one step; the outputs and one seizure of the memory are seen"
+    source = "lecture notes, theorem 7"
     steps: int
     epsilon: Fraction
     levels: int = field(init=False)
@@ -312,12 +306,6 @@ class PanPrivateCounter(Mechanism[PanPrivateMemory, int, int]):
         levels = (self.steps - 1).bit_length()
         object.__setattr__(self, "levels", levels)
         object.__setattr__(self, "noise", calibrated({1: levels + 1}, self.epsilon))
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """epsilon for the outputs and one seizure of the memory together."""
-        neighbours = "streams that differ by one at one step; the outputs and one seizure of the memory are seen"
-        return Guarantee(self.epsilon, Fraction(0), neighbours, "lecture notes, theorem 7")
 
     @property
     def overwrites(self) -> bool:
@@ -336,8 +324,7 @@ class PanPrivateCounter(Mechanism[PanPrivateMemory, int, int]):
         """
         cells = state.cells
         check_counts(cells, (2 + self.levels,))
-        if cells[0] >= self.steps:
-            raise BudgetExhausted(f"the guarantee covers {self.steps} steps, and all of them are released")
+        check_left(int(cells[0]), self.steps)
         step = whole(value)
         most = MOST_SUM // self.steps
         if step is None or not -most <= step <= most:

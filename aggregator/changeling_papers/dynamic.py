@@ -179,6 +179,8 @@ class IntervalTree(Mechanism[TreeState[Data], StreamSegment, Data], Generic[Data
     epsilon.
     """
 
+    neighbours = "streams that differ by one item"
+    source = "Qiu, Yi, theorem 11"
     static: Static[Data]
     epsilon: Fraction
     delta: Fraction = Fraction(0)
@@ -191,11 +193,6 @@ class IntervalTree(Mechanism[TreeState[Data], StreamSegment, Data], Generic[Data
         epsilon, delta = self.at_level(1).round_share(1)
         self.static.under(epsilon, delta)
         self.counting.under(epsilon, Fraction(0))
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """(epsilon, delta) for all segments, given where they end."""
-        return Guarantee(self.epsilon, self.delta, "streams that differ by one item", "Qiu, Yi, theorem 11")
 
     def start(self) -> TreeState[Data]:
         """An empty database, before the first segment."""

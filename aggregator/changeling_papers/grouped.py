@@ -265,17 +265,14 @@ class OnlineCounting(Mechanism[OnlineState, tuple[Table, Query], NoisyCount]):
     none and each answer states its own.
     """
 
+    neighbours = ADDED_OR_REMOVED
+    source = "sigma-counting, algorithm 4"
     domain: Domain
     epsilon: Fraction
     each: Fraction
 
     def __post_init__(self) -> None:
         Benchmark(self.epsilon, self.each)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """epsilon for all groupings and answers together."""
-        return Guarantee(self.epsilon, Fraction(0), ADDED_OR_REMOVED, "sigma-counting, algorithm 4")
 
     def start(self) -> OnlineState:
         """Nothing is asked, grouped or spent."""

@@ -16,7 +16,7 @@ from fractions import Fraction
 from math import isfinite, log, pi
 from typing import Generic
 
-from changeling_central import BadState, BudgetExhausted, Guarantee, Mechanism, Noise, calibrated, whole
+from changeling_central import BadState, BudgetExhausted, Guarantee, Mechanism, Noise, calibrated, check_left, whole
 
 from .counters import NEIGHBOURS, InfiniteMechanism, InfiniteState
 from .static import Data, Static, check_data
@@ -39,19 +39,14 @@ class SparseVector(Mechanism[SparseVectorState, int, bool]):
     discrete law does as the continuous one. threshold: θ, public, in the queries' unit.
     """
 
+    neighbours = "datasets that differ by one item"
+    source = "Dwork, Roth 2014, theorem 3.23"
     threshold: float
     epsilon: Fraction
 
     def __post_init__(self) -> None:
         if not isfinite(self.threshold) or self.epsilon <= 0:
             raise ValueError(f"needs a finite threshold and epsilon > 0, got {self.threshold} and {self.epsilon}")
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """epsilon for all answers together, up to the one that is "above"."""
-        return Guarantee(
-            self.epsilon, Fraction(0), "datasets that differ by one item", "Dwork, Roth 2014, theorem 3.23"
-        )
 
     def start(self) -> SparseVectorState:
         """Before the first query."""
@@ -105,6 +100,8 @@ class Partitioning(Mechanism[PartitionState, int, bool]):
         finite:    T_j = T;                 β_j = β / T;       the same θ_j
     """
 
+    neighbours = "streams that differ by one update at one step"
+    source = "Qiu, Yi, theorem 6 and lemma 7; of so many steps Dwork, Naor, Reingold, Rothblum 2015"
     epsilon: Fraction
     failure: float = 0.05
     periods: int | None = None
@@ -115,12 +112,6 @@ class Partitioning(Mechanism[PartitionState, int, bool]):
         if self.periods is not None and self.periods < 1:
             raise ValueError(f"a stream has at least one step, got {self.periods}")
 
-    @property
-    def guarantee(self) -> Guarantee:
-        """epsilon for the ends of all segments together."""
-        source = "Qiu, Yi, theorem 6 and lemma 7" if self.periods is None else "Dwork, Naor, Reingold, Rothblum 2015"
-        return Guarantee(self.epsilon, Fraction(0), "streams that differ by one update at one step", source)
-
     def start(self) -> PartitionState:
         """Before the first step, in the first segment."""
         return PartitionState(0, 1, 2 if self.periods is None else self.periods, 0, SparseVectorState())
@@ -130,8 +121,8 @@ class Partitioning(Mechanism[PartitionState, int, bool]):
 
         Raises BudgetExhausted after T steps, and ValueError for what is no number of updates; nothing is drawn then.
         """
-        if self.periods is not None and state.time >= self.periods:
-            raise BudgetExhausted(f"the guarantee covers {self.periods} steps, and all of them are released")
+        if self.periods is not None:
+            check_left(state.time, self.periods)
         updates = whole(value)
         if updates is None or updates < 0:
             raise ValueError("a step of a partitioning is the number of its updates, 0 or more")

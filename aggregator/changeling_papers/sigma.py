@@ -34,6 +34,7 @@ from changeling_central import (
     Noise,
     calibrated,
     check_counts,
+    check_left,
     interval,
 )
 from changeling_protocol import log_ratio
@@ -91,17 +92,14 @@ class BenchmarkState:
 class Benchmark(Mechanism[BenchmarkState, tuple[Table, Query], NoisyCount]):
     """Answers to one query a step. epsilon: the budget of all answers. each: what one of them costs (ValueError)."""
 
+    neighbours = ADDED_OR_REMOVED
+    source = "sigma-counting, algorithm 1"
     epsilon: Fraction
     each: Fraction
 
     def __post_init__(self) -> None:
         if not 0 < self.each <= self.epsilon:
             raise ValueError(f"one answer costs more than 0 and at most {self.epsilon}, got {self.each}")
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """epsilon for all answers together."""
-        return Guarantee(self.epsilon, Fraction(0), ADDED_OR_REMOVED, "sigma-counting, algorithm 1")
 
     @property
     def noise(self) -> NodeNoise:
@@ -164,17 +162,14 @@ class SigmaCounting(Mechanism[SigmaState, Table, Counts]):
     are free of that, and may be out of order.
     """
 
+    neighbours = ADDED_OR_REMOVED
+    source = "sigma-counting, algorithm 2"
     algebra: Algebra
     epsilon: Fraction
     noise: NodeNoise = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", calibrated({1: 1}, self.epsilon))
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """epsilon for all answers there can be: atoms are disjoint."""
-        return Guarantee(self.epsilon, Fraction(0), ADDED_OR_REMOVED, "sigma-counting, algorithm 2")
 
     @property
     def clipping_bias(self) -> float:
@@ -283,6 +278,8 @@ class Evolving(Mechanism[EvolvingState, Table, int]):
     epsilon: the budget of all values.
     """
 
+    neighbours = "histories that differ in one entry, if all that is assumed of the data holds"
+    source = "sigma-counting, algorithm 5, under `Assumed`"
     query: Query
     steps: int
     epsilon: Fraction
@@ -306,12 +303,6 @@ class Evolving(Mechanism[EvolvingState, Table, int]):
     def first(self) -> Fraction:
         """ε₁: what is left of epsilon for the first value."""
         return self.epsilon - self.assumed.loss(self.steps)
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """epsilon for all values together, if what is assumed holds."""
-        told = "histories that differ in one entry, if all that is assumed of the data holds"
-        return Guarantee(self.epsilon, Fraction(0), told, "sigma-counting, algorithm 5, under `Assumed`")
 
     @property
     def noise(self) -> NodeNoise:
@@ -339,8 +330,7 @@ class Evolving(Mechanism[EvolvingState, Table, int]):
 
     def step(self, state: EvolvingState, value: Table, noise: Noise) -> tuple[EvolvingState, int]:
         """value: the next table. Returns the noisy count of it. Raises BudgetExhausted after the last step."""
-        if state.steps >= self.steps:
-            raise BudgetExhausted(f"the guarantee covers {self.steps} values, and all of them are released")
+        check_left(state.steps, self.steps, "values")
         true = self.query.count(value)
         noisy = state.before - state.true if state.steps else int(self.noise.draw(noise, 1)[0])
         released = true + noisy

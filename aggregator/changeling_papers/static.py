@@ -24,7 +24,6 @@ from changeling_central import (
     ABOVE,
     BadState,
     BudgetExhausted,
-    Guarantee,
     Law,
     Mechanism,
     NodeNoise,
@@ -162,19 +161,22 @@ def _noise_under(law: Law, moved: int, squares: int, epsilon: Fraction, delta: F
 
 
 @dataclass(frozen=True, slots=True)
-class PricedCount:
-    """Basic counting with noise of a certain scale, `drawn`."""
+class Noisy(Generic[Data]):
+    """The answers of `static`, each with noise of its own from `drawn`."""
 
+    static: "Static[Data]"
     drawn: NodeNoise
 
     @property
     def variance(self) -> float:
-        """Variance of the count, in items squared."""
+        """Variance of each answer, in multiples of 1/grain squared."""
         return self.drawn.variance
 
-    def release(self, data: int, noise: Noise) -> int:
-        """The size with noise; it may be negative."""
-        return data + int(self.drawn.draw(noise, 1)[0])
+    def release(self, data: Data, noise: Noise) -> Data:
+        """The noisy answers, which may be negative."""
+        truth = self.static.truth(data)
+        drawn = self.drawn.draw(noise, np.size(truth))
+        return truth + (int(drawn[0]) if isinstance(truth, int) else drawn)
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,9 +213,9 @@ class BasicCounting(Static[int]):
         """The size."""
         return data
 
-    def under(self, epsilon: Fraction, delta: Fraction) -> PricedCount:
+    def under(self, epsilon: Fraction, delta: Fraction) -> Noisy[int]:
         """Counting at (epsilon, delta). ValueError for Gaussian noise without a delta."""
-        return PricedCount(_noise_under(self.law, 1, 1, epsilon, delta))
+        return Noisy(self, _noise_under(self.law, 1, 1, epsilon, delta))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -266,23 +268,6 @@ class QueryTable(Static[Counts]):
         return answers
 
 
-@dataclass(frozen=True, slots=True)
-class PricedQueries:
-    """The queries of a table, each answer with noise of its own from `drawn`."""
-
-    queries: QueryTable
-    drawn: NodeNoise
-
-    @property
-    def variance(self) -> float:
-        """Variance of each answer, in multiples of 1/grain squared."""
-        return self.drawn.variance
-
-    def release(self, data: Counts, noise: Noise) -> Counts:
-        """The noisy answers, shape (q,)."""
-        return self.queries.truth(data) + self.drawn.draw(noise, len(self.queries.table))
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class LinearQueries(QueryTable):
     """All the queries of a table, with noise of one law.
@@ -300,9 +285,9 @@ class LinearQueries(QueryTable):
         object.__setattr__(self, "_moved", int(self.table.sum(0).max()))
         object.__setattr__(self, "_squares", int((self.table**2).sum(0).max()))
 
-    def under(self, epsilon: Fraction, delta: Fraction) -> PricedQueries:
+    def under(self, epsilon: Fraction, delta: Fraction) -> Noisy[Counts]:
         """All the queries at (epsilon, delta). ValueError for Gaussian noise without a delta."""
-        return PricedQueries(self, _noise_under(self.law, self._moved, self._squares, epsilon, delta))
+        return Noisy(self, _noise_under(self.law, self._moved, self._squares, epsilon, delta))
 
 
 SIZE_SHARE = Fraction(1, 4)
@@ -442,6 +427,8 @@ class Metered(Mechanism[Odometer, Data, Data], Generic[Data]):
     the answers cannot be had at this price, or not once.
     """
 
+    neighbours = NEIGHBOURS
+    source = "Dwork, McSherry, Nissim, Smith 2006; Qiu, Yi, A.1"
     static: Static[Data]
     epsilon: Fraction
     each: Fraction
@@ -455,11 +442,6 @@ class Metered(Mechanism[Odometer, Data, Data], Generic[Data]):
                 f"one step costs epsilon {self.each}, delta {self.each_delta}, more than the budget of {self.epsilon} "
                 f"and {self.delta}"
             )
-
-    @property
-    def guarantee(self) -> Guarantee:
-        """The budget, for all steps together."""
-        return Guarantee(self.epsilon, self.delta, NEIGHBOURS, "Dwork, McSherry, Nissim, Smith 2006; Qiu, Yi, A.1")
 
     def start(self) -> Odometer:
         """Nothing is spent."""

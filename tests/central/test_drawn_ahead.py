@@ -144,7 +144,7 @@ def test_what_many_mutations_reach_in_a_long_window_is_bounded(monkeypatch):
         exact = max(np.sort(apart[first : first + span])[-more:].sum() for first in range(61 - span))
         assert reached_at_most(apart, reach) == pytest.approx(exact)
         with monkeypatch.context() as few:
-            few.setattr("changeling_central.shape.MOST_LOOKED_AT", 0)
+            few.setattr("changeling_central.ahead.MOST_LOOKED_AT", 0)
             assert reached_at_most(apart, reach) >= exact * (1 - 1e-12)
 
 

@@ -3,7 +3,8 @@
 from itertools import product
 
 import numpy as np
-from changeling_central.testing import NoNoise
+from changeling_central import OpenDPNoise, read_ledger, release
+from changeling_central.testing import Forbidden, NoNoise
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import MICROSECONDS, Mutations
 
@@ -74,3 +75,28 @@ def _transcript(mechanism, query, calendar, mutations, released):
 
 
 AT_MOST = [AtMost(1), AtMost(2), AtMost(3)]
+TEA = {
+    "entry": [str(n % 20) for n in range(30)],
+    "time": [f"2026-01-01T{n // 2:02d}:30:00Z" for n in range(30)],
+    "answer": ["tea" if n < 20 else "" for n in range(30)],
+    "user": [str(n % 20 // 2) for n in range(30)],
+}
+"""A changelog of one day: 20 entries, of 10 persons, of which half leave again."""
+DAY = {"every": "4h", "at_most": 2, "start": "2026-01-01", "until": "2026-01-02"}
+DCR = {**DAY, "mechanism": "dcr"}
+
+
+def release_of(log, name, epsilon=1, query="any answer", **more):
+    """A release of any answer, four hours after four hours, by the mechanism that is quickest to choose."""
+    return release(log, query, epsilon=epsilon, output=log.parent / name, **{**DCR, **more})
+
+
+def ledger_of(log):
+    """The ledger beside the changelog."""
+    return read_ledger(log.with_name("log.csv.ledger"))
+
+
+def forbid_draws(monkeypatch):
+    """Any draw fails the test from now on."""
+    for law in ("laplace", "gaussian"):
+        monkeypatch.setattr(OpenDPNoise, law, Forbidden().laplace)

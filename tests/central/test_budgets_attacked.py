@@ -21,43 +21,25 @@ from changeling_central import (
     ReleaseCost,
     answer_query,
     counting,
-    read_ledger,
     release,
     square_root,
     total_cost,
 )
 from changeling_central.budget import Unit
 from changeling_central.ledger import ReleaseLedger
-from changeling_central.testing import Forbidden
 from changeling_protocol import AtMost, Calendar
 from scipy.special import log_ndtr
 
-ROWS = {
-    "entry": [str(n % 20) for n in range(30)],
-    "time": [f"2026-01-01T{n // 2:02d}:30:00Z" for n in range(30)],
-    "answer": ["tea" if n < 20 else "" for n in range(30)],
-}
-DAY = {"every": "4h", "at_most": 2, "start": "2026-01-01", "until": "2026-01-02", "mechanism": "dcr"}
-
-
-@pytest.fixture
-def log(tmp_path):
-    path = tmp_path / "log.csv"
-    pl.DataFrame(ROWS).write_csv(path)
-    return path
-
-
-def one(log, name, epsilon=1, **more):
-    return release(log, "any answer", epsilon=epsilon, output=log.parent / name, **{**DAY, **more})
+from .examples import DCR, TEA, forbid_draws, ledger_of, release_of
 
 
 @pytest.mark.parametrize("mechanism", ["ahead", None])
 @pytest.mark.parametrize("delta", ["-1e-6", "1", "2"])
 def test_a_delta_that_is_none_is_refused_by_mechanisms_that_need_none_too(log, mechanism, delta, monkeypatch):
     """Below 0 it would give back what other releases have cost; nothing is drawn, and no ledger is written."""
-    monkeypatch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
+    forbid_draws(monkeypatch)
     with pytest.raises(ValueError, match="0 <= delta < 1"):
-        one(log, "one.csv", delta=delta, mechanism=mechanism)
+        release_of(log, "one.csv", delta=delta, mechanism=mechanism)
     assert not log.with_name("log.csv.ledger").exists()
     for cost in (("1", "-1/9"), ("-1", "0")):
         with pytest.raises(ValueError, match="not negative"):
@@ -67,7 +49,7 @@ def test_a_delta_that_is_none_is_refused_by_mechanisms_that_need_none_too(log, m
 @pytest.mark.parametrize("mechanism", ["fresh", "dcr", None])
 def test_noise_that_no_sampler_draws_is_refused_before_it_is_charged(log, mechanism):
     """A scale of 2^56 and more: neither a ledger nor an output is written, and no budget is gone."""
-    far = {"epsilon": "1/1000000000", "output": log.parent / "far.csv", **DAY, "mechanism": mechanism}
+    far = {"epsilon": "1/1000000000", "output": log.parent / "far.csv", **DCR, "mechanism": mechanism}
     with pytest.raises(ValueError, match=r"at most 2\^56"):
         release(log, f"sum of answer from 0 to {9 * 10**15}", **far)
     assert sorted(path.suffix for path in log.parent.iterdir()) == [".csv"]
@@ -76,40 +58,40 @@ def test_noise_that_no_sampler_draws_is_refused_before_it_is_charged(log, mechan
 def test_a_ledger_that_is_a_link_stays_one_ledger(log):
     """Charged by either of its names, it adds up, so that a third release is too much."""
     real, link = log.parent / "real.ledger", log.parent / "link.ledger"
-    one(log, "a.csv", ledger=real, budget=2)
+    release_of(log, "a.csv", ledger=real, budget=2)
     link.symlink_to(real)
-    assert one(log, "b.csv", ledger=link).ledger.spent == (2, 0)
+    assert release_of(log, "b.csv", ledger=link).ledger.spent == (2, 0)
     assert link.is_symlink()
     with pytest.raises(BudgetExhausted):
-        one(log, "c.csv", ledger=real)
+        release_of(log, "c.csv", ledger=real)
 
 
 def test_a_copy_of_a_state_does_not_draw_for_what_is_charged_once(log, monkeypatch):
     """Beside the original it is refused before drawing; moved, even where another release took the old name, it goes
     on."""
-    one(log, "a.csv", through="2026-01-01T04:00", budget=2)
+    release_of(log, "a.csv", through="2026-01-01T04:00", budget=2)
     for end in ("", ".state"):
         shutil.copy(log.parent / f"a.csv{end}", log.parent / f"b.csv{end}")
     with monkeypatch.context() as patch:
-        patch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
+        forbid_draws(patch)
         with pytest.raises(BadState, match="a copy of the state"):
-            one(log, "b.csv")
+            release_of(log, "b.csv")
     for end in ("", ".state"):
         os.remove(log.parent / f"a.csv{end}")
-    one(log, "a.csv", through="2026-01-01T04:00")
-    assert one(log, "b.csv").published == 5
-    assert read_ledger(log.with_name("log.csv.ledger")).spent == (2, 0)
+    release_of(log, "a.csv", through="2026-01-01T04:00")
+    assert release_of(log, "b.csv").published == 5
+    assert ledger_of(log).spent == (2, 0)
 
 
 def test_of_two_releases_at_once_that_are_too_much_together_one_draws(log):
     """Both see that there is enough before either is charged."""
-    one(log, "first.csv", budget=2)
+    release_of(log, "first.csv", budget=2)
     done, start = [], Barrier(2)
 
     def run(name):
         start.wait()
         try:
-            done.append(len(one(log, name).rows()))
+            done.append(len(release_of(log, name).rows()))
         except BudgetExhausted:
             done.append(0)
 
@@ -119,21 +101,21 @@ def test_of_two_releases_at_once_that_are_too_much_together_one_draws(log):
     for thread in threads:
         thread.join()
     assert sorted(done) == [0, 6]
-    assert read_ledger(log.with_name("log.csv.ledger")).spent == (2, 0)
+    assert ledger_of(log).spent == (2, 0)
 
 
 def test_that_the_changelog_goes_on_is_said_to_the_curator_alone(log):
     """One entry's mutation beyond the end would be seen in it."""
     asides = []
-    for rows in (ROWS, {key: [*values, more] for (key, values), more in zip(ROWS.items(), LATE, strict=True)}):
+    for rows in (TEA, {key: [*values, more] for (key, values), more in zip(TEA.items(), LATE, strict=True)}):
         pl.DataFrame(rows).write_csv(log)
-        released = one(log, "a.csv")
+        released = release_of(log, "a.csv")
         assert not released.notes
         asides.append(any("goes on after the calendar's end" in said for said in released.asides))
     assert asides == [False, True]
 
 
-LATE = ("x", "2026-03-01T00:00:00Z", "tea")
+LATE = ("x", "2026-03-01T00:00:00Z", "tea", "x")
 
 
 def test_a_persons_share_of_the_largest_budget_is_a_number():

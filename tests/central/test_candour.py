@@ -18,11 +18,19 @@ ROWS = {
     "answer": ["tea", "tea", "coffee", "coffee", "", "", "cocoa"],
     "price": ["3", "4", "oops", "12", "-1", "2.5", "7"],
 }
-DAY = {"every": "1h", "epsilon": 1, "start": "2026-01-01", "until": "2026-01-01T08:00"}
+DAY = {
+    "every": "1h",
+    "epsilon": 1,
+    "at_most": 3,
+    "start": "2026-01-01",
+    "until": "2026-01-01T08:00",
+    "mechanism": "dcr",
+}
 
 
-def released(folder, query="any answer", rows=ROWS, name="out.csv", **given):
-    return release(pl.DataFrame(rows), query, output=folder / name, **{**DAY, "at_most": 3, **given})
+def released(folder, query="any answer", rows=ROWS, name="out.csv", mechanism="dcr", **given):
+    given = {**DAY, "mechanism": mechanism, **given}
+    return release(pl.DataFrame(rows), query, output=folder / name, **given)
 
 
 def test_freezing_says_how_many_entries_it_froze_and_how_far_off_that_is(tmp_path):

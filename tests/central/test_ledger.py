@@ -6,38 +6,15 @@ from fractions import Fraction
 
 import polars as pl
 import pytest
-from changeling_central import BadState, BudgetExhausted, Charge, ReleaseCost, TimeReversed, read_ledger, release
+from changeling_central import BadState, BudgetExhausted, Charge, ReleaseCost, TimeReversed
 from changeling_central.ledger import ReleaseLedger
-from changeling_central.testing import Forbidden
 from changeling_commands.__main__ import main as run
 
-ROWS = {
-    "entry": [str(n % 20) for n in range(30)],
-    "time": [f"2026-01-01T{n // 2:02d}:30:00Z" for n in range(30)],
-    "answer": ["tea" if n < 20 else "" for n in range(30)],
-    "user": [str(n % 20 // 2) for n in range(30)],
-}
-DAY = {"every": "4h", "at_most": 2, "start": "2026-01-01", "until": "2026-01-02", "mechanism": "dcr"}
-
-
-@pytest.fixture
-def log(tmp_path):
-    path = tmp_path / "log.csv"
-    pl.DataFrame(ROWS).write_csv(path)
-    return path
-
-
-def forbid(monkeypatch):
-    """Any draw fails the test from now on."""
-    monkeypatch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
+from .examples import TEA, forbid_draws, ledger_of, release_of
 
 
 def one(log, name="one.csv", epsilon=1, query="any answer", **more):
-    return release(log, query, epsilon=epsilon, output=log.parent / name, **{**DAY, **more})
-
-
-def ledger(log):
-    return read_ledger(log.with_name("log.csv.ledger"))
+    return release_of(log, name, epsilon, query, **more)
 
 
 def test_releases_of_a_changelog_add_up_beside_it_and_each_is_charged_once(log):
@@ -56,7 +33,7 @@ def test_releases_of_a_changelog_add_up_beside_it_and_each_is_charged_once(log):
 def test_what_is_more_than_the_budget_is_refused_before_anything_is_drawn_or_written(log, monkeypatch):
     """The first may go, the second is too much; no file of it is left, and the ledger is as it was."""
     one(log, budget=2, epsilon="1.5")
-    forbid(monkeypatch)
+    forbid_draws(monkeypatch)
     before = log.with_name("log.csv.ledger").read_bytes()
     with pytest.raises(BudgetExhausted, match=r"costs epsilon 1, delta 0; left are 0.5"):
         one(log, "two.csv")
@@ -92,7 +69,7 @@ def test_a_damaged_ledger_is_refused_and_nothing_is_drawn(log, damage, monkeypat
     }[damage]
     assert spoiled != text
     path.write_text(spoiled)
-    forbid(monkeypatch)
+    forbid_draws(monkeypatch)
     for name in ("one.csv", "two.csv"):
         with pytest.raises(BadState, match=r"log\.csv\.ledger (is not a whole ledger|was written by another version)"):
             one(log, name)
@@ -101,8 +78,8 @@ def test_a_damaged_ledger_is_refused_and_nothing_is_drawn(log, damage, monkeypat
 def test_a_ledger_that_is_gone_or_of_another_changelog_is_refused(log, monkeypatch):
     """By what it is called; a new release under a wrong id, and a begun one beside a stranger's ledger or none."""
     one(log, changelog_id="tickets", through="2026-01-01T08:00")
-    assert ledger(log).changelog == "tickets"
-    forbid(monkeypatch)
+    assert ledger_of(log).changelog == "tickets"
+    forbid_draws(monkeypatch)
     with pytest.raises(BadState, match="of the changelog 'tickets', not of 'flights'"):
         one(log, "two.csv", changelog_id="flights")
     path = log.with_name("log.csv.ledger")
@@ -138,11 +115,11 @@ def test_a_release_killed_before_it_was_charged_is_charged_when_it_goes_on(log, 
         raise KeyboardInterrupt
 
     monkeypatch.setattr("changeling_central.ledger.ReleaseAccount.settled", killed)
-    forbid(monkeypatch)
+    forbid_draws(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         one(log)
     assert (log.parent / "one.csv.state").exists()
-    assert ledger(log).charges == ()
+    assert ledger_of(log).charges == ()
     monkeypatch.undo()
     assert one(log).ledger.spent == (1, 0)
 
@@ -203,7 +180,7 @@ def test_the_first_release_sets_the_budget_unless_the_curator_did(log, monkeypat
         with pytest.raises(BudgetExhausted, match="so the first release set it: --budget"):
             one(path, f"{name}.two.csv", **cost)
         with monkeypatch.context() as patch:
-            patch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
+            forbid_draws(patch)
             with pytest.raises(BudgetExhausted):
                 one(path, f"{name}.two.csv", epsilon="1/1000")
     assert one(log, "two.csv", budget="2").ledger.asked
@@ -235,19 +212,19 @@ def test_a_new_ledger_beside_data_that_look_the_same_is_told_and_so_is_one_of_ot
             path.write_bytes(gzip.compress(content) if form == "csv.gz" else content)
 
     first, copy = (log.with_name(f"{name}.{form}") for name in ("first", "copy"))
-    write(first, ROWS)
+    write(first, TEA)
     assert one(first, "first.out.csv").asides == ()
     write(
         copy,
         {
             name: [*values, values[0] if name == "user" else new]
-            for (name, values), new in zip(ROWS.items(), ["new", "2026-01-01T23:00:00Z", "tea", ""], strict=True)
+            for (name, values), new in zip(TEA.items(), ["new", "2026-01-01T23:00:00Z", "tea", ""], strict=True)
         },
     )
     made = one(copy, "copy.out.csv")
     assert any(f"begins as the data of {first}.ledger do, by which 1 release of the" in said for said in made.asides)
     assert "begins as" not in made.output.read_text()
-    write(first, {name: values[3:20] for name, values in ROWS.items()})
+    write(first, {name: values[3:20] for name, values in TEA.items()})
     with pytest.raises(TimeReversed):
         one(first, "first.out.csv")
     other = one(first, "second.out.csv", budget=2)

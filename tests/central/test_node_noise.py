@@ -19,19 +19,19 @@ def drawn(shifts):
 
 
 @pytest.mark.parametrize("law", Law)
-@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
-@pytest.mark.parametrize("shifts", SHIFTS, ids=str)
-def test_a_scale_is_enough_and_a_scale_one_percent_smaller_is_not(law, epsilon, delta, shifts):
+@pytest.mark.parametrize(("shifts", "budget"), zip(SHIFTS, BUDGETS, strict=True), ids=str)
+def test_a_scale_is_enough_and_a_scale_one_percent_smaller_is_not(law, shifts, budget):
     """By the exact law of the loss: never less private than stated, and 1% of the scale is all that rounding costs."""
-    scale = calibrated(shifts, Fraction(epsilon), Fraction(delta), law).scale
+    epsilon, delta = map(Fraction, budget)
+    scale = calibrated(shifts, epsilon, delta, law).scale
     assert exact_delta(law, scale, drawn(shifts), float(epsilon)) <= float(delta)
     assert exact_delta(law, scale / 1.01, drawn(shifts), float(epsilon)) > float(delta)
 
 
 @pytest.mark.parametrize("law", Law)
-@pytest.mark.parametrize("scale", [0.7, 3.0, 20.0])
-@pytest.mark.parametrize("epsilon", [0.0, 0.5, 2.0, 30.0])
-@pytest.mark.parametrize("shifts", SHIFTS, ids=str)
+@pytest.mark.parametrize("scale", [0.7, 20.0])
+@pytest.mark.parametrize("epsilon", [0.0, 2.0, 30.0])
+@pytest.mark.parametrize("shifts", SHIFTS[1:4], ids=str)
 def test_a_stated_delta_is_never_below_the_exact_one(law, scale, epsilon, shifts):
     """At any scale, whether it was calibrated or not; and where delta is large, 2% above it at most."""
     exact = exact_delta(law, scale, drawn(shifts), epsilon)
@@ -42,9 +42,11 @@ def test_a_stated_delta_is_never_below_the_exact_one(law, scale, epsilon, shifts
 
 
 @pytest.mark.parametrize("law", Law)
-@pytest.mark.parametrize("epsilon", ["0.05", "1", "50"])
-@pytest.mark.parametrize("delta", ["1e-11", "0.1", "0.8"])
-@pytest.mark.parametrize("shifts", [{1: 1}, {1: 60}, {40: 1}], ids=str)
+@pytest.mark.parametrize(
+    ("shifts", "epsilon", "delta"),
+    [({1: 1}, "0.05", "0.8"), ({1: 60}, "50", "0.1"), ({40: 1}, "1", "1e-11"), ({1: 60}, "0.05", "1e-11")],
+    ids=str,
+)
 def test_what_is_calibrated_is_what_is_stated(law, epsilon, delta, shifts):
     """The noise states at most the delta it was made for, at budgets far from the usual."""
     noise = calibrated(shifts, Fraction(epsilon), Fraction(delta), law)

@@ -85,7 +85,7 @@ def mean_variance(made, periods):
     return float(np.mean([made.variance(step) for step in range(1, periods + 1)]))
 
 
-@pytest.mark.parametrize(("periods", "k"), [(1, 1), (8, 2), (12, 3), (8, 8), (31, 2)])
+@pytest.mark.parametrize(("periods", "k"), [(1, 1), (8, 2), (12, 3), (8, 8)])
 def test_gaussian_matrices_are_certified(periods, k):
     """Within .2% of what no matrix goes below, which a law over what entries do proves; over 8 periods at k = 2 that
     is 2.66 at rho 1/2, where the square root errs by 3.38."""
@@ -110,9 +110,9 @@ def test_laplace_matrices_beat_trees_and_levels_where_entries_mutate_often():
     )
 
 
-@pytest.mark.parametrize(("query", "periods", "k"), [("count", 20, 1), ("histogram", 16, 2), ("sum", 12, 2)])
+@pytest.mark.parametrize(("query", "periods", "k"), [("count", 12, 1), ("histogram", 8, 2), ("sum", 8, 2)])
 def test_whatever_is_offered_errs_no_less_than_what_is_chosen(query, periods, k):
-    """At a pure epsilon and with a delta, where it takes a search of seconds to know."""
+    """At a pure epsilon and with a delta."""
     for delta in (Fraction(0), SMALL):
         asked = Asked(QUERIES[query], Calendar(0, 1, periods), AtMost(k), ONE, delta)
         best = compared(asked)[0]
@@ -127,8 +127,8 @@ def test_whatever_is_offered_errs_no_less_than_what_is_chosen(query, periods, k)
 
 @pytest.mark.parametrize("law", Law)
 def test_the_variance_is_that_of_what_is_published(law):
-    """Of 2,000 columns at once, the mean square of every level's noise within 6 standard errors of what is stated."""
-    wide, runs = histogram_query([str(n) for n in range(2000)], [str(n) for n in range(2000)]), 2000
+    """Of 500 columns at once, the mean square of every level's noise within 6 standard errors of what is stated."""
+    wide, runs = histogram_query([str(n) for n in range(500)], [str(n) for n in range(500)]), 500
     length = None if law is Law.LAPLACE else LENGTH
     one = optimised(COUNT, Calendar(0, 1, 4), AtMost(3), ONE, SMALL * (length is not None), length)
     made = replace(one, query=wide)

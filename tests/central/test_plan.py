@@ -3,27 +3,13 @@
 import polars as pl
 import pytest
 from changeling_central import BudgetExhausted, ConstraintBroken, release
-from changeling_central.testing import Forbidden
 from changeling_commands.__main__ import main as run
 
-ROWS = {
-    "entry": [str(n % 20) for n in range(30)],
-    "time": [f"2026-01-01T{n // 2:02d}:30:00Z" for n in range(30)],
-    "answer": ["tea" if n < 20 else "" for n in range(30)],
-}
-DAY = {"every": "4h", "epsilon": 1, "at_most": 2, "start": "2026-01-01", "until": "2026-01-02"}
-
-
-@pytest.fixture
-def log(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / "log.csv"
-    pl.DataFrame(ROWS).write_csv(path)
-    return path
+from .examples import DAY, forbid_draws
 
 
 def released(log, **given):
-    return release(log, "any answer", output=log.parent / "out.csv", **{**DAY, **given})
+    return release(log, "any answer", output=log.parent / "out.csv", epsilon=1, **{**DAY, **given})
 
 
 def names(log):
@@ -32,7 +18,7 @@ def names(log):
 
 def test_a_plan_says_what_would_happen_and_writes_draws_and_charges_nothing(log, monkeypatch):
     """Periods, errors of all mechanisms, other constraints with their noise and freezing, the head of the output."""
-    monkeypatch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
+    forbid_draws(monkeypatch)
     plan = released(log, plan=True, delta="1e-6")
     assert names(log) == ["log.csv"]
     assert (plan.published, plan.rows()) == (0, [])
@@ -57,7 +43,7 @@ def test_a_plan_says_all_that_would_be_refused(log):
     assert any("exists without its state" in said for said in asides)
     assert any("log.csv.ledger: this release costs epsilon 1, delta 0; left are 0 and 0" in said for said in asides)
     with pytest.raises(BudgetExhausted):
-        release(log, "any answer", output=log.parent / "two.csv", **DAY)
+        release(log, "any answer", output=log.parent / "two.csv", epsilon=1, **DAY)
 
 
 def test_a_plan_of_a_release_that_has_begun_says_what_is_left_and_changes_nothing(log):
@@ -72,7 +58,10 @@ def test_a_plan_of_a_release_that_has_begun_says_what_is_left_and_changes_nothin
 def test_the_command_prints_the_plan(log, capsys):
     """With the head of the output."""
     words = ["release", str(log), "--query", "any answer", "--every", "4h", "--epsilon", "1", "--at-most", "2"]
-    assert run([*words, "--start", "2026-01-01", "--until", "2026-01-02", "-o", "out.csv", "--plan"]) == 0
+    assert (
+        run([*words, "--start", "2026-01-01", "--until", "2026-01-02", "-o", str(log.parent / "out.csv"), "--plan"])
+        == 0
+    )
     said = capsys.readouterr().err
     assert "changeling: periods: 6 of 4h from" in said
     assert "published" not in said.replace("would be published now", "").replace("react to what is published", "")

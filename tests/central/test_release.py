@@ -1,12 +1,9 @@
 """A release: guard, draw, save, publish; resumed without drawing twice; what does not belong together is refused."""
 
 import json
-import signal
-import subprocess
-import sys
+import os
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +23,6 @@ from changeling_papers import HierarchyRelease, hierarchy
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows as changelog_of
 
-ROOT = Path(__file__).parents[2]
 ROWS = [("a", 3, "x"), ("b", 4, "y"), ("c", 12, "x"), ("a", 15, "y"), ("b", 25, ""), ("c", 31, ""), ("d", 55, "x")]
 QUERY = "each answer in ('x', 'y')"
 
@@ -211,38 +207,53 @@ def test_what_is_saved_is_loaded_and_nothing_else(tmp_path):
 STEPS = ["repaired", "drawn", "before-replace", "after-replace", "saved", "published"]
 
 
-@pytest.mark.parametrize(("step", "period"), [*((step, 4) for step in STEPS), ("before-replace", 1)])
-def test_killed_at_any_step_a_release_resumes_and_never_publishes_two_draws_for_a_node(tmp_path, step, period):
-    """SIGKILL: what was published stays to the byte, each period once, what was saved is what is published."""
-    killed = period if step != "repaired" else 0
-    expected = {"drawn": period - 1, "before-replace": period - 1, "repaired": 0}.get(step, period)
-    assert killed_and_resumed(tmp_path, step, killed, together=1) == expected
+class Killed(BaseException):
+    """The end of a life: nothing catches it."""
 
 
 @pytest.mark.parametrize(
-    ("step", "period", "saved"),
-    [("drawn", 2, 0), ("drawn", 5, 3), ("before-replace", 6, 3), ("saved", 3, 3)],
-)  # fmt: skip
-def test_killed_within_a_batch_its_draws_are_all_discarded_or_all_published(tmp_path, step, period, saved):
-    """Three periods at a time: those drawn and not saved are drawn anew, as nobody saw them."""
-    assert killed_and_resumed(tmp_path, step, period, together=3) == saved
+    ("step", "period", "together", "expected"),
+    [
+        *((step, 4, 1, {"drawn": 3, "before-replace": 3, "repaired": 0}.get(step, 4)) for step in STEPS),
+        ("before-replace", 1, 1, 0),
+        ("drawn", 2, 3, 0),
+        ("drawn", 5, 3, 3),
+        ("before-replace", 6, 3, 3),
+        ("saved", 3, 3, 3),
+    ],
+)
+def test_killed_at_any_step_a_release_resumes_and_never_publishes_two_draws_for_a_node(
+    tmp_path, monkeypatch, step, period, together, expected
+):
+    """What was published stays to the byte, each period once, what was saved is what is published; of periods that are
+    drawn together all are discarded, or all published."""
+    release, at, replaced = release_in(tmp_path), 0, os.replace
 
+    def reached(name):
+        nonlocal at
+        at += name == "drawn"
+        if name == step and at == (0 if step == "repaired" else period):
+            raise Killed
 
-def killed_and_resumed(tmp_path, step, killed, together):
-    """The period that was saved when the process died; what is published afterwards extends what was."""
-    command = [sys.executable, "-m", "tests.central.release_killer", str(tmp_path), step, str(killed), str(together)]
-    assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
-    release = release_in(tmp_path)
+    def replacing(source, target):
+        if at == period and step == "before-replace":
+            raise Killed
+        replaced(source, target)
+        if at == period and step == "after-replace":
+            raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("changeling_central.files.os.replace", replacing)
+        with pytest.raises(Killed):
+            list(run(release, SeededNoise(8), reached=reached, together=together))
     before = release.output.path.read_bytes() if release.output.path.exists() else b""
-    state = begun(release.state)
-    finish(release, SeededNoise(9))
+    saved = begun(release.state).saved
+    finish(release_in(tmp_path), SeededNoise(9))
     after = release.output.path.read_bytes()
     assert after.startswith(before)
-    assert state is not None
-    assert after[state.saved.at :].startswith(state.saved.pending), "a node that was saved was drawn again"
-    rows = read_rows(release.output.path)
-    assert [(row[0], row[2]) for row in rows] == [(p, n) for p in range(1, 7) for n in "xy"]
-    return state.saved.period
+    assert after[saved.at :].startswith(saved.pending), "a node that was saved was drawn again"
+    assert [(row[0], row[2]) for row in read_rows(release.output.path)] == [(p, n) for p in range(1, 7) for n in "xy"]
+    assert saved.period == expected
 
 
 def test_a_torn_last_row_is_written_again(tmp_path):

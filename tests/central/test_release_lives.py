@@ -18,16 +18,12 @@ import pytest
 from changeling_central import ENTRY, BadState, Charge, ReleaseAccount, ReleaseCost, read_ledger, read_rows
 from changeling_central.testing import Forbidden, Output, SeededNoise, run
 
-from .test_release import release_in
+from .test_release import Killed, release_in
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("out.csv", "out.csv.state", "ledger")
 PERIODS = 4
 SEEDS = count(1)
-
-
-class Killed(BaseException):
-    """The end of a life: nothing catches it."""
 
 
 def charged_in(folder, name="out.csv"):
@@ -256,7 +252,7 @@ def test_a_release_that_was_begun_without_a_ledger_is_charged_and_followed_from_
 @pytest.mark.parametrize("step", ["announced", "drawn", "saved", "marked", "published"])
 def test_a_charged_release_killed_by_the_system_at_any_step_goes_on(tmp_path, step):
     """SIGKILL in the second of its flushes."""
-    command = [sys.executable, "-m", "tests.central.release_killer", str(tmp_path), step, "2", "1", "charged"]
+    command = [sys.executable, "-m", "tests.central.release_killer", str(tmp_path), step]
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
     before = files(tmp_path)[0]
     go_on(tmp_path)

@@ -9,7 +9,8 @@ from changeling_central import BadState
 from changeling_central.statement import begun
 from changeling_central.testing import Forbidden, SeededNoise, run
 
-from .test_release_lives import Killed, charged_in, files, go_on, put, spy
+from .test_release import Killed
+from .test_release_lives import charged_in, files, go_on, put, spy
 
 
 def a_run(folder, monkeypatch, kill, until, seed):

@@ -1,11 +1,12 @@
 """Smoothed levels: the covariance of every mechanism's noise, better estimates, and intervals that hold their bias."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
 import polars as pl
 import pytest
-from changeling_central import Asked, counting, offered, read_rows, release
+from changeling_central import Asked, counting, histogram_query, offered, read_rows, release
 from changeling_central.afterwards import best_estimates, noise_covariance
 from changeling_central.command import smooth
 from changeling_central.testing import SeededNoise
@@ -28,13 +29,13 @@ def test_the_covariance_is_that_of_the_noise(name):
     mechanism, runs = made(name, 6), 4000
     K = noise_covariance(mechanism.made_with(), 6)
     assert np.diag(K) == pytest.approx([mechanism.variance(step) for step in range(1, 7)], rel=1e-9)
-    noise, levels = SeededNoise(1), np.zeros((runs, 6))
-    nothing = np.zeros(1, np.int64)
-    for run in range(runs):
-        state = mechanism.start()
-        for period in range(6):
-            state, level = mechanism.step(state, nothing, noise)
-            levels[run, period] = level.values[0]
+    names = [str(run) for run in range(runs)]
+    wide, noise, levels = replace(mechanism, query=histogram_query(names, names)), SeededNoise(1), []
+    state = wide.start()
+    for _ in range(6):
+        state, level = wide.step(state, np.zeros(runs, np.int64), noise)
+        levels.append(level.values)
+    levels = np.array(levels).T
     scale = np.sqrt(np.diag(K))
     off = (levels.T @ levels / runs - K) / np.outer(scale, scale)
     assert np.abs(off).max() <= 6 * np.sqrt(5 / runs)

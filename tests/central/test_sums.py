@@ -5,7 +5,6 @@ from fractions import Fraction
 from itertools import count
 from math import log, sqrt
 
-import polars as pl
 import pytest
 from changeling_central import (
     ENTRY,
@@ -19,7 +18,6 @@ from changeling_central import (
     counting,
     implied_delta,
     offered,
-    read_ledger,
     release,
     total_cost,
     total_of,
@@ -27,25 +25,14 @@ from changeling_central import (
 from changeling_central.budget import Unit, number, refuse_beyond, spending
 from changeling_central.ledger import ReleaseLedger
 from changeling_central.noise import concentrated_epsilon, gaussian_delta, pure_epsilon
-from changeling_central.testing import Forbidden, Release, Statement
+from changeling_central.testing import Release, Statement
 from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows
 
+from .examples import DAY, forbid_draws, ledger_of
+
 NONE, SMALL = Fraction(0), Fraction(1, 10**6)
-ROWS = {
-    "entry": [str(n % 20) for n in range(30)],
-    "time": [f"2026-01-01T{n // 2:02d}:30:00Z" for n in range(30)],
-    "answer": ["tea" if n < 20 else "" for n in range(30)],
-}
-DAY = {"every": "4h", "at_most": 2, "start": "2026-01-01", "until": "2026-01-02"}
-
-
-@pytest.fixture
-def log_(tmp_path):
-    path = tmp_path / "log.csv"
-    pl.DataFrame(ROWS).write_csv(path)
-    return path
 
 
 def at_rho(rho):
@@ -203,51 +190,50 @@ def released(log, name, **more):
     return release(log, "any answer", output=log.parent / name, **{**DAY, **more})
 
 
-def test_a_release_at_rho_is_charged_stated_and_goes_on_at_rho(log_, monkeypatch):
+def test_a_release_at_rho_is_charged_stated_and_goes_on_at_rho(log, monkeypatch):
     """In its head with the epsilon that follows, in its ledger; another rho, or epsilon, is another release."""
-    first = released(log_, "one.csv", rho="1/2", budget="rho=1", through="2026-01-01T08:00")
-    again = released(log_, "one.csv", rho=0.5)
+    first = released(log, "one.csv", rho="1/2", budget="rho=1", through="2026-01-01T08:00")
+    again = released(log, "one.csv", rho=0.5)
     assert dict(first.about) == dict(again.about)
     assert dict(first.about)["guarantee"].startswith("rho 0.5 (zCDP), so epsilon 5.2")
     assert (again.published, again.ledger.spent_rho, again.guarantee.rho) == (4, Fraction(1, 2), Fraction(1, 2))
     assert "cost an entry rho 0.5 of 1" in again.ledger.said()
-    monkeypatch.setattr("changeling_central.noise.OpenDPNoise.gaussian", Forbidden().laplace)
-    monkeypatch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
+    forbid_draws(monkeypatch)
     for other, words in (({"rho": "1/4"}, "another rho"), ({"epsilon": 1}, "another budget, rho")):
         with pytest.raises(BadState, match=words):
-            released(log_, "one.csv", **other)
+            released(log, "one.csv", **other)
     with pytest.raises(BudgetExhausted, match=r"costs rho 0\.6; left is 0\.5"):
-        released(log_, "two.csv", rho="0.6")
+        released(log, "two.csv", rho="0.6")
     with pytest.raises(ValueError, match="set once, as rho 1"):
-        released(log_, "two.csv", epsilon="0.1", budget=3)
-    assert len(read_ledger(log_.with_name("log.csv.ledger")).charges) == 1
+        released(log, "two.csv", epsilon="0.1", budget=3)
+    assert len(ledger_of(log).charges) == 1
 
 
-def test_a_pure_release_at_rho_says_the_epsilon_that_it_is_by(log_):
+def test_a_pure_release_at_rho_says_the_epsilon_that_it_is_by(log):
     """Which promises more; of a person with two entries, twice that of an entry."""
-    one = released(log_, "one.csv", rho="1/2", mechanism="dcr")
+    one = released(log, "one.csv", rho="1/2", mechanism="dcr")
     assert dict(one.about)["guarantee"] == "epsilon 1, which is worth rho 0.5 (zCDP), for the whole release"
     assert (one.guarantee.epsilon, one.guarantee.delta) == (1, 0)
     with pytest.raises(ValueError, match="at rho dcr is released with laplace noise"):
-        released(log_, "two.csv", rho="1/2", mechanism="dcr", law="gaussian")
+        released(log, "two.csv", rho="1/2", mechanism="dcr", law="gaussian")
 
 
-def test_the_commands_take_a_rho(log_, capsys, monkeypatch):
+def test_the_commands_take_a_rho(log, capsys, monkeypatch):
     """release, ask and count; a cost in both is refused in a line."""
-    words = ["release", str(log_), "--query", "any answer", "--every", "4h", "--at-most", "2", "--start", "2026-01-01"]
-    words += ["--until", "2026-01-02", "-o", str(log_.parent / "a.csv")]
+    words = ["release", str(log), "--query", "any answer", "--every", "4h", "--at-most", "2", "--start", "2026-01-01"]
+    words += ["--until", "2026-01-02", "-o", str(log.parent / "a.csv")]
     assert run([*words, "--rho", "1/2", "--budget", "rho=1"]) == 0
     said = capsys.readouterr().err
     assert "the whole release costs an entry at most rho 1/2\n" in said
     assert "cost an entry rho 0.5 of 1" in said
     assert run([*words, "--rho", "1/2", "--epsilon", "1"]) == 1
     assert "--epsilon, with a --delta or without, or --rho" in capsys.readouterr().err
-    table = log_.with_name("table.csv")
+    table = log.with_name("table.csv")
     table.write_text("age\n30\n40\n")
-    asked = ["ask", str(table), "--column", "age=0..99", "--query", "age >= 18", "-o", str(log_.parent / "b.csv")]
+    asked = ["ask", str(table), "--column", "age=0..99", "--query", "age >= 18", "-o", str(log.parent / "b.csv")]
     assert run([*asked, "--rho", "0.02", "--budget", "rho=0.1"]) == 0
     assert "cost an entry rho 0.02 of 0.1" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin", iter(["3\n"]))
-    counted = ["count", "--periods", "8", "--rho", "1/2", "--at-most", "2", "--memory", str(log_.parent / "memory")]
+    counted = ["count", "--periods", "8", "--rho", "1/2", "--at-most", "2", "--memory", str(log.parent / "memory")]
     assert run(counted) == 0
     assert "epsilon 1 for an entry" in capsys.readouterr().err

@@ -40,8 +40,8 @@ from tests.central.examples import CALENDAR, histories, transcript, transcripts
 ANSWERS = ["a", "b"]
 COUNT, HISTOGRAM = counting(ANSWERS, ["a"], "a"), histogram_query(ANSWERS, ANSWERS)
 SUM = clipped_sum({"a": 3, "b": 5}, ANSWERS, 3, 5)
-CONSTRAINTS = [AtMost(1), AtMost(2), AtMost(4), TimeBounded(1), TimeBounded(2), TimeBounded(3), TimeBounded(5),
-               AtMostWithin(2, 2), AtMostWithin(2, 3), Hybrid((AtMost(2), TimeBounded(2)))]  # fmt: skip
+CONSTRAINTS = [AtMost(2), AtMost(4), TimeBounded(1), TimeBounded(3), AtMostWithin(2, 3),
+               Hybrid((AtMost(2), TimeBounded(2)))]  # fmt: skip
 WINDOWS = [Windows(0, 4, 2, 3), Windows(0, 3, 2, 3), Windows(0, 2, 3, 3), Windows(0, 6, 1, 3), Windows(0, 4, 4, 2)]
 EPSILON, DELTA = Fraction(1), Fraction(1, 1000)
 EVERY = cache(lambda *bounds: list(histories(2, *bounds)))
@@ -55,7 +55,7 @@ def released(release):
 
 @pytest.mark.parametrize("query", [COUNT, HISTOGRAM, SUM], ids=["count", "histogram", "sum"])
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
-@pytest.mark.parametrize("shape", [1, 2, 3, *WINDOWS], ids=str)
+@pytest.mark.parametrize("shape", [1, 3, *WINDOWS[:4]], ids=str)
 def test_the_loss_of_every_transcript_is_at_most_epsilon(query, constraint, shape):
     """All layers of a hierarchy, or all windows, over every history: an entry's shifts over the scale."""
     if isinstance(shape, int):
@@ -131,11 +131,7 @@ GAUSSIAN = {
 
 
 @pytest.mark.parametrize("name", GAUSSIAN)
-@pytest.mark.parametrize(
-    "constraint",
-    [AtMostWithin(2, 2), AtMost(1), AtMost(2), TimeBounded(2), Hybrid((AtMost(2), TimeBounded(2)))],
-    ids=str,
-)
+@pytest.mark.parametrize("constraint", [AtMostWithin(2, 2), Hybrid((AtMost(2), TimeBounded(2)))], ids=str)
 @pytest.mark.parametrize("windows", [None, Windows(0, 6, 1, 3)], ids=["hierarchy", "windows"])
 def test_the_gaussian_delta_of_every_history_is_at_most_the_stated_one(name, constraint, windows):
     """From the law itself, not from a PLD; two layers, or three windows. The worst is within 5 times of the delta."""
@@ -176,8 +172,8 @@ def test_the_papers_sum_for_time_bounded_entries_is_exceeded_by_an_entry():
     assert most == 4 > sum((2 / 2) / 2**i + 1 for i in range(2))
 
 
-@pytest.mark.parametrize("length", range(1, 8))
-@pytest.mark.parametrize("every", range(1, 8))
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 7])
+@pytest.mark.parametrize("every", [1, 2, 3, 7])
 def test_no_entry_reaches_more_windows_than_the_theorems_count_and_some_reach_as_many(length, every):
     """k⌈W/P⌉ and ⌈(B+W)/P⌉ against every half-second mutation or span of a long release."""
     windows = Windows(0, length, every, 40)
@@ -211,7 +207,7 @@ def _worst_cover(tree, windows):
     )
 
 
-@pytest.mark.parametrize(("c", "h", "T"), [(2, 1, 9), (2, 4, 13), (2, 5, 31), (3, 3, 29), (4, 2, 20), (5, 3, 60)])
+@pytest.mark.parametrize(("c", "h", "T"), [(2, 1, 9), (2, 4, 13), (3, 3, 29), (4, 2, 20)])
 def test_every_range_is_covered_and_the_covers_are_as_short_as_the_paper_says(c, h, T):
     """Without noise every cover sum and every best estimate is the truth; theorem 4.4 bounds the nodes. The variance
     that is stated online is that of the weighted least squares of all nodes that have closed."""

@@ -27,7 +27,7 @@ def random_matrix(seed, outputs, databases):
 
 
 MECHANISMS = {
-    **{f"random {seed}": random_matrix(seed, 2 + seed % 4, 2 + seed % 3) for seed in range(12)},
+    **{f"random {seed}": random_matrix(seed, 2 + seed % 4, 2 + seed % 3) for seed in range(6)},
     "one is certain": FiniteMechanism.of([[1, "1/2"], [0, "1/2"]]),
     "disjoint": FiniteMechanism.of([[1, 0], [0, 1]]),
     "silent": FiniteMechanism.of([["1/3", "1/3"], ["2/3", "2/3"]]),
@@ -83,7 +83,7 @@ def test_the_vertices_are_those_of_the_hull_of_every_test(mechanism):
 def test_the_listed_lines_bound_the_region_and_nothing_else_does(mechanism):
     """A point of a grid satisfies the lines and the unit square exactly where it lies in the hull of every test."""
     region, corners = region_of(mechanism), hull(every_test(mechanism))
-    grid = [F(i, 24) for i in range(25)]
+    grid = [F(i, 12) for i in range(13)]
     for point in [*product(grid, grid), *every_test(mechanism), *corners]:
         if len(corners) == 2:
             assert region.holds(*point) == (sum(point) == 1)
@@ -107,14 +107,14 @@ def test_every_line_is_reached_by_a_test_and_every_listed_pair_is_least(mechanis
 
 
 @every_mechanism
-@pytest.mark.parametrize("ratio", RATIOS)
-def test_private_is_what_the_definition_says_of_all_sets(mechanism, ratio):
+def test_private_is_what_the_definition_says_of_all_sets(mechanism):
     """Theorems 1 and 2: δ at e^ε = ratio is the largest Pr[M(x) ∈ S] - e^ε Pr[M(x') ∈ S], and no less is allowed."""
-    largest = max(f - ratio * (1 - m) for f, m in every_test(mechanism))
-    region = region_of(mechanism)
-    assert region.delta_at_ratio(ratio) == max(largest, F(0))
-    assert region.delta_at(log(ratio)) == pytest.approx(max(float(largest), 0.0), abs=1e-12)
-    assert region.epsilon_at(region.delta_at_ratio(ratio)) <= log(ratio) + 1e-12
+    region, tests = region_of(mechanism), list(every_test(mechanism))
+    for ratio in RATIOS:
+        largest = max(f - ratio * (1 - m) for f, m in tests)
+        assert region.delta_at_ratio(ratio) == max(largest, F(0))
+        assert region.delta_at(log(ratio)) == pytest.approx(max(float(largest), 0.0), abs=1e-12)
+        assert region.epsilon_at(region.delta_at_ratio(ratio)) <= log(ratio) + 1e-12
 
 
 @pytest.mark.parametrize(("m", "a", "b"), [(2, 3, 1), (3, 5, 2), (7, 20, 3)])
@@ -226,6 +226,7 @@ def test_a_plot_shows_every_region_and_the_lines_of_a_lone_one(tmp_path):
     assert (tmp_path / "regions.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.heavy
 def test_the_examples_of_the_docs_run(tmp_path, monkeypatch, capsys):
     """By hand: x' makes the third output 5 times likelier, then the second 5/2 times; δ(ε) = 3/4 - e^ε/4 below that."""
     releasing, ahead, roots, sums, sigma, regions = re.findall(

@@ -6,6 +6,8 @@ the count is for it; names that no row holds; values that nobody declared) is no
 release, never into what is published.
 """
 
+# ruff: noqa: RUF009  # options are fields with their help
+
 import io
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +16,7 @@ from datetime import datetime
 from importlib.util import find_spec
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Concatenate, NamedTuple, ParamSpec, Protocol
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol
 
 import numpy as np
 from changeling_protocol import AtMost, Calendar, Constraint, UnixSeconds
@@ -86,18 +88,20 @@ Source = Changelog | Frame | Path | str
 """A changelog: read already, a frame, or a .csv, .csv.gz or .parquet file of entry, time, answer."""
 
 
-class Help(NamedTuple):
-    """The documentation of an option. panel: the heading that it stands under. text: its one line."""
-
-    panel: str
-    text: str
-
-
 WHAT, PROMISE, WHEN, HOW, FILES = "What is published", "What is promised", "When", "How", "Files"
 
 
 def _ignored(*_: object) -> None:
     pass
+
+
+def _help(panel: str, text: str) -> dict[str, str]:
+    """The documentation of an option. panel: the heading that it stands under. text: its one line."""
+    return {"panel": panel, "text": text}
+
+
+def _option(panel: str, text: str, default: object = None) -> Any:
+    return field(default=default, metadata=_help(panel, text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,64 +112,46 @@ class ReleaseOptions:
     are published. overwrite: write over an output that is no release's.
     """
 
-    query: Annotated[str, Help(WHAT, "answer == 'A', answer in ('A', 'B'), any answer, each answer, sum of answer …")]
+    query: str = field(
+        metadata=_help(WHAT, "answer == 'A', answer in ('A', 'B'), any answer, each answer, sum of answer …")
+    )
     _: KW_ONLY
-    every: Annotated[str, Help(WHEN, "One release per so long: 15m, 1h, 1d, 1w, 1mo, 1q, 1y.")]
-    epsilon: Annotated[Number | None, Help(PROMISE, "What an entry may lose over the whole release: 1, 0.5, 1/3.")] = (
-        None
+    every: str = field(metadata=_help(WHEN, "One release per so long: 15m, 1h, 1d, 1w, 1mo, 1q, 1y."))
+    epsilon: Number | None = _option(PROMISE, "What an entry may lose over the whole release: 1, 0.5, 1/3.")
+    at_most: int | None = _option(PROMISE, "An entry mutates at most so often; insertion counts.")
+    within: str | None = _option(PROMISE, "Its mutations lie within so long of its first. With --at-most: both hold.")
+    delta: Number = _option(PROMISE, "Above 0: less noise, at an (epsilon, delta) guarantee.", 0)
+    rho: Number | None = _option(PROMISE, "In place of both: of concentrated privacy (zCDP).")
+    fixed: bool = _option(PROMISE, "No entry ever holds two different answers: checked; less noise.", False)
+    freeze: bool = _option(PROMISE, "Freeze an entry that breaks its promise, instead of stopping there.", False)
+    answers: Sequence[str] | None = _option(
+        WHAT, "The answers there are, with commas between: `each answer` shows them."
     )
-    at_most: Annotated[int | None, Help(PROMISE, "An entry mutates at most so often; insertion counts.")] = None
-    within: Annotated[
-        str | None, Help(PROMISE, "Its mutations lie within so long of its first. With --at-most: both hold.")
-    ] = None
-    delta: Annotated[Number, Help(PROMISE, "Above 0: less noise, at an (epsilon, delta) guarantee.")] = 0
-    rho: Annotated[Number | None, Help(PROMISE, "In place of both: of concentrated privacy (zCDP).")] = None
-    fixed: Annotated[bool, Help(PROMISE, "No entry ever holds two different answers: checked; less noise.")] = False
-    freeze: Annotated[bool, Help(PROMISE, "Freeze an entry that breaks its promise, instead of stopping there.")] = (
-        False
+    start: str | datetime | None = _option(WHEN, "When the first period begins, in ISO 8601.")
+    until: str | datetime | None = _option(WHEN, "When the last period ends, in ISO 8601.")
+    zone: str | None = _option(
+        WHEN, "The time zone of days and months, and of times that name none: Europe/Berlin. UTC."
     )
-    answers: Annotated[
-        Sequence[str] | None, Help(WHAT, "The answers there are, with commas between: `each answer` shows them.")
-    ] = None
-    start: Annotated[str | datetime | None, Help(WHEN, "When the first period begins, in ISO 8601.")] = None
-    until: Annotated[str | datetime | None, Help(WHEN, "When the last period ends, in ISO 8601.")] = None
-    zone: Annotated[
-        str | None, Help(WHEN, "The time zone of days and months, and of times that name none: Europe/Berlin. UTC.")
-    ] = None
-    through: Annotated[
-        str | datetime | None,
-        Help(WHEN, "Until when the changelog is whole: later periods wait. Now if left out."),
-    ] = None
-    late: Annotated[
-        str | None, Help(WHEN, "Rows for periods that are published: drop, shift to the next one, or stop.")
-    ] = None
-    mechanism: Annotated[str | None, Help(HOW, "One of those named below; the best if left out.")] = None
-    law: Annotated[str | None, Help(HOW, "The noise: laplace or gaussian; chosen if left out.")] = None
-    plan: Annotated[bool, Help(HOW, "Say what would be released or refused. Nothing is drawn or charged.")] = False
-    window: Annotated[str | None, Help(HOW, "Of swcr, or of --afterwards: 24h.")] = None
-    person: Annotated[
-        str | None, Help(PROMISE, "The column that says whose an entry is: the promise is made to persons.")
-    ] = None
-    per_person: Annotated[int, Help(PROMISE, "A person has at most so many entries.")] = 1
-    budget: Annotated[
-        Budget | None,
-        Help(PROMISE, "What all releases of it may cost: 3, or 3,1e-6 with a delta, or rho=1/2."),
-    ] = None
-    ledger: Annotated[
-        Path | str | None, Help(FILES, "Where the releases of the changelog add up; CHANGELOG.ledger if left out.")
-    ] = None
-    changelog_id: Annotated[
-        str | None, Help(FILES, "What the changelog is called in its ledger; drawn if left out.")
-    ] = None
-    afterwards: Annotated[
-        Path | str | None, Help(FILES, "The changes over a --window, read off the levels: a .csv or .jsonl file.")
-    ] = None
-    output: Annotated[
-        Path | str | None, Help(FILES, "A .csv or .jsonl file; if left out, NAME.released.csv in this folder.")
-    ] = None
-    parquet: Annotated[
-        Path | str | None, Help(FILES, "All that is published so far as one .parquet file, written anew.")
-    ] = None
+    through: str | datetime | None = _option(
+        WHEN, "Until when the changelog is whole: later periods wait. Now if left out."
+    )
+    late: str | None = _option(WHEN, "Rows for periods that are published: drop, shift to the next one, or stop.")
+    mechanism: str | None = _option(HOW, "One of those named below; the best if left out.")
+    law: str | None = _option(HOW, "The noise: laplace or gaussian; chosen if left out.")
+    plan: bool = _option(HOW, "Say what would be released or refused. Nothing is drawn or charged.", False)
+    window: str | None = _option(HOW, "Of swcr, or of --afterwards: 24h.")
+    person: str | None = _option(PROMISE, "The column that says whose an entry is: the promise is made to persons.")
+    per_person: int = _option(PROMISE, "A person has at most so many entries.", 1)
+    budget: Budget | None = _option(PROMISE, "What all releases of it may cost: 3, or 3,1e-6 with a delta, or rho=1/2.")
+    ledger: Path | str | None = _option(
+        FILES, "Where the releases of the changelog add up; CHANGELOG.ledger if left out."
+    )
+    changelog_id: str | None = _option(FILES, "What the changelog is called in its ledger; drawn if left out.")
+    afterwards: Path | str | None = _option(
+        FILES, "The changes over a --window, read off the levels: a .csv or .jsonl file."
+    )
+    output: Path | str | None = _option(FILES, "A .csv or .jsonl file; if left out, NAME.released.csv in this folder.")
+    parquet: Path | str | None = _option(FILES, "All that is published so far as one .parquet file, written anew.")
     overwrite: bool = False
     on_note: Callable[[str], None] = field(default=_ignored, repr=False)
     on_period: Callable[[int, int], None] = field(default=_ignored, repr=False)

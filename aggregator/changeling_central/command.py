@@ -3,15 +3,16 @@
 import inspect
 import sys
 from collections.abc import Iterator
+from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import Annotated, get_args, get_type_hints
+from typing import Annotated, get_type_hints
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
 from .afterwards import save_release_plot, save_smoothed
-from .api import FILES, Help, Released, ReleaseOptions, default_output, release_with
+from .api import FILES, Released, ReleaseOptions, default_output, release_with
 from .budget import check_output, exact
 from .dates import local_instant, zone_name
 from .files import read_about
@@ -79,20 +80,14 @@ def _parameters() -> Iterator[inspect.Parameter]:
     keyword = inspect.Parameter.KEYWORD_ONLY
     argument = typer.Argument(help="A .csv, .csv.gz or .parquet file of entry,time,answer; an empty answer deletes.")
     yield inspect.Parameter("changelog", keyword, annotation=Annotated[Path, argument])
-    defaults = inspect.signature(ReleaseOptions).parameters
-    for name, hint in get_type_hints(ReleaseOptions, include_extras=True).items():
-        kind, *more = get_args(hint) or (hint,)
-        described = next((each for each in more if isinstance(each, Help)), None)
-        if described is None:
-            continue
-        taken = (
-            kind if kind in (bool, int, int | None) else str if defaults[name].default == inspect._empty else str | None
-        )
-        flags = [f"--{name.replace('_', '-')}", *(["-o"] if name == "output" else [])]
-        option = typer.Option(*flags, help=described.text, rich_help_panel=described.panel)
-        default = defaults[name].default
+    hints = get_type_hints(ReleaseOptions)
+    for each in (each for each in fields(ReleaseOptions) if each.metadata):
+        kind, default = hints[each.name], inspect.Parameter.empty if each.default is MISSING else each.default
+        taken = kind if kind in (bool, int, int | None) else str if each.default is MISSING else str | None
+        flags = [f"--{each.name.replace('_', '-')}", *(["-o"] if each.name == "output" else [])]
+        option = typer.Option(*flags, help=each.metadata["text"], rich_help_panel=each.metadata["panel"])
         yield inspect.Parameter(
-            name,
+            each.name,
             keyword,
             default=str(default) if default == 0 and kind is not bool else default,
             annotation=Annotated[taken, option],

@@ -19,7 +19,7 @@ def drawn(shifts):
 
 
 @pytest.mark.parametrize("law", Law)
-@pytest.mark.parametrize(("shifts", "budget"), zip(SHIFTS, BUDGETS, strict=True), ids=str)
+@pytest.mark.parametrize(("shifts", "budget"), [*zip(SHIFTS, BUDGETS, strict=True)], ids=str)
 def test_a_scale_is_enough_and_a_scale_one_percent_smaller_is_not(law, shifts, budget):
     """By the exact law of the loss: never less private than stated, and 1% of the scale is all that rounding costs."""
     epsilon, delta = map(Fraction, budget)

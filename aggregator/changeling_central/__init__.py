@@ -62,7 +62,7 @@ from .offers import Asked, MechanismOption, Offer, all_offers, compared, offered
 from .queries import ColumnTest, Mask, Predicate, Value, answer_query, best_weight, comparisons, evaluated, parsed
 from .square_root import square_root, square_root_coefficients, square_root_concentrated
 from .statement import spent
-from .windows import NodeChanges, NodeSums, Windows, sliding_windows
+from .windows import NodeChanges, NodeSums, ReleaseOfNodes, Windows, sliding_windows
 
 __all__ = [
     "ABOVE",
@@ -102,6 +102,7 @@ __all__ = [
     "ReleaseAccount",
     "ReleaseCost",
     "ReleaseMechanism",
+    "ReleaseOfNodes",
     "ReleaseOptions",
     "Released",
     "Shape",

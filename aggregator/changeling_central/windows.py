@@ -8,9 +8,11 @@ Neighbours: changelogs of which one lacks an entry of the other, with all its mu
 constraint. The state holds true changes. Source: Pan 2023, theorems 4.5 and 4.6.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
+from typing import Generic
 
 import numpy as np
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint, Hybrid, Node, TimeBounded
@@ -29,6 +31,7 @@ from .mechanism import (
     NodeRelease,
     PeriodChange,
     ReleaseMechanism,
+    State,
     check_counts,
     check_left,
     checked_change,
@@ -192,43 +195,59 @@ def window_shifts(query: LinearQuery, windows: Windows, constraint: Constraint) 
 
 
 @dataclass(frozen=True, slots=True)
-class WindowRelease(ReleaseMechanism[NodeSums]):
-    """The windows of `mechanism`, one that ends with every period."""
+class ReleaseOfNodes(ReleaseMechanism[State], Generic[State]):
+    """A release that is read off the noisy changes over nodes of `mechanism`."""
 
     mechanism: NodeChanges
 
     @property
     def guarantee(self) -> Guarantee:
-        """The guarantee of the windows."""
+        """The guarantee of the nodes."""
         return self.mechanism.guarantee
 
     @property
     def law(self) -> Law:
-        """The noise of the windows."""
+        """The noise of the nodes."""
         return self.mechanism.noise.law
+
+    @property
+    @abstractmethod
+    def shape(self) -> Made:
+        """What kind of nodes there are, and how wide they are, in periods."""
+
+    def made_with(self) -> Made:
+        """The nodes, and their noise to the last bit."""
+        return {**self.shape, "law": str(self.law), "scale": self.mechanism.noise.scale.hex()}
+
+    @abstractmethod
+    def enough_for(self, constraint: Constraint) -> bool:
+        """True if an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""
+
+    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
+        """As of any release."""
+        return (self.mechanism.query, self.mechanism.calendar) == (query, calendar) and self.enough_for(constraint)
+
+
+@dataclass(frozen=True, slots=True)
+class WindowRelease(ReleaseOfNodes[NodeSums]):
+    """The windows of `mechanism`, one that ends with every period."""
 
     @property
     def shows(self) -> str:
         """The ending that says that changes are published."""
         return over_window(self.mechanism.widths[0])
 
-    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
-        """True if an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""
-        m = self.mechanism
-        if (m.query, m.calendar) != (query, calendar):
-            return False
-        enough = sliding_windows(query, windows_of(calendar, m.widths[0]), constraint, m.epsilon, m.delta, m.noise.law)
-        return enough.noise.scale <= m.noise.scale
+    @property
+    def shape(self) -> Made:
+        """How many periods a window has."""
+        return {"kind": "windows", "window": self.mechanism.widths[0]}
 
-    def made_with(self) -> Made:
-        """How many periods a window has, and the noise to the last bit."""
-        noise = self.mechanism.noise
-        return {
-            "kind": "windows",
-            "window": self.mechanism.widths[0],
-            "law": str(noise.law),
-            "scale": noise.scale.hex(),
-        }
+    def enough_for(self, constraint: Constraint) -> bool:
+        """By the noise that is calibrated for this constraint."""
+        m = self.mechanism
+        windows = windows_of(m.calendar, m.widths[0])
+        enough = sliding_windows(m.query, windows, constraint, m.epsilon, m.delta, m.noise.law)
+        return enough.noise.scale <= m.noise.scale
 
     def start(self) -> NodeSums:
         """Before the first period."""

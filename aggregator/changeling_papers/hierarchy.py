@@ -25,7 +25,6 @@ import numpy as np
 from changeling_central import (
     Asked,
     BadState,
-    Guarantee,
     Law,
     Level,
     LinearQuery,
@@ -38,7 +37,7 @@ from changeling_central import (
     Noise,
     Offer,
     PeriodChange,
-    ReleaseMechanism,
+    ReleaseOfNodes,
     added,
     calibrated,
 )
@@ -227,10 +226,8 @@ class HierarchyState:
 
 
 @dataclass(frozen=True, slots=True)
-class HierarchyRelease(ReleaseMechanism[HierarchyState]):
-    """The hierarchy `mechanism` with its best online estimates."""
-
-    mechanism: NodeChanges
+class HierarchyRelease(ReleaseOfNodes[HierarchyState]):
+    """The hierarchy `mechanism` with its best online estimates, which cost nothing."""
 
     @classmethod
     def as_begun(cls, asked: Asked, begun: Made) -> "HierarchyRelease":
@@ -247,36 +244,23 @@ class HierarchyRelease(ReleaseMechanism[HierarchyState]):
         raise BadState(f"not a hierarchy: {sorted(begun)}")
 
     @property
-    def guarantee(self) -> Guarantee:
-        """The guarantee of the hierarchy; the estimates cost nothing."""
-        return self.mechanism.guarantee
-
-    @property
-    def law(self) -> Law:
-        """The noise of the nodes."""
-        return self.mechanism.noise.law
-
-    @property
     def estimates(self) -> BestEstimates:
         """The estimates at the end of every period, from the nodes closed by then."""
         m = self.mechanism
         return BestEstimates(m.calendar.periods, m.widths, m.query.width)
 
-    def covers(self, query: LinearQuery, calendar: Calendar, constraint: Constraint) -> bool:
-        """True if an entry that keeps to the constraint costs at most (epsilon, delta) under this noise."""
-        m, stated = self.mechanism, self.mechanism.guarantee
-        if (m.query, m.calendar) != (query, calendar):
-            return False
-        shifts = hierarchy_shifts(query, calendar, constraint, m.widths)
-        if m.noise.law is Law.LAPLACE and m.noise.epsilon(shifts) <= stated.epsilon:
-            return True
-        return stated.delta > 0 and m.noise.delta(shifts, float(stated.epsilon)) <= float(stated.delta)
+    @property
+    def shape(self) -> Made:
+        """The widths of the layers."""
+        return {"kind": "hierarchy", "widths": list(self.mechanism.widths)}
 
-    def made_with(self) -> Made:
-        """The widths of the layers, and the noise to the last bit."""
-        noise = self.mechanism.noise
-        shape = list(self.mechanism.widths)
-        return {"kind": "hierarchy", "widths": shape, "law": str(noise.law), "scale": noise.scale.hex()}
+    def enough_for(self, constraint: Constraint) -> bool:
+        """By its epsilon alone, or with its delta."""
+        m = self.mechanism
+        shifts = hierarchy_shifts(m.query, m.calendar, constraint, m.widths)
+        if m.noise.law is Law.LAPLACE and m.noise.epsilon(shifts) <= m.epsilon:
+            return True
+        return m.delta > 0 and m.noise.delta(shifts, float(m.epsilon)) <= float(m.delta)
 
     def start(self) -> HierarchyState:
         """Before the first period."""
@@ -284,7 +268,7 @@ class HierarchyRelease(ReleaseMechanism[HierarchyState]):
 
     def step(self, state: HierarchyState, value: PeriodChange, noise: Noise) -> tuple[HierarchyState, Level]:
         """value: one more period. Returns the best estimate of the query at its end, from all nodes closed by then."""
-        nodes, released = self.mechanism.step(state.nodes, value.net, noise)
+        nodes, released = self.mechanism.step(state.nodes, value, noise)
         graph, level = self.estimates.step(state.graph, released)
         return HierarchyState(nodes, graph), level
 

@@ -6,11 +6,9 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-from changeling_central import Asked, BadState, counting, offered, read_about, release
-from changeling_central.offers import root_mean_square
+from changeling_central import BadState, read_about, release
 from changeling_central.testing import Forbidden
 from changeling_commands.__main__ import main as run
-from changeling_protocol import AtMost, Calendar
 
 ROWS = {
     "entry": ["a", "b", "c", "a", "b", "a", "d"],
@@ -155,15 +153,6 @@ def test_a_mechanism_for_something_else_says_what_it_is_good_for_before_anything
     assert words in said
     assert "here expect it to err by about" in said
     assert ", ahead by " in said
-
-
-def test_the_expected_error_is_the_root_mean_square_of_the_variances():
-    """Of the binary counter, whose variance differs from period to period."""
-    query, calendar = counting(["x"], ["x"], "x"), Calendar(0, 1, 40)
-    made = offered("counter").made(Asked(query, calendar, AtMost(2), 1))
-    assert root_mean_square(lambda step: made.expected_variance(step, 0), query, 40) ** 2 == pytest.approx(
-        np.mean([made.variance(t) for t in range(1, 41)])
-    )
 
 
 def test_the_command_prints_what_stands_at_the_head_and_marks_what_is_not_private(tmp_path, capsys):

@@ -1,13 +1,31 @@
 """The guard: what breaks a constraint is found, the first of it named by row; freezing keeps every entry within."""
 
+from fractions import Fraction
+from itertools import product
+from math import exp
+
 import numpy as np
+import polars as pl
 import pytest
-from changeling_central import ConstraintBroken, first_breach, frozen
-from changeling_central.guard import admitted
+from changeling_central import (
+    BadState,
+    ConstraintBroken,
+    UnusableChangelog,
+    counting,
+    first_breach,
+    frozen,
+    histogram_query,
+    release,
+)
+from changeling_central.budget import Unit
+from changeling_central.guard import admitted, beyond, first_beyond
+from changeling_central.testing import Forbidden
+from changeling_papers import hierarchy
 from changeling_protocol import AtMost, AtMostWithin, Hybrid, TimeBounded
-from changeling_statistics import Changelog, read_rows
+from changeling_statistics import Changelog, Columns, read_frame, read_rows
 
 from ..aggregator.test_changelog import random_rows
+from .examples import CALENDAR, histories, transcript
 
 CONSTRAINTS = [AtMostWithin(2, 20), AtMost(1), AtMost(3), TimeBounded(30), Hybrid((AtMost(2), TimeBounded(20)))]
 
@@ -52,3 +70,122 @@ def test_a_breach_says_which_row_when_and_why():
     nameless = Changelog(("a",), ("x",), np.zeros(2, np.int64), np.array([1, 2]), np.array([1, 0], np.uint16))
     assert first_breach(nameless, AtMost(1)).where == "entry 'x'"
     assert first_breach(changelog, AtMost(2)) is None
+
+
+ROWS = {
+    "entry": ["a", "b", "c", "a", "d", "b"],
+    "time": ["2026-01-01T01:30", "2026-01-01T02:30", "2026-01-01T03:30", "2026-01-01T04:30", "2026-01-01T05:30",
+             "2026-01-01T06:30"],
+    "answer": ["tea", "tea", "tea", "", "tea", ""],
+    "user": ["u", "u", "u", "u", "v", "u"],
+}  # fmt: skip
+DAY = {"every": "1h", "at_most": 2, "start": "2026-01-01", "until": "2026-01-01T08:00", "mechanism": "dcr"}
+OTHER = {"start": "2026-01-01T02:00", "per_person": 1}
+
+
+def log_of(rows=ROWS):
+    return read_frame(pl.DataFrame(rows), columns=Columns(owner="user"))
+
+
+@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("query", [counting("ab", "a", "a"), histogram_query("ab", "ab")])
+def test_no_person_is_told_from_nobody_beyond_the_stated_loss(most, query):
+    """Every person of so many entries, every history of each at 2 mutations: all nodes' laws together, and attained."""
+    epsilon, constraint = Fraction(3), AtMost(2)
+    each, _ = Unit("user", most).of_an_entry(epsilon, Fraction(0))
+    mechanism = hierarchy(query, CALENDAR, constraint, each, shape=(2, 2))
+    lives = [(), *list(histories(2, constraint, 8))[:: 1 if most == 1 else 7]]
+
+    def shifts(states):
+        if not states:
+            return 0
+        return transcript(mechanism, query, CALENDAR, states, lambda nodes: [v for n in nodes for v in n.values])
+
+    changes = [shifts(states) for states in lives]
+    worst = max(float(np.abs(sum(chosen)).sum()) for chosen in product(changes, repeat=most))
+    loss = worst / mechanism.noise.scale
+    assert loss <= epsilon
+    if most == 1:
+        assert loss > 0.5 * epsilon
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 10])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1, 0), ("1/3", 1e-6), (8, 1e-3), (1e-3, 1e-9)])
+def test_an_entrys_share_adds_up_to_no_more_than_the_persons_budget(most, epsilon, delta):
+    """N neighbours in a row, each step at the entry's price: the textbook sum, term by term, reaches it and no more."""
+    epsilon, delta = Fraction(epsilon), Fraction(delta)
+    each, small = Unit("user", most).of_an_entry(epsilon, delta)
+    assert most * each == epsilon
+    total = sum(Fraction(exp(float(i * each))) * small for i in range(most))
+    assert delta * Fraction(999999, 10**6) <= total <= delta
+
+
+def named(log, most):
+    return {log.entries[entry] for entry in log.entry[beyond(log, most)]}
+
+
+def test_of_a_persons_entries_those_count_that_came_first():
+    """By their first mutations, whatever the rest of them do."""
+    log = log_of()
+    assert named(log, 1) == {"b", "c"}
+    assert named(log, 2) == {"c"}
+    assert not beyond(log, 3).any()
+    breach = first_beyond(log, 2, "user")
+    assert (breach.where, breach.why) == ("row 3", "its user has more than 2 entries")
+    assert first_beyond(log, 3, "user") is None
+
+
+@pytest.mark.parametrize("late", [None, "drop", "shift"])
+def test_which_of_a_persons_entries_count_is_the_same_however_a_file_is_sorted(tmp_path, late):
+    """Two that came at once, or that came late and count from one moment: else a release would stop for nothing."""
+    rows = [("z", "2026-01-01T00:10", "other", "ann"), ("a", "2026-01-01T00:10", "tea", "ann")]
+    rows += [("y", "2026-01-01T00:20", "tea", "bob"), ("b", "2026-01-01T00:30", "other", "bob")] * (late is not None)
+    kept = {"person": "user", "per_person": 1, "freeze": True, "late": late, "output": tmp_path / "out.csv"}
+    for run, (first, through) in enumerate([(2, "01:00"), (4, "03:00"), (4, "05:00")]):
+        frame = pl.DataFrame(rows[:first][:: -1 if run == 2 else 1], ["entry", "time", "answer", "user"], orient="row")
+        given = {**DAY, **kept, "epsilon": 1, "through": f"2026-01-01T{through}"}
+        released = release(frame, "answer == 'tea'", **given)
+    assert released.published == 2
+
+
+def test_a_person_with_more_entries_than_stated_stops_the_release_before_that_period(tmp_path, monkeypatch):
+    """Named by the row; what was published before stands. From the first period on, nothing is drawn at all."""
+    given = {**DAY, "epsilon": 1, "output": tmp_path / "out.csv", "person": "user"}
+    with pytest.raises(ConstraintBroken, match=r"row 3, at 2026-01-01T03:30.*its user has more than 2 entries"):
+        release(pl.DataFrame(ROWS), "any answer", **given, per_person=2)
+    monkeypatch.setattr("changeling_central.noise.OpenDPNoise.laplace", Forbidden().laplace)
+    with pytest.raises(ConstraintBroken, match="more than 1 entry"):
+        release(pl.DataFrame(ROWS), "any answer", **given | OTHER | {"output": tmp_path / "other.csv"})
+
+
+def test_frozen_a_persons_further_entries_are_left_out_and_the_curator_is_told(tmp_path):
+    """How many, and how far off the count is."""
+    given = {**DAY, "epsilon": 1, "output": tmp_path / "out.csv", "person": "user", "per_person": 2, "freeze": True}
+    released = release(pl.DataFrame(ROWS), "any answer", **given)
+    assert released.published == 8
+    assert "froze 1 entry of 4 and left out 1 mutation of 6: what is counted is off by up to -1" in released.asides[0]
+
+
+def test_the_guarantee_speaks_of_persons_and_is_part_of_the_terms(tmp_path):
+    """In words, at the head of the output; another number of entries is another release."""
+    given = {**DAY, "epsilon": 1, "output": tmp_path / "out.csv", "person": "user"}
+    released = release(pl.DataFrame(ROWS), "any answer", **given, per_person=3)
+    assert (released.guarantee.epsilon, released.guarantee.delta) == (1, 0)
+    assert released.guarantee.neighbours.startswith("all entries of one person (column user), at most 3, in place of")
+    head = (tmp_path / "out.csv").read_text()
+    assert "# unit of privacy: a person, by the column user, with all of at most 3 entries\n" in head
+    with pytest.raises(BadState, match="another budget, unit"):
+        release(pl.DataFrame(ROWS), "any answer", **given, per_person=4)
+
+
+def test_a_column_of_persons_that_is_missing_or_makes_no_sense_is_refused(tmp_path):
+    """By its name; and a number of entries without it."""
+    given = {**DAY, "epsilon": 1, "output": tmp_path / "out.csv"}
+    with pytest.raises(UnusableChangelog, match="a column 'nobody'"):
+        release(pl.DataFrame(ROWS), "any answer", **given, person="nobody", per_person=2)
+    with pytest.raises(UnusableChangelog, match="no column 'user'"):
+        release(read_frame(pl.DataFrame(ROWS)), "any answer", **given, person="user")
+    for bad in ({"per_person": 2}, {"person": "user", "per_person": 0}):
+        with pytest.raises(ValueError, match="at least one entry at most"):
+            release(pl.DataFrame(ROWS), "any answer", **given, **bad)
+    assert not (tmp_path / "out.csv").exists()

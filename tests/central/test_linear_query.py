@@ -3,11 +3,31 @@
 import tracemalloc
 from contextlib import nullcontext
 from fractions import Fraction
+from itertools import product
+from math import sqrt
 
 import numpy as np
 import pytest
-from changeling_central import LinearQuery, answer_query, clipped_sum, counting, histogram_query, linear_query
-from changeling_protocol import AtMost
+from changeling_central import (
+    Law,
+    Level,
+    LinearQuery,
+    Windows,
+    answer_query,
+    best_weight,
+    clipped_sum,
+    counting,
+    drawn_ahead,
+    histogram_query,
+    linear_query,
+    sliding_windows,
+    square_root,
+)
+from changeling_central.linear_query import check_within
+from changeling_central.queries import column_of, mean_of, mean_query, names_in
+from changeling_papers import hierarchy
+from changeling_papers.hierarchy import hierarchy_shifts
+from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows
 
 from ..aggregator.test_changelog import random_rows
@@ -222,3 +242,214 @@ def test_what_is_no_query_is_refused(text):
     """Nothing is evaluated but comparisons of `answer`."""
     with pytest.raises(ValueError, match=r"not a query|low <= high"):
         answer_query(text, ["1", "2"])
+
+
+VALUES = ["-3", "0", "2.5", "4", "7", "99", "no number", "nan"]
+
+
+WEIGHTS = [1.0, 1.5, None]
+FORMS = ["mean of answer from 0 to 8", "mean of x from -2 to 3 by 0.5", "mean of x from 5 to 6"]
+
+
+@pytest.mark.parametrize("text", FORMS)
+@pytest.mark.parametrize("weight", WEIGHTS)
+@pytest.mark.parametrize("fixed", [False, True])
+def test_no_two_states_of_an_entry_differ_by_more_than_is_stated(text, weight, fixed):
+    """Every pair of answers, a coming and a going included: each column by itself, and both together in both norms."""
+    query = answer_query(text, VALUES, fixed=fixed, weight=weight)
+    table = np.array(query.table)
+    for a, b in product(range(len(table)), repeat=2):
+        if fixed and a and b:
+            continue
+        moved = np.abs(table[b] - table[a])
+        stated = np.array(query.moving if a and b else query.appearing)
+        assert np.all(-np.sort(-moved) <= np.sort(stated)[::-1]), (a, b)
+        together = query.extent.moves if a and b else query.extent.appears
+        assert (moved.sum(), (moved**2).sum()) <= together
+        assert (moved**2).sum() <= together[1]
+
+
+@pytest.mark.parametrize("weight", [1.0, 1.5, None])
+@pytest.mark.parametrize("fixed", [False, True])
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_no_history_shifts_the_nodes_of_a_mean_by_more_than_is_stated_and_one_by_as_much(k, fixed, weight):
+    """Every history of an entry over numbers at both ends and between, and none: sums of sizes and of their squares.
+
+    On a row of nodes one of them shifts by just so much; over a hierarchy none by more.
+    """
+    query = answer_query("mean of x from -2 to 8", ["-2", "8", "5", "none"], fixed=fixed, weight=weight)
+    calendar, constraint, table = Calendar(0, 1, 4), AtMost(k), np.array(query.table)
+    for widths in ((1,), (1, 2)):
+        stated = hierarchy_shifts(query, calendar, constraint, widths)
+        sizes, squares = 0, 0
+        for states in histories(4, constraint, 4, fixed):
+            changes = np.diff(table[[0, *states]], axis=0)
+            nodes = np.concatenate([np.add.reduceat(changes, range(0, 4, width)) for width in widths])
+            sizes, squares = max(sizes, np.abs(nodes).sum()), max(squares, (nodes**2).sum())
+        assert (sizes <= stated.total, squares <= stated.squares) == (True, True)
+        if widths == (1,):
+            assert (sizes, squares) == (stated.total, stated.squares)
+
+
+def of_today(mean, fixed):
+    """The same two columns, each taken to shift by its most whatever the other does: as it was before."""
+    h, query = mean.half, mean_query(mean, {}, [], fixed)
+    return LinearQuery(query.names, query.table, (h, h), (h, h) if fixed else (2 * h, h), fixed=fixed)
+
+
+def error_of(mean, variance, share):
+    """Of a mean of a million numbers, `share` of the way from the middle of the range to its end."""
+    of_one = mean.half if mean.weight is None else mean.of_one
+    columns = [share * mean.half * 10**6, of_one * 10**6]
+    if mean.weight is None:
+        columns = [columns[1] + columns[0], columns[1] - columns[0]]
+    return mean.shown(Level(np.array(columns), variance))[2].error
+
+
+PURE, PAIR = (Fraction(1), Fraction(0)), (Fraction(1), Fraction(1, 10**6))
+
+
+@pytest.mark.parametrize(
+    ("release", "k", "fixed", "law", "budget", "gain"),
+    [
+        ("dcr", 1, False, None, PURE, 1.41),
+        ("dcr", 2, True, None, PURE, 1.41),
+        ("dcr", 5, False, None, PURE, 1.39),
+        ("hdcr", 3, False, None, PURE, 1.31),
+        ("swcr", 3, False, None, PURE, 1.3),
+        ("ahead", 1, False, None, PURE, 1.41),
+        ("ahead", 2, False, None, PURE, 1.12),
+        ("square root", 1, False, None, PAIR, 0.999),
+        ("square root", 3, False, None, PAIR, 2.0),
+        ("dcr", 5, False, "gaussian", PAIR, 1.1),
+    ],
+)
+def test_a_mean_errs_less_than_with_columns_that_know_nothing_of_each_other(release, k, fixed, law, budget, gain):
+    """At the end of its range, where a mean errs most, by so much over 32 periods; in the middle of it, where the
+    count hardly matters, never by 3% more."""
+    calendar, constraint = Calendar(0, 1, 32), AtMost(k)
+    mean = mean_of("mean of x from 0 to 100", best_weight(constraint, fixed, law, budget[1]))
+    plain = mean_of("mean of x from 0 to 100")
+    errors = []
+    for form, query in ((plain, of_today(plain, fixed)), (mean, mean_query(mean, {}, [], fixed))):
+        match release:
+            case "dcr":
+                drawn = hierarchy(query, calendar, constraint, *budget, law=Law(law or "laplace"))
+            case "swcr":
+                drawn = sliding_windows(query, Windows(0, 4, 1, 29), constraint, *budget)
+            case "hdcr":
+                drawn = hierarchy(query, calendar, constraint, *budget, shape=(4, 3))
+            case "ahead":
+                drawn = drawn_ahead(query, calendar, constraint, budget[0])
+            case _:
+                drawn = square_root(query, calendar, constraint, *budget)
+        variance = np.mean([drawn.variance(period) for period in range(1, 33)])
+        errors.append([error_of(form, variance, share) for share in (0.0, 1.0)])
+    (middle_before, end_before), (middle, end) = errors
+    assert end_before >= gain * end, end_before / end
+    assert middle <= 1.03 * middle_before, middle / middle_before
+
+
+@pytest.mark.parametrize("gaussian", [False, True])
+@pytest.mark.parametrize("k", [2, 3, 10])
+def test_the_weight_of_the_count_is_that_of_the_least_worst_error(k, gaussian):
+    """Among weights from 0.5 to 3, of a row of changes: within a percent of the least."""
+
+    def worst(weight):
+        extent = mean_query(mean_of("mean of x from 0 to 2000", weight), {}, []).extent
+        norm = 1 if gaussian else 0
+        moved = extent.appears[norm] + (k - 1) * extent.moves[norm]
+        return (moved if gaussian else moved**2) * (1 + 1 / weight**2)
+
+    best = best_weight(AtMost(k), False, "gaussian" if gaussian else None, Fraction(0))
+    assert worst(best) <= 1.01 * min(worst(weight) for weight in np.linspace(0.5, 3, 200))
+
+
+def test_a_simplex_is_told_from_rows_outside_of_it():
+    """A row between the corners is taken, one outside is refused, and so are corners that span none."""
+    corners = ((0, 0), (2, 3), (-2, 3))
+    check_within(np.array([[0, 0], [2, 3], [1, 2], [-1, 2]]), corners)
+    for row in ([2, 2], [0, 4], [0, -1]):
+        with pytest.raises(ValueError, match="not between"):
+            check_within(np.array([row]), corners)
+    with pytest.raises(ValueError, match="span a simplex"):
+        check_within(np.array([[0, 0]]), ((0, 0), (1, 1), (2, 2)))
+    with pytest.raises(ValueError, match="not between"):
+        LinearQuery(("a", "b"), ((0, 0), (3, 3)), (3, 3), (4, 3), corners=corners)
+
+
+@pytest.mark.parametrize("weight", WEIGHTS)
+def test_without_noise_count_sum_and_mean_are_those_of_the_clipped_answers(weight):
+    """Of what is a number; rounded to the unit from the middle of the range."""
+    text = "mean of answer from 0 to 8 by 0.5"
+    mean, query = mean_of(text, weight), answer_query(text, VALUES, weight=weight)
+    level = Level(np.array(query.table).sum(0).astype(float), 0.0)
+    shown = {row.name: row.value for row in mean.shown(level)}
+    clipped = [0, 0, 2.5, 4, 7, 8]
+    assert shown == {
+        "count of answer": 6.0,
+        "sum of answer": pytest.approx(sum(clipped)),
+        "mean of answer": pytest.approx(np.mean(clipped)),
+    }
+
+
+@pytest.mark.parametrize("weight", [1.5, None])
+def test_standard_errors_of_a_mean_are_those_of_its_law(weight):
+    """20,000 draws of Gaussian noise on both columns: within 3%, which a right one misses less than once in 10^6."""
+    mean, random = mean_of("mean of answer from 0 to 10", weight), np.random.default_rng(3)
+    sigma, total, weighted = 40.0, -800.0, mean.of_one * 2000.0
+    true = np.array([total, weighted] if weight else [weighted + total, weighted - total])
+    draws = [mean.shown(Level(true + random.normal(0, sigma, 2), sigma**2)) for _ in range(20_000)]
+    for place in range(3):
+        values = np.array([rows[place].value for rows in draws])
+        assert values.std() == pytest.approx(draws[0][place].error, rel=0.03)
+    assert np.mean([rows[2].value for rows in draws]) == pytest.approx(5 - 800 / 2000, abs=0.01)
+
+
+def test_no_sum_is_divided_by_a_count_that_may_be_nothing():
+    """Below three standard errors there is no mean, and count and sum are published all the same."""
+    mean = mean_of("mean of answer from 0 to 10")
+    assert [len(mean.shown(Level(np.array([0.0, 5 * count]), 25.0))) for count in (-9.0, 2.9, 3.1)] == [2, 2, 3]
+    assert sqrt(25.0) / mean.half == 1
+
+
+def test_all_answers_that_are_not_shown_are_in_one_column_of_their_own():
+    """As asked for in the query, and no name of theirs shows; a shown answer of that name is refused."""
+    query = answer_query("each answer in ('a', 'b') or other", ["b", "x", "y"])
+    assert query.names == ("a", "b", "other")
+    assert query.table == ((0, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 1))
+    assert answer_query("each answer or other", ["x"], ["a"]).names == ("a", "other")
+    assert answer_query("each answer in ('a', 'b')", ["b", "x"]).table == ((0, 0), (0, 1), (0, 0))
+    with pytest.raises(ValueError, match="'other' is one of the answers"):
+        answer_query("each answer in ('other', 'a') or other", ["a"])
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "names"),
+    [
+        ("any city", "city", []),
+        ("each city in ('Rome', 'Paris')", "city", ["Rome", "Paris"]),
+        ("each answer or other", "answer", []),
+        ("sum of price from 0 to 9", "price", []),
+        ("mean of price from 0 to 9 by 0.1", "price", []),
+        ("city == 'Rome' or not city in ('Paris', 'Rome')", "city", ["Rome", "Paris"]),
+        ("'Rome' == city", "city", ["Rome"]),
+    ],
+)
+def test_a_query_is_about_the_column_that_it_names(text, column, names):
+    """Whatever its form, and the answers it names are known without the data."""
+    assert (column_of(text), names_in(text)) == (column, names)
+    assert answer_query(text, ["Rome", "3"], ["Rome", "Paris"]).width >= 1
+
+
+def test_a_query_about_two_columns_is_refused():
+    """By their names."""
+    with pytest.raises(ValueError, match="about age, city"):
+        column_of("age == '3' and city == 'Rome'")
+
+
+@pytest.mark.parametrize("text", ["mean of x from 3 to 3", "mean of x from 4 to 3", "mean of x from 0 to 1 by 0"])
+def test_a_mean_of_no_range_is_refused(text):
+    """Its noise would hide nothing."""
+    with pytest.raises(ValueError, match="low < high"):
+        answer_query(text, ["1"])

@@ -2,7 +2,7 @@
 
 import polars as pl
 import pytest
-from changeling_central import BudgetExhausted, ConstraintBroken, release
+from changeling_central import BudgetExhausted, release
 from changeling_commands.__main__ import main as run
 
 from .examples import DAY, forbid_draws
@@ -67,15 +67,6 @@ def test_the_command_prints_the_plan(log, capsys):
     assert "published" not in said.replace("would be published now", "").replace("react to what is published", "")
     assert "that is a plan: nothing was drawn, written or charged" in said
     assert names(log) == ["log.csv"]
-
-
-def test_a_breach_that_stands_in_the_file_is_refused_before_anything_is_charged(log):
-    """And not after some periods; what lies beyond the last one that is due stops nothing."""
-    with pytest.raises(ConstraintBroken, match="line 22"):
-        released(log, at_most=1)
-    assert not {"out.csv", "out.csv.state"} & {*names(log)}
-    assert "log.csv.ledger" not in names(log)
-    assert released(log, at_most=1, through="2026-01-01T09:00").published == 2
 
 
 def test_before_the_first_period_has_ended_nothing_is_charged(log):

@@ -9,13 +9,17 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, count
 from pathlib import Path
+from random import Random
 
+import polars as pl
 import pytest
-from changeling_central import ENTRY, BadState, Charge, ReleaseAccount, ReleaseCost, read_ledger, read_rows
+from changeling_central import ENTRY, BadState, Charge, ReleaseAccount, ReleaseCost, read_ledger, read_rows, release
+from changeling_central.statement import begun
 from changeling_central.testing import Forbidden, Output, SeededNoise, run
 
 from .test_release import Killed, release_in
@@ -258,3 +262,159 @@ def test_a_charged_release_killed_by_the_system_at_any_step_goes_on(tmp_path, st
     go_on(tmp_path)
     assert files(tmp_path)[0].startswith(before)
     assert [row[0] for row in read_rows(tmp_path / "out.csv")] == [p for p in range(1, PERIODS + 1) for _ in "xy"]
+
+
+def a_run(folder, monkeypatch, kill, until, seed):
+    """How a run ends that is killed at this write, and what the three files held after each write."""
+    seen, left = [], iter(range(kill))
+
+    def written(moment):
+        if moment == "after":
+            seen.append(files(folder))
+        if next(left, None) is None:
+            raise Killed
+
+    end = "end"
+    with monkeypatch.context() as patch:
+        spy(patch, written)
+        try:
+            list(run(charged_in(folder), SeededNoise(seed), until))
+        except Killed:
+            end = "killed"
+        except BadState:
+            end = "refused"
+    return end, [*seen, files(folder)]
+
+
+def rows_of(output):
+    """The rows of each period that is whole."""
+    found = {}
+    for line in (output or b"").split(b"\n")[:-1]:
+        if line[:1].isdigit():
+            found.setdefault(int(line.split(b",")[0]), []).append(line)
+    return {period: tuple(lines) for period, lines in found.items() if len(lines) == 2}
+
+
+@pytest.mark.heavy
+def test_no_row_is_published_twice_however_often_files_are_put_back(tmp_path, monkeypatch):
+    """80 lives of eight runs, each killed at some write or not; in between, any of the last versions of two files at
+    most, the third as it was last written. On one charge, each period has one pair of rows in all that was ever there.
+    """
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # noqa: ARG005
+    ends = Counter()
+    for life in range(80):
+        random, versions, published = Random(life), ([], [], []), {}
+        put(tmp_path, (None, None, None))
+        for turn in range(8):
+            kill, until = random.choice([1000, *range(1, 22)]), random.randint(1, 3)
+            end, seen = a_run(tmp_path, monkeypatch, kill, until, 8 * life + turn)
+            ends[end] += 1
+            there = begun(tmp_path / "out.csv.state")
+            for moment in seen:
+                for known, content in zip(versions, moment, strict=True):
+                    if content is not None and content not in known:
+                        known.append(content)
+                for period, rows in rows_of(moment[0]).items():
+                    assert published.setdefault((there.saved.charge, period), rows) == rows, (life, turn)
+            now = list(files(tmp_path))
+            for at in random.choice([(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), ()]):
+                now[at] = random.choice(versions[at][-6:] or [None])
+            if not any(known and content == known[-1] for known, content in zip(versions, now, strict=True)):
+                at = random.randrange(3)
+                now[at] = versions[at][-1] if versions[at] else None
+            put(tmp_path, now)
+    assert min(ends["end"], ends["killed"], ends["refused"]) > 50, ends
+
+
+def test_rows_of_a_flush_that_was_given_up_never_replace_those_that_took_their_place(tmp_path):
+    """Killed before its rows are written, then state and ledger put back, gone on with, and put forward again: each
+    time two files of three, and the rows there are those of the other flush."""
+    go_on(tmp_path, 1)
+    early = files(tmp_path)
+
+    def killed(reached):
+        if reached == "marked":
+            raise Killed
+
+    with pytest.raises(Killed):
+        go_on(tmp_path, 2, reached=killed)
+    given_up = files(tmp_path)
+    put(tmp_path, early)
+    go_on(tmp_path, 2, SeededNoise(99))
+    late = files(tmp_path)
+    assert len(rows_of(late[0])) == 2
+    put(tmp_path, (late[0], *given_up[1:]))
+    with pytest.raises(BadState, match=r"ends with other rows|holds more than"):
+        go_on(tmp_path, noise=Forbidden())
+    assert files(tmp_path) == (late[0], *given_up[1:])
+    put(tmp_path, late)
+    assert [period for period, _ in go_on(tmp_path)] == [3, 4]
+
+
+@pytest.mark.parametrize("left", ["nothing", "a part", "zeros", "a part and zeros"])
+def test_what_a_crash_leaves_of_the_last_rows_is_mended(tmp_path, left):
+    """File systems may keep the length and lose the bytes."""
+    go_on(tmp_path, 2)
+    whole, size = files(tmp_path)[0], len(begun(tmp_path / "out.csv.state").saved.pending)
+    head, rows = whole[:-size], whole[-size:]
+    torn = {"nothing": b"", "a part": rows[:9], "zeros": bytes(size), "a part and zeros": rows[:9] + bytes(7)}[left]
+    (tmp_path / "out.csv").write_bytes(head + torn)
+    go_on(tmp_path, 2, Forbidden())
+    assert files(tmp_path)[0] == whole
+
+
+DAY = {"every": "1d", "start": "2026-01-01", "until": "2026-01-09", "epsilon": 1}
+OTHERS = [
+    ("a", 1, "x", "p"),
+    ("b", 2, "y", "q"),
+    ("a", 3, "y", "p"),
+    ("c", 4, "x", "r"),
+    ("b", 5, "", "q"),
+    ("a", 7, "", "p"),
+]
+UNCOUNTED = {
+    1: [("v", -9, "odd, new", "s")],
+    2: [("v", 4, "#z", "s"), ("v", 2, "c", "s")],
+    3: [("v", 5, "", "s"), ("v", 8, "ä", "s"), ("v", 99, "d", "s")],
+}
+ENDS = {1: 3, 2: 6, 3: 9}
+
+
+@pytest.mark.parametrize("late", ["drop", "shift"])
+@pytest.mark.parametrize(
+    ("query", "given", "suffix"),
+    [
+        (
+            "answer == 'x'",
+            {"mechanism": "square-root", "delta": "1e-6", "window": "2d", "afterwards": "after.csv"},
+            ".csv",
+        ),
+        ("each answer in ('x', 'y')", {"freeze": True, "person": "who", "at_most": 2}, ".jsonl"),
+    ],
+)
+def test_an_entry_that_is_counted_nowhere_leaves_no_byte_in_what_is_published(
+    tmp_path, monkeypatch, query, given, suffix, late
+):
+    """Its rows come late, before the start and after the end, hold answers that nobody else does, and are frozen: with
+    the same draws output, table and estimates afterwards are the same bytes, run for run, and so are head and notes."""
+    worlds = []
+    for victim in (False, True):
+        folder, seeds, seen = tmp_path / str(victim), count(), []
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr("changeling_central.api.OpenDPNoise", lambda seeds=seeds: SeededNoise(next(seeds)))
+        for turn, end in ENDS.items():
+            rows = [row for row in OTHERS if row[1] < end]
+            rows += [row for when in range(1, turn + 1) for row in UNCOUNTED[when] if victim]
+            frame = pl.DataFrame(rows, schema=["entry", "day", "answer", "who"], orient="row")
+            frame.with_columns(time=pl.datetime(2026, 1, 1) + pl.duration(days=pl.col("day") - 1, hours=12)).write_csv(
+                "log.csv"
+            )
+            options = {"at_most": 6, "output": f"out{suffix}", "parquet": "table.parquet", "late": late, **DAY, **given}
+            released = release("log.csv", query, through=f"2026-01-{end:02}", **options)
+            files = {
+                path.name: path.read_bytes() for path in folder.iterdir() if path.stem in ("out", "table", "after")
+            }
+            seen.append((files.keys() >= {f"out{suffix}", "table.parquet"}, files, released.notes, released.about))
+        worlds.append(seen)
+    assert worlds[0] == worlds[1]

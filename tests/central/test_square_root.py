@@ -3,7 +3,7 @@
 import sys
 from fractions import Fraction
 from functools import cache
-from itertools import pairwise
+from itertools import pairwise, product
 from math import exp, sqrt
 
 import numpy as np
@@ -19,12 +19,15 @@ from changeling_central import (
     square_root_concentrated,
 )
 from changeling_central.ahead import best_shape
+from changeling_central.linear_query import Reach
 from changeling_central.noise import SLACK, gaussian_delta, implied_epsilon, told_apart
 from changeling_central.square_root import (
+    _alternating,
     _within,
     lattice_coefficients,
     lattice_sensitivity,
     level_variances,
+    most_of_patterns,
     squared_sensitivity,
 )
 from changeling_central.testing import SeededNoise
@@ -219,3 +222,68 @@ def test_a_release_of_many_columns_holds_no_more_numbers_than_memory_is_for():
     calendar = Calendar(0, 1, 2000)
     assert square_root(wide, calendar, AtMost(2), ONE, SMALL).band == 1000
     assert best_shape(wide, calendar, AtMost(2), 1.0).blocks.widths[-1] <= 1000
+
+
+COUNTED = ((0,), (1,))
+STATES = {
+    "count": COUNTED,
+    "signed sum": ((3,), (-2,)),
+    "mean": ((0, 0), (5, 7), (-5, 7)),
+    "three columns": ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)),
+}
+
+
+def searched(*arguments):
+    """Not remembered, so that what a test changes has its effect."""
+    return most_of_patterns.__wrapped__(*arguments)
+
+
+def most_of_ways(states, k, periods, band, span):
+    """The largest ‖C x‖² over every way through the states, of at most_of_ways k mutations within span + 1 periods."""
+    corners, C, found = [(0,) * len(states[0]), *states], strategy(periods, band), 0.0
+    for way in product(range(len(corners)), repeat=periods):
+        held = np.array([corners[0], *(corners[at] for at in way)])
+        jumps = np.diff(held, axis=0)
+        times = np.flatnonzero(jumps.any(1))
+        if 0 < len(times) <= k and times[-1] - times[0] <= span:
+            found = max(found, float(((C @ jumps) ** 2).sum()))
+    return found
+
+
+@pytest.mark.parametrize("band", [T, 4])
+@pytest.mark.parametrize("name", STATES)
+def test_few_mutations_are_exact_within_every_window(name, band, monkeypatch):
+    """Every way through the states over five or seven periods, up to five mutations, from place to place."""
+    monkeypatch.setattr(sys.modules["changeling_central.square_root"], "MOST_PATTERNS", 0)
+    states, periods = STATES[name], T if len(STATES[name]) < 3 else 4
+    for k, span in product(range(1, 6), range(1, periods)):
+        found = most_of_ways(states, k, periods, min(band, periods), span)
+        assert searched(states, k, periods, min(band, periods), span) == pytest.approx(found, rel=1e-9), (k, span)
+
+
+@pytest.mark.parametrize("band", [T, 4])
+@pytest.mark.parametrize("name", ["count", "signed sum"])
+def test_every_pattern_of_a_short_window_is_exact(name, band):
+    """As often as an entry will, too."""
+    for k, span in product((3, 4, T), (2, 4, T - 1)):
+        found = most_of_ways(STATES[name], k, T, band, span)
+        assert searched(STATES[name], k, T, band, span) == pytest.approx(found, rel=1e-9)
+
+
+@pytest.mark.parametrize(("k", "periods", "band"), [(3, 2000, 2000), (3, 2000, 300), (4, 200, 200), (5, 60, 60)])
+def test_calendars_of_thousands_and_of_hundreds_of_periods_gain_by_it(k, periods, band):
+    """The bound in closed form is above it, and entries at random places are below."""
+    stated = searched(COUNTED, k, periods, band, periods - 1)
+    assert stated <= _alternating(periods, band, Reach(k, periods - 1)) * (1 + 1e-9)
+    c, random = square_root_coefficients(band), np.random.default_rng(k)
+    for _ in range(100):
+        x = np.zeros(periods)
+        x[np.sort(random.choice(periods, k, replace=False))] = [(-1) ** i for i in range(k)]
+        assert float((np.convolve(x, c)[:periods] ** 2).sum()) <= stated * (1 + 1e-12)
+
+
+def test_as_often_as_it_will_within_a_short_window_gains_by_it():
+    """Sixteen periods of a calendar of 500: the intervals that fit are a fifth above; there is an end to looking."""
+    assert searched(COUNTED, 16, 500, 500, 15) * 1.2 < _alternating(500, 500, Reach(16, 15))
+    assert searched(COUNTED, 40, 500, 500, 400) == np.inf
+    assert searched(COUNTED, 5, 1000, 1000, 999) == np.inf

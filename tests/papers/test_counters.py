@@ -20,6 +20,7 @@ from changeling_papers import (
     overwrite,
     read_over,
 )
+from scipy.optimize import linprog
 
 from .scripted import Exact, Script, ScriptedCounting, charged
 
@@ -301,3 +302,35 @@ def test_counters_take_numpys_whole_numbers(kind):
             mechanism.step(mechanism.start(), np.float64(3.0), Forbidden())
     dynamic = fully_dynamic(BasicCounting(), Fraction(1))
     dynamic.step(dynamic.start(), [Update(1, kind(0))], SeededNoise(1))
+
+
+@pytest.mark.parametrize("steps", range(1, 10))
+def test_outputs_and_a_seized_memory_are_hidden_by_as_few_units_of_noise_as_are_charged(steps):
+    """Every step, every moment of seizure: the least L1 shift of draws under which all that is seen stays the same."""
+    counter = PanPrivateCounter(steps, Fraction(1))
+
+    class Unit:
+        def __init__(self, at=-1):
+            self.at, self.used = at, 0
+
+        def laplace(self, scale, size):  # noqa: ARG002
+            drawn = np.array([int(self.used + i == self.at) for i in range(size)], np.int64)
+            self.used += size
+            return drawn
+
+    def seen(x, noise):
+        state, outputs = counter.start(), []
+        for value in x:
+            state, output = counter.step(state, value, noise)
+            outputs.append(output)
+        return np.array([*outputs, *state.cells[1:]])
+
+    for seized in range(1, steps + 1):
+        nothing = [0] * seized
+        seen(nothing, used := Unit())
+        M = np.array([seen(nothing, Unit(at)) for at in range(used.used)]).T
+        for j in range(seized):
+            x = [int(i == j) for i in range(seized)]
+            least = linprog(np.ones(2 * used.used), A_eq=np.hstack([M, -M]), b_eq=seen(x, Unit()))
+            assert least.status == 0
+            assert least.fun <= counter.levels + 1 + 1e-9

@@ -4,7 +4,6 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import product
-from math import exp, log
 
 import numpy as np
 import pytest
@@ -24,13 +23,7 @@ from changeling_central import (
 )
 from changeling_central.testing import Forbidden, NoNoise, RecordedNoise
 from changeling_central.windows import window_shifts
-from changeling_papers import (
-    BestEstimates,
-    best_hierarchy,
-    cover_sum,
-    hierarchy,
-    retrospective,
-)
+from changeling_papers import BestEstimates, best_hierarchy, cover_sum, hierarchy, retrospective, state_diagram
 from changeling_papers.hierarchy import hierarchy_shifts, layer_widths, online_variances
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, Node, TimeBounded
 
@@ -85,41 +78,6 @@ def test_an_entry_that_mutates_otherwise_costs_twice_what_one_that_is_lacking_do
     most = max(np.abs(one - other).sum() for one, other in product(shifts, shifts))
     assert most / mechanism.noise.scale == pytest.approx(2 * float(EPSILON))
     assert "one lacks an entry" in mechanism.guarantee.neighbours
-
-
-def test_the_probabilities_of_outputs_stay_within_e_to_the_epsilon():
-    """The discrete Laplace law itself, on a grid of two nodes: insertion and deletion against absence."""
-    scale = hierarchy(COUNT, Calendar(0, 1, 2), AtMost(2), EPSILON).noise.scale
-    x = np.arange(-200, 201)
-    weight = np.exp(-np.abs(x) / scale)
-    law = dict(zip(x.tolist(), weight / weight.sum(), strict=True))
-    ratios = [log(law[a] * law[b] / (law[a - 1] * law[b + 1])) for a, b in product(range(-90, 91), repeat=2)]
-    assert max(map(abs, ratios)) == pytest.approx(1.0)
-    assert max(map(abs, ratios)) <= 1.0 + 1e-12
-
-
-@pytest.mark.parametrize(("law", "k", "delta"), [(Law.GAUSSIAN, 3, 1e-4), (Law.LAPLACE, 12, 1e-3)])
-def test_a_delta_is_enough_for_every_history(law, k, delta):
-    """δ(ε) of the worst shifts from the laws' own probabilities, convolved exactly, is at most the stated one."""
-    made = hierarchy(COUNT, Calendar(0, 1, k), AtMost(k), EPSILON, Fraction(delta), law=law)
-    scale = made.noise.scale
-    x = np.arange(-80, 81)
-    weight = np.exp(-np.abs(x) / scale) if law is Law.LAPLACE else np.exp(-(x**2) / (2 * scale**2))
-    p, one = weight / weight.sum(), {}
-    for here, mass in zip(x[1:].tolist(), p[1:].tolist(), strict=True):
-        loss = (abs(here - 1) - abs(here)) / scale if law is Law.LAPLACE else (1 - 2 * here) / (2 * scale**2)
-        one[round(loss, 9)] = one.get(round(loss, 9), 0.0) + mass
-    losses = {0.0: 1.0}
-    for _ in range(k):
-        together: dict[float, float] = {}
-        for (a, m), (b, n) in product(losses.items(), one.items()):
-            together[round(a + b, 9)] = together.get(round(a + b, 9), 0.0) + m * n
-        losses = together
-    true = sum(m * max(0.0, 1 - exp(1 - loss)) for loss, m in losses.items())
-    assert true <= delta
-    assert true >= delta / 3, "the noise is more than the guarantee needs"
-    if law is Law.LAPLACE:
-        assert scale < hierarchy(COUNT, Calendar(0, 1, k), AtMost(k), EPSILON).noise.scale
 
 
 GAUSSIAN = {
@@ -248,19 +206,6 @@ def test_retrospective_estimates_are_those_of_weighted_least_squares():
     assert variances == pytest.approx(np.diag(covariance))
 
 
-def test_best_estimates_beat_cover_sums_by_half_at_equal_budget():
-    """T = 512, c = 2: mean variance online at least 1.5 times lower, retrospectively 2 times; exact figures."""
-    T = 512
-    mechanism = hierarchy(COUNT, Calendar(0, 1, T), AtMost(2), EPSILON, shape=(2, 9))
-    nodes, state = [], mechanism.start()
-    for _ in range(T):
-        state, closed = mechanism.step(state, np.array([0]), NoNoise())
-        nodes.extend(closed)
-    covers = np.mean([cover_sum(nodes, 0, t, mechanism.widths).variance for t in range(1, T + 1)])
-    assert covers / (online_variances(2, 9, np.arange(1, T + 1)).mean() * mechanism.noise.variance) > 1.5
-    assert covers / retrospective(nodes, T)[1][1:].mean() > 2
-
-
 @pytest.mark.parametrize("windows", WINDOWS, ids=str)
 def test_a_window_is_the_change_over_it_and_nothing_is_drawn_between_windows(windows):
     """Without noise; each with the node that it is of."""
@@ -353,3 +298,53 @@ def test_no_hierarchy_of_closed_nodes_errs_less_than_what_a_release_chooses(cons
     calendar = Calendar(0, 3600, 12)
     best = compared(Asked(COUNT, calendar, constraint, EPSILON))[0]
     assert best.error**2 <= best_hierarchy(COUNT, calendar, constraint, EPSILON).mean_variance * (1 + 1e-8)
+
+
+def longest_walk(moves, starts, component_of, deletable):
+    """The most mutations of the reported component over every walk of up to 8 moves, with insertion and deletion."""
+    best, walks = 0, [(s, 1) for s in starts]
+    for _ in range(8):
+        best = max(best, *(count for _, count in walks))
+        walks = list(
+            {
+                (b, count + (component_of[b] != component_of[a]))
+                for (at, count), (a, b) in product(walks, moves)
+                if a == at
+            }
+        )
+        if not walks:
+            break
+    return best + deletable
+
+
+CASES = [
+    ([("school", "work")], ["school"], 3),
+    ([("school", "work"), ("work", "jobless"), ("jobless", "work"), ("work", "retired")], ["school"], 4),
+    ([("a", "b"), ("b", "a")], ["a"], 2),
+    ([("a", "b"), ("b", "c"), ("c", "a"), ("c", "d"), ("x", "d"), ("d", "e")], ["a", "x"], 4),
+    ([("a", "b"), ("b", "c"), ("a", "c")], ["b"], 3),
+    ([], ["a"], 2),
+]
+
+
+@pytest.mark.parametrize(("moves", "starts", "k"), CASES)
+@pytest.mark.parametrize("deletable", [True, False])
+def test_k_is_the_longest_of_all_walks_over_components(moves, starts, k, deletable):
+    """With the insertion, and the deletion where there can be one."""
+    diagram = state_diagram(moves, starts, deletable)
+    assert diagram.constraint.k == k - (not deletable) == longest_walk(moves, starts, diagram.component_of(), deletable)
+
+
+def test_moves_inside_a_component_are_no_mutations_only_when_components_are_reported():
+    """The diagram says which answers to report: states that lead to one another are one."""
+    diagram = state_diagram([("work", "jobless"), ("jobless", "work"), ("work", "retired")], ["work"])
+    assert diagram.components == (("jobless", "work"), ("retired",))
+    assert diagram.component_of()["jobless"] == diagram.component_of()["work"] == 0
+
+
+def test_diagrams_without_a_beginning_or_with_null_are_refused():
+    """Insertion and deletion are no moves between states."""
+    with pytest.raises(ValueError, match="at least one state"):
+        state_diagram([("a", "b")], [])
+    with pytest.raises(ValueError, match="NULL is no state"):
+        state_diagram([("", "b")], ["b"])

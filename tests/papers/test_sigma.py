@@ -62,11 +62,11 @@ def test_an_algebra_holds_exactly_the_unions_of_its_atoms():
 
 
 def test_no_nested_pair_is_ever_out_of_order_and_the_benchmark_s_often_are():
-    """2,000 draws, all pairs of a chain of four: none out of order for sigma-counting, thousands for the benchmark."""
+    """500 draws, all pairs of a chain of four: none out of order for sigma-counting, hundreds for the benchmark."""
     chain, rows = queries(*NESTED), [(3, "Rome"), (2, "Paris"), (1, "Oslo")]
     counting, each = SigmaCounting(algebra(*NESTED), Fraction(1, 2)), Benchmark(Fraction(1, 2), Fraction(1, 8))
     noise, broken, broken_by_benchmark = SeededNoise(1), 0, 0
-    for _ in range(2000):
+    for _ in range(500):
         state, _ = counting.step(counting.start(), table(rows), noise)
         values = [counting.answer(state, query).value for query in chain]
         paid, noisy = each.start(), []
@@ -76,7 +76,7 @@ def test_no_nested_pair_is_ever_out_of_order_and_the_benchmark_s_often_are():
         broken += sum(a < b for a, b in combinations(values, 2))
         broken_by_benchmark += sum(a < b for a, b in combinations(noisy, 2))
     assert broken == 0
-    assert broken_by_benchmark > 2000
+    assert broken_by_benchmark > 500
 
 
 def test_no_pair_of_queries_of_an_algebra_is_ever_out_of_order():

@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 from itertools import product
-from math import exp
 
 import numpy as np
 import polars as pl
@@ -107,17 +106,6 @@ def test_no_person_is_told_from_nobody_beyond_the_stated_loss(most, query):
     assert loss <= epsilon
     if most == 1:
         assert loss > 0.5 * epsilon
-
-
-@pytest.mark.parametrize("most", [1, 2, 3, 10])
-@pytest.mark.parametrize(("epsilon", "delta"), [(1, 0), ("1/3", 1e-6), (8, 1e-3), (1e-3, 1e-9)])
-def test_an_entrys_share_adds_up_to_no_more_than_the_persons_budget(most, epsilon, delta):
-    """N neighbours in a row, each step at the entry's price: the textbook sum, term by term, reaches it and no more."""
-    epsilon, delta = Fraction(epsilon), Fraction(delta)
-    each, small = Unit("user", most).of_an_entry(epsilon, delta)
-    assert most * each == epsilon
-    total = sum(Fraction(exp(float(i * each))) * small for i in range(most))
-    assert delta * Fraction(999999, 10**6) <= total <= delta
 
 
 def named(log, most):

@@ -361,7 +361,7 @@ def test_noise_below_what_the_lattice_holds_is_refused():
     assert square_root(count, calendar, AtMost(1), Fraction(1000), Fraction(999, 1000)).bits <= 54
 
 
-@pytest.mark.parametrize("tenth", range(1, 10))
+@pytest.mark.parametrize("tenth", [1, 3, 9])
 def test_no_number_that_somebody_gives_stops_a_mean(tenth):
     """Units far finer than a float of the bounds: the bounds count as they are written."""
     answers = ["1e308", "-1e308", "1000000.05", "nan", "inf", "1e400", "9" * 400, "weird", ""]

@@ -1,6 +1,5 @@
 """Fresh levels: whom their promise is made to, and how far they err."""
 
-from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from math import sqrt
@@ -13,7 +12,6 @@ from changeling_central import (
     Law,
     LinearQuery,
     all_offers,
-    answer_query,
     clipped_sum,
     compared,
     counting,
@@ -24,7 +22,6 @@ from changeling_central.levels import gaussian_levels, laplace_levels
 from changeling_central.noise import concentrated_length, told_apart
 from changeling_central.offers import in_words, root_mean_square
 from changeling_central.optimised import best_factorisation, optimised, solved
-from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, AtMostWithin, Calendar, TimeBounded
 
 ONE, SMALL = Fraction(1), Fraction(1, 10**6)
@@ -72,22 +69,6 @@ def test_where_entries_mutate_often_fresh_levels_are_chosen_and_go_on_as_begun(b
     assert again.identity() == best.made.identity()
     assert not again.covers(COUNT, Calendar(0, 1, 9), AtMost(8))
     assert compared(Asked(COUNT, Calendar(0, 1, 48), AtMost(2), ONE, delta, rho=rho))[0].name != "fresh"
-
-
-def test_what_levels_have_in_common_cancels_in_a_window():
-    """The stated variance of a window's change is the measured one, within 6 standard errors of 20,000 runs."""
-    wide = answer_query("each answer", ["a"], ["a"])
-    made = laplace_levels(wide, Calendar(0, 1, 6), Fraction(1, 4))
-    assert made.common
-    noise, changes = SeededNoise(5), []
-    for _ in range(20_000):
-        state, levels = made.start(), []
-        for _ in range(3):
-            state, level = made.step(state, np.array([0]), noise)
-            levels.append(level.values[0])
-        changes.append(levels[2] - levels[0])
-    assert np.var(changes) == pytest.approx(made.window_variance(3, 2), rel=6 * sqrt(5 / 20_000))
-    assert made.window_variance(2, 2) == made.variance(1)
 
 
 def test_what_cannot_be_asked_of_fresh_levels_is_refused():
@@ -202,19 +183,6 @@ def test_whatever_is_offered_errs_no_less_than_what_is_chosen(query, periods, k)
                 continue
             known = root_mean_square(other.variance, asked.query, periods)
             assert known is None or other.shows or best.error <= known * (1 + 1e-9), offer.name
-
-
-@pytest.mark.parametrize("law", Law)
-def test_the_variance_is_that_of_what_is_published(law):
-    """Of 500 columns at once, the mean square of every level's noise within 6 standard errors of what is stated."""
-    wide, runs = histogram_query([str(n) for n in range(500)], [str(n) for n in range(500)]), 500
-    length = None if law is Law.LAPLACE else LENGTH
-    one = optimised(COUNT, Calendar(0, 1, 4), AtMost(3), ONE, SMALL * (length is not None), length)
-    made = replace(one, query=wide)
-    state, noise = made.start(), SeededNoise(5)
-    for period in range(4):
-        state, level = made.step(state, np.zeros(runs, np.int64), noise)
-        assert float(np.mean(level.values**2)) == pytest.approx(made.variance(period + 1), rel=6 * sqrt(5 / runs))
 
 
 @pytest.mark.parametrize(

@@ -328,14 +328,6 @@ def test_periods_that_have_not_ended_are_not_released_unless_asked_for(log, monk
     assert "2013-01-03T00:00:00Z, the calendar's end" in capsys.readouterr().err
 
 
-def test_of_a_calendar_that_began_what_is_left_out_is_remembered(log):
-    """One end given, or neither."""
-    assert release(log, *TWICE, *DATES, "--through", "2013-01-01T10:00") == 0
-    assert release(log, *TWICE, *DATES[:2], "--through", "2013-01-01T11:00") == 0
-    assert release(log, *TWICE, *DATES[2:], "--through", "2013-01-01T12:00") == 0
-    assert len(read_rows(log.with_name("out.csv"))) == 12
-
-
 def test_an_output_that_is_gone_is_not_replaced_by_an_empty_one(log, capsys):
     """It can be put back."""
     assert release(log, *TWICE, *DATES, "--through", "2013-01-01T10:00") == 0

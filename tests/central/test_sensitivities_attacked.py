@@ -15,7 +15,7 @@ from changeling_central import (
     histogram_query,
     square_root_coefficients,
 )
-from changeling_central.noise import implied_epsilon, told_apart
+from changeling_central.noise import gaussian_delta, implied_epsilon, told_apart
 from changeling_central.square_root import most_moved, squared_sensitivity
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
 from scipy.linalg import toeplitz
@@ -77,6 +77,7 @@ def test_the_shift_of_the_least_and_the_largest_budgets_costs_no_more(epsilon, d
     except ValueError:
         assert Fraction(epsilon) < Fraction(1, 1000)
         return
+    assert gaussian_delta(length * 1.00001, float(Fraction(epsilon))) > float(allowed), "the length is the largest"
     for stated in (float(Fraction(epsilon)), float(implied_epsilon(length, allowed))):
         # losses above ε have x > ε/μ - μ/2 =: b under the shifted law; δ = ∫_b φ(x) (1 - e^(-μ(x - b))) dx
         b = stated / length - length / 2

@@ -24,7 +24,7 @@ from changeling_central import (
 )
 from changeling_central.budget import Unit, number, refuse_beyond, spending
 from changeling_central.ledger import ReleaseLedger
-from changeling_central.noise import concentrated_epsilon, gaussian_delta, pure_epsilon
+from changeling_central.noise import concentrated_epsilon, pure_epsilon
 from changeling_central.testing import Release, Statement
 from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
@@ -87,14 +87,6 @@ def test_the_largest_and_the_least_epsilons_of_a_release_add_up_too(epsilons):
     ways = Composition.of(*map(Loss, epsilons)).ways(1e-6)
     assert min(ways.values()) <= sum(epsilons) * (1 + 1e-12)
     assert ways["basic"] == pytest.approx(sum(epsilons))
-
-
-def test_a_gaussian_at_rho_never_costs_more_than_its_sum_says():
-    """The Gaussian's exact delta at the epsilon that is stated, alone and many together; squared lengths add up."""
-    for rho, times in ((Fraction(1, 2), 1), (Fraction(1, 50), 40)):
-        composed = Composition((), rho) * times
-        epsilon = composed.least(1e-6).epsilon
-        assert gaussian_delta(sqrt(2 * float(rho) * times), epsilon) <= 1e-6
 
 
 def test_a_budget_with_a_delta_holds_as_many_releases_as_the_least_sum_allows():
@@ -309,9 +301,5 @@ def test_impossible_losses_are_refused(arguments):
     """Named with their values; also a sum of deltas that promises nothing."""
     with pytest.raises(ValueError, match="got"):
         Loss(*arguments)
-
-
-def test_deltas_that_add_up_to_one_are_no_guarantee():
-    """Refused, not clipped."""
     with pytest.raises(ValueError, match="delta < 1"):
         (Composition.of(Loss(0.1, 0.4)) * 3).basic()

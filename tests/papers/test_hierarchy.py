@@ -15,7 +15,6 @@ from changeling_central import (
     Windows,
     calibrated,
     clipped_sum,
-    compared,
     counting,
     histogram_query,
     offered,
@@ -290,14 +289,6 @@ def test_a_begun_release_keeps_its_noise_to_the_last_bit_and_no_noise_that_break
     assert not narrow.covers(COUNT, calendar, AtMost(2))
     other = replace(asked, delta=DELTA, law=Law.GAUSSIAN if law is Law.LAPLACE else Law.LAPLACE, begun=begun)
     assert offered(name).made(other).made_with() != begun
-
-
-@pytest.mark.parametrize("constraint", [AtMost(1), AtMost(2), AtMost(5), TimeBounded(3 * 3600)], ids=str)
-def test_no_hierarchy_of_closed_nodes_errs_less_than_what_a_release_chooses(constraint):
-    """So `best` does not look at them: the tree of one layer is the plain row of nodes."""
-    calendar = Calendar(0, 3600, 12)
-    best = compared(Asked(COUNT, calendar, constraint, EPSILON))[0]
-    assert best.error**2 <= best_hierarchy(COUNT, calendar, constraint, EPSILON).mean_variance * (1 + 1e-8)
 
 
 def longest_walk(moves, starts, component_of, deletable):

@@ -287,10 +287,6 @@ class Unit:
         share = Fraction(exp(part - together) * expm1(-part) / expm1(-together) * BELOW)
         return epsilon / self.most, delta * share
 
-    def rho_of_an_entry(self, rho: Fraction) -> Fraction:
-        """The rho that an entry may cost, so that the unit costs at most that: a group of N costs N² times as much."""
-        return rho / self.most**2
-
     def guarantee(self, of_entry: Guarantee, epsilon: Fraction, delta: Fraction) -> Guarantee:
         """The guarantee for the unit, from a mechanism that promises so much of an entry."""
         if self.column is None:
@@ -470,7 +466,7 @@ def spending(unit: Unit, epsilon: Number | None, delta: Number, rho: Number | No
         check_budget(*each)
         return Spending(unit, cost, *each)
     of_unit = exact(rho)
-    of_entry = unit.rho_of_an_entry(of_unit)
+    of_entry = of_unit / unit.most**2  # a group of N costs N² times as much
     pure = pure_epsilon(of_entry)
     check_budget(pure, Fraction(0))
     return Spending(unit, ReleaseCost(Fraction(0), Fraction(0), of_unit), pure, Fraction(0), of_entry)

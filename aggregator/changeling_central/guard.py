@@ -154,12 +154,14 @@ MOST_NAMED = 5
 class Breach:
     """A mutation beyond the constraint.
 
-    time: Unix microseconds. where: its row, or its entry where no row is known. why: what it breaks, in words.
+    time: Unix microseconds. where: its row, or its entry where no row is known. why: what it breaks, in words. at: its
+    place among the mutations.
     """
 
     time: int
     where: str
     why: str
+    at: int
 
     def error(self) -> ConstraintBroken:
         """The error that is raised for it: the row, the time and the reason."""
@@ -170,30 +172,44 @@ class Breach:
         )
 
 
+def _first_of_entry(entry: Indices) -> Indices:
+    """Where the rows of each row's entry begin."""
+    first = np.ones(len(entry), np.bool_)
+    first[1:] = entry[1:] != entry[:-1]
+    began: Indices = np.maximum.accumulate(np.where(first, np.arange(len(entry)), 0))
+    return began
+
+
 def admitted(changelog: Changelog, constraint: Constraint, fixed: bool = False) -> Mask:
     """Mask of the mutations that keep to the constraint, shape (mutations,).
 
     constraint: what entries promise. fixed: they also promise never to hold two different answers.
     """
-    entry = changelog.entry
-    first = np.ones(len(entry), np.bool_)
-    first[1:] = entry[1:] != entry[:-1]
-    began = np.maximum.accumulate(np.where(first, np.arange(len(entry)), 0))
-    ok = _within(constraint, np.arange(len(entry)) - began, changelog.time - changelog.time[began])
-    return ok & _same_answer(changelog, began) if fixed else ok
+    began = _first_of_entry(changelog.entry)
+    ok = _within(constraint, np.arange(len(began)) - began, changelog.time - changelog.time[began])
+    if not fixed:
+        return ok
+    same: Mask = (changelog.state == 0) | (changelog.state == changelog.state[began])  # the first row inserts
+    return ok & same
 
 
 def first_breach(changelog: Changelog, constraint: Constraint, fixed: bool = False) -> Breach | None:
     """The earliest mutation that breaks the promise (arguments as of `admitted`), None where all keep to it."""
-    bad = np.flatnonzero(~admitted(changelog, constraint, fixed))
-    if not len(bad):
+    breach = _earliest(changelog, ~admitted(changelog, constraint, fixed), "the entry holds a second answer")
+    if breach is None or admitted(changelog, constraint)[breach.at]:
+        return breach
+    return replace(breach, why=f"the entry breaks {constraint_in_words(constraint)}")
+
+
+def _earliest(changelog: Changelog, bad: Mask, why: str) -> Breach | None:
+    """The earliest of these mutations, None where there is none."""
+    if not bad.any():
         return None
-    at = int(bad[np.argmin(changelog.time[bad])])
+    rows = np.flatnonzero(bad)
+    at = int(rows[np.argmin(changelog.time[rows])])
     row = 0 if changelog.row is None else int(changelog.row[at])
     where = f"{changelog.unit} {row}" if row else f"entry {changelog.entries[changelog.entry[at]]!a}"
-    broken = not admitted(changelog, constraint)[at]
-    why = f"the entry breaks {constraint_in_words(constraint)}" if broken else "the entry holds a second answer"
-    return Breach(int(changelog.time[at]), where, why)
+    return Breach(int(changelog.time[at]), where, why, at)
 
 
 def frozen(changelog: Changelog, constraint: Constraint, fixed: bool = False) -> Changelog:
@@ -201,12 +217,8 @@ def frozen(changelog: Changelog, constraint: Constraint, fixed: bool = False) ->
 
     Arguments as of `admitted`. What is left keeps to the promise.
     """
-    ok = admitted(changelog, constraint, fixed)
-    first = np.ones(len(ok), np.bool_)
-    first[1:] = changelog.entry[1:] != changelog.entry[:-1]
-    stopped = np.cumsum(~ok)
-    began = np.maximum.accumulate(np.where(first, np.arange(len(ok)), 0))
-    before = stopped[began]  # an entry's first mutation is always admitted
+    stopped = np.cumsum(~admitted(changelog, constraint, fixed))
+    before = stopped[_first_of_entry(changelog.entry)]  # an entry's first mutation is always admitted
     return changelog.take(stopped == before)
 
 
@@ -224,12 +236,6 @@ def _within(constraint: Constraint, mutations: NDArray[np.int64], elapsed: NDArr
     raise TypeError(f"no guard for a {type(constraint).__name__}")
 
 
-def _same_answer(changelog: Changelog, began: NDArray[np.int64]) -> Mask:
-    """An entry's first row is its insertion, so that is its answer."""
-    same: Mask = (changelog.state == 0) | (changelog.state == changelog.state[began])
-    return same
-
-
 def beyond(changelog: Changelog, most: int) -> Mask:
     """Mask of the mutations of entries beyond the `most` first of their person, shape (mutations,).
 
@@ -243,12 +249,8 @@ def beyond(changelog: Changelog, most: int) -> Mask:
     place = np.empty(len(changelog.entries), np.int64)  # by name
     place[sorted(range(len(place)), key=changelog.entries.__getitem__)] = np.arange(len(place))
     order = np.lexsort((place[present], came, owner))
-    ranked = owner[order]
-    begins = np.ones(len(ranked), np.bool_)
-    begins[1:] = ranked[1:] != ranked[:-1]
-    start = np.maximum.accumulate(np.where(begins, np.arange(len(ranked)), 0))
     surplus = np.zeros(len(changelog.entries), np.bool_)
-    surplus[present[order]] = np.arange(len(ranked)) - start >= most
+    surplus[present[order]] = np.arange(len(order)) - _first_of_entry(owner[order]) >= most
     mask: Mask = surplus[changelog.entry]
     return mask
 
@@ -258,14 +260,8 @@ def first_beyond(changelog: Changelog, most: int, column: str) -> Breach | None:
 
     column: that says whose an entry is.
     """
-    bad = np.flatnonzero(beyond(changelog, most))
-    if not len(bad):
-        return None
-    at = int(bad[np.argmin(changelog.time[bad])])
-    row = 0 if changelog.row is None else int(changelog.row[at])
-    where = f"{changelog.unit} {row}" if row else f"entry {changelog.entries[changelog.entry[at]]!a}"
     entries = "entry" if most == 1 else "entries"
-    return Breach(int(changelog.time[at]), where, f"its {column} has more than {most} {entries}")
+    return _earliest(changelog, beyond(changelog, most), f"its {column} has more than {most} {entries}")
 
 
 # What the curator is told
@@ -378,8 +374,9 @@ def _said_of_numbers(query: str, log: Changelog) -> Iterator[str]:
     """Warns, for a sum or a mean, of answers that are no numbers and of those that are clipped, a sentence each."""
     if (numbers := numbers_of(query, log.answers)) is None:
         return
-    no_numbers = [state for state, name in enumerate(log.answers, 1) if name not in numbers.values]
-    clipped = [state for state, name in enumerate(log.answers, 1) if numbers.is_clipped(name)]
+    values, low, high = numbers
+    no_numbers = [state for state, name in enumerate(log.answers, 1) if name not in values]
+    clipped = [state for state, name in enumerate(log.answers, 1) if not low <= values.get(name, low) <= high]
     for states, said in ((no_numbers, "hold what is no finite number, and add nothing"), (clipped, "are clipped")):
         if rows := int(np.isin(log.state, states).sum()):
             yield f"{rows:,} of {int((log.state > 0).sum()):,} values {said}"

@@ -379,26 +379,16 @@ def names_in(text: str) -> list[str]:
     return list(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
-@dataclass(frozen=True, slots=True)
-class SummedNumbers:
-    """The answers that are finite numbers. low, high: what they are clipped to."""
+def numbers_of(text: str, answers: Sequence[str]) -> tuple[dict[str, float], float, float] | None:
+    """The answers that a sum or a mean adds up, with their numbers, and what these are clipped to.
 
-    values: dict[str, float]
-    low: float
-    high: float
-
-    def is_clipped(self, answer: str) -> bool:
-        """True if the answer is a number beyond the bounds."""
-        return answer in self.values and not self.low <= self.values[answer] <= self.high
-
-
-def numbers_of(text: str, answers: Sequence[str]) -> SummedNumbers | None:
-    """The numbers that a sum or a mean adds up; None for a query of any other form. answers: of the changelog."""
+    None for a query of any other form. answers: of the changelog.
+    """
     total = _TOTAL.fullmatch(text.strip())
     if total is None:
         return None
     low, high, _ = _bounds(total, text)
-    return SummedNumbers(_values(answers), float(low), float(high))
+    return _values(answers), float(low), float(high)
 
 
 def mean_of(text: str, weight: float | None = 1.0) -> Mean | None:

@@ -8,10 +8,10 @@ import polars as pl
 import pytest
 from changeling_central import (
     Asked,
+    LinearQuery,
     OpenDPNoise,
     Windows,
     counting,
-    histogram_query,
     offered,
     read_rows,
     release,
@@ -149,8 +149,8 @@ def test_the_covariance_is_that_of_the_noise(name):
     mechanism, runs = made(name, 6), 4000
     K = noise_covariance(mechanism.made_with(), 6)
     assert np.diag(K) == pytest.approx([mechanism.variance(step) for step in range(1, 7)], rel=1e-9)
-    names = [str(run) for run in range(runs)]
-    wide, noise, levels = replace(mechanism, query=histogram_query(names, names)), SeededNoise(1), []
+    columns = LinearQuery(tuple(map(str, range(runs))), ((0,) * runs, (1, *(0,) * (runs - 1))), (1,), (1,))
+    wide, noise, levels = replace(mechanism, query=columns), SeededNoise(1), []
     state = wide.start()
     for _ in range(6):
         state, level = wide.step(state, np.zeros(runs, np.int64), noise)

@@ -217,11 +217,11 @@ def test_each_stabbed_interval_is_reported_exactly_once_enumerated():
 
 
 def test_an_item_lies_in_at_most_one_node_of_each_level_enumerated():
-    """For every interval of 16 segments: the nodes built on it are ancestors of its own, one a level."""
-    for start, end in product(range(1, 17), range(2, 18)):
+    """For every interval of 9 segments: the nodes built on it are ancestors of its own, one a level."""
+    for start, end in product(range(1, 10), range(2, 11)):
         if start < end:
             tree, state, seen = exact_tree(1), exact_tree(1).start(), []
-            for j, segment in enumerate(segments_of([(start, end)], 16), 1):
+            for j, segment in enumerate(segments_of([(start, end)], 9), 1):
                 state, _ = tree.step(state, segment, NoNoise())
                 if state.nodes[-1][1].remaining[0]:
                     seen.append(level_of(j))

@@ -159,13 +159,6 @@ class Composition:
         epsilon, delta = self._sums()
         return Loss(float_above(epsilon), float_above(delta))
 
-    def exact_delta(self, epsilon: float) -> float:
-        """The least delta at this epsilon that holds whatever the mechanisms are, rounded up by the PLD's grid and by
-        what floating point may hide."""
-        if not self.counts:
-            return 0.0
-        return min(1.0, float(self._distribution().get_delta_for_epsilon(epsilon * UNDER)) + self._hidden())
-
     def exact_epsilon(self, delta: float) -> float:
         """The least epsilon at this delta that holds whatever the mechanisms are, rounded up by the PLD's grid and by
         what floating point may hide.

@@ -206,12 +206,7 @@ class ReleaseMechanism(Mechanism[State, PeriodChange, Level]):
         """
         stated = self.guarantee
         cost = f"{stated.epsilon} {stated.delta}" if stated.rho is None else f"rho {stated.rho}"
-        return f"{self.form} {cost} {json.dumps(self.made_with(), sort_keys=True)}"
-
-    @property
-    def form(self) -> str:
-        """The name of the form of its saved states."""
-        return type(self).__name__
+        return f"{type(self).__name__} {cost} {json.dumps(self.made_with(), sort_keys=True)}"
 
     @property
     def covers_reactions(self) -> bool:
@@ -263,11 +258,6 @@ class LevelMechanism(ReleaseMechanism[State], Generic[State]):
     calendar: Calendar
     delta: Fraction
     rho: Fraction | None
-
-    @property
-    def form(self) -> str:
-        """One for all kinds of levels."""
-        return "LevelRelease"
 
     @property
     def covers_reactions(self) -> bool:

@@ -29,6 +29,7 @@ from .hierarchy import (
     hierarchy,
     layer_bounds,
     retrospective,
+    state_diagram,
 )
 from .offers import register
 from .partitioning import PartitionedRelease, Partitioning, SparseVector, insertion_minus_deletion, sparse_release
@@ -44,7 +45,6 @@ from .regions import (
     save_region_plot,
 )
 from .sigma import Assumed, Benchmark, Evolving, NoisyCount, SigmaCounting, under_replacement
-from .state_diagram import StateDiagram, state_diagram
 from .static import BasicCounting, LinearQueries, Metered, MultiplicativeWeights, Odometer
 from .streaming import StreamBound, StreamingMechanism, stream_bound
 

@@ -243,9 +243,10 @@ def optimal_delta(epsilon, k, target):
 def test_the_exact_composition_is_the_optimal_one(epsilon, k):
     """Within the grid of the PLD, and never below."""
     composed = Composition.of(Loss(epsilon)) * k
-    for target in (0.0, epsilon, epsilon * k / 2):
+    for target in (0.0, epsilon / 2, epsilon * k / 2):
         exact = optimal_delta(epsilon, k, target)
-        assert exact - 1e-9 <= composed.exact_delta(target) <= exact + 1e-3 * k
+        assert optimal_delta(epsilon, k, composed.exact_epsilon(exact)) <= exact * (1 + 1e-9)
+        assert composed.exact_epsilon(exact + 1e-9) <= target + 1e-3 * k
 
 
 @pytest.mark.parametrize(

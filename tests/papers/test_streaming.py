@@ -1,13 +1,67 @@
-"""Small streaming mechanisms, each with a trait that a bound could stumble over."""
+"""Bounds of streaming composition, against the exact law of all that is released, by listing every history: of small
+mechanisms, each with a trait that a bound could stumble over."""
 
 from fractions import Fraction
 from itertools import product
+from math import prod
 
 import pytest
-from changeling_papers import FiniteMechanism, StreamingMechanism, stream_bound
-from changeling_papers.testing import both_reported, noisy_count, told, transcript_law, transcript_region
+from changeling_papers import FiniteMechanism, StreamingMechanism, region_of_laws, stream_bound
 
 HALF = (Fraction(1, 2), Fraction(1, 2))
+
+
+def transcript_law(stream, mechanisms, z):
+    """Pr[y_1, …, y_t | the newest k-1 blocks are z], transcripts in lexicographic order; one mechanism a step."""
+    steps, k = len(mechanisms), stream.blocks
+    masses = {outputs: Fraction(0) for outputs in product(range(stream.real.outputs), repeat=steps)}
+    for hidden in product(range(len(stream.law)), repeat=steps):
+        held = (*hidden, *z)
+        weight = prod((stream.law[value] for value in hidden), start=Fraction(1))
+        columns = [each.column(stream.column(held[s : s + k])) for s, each in enumerate(mechanisms)]
+        for outputs in masses:
+            masses[outputs] += weight * prod((column[y] for column, y in zip(columns, outputs, strict=True)))
+    return tuple(masses.values())
+
+
+def transcript_pairs(stream, steps):
+    """The laws in the two worlds, for every z and every choice of alterations."""
+    for z in stream.known():
+        real = transcript_law(stream, [stream.real] * steps, z)
+        for altered in product(stream.altered, repeat=steps):
+            yield real, transcript_law(stream, altered, z)
+
+
+def transcript_region(stream, steps):
+    """The exact privacy region of t steps."""
+    return region_of_laws(transcript_pairs(stream, steps))
+
+
+def both_reported(right_old, right_new, law):
+    """Two bits held, each reported by randomized response; altered: the older turned round. Of fair bits a single
+    step tells nothing, and two steps what was said of the same bit first as the newer, then as the older."""
+
+    def respond(bits):
+        first, second = told(bits[0], right_old), told(bits[1], right_new)
+        return {(u, v): first[u] * second[v] for u, v in product((0, 1), repeat=2)}
+
+    return StreamingMechanism.of(law, 2, respond, lambda bits: (1 - bits[0], bits[1]))
+
+
+def noisy_count(blocks, law):
+    """The count of ones held plus noise that halves at each step away, cut to the counts there are; altered: the
+    oldest is 1."""
+
+    def respond(bits):
+        weights = {y: Fraction(1, 2 ** abs(y - sum(bits))) for y in range(blocks + 1)}
+        return {y: weight / sum(weights.values()) for y, weight in weights.items()}
+
+    return StreamingMechanism.of(law, blocks, respond, lambda bits: (1, *bits[1:]))
+
+
+def told(bit, right):
+    """The probabilities of reporting 0 and 1 of a bit, true with probability `right`."""
+    return (1 - right, right) if bit else (right, 1 - right)
 
 
 def flipped(bits):

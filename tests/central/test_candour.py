@@ -56,17 +56,17 @@ def test_freezing_is_part_of_the_terms(tmp_path, monkeypatch, began):
 
 def test_names_that_no_row_holds_and_values_that_nobody_declared_are_said(tmp_path):
     """Named to the curator, and where they are counted; no name of them is in the output."""
-    one = released(tmp_path, "answer in ('tea', 'Coffee')", name="one.csv", mechanism="ahead")
+    one = released(tmp_path, "answer in ('tea', 'Coffee')", name="one.csv")
     assert one.asides == ("no row holds 'Coffee'",)
     declared = ["tea", "coffee", "mate"]
-    two = released(tmp_path, "each answer", name="two.csv", answers=declared, mechanism="ahead")
+    two = released(tmp_path, "each answer", name="two.csv", answers=declared)
     assert two.asides == (
         "no row holds 'mate'",
         "1 row holds one of 1 answer that nobody declared, 'cocoa': counted nowhere",
     )
-    three = released(tmp_path, "each answer or other", name="three.csv", answers=declared, mechanism="ahead")
+    three = released(tmp_path, "each answer or other", name="three.csv", answers=declared)
     assert three.asides[1].endswith("'cocoa': counted as other")
-    four = released(tmp_path, "any answer", name="four.csv", answers=declared, mechanism="ahead")
+    four = released(tmp_path, "any answer", name="four.csv", answers=declared)
     assert four.asides[1].endswith("'cocoa': counted, as the query counts them all")
     for name in ("two", "three"):
         assert "cocoa" not in (tmp_path / f"{name}.csv").read_text()

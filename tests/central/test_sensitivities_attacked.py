@@ -77,7 +77,8 @@ def test_the_shift_of_the_least_and_the_largest_budgets_costs_no_more(epsilon, d
     except ValueError:
         assert Fraction(epsilon) < Fraction(1, 1000)
         return
-    assert gaussian_delta(length * 1.00001, float(Fraction(epsilon))) > float(allowed), "the length is the largest"
+    if allowed < 1 / 2:  # else delta hardly grows
+        assert gaussian_delta(length * 1.00001, float(Fraction(epsilon))) > float(allowed), "the length is the largest"
     for stated in (float(Fraction(epsilon)), float(implied_epsilon(length, allowed))):
         # losses above ε have x > ε/μ - μ/2 =: b under the shifted law; δ = ∫_b φ(x) (1 - e^(-μ(x - b))) dx
         b = stated / length - length / 2

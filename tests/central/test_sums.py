@@ -179,7 +179,7 @@ def test_a_release_at_rho_costs_rho_and_no_more(mechanism):
 
 
 def released(log, name, **more):
-    return release(log, "any answer", output=log.parent / name, **{**DAY, **more})
+    return release(log, "any answer", output=log.parent / name, **{**DAY, "mechanism": "fresh", **more})
 
 
 def test_a_release_at_rho_is_charged_stated_and_goes_on_at_rho(log, monkeypatch):

@@ -129,7 +129,8 @@ class LinearQuery:
         """How far one entry moves all columns together in one node."""
         if self.corners:
             return extent_of(self.corners, self.fixed)
-        return extent_of_sizes(self.appearing, self.moving)
+        appears, moves = ((_sum(sizes), _squares(sizes)) for sizes in (self.appearing, self.moving))
+        return Extent(appears, moves)
 
     @property
     def ends(self) -> tuple[Corner, ...]:
@@ -279,11 +280,6 @@ def extent_of(corners: Sequence[Corner], fixed: bool) -> Extent:
     appears = _most(corners, _sum), _most(corners, _squares)
     between = [] if fixed else [tuple(a - b for a, b in zip(*pair, strict=True)) for pair in combinations(corners, 2)]
     return Extent(appears, (_most([*corners, *between], _sum), _most([*corners, *between], _squares)))
-
-
-def extent_of_sizes(appearing: Sequence[int], moving: Sequence[int]) -> Extent:
-    """The extent of entries that shift so many columns by so much at most, all of them together."""
-    return Extent((_sum(appearing), _squares(appearing)), (_sum(moving), _squares(moving)))
 
 
 def check_within(rows: Counts, corners: Sequence[Corner]) -> None:

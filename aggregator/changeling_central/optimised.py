@@ -278,11 +278,6 @@ def solved(coefficients: Counts, z: Counts, bits: int, shift: int) -> Counts:
     return parts
 
 
-def laplace_loss(moved: Moved, coefficients: Counts, scale: float) -> Fraction:
-    """The most that an entry loses by Laplace noise of this scale."""
-    return Fraction(moved.most(coefficients, Law.LAPLACE)) / Fraction(scale)
-
-
 @dataclass(frozen=True, slots=True)
 class Optimised(NoiseAhead):
     """Made by `optimised`. matrix: the coefficients of C, two bytes each; with Gaussian noise those until the diagonal.
@@ -339,9 +334,10 @@ class Optimised(NoiseAhead):
         """Check that no entry that keeps to the constraint costs more than epsilon, or moves C x by more than `length`
         scales of Gaussian noise."""
         moved = moved_by(self.query, self.calendar, constraint, self.law)
+        most = moved.most(self.coefficients, self.law)
         if self.law is Law.LAPLACE:
-            return laplace_loss(moved, self.coefficients, self.scale) <= self.epsilon
-        return ldexp(sqrt(moved.most(self.coefficients, self.law)), self.shift) * ABOVE <= length * self.scale
+            return Fraction(most) / Fraction(self.scale) <= self.epsilon
+        return ldexp(sqrt(most), self.shift) * ABOVE <= length * self.scale
 
     def drawn(self, period: int, noise: Noise) -> Counts:  # noqa: ARG002
         """The noise of the changes of all periods, shape (T, w), in parts of a unit."""

@@ -462,15 +462,10 @@ def _number(part: str, text: str) -> Fraction:
         raise ValueError(f"not a query: {text!r}: {part!r} is no number") from None
 
 
+_PLAIN = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+
+
 def _values(answers: Sequence[str]) -> dict[str, float]:
-    """The answers that are finite numbers."""
-    values = {answer: _float(answer) for answer in answers}
+    """The answers that are finite numbers; `1_0` and ` 1`, which Python would read as numbers, are none."""
+    values = {answer: float(answer) for answer in answers if _PLAIN.fullmatch(answer)}
     return {answer: value for answer, value in values.items() if isfinite(value)}
-
-
-_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-
-
-def _float(answer: str) -> float:
-    """The number that an answer is; nan for anything else, as `1_0` and ` 1`, which Python would read as numbers."""
-    return float(answer) if _NUMBER.fullmatch(answer) else float("nan")

@@ -217,12 +217,6 @@ def firsts_of(classes: Classes) -> NDArray[np.int64]:
     return np.flatnonzero(np.diff(seen, prepend=-1))
 
 
-def common_classes(each: Iterable[Classes]) -> Classes:
-    """The coarsest classes that are finer than each of these."""
-    rows = np.array(list(each))
-    return classes_of(rows)
-
-
 def _reduced(text: str, domain: Domain, columns: tuple[int, ...], classes: list[Classes], mask: Mask) -> Query:
     """Classes that make no difference become one; columns left with one class are dropped."""
     kept, left = [], []
@@ -355,7 +349,7 @@ def shared_classes(queries: Sequence[Query]) -> tuple[tuple[int, ...], tuple[Cla
         for column, parts in zip(query.columns, query.classes, strict=True):
             each.setdefault(column, {})[parts.tobytes()] = parts
     columns = tuple(sorted(each))
-    return columns, tuple(common_classes(each[column].values()) for column in columns)
+    return columns, tuple(classes_of(np.array([*each[column].values()])) for column in columns)
 
 
 def _spread(query: Query, columns: tuple[int, ...], firsts: tuple[Atoms, ...]) -> NDArray[np.bool_]:

@@ -134,11 +134,6 @@ def checked_law(law: Sequence[Fraction], name: str) -> None:
         raise ValueError(f"{name} adds up to {sum(law)}, not to 1")
 
 
-def faced(above: Sequence[Fraction], below: Sequence[Fraction]) -> list[Point]:
-    """(p, q) of the outputs that either law knows."""
-    return [(p, q) for p, q in zip(above, below, strict=True) if p or q]
-
-
 @dataclass(frozen=True, slots=True)
 class TangentLine:
     """alarm·f + missed·m ≥ 1 - δ for every test's false alarm f and missed detection m, reached by some test."""
@@ -224,8 +219,9 @@ def region_of_randomizer(randomizer: Randomizer) -> PrivacyRegion:
 
 def region_of_laws(pairs: Iterable[tuple[Law, Law]]) -> PrivacyRegion:
     """The region of laws of outputs that are to be told apart, pair by pair, in either order."""
-    curves = [curve_of(faced(*way)) for one, other in pairs for way in ((one, other), (other, one))]
-    return PrivacyRegion(worst_curve([SILENT, *curves]))
+    ways = [way for one, other in pairs for way in ((one, other), (other, one))]
+    known = ([(p, q) for p, q in zip(*way, strict=True) if p or q] for way in ways)
+    return PrivacyRegion(worst_curve([SILENT, *map(curve_of, known)]))
 
 
 def cw_region(

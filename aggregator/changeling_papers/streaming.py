@@ -190,14 +190,10 @@ def _steepest(corners: tuple[Corner, ...]) -> Fraction:
 
 def _shift(above: Law, below: Law) -> Fraction:
     """δ at the smallest slope of at least 1 among the outputs."""
-    least = min(ratio for ratio in _ratios(above, below) if ratio >= 1)
+    least = min(p / q for p, q in zip(above, below, strict=True) if q and p >= q)
     return max(
         Fraction(0), sum((max(Fraction(0), p - least * q) for p, q in zip(above, below, strict=True)), Fraction(0))
     )
-
-
-def _ratios(above: Law, below: Law) -> Iterator[Fraction]:
-    return (p / q for p, q in zip(above, below, strict=True) if q)
 
 
 def _checked(steps: int) -> int:

@@ -1,4 +1,4 @@
-"""Measures of a curator's releases: 6 and 9 to 15 of `make bench-central`.
+"""Measures of a curator's releases: 6, 9, 10, 12, 14 and 15 of `make bench-central`.
 
 Mean squared errors are predicted from noise alone, which is exact. Beside them: the best of dpcrpy by the errors that
 it states, and what no factorization A = B C can go below. For k = 1 that is (‖A‖_* / T)² / 2ρ, ‖·‖_* the sum of
@@ -15,9 +15,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from importlib.resources import files
-from itertools import pairwise, product
-from math import exp, inf, log, sqrt
+from itertools import product
+from math import inf, sqrt
 from multiprocessing import get_context
 from pathlib import Path
 from resource import RUSAGE_SELF, getrusage
@@ -27,14 +26,10 @@ import numpy as np
 import polars as pl
 from changeling_central import (
     Asked,
-    Blocks,
-    Law,
     LinearQuery,
-    NodeNoise,
     OpenDPNoise,
     PeriodChange,
     PooledNoise,
-    Shape,
     all_offers,
     answer_query,
     compared,
@@ -46,11 +41,9 @@ from changeling_central import (
     square_root_concentrated,
 )
 from changeling_central.afterwards import best_estimates
-from changeling_central.ahead import estimated_changes
 from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint
 from changeling_statistics import Changelog, Counts, Floats, format_instant, read_csv
-from scipy.spatial.distance import pdist
 
 ONE, NONE, HALF, SMALL, TWICE = Fraction(1), Fraction(0), Fraction(1, 2), Fraction(1, 10**6), AtMost(2)
 BUDGETS: dict[str, tuple[Fraction, Fraction | None]] = {
@@ -105,21 +98,11 @@ def errors() -> dict[str, float | None]:
 
 
 def come_and_gone() -> dict[str, float]:
-    """Counts of entries that come and go, at epsilon 1; and what one of them loses, over every two periods, over what
-    is stated."""
-    figures = {}
-    for periods in (12, 31, 52, 168, 365, 720):
-        tree = drawn_ahead(COUNT, Calendar(0, 3600, periods), TWICE, ONE)
-        at = np.arange(periods)
-        held = [
-            (at // width == block) / scale
-            for width, scales in zip(tree.widths, tree.shape.scales(tree.rate), strict=True)
-            for block, scale in enumerate(scales)
-        ]
-        apart = pdist(np.array(held).T, "cityblock")
-        figures[f"9_mse_k2_t{periods}"] = mean_variance(tree)
-        figures[f"9_loss_over_stated_k2_t{periods}"] = max(float(apart.max()), float(np.sum(held, 0).max()))
-    return figures
+    """Mean squared errors of counts of entries that come and go, at epsilon 1."""
+    return {
+        f"9_mse_k2_t{periods}": mean_variance(drawn_ahead(COUNT, Calendar(0, 3600, periods), TWICE, ONE))
+        for periods in (12, 31, 52, 168, 365, 720)
+    }
 
 
 def mean_variance(mechanism: Any) -> float:
@@ -182,49 +165,7 @@ def by_hour() -> dict[str, float]:
     return figures
 
 
-# 11: streams that react
-
-
-FARTHEST = 9
-"""Units of noise that are followed, at scales below 1."""
-
-
-def reacting() -> dict[str, float]:
-    """What everything that may be published of three periods tells of an entry, over e^epsilon, where the entry and all
-    others decide by what was published; noise is followed to 9 units, which is right to a thousandth."""
-    epsilon, largest = Fraction(3), -inf
-    for share in (-1.0, 0.0, 1.0):
-        shape = Shape(Blocks(3, (1, 3)), ((share, 0.0, 0.0),))
-        mechanism = drawn_ahead(COUNT, Calendar(0, 1, 3), TWICE, epsilon, shape)
-        scales = np.concatenate(shape.scales(mechanism.rate))[:, None]
-        z = np.indices((2 * FARTHEST + 1,) * len(scales)).reshape(len(scales), -1) - FARTHEST
-        law = np.exp(-np.abs(z) / scales)
-        law /= np.exp(-np.abs(np.arange(-FARTHEST, FARTHEST + 1)) / scales).sum(1, keepdims=True)
-        measured = [z[a:b] for a, b in pairwise(np.cumsum((0, *shape.blocks.counts)))]
-        noise = estimated_changes(shape.blocks, shape.weights(mechanism.rate), 0, measured).cumsum(0)
-        for at in product((-1, 0, 1), repeat=3):
-            worlds = [_world(noise, law.prod(0), there, at) for there in (0, 1)]
-            for o, chance in worlds[0].items():
-                if min(chance, worlds[1].get(o, 0.0)) > 1e-4:
-                    largest = max(largest, abs(log(chance / worlds[1][o])) - float(epsilon))
-    return {"11_reacting_largest_ratio_over_e_epsilon": exp(largest)}
-
-
-def _world(noise: Any, chances: Any, there: int, at: tuple[int, ...]) -> dict[int, float]:
-    """The chance of each thing that may be published; at: what the entry comes, it goes and others come below."""
-    level, present, gone = (np.zeros(len(chances), np.int64) for _ in range(3))
-    seen = published = level
-    for period in range(3):
-        comes, goes = there * (1 - present) * (1 - gone) * (published >= at[0]), present * (published < at[1])
-        present, gone = present + comes - goes, gone + goes
-        level = level + comes - goes + (published < at[2])
-        published = level + noise[period]
-        seen = seen * 1000 + published
-    found, which = np.unique(seen, return_inverse=True)
-    return dict(zip(found.tolist(), np.bincount(which, chances).tolist(), strict=True))
-
-
-# 12 and 13: the choice, and a yearly panel
+# 12: the choice
 
 
 def choice() -> dict[str, float]:
@@ -262,24 +203,6 @@ def _errors(asked: Asked) -> list[float]:
         if made.shows == "" and all(variance is not None for variance in variances):
             found.append(sqrt(np.mean([variance or 0.0 for variance in variances])))
     return found or [inf]
-
-
-def panel() -> dict[str, float]:
-    """What 712 young people do at the end of each of six years, every answer, no bound on changes, at epsilon 1 and at
-    rho 1/2: measured; and predicted, over Laplace or Gaussian noise on every level by itself."""
-    year, years = 365 * 86_400, 6
-    log_ = read_csv(files("changeling_simulations") / "data" / "school_to_work.csv")  # type: ignore[arg-type]
-    query = answer_query("each answer", log_.answers, log_.answers)
-    start = int(log_.time.min()) // 1_000_000 - 1
-    parts = log_.mutations().by_period(start, year, years)
-    changes = [PeriodChange(log_, part, query).net for part in parts]
-    figures = {}
-    for name, direct in (("pure", sqrt(NodeNoise(Law.LAPLACE, years).variance)), ("rho", sqrt(years))):
-        delta, rho = BUDGETS[name]
-        chosen = compared(Asked(query, Calendar(start, year, years), AtMost(years), ONE, delta, rho=rho))[0]
-        figures[f"13_panel_rmse_{name}"] = measured_error(chosen.made, changes, RUNS // 4)
-        figures[f"13_panel_{name}_over_direct_levels"] = chosen.error / direct
-    return figures
 
 
 # 14: smoothing

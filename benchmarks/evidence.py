@@ -1,38 +1,45 @@
-"""Measures 3 and 5 to 8 of the evidence: methods of others, liars, killed sweeps, true pages, a browser."""
+"""Measures 1 to 3 and 5 of the evidence: a first run, packages and methods of others, and liars."""
 
-import os
-import signal
+import json
+import resource
 import subprocess
 import sys
+import time
 from concurrent.futures import ProcessPoolExecutor
 from decimal import Decimal
 from itertools import product
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import sleep
-from xml.etree import ElementTree
 
 import numpy as np
-from changeling_protocol import AtMost, Calendar
-from changeling_simulations import closed_cohort, compare_methods, paper_survey, sample_tallies
+from changeling_protocol import AtMost, Calendar, Group, History, KaryResponse, Odds, StateSpace
+from changeling_simulations import (
+    Population,
+    closed_cohort,
+    compare_methods,
+    paper_survey,
+    sample_tallies,
+    synthetic_changelog,
+)
 from changeling_simulations.field_sampler import invented_tallies
-from changeling_statistics import Solution, Wish, histogram_figures, optimal_plan, releases
+from changeling_simulations.sampler import SentHistories
+from changeling_statistics import (
+    Solution,
+    Wish,
+    counterpart_of,
+    histogram_figures,
+    optimal_plan,
+    releases,
+    series,
+    steady_changes,
+)
 
 DEVICES, ANSWERS = 20_000, 4
 EPSILONS, HORIZONS, CHANGES = (1, 2, 8, 32), (12, 64, 365), (1, 3, None)
 ROUNDING = 1.001
 """Odds are whole numbers below the budget, so that equal methods differ in the last digits."""
-KILLS = 8
 LIARS, LIED_PERIODS, LIED_EPSILONS = 200, 12, (1, 4, 8)
-SWEPT = """
-surveys = 20
-answers = [2, 3]
-periods = 6
-at_most = [1, 3]
-changes = 0.5
-entries = 5000
-epsilon = [2, 8]
-"""
 
 
 def compared() -> dict[str, float]:
@@ -103,64 +110,106 @@ def lied() -> dict[str, float]:
     return {"5_cases": tried, **{f"5_{kind}_shift_over_bound": shift for kind, shift in worst.items()}}
 
 
-def resumed() -> dict[str, float]:
-    """Measure 6: bytes of a sweep that differ after it was killed again and again, by SIGKILL."""
+ENTRIES, CATEGORIES, REPEATS = 1_000_000, 16, 5
+OTHERS = ("pure-ldp", "multi-freq-ldpy", "scikit-learn", "statsmodels")
+"""Two packages of frequency oracles, and what the first imports and does not ask for."""
+THEIRS = """
+import json, time
+import numpy as np
+from pure_ldp.frequency_oracles.direct_encoding import DEClient, DEServer
+from multi_freq_ldpy.pure_frequency_oracles.GRR import GRR_Aggregator_MI, GRR_Client
+n, z = 1_000_000, 16
+true = np.random.default_rng(1).integers(0, z, n).tolist()
+began = time.perf_counter()
+client, server = DEClient(1.0, z), DEServer(1.0, z)
+for each in true:
+    server.aggregate(client.privatise(each + 1))
+pure = time.perf_counter() - began
+GRR_Client(1, z, 1.0)  # compiled
+began = time.perf_counter()
+GRR_Aggregator_MI(np.array([GRR_Client(each, z, 1.0) for each in true]), z, 1.0)
+print(json.dumps([pure, time.perf_counter() - began]))
+"""
+LIVES, PERIODS, MANY = 10_000, 365, 10**9
+
+
+def first_run() -> dict[str, float | None]:
+    """Measure 1: seconds of `make demo` in an empty clone, up to the installation's end and from there on."""
     with TemporaryDirectory() as folder:
-        experiment, whole, killed = (Path(folder, name) for name in ("experiment.toml", "whole.csv", "killed.csv"))
-        experiment.write_text(SWEPT)
-        kills = 0
-        _started(experiment, whole).wait()
-        for attempt in range(KILLS):
-            if killed.exists():
-                break
-            child = _started(experiment, killed)
-            sleep(2 + 0.35 * attempt)
-            if child.poll() is None:
-                os.killpg(child.pid, signal.SIGKILL)
-                kills += 1
-            child.wait()
-        if not killed.exists():
-            _started(experiment, killed).wait()
-        first, second = whole.read_bytes(), killed.read_bytes()
-    differing = sum(a != b for a, b in zip(first, second, strict=False)) + abs(len(first) - len(second))
-    return {"6_kills": kills, "6_bytes": len(first), "6_bytes_that_differ": differing}
-
-
-def _started(experiment: Path, output: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "changeling_simulations", "sweep", str(experiment), "-o", str(output)]
-    return subprocess.Popen(  # noqa: S603  # our own command
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, start_new_session=True
-    )
-
-
-def documented() -> dict[str, float]:
-    """Measure 7: commands, examples and figures of the pages that tests run and read, stale ones, and broken links."""
-    links = _tested("tests/docs/test_links.py")
-    pages = _tested("tests/docs", "tests/aggregator/test_deploy.py", "--deselect", "tests/docs/test_links.py")
+        clone = Path(folder, "changeling")
+        _run("git", "clone", "--quiet", ".", str(clone))
+        began = time.monotonic()
+        _run("make", "--directory", str(clone), "--silent", ".venv/demo")
+        installed = time.monotonic()
+        _run("make", "--directory", str(clone), "--silent", "demo")
+        ended = time.monotonic()
+        listed = _run(str(clone / ".venv/bin/python"), "-m", "pip", "list", "--format", "json")
     return {
-        "7_links_checked_in_pages": links["tests"],
-        "7_pages_with_broken_links": links["failed"],
-        "7_commands_and_figures": pages["tests"],
-        "7_stale": pages["failed"],
+        "1_install_s": installed - began,
+        "1_demo_s": ended - installed,
+        "1_packages": len(json.loads(listed)),
     }
 
 
-def displayed() -> dict[str, float]:
-    """Measure 8: reports and pages of the site in Chromium, each at widths of 390 and 1,000 pixels; and those at fault.
+def sampling() -> dict[str, float | None]:
+    """Measure 2: one round of k-RR, of counts and entry by entry, beside others as they ship; and a billion entries."""
+    generator = np.random.default_rng(1)
+    true = generator.integers(1, CATEGORIES + 1, ENTRIES)
+    counterpart = counterpart_of(KaryResponse(StateSpace(CATEGORIES, null=False), Odds(27, 10)))
+    counts = np.bincount(true - 1, minlength=CATEGORIES)
+    kernel = Group.of_history(
+        History.of(Odds(27, 10), range(1, 2), AtMost(1), Calendar(0, 60, 1), True), CATEGORIES
+    ).histories
+    mine, each = [], []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        counterpart.estimate(counterpart.sample(counts, generator))
+        mine.append(time.perf_counter() - began)
+        began = time.perf_counter()
+        np.bincount(SentHistories(kernel, ENTRIES, generator).next(true - 1), minlength=CATEGORIES)
+        each.append(time.perf_counter() - began)
+    figures: dict[str, float | None] = {"2_sampler_s": min(mine), "2_entry_by_entry_s": min(each)}
+    for name, seconds in zip(("pure_ldp", "multi_freq_ldpy"), _theirs(), strict=True):
+        figures |= {
+            f"2_{name}_s": seconds,
+            f"2_{name}_over_sampler": seconds / min(mine),
+            f"2_{name}_over_entry_by_entry": seconds / min(each),
+        }
+    with get_context("spawn").Pool(1) as pool:
+        seconds, megabytes = pool.apply(_billion)
+    return figures | {"2_billion_s": seconds, "2_billion_mib": megabytes}
 
-    A fault is a console message, an overflow, an address that is asked, or a violation that axe finds.
-    """
-    found = _tested("tests/browser/test_reports.py", "tests/browser/test_site.py", "-m", "heavy")
-    return {"8_views": found["tests"], "8_views_at_fault": found["failed"], "8_views_not_tried": found["skipped"]}
 
-
-def _tested(*arguments: str) -> dict[str, int]:
-    """How many tests ran, failed and were skipped."""
+def _theirs() -> list[float]:
     with TemporaryDirectory() as folder:
-        results = Path(folder, "results.xml")
-        command = [sys.executable, "-m", "pytest", "-n2", "--dist=loadfile", *arguments, f"--junitxml={results}"]
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=False)  # noqa: S603  # our own
-        suite = next(ElementTree.parse(results).getroot().iter("testsuite"))  # noqa: S314  # our own
-    counted = {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")}
-    failed = counted["failures"] + counted["errors"]
-    return {"tests": counted["tests"] - counted["skipped"], "failed": failed, "skipped": counted["skipped"]}
+        python = Path(folder, "bin/python")
+        _run(sys.executable, "-m", "venv", folder)
+        _run(str(python), "-m", "pip", "install", "--quiet", *OTHERS)
+        seconds: list[float] = json.loads(_run(str(python), "-c", THEIRS))
+    return seconds
+
+
+def _billion() -> tuple[float, float]:
+    """Seconds from a plan to all estimates of a billion entries, and the most memory of this process, in MiB."""
+    calendar, constraint = Calendar(0, "1d", PERIODS), AtMost(3)
+    wish = Wish(
+        4,
+        calendar,
+        constraint,
+        epsilon=Decimal(8),
+        devices=MANY,
+        closed=True,
+        expected=steady_changes(calendar, constraint),
+    )
+    plan = optimal_plan(wish).plan
+    generator = np.random.default_rng(2)
+    changelog = synthetic_changelog(4, LIVES, 1, calendar, generator)
+    population = Population.from_changelog(changelog, calendar, constraint).resampled(MANY, generator)
+    survey = wish.survey(plan, population.answers)
+    began = time.perf_counter()
+    series(survey, sample_tallies(population, survey, generator), PERIODS)
+    return time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout  # noqa: S603  # our own

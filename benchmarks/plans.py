@@ -1,4 +1,4 @@
-"""Release plans: their accuracy beside those of the papers, their predictions, and the planner's time.
+"""Release plans: their accuracy beside those of the papers, their predictions, and the planner's and graph's times.
 
 The usual population has 20,000 entries of a closed cohort with 4 answers over 64 periods, of which everybody changes
 the answer 0 to 3 times. The planner knows the rate of changes that such a population has, nothing of the one that a
@@ -7,13 +7,27 @@ in expectation given everybody's history, with the same simulated beside them.
 """
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
-from time import process_time
+from functools import partial
+from time import perf_counter, process_time
 
 import numpy as np
-from changeling_protocol import MICRO, AtMost, Calendar, ExpectedChanges, Survey
+from changeling_protocol import (
+    MICRO,
+    AtMost,
+    Calendar,
+    ExpectedChanges,
+    Group,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    Survey,
+    Track,
+)
 from changeling_simulations import (
     Population,
     calendar_for,
@@ -23,7 +37,25 @@ from changeling_simulations import (
     fitted_expectation,
     simulated_errors,
 )
-from changeling_statistics import Option, Wish, compare_plans, hierarchical_plan, optimal_plan, read_csv
+from changeling_statistics import (
+    Attendance,
+    ClosingEdges,
+    Frontier,
+    NodeTally,
+    Option,
+    Releases,
+    Solution,
+    Tallies,
+    Wish,
+    advance,
+    compare_plans,
+    hierarchical_plan,
+    histogram_figures,
+    optimal_plan,
+    read_csv,
+    releases,
+)
+from changeling_statistics.estimation.network import last_uses
 from threadpoolctl import threadpool_limits
 
 ENTRIES, ANSWERS, PERIODS, MOST_CHANGES = 20_000, 4, 64, 3
@@ -205,3 +237,96 @@ def planner() -> dict[str, float]:
         figures[f"7_{name}_gap"] = planned.gap
         figures[f"7_{name}_devices_for_a_point"] = planned.option.prediction.devices_for()
     return figures
+
+
+GRAPH_PERIODS, SHORT, STATES, REPORTS = 10_000, 1_000, 16, 20_000
+SEED = 6
+APPENDED = 200
+"""How many periods are appended to time one; the median counts."""
+
+
+def graph() -> dict[str, float]:
+    """Measure 6: seconds over 10,000 periods; the ratio of appending one period at T = 10,000 and at T = 1,000.
+
+    Histograms start from tallies, nothing decoded; the rest from a decoded graph, and one time and one window
+    from a factored one.
+    """
+    survey, tallies = synthetic(GRAPH_PERIODS)
+    values_online = timed(lambda: Solution(releases(survey, tallies)).values(GRAPH_PERIODS))
+    values_all = timed(lambda: Solution(releases(survey, tallies), retrospective=True).values(GRAPH_PERIODS))
+    known = releases(survey, tallies)
+    errors_online = timed(lambda: histogram_figures(Solution(known), GRAPH_PERIODS))
+    errors_all = timed(lambda: histogram_figures(Solution(known, retrospective=True), GRAPH_PERIODS))
+    online, whole = Solution(known), Solution(known, retrospective=True)
+    one = max(median_time(partial(solution.estimate, GRAPH_PERIODS - 1)) for solution in (online, whole))
+    window = max(
+        median_time(partial(solution.estimate, GRAPH_PERIODS - 1, GRAPH_PERIODS // 3)) for solution in (online, whole)
+    )
+    return {
+        "6_seconds_all_histograms_online": values_online,
+        "6_seconds_all_histograms_retrospective": values_all,
+        "6_seconds_all_standard_errors_online": errors_online,
+        "6_seconds_all_standard_errors_retrospective": errors_all,
+        "6_seconds_covariance_of_one_time": one,
+        "6_seconds_covariance_of_one_window": window,
+        "6_append_10000_over_1000": appending(known) / appending(releases(*synthetic(SHORT))),
+    }
+
+
+def synthetic(periods: int) -> tuple[Survey, Tallies]:
+    """All tracks of a hierarchy of c = 2 up to the calendar, and tallies of nearly unchanged entries."""
+    response = KaryResponse(MutationSpace(STATES), Odds(50, 1))
+    widths = [2**i for i in range(periods.bit_length()) if 2**i <= periods]
+    plan = ReleasePlan((Group(tuple(Track(width, response, 0, periods) for width in widths)),))
+    calendar, constraint = Calendar(0, 86_400, periods), AtMost(3)
+    survey = Survey.at_cost(
+        question="What is it like at scale?",
+        answers=tuple(f"answer {a}" for a in range(1, STATES + 1)),
+        calendar=calendar,
+        constraint=constraint,
+        plan=plan,
+        skew=60,
+        spread=600,
+        grace=86_400,
+        minimum=10,
+    )
+    generator = np.random.default_rng(SEED)
+    q = response.odds.other / response.total()
+    chances = np.full(response.symbols, q)
+    chances[0] = 1 - q * (response.symbols - 1)
+    tallies = {
+        (number, at): NodeTally(REPORTS, slots)
+        for number, track in plan.numbered(0)
+        for at, slots in zip(
+            track.node_numbers(), generator.multinomial(REPORTS, chances, size=track.count), strict=True
+        )
+    }
+    attendance = {(0, t): Attendance(REPORTS, REPORTS if t == 1 else 0) for t in range(1, periods + 1)}
+    return survey, Tallies(tallies, attendance)
+
+
+def appending(known: Releases) -> float:
+    """Seconds for one more period at the end of the calendar: the median of many."""
+    network, last_use = known.network, last_uses(known.network)
+    frontier, seconds = Frontier.before(len(known.survey.answers)), []
+    for period in range(1, network.periods + 1):
+        at = np.flatnonzero(network.end == period)
+        closing = ClosingEdges(network.start[at], network.variance[at], known.changes[at])
+        started = perf_counter()
+        frontier, _ = advance(frontier, closing, last_use)
+        if period > network.periods - APPENDED:
+            seconds.append(perf_counter() - started)
+    return float(np.median(seconds))
+
+
+def timed(do: Callable[[], object]) -> float:
+    """Seconds."""
+    started = perf_counter()
+    do()
+    return perf_counter() - started
+
+
+def median_time(do: Callable[[], object], times: int = 5) -> float:
+    """The median seconds of several runs after one."""
+    do()
+    return float(np.median([timed(do) for _ in range(times)]))

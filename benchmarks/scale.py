@@ -1,121 +1,244 @@
-"""Measure 6 of the release plans: how long the release graph of 10,000 periods takes, and one more period of it."""
+"""The capacity model: a fleet's cost to a server, beside a run ten times larger; and costs of segments, keys, readers.
 
-from collections.abc import Callable
-from functools import partial
-from time import perf_counter
+Real servers are sent a fleet's uploads, one to a request, and fold them, some at a time; processor seconds are those of
+the server, of the fold, and of those that open envelopes.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice, zip_longest
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
 
 import numpy as np
-from changeling_protocol import (
-    AtMost,
-    Calendar,
-    Group,
-    KaryResponse,
-    MutationSpace,
-    Odds,
-    ReleasePlan,
-    Survey,
-    Track,
-)
-from changeling_statistics import (
-    Attendance,
-    ClosingEdges,
-    Frontier,
-    NodeTally,
-    Releases,
-    Solution,
-    Tallies,
-    advance,
-    histogram_figures,
-    releases,
-)
-from changeling_statistics.estimation.network import last_uses
-
-PERIODS, SHORT, ANSWERS, REPORTS = 10_000, 1_000, 16, 20_000
-SEED = 6
-APPENDED = 200
-"""How many periods are appended to time one; the median counts."""
+from changeling_aggregator.segments import place_at
+from changeling_aggregator.store import AtRest, Store
+from changeling_aggregator.testing.bucket import small_bucket
+from changeling_aggregator.testing.killing import prepared_log
+from changeling_aggregator.testing.serving import TOKEN, RunningServer, children, command_of
+from changeling_protocol import Node
+from changeling_protocol.wire import CHANGE, KEYS, survey_path
+from changeling_reader import ServerClient
+from changeling_simulations.capacity import COSTS, UnitCost
+from changeling_simulations.fleet import Load, Wishes, sealed, send
+from scipy.optimize import nnls
 
 
-def measure() -> dict[str, float]:
-    """Seconds; the ratio of appending one period at T = 10,000 and at T = 1,000.
+class Size(NamedTuple):
+    """The size of a run. uploads: in all. folded: at a time."""
 
-    Histograms start from tallies, nothing decoded; the rest from a decoded graph, and one time and one window
-    from a factored one.
+    uploads: int
+    folded: int
+
+
+SMALL = (Size(4_000, 4_000), Size(8_000, 1_000), Size(12_000, 4_000))
+LARGE, ROUNDS = Size(120_000, 4_000), 3
+WARMING = 2_000
+"""The uploads that are sent and folded before anything is measured: processes start, modules are loaded, once."""
+SECONDS = ("accept", "opening", "counting")
+Measured = dict[str, float]
+"""By the names of COSTS; and how many `objects` the log was written in, where it lies in segments."""
+
+
+def capacity() -> dict[str, float | None]:
+    """Measure 5 of scale: what the model says of a run ten times larger than those that it was fitted on, on SQLite.
+
+    The steps of the small runs, to whose medians the model is fitted, take turns with those of the large run, so that
+    whatever else the machine does meets both alike.
     """
-    survey, tallies = synthetic(PERIODS)
-    values_online = timed(lambda: Solution(releases(survey, tallies)).values(PERIODS))
-    values_all = timed(lambda: Solution(releases(survey, tallies), retrospective=True).values(PERIODS))
-    known = releases(survey, tallies)
-    errors_online = timed(lambda: histogram_figures(Solution(known), PERIODS))
-    errors_all = timed(lambda: histogram_figures(Solution(known, retrospective=True), PERIODS))
-    online, whole = Solution(known), Solution(known, retrospective=True)
-    one = max(best(partial(solution.estimate, PERIODS - 1)) for solution in (online, whole))
-    window = max(best(partial(solution.estimate, PERIODS - 1, PERIODS // 3)) for solution in (online, whole))
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        load = made(folder, WARMING + LARGE.uploads)
+        small: dict[Size, list[Measured]] = {size: [] for size in SMALL}
+        large: list[Measured] = []
+        small_runs = (each for _ in range(ROUNDS) for size in SMALL for each in steps(folder, load, size, small[size]))
+        for _ in zip_longest(steps(folder, load, LARGE, large), small_runs):
+            pass
+    model = modelled(small)
+    figures: dict[str, float | None] = {"5_bytes_of_a_request": float(median(map(len, load.envelopes)))}
+    for name, cost in model.items():
+        figures |= {f"5_{name}_start": cost.start, f"5_{name}_each": cost.each}
+    predicted = {name: cost.of(LARGE.uploads, times_of(name, LARGE)) for name, cost in model.items()}
+    groups = {"cpu": SECONDS, "bytes": ("stored",), "memory": ("server_memory", "fold_memory")}
+    for group, names in {**groups, **{name: (name,) for name in model}}.items():
+        of_model, of_run = (sum(each[name] for name in names) for each in (predicted, large[0]))
+        figures |= {f"5_{group}_predicted": of_model, f"5_{group}_measured": of_run}
+        figures[f"5_{group}_error"] = of_model / of_run - 1
+    return figures
+
+
+def made(folder: Path, uploads: int) -> Load:
+    """A store in the folder, with a survey and a key, and so many sealed uploads for it."""
+    log = prepared_log(folder)
+    load = sealed(log.survey, log.key, Wishes(uploads, Node(7, 8), None))
+    log.store.close()
+    return load
+
+
+def modelled(runs: Mapping[Size, Sequence[Measured]]) -> dict[str, UnitCost]:
+    """The costs that fit the medians of runs best, by their relative errors; no part of one is below zero."""
+    costs = {}
+    for name in COSTS:
+        y = np.array([median(each[name] for each in some) for some in runs.values()])
+        terms = np.array([[times_of(name, size), size.uploads] for size in runs], float)
+        (start, each), _ = nnls(terms / y[:, None], np.ones(len(y)))
+        costs[name] = UnitCost(float(start), float(each))
+    return costs
+
+
+def times_of(name: str, size: Size) -> float:
+    """How often what is measured under this name starts in a run."""
+    return float(size.uploads // size.folded) if name in SECONDS else 1.0
+
+
+def steps(folder: Path, load: Load, size: Size, into: list[Measured], segments: str = "") -> Iterator[None]:
+    """A server with a new store is sent the first uploads, and folds them; yields after each fold, and appends figures.
+
+    segments: the place of the log, if that is not in the store, {} standing for the folder that the store is in; then
+    `lying` are the bytes that lie there in the end.
+    While uploads are sent nothing is folded: so each fold has as many as the next, however fast the machine is.
+    """
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        shutil.copy(folder / "server.db", place)
+        options = ("--segments", segments.format(place)) if segments else ()
+        seconds, objects, lying = dict.fromkeys(SECONDS, 0.0), 0, 0
+        with RunningServer(Path(place), *options, log=Path(place) / "log") as server:
+            store, requests = Store.open(server.store_path), load.requests()
+            _sent(server, store, requests, WARMING)
+            opening = -1.0
+            while (now := of_processes(server.process.pid)["opening"]) - opening > 0.01:
+                opening = now  # those that open load what they need, and the fold goes on without them until then
+                time.sleep(1)
+            for _ in range(size.uploads // size.folded):
+                before = of_processes(server.process.pid)
+                objects += _sent(server, store, requests, size.folded)
+                after = of_processes(server.process.pid)
+                seconds = {name: sum_ + after[name] - before[name] for name, sum_ in seconds.items()}
+                if segments:
+                    lying = sum(each.size for each in place_at(segments.format(place)).list(""))
+                yield
+            store.close()
+        stored = sum(file.stat().st_size for file in Path(place).glob("server.db*"))
+    into.append(after | seconds | {"stored": float(stored), "objects": float(objects), "lying": float(lying)})
+
+
+def _sent(server: RunningServer, store: Store, requests: Iterator[tuple[float, bytes]], uploads: int) -> int:
+    """Sends uploads while it has the turn to fold, then has them folded; returns how many segments they lie in."""
+    with store.turn_to_fold():
+        sent = send(islice(requests, uploads), str(server.url))
+        with store.view() as view:
+            objects = len(view.segments(uncounted=True))
+    if sent.requests != uploads or sent.told:
+        raise ValueError(f"of {uploads} uploads {sent.requests} were taken, and {dict(sent.told)} refused")
+    with ServerClient(str(server.url), token=TOKEN, timeout=600) as asked:
+        asked.fold()
+    return objects
+
+
+def of_processes(server: int) -> Measured:
+    """The costs of a server's processes so far: its own, its child that folds, and those that open."""
+    (fold,) = _spawned(server)
     return {
-        "6_seconds_all_histograms_online": values_online,
-        "6_seconds_all_histograms_retrospective": values_all,
-        "6_seconds_all_standard_errors_online": errors_online,
-        "6_seconds_all_standard_errors_retrospective": errors_all,
-        "6_seconds_covariance_of_one_time": one,
-        "6_seconds_covariance_of_one_window": window,
-        "6_append_10000_over_1000": appending(known) / appending(releases(*synthetic(SHORT))),
+        "accept": processor_seconds(server),
+        "opening": sum(map(processor_seconds, _spawned(fold))),
+        "counting": processor_seconds(fold),
+        "server_memory": _most_bytes(server),
+        "fold_memory": _most_bytes(fold),
     }
 
 
-def synthetic(periods: int) -> tuple[Survey, Tallies]:
-    """All tracks of a hierarchy of c = 2 up to the calendar, and tallies of nearly unchanged entries."""
-    response = KaryResponse(MutationSpace(ANSWERS), Odds(50, 1))
-    widths = [2**i for i in range(periods.bit_length()) if 2**i <= periods]
-    plan = ReleasePlan((Group(tuple(Track(width, response, 0, periods) for width in widths)),))
-    calendar, constraint = Calendar(0, 86_400, periods), AtMost(3)
-    survey = Survey.at_cost(
-        question="What is it like at scale?",
-        answers=tuple(f"answer {a}" for a in range(1, ANSWERS + 1)),
-        calendar=calendar,
-        constraint=constraint,
-        plan=plan,
-        skew=60,
-        spread=600,
-        grace=86_400,
-        minimum=10,
-    )
-    generator = np.random.default_rng(SEED)
-    q = response.odds.other / response.total()
-    chances = np.full(response.symbols, q)
-    chances[0] = 1 - q * (response.symbols - 1)
-    tallies = {
-        (number, at): NodeTally(REPORTS, slots)
-        for number, track in plan.numbered(0)
-        for at, slots in zip(
-            track.node_numbers(), generator.multinomial(REPORTS, chances, size=track.count), strict=True
-        )
-    }
-    attendance = {(0, t): Attendance(REPORTS, REPORTS if t == 1 else 0) for t in range(1, periods + 1)}
-    return survey, Tallies(tallies, attendance)
+def _spawned(process: int) -> list[int]:
+    return [child for child in children(process) if b"spawn_main" in command_of(child)]
 
 
-def appending(known: Releases) -> float:
-    """Seconds for one more period at the end of the calendar: the median of many."""
-    network, last_use = known.network, last_uses(known.network)
-    frontier, seconds = Frontier.before(len(known.survey.answers)), []
-    for period in range(1, network.periods + 1):
-        at = np.flatnonzero(network.end == period)
-        closing = ClosingEdges(network.start[at], network.variance[at], known.changes[at])
-        started = perf_counter()
-        frontier, _ = advance(frontier, closing, last_use)
-        if period > network.periods - APPENDED:
-            seconds.append(perf_counter() - started)
-    return float(np.median(seconds))
+def processor_seconds(process: int) -> float:
+    """Processor seconds of all threads of a process, by its own clock (clock_getcpuclockid(3)): to the microsecond."""
+    return time.clock_gettime(~process << 3 | 2)
 
 
-def timed(do: Callable[[], object]) -> float:
-    """Seconds."""
-    started = perf_counter()
-    do()
-    return perf_counter() - started
+def _most_bytes(process: int) -> float:
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
 
 
-def best(do: Callable[[], object], times: int = 5) -> float:
-    """The median seconds of several runs after one."""
-    do()
-    return float(np.median([timed(do) for _ in range(times)]))
+IN_A_FOLDER = Size(4_000, 1_000), Size(12_000, 4_000)
+IN_A_BUCKET = Size(4_000, 2_000)
+ASKED = 1_500
+KEYS_MADE = 50
+
+
+def serving() -> dict[str, float | None]:
+    """Unit costs that the model has beside those of a server on its own store.
+
+    Those of segments are processor seconds of the server's own processes. The object store that speaks as S3 does runs
+    in this process, and is not counted.
+    """
+    figures: dict[str, float | None] = {}
+    with tempfile.TemporaryDirectory() as place, small_bucket() as bucket:
+        folder = Path(place)
+        load = made(folder, WARMING + IN_A_FOLDER[-1].uploads)
+        runs: list[Measured] = []
+        for size in (*IN_A_FOLDER, IN_A_BUCKET):
+            for _ in steps(folder, load, size, runs, bucket.place if size is IN_A_BUCKET else "{}/segments"):
+                pass
+        figures |= _asked(folder, load)
+    *in_folder, in_bucket = runs
+    model = modelled({size: [run] for size, run in zip(IN_A_FOLDER, in_folder, strict=True)})
+    for stage in SECONDS:
+        cost = model[stage]
+        more = in_bucket[stage] - cost.of(IN_A_BUCKET.uploads, times_of(stage, IN_A_BUCKET))
+        figures |= {f"folder_{stage}_us": 1e6 * cost.each, f"folder_{stage}_of_a_fold_us": 1e6 * cost.start}
+        figures[f"object_{stage}_us"] = 1e6 * more / in_bucket["objects"]
+    figures["folder_bytes"] = in_folder[-1]["lying"] / (WARMING + IN_A_FOLDER[-1].uploads)
+    figures["bucket_bytes"] = in_bucket["lying"] / (WARMING + IN_A_BUCKET.uploads)
+    figures["uploads_an_object"] = IN_A_BUCKET.uploads / in_bucket["objects"]
+    return figures | _keys()
+
+
+def _asked(folder: Path, load: Load) -> dict[str, float]:
+    """Processor time of the server for a key, for a result that it has made before, and for one that still holds."""
+    figures = {}
+    store = Store.open(folder / "server.db")
+    with store.view() as view:
+        (survey,) = view.signed_surveys()
+    store.close()
+    with RunningServer(folder) as server:
+        send(load.requests(64), server.url)
+        with ServerClient(server.url, token=TOKEN, timeout=600) as asked:
+            asked.fold()
+        result = f"{survey_path(survey.hex())}{CHANGE}?after=7&until=8"
+        tag = server.http.get(result).raise_for_status().headers["etag"]
+        for name, path, headers in (
+            ("key", KEYS, {}),
+            ("result", result, {}),
+            ("unchanged_result", result, {"if-none-match": tag}),
+        ):
+            answer = server.http.get(path, headers=headers)
+            before = processor_seconds(server.process.pid)
+            for _ in range(ASKED):
+                server.http.get(path, headers=headers)
+            figures[f"{name}_us"] = 1e6 * (processor_seconds(server.process.pid) - before) / ASKED
+            heads = sum(len(name) + len(value) + 4 for name, value in answer.headers.raw)
+            figures[f"{name}_bytes"] = float(len(answer.content) + heads)
+    return figures
+
+
+def _keys() -> dict[str, float]:
+    """Per key: made; read for a batch of the fold; and put under another store key."""
+    with tempfile.TemporaryDirectory() as place:
+        store = Store.open(Path(place) / "server.db", AtRest(b"a" * 32))
+        with store.transaction() as writing:
+            new = _seconds(lambda: [writing.make_key() for _ in range(KEYS_MADE)]) / KEYS_MADE
+            read = _seconds(lambda: writing.private_keys()) / KEYS_MADE
+            again = _seconds(lambda: writing.encrypt_keys(AtRest(b"b" * 32))) / KEYS_MADE
+        store.close()
+    return {"key_made_us": 1e6 * new, "key_of_a_batch_us": 1e6 * read, "key_reencrypted_us": 1e6 * again}
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = time.process_time()
+    work()
+    return time.process_time() - began

@@ -2,7 +2,8 @@
 
 A process of its own: python -m benchmarks.server_load PORT BODIES SECONDS CONNECTIONS RATE. BODIES: a file of request
 bodies, each after its length as four bytes. RATE: requests a second, each sent when it is due and timed from then; 0
-sends the next as soon as the last is answered. Prints a JSON object.
+sends the next as soon as the last is answered. Prints a JSON object. Without arguments it is a Starlette endpoint that
+only reads the body, which a server's appends are measured against, and prints its port.
 """
 
 import json
@@ -116,5 +117,26 @@ def _answered(connection: _Connection) -> bytes | None:
     return answer[9:12]
 
 
+def serve() -> None:
+    import uvicorn
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Route
+
+    async def read(request: Request) -> Response:
+        await request.body()
+        return Response(b"read")
+
+    listening = socket.create_server(("127.0.0.1", 0), backlog=2048)
+    print(listening.getsockname()[1], flush=True)
+    app = Starlette(routes=[Route(UPLOADS, read, methods=["POST"])])
+    config = uvicorn.Config(app, loop="uvloop", http="httptools", log_level="warning", access_log=False)
+    uvicorn.Server(config).run(sockets=[listening])
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Path(sys.argv[2]), *(float(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])))
+    if not sys.argv[1:]:
+        serve()
+    else:
+        main(int(sys.argv[1]), Path(sys.argv[2]), *(float(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5])))

@@ -1,4 +1,4 @@
-"""Measures 3, 10, 14 and 15 of a server: how long readers wait for estimates, files and the chart, also under load.
+"""Measures 3, 10, 13 and 14 of a server: how long readers wait for estimates and files, also under load.
 
 Uncached is the first answer after a new snapshot: the server reads from its store what has changed, decodes it, and
 solves. All are asked of a real server on loopback.
@@ -6,25 +6,26 @@ solves. All are asked of a real server on loopback.
 
 import http.client
 import itertools
-import shutil
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import contextmanager
+from decimal import Decimal
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event
 
 import httpx
 import numpy as np
-from changeling_aggregator.server import page
 from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts, StratumKey
 from changeling_aggregator.testing.serving import AUTHORITY, RunningServer
 from changeling_protocol import (
+    MICRO,
     AtMost,
     Calendar,
+    Edition,
+    ExpectedChanges,
     Group,
     MutationSpace,
     NodeNumber,
@@ -37,7 +38,16 @@ from changeling_protocol import (
     TrackNumber,
 )
 from changeling_protocol.wire import survey_path
-from changeling_statistics import Attendance, counterpart_of
+from changeling_simulations import Field, Population, sample_field, synthetic_changelog
+from changeling_statistics import (
+    Attendance,
+    Wish,
+    counterpart_of,
+    edition_columns,
+    edition_files,
+    optimal_plan,
+    verify_files,
+)
 
 SEED = 3
 REPORTS = 20_000
@@ -52,7 +62,7 @@ CONNECTIONS, SECONDS = 4, 5.0
 def measure() -> dict[str, float | None]:
     """Milliseconds for a year of days and six answers; seconds for eight series of windows over 1,024 periods."""
     figures: dict[str, float | None] = {}
-    with Served.year() as year:
+    with Served.running(answers=6, periods=365) as year:
         for name, question in (
             ("histogram", "histogram?period=365"),
             ("series", "series?until=365"),
@@ -60,11 +70,11 @@ def measure() -> dict[str, float | None]:
         ):
             anew, again = year.asked(question)
             figures |= {f"3_{name}_uncached_ms": 1e3 * anew, f"3_{name}_cached_ms": 1e3 * again}
-        figures |= one_network_asks(year) | files_and_chart(year)
+        figures |= one_network_asks(year) | files(year)
     with Served.running(answers=4, periods=1024) as long:
         windows = [f"windows?width={width}&until=1024" for width in WINDOWS]
         figures["3_eight_online_window_series_s"] = sum(map(long.seconds, windows))
-    return figures
+    return figures | verifying()
 
 
 def one_network_asks(year: "Served") -> dict[str, float | None]:
@@ -96,8 +106,8 @@ def one_network_asks(year: "Served") -> dict[str, float | None]:
     }
 
 
-def files_and_chart(year: "Served") -> dict[str, float | None]:
-    """Measures 14 and 15: answers a second, files and estimates that are made; bytes and seconds of the chart."""
+def files(year: "Served") -> dict[str, float | None]:
+    """Measure 14: answers a second, of files and of estimates that are made."""
     file, untils = "editions/latest/series.json", itertools.count(2)
     while httpx.get(year.url + file).status_code != 200:
         time.sleep(0.1)
@@ -107,7 +117,6 @@ def files_and_chart(year: "Served") -> dict[str, float | None]:
         "14_file_requests_a_second": _rate(year, lambda: file),
         "14_estimate_requests_a_second": _rate(year, lambda: f"series?confidence=0.95&until={2 + next(untils) % 364}"),
         "14_file_bytes_compressed": packed,
-        **_chart(year.server.url, year.survey.id.hex()),
     }
 
 
@@ -129,44 +138,29 @@ def _rate(year: "Served", question: Callable[[], str]) -> float:
         return sum(asking.map(ask, range(CONNECTIONS))) / SECONDS
 
 
-def _chart(url: str, survey: str) -> dict[str, float | None]:
-    script = Path(page.__file__).parent / "static" / "chart.js"
-    seconds = None
-    if (chromium := shutil.which("chromium")) is not None:
-        from playwright.sync_api import sync_playwright
-
-        content = (
-            f'<!doctype html><script type="module" src="{url}/page/chart.js"></script>'
-            f'<changeling-chart survey="{survey}"></changeling-chart>'
-        )
-
-        class Elsewhere(BaseHTTPRequestHandler):
-            """Somebody's page, of another origin."""
-
-            def do_GET(self) -> None:
-                """Answers with it, whatever is asked for."""
-                self.send_response(200)
-                self.send_header("content-type", "text/html")
-                self.end_headers()
-                self.wfile.write(content.encode())
-
-            def log_message(self, *_: object) -> None:
-                """Says nothing."""
-
-        with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as host, sync_playwright() as playwright:
-            Thread(target=host.serve_forever, daemon=True).start()
-            browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-            taken = []
-            for _ in range(TIMES):
-                shown = browser.new_context().new_page()
-                began = time.perf_counter()
-                shown.goto(f"http://127.0.0.1:{host.server_address[1]}/")
-                shown.wait_for_selector("changeling-chart .band")
-                taken.append(time.perf_counter() - began)
-            host.shutdown()
-            browser.close()
-            seconds = statistics.median(taken)
-    return {"15_chart_bytes": script.stat().st_size, "15_chart_seconds_to_bands": seconds}
+def verifying() -> dict[str, float | None]:
+    """Measure 13: how long a stranger takes to verify what a million devices were published as over 52 weeks."""
+    week, generator = 604_800, np.random.default_rng(13)
+    calendar, constraint = Calendar(1_700_000_000 // week * week, week, 52), AtMost(4)
+    expected = ExpectedChanges(first=MICRO, later=MICRO // 40)
+    wish = Wish(4, calendar, constraint, Decimal(4), devices=10**6, minimum=100, expected=expected)
+    changelog = synthetic_changelog(wish.answers, wish.devices, 1.2, calendar, generator)
+    population = Population.from_changelog(changelog, calendar, constraint)
+    survey = wish.survey(optimal_plan(wish).plan, population.answers)
+    tallies = sample_field(population, survey, Field(arrivals=0.004, offline=0.1, spell=3), generator).tallies
+    last = calendar.periods
+    files = edition_files(survey, tallies, revision=last, last=last, final=last - 2)
+    hashes = {name: bytes(32) for name in files}
+    columns = edition_columns(survey, tallies)
+    edition = Edition(
+        survey.id, last, calendar.time(last), last, last - 2, columns["tracks"], columns["groups"], hashes
+    )
+    began = time.perf_counter()
+    wrong = verify_files(survey, edition, files)
+    return {
+        "13_verify_seconds": time.perf_counter() - began,
+        "13_figures_wrong_of_an_honest_edition": len(wrong),
+    }
 
 
 class Served:
@@ -205,11 +199,6 @@ class Served:
                 served.url = served.server.url + served.path
                 yield served
             store.close()
-
-    @classmethod
-    def year(cls) -> "AbstractContextManager[Served]":
-        """A year of days and six answers."""
-        return cls.running(answers=6, periods=365)
 
     server: RunningServer
     url: str

@@ -1,6 +1,6 @@
 """How many machines a survey takes: a table of what an upload costs a server, and the command that multiplies it.
 
-The costs are those of one machine, as `python -m benchmarks scale scale_capacity` and `make bench-costs` measured them;
+The costs are those of one machine, as `python -m benchmarks scale scale.capacity` and `make bench-costs` measured them;
 docs/scale.md says how far they can be believed.
 """
 

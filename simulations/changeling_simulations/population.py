@@ -56,10 +56,19 @@ class Population:
         ends = [calendar.time(i) for i in range(1, calendar.periods + 1)]
         true = inside.states_at(ends)
         frozen = inside.take(admitted(inside, constraint)).states_at(ends)
-        histories, weights = _distinct(np.hstack([true, frozen]))
-        null = np.zeros((len(histories), 1), np.uint16)
-        true, frozen = np.hsplit(histories, 2)
-        return cls(changelog.answers, np.hstack([null, true]), np.hstack([null, frozen]), weights)
+        return cls.of_states(changelog.answers, true, frozen)
+
+    @classmethod
+    def of_states(
+        cls, answers: tuple[str, ...], true: NDArray[np.integer], frozen: NDArray[np.integer] | None = None
+    ) -> "Population":
+        """The population of entries with these states at the ends of periods 1..T, shape (entries, T); all begin with NULL.
+
+        frozen: the same of what they report, if that is something else.
+        """
+        histories, weights = _distinct(np.hstack([true, true if frozen is None else frozen]).astype(np.uint16))
+        held, told = (np.pad(states, ((0, 0), (1, 0))) for states in np.hsplit(histories, 2))
+        return cls(answers, held, told, weights)
 
     @classmethod
     def of_freezing(cls, changelog: Changelog, calendar: Calendar, constraint: Constraint) -> "Population":
@@ -77,9 +86,7 @@ class Population:
         refused = inside.take(~admitted(inside, constraint))
         frozen = replace(refused, state=np.ones_like(refused.state)).states_at(ends) > 0
         begun = np.maximum.accumulate(answered | frozen, axis=1)
-        histories, weights = _distinct((begun.astype(np.uint16) + frozen).astype(np.uint16))
-        states = np.hstack([np.zeros((len(histories), 1), np.uint16), histories])
-        return cls(("no", "yes"), states, states, weights)
+        return cls.of_states(("no", "yes"), begun.astype(np.uint16) + frozen)
 
     @property
     def entries(self) -> int:

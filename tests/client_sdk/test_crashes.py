@@ -327,7 +327,7 @@ def test_a_kill_at_any_step_changes_no_report(begun):
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
 def test_a_kill_at_a_step_changes_no_report_where_the_store_is_in_postgresql(begun, postgresql):
-    """Every fifth statement and end of a request; `make bench-client` tries each of them."""
+    """Every fifth statement and end of a request."""
 
     def in_database(name):
         directory = begun(name)

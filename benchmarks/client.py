@@ -1,0 +1,473 @@
+"""Measures 2, 3 and 10 to 12 of the client: what it costs the app that embeds it, and what a server's silence costs it.
+
+Processes of their own are measured in turn with a baseline; times are medians.
+"""
+
+import json
+import socket
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tomllib
+from collections.abc import Callable
+from contextlib import suppress
+from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+from changeling_aggregator.testing.postgres import PostgreSQL
+from changeling_client import Client, Recorded
+from changeling_client.testing import AUTHORITY, FakeServer, ManualClock, make_survey
+from changeling_protocol import SealingKey, Survey
+from changeling_protocol.wire import KEYS, UPLOADS, encode_acknowledgement, encode_key_list, survey_path
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+START, PINNED = 1_800_000_000, AUTHORITY.public_key().public_bytes_raw()
+
+
+def minutely(periods: int, at_most: int = 4, **others: Any) -> Survey:
+    """A survey of minutes, whose symbols are the truth."""
+    usual = {"start": START, "period": 60, "skew": 5, "spread": 10, "grace": 10**8}
+    return make_survey(periods=periods, at_most=at_most, **{**usual, **others})
+
+
+def embedded(fake: FakeServer, folder: Path, **others: Any) -> Client:
+    """A client as an app makes it, whose store outlives a loss of power; without a witness, as a bare file has none."""
+    usual: dict[str, Any] = {
+        "server": fake.url,
+        "authority": fake.authority,
+        "max_epsilon": 10**6,
+        "path": folder / "store.db",
+        "witness": None,
+        "background": False,
+        "transport": fake.transport,
+        "clock": fake.clock,
+    }
+    return Client(**{**usual, **others})
+
+
+def printed(program: str, *words: object) -> str:
+    """The words that a process of this program prints."""
+    run = [sys.executable, "-c", program, *map(str, words)]
+    return subprocess.run(run, capture_output=True, check=True, text=True, timeout=120).stdout  # noqa: S603
+
+
+# 2: servers that do not answer
+
+
+LIMIT = 1.0
+"""Seconds that any call, and the interpreter's end, may take."""
+ASKED, OTHER = minutely(8, 8), minutely(9)
+DUE = START + 80
+LIFE = """
+import json, sys, time
+from pathlib import Path
+from changeling_client import Client
+url, pinned, folder, asked, other, closes, now = sys.argv[1:]
+taken = {}
+def timed(name, call):
+    began = time.monotonic()
+    result = call()
+    taken[name] = max(taken.get(name, 0), time.monotonic() - began)
+    return result
+client = timed("start", lambda: Client(server=url, authority=[bytes.fromhex(pinned)], max_epsilon=10**4,
+               clock=lambda: float(now), path=Path(folder) / "store.db", background=True))
+time.sleep(0.7)
+handle = client.join(asked)
+for answer in ("coffee", "neither", "coffee"):
+    timed("record", lambda: handle.record(answer))
+timed("join", lambda: client.join(other).record("tea"))
+time.sleep(0.3)
+timed("record", lambda: handle.record("neither"))
+if closes == "1":
+    timed("close", client.close)
+print(json.dumps(taken), flush=True)
+print(time.monotonic(), flush=True)
+"""
+
+
+def blocking() -> dict[str, float]:
+    """Measure 2: by server the longest record, join, close and end in seconds; and how many lives lost something.
+
+    Each life is a process with a client that reports in the background, in the middle of which it records, joins,
+    closes and ends; once more it ends without closing. All that it recorded must be in the store afterwards.
+    """
+    figures: dict[str, float] = {}
+    for name, serve in SERVERS.items():
+        figures[f"2_{name}_lost"] = 0.0
+        for closes in (True, False):
+            taken, kept = _live(serve, closes, "https" if name == "tls_stall" else "http")
+            for call, seconds in taken.items():
+                figure = f"2_{name}_{call if closes or call != 'end' else 'end_unclosed'}_s"
+                figures[figure] = max(seconds, figures.get(figure, 0.0))
+            figures[f"2_{name}_lost"] += not kept
+    calls = [seconds for name, seconds in figures.items() if name.endswith("_s") and not name.endswith("_start_s")]
+    return figures | {
+        "2_longest_s": max(calls),
+        "2_over_a_second": float(sum(seconds > LIMIT for seconds in calls)),
+        "2_lost": sum(lost for figure, lost in figures.items() if figure.endswith("_lost")),
+    }
+
+
+def _live(serve: Callable[[socket.socket], None] | None, closes: bool, scheme: str) -> tuple[dict[str, float], bool]:
+    """Runs one life against a server. Returns what took how long, in seconds, and whether all is kept."""
+    with tempfile.TemporaryDirectory() as name, socket.create_server(("127.0.0.1", 0), backlog=16) as listening:
+        url, folder = f"{scheme}://127.0.0.1:{listening.getsockname()[1]}", Path(name)
+        if serve is None:
+            listening.close()
+        else:
+            threading.Thread(target=_accept, args=(listening, serve), daemon=True).start()
+        server = FakeServer(ManualClock(START + 5.0))
+        with embedded(server, folder, server=url) as begun:
+            begun.join(ASKED.id, signed=server.signed(ASKED)).record("tea")
+        said = printed(LIFE, url, PINNED.hex(), name, ASKED.id.hex(), OTHER.id.hex(), int(closes), DUE)
+        after = time.monotonic()
+        told, ended = said.splitlines()
+        return {**json.loads(told), "end": after - float(ended)}, _kept(folder, url)
+
+
+def _kept(folder: Path, url: str) -> bool:
+    """Tells whether the store has all that was recorded, and sends what was due to a server that answers.
+
+    That is looked at two days later: a server may ask for a day of silence, which outlasts the client.
+    """
+    server = FakeServer(ManualClock(DUE + 172_800))
+    server.publish(ASKED)
+    server.publish(OTHER)
+    with embedded(server, folder, server=url) as device:
+        present = device.join(ASKED.id).answer() == "neither" and device.join(OTHER.id).answer() == "tea"
+        device.flush()
+    return present and [report.says for report in server.reports if report.node.end == 1] == ["from no answer to tea"]
+
+
+def _accept(listening: socket.socket, serve: Callable[[socket.socket], None]) -> None:
+    def served(connection: socket.socket) -> None:
+        with suppress(OSError), connection:
+            serve(connection)
+
+    with suppress(OSError):
+        while True:
+            threading.Thread(target=served, args=(listening.accept()[0],), daemon=True).start()
+
+
+def _silent(_: socket.socket) -> None:
+    time.sleep(60)
+
+
+def _dripping(head: bytes, drop: bytes) -> Callable[[socket.socket], None]:
+    def drip(connection: socket.socket) -> None:
+        connection.recv(65536)
+        connection.sendall(head)
+        for _ in range(600):
+            connection.sendall(drop)
+            time.sleep(0.1)
+
+    return drip
+
+
+def _unavailable(connection: socket.socket) -> None:
+    while connection.recv(65536):
+        connection.sendall(b"HTTP/1.1 503 No\r\nretry-after: 86400\r\ncontent-length: 0\r\n\r\n")
+
+
+SERVERS: dict[str, Callable[[socket.socket], None] | None] = {
+    "nobody_listens": None,
+    "black_hole": _silent,
+    "drip_headers": _dripping(b"HTTP/1.1 200 OK\r\n", b"x-more: 1\r\n"),
+    "drip_body": _dripping(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n", b"\0"),
+    "processing": _dripping(b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+    "unavailable": _unavailable,
+    "tls_stall": _silent,
+}
+
+
+# 3, 11 and 12: what it costs an app, and a web backend with 10,000 accounts
+
+
+STARTS, RECORDS = 15, 2_000
+SHAPES = {"100x100": (100, 100), "1x10000": (1, 10_000)}
+"""Entries by periods: 10,000 due nodes each. As many entries at one closing are measure 11."""
+SDK = Path(__file__).parents[1] / "client_sdk"
+IMPORTED = """
+import time
+began = time.perf_counter()
+import msgpack, sqlite3
+from cryptography.hazmat.primitives.asymmetric import ed25519
+print(time.perf_counter() - began)
+"""
+FIRST = f"""
+import sys, time
+began = time.perf_counter()
+from changeling_client import Client
+imported = time.perf_counter()
+client = Client(server="https://localhost:9", authority=[{PINNED!r}], max_epsilon=1, path=sys.argv[1] + "/store.db")
+made = time.perf_counter()
+client.join(bytes(16)).record("tea")
+print(imported - began, made - imported, time.perf_counter() - began, time.time(), flush=True)
+"""
+
+
+def costs() -> dict[str, float]:
+    """Ratios and times of imports and records, wheels, CPU seconds for 10,000 due nodes, and MiB of an idle client."""
+    return starts() | {"3_wheels": float(len(wheels()))} | records() | due_nodes() | accounts()
+
+
+def starts() -> dict[str, float]:
+    """Seconds of the import, the first client and the exit of a process, MiB of a client that waits, size of the wheel.
+
+    Medians of fresh processes, in turn with what the import is held against. An exit is from the last statement, with a
+    client that reports in the background and was not closed, until the process is gone.
+    """
+    times: list[list[float]] = []
+    for _ in range(STARTS):
+        base = float(printed(IMPORTED))
+        with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
+            said = printed(FIRST, folder)
+            ended = time.time()
+        imported, made, recorded, last = map(float, said.split())
+        times.append([base, imported, made, recorded, ended - last])
+    base, imported, made, recorded, left = map(statistics.median, zip(*times, strict=True))
+    with tempfile.TemporaryDirectory() as folder:
+        build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, str(SDK)]
+        subprocess.run(build, check=True, capture_output=True)  # noqa: S603
+        (wheel,) = Path(folder).glob("*.whl")
+        size = wheel.stat().st_size
+    return {
+        "3_import_ratio": imported / base,
+        "3_import_to_first_record_ratio": recorded / base,
+        "12_import_s": imported,
+        "12_first_client_s": made,
+        "12_exit_s": left,
+        "12_idle_mib": idle_mib(),
+        "12_wheel_kb": size / 1000,
+    }
+
+
+def wheels() -> set[str]:
+    """The distributions that `pip install changeling-client` brings beside its own, by the metadata of those here."""
+    project = tomllib.loads((SDK / "pyproject.toml").read_text())["project"]
+    found: set[str] = set()
+    asked = [Requirement(each) for each in project["dependencies"]]
+    while asked:
+        requirement = asked.pop()
+        name = canonicalize_name(requirement.name)
+        if name in found or (requirement.marker is not None and not requirement.marker.evaluate({"extra": ""})):
+            continue
+        found.add(name)
+        with suppress(PackageNotFoundError):
+            asked += [Requirement(each) for each in distribution(name).requires or ()]
+    return found
+
+
+def records() -> dict[str, float]:
+    """record() in turn with an update of one row of a bare file, both durable."""
+    times: tuple[list[float], list[float]] = [], []
+    server = FakeServer(ManualClock(START))
+    asked = minutely(8, 10**6)
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name, embedded(server, Path(name)) as device:
+        bare = sqlite3.connect(Path(name) / "bare.db", isolation_level=None)
+        bare.execute("PRAGMA journal_mode = WAL")
+        bare.execute("PRAGMA synchronous = FULL")
+        bare.executescript(
+            "CREATE TABLE kept (number INTEGER PRIMARY KEY, content BLOB); INSERT INTO kept VALUES (1, x'')"
+        )
+        handle = device.join(asked.id, signed=server.signed(asked))
+        for number in range(RECORDS):
+            began = time.perf_counter()
+            bare.execute("BEGIN IMMEDIATE")
+            bare.execute("UPDATE kept SET content = ? WHERE number = 1", (number.to_bytes(64),))
+            bare.execute("COMMIT")
+            between = time.perf_counter()
+            handle.record(asked.answers[number % 2])
+            times[0].append(between - began)
+            times[1].append(time.perf_counter() - between)
+        bare.close()
+    base, recorded = (1e6 * statistics.median(each) for each in times)
+    return {
+        "3_record_us": recorded,
+        "3_record_base_us": base,
+        "3_record_ratio": recorded / base,
+        "3_record_over_us": recorded - base,
+        "3_record_share_of_allowed": recorded / max(1.5 * base, base + 60),
+    }
+
+
+def due_nodes() -> dict[str, float]:
+    """CPU seconds of the flush that answers and sends 10,000 nodes, by shape."""
+    figures = {}
+    for name, (entries, periods) in SHAPES.items():
+        asked, server = minutely(periods), FakeServer(ManualClock(START))
+        server.publish(asked)
+        with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, embedded(server, Path(folder)) as device:
+            device.join(asked.id, entries=entries, signed=server.signed(asked)).record("tea")
+            server.clock.now = START + 60 * periods + 100
+            figures[f"3_due_cpu_s_{name}"] = flush_seconds(device, 10_000)
+    return figures
+
+
+def flush_seconds(device: Client, closings: int) -> float:
+    """CPU seconds of a flush that sends so many closings."""
+    began = time.process_time()
+    flushed = device.flush(timeout=600)  # it is the processor that is measured
+    taken = time.process_time() - began
+    if flushed.sent != closings:
+        raise ArithmeticError(f"{flushed} is not {closings} closings sent")
+    return taken
+
+
+def accounts(count: int = 10_000) -> dict[str, float]:
+    """A closing of so many entries of one store, of which a tenth has an answer, on loopback: CPU seconds of the flush,
+    requests and connections; where a file keeps the store, and where PostgreSQL does."""
+    figures = {}
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder, PostgreSQL() as postgresql:
+        for name, place in (
+            ("sqlite", {"path": Path(folder) / "store.db"}),
+            ("postgresql", {"path": None, "database": postgresql.new()}),
+        ):
+            asked, fake = minutely(8), FakeServer(ManualClock(START))
+            server = Loopback(asked)
+            options = {"server": server.url, "transport": None, **place}
+            with embedded(fake, Path(folder), **options) as client:
+                handle = client.join(asked.id, entries=count, signed=fake.signed(asked))
+                for entry in range(0, count, 10):
+                    handle.record("tea", entry)
+                fake.clock.now += 60 + 20
+                figures[f"11_closing_cpu_s_{name}"] = flush_seconds(client, count)
+            server.close()
+            figures |= {f"11_closing_{what}_{name}": float(number) for what, number in server.counted.items()}
+    return figures
+
+
+IDLE = """
+import gc, os, sys, time
+from importlib import import_module
+from pathlib import Path
+url, pinned, folder, id_, *loaded = sys.argv[1:]
+for name in loaded:
+    import_module(name)
+def resident():
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+before = resident()
+from changeling_client import Client
+client = Client(server=url, authority=[bytes.fromhex(pinned)], max_epsilon=10**4, path=Path(folder) / "store.db")
+handle = client.join(id_)
+deadline = time.monotonic() + 30
+while handle.status.name == "ASKED" and time.monotonic() < deadline:
+    time.sleep(0.05)
+handle.record("tea")
+time.sleep(0.5)
+print(resident() - before, handle.status.name)
+client.close()
+print(*[name for name, module in sys.modules.items() if getattr(module, "__spec__", None) and name != "__main__"])
+"""
+
+
+def idle_mib() -> float:
+    """How much a client that has joined, recorded and now waits holds above what was imported, in MiB.
+
+    A first process tells which modules it comes to load; the second loads them before it counts.
+    """
+    now = int(time.time())
+    asked = minutely(8, start=now - now % 60, period=3600)
+    loaded: list[str] = []
+    server = Loopback(asked)
+    for _ in range(2):
+        with tempfile.TemporaryDirectory() as folder:
+            first, *rest = printed(IDLE, server.url, PINNED.hex(), folder, asked.id.hex(), *loaded).splitlines()
+        held, status = first.split()
+        if status != "JOINED":
+            raise ArithmeticError(f"the survey is {status}, not joined")
+        loaded = rest[0].split()
+    server.close()
+    return int(held) / 2**20
+
+
+class Loopback:
+    """Serves a survey and a key on loopback, and takes every upload. counted: requests and connections so far.
+
+    Its clock is far ahead of every client's, which then goes by its own.
+    """
+
+    def __init__(self, survey: Survey) -> None:
+        public = X25519PrivateKey.from_private_bytes(b"sealing key of benches, 32 bytes").public_key()
+        key = SealingKey(public.public_bytes_raw(), 0, 2**32).signed_by(AUTHORITY)
+        contents = {
+            survey_path(survey.id.hex()): survey.signed_by(AUTHORITY),
+            KEYS: encode_key_list([key]),
+            UPLOADS: encode_acknowledgement({}),
+        }
+        counted = self.counted = {"requests": 0, "connections": 0}
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                counted["connections"] += 1
+                super().setup()
+
+            def do_GET(self) -> None:
+                self.rfile.read(int(self.headers.get("content-length", 0)))
+                counted["requests"] += 1
+                content = contents.get(self.path)
+                self.send_response_only(404 if content is None else 200)
+                self.send_header("date", formatdate(START + 10**7, usegmt=True))
+                self.send_header("content-length", str(len(content or b"")))
+                self.end_headers()
+                self.wfile.write(content or b"")
+
+            def do_POST(self) -> None:
+                self.do_GET()
+
+            def log_message(self, *_: object) -> None:
+                """Nothing."""
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+# 10: what the length of one record() tells
+
+
+def durations(count: int = 3_000) -> dict[str, float]:
+    """How often the best threshold on one duration tells a change from none; chosen on one half, tried on the other."""
+    server = FakeServer()
+    times: tuple[list[float], list[float]] = [], []
+    unbound = make_survey(answers=("tea", "coffee"), periods=count, at_most=count)
+    with tempfile.TemporaryDirectory() as folder, embedded(server, Path(folder)) as client:
+        handle = client.join(server.publish(unbound))
+        client.flush()
+        for number in range(count):
+            before = handle.answer()
+            changes = number * 7919 % 13 < 6
+            answer = ("coffee" if before == "tea" else "tea") if changes or before is None else before
+            began = time.perf_counter()
+            recorded = handle.record(answer)
+            times[recorded is Recorded.COUNTED].append(time.perf_counter() - began)
+    halves = [[each[half::2] for each in times] for half in range(2)]
+    chosen = max(sorted({*halves[0][0], *halves[0][1]})[::5], key=lambda at: abs(_share(halves[0], at) - 0.5))
+    share = _share(halves[1], chosen)
+    return {
+        "10_changes": float(len(times[1])),
+        "10_record_told_apart": share if _share(halves[0], chosen) >= 0.5 else 1 - share,
+    }
+
+
+def _share(ways: list[list[float]], threshold: float) -> float:
+    """How often "longer than this" says which, if both were as likely."""
+    none, change = ways
+    longer, shorter = (sum(each > threshold for each in some) / len(some) for some in (change, none))
+    return (longer + 1 - shorter) / 2

@@ -10,44 +10,22 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, ClassVar, Self
 
-from .calendar import UnixSeconds
 from .errors import MalformedBytes
-from .signing import ID_BYTES, Fields, SignedObject, SurveyId, authority_key, holds_booleans
+from .signing import ID_BYTES, DatedKey, Fields, SignedObject, SurveyId, authority_key, members
 from .upload import SealingKey
 
 HASH_BYTES = 32
 
 
-@dataclass(frozen=True, slots=True)
-class ResultsKey(SignedObject):
-    """A server's public Ed25519 key, 32 bytes, for signing editions from `begins` until `expires`, Unix seconds."""
+@dataclass(frozen=True)
+class ResultsKey(DatedKey):
+    """A server's public Ed25519 key, 32 bytes, for signing editions from `begins` until `expires`, in Unix seconds."""
 
     kind: ClassVar[str] = "results-key"
-    public: bytes
-    begins: int
-    expires: int
 
-    def __post_init__(self) -> None:
+    def check_key(self) -> None:
+        """Refuses one under which anybody can sign."""
         authority_key(self.public)
-        if not 0 <= self.begins < self.expires < 2**63:
-            raise ValueError(f"a key must begin before it expires, below 2^63, got {self.begins} and {self.expires}")
-
-    def valid_at(self, time: UnixSeconds) -> bool:
-        """True if editions that were made at this Unix time, in seconds, may be signed with it."""
-        return self.begins <= time <= self.expires
-
-    def as_fields(self) -> Fields:
-        """The key and its dates."""
-        return {"public": self.public, "begins": self.begins, "expires": self.expires}
-
-    @classmethod
-    def _read(cls, fields: Fields) -> Self:
-        match fields:
-            case {"public": bytes(public), "begins": int(begins), "expires": int(expires), **rest} if not (
-                rest or holds_booleans(fields)
-            ):
-                return cls(public, begins, expires)
-        raise ValueError("it is public, begins and expires")
 
 
 def signed_key(encoded: bytes, authority: Iterable[bytes]) -> SealingKey | ResultsKey:
@@ -116,12 +94,10 @@ class Edition(SignedObject):
 
     @classmethod
     def _read(cls, fields: Fields) -> Self:
-        if fields.keys() != {"survey", "revision", "made", "last", "final", "tracks", "groups", "files"}:
-            raise ValueError(f"it has other members: {sorted(fields)}")
-        if holds_booleans(fields):
-            raise ValueError("it holds no booleans")
-        columns = {name: tuple(_columns(each) for each in fields[name]) for name in ("tracks", "groups")}
-        return cls(**{**fields, **columns})
+        whole = dict.fromkeys(("revision", "made", "last", "final"), int)
+        told = members(fields, survey=bytes, **whole, tracks=list, groups=list, files=dict)
+        columns = {name: tuple(_columns(each) for each in told[name]) for name in ("tracks", "groups")}
+        return cls(**{**told, **columns})
 
 
 def edition_id(signed: bytes) -> bytes:

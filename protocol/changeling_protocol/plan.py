@@ -5,7 +5,7 @@ hierarchy is one group of nested change tracks; a panel is a group with a state 
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import accumulate, pairwise
@@ -410,16 +410,12 @@ def plan_as_fields(plan: ReleasePlan) -> list[Fields]:
     return [_group_as_fields(group) for group in plan.groups]
 
 
-class _AskedHistory(NamedTuple):
-    """A history group as it is written: its question, and how many answers that has."""
+class _WrittenGroup(NamedTuple):
+    """A group as it was read: its kernel, about how many steps it takes to work that out, and what makes the group."""
 
-    history: History
-    question: int
-    answers: int
-
-
-_GroupAsWritten: TypeAlias = tuple[list[Track], Joint | _AskedHistory | None, int]
-"""The tracks of a group, what makes it joint, and its share."""
+    kernel: Kernel | HistoryKernel | None
+    steps: int
+    make: Callable[[], Group]
 
 
 def plan_from_fields(groups: list[Any], answers: Sequence[int]) -> ReleasePlan:
@@ -429,31 +425,10 @@ def plan_from_fields(groups: list[Any], answers: Sequence[int]) -> ReleasePlan:
     What joint groups take is looked at before any of them is worked out.
     """
     read = [_group_from_fields(group, answers) for group in groups]
-    steps = sum(dict(map(_steps, read)).values())  # groups about other questions often have the same kernel
+    steps = sum({group.kernel: group.steps for group in read}.values())  # those of several questions are often alike
     if steps > MOST_STEPS:
         raise ValueError(f"the joint groups of a plan take at most {MOST_STEPS} steps together, got {steps}")
-    return ReleasePlan(tuple(map(_worked_out, read)))
-
-
-def _steps(written: _GroupAsWritten) -> tuple[object, int]:
-    """The kernel of a group, and about how many steps it takes to work it out."""
-    match written:
-        case (tracks, Joint() as joint, _):
-            kernel = _kernel(tracks, joint)
-            return kernel, kernel.steps
-        case (_, _AskedHistory(history, _, answers), _):
-            whole = _history_kernel(history, answers)
-            return whole, whole.possible.steps
-    return None, 0
-
-
-def _worked_out(written: _GroupAsWritten) -> Group:
-    match written:
-        case (tracks, Joint() as joint, share):
-            return Group.jointly(tracks, joint, share)
-        case (_, _AskedHistory(history, question, answers), share):
-            return Group.of_history(history, answers, share, question)
-    return Group(tuple(written[0]), written[2])
+    return ReleasePlan(tuple(group.make() for group in read))
 
 
 def _group_as_fields(group: Group) -> Fields:
@@ -467,16 +442,21 @@ def _group_as_fields(group: Group) -> Fields:
     return {"share": group.share, "tracks": tracks, "joint": group.joint.as_fields()}
 
 
-def _group_from_fields(fields: Fields, answers: Sequence[int]) -> _GroupAsWritten:
+def _group_from_fields(fields: Fields, answers: Sequence[int]) -> _WrittenGroup:
     match fields:
-        case {"share": int(share), "tracks": [*tracks], "joint": dict(joint), **rest} if not rest:
-            return [_joint_track(track, answers) for track in tracks], Joint.from_fields(joint), share
-        case {"share": int(share), "history": dict(history), **rest} if not rest:
-            question = _question(history)
-            told = {name: value for name, value in history.items() if name != "question"}
-            return [], _AskedHistory(History.from_fields(told), question, _answers_to(question, answers)), share
-        case {"share": int(share), "tracks": [*tracks], **rest} if not rest:
-            return [_track_from_fields(track, answers) for track in tracks], None, share
+        case {"share": int(share), "tracks": [*listed], "joint": dict(terms), **rest} if not rest:
+            tracks, joint = [_joint_track(track, answers) for track in listed], Joint.from_fields(terms)
+            kernel = _kernel(tracks, joint)
+            return _WrittenGroup(kernel, kernel.steps, lambda: Group.jointly(tracks, joint, share))
+        case {"share": int(share), "history": dict(terms), **rest} if not rest:
+            question = _question(terms)
+            told = {name: value for name, value in terms.items() if name != "question"}
+            history, z = History.from_fields(told), _answers_to(question, answers)
+            whole = _history_kernel(history, z)
+            return _WrittenGroup(whole, whole.possible.steps, lambda: Group.of_history(history, z, share, question))
+        case {"share": int(share), "tracks": [*listed], **rest} if not rest:
+            alone = tuple(_track_from_fields(track, answers) for track in listed)
+            return _WrittenGroup(None, 0, lambda: Group(alone, share))
     raise ValueError("a group is a share and tracks, and what makes it joint; or a share and a history")
 
 

@@ -7,6 +7,7 @@ authority's current and next key.
 
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, NewType, Self, TypeAlias
 
@@ -15,6 +16,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
+from .calendar import UnixSeconds
 from .errors import BadSignature, MalformedBytes, UnderstatedEpsilon
 
 VERSION = 3
@@ -84,6 +86,36 @@ class SignedObject:
     def from_payload(cls, payload: bytes) -> Self:
         """The object in the bytes that are signed. Raises what `from_fields` raises."""
         return cls.from_fields(payload_fields(cls.kind, payload))
+
+
+@dataclass(frozen=True)
+class DatedKey(SignedObject):
+    """A public key of a server, good from `begins` until `expires`, in Unix seconds. Raises ValueError for no key."""
+
+    public: bytes
+    begins: int
+    expires: int
+
+    def __post_init__(self) -> None:
+        self.check_key()
+        if not 0 <= self.begins < self.expires < 2**63:  # stores keep both in 64 bits
+            raise ValueError(f"a key must begin before it expires, below 2^63, got {self.begins} and {self.expires}")
+
+    def check_key(self) -> None:
+        """Raises ValueError for bytes that are no such key."""
+        raise NotImplementedError
+
+    def valid_at(self, time: UnixSeconds) -> bool:
+        """True if it may be used at this Unix time, in seconds."""
+        return self.begins <= time <= self.expires
+
+    def as_fields(self) -> Fields:
+        """The key and its dates."""
+        return {"public": self.public, "begins": self.begins, "expires": self.expires}
+
+    @classmethod
+    def _read(cls, fields: Fields) -> Self:
+        return cls(**members(fields, public=bytes, begins=int, expires=int))
 
 
 def signed(kind: str, fields: Fields, authority: Ed25519PrivateKey) -> bytes:
@@ -212,6 +244,13 @@ def _ordered(value: Any) -> Any:
             raise ValueError("keys of a canonical map are strings")
         return {key: _ordered(value[key]) for key in sorted(value)}
     raise ValueError(f"canonical MessagePack holds no {type(value).__name__}")
+
+
+def members(fields: Any, **kinds: type) -> Fields:
+    """The members of a map, which are these and of these types. Raises ValueError for any other: True is no integer."""
+    if not isinstance(fields, dict) or {name: type(value) for name, value in fields.items()} != kinds:
+        raise ValueError(f"it is {', '.join(kinds)}, and one of them is missing, is of another type, or has company")
+    return fields
 
 
 def holds_booleans(value: Any) -> bool:

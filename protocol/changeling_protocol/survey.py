@@ -20,7 +20,7 @@ from .errors import UnderstatedEpsilon
 from .odds import from_micro, micro, per_week
 from .plan import ReleasePlan, Track, plan_as_fields, plan_from_fields
 from .questions import MOST_QUESTIONS, OFFSETS, Constraint, ExpectedChanges, Question
-from .signing import ID_BYTES, Fields, SignedObject, SurveyId, holds_booleans, payload_bytes
+from .signing import ID_BYTES, Fields, SignedObject, SurveyId, holds_booleans, members, payload_bytes
 
 MOST_STRATA = 2**10
 """The most combinations of values that a survey may declare: tallies are kept for each."""
@@ -350,42 +350,23 @@ class Survey(SignedObject):
 
     @classmethod
     def _read(cls, fields: Fields) -> Self:
-        match fields:
-            case {
-                "questions": [*questions],
-                "calendar": [int(start), int(period), int(periods)],
-                "plan": [*groups],
-                "epsilon_micro": int(epsilon_micro),
-                "closed": bool(closed),
-                "skew": int(skew),
-                "spread": int(spread),
-                "grace": int(grace),
-                "minimum": int(minimum),
-                "breakdowns": [*breakdowns],
-                "stratum_changes": int(stratum_changes),
-                "relay": str(relay),
-                "follows": bytes(follows),
-                **rest,
-            } if not (rest or holds_booleans({**fields, "closed": None})):
-                if len(questions) > MOST_QUESTIONS:
-                    raise ValueError(f"a survey asks at most {MOST_QUESTIONS} questions, got {len(questions)}")
-                asked = tuple(map(Question.from_fields, questions))
-                return cls(
-                    questions=asked,
-                    calendar=Calendar(start, period, periods),
-                    plan=plan_from_fields(groups, [len(each.answers) for each in asked]),
-                    epsilon_micro=epsilon_micro,
-                    closed=closed,
-                    skew=skew,
-                    spread=spread,
-                    grace=grace,
-                    minimum=minimum,
-                    breakdowns=tuple(_breakdown(each) for each in breakdowns),
-                    stratum_changes=stratum_changes,
-                    relay=relay,
-                    follows=follows,
-                )
-        raise ValueError(f"its fields are {sorted(fields)}, or one has the wrong type")
+        lists = dict.fromkeys(("questions", "calendar", "plan", "breakdowns"), list)
+        numbers = dict.fromkeys(("epsilon_micro", "skew", "spread", "grace", "minimum", "stratum_changes"), int)
+        told = members(fields, **lists, **numbers, closed=bool, relay=str, follows=bytes)
+        if holds_booleans({**fields, "closed": None}):
+            raise ValueError("nothing but `closed` is a boolean")
+        if len(told["questions"]) > MOST_QUESTIONS:
+            raise ValueError(f"a survey asks at most {MOST_QUESTIONS} questions, got {len(told['questions'])}")
+        if list(map(type, told["calendar"])) != [int] * 3:
+            raise ValueError("a calendar is its start, the length of a period, and how many there are")
+        asked = tuple(map(Question.from_fields, told["questions"]))
+        read = {
+            "questions": asked,
+            "calendar": Calendar(*told["calendar"]),
+            "plan": plan_from_fields(told["plan"], [len(each.answers) for each in asked]),
+            "breakdowns": tuple(map(_breakdown, told["breakdowns"])),
+        }
+        return cls(**{**told, **read})
 
 
 OFFSET = Breakdown("offset", tuple(f"{2 * offset + 1}/{2 * OFFSETS}" for offset in range(OFFSETS)))
@@ -479,7 +460,4 @@ class EarlyEnd(SignedObject):
 
     @classmethod
     def _read(cls, fields: Fields) -> Self:
-        match fields:
-            case {"survey": bytes(survey), "last": int(last), **rest} if not (rest or holds_booleans(fields)):
-                return cls(SurveyId(survey), last)
-        raise ValueError("it is a survey and its last period")
+        return cls(**members(fields, survey=bytes, last=int))

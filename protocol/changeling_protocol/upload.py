@@ -24,18 +24,18 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cached_property, lru_cache
 from hashlib import sha256
-from typing import ClassVar, NamedTuple, Self, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import msgpack
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from .calendar import MOST_PERIODS, Node, UnixSeconds
+from .calendar import MOST_PERIODS, Node
 from .errors import CannotOpen, MalformedBytes
 from .plan import NodeNumber, ReleasePlan, Track, TrackNumber
 from .randomizers import Coins, symbol_bytes
-from .signing import ID_BYTES, VERSION, Fields, SignedObject, SurveyId, check_order, holds_booleans
+from .signing import ID_BYTES, KEY_BYTES, VERSION, DatedKey, SurveyId, check_order
 from .survey import StratumNumber
 
 CLOSING_ID_BYTES = 16
@@ -298,42 +298,21 @@ _KEY_BYTES, _NONCE_BYTES, _SECRET_BYTES = 16, 12, 32
 
 
 @dataclass(frozen=True)
-class SealingKey(SignedObject):
-    """A server's public key, good for sealing from `begins` until `expires`, in Unix seconds."""
+class SealingKey(DatedKey):
+    """A server's public X25519 key, 32 bytes, good for sealing from `begins` until `expires`, in Unix seconds."""
 
     kind: ClassVar[str] = "sealing-key"
-    public: bytes
-    begins: int
-    expires: int
 
-    def __post_init__(self) -> None:
-        if len(self.public) != 32:
-            raise ValueError(f"an X25519 public key has 32 bytes, got {len(self.public)}")
-        if not 0 <= self.begins < self.expires < 2**63:  # stores keep both in 64 bits
-            raise ValueError(f"a key must begin before it expires, below 2^63, got {self.begins} and {self.expires}")
+    def check_key(self) -> None:
+        """Refuses one that nothing can be sealed to."""
+        if len(self.public) != KEY_BYTES:
+            raise ValueError(f"an X25519 public key has {KEY_BYTES} bytes, got {len(self.public)}")
         check_order(self.public)
 
     @cached_property
     def id(self) -> bytes:
         """`key_id` of the public key: 16 bytes."""
         return key_id(self.public)
-
-    def valid_at(self, time: UnixSeconds) -> bool:
-        """True if uploads may be sealed to it at this Unix time, in seconds."""
-        return self.begins <= time <= self.expires
-
-    def as_fields(self) -> Fields:
-        """The key and its dates."""
-        return {"public": self.public, "begins": self.begins, "expires": self.expires}
-
-    @classmethod
-    def _read(cls, fields: Fields) -> Self:
-        match fields:
-            case {"public": bytes(public), "begins": int(begins), "expires": int(expires), **rest} if not (
-                rest or holds_booleans(fields)
-            ):
-                return cls(public, begins, expires)
-        raise ValueError("it is public, begins and expires")
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Self
 
 import msgpack
 
@@ -159,78 +160,50 @@ def decode_key_list(body: bytes) -> list[bytes]:
 
 
 class ErrorCode(StrEnum):
-    """Why a request was turned down."""
+    """Why a request was turned down.
 
-    MALFORMED = "malformed"
+    status: the HTTP status that it is answered with. advice: what to do about it, for people.
+    """
+
+    status: int
+    advice: str
+
+    def __new__(cls, code: str, status: int = 0, advice: str = "") -> Self:
+        """The member whose value is the code alone."""
+        made = str.__new__(cls, code)
+        made._value_, made.status, made.advice = code, status, advice
+        return made
+
+    MALFORMED = "malformed", 400, "Send what the path takes; sending the same again is no use."
     """The body is not what belongs there, or broke off."""
-    UNAUTHORIZED = "unauthorized"
+    UNAUTHORIZED = "unauthorized", 401, "Send the header Authorization: Bearer TOKEN, with a token that is for this."
     """It needs a token, and there is none with it, or none that the server knows."""
-    FORBIDDEN = "forbidden"
+    FORBIDDEN = "forbidden", 403, "Ask who runs the server for a token that is for this, or to start it so."
     """The token is not for that, the server was not started for that, or it does not admit who sends."""
-    BAD_SIGNATURE = "bad_signature"
+    BAD_SIGNATURE = "bad_signature", 403, "Have it signed by an authority whose key the server was started with."
     """None of the authority's keys that the server takes signed this."""
-    NOT_FOUND = "not_found"
+    NOT_FOUND = "not_found", 404, "Look at the path and the id, and whether the survey is published on this server."
     """There is no such path, or no such survey."""
-    METHOD_NOT_ALLOWED = "method_not_allowed"
+    METHOD_NOT_ALLOWED = "method_not_allowed", 405, "Use a method that the header Allow names."
     """The path takes other methods."""
-    TOO_SLOW = "too_slow"
+    TOO_SLOW = "too_slow", 408, "Send it again, over a better connection or in smaller parts."
     """The body did not arrive in time."""
-    CONFLICT = "conflict"
+    CONFLICT = "conflict", 409, "Look at what the server holds; what is published stays as it is."
     """It contradicts what the server holds."""
-    NOT_ESTIMABLE = "not_estimable"
+    NOT_ESTIMABLE = "not_estimable", 409, "Ask again when more has been reported, or for another time."
     """The estimate asked for cannot be made, or not yet, from what may be published."""
-    TOO_LARGE = "too_large"
+    TOO_LARGE = "too_large", 413, "Send less at a time."
     """The body is longer than this path takes."""
-    INVALID = "invalid"
+    INVALID = "invalid", 422, "Ask for what the survey has."
     """It can be read, but asks for what is impossible: a period that the survey does not have, a negative width."""
-    UNDERSTATED_EPSILON = "understated_epsilon"
+    UNDERSTATED_EPSILON = "understated_epsilon", 422, "State the survey's epsilon as it is, and sign it again."
     """The survey can cost an entry more than the epsilon it states."""
-    TOO_MANY_REQUESTS = "too_many_requests"
+    TOO_MANY_REQUESTS = "too_many_requests", 429, "Wait for as long as the header Retry-After says, then send it again."
     """More requests come from this network than the server takes from one."""
-    FAILED = "failed"
+    FAILED = "failed", 500, "Tell who runs the server, with the header X-Request-Id; the server's log says why."
     """The server is at fault; its log says why."""
-    OVERLOADED = "overloaded"
+    OVERLOADED = "overloaded", 503, "Wait for as long as the header Retry-After says, then send it again."
     """The server has no room at the moment: come again later."""
-
-
-HTTP_STATUS: Mapping[ErrorCode, int] = {
-    ErrorCode.MALFORMED: 400,
-    ErrorCode.UNAUTHORIZED: 401,
-    ErrorCode.FORBIDDEN: 403,
-    ErrorCode.BAD_SIGNATURE: 403,
-    ErrorCode.NOT_FOUND: 404,
-    ErrorCode.METHOD_NOT_ALLOWED: 405,
-    ErrorCode.TOO_SLOW: 408,
-    ErrorCode.CONFLICT: 409,
-    ErrorCode.NOT_ESTIMABLE: 409,
-    ErrorCode.TOO_LARGE: 413,
-    ErrorCode.INVALID: 422,
-    ErrorCode.UNDERSTATED_EPSILON: 422,
-    ErrorCode.TOO_MANY_REQUESTS: 429,
-    ErrorCode.FAILED: 500,
-    ErrorCode.OVERLOADED: 503,
-}
-"""The HTTP status that each code is answered with."""
-
-
-ADVICE: Mapping[ErrorCode, str] = {
-    ErrorCode.MALFORMED: "Send what the path takes; sending the same again is no use.",
-    ErrorCode.UNAUTHORIZED: "Send the header Authorization: Bearer TOKEN, with a token that is for this.",
-    ErrorCode.FORBIDDEN: "Ask who runs the server for a token that is for this, or to start it so.",
-    ErrorCode.BAD_SIGNATURE: "Have it signed by an authority whose key the server was started with.",
-    ErrorCode.NOT_FOUND: "Look at the path and the id, and whether the survey is published on this server.",
-    ErrorCode.METHOD_NOT_ALLOWED: "Use a method that the header Allow names.",
-    ErrorCode.TOO_SLOW: "Send it again, over a better connection or in smaller parts.",
-    ErrorCode.CONFLICT: "Look at what the server holds; what is published stays as it is.",
-    ErrorCode.NOT_ESTIMABLE: "Ask again when more has been reported, or for another time.",
-    ErrorCode.TOO_LARGE: "Send less at a time.",
-    ErrorCode.INVALID: "Ask for what the survey has.",
-    ErrorCode.UNDERSTATED_EPSILON: "State the survey's epsilon as it is, and sign it again.",
-    ErrorCode.TOO_MANY_REQUESTS: "Wait for as long as the header Retry-After says, then send it again.",
-    ErrorCode.FAILED: "Tell who runs the server, with the header X-Request-Id; the server's log says why.",
-    ErrorCode.OVERLOADED: "Wait for as long as the header Retry-After says, then send it again.",
-}
-"""Advice for people, by code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,10 +222,10 @@ class ErrorAnswer:
         content = {
             "type": f"urn:changeling:{self.code.value}",
             "title": self.code.value.replace("_", " ").capitalize(),
-            "status": HTTP_STATUS[self.code],
+            "status": self.code.status,
             "detail": self.detail,
             "code": self.code.value,
-            "advice": ADVICE[self.code],
+            "advice": self.code.advice,
         }
         return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 

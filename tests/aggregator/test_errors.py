@@ -5,7 +5,7 @@ from types import ModuleType
 import pytest
 from changeling_aggregator import errors
 from changeling_protocol import errors as protocol_errors
-from changeling_protocol.wire import HTTP_STATUS, ErrorAnswer, ErrorCode
+from changeling_protocol.wire import ErrorAnswer, ErrorCode
 
 from .serving import ADMIN, ServerProcess
 
@@ -42,6 +42,6 @@ def test_an_error_answer_is_a_code_and_a_sentence(
     """Whether an endpoint turns the request down or no endpoint is there: JSON, under the code's status."""
     response = server.http.request(method, path, headers=ADMIN)
     answer = ErrorAnswer.decode(response.content)
-    assert (response.status_code, answer.code) == (HTTP_STATUS[code], code)
+    assert (response.status_code, answer.code) == (code.status, code)
     assert answer.detail
     assert response.headers["content-type"] == "application/problem+json"

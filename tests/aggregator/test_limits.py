@@ -22,7 +22,7 @@ from changeling_aggregator.server import http as limits
 from changeling_aggregator.server.requests import read_from
 from changeling_aggregator.store import Store, TokenScope
 from changeling_protocol import VERSION, SealingKey
-from changeling_protocol.wire import HTTP_STATUS, MSGPACK, UPLOADS, encode_upload_request
+from changeling_protocol.wire import MSGPACK, UPLOADS, encode_upload_request
 
 from .devices import body, envelope, report
 from .hostile import HOSTILE_HEADS, answer_of, connected, push, resident, slow_body
@@ -99,7 +99,7 @@ def refusal(messages: Messages, **how: Any) -> int:
     """The status that a body of these messages is refused with."""
     with pytest.raises(TurnedDown) as refused:
         read(messages, **how)
-    return HTTP_STATUS[refused.value.code]
+    return refused.value.code.status
 
 
 async def coming(*pieces: bytes, pause: float = 0.0, end: bool = True) -> Messages:

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import pytest
 from changeling_aggregator.store import Store
-from changeling_protocol import Coins, Fields, KaryResponse, Losses, Odds, Space, StateSpace, Survey, register
+from changeling_protocol import KaryResponse, Odds, OddsRandomizer, StateSpace, Survey, register
 from changeling_reader import ServerClient
 from changeling_simulations import Population, sample_tallies
 from changeling_statistics import (
@@ -48,7 +48,7 @@ from ..protocol.examples import AUTHORITY, PINNED
 
 @register
 @dataclass(frozen=True, slots=True)
-class HadamardResponse:
+class HadamardResponse(OddsRandomizer):
     """A state hashed to one bit: a random row of a Hadamard matrix, and its sign at the state, kept with odds a:b.
 
     The matrix has 2^k rows, more than states; the sign of row h at input v is the parity of the bits of h & (v + 1).
@@ -57,7 +57,6 @@ class HadamardResponse:
 
     kind: ClassVar[str] = "hadamard"
     space: StateSpace
-    odds: Odds
 
     @property
     def rows(self) -> int:
@@ -67,19 +66,11 @@ class HadamardResponse:
     def symbols(self) -> int:
         return 2 * self.rows
 
-    @property
-    def losses(self) -> Losses:
-        epsilon = self.odds.epsilon
-        return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=epsilon)
-
     def total(self, true: int = 0) -> int:  # noqa: ARG002
         return self.rows * (self.odds.favoured + self.odds.other)
 
     def weight(self, symbol: int, true: int) -> int:
         return self.odds.favoured if symbol % 2 == self.sign(symbol // 2, true) else self.odds.other
-
-    def respond(self, true: int, coins: Coins) -> int:
-        return self.symbol_at(coins.below(self.total()), true)
 
     def symbol_at(self, drawn: int, true: int) -> int:
         if not 0 <= true < self.space.size:
@@ -89,16 +80,6 @@ class HadamardResponse:
 
     def said(self, symbol: int, states: Sequence[str]) -> str:  # noqa: ARG002
         return f"row {symbol // 2}, sign {symbol % 2}"
-
-    def as_fields(self) -> Fields:
-        return {"odds": [self.odds.favoured, self.odds.other]}
-
-    @classmethod
-    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
-        match space, fields:
-            case StateSpace(), {"odds": [int(a), int(b)], **rest} if not rest:
-                return cls(space, Odds(a, b))
-        return None
 
     @staticmethod
     def sign(row: int, true: int) -> int:

@@ -6,8 +6,6 @@ from pathlib import Path
 import pytest
 from changeling_protocol import MalformedBytes, Refusal, SealingKey, Survey, encode, signed
 from changeling_protocol.wire import (
-    ADVICE,
-    HTTP_STATUS,
     MOST_ENVELOPES,
     MOST_ENVELOPES_TAKEN,
     ErrorAnswer,
@@ -71,10 +69,10 @@ def test_an_error_is_its_code_and_a_sentence(code):
     """A problem document (RFC 9457) with what to do. It comes back; each code has one status."""
     answer = ErrorAnswer(code, "Zu groß.")
     problem = json.loads(answer.encode())
-    assert (problem["code"], problem["detail"], problem["status"]) == (code.value, "Zu groß.", HTTP_STATUS[code])
-    assert (problem["type"], problem["advice"]) == (f"urn:changeling:{code.value}", ADVICE[code])
+    assert (problem["code"], problem["detail"], problem["status"]) == (code.value, "Zu groß.", code.status)
+    assert (problem["type"], problem["advice"]) == (f"urn:changeling:{code.value}", code.advice)
     assert ErrorAnswer.decode(answer.encode()) == answer
-    assert 400 <= HTTP_STATUS[code] < 600
+    assert 400 <= code.status < 600
 
 
 def test_signed_objects_are_read_without_their_signature_in_one_place():

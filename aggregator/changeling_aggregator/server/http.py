@@ -43,7 +43,7 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 from changeling_protocol import SealingKey, UnixSeconds
-from changeling_protocol.wire import HTTP_STATUS, JSON, MSGPACK, PROBLEM, UPLOADS, ErrorAnswer, ErrorCode
+from changeling_protocol.wire import JSON, MSGPACK, PROBLEM, UPLOADS, ErrorAnswer, ErrorCode
 from changeling_statistics import NotEstimable
 from prometheus_client import Counter, Histogram
 from starlette.exceptions import HTTPException
@@ -131,7 +131,7 @@ def turned_down(code: ErrorCode, detail: str, headers: Mapping[str, str] | None 
     """The answer to a request that is turned down, which is counted; no cache keeps it."""
     turned_down_so_far[code] += 1
     unkept = {**(headers or {}), "cache-control": UNKEPT}
-    return Response(ErrorAnswer(code, detail).encode(), HTTP_STATUS[code], unkept, media_type=PROBLEM)
+    return Response(ErrorAnswer(code, detail).encode(), code.status, unkept, media_type=PROBLEM)
 
 
 def tag_of(content: bytes) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from changeling_protocol import VERSION
-from changeling_protocol.wire import ADVICE, HTTP_STATUS, JSON, PROBLEM, ErrorCode
+from changeling_protocol.wire import JSON, PROBLEM, ErrorCode
 from msgspec import Meta, Struct
 from starlette.requests import Request
 from starlette.responses import Response
@@ -150,7 +150,7 @@ def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:
         "paths": paths,
         "components": {
             "schemas": msgspec.json.schema_components(types, ref_template=_REFERENCE)[1],
-            "responses": {str(status): _problem(status) for status in sorted({*HTTP_STATUS.values()})},
+            "responses": {str(status): _problem(status) for status in sorted({code.status for code in ErrorCode})},
             "securitySchemes": {
                 "token": {"type": "http", "scheme": "bearer", "description": "What `changeling token new` showed."}
             },
@@ -194,7 +194,7 @@ def _responses(description: Described, route: Route) -> dict[str, Any]:
     codes |= {*ANY_BODY} if description.takes else set()
     codes |= {ErrorCode.NOT_FOUND} if route.param_convertors else set()
     responses: dict[int, dict[str, Any]] = {
-        HTTP_STATUS[code]: {"$ref": f"#/components/responses/{HTTP_STATUS[code]}"} for code in codes
+        code.status: {"$ref": f"#/components/responses/{code.status}"} for code in codes
     }
     for status, bodies in description.gives.items():
         given = {"description": _GIVEN[status], "content": _content(bodies)}
@@ -211,7 +211,7 @@ def _responses(description: Described, route: Route) -> dict[str, Any]:
 def _problem(status: int) -> dict[str, Any]:
     """All errors of a status."""
     return {
-        "description": " ".join(f"{code.value}: {ADVICE[code]}" for code in ErrorCode if HTTP_STATUS[code] == status),
+        "description": " ".join(f"{code.value}: {code.advice}" for code in ErrorCode if code.status == status),
         "content": {PROBLEM: {"schema": _schema(ProblemDocument)}},
     }
 

@@ -7,12 +7,12 @@ other half, how reports are tallied and decoded, is in changeling_statistics.
 
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 from types import MappingProxyType
-from typing import ClassVar, Protocol, Self, TypeVar
+from typing import ClassVar, Protocol, Self, TypeAlias, TypeVar
 
 from ..odds import Odds
 from ..signing import Fields, holds_booleans
@@ -52,54 +52,11 @@ class SystemCoins:
         return drawn
 
 
-class Space(Hashable, Protocol):
-    """The true inputs of a randomizer, numbered from 0: changes (old, new) over a node, or states at its end.
-
-    A survey of z answers has the states 0 to z; 0 is NULL, no answer. A space is a value, so that it can be the key of
-    a cache.
-    """
-
-    @property
-    def answers(self) -> int:
-        """z, how many answers the survey has."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """m, how many inputs there are."""
-        ...
-
-    @property
-    def null(self) -> bool:
-        """True if NULL is one of the states; if not, the cohort is closed and everybody has an answer."""
-        ...
-
-    @property
-    def reports_changes(self) -> bool:
-        """True if an input is a change over a node; if not, it is the state at the node's end."""
-        ...
-
-    def index(self, old: int, new: int) -> int:
-        """The input of an entry that was in state `old` when a node started, and in `new` when it ended.
-
-        Raises ValueError for what is no state, without naming it.
-        """
-        ...
-
-    def pair(self, index: int) -> tuple[int, int]:
-        """The states (old, new) of an input: the entry leaves `old` and comes to `new`, which changes the histogram.
-
-        NULL is no answer, so an insertion only adds and a deletion only takes away. For reports of states `old` is
-        NULL always. Raises ValueError outside the space.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class MutationSpace:
     """The mutations over a node. Input 0 is "no change", (NULL, NULL); the others follow in order of (old, new).
 
-    answers: z.
+    answers: z; a survey of z answers has the states 0 to z, of which 0 is NULL, no answer.
     repeats: whether to have the paper's (z+1)² pairs, with (r, r) among them, which never occur; if not, there are
     d(d-1)+1 inputs over d states.
     null: whether NULL is one of the d states. If not, only moves from one answer to another are told, as in a closed
@@ -202,6 +159,13 @@ class StateSpace:
         return 0, index + (not self.null)
 
 
+Space: TypeAlias = MutationSpace | StateSpace
+"""The true inputs of a randomizer, numbered from 0: changes (old, new) over a node, or states at its end.
+
+`index(old, new)` is the input of an entry that was in state `old` when a node started, and in `new` when it ended, and
+`pair` the states of an input: the entry leaves `old` and comes to `new`, which changes the histogram."""
+
+
 def check_answers(answers: int) -> None:
     """Raises ValueError for a number of answers that no survey has."""
     if not 1 <= answers <= MOST_ANSWERS:
@@ -230,76 +194,105 @@ class Losses:
     vanishes: Decimal
     insertions: Decimal
 
+    @classmethod
+    def alike(cls, loss: Decimal) -> Self:
+        """The losses of a report that tells any two inputs apart as well."""
+        return cls(loss, loss, loss, loss)
 
-class Randomizer(Hashable, Protocol):
+
+class Randomizer(ABC):
     """Maps a true input to a random symbol by exact integer weights.
 
-    A value: two randomizers of equal parameters are equal, so that they can be the keys of a cache.
+    Inherit it for a frozen dataclass of your own: two randomizers of equal parameters are equal, so that they can be
+    the keys of a cache.
+
     kind: the name that the class is registered under, and known by in signed bytes.
+    space: the true inputs it can be given.
     """
 
+    __slots__ = ()
     kind: ClassVar[str]
+    space: Space
 
     @property
-    def space(self) -> Space:
-        """The true inputs it can be given."""
-        ...
-
-    @property
+    @abstractmethod
     def symbols(self) -> int:
         """How many symbols there are; they are numbered from 0."""
-        ...
 
     @property
+    @abstractmethod
     def losses(self) -> Losses:
         """The loss of one report. Raises ValueError where that is infinite."""
-        ...
 
+    @abstractmethod
     def weight(self, symbol: int, true: int) -> int:
         """The weight of a symbol for an input: Pr(symbol | true) = weight(symbol, true) / total(true), exactly."""
-        ...
 
+    @abstractmethod
     def total(self, true: int) -> int:
         """The sum of an input's weights over all symbols."""
-        ...
 
-    def respond(self, true: int, coins: Coins) -> int:
-        """Draws the symbol to report for a true input. Raises ValueError outside the space, without naming the input.
-
-        coins: one integer below `total(true)` is drawn from them.
-        """
-        ...
-
+    @abstractmethod
     def symbol_at(self, drawn: int, true: int) -> int:
         """The symbol that the integer `drawn` in [0, total(true)) selects: what `respond` does with its one draw.
 
-        Of all those integers exactly weight(symbol, true) select each symbol.
+        Of all those integers exactly weight(symbol, true) select each symbol. Raises ValueError outside the space,
+        without naming the input.
         """
-        ...
 
+    def respond(self, true: int, coins: Coins) -> int:
+        """Draws the symbol to report for a true input, by one integer. Raises ValueError outside the space."""
+        check_input(self.space, true)
+        return self.symbol_at(coins.below(self.total(true)), true)
+
+    @abstractmethod
     def said(self, symbol: int, states: Sequence[str]) -> str:
         """The meaning of a symbol in words, to the person whose report it is; no two symbols say the same.
 
         states: the names of the states from NULL on.
         """
-        ...
 
+    @abstractmethod
     def as_fields(self) -> Fields:
         """The parameters as they stand in a survey's signed bytes, without kind and space."""
-        ...
 
     @classmethod
+    @abstractmethod
     def from_fields(cls, space: Space, fields: Fields) -> Self | None:
         """The randomizer on this space whose `as_fields` these are; None if they are not of its form.
 
         fields: read from signed bytes; there are no booleans among them.
-        Raises ValueError for a parameter that is out of range.
+        Raises ValueError for a space or a parameter that it cannot have.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Agreeing(ABC):
+class OddsRandomizer(Randomizer):
+    """A randomizer that has odds a:b, and costs ln(a/b) between any two inputs."""
+
+    space: Space
+    odds: Odds
+
+    @property
+    def losses(self) -> Losses:
+        """ln(a/b) between any two inputs."""
+        return Losses.alike(self.odds.epsilon)
+
+    def as_fields(self) -> Fields:
+        """The odds."""
+        return {"odds": [self.odds.favoured, self.odds.other]}
+
+    @classmethod
+    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
+        """The randomizer of these odds; None for other fields."""
+        match fields:
+            case {"odds": [int(a), int(b)], **rest} if not rest:
+                return cls(space, Odds(a, b))
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Agreeing(OddsRandomizer):
     """A randomizer that can take part in a joint response: every symbol agrees with an input, or does not.
 
     An input that tells nothing is answered from the base: each symbol with its weight, whatever was asked. One that
@@ -311,25 +304,10 @@ class Agreeing(ABC):
     odds: a:b, how a symbol that agrees with an input is weighed against one that does not.
     """
 
-    kind: ClassVar[str]
-    space: Space
-    odds: Odds
-
-    @property
-    @abstractmethod
-    def symbols(self) -> int:
-        """How many symbols there are; they are numbered from 0."""
-
     @property
     @abstractmethod
     def agreement(self) -> Fraction:
         """p: how likely a symbol of the base agrees with an input that tells; the same for all of them."""
-
-    @property
-    def losses(self) -> Losses:
-        """ln(a/b) between any two inputs."""
-        epsilon = self.odds.epsilon
-        return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=epsilon)
 
     @abstractmethod
     def tells(self, true: int) -> bool:
@@ -350,15 +328,6 @@ class Agreeing(ABC):
         Raises ValueError outside the space, without naming the input.
         """
 
-    @abstractmethod
-    def said(self, symbol: int, states: Sequence[str]) -> str:
-        """The meaning of a symbol in words, to the person whose report it is."""
-
-    @classmethod
-    @abstractmethod
-    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
-        """The randomizer on this space whose `as_fields` these are; None if they are not of its form."""
-
     def weight(self, symbol: int, true: int) -> int:
         """a for a symbol that agrees with the input, b for every other."""
         return self.odds.favoured if self.agrees(symbol, true) else self.odds.other
@@ -367,10 +336,6 @@ class Agreeing(ABC):
         """The sum of an input's weights over all symbols."""
         return self.favoured_total(true, self.odds)
 
-    def respond(self, true: int, coins: Coins) -> int:
-        """Draws the symbol to report for a true input. Raises ValueError outside the space."""
-        return self.symbol_at(coins.below(self.total(true)), true)
-
     def symbol_at(self, drawn: int, true: int) -> int:
         """The symbol that the integer `drawn` in [0, total) selects."""
         return self.favoured_symbol_at(drawn, true, self.odds)
@@ -378,10 +343,6 @@ class Agreeing(ABC):
     def at_odds(self, odds: Odds) -> Self:
         """The same randomizer at other odds. Raises ValueError for odds that say nothing."""
         return replace(self, odds=odds)
-
-    def as_fields(self) -> Fields:
-        """The odds."""
-        return {"odds": [self.odds.favoured, self.odds.other]}
 
 
 def check_telling(odds: Odds) -> None:

@@ -17,9 +17,9 @@ from ..odds import Odds, log_ratio
 from ..signing import Fields
 from .interface import (
     Agreeing,
-    Coins,
     Losses,
     MutationSpace,
+    Randomizer,
     Space,
     StateSpace,
     check_input,
@@ -90,14 +90,6 @@ class KaryResponse(Kary):
         """Always: no change, too, favours its own symbol."""
         return True
 
-    @classmethod
-    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
-        """The randomizer of these odds; None for other fields."""
-        match fields:
-            case {"odds": [int(a), int(b)], **rest} if not rest:
-                return cls(space, Odds(a, b))
-        return None
-
 
 @register
 @dataclass(frozen=True, slots=True)
@@ -138,18 +130,10 @@ class KaryChange(Kary):
         """a for a mutation's own symbol, b for every other; 1 for each if there is no change."""
         return Kary.weight(self, symbol, true) if true else 1
 
-    @classmethod
-    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
-        """The randomizer of these odds; None for other fields, or a space of states."""
-        match space, fields:
-            case MutationSpace(), {"odds": [int(a), int(b)], **rest} if not rest:
-                return cls(space, Odds(a, b))
-        return None
-
 
 @register
 @dataclass(frozen=True, slots=True)
-class BasedResponse:
+class BasedResponse(Randomizer):
     """The state itself with weight `truth`, and beside it any state, NULL with weight `null` and answers with `answer`.
 
         Pr(o | v) = (base(o) + truth·[o = v]) / (null + z·answer + truth)
@@ -182,8 +166,7 @@ class BasedResponse:
     def losses(self) -> Losses:
         """The logarithm of 1 + truth over the lesser of the other weights."""
         rarest = min(self.null, self.answer)
-        epsilon = log_ratio(self.truth + rarest, rarest)
-        return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=epsilon)
+        return Losses.alike(log_ratio(self.truth + rarest, rarest))
 
     def weight(self, symbol: int, true: int) -> int:
         """The weight of the symbol itself, and `truth` more for the truth."""
@@ -192,10 +175,6 @@ class BasedResponse:
     def total(self, true: int = 0) -> int:  # noqa: ARG002
         """The sum of the weights, the same for all states."""
         return self.truth + self.null + self.space.answers * self.answer
-
-    def respond(self, true: int, coins: Coins) -> int:
-        """Draws the symbol to report for a state. Raises ValueError outside the space."""
-        return self.symbol_at(coins.below(self.total()), true)
 
     def symbol_at(self, drawn: int, true: int) -> int:
         """The truth below `truth`, then the states in order."""

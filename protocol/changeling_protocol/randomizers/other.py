@@ -12,11 +12,12 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import ClassVar, Self
 
-from ..odds import Odds, log_ratio
+from ..odds import log_ratio
 from ..signing import Fields
 from .interface import (
-    Coins,
     Losses,
+    OddsRandomizer,
+    Randomizer,
     Space,
     StateSpace,
     check_input,
@@ -32,7 +33,7 @@ MOST_BITS = 62
 
 @register
 @dataclass(frozen=True, slots=True)
-class UnaryEncoding:
+class UnaryEncoding(OddsRandomizer):
     """A symbol is m bits; bit i, the i-th lowest, is about the input i.
 
         Pr(symbol | v) = b^k · a^(m-1-k) / 2(a+b)^(m-1),     k = how many bits other than v's are set
@@ -44,7 +45,6 @@ class UnaryEncoding:
 
     kind: ClassVar[str] = "unary"
     space: StateSpace
-    odds: Odds
 
     def __post_init__(self) -> None:
         if self.space.reports_changes:
@@ -57,12 +57,6 @@ class UnaryEncoding:
     def symbols(self) -> int:
         """2^m, every pattern of bits."""
         return 1 << self.space.size
-
-    @property
-    def losses(self) -> Losses:
-        """ln(a/b) between any two states, whose two bits together tell that much."""
-        epsilon = self.odds.epsilon
-        return Losses(mutations=epsilon, appears=epsilon, vanishes=epsilon, insertions=epsilon)
 
     @property
     def ticks(self) -> tuple[Fraction, Fraction]:
@@ -80,10 +74,6 @@ class UnaryEncoding:
         weight: int = self.odds.other**others * self.odds.favoured ** (self.space.size - 1 - others)
         return weight
 
-    def respond(self, true: int, coins: Coins) -> int:
-        """Draws all bits from one integer. Raises ValueError outside the space."""
-        return self.symbol_at(coins.below(self.total()), true)
-
     def symbol_at(self, drawn: int, true: int) -> int:
         """The symbol that the integer `drawn` in [0, total) selects: its digits decide bit by bit."""
         check_input(self.space, true)
@@ -98,18 +88,6 @@ class UnaryEncoding:
         ticked = [name for bit, name in enumerate(own_states(self.space, states)) if symbol >> bit & 1]
         return listed(ticked, "and") or "none of the answers"
 
-    def as_fields(self) -> Fields:
-        """The odds."""
-        return {"odds": [self.odds.favoured, self.odds.other]}
-
-    @classmethod
-    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
-        """The randomizer of these odds; None for other fields, or a space of mutations."""
-        match space, fields:
-            case StateSpace(), {"odds": [int(a), int(b)], **rest} if not rest:
-                return cls(space, Odds(a, b))
-        return None
-
     @property
     def _other_total(self) -> int:
         return self.odds.favoured + self.odds.other
@@ -117,7 +95,7 @@ class UnaryEncoding:
 
 @register
 @dataclass(frozen=True, slots=True)
-class CustomResponse:
+class CustomResponse(Randomizer):
     """The randomizer with Pr(o|v) = weights[o][v] / Σ_o weights[o][v].
 
     space: its m inputs.
@@ -162,11 +140,6 @@ class CustomResponse:
         """weights[symbol][true]."""
         return self.weights[symbol][true]
 
-    def respond(self, true: int, coins: Coins) -> int:
-        """Draws one symbol for the input. Raises ValueError outside the space."""
-        check_input(self.space, true)
-        return self.symbol_at(coins.below(self.total(true)), true)
-
     def symbol_at(self, drawn: int, true: int) -> int:
         """The symbol that the integer `drawn` in [0, total) selects: symbols in order, each by its weight."""
         for symbol, row in enumerate(self.weights):
@@ -198,7 +171,7 @@ def _losses(randomizer: CustomResponse) -> Losses:
     pairs = [space.pair(v) for v in range(space.size)]
     if not space.reports_changes:
         between_states = _worst(randomizer, range(space.size), range(space.size))
-        return Losses(between_states, between_states, between_states, between_states)
+        return Losses.alike(between_states)
     mutations = [v for v, (old, new) in enumerate(pairs) if old != new]
     insertions = [v for v in mutations if pairs[v][0] == 0]
     return Losses(

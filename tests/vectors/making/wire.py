@@ -31,7 +31,6 @@ from changeling_protocol import (
     upload_bytes,
 )
 from changeling_protocol.wire import (
-    HTTP_STATUS,
     KEYS,
     MOST_BODY_BYTES,
     MOST_ENVELOPES,
@@ -280,7 +279,7 @@ def _errors() -> Iterator[Case]:
         yield {
             "kind": "error",
             "code": code.value,
-            "status": HTTP_STATUS[code],
+            "status": code.status,
             "detail": answer.detail,
             "media type": PROBLEM,
             "body": body.hex(),

@@ -49,22 +49,6 @@ def test_the_library_opens_what_we_seal_and_we_open_what_it_seals(plaintext, inf
     assert hpke_unseal(suite.encrypt(plaintext, PRIVATE.public_key(), info=info), PRIVATE, info) == plaintext
 
 
-def test_what_was_altered_cut_or_bound_to_something_else_does_not_open():
-    """Every byte counts, and so does the info."""
-    sealed = hpke_seal(b"plaintext", PRIVATE.public_key(), b"info", EPHEMERAL)
-    assert hpke_unseal(sealed, PRIVATE, b"info") == b"plaintext"
-    for at in range(len(sealed)):
-        altered = bytearray(sealed)
-        altered[at] ^= 1
-        with pytest.raises(InvalidTag):
-            hpke_unseal(bytes(altered), PRIVATE, b"info")
-    with pytest.raises(InvalidTag):
-        hpke_unseal(sealed, PRIVATE, b"other")
-    for length in range(len(sealed)):
-        with pytest.raises((InvalidTag, ValueError)):
-            hpke_unseal(sealed[:length], PRIVATE, b"info")
-
-
 def test_nothing_is_shared_with_a_key_of_low_order():
     """Neither sealed to one, nor opened from one: the secret would be known to everybody."""
     low = X25519PublicKey.from_public_bytes(bytes(32))
@@ -89,3 +73,5 @@ def test_an_envelope_opens_alike_whether_the_library_brings_hpke_or_not(monkeypa
         for wrong in (altered, b"", bytes(48), bytes(60)):
             with pytest.raises((InvalidTag, ValueError)):
                 unseal(wrong, PRIVATE, b"info")
+        with pytest.raises(InvalidTag):
+            unseal(sealed, PRIVATE, b"other")

@@ -131,33 +131,18 @@ def test_rubbish_is_refused_as_malformed(rubbish):
         read_upload(PLAN, rubbish)
 
 
+NO_UPLOADS = [
+    *([], [0, 0, 1], [0, 0, 1, 0], [True, 0, 1, b""], [0, False, 1, b""], [0, 0, 1, "text"], [0, 1, 1, b""]),
+    *([0, -1, 1, b""], [0, 0, 65, b""], [0, 2**64 - 2, 2**64 - 1, b""], [0, 2**20, 2**20 + 1, b""], {}, 7),
+]
+
+
 @pytest.mark.parametrize(
-    "items",
-    [
-        [],
-        [0, 0, 1],
-        [0, 0, 1, 0],
-        [True, 0, 1, b""],
-        [0, False, 1, b""],
-        [0, 0, 1, "text"],
-        [0, 1, 1, b""],
-        [0, -1, 1, b""],
-        [0, 0, 65, b""],
-        [0, 2**64 - 2, 2**64 - 1, b""],
-        [0, 2**20, 2**20 + 1, b""],
-        {},
-        7,
-    ],
+    "plaintext", [b"", b"\x00\x01", b"\x94\x00\x00\x01\xc4\x00\x01", b"\xc1", *map(msgpack.packb, NO_UPLOADS)]
 )
-def test_an_array_of_anything_else_is_refused(items):
-    """Not a group, a span of periods that there may be, and columns of bytes."""
-    with pytest.raises(MalformedBytes):
-        decode_upload(msgpack.packb(items))
-
-
-@pytest.mark.parametrize("plaintext", [b"", b"\x00\x01", b"\x94\x00\x00\x01\xc4\x00\x01", b"\xc1"])
 def test_named_rubbish_is_refused(plaintext):
-    """Nothing, no array, padding that is not zero, no MessagePack."""
+    """Nothing, no array, padding that is not zero, no MessagePack; an array that is not a group, a span of periods that
+    there may be, and columns of bytes."""
     with pytest.raises(MalformedBytes):
         decode_upload(plaintext)
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from changeling_protocol import MalformedBytes, Refusal, SealingKey, Survey, encode, signed
+from changeling_protocol import BadSignature, EarlyEnd, MalformedBytes, Refusal, SealingKey, Survey, encode, signed
 from changeling_protocol.wire import (
     MOST_ENVELOPES,
     MOST_ENVELOPES_TAKEN,
@@ -20,7 +20,7 @@ from changeling_protocol.wire import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from .examples import AUTHORITY, survey
+from .examples import AUTHORITY, PINNED, survey
 
 ROOT = Path(__file__).parents[2]
 OTHERS = ("client_sdk", "aggregator", "simulations", "benchmarks")
@@ -80,6 +80,11 @@ def test_signed_objects_are_read_without_their_signature_in_one_place():
     published, key = survey(), SealingKey(bytes(31) + b"\7", 0, 1)
     assert Survey.unverified(published.signed_by(AUTHORITY)) == published == Survey.from_payload(published.payload)
     assert SealingKey.unverified(key.signed_by(AUTHORITY)) == key
+    end = EarlyEnd(published.id, 3)
+    encoded = end.signed_by(AUTHORITY)
+    assert EarlyEnd.from_signed(encoded, PINNED) == EarlyEnd.unverified(encoded) == end
+    with pytest.raises(BadSignature):
+        EarlyEnd.from_signed(encoded, [])
     for read, other in ((Survey.unverified, key), (SealingKey.unverified, published)):
         with pytest.raises(MalformedBytes, match="not a "):
             read(other.signed_by(AUTHORITY))

@@ -1,27 +1,44 @@
-"""`changeling-sim`: runs by name, by file and made up; says what is wrong in one line."""
+"""`changeling-sim run`: by name, by file and made up, with what goes wrong; a refusal is one line."""
 
 import csv
 import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from changeling_protocol import AtMost, Calendar
 from changeling_simulations import bundled_names, calendar_for, changelog_path, paper_survey
-from changeling_statistics import write_survey
+from changeling_simulations import experiment as trials
+from changeling_statistics import read_csv, write_survey
 
 from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
 
 SCHOOL = changelog_path("school-to-work")
+ANSWERS = ("employment", "further education", "higher education", "joblessness", "school", "training")
+WEEK = 7 * 86_400
 HEAVY = ["numpy", "scipy", "polars", "pandas", "matplotlib", "sqlalchemy", "uvicorn", "changeling_statistics"]
 
 
-def invoke(*arguments: str):
-    return invoked(main, "run", *arguments)
+def ran(arguments: str, *more: str):
+    result = invoked(main, "run", *arguments.split(), *more)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def refused(arguments: str, *more: str) -> str:
+    result = invoked(main, "run", *arguments.split(), *more)
+    assert result.exit_code in (1, 2)
+    return re.sub(r"[\s│]+", " ", result.stderr)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
 
 
 def test_help_loads_no_server_no_plots_and_no_statistics():
@@ -39,13 +56,11 @@ def test_help_loads_no_server_no_plots_and_no_statistics():
 def test_the_bundled_changelog_runs_by_name_and_writes_its_files(tmp_path):
     """A billion entries of it, with the truth in the table and in the CSV."""
     out, picture = tmp_path / "out.csv", tmp_path / "out.png"
-    billion = ["school-to-work", "--period", "52w", "--at-most", "4", "--entries", "1000000000"]
-    result = invoke(*billion, "--csv", str(out), "--plot", str(picture))
-    assert result.exit_code == 0, result.output
+    billion = "school-to-work --period 52w --at-most 4 --entries 1000000000 --csv"
+    output = ran(billion, str(out), "--plot", str(picture)).output
     for part in ("1,000,000,000 entries", "joblessness", "at most 8 an entry", "freezing", "7 periods of 52w"):
-        assert part in result.output
-    with out.open() as file:
-        rows = list(csv.DictReader(file))
+        assert part in output
+    rows = rows_of(out)
     assert len(rows) == 7 * 6
     assert sum(int(row["truth"]) for row in rows[-6:]) == 10**9
     assert picture.read_bytes().startswith(b"\x89PNG")
@@ -56,7 +71,7 @@ def test_the_designers_first_command_prints_what_its_page_says():
     """The changes that it allows, its error and the paper's."""
     page = (Path(__file__).parents[2] / "docs/designer.md").read_text()
     (command,) = re.findall(r"^\$ changeling-sim run (school-to-work --entries .*) --plot", page, re.MULTILINE)
-    printed = " ".join(invoke(*command.split()).output.split())
+    printed = " ".join(ran(command).output.split())
     quoted = re.search(
         r"^at most (\d+): rms error ([\d.]+) points, noise ([\d.]+).*\n.*noise of ([\d.]+)", page, re.MULTILINE
     )
@@ -69,62 +84,101 @@ def test_the_designers_first_command_prints_what_its_page_says():
 
 def test_the_same_seed_repeats_a_run_and_another_does_not():
     """Figure by figure."""
-    run = [invoke(str(SCHOOL), "--period", "52w", "--at-most", "4", "--seed", seed).output for seed in ("1", "1", "2")]
+    run = [ran(f"{SCHOOL} --period 52w --at-most 4 --seed {seed}").output for seed in (1, 1, 2)]
     assert run[0] == run[1] != run[2]
 
 
-def test_a_run_as_json_has_the_figures_of_its_table(tmp_path):
-    """And nothing beside it: a script reads all of standard output. What the field does stands by its name."""
-    asked = "--synthetic --answers 2 --periods 3 --at-most 2 --entries 2000 --offline 5%"
-    run = invoke(*asked.split(), "--json", "--csv", str(tmp_path / "rows.csv"))
-    figures = json.loads(run.stdout)
-    assert (figures["epsilon"], figures["entries"], figures["gaps"]) == ("8", 2000, 0)
-    with (tmp_path / "rows.csv").open() as file:
-        written = [float(row["estimate"]) for row in csv.DictReader(file)]
-    assert [row["estimate"] for row in figures["rows"]] == written
-    assert set(figures["field"]) == {"everybody answers", "--offline"}
+def test_switches_show_what_they_do_alone_and_together(monkeypatch, tmp_path):
+    """A row where everybody answers, one for each switch, one for all; JSON is all of standard output."""
+    monkeypatch.setattr(trials, "ENTRIES_A_TRIAL", 0)
+    monkeypatch.setattr(trials, "FEWEST", 4)
+    small = "--synthetic --answers 2 --changes 1 --periods 4 --period 1d --entries 50000 --at-most 4 --epsilon 20"
+    output = ran(f"{small} --offline 10% --spell 3 --outage 3").output
+    rows = [line for line in output.splitlines() if "%" in line and "│" in line]
+    first = [row.split("│")[1].strip() for row in rows[-4:]]
+    assert first == ["everybody answers", "--offline", "--outage", "all of these"]
+    assert "over 4 surveys each" in output
+    assert "1 of the periods are not estimable" in output
+    written = tmp_path / "rows.csv"
+    figures = json.loads(ran(f"{small} --uninstalls 0.02 --json --csv {written}").stdout)
+    assert set(figures["field"]) == {"everybody answers", "--uninstalls"}
+    assert (figures["epsilon"], figures["entries"], figures["gaps"]) == ("20", 50_000, 0)
+    assert [row["estimate"] for row in figures["rows"]] == [float(row["estimate"]) for row in rows_of(written)]
 
 
-@pytest.mark.parametrize("shape", [[], ["--gradual"]])
+@pytest.mark.parametrize("shape", ["", "--gradual"])
 def test_a_made_up_population_runs(shape):
     """At once or gradually, time-bounded, under the best plan; the paper's hierarchy stands beside it, and is worse."""
-    options = ["--answers", "3", "--changes", "1", "--periods", "8", "--period", "1h", "--within", "6h"]
-    result = invoke("--synthetic", *shape, *options, "--layers", "3", "--epsilon", "20", "--entries", "1000000")
-    assert result.exit_code == 0, result.output
-    beside = re.search(r"paper's hierarchy of 3 layers.* ([\d.e+]+) times the entries", " ".join(result.output.split()))
+    asked = "--synthetic --answers 3 --changes 1 --periods 8 --period 1h --within 6h --layers 3 --epsilon 20"
+    output = ran(f"{asked} --entries 1000000 {shape}").output
+    beside = re.search(r"paper's hierarchy of 3 layers.* ([\d.e+]+) times the entries", " ".join(output.split()))
     assert beside is not None
     assert float(beside[1]) > 10
 
 
+REFUSED = {
+    "": "name one changelog",
+    "school-to-work --synthetic": "name one changelog",
+    "nowhere": "no file 'nowhere', and no bundled changelog of that name: there is school-to-work",
+    "school-to-work --at-most 4 --period 52w --layers 9": "choose fewer layers",
+    "school-to-work --at-most 4 --period 52w --epsilon 10000": "at most 43",
+    "school-to-work --epsilon -1": "epsilon must be above 0",
+    "school-to-work --epsilon nan": "epsilon is a number",
+    "school-to-work --period 3mo": "months and years differ in length",
+    "school-to-work --period 1s": "choose wider ones",
+    "school-to-work --start soon": "a time is like 2026-01-31",
+    "school-to-work --at-most 4 --period 52w --csv no/such/folder.csv": "No such file or directory",
+    "--synthetic --changes 99": "changes on average",
+    "--synthetic --align": "--align moves a changelog",
+}
+REFUSED_IN_THE_FIELD = {
+    "--offline 1.5": "'--offline': a rate is from 0 to 1, got 1.5",
+    "--arrivals -0.1": "'--arrivals': a rate is from 0 to 1, got -0.1",
+    "--uninstalls nan": "'--uninstalls': a rate is from 0 to 1",
+    "--reinstalls often": "'--reinstalls': a rate is a number such as 0.05, or 5%",
+    "--late 120%": "'--late': a rate is from 0 to 1",
+    "--outage sunday": "'--outage': periods are like 5 or 5-7",
+    "--outage 7-5": "'--outage': periods are like 5 or 5-7",
+    "--spell 3": "say how many are offline, too",
+    "--push tea": "say how many lie, too",
+    "--liars 1% --push tea": "there is no 'tea'",
+    "--reluctant tea:5%": "there is no 'tea'",
+    "--reluctant tea": "a rate is a number such as 0.05, or 5%, got 'tea'",
+    "--reluctant tea:often": "a rate is a number such as 0.05, or 5%",
+    "--behind 2": "'--behind': a rate is from 0 to 1, got 2",
+    "--world flat": "'flat' is not one of 'drift', 'shift', 'seasons', 'heavy'",
+    "--offline 0.9 --spell 2": "too few for offline = 0.9",
+    "--offline 1": "somebody has to be heard",
+    "--offline 0.1 --entries 3000000 --at-most 2 --changes 1": "at most 2,000,000",
+}
+OVERRIDDEN = (
+    "--answers 3, --period 1d, --start 2026-01-01, --periods 9, --at-most 2, --within 1d, --branching 3, --layers 2, "
+    "--epsilon 4"
+)
+
+
 @pytest.mark.parametrize(
-    ("arguments", "fault"),
+    ("before", "faults"),
     [
-        ("", "name one changelog"),
-        ("school-to-work --synthetic", "name one changelog"),
-        ("nowhere", "no file 'nowhere', and no bundled changelog of that name: there is school-to-work"),
-        ("school-to-work --at-most 4 --period 52w --layers 9", "choose fewer layers"),
-        ("school-to-work --at-most 4 --period 52w --epsilon 10000", "at most 43"),
-        ("school-to-work --epsilon -1", "epsilon must be above 0"),
-        ("school-to-work --epsilon nan", "epsilon is a number"),
-        ("school-to-work --period 3mo", "months and years differ in length"),
-        ("school-to-work --period 1s", "choose wider ones"),
-        ("school-to-work --start soon", "a time is like 2026-01-31"),
-        ("school-to-work --at-most 4 --period 52w --csv no/such/folder.csv", "No such file or directory"),
-        ("--synthetic --changes 99", "changes on average"),
+        ("", REFUSED),
+        ("--synthetic --periods 4", REFUSED_IN_THE_FIELD),
+        (
+            "--synthetic --survey survey.json",
+            {each: f"{each.split()[0]} is the survey's own" for each in OVERRIDDEN.split(", ")},
+        ),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(arguments, fault):
+def test_what_cannot_be_is_refused_by_name(before, faults):
     """No traceback, and an exit code."""
-    result = invoke(*arguments.split())
-    assert result.exit_code in (1, 2)
-    assert fault in re.sub(r"[\s│]+", " ", result.stderr)
+    for arguments, fault in faults.items():
+        assert fault in refused(f"{before} {arguments}"), arguments
 
 
 def test_a_bad_changelog_is_refused_by_file_and_line(tmp_path):
     """As the reader says it."""
     path = tmp_path / "mine.csv"
     path.write_text("entry,time,answer\n1,5,a\n1,4,b\n")
-    assert "changeling-sim: mine.csv, line 3: its time is before" in " ".join(invoke(str(path)).stderr.split())
+    assert "changeling-sim: mine.csv, line 3: its time is before" in refused(str(path))
 
 
 def test_the_module_runs_as_a_process_and_its_output_is_plain_text_in_a_pipe():
@@ -138,8 +192,6 @@ def test_the_module_runs_as_a_process_and_its_output_is_plain_text_in_a_pipe():
 
 def test_the_default_calendar_holds_the_whole_changelog():
     """The first mutation in the first period, the last in the last one, or as far as the designer says."""
-    from changeling_statistics import read_csv
-
     changelog = read_csv(SCHOOL)
     first, last = changelog.time.min() / 1e6, changelog.time.max() / 1e6
     for period in (None, 86_400, 40_000_000, 10**9):
@@ -160,16 +212,36 @@ def test_every_bundled_name_is_a_file_and_a_file_of_that_name_goes_first(tmp_pat
 def test_a_survey_file_is_run_as_it_stands(tmp_path):
     """Its calendar, answers, constraint and plan, on a real and on a made-up population."""
     file = tmp_path / "survey.json"
-    calendar = Calendar(741_398_400, 24 * 7 * 86_400, 13)
-    answers = ("employment", "further education", "higher education", "joblessness", "school", "training")
-    write_survey(file, paper_survey(answers, calendar, AtMost(5), epsilon=Decimal(9), layers=2))
+    calendar = Calendar(741_398_400, 24 * WEEK, 13)
+    write_survey(file, paper_survey(ANSWERS, calendar, AtMost(5), epsilon=Decimal(9), layers=2))
     for population in ("school-to-work", "--synthetic"):
-        result = invoke(population, "--survey", str(file), "--entries", "1000000")
-        assert result.exit_code == 0, result.output
-        assert all(
-            part in result.output for part in ("13 periods of 24w", "at most 9 an entry", "nodes of 24w, 48w", "school")
-        )
+        output = ran(f"{population} --entries 1000000 --survey", str(file)).output
+        for part in ("13 periods of 24w", "at most 9 an entry", "nodes of 24w, 48w", "school"):
+            assert part in output
     write_survey(file, paper_survey(("tea", "coffee"), calendar, AtMost(5), epsilon=Decimal(9)))
-    refused = invoke("school-to-work", "--survey", str(file))
-    assert refused.exit_code == 1
-    assert "line" in refused.output
+    assert "line" in refused("school-to-work --survey", str(file))
+
+
+def test_a_minimum_is_kept(tmp_path):
+    """The command line's, else that of the survey's file; what is below it is a gap."""
+    file, out = tmp_path / "survey.json", tmp_path / "out.csv"
+    asked = paper_survey(("tea", "coffee"), Calendar(1_767_225_600, 86_400, 8), AtMost(3), epsilon=Decimal(9))
+    write_survey(file, replace(asked, minimum=1_000_000))
+    for options, empty in (("", True), ("--minimum 2", False)):
+        ran(f"--synthetic --changes 1 --survey {file} --csv {out} {options}")
+        assert all((row["estimate"] == "") == empty for row in rows_of(out))
+
+
+def test_a_survey_of_other_dates_is_refused_or_the_changelog_moved(tmp_path):
+    """Never simulated as if nobody changed; what is too short for it is refused even so."""
+    file = tmp_path / "survey.json"
+    asked = f"school-to-work --survey {file}"
+    for periods in (13, 26):
+        calendar = Calendar(1_767_225_600, 24 * WEEK, periods)
+        write_survey(file, paper_survey(ANSWERS, calendar, AtMost(5), epsilon=Decimal(9)))
+        if periods == 13:
+            said = refused(asked)
+            assert "which is 0 of the 13 periods from 2026-01-01" in said
+            assert "move it with --align" in said
+            ran(f"{asked} --align")
+    assert "choose fewer or shorter periods" in refused(f"{asked} --align")

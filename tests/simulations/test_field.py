@@ -1,6 +1,5 @@
 """Surveys in the field: rates are what they say, attendance adds up, and those who are heard report as they would."""
 
-from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -8,11 +7,9 @@ import pytest
 from changeling_protocol import Calendar, Group, KaryResponse, MutationSpace, Node, Odds, StateSpace, Track
 from changeling_simulations import Field, Population, sample_field
 from changeling_simulations.field import MOST_ENTRIES, attended_closings, draw_entries
-from changeling_simulations.sampler import in_order
-from changeling_statistics import Attendance, counterpart_of
+from changeling_statistics import Attendance
 from scipy.stats import norm
 
-from .test_joint_sampler import GROUPS, a_population, assert_drawn_from, exactly
 from .test_sampler import survey
 
 FALSE_ALARM = 1e-6
@@ -92,36 +89,6 @@ def test_where_nothing_goes_wrong_everybody_is_heard_and_new_once():
         for period in range(1, PERIODS + 1)
     }
     assert quiet.frozen[[0, 1, 12]].tolist() == [[0, 0, 0], [0, ENTRIES, 0], [0, ENTRIES // 2, ENTRIES // 2]]
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("lost", [None, 1])
-@pytest.mark.parametrize("name", GROUPS)
-def test_entries_report_by_the_enumerated_law_of_a_joint_group(name, lost):
-    """Two entries, pairs of nodes, 1,500 surveys; and where the first closing is lost, the law of the others is kept,
-    as a response that is lost has used up its slot."""
-    group, histories = GROUPS[name]
-    population = a_population(group.tracks[0].randomizer.space.answers, histories)
-    closed = not any(0 in history[1:] for history in histories)
-    asked = survey(population, Calendar(0, 60, 3), group, closed=closed, most=2)
-    field, generator = Field(outage=Node(0, lost) if lost else None), np.random.default_rng(3)
-    order = in_order(group)
-    heard = [at for at, (place, number) in enumerate(order) if group.tracks[place].node(number).end > (lost or 0)]
-    surveys = []
-    for _ in range(1500):
-        tallies = sample_field(population, asked, field, generator).tallies
-        assert all(group.tracks[track].node(number).end > (lost or 0) for track, number in tallies)
-        surveys.append(
-            [
-                tuple(tallies[at].slots.tolist())
-                if at in tallies
-                else (0,) * counterpart_of(group.tracks[at[0]].randomizer).slots
-                for at in order
-            ]
-        )
-    for nodes in [*((heard[0], later) for later in heard[1:]), (heard[-2], heard[-1])]:
-        seen = Counter(tuple(one[node] for node in nodes) for one in surveys)
-        assert_drawn_from(exactly(group, histories, nodes), seen)
 
 
 def test_arrivals_grow_those_who_enrolled_by_their_rate():

@@ -5,6 +5,7 @@ import random
 import re
 import shutil
 import subprocess
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -55,51 +56,51 @@ def test_every_case_of_every_file_holds():
     assert counted == {name: str(len(read(name)["cases"])) for name in FILES}
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_vector_that_says_something_else_is_noticed(name, tmp_path):
+def test_a_vector_that_says_something_else_is_noticed(tmp_path):
     """Of every kind of case each part in turn is altered at its beginning or at its end, and what is taken is called
     refused: each is a problem, and what is not altered is none."""
+    altered = {name: [*_altered(name)] for name in FILES}
+    for name, cases in altered.items():
+        assert len(cases) >= len({kind for kind, _, _ in cases})
+        write(tmp_path, name, [*read(name)["cases"], *(case for _, _, case in cases)])
+    done = checked(tmp_path)
+    assert done.returncode == 1
+    for name, cases in altered.items():
+        before = len(read(name)["cases"])
+        noticed = {int(at) for at in re.findall(rf"^{name}\[(\d+)\]", done.stderr, re.MULTILINE)}
+        assert min(noticed) >= before, name
+        assert {cases[at - before][:2] for at in noticed} == {(kind, part) for kind, part, _ in cases}, name
+
+
+def _altered(name):
+    """Cases of a file that say something else: the kind, the altered part, and the case."""
     cases = read(name)["cases"]
     last = {case["kind"]: case for case in cases if case["kind"] != "refused"}
-    altered = [
-        (case["kind"], part, {**case, part: other(value, at)})
-        for at in (0, -1)
-        for case in last.values()
-        for part, value in case.items()
-        if part not in REMARKS and value is not None and (name, case["kind"], part) not in FREE
-    ]
+    for at, case in product((0, -1), last.values()):
+        for part, value in case.items():
+            if part not in REMARKS and value is not None and (name, case["kind"], part) not in FREE:
+                yield case["kind"], part, {**case, part: other(value, at)}
     if name in TAKEN:
         (kept, more), refused = TAKEN[name], next(case for case in cases if case["kind"] == "refused")
         taken = next(case for case in cases if kept.items() <= case.items())
-        called = {key: taken.get(key, value) for key, value in refused.items()} | {"kind": "refused", **more}
-        altered.append(("refused", "", called))
-    assert len(altered) >= len(last)
-    write(tmp_path, name, [*cases, *(case for _, _, case in altered)])
-    done = checked(tmp_path, name)
-    assert done.returncode == 1
-    noticed = {int(at) for at in re.findall(rf"^{name}\[(\d+)\]", done.stderr, re.MULTILINE)}
-    parts = {(kind, part) for kind, part, _ in altered}
-    assert {altered[at - len(cases)][:2] for at in noticed} == parts
-    assert min(noticed) >= len(cases)
+        said = {key: taken.get(key, value) for key, value in refused.items()}
+        yield "refused", "", {**said, "kind": "refused", **more}
 
 
-@pytest.mark.parametrize(
-    ("alter", "words"),
-    [
-        (lambda cases: [case for case in cases if case["kind"] != "refused"], "no case of kind refused"),
-        (lambda cases: [*cases, {"kind": "surprise"}], "an unknown kind"),
-        (lambda cases: [*cases, {**cases[0], "surprise": 1}], "not looked at: surprise"),
-        (lambda cases: [*cases, {"kind": cases[0]["kind"]}], "has no"),
-        (lambda _: [], "no case of kind"),
-    ],
-    ids=["a kind is missing", "another kind", "another part", "a part is missing", "nothing"],
-)
-def test_no_file_is_taken_for_less_than_it_is(alter, words, tmp_path):
+def test_no_file_is_taken_for_less_than_it_is(tmp_path):
     """A kind that is missing or unknown is a problem, and so is a part of a case that nobody looks at."""
-    write(tmp_path, "strata", alter(read("strata")["cases"]))
-    done = checked(tmp_path, "strata")
-    assert done.returncode == 1
-    assert words in done.stderr
+    cases = read("strata")["cases"]
+    for words, altered in {
+        "no case of kind refused": [case for case in cases if case["kind"] != "refused"],
+        "an unknown kind": [*cases, {"kind": "surprise"}],
+        "not looked at: surprise": [*cases, {**cases[0], "surprise": 1}],
+        "has no": [*cases, {"kind": cases[0]["kind"]}],
+        "no case of kind": [],
+    }.items():
+        write(tmp_path, "strata", altered)
+        done = checked(tmp_path, "strata")
+        assert done.returncode == 1
+        assert words in done.stderr
 
 
 def test_a_file_that_is_missing_or_unknown_is_a_problem(tmp_path):
@@ -120,12 +121,13 @@ LIVED = (
 )
 
 
-@pytest.mark.parametrize("name", LIVED)
-def test_both_implementations_live_any_life_alike(name, tmp_path):
+def test_both_implementations_live_any_life_alike(tmp_path):
     """Lives drawn from a seed: records and flushes at any time, one entry or two, enrolled at any time. What leaves the
     device is the same, byte by byte, and so is what a record becomes."""
-    generator = random.Random(name)
-    lives = [lived(drawn_life(name, generator)) for _ in range(6)]
+    lives = []
+    for name in LIVED:
+        generator = random.Random(name)
+        lives += [lived(drawn_life(name, generator)) for _ in range(3)]
     write(tmp_path, "lives", lives)
     done = checked(tmp_path, "lives")
     assert done.returncode == 0, done.stderr

@@ -62,7 +62,7 @@ class Population:
     def of_states(
         cls, answers: tuple[str, ...], true: NDArray[np.integer], frozen: NDArray[np.integer] | None = None
     ) -> "Population":
-        """The population of entries with these states at the ends of periods 1..T, shape (entries, T); all begin with NULL.
+        """The population of entries with these states at the ends of periods 1..T, (entries, T); all begin with NULL.
 
         frozen: the same of what they report, if that is something else.
         """

@@ -278,10 +278,12 @@ def test_the_theorem_s_own_assumptions_do_not_make_it_private():
     assert impossible > Fraction(1, 10)
 
 
-@pytest.mark.parametrize("begins", [0, 1], ids=["out", "in"])
 @pytest.mark.parametrize(
-    ("steps", "survival"),
-    [(2, Fraction(0)), (2, Fraction(1, 100)), (2, Fraction(9, 10)), (2, Fraction(1)), (3, HALF)],
+    ("steps", "survival", "begins"),
+    [
+        *((2, survival, begins) for survival in (Fraction(0), Fraction(9, 10), Fraction(1)) for begins in (0, 1)),
+        (3, HALF, 1),
+    ],
     ids=str,
 )
 def test_under_its_assumptions_no_values_tell_more_than_stated(steps, survival, begins):

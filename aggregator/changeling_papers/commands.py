@@ -122,8 +122,7 @@ def ask(
     epsilon: Annotated[str | None, typer.Option(help="What a row may lose by all answers together.")] = None,
     rho: Annotated[str | None, typer.Option(help="In place of epsilon: of concentrated privacy (zCDP).")] = None,
     apart: Annotated[
-        bool,
-        typer.Option("--grouped", help="Algebras for queries of the same columns: less noise, less order."),
+        bool, typer.Option("--grouped", help="Algebras for queries of the same columns: less noise, less order.")
     ] = False,
     ledger: Annotated[Path | None, typer.Option(help="Where losses add up; TABLE.ledger if left out.")] = None,
     total: Annotated[

@@ -19,16 +19,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple
 
 import numpy as np
-from changeling_central import (
-    BadState,
-    Mechanism,
-    NodeNoise,
-    Noise,
-    calibrated,
-    check_counts,
-    check_left,
-    whole,
-)
+from changeling_central import BadState, Mechanism, NodeNoise, Noise, calibrated, check_counts, check_left, whole
 from changeling_statistics import Counts
 
 from .static import BasicCounting, Data, Priced, Static, check_answers, check_data

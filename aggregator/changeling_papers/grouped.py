@@ -16,12 +16,7 @@ from math import inf
 from typing import NamedTuple
 
 import numpy as np
-from changeling_central import (
-    BadState,
-    Guarantee,
-    Mechanism,
-    Noise,
-)
+from changeling_central import BadState, Guarantee, Mechanism, Noise
 from changeling_statistics import Counts, Floats
 
 from .queries import MOST_CELLS, Algebra, Atoms, Classes, Domain, Query, Table, firsts_of, shared_classes

@@ -199,12 +199,7 @@ def _updates(change: PeriodChange) -> list[Sequence[Update]]:
 
 
 _COUNTER = Counter("counter", cum, _net_items, _net)
-_INFINITE = Counter(
-    "infinite",
-    lambda _, each: InfiniteMechanism(BasicCounting(), each),
-    _net_items,
-    _net,
-)
+_INFINITE = Counter("infinite", lambda _, each: InfiniteMechanism(BasicCounting(), each), _net_items, _net)
 _PARTITIONING = Counter(
     "partitioning",
     lambda periods, each: insertion_minus_deletion(BasicCounting(), each, periods=periods),

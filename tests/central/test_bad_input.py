@@ -1,12 +1,7 @@
 """Bad input of a curator, each kind once: named, nothing drawn, nothing charged, no output."""
 
 import pytest
-from changeling_central import (
-    BadState,
-    CentralError,
-    ConstraintBroken,
-    release,
-)
+from changeling_central import BadState, CentralError, ConstraintBroken, release
 
 from .examples import DAY, forbid_draws, ledger_of, release_of
 

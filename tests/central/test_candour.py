@@ -85,10 +85,7 @@ def test_a_new_value_never_stops_a_running_release(tmp_path):
 def test_what_a_sum_clips_and_cannot_read_is_said(tmp_path):
     """Of another column than the answer, as the bounds are stated; the published rows are count, sum and mean."""
     one = released(tmp_path, "mean of price from 0 to 10 by 0.5", at_most=4, epsilon=1000)
-    assert one.asides == (
-        "1 of 7 values hold what is no finite number, and add nothing",
-        "2 of 7 values are clipped",
-    )
+    assert one.asides == ("1 of 7 values hold what is no finite number, and add nothing", "2 of 7 values are clipped")
     shown = {row.name: row.estimate for row in one.rows() if row.period == 8}
     held = [2.5, 0, 7]  # the price of a by then, of b clipped, of d; that of c is no number
     assert shown["count of price"] == pytest.approx(3, abs=0.5)

@@ -7,23 +7,8 @@ from math import log
 
 import numpy as np
 import pytest
-from changeling_central import (
-    Blocks,
-    Law,
-    NodeNoise,
-    Shape,
-    clipped_sum,
-    counting,
-    drawn_ahead,
-    histogram_query,
-)
-from changeling_central.ahead import (
-    best_shape,
-    estimated_changes,
-    laplace_variance,
-    mean_variance,
-    reached_at_most,
-)
+from changeling_central import Blocks, Law, NodeNoise, Shape, clipped_sum, counting, drawn_ahead, histogram_query
+from changeling_central.ahead import best_shape, estimated_changes, laplace_variance, mean_variance, reached_at_most
 from changeling_central.levels import laplace_levels
 from changeling_central.linear_query import Reach, reaches
 from changeling_central.testing import Forbidden, NoNoise

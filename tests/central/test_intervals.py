@@ -6,16 +6,7 @@ from math import sqrt
 import numpy as np
 import polars as pl
 import pytest
-from changeling_central import (
-    Law,
-    Level,
-    LinearQuery,
-    NodeNoise,
-    drawn_ahead,
-    interval,
-    read_rows,
-    square_root,
-)
+from changeling_central import Law, Level, LinearQuery, NodeNoise, drawn_ahead, interval, read_rows, square_root
 from changeling_central.testing import Output, SeededNoise
 from changeling_protocol import AtMost, Calendar
 

@@ -109,16 +109,6 @@ def test_late_rows_are_counted_and_told_to_the_curator_alone(tmp_path, late, exp
     assert read_about(made.output)["late rows"].startswith("rows that come after their period was published")
 
 
-def test_shifted_rows_correct_the_count_and_dropped_ones_never_do(tmp_path):
-    """Two arrivals that were heard of too late."""
-    for late, expected in (("drop", [2, 2]), ("shift", [4, 4])):
-        (tmp_path / late).mkdir()
-        path = written(tmp_path / late / "log.csv", EARLY)
-        released(path, late, "2026-03-02")
-        written(path, [*EARLY, ("d", "2026-01-20", "tea"), ("e", "2026-02-20", "tea")])
-        assert [round(row.estimate) for row in released(path, late).rows()] == [1, 2, *expected]
-
-
 def test_late_rows_stop_a_release_unless_it_began_otherwise(tmp_path):
     """And a release that began with one way never goes on with another."""
     path = written(tmp_path / "log.csv", EARLY)

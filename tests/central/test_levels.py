@@ -235,11 +235,7 @@ def test_what_is_chosen_is_the_least_of_the_predicted_errors_and_says_what_the_o
 
 def test_a_law_that_is_asked_for_is_kept_to():
     """Gaussian noise needs a delta, and is of three mechanisms; Laplace noise is the others'."""
-    assert [one.name for one in compared(wished(SMALL, 8, law=Law.GAUSSIAN))] == [
-        "optimised",
-        "square-root",
-        "fresh",
-    ]
+    assert [one.name for one in compared(wished(SMALL, 8, law=Law.GAUSSIAN))] == ["optimised", "square-root", "fresh"]
     assert {one.made.law for one in compared(wished(SMALL, 744, Law.LAPLACE))} == {Law.LAPLACE}
     with pytest.raises(ValueError, match="needs a delta"):
         compared(wished(NONE, law=Law.GAUSSIAN))

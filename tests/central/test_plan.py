@@ -77,20 +77,6 @@ def test_before_the_first_period_has_ended_nothing_is_charged(log):
     assert released(log).published == 6
 
 
-@pytest.mark.parametrize("end", ["csv", "parquet"])
-def test_a_date_in_eight_digits_is_a_date_in_the_file_as_it_is_in_start(tmp_path, end):
-    """And no number of seconds, which would put all rows before the start."""
-    rows = {"entry": ["a", "b", "c"], "time": ["20260102", "20260103", "20260103"], "answer": ["tea"] * 3}
-    path = tmp_path / f"log.{end}"
-    (pl.DataFrame(rows).write_csv if end == "csv" else pl.DataFrame(rows).write_parquet)(path)
-    one = release(
-        path, "any answer", every="1d", epsilon=1000, at_most=1, start="20260101", until="20260105",
-        output=tmp_path / "out.csv",
-    )  # fmt: skip
-    assert [round(row.estimate) for row in one.rows()] == [1, 3, 3, 3]
-    assert one.asides == ()
-
-
 @pytest.mark.parametrize("time", ["1_0", " 1", "1 ", "2026_01_02", "\t5"])
 def test_a_time_that_python_alone_would_read_is_refused_by_its_row(tmp_path, time):
     """In a file as in a frame; alone and among others that can be read."""

@@ -89,8 +89,7 @@ def test_a_breach_stops_the_run_before_its_period_and_draws_nothing_for_it(tmp_p
 
 
 @pytest.mark.parametrize(
-    "changed",
-    [[("n", 2, "x"), *ROWS], ROWS[1:], [("a", 3.5, "x"), *ROWS[1:]], [("a", 3, "y"), *ROWS[1:3], *ROWS[4:]]],
+    "changed", [[("n", 2, "x"), *ROWS], ROWS[1:], [("a", 3.5, "x"), *ROWS[1:]], [("a", 3, "y"), *ROWS[1:3], *ROWS[4:]]]
 )
 def test_a_changelog_that_differs_in_what_is_released_is_refused(tmp_path, changed):
     """Time runs backwards: a row added, taken away, moved, or with another answer. Nothing is drawn."""

@@ -242,17 +242,6 @@ def test_within_bounds_and_both_constraints_are_taken(log):
         assert release(log, "--within", "2d", "--at-most", 2, *DATES, "--budget", "2", output="both.csv") == 0
 
 
-def test_a_changelog_that_outgrows_its_calendar_is_said_to(log, capsys):
-    """Nothing beyond the end is published, and a line says why."""
-    assert release(log, "--at-most", 2, *DATES) == 0
-    assert "goes on after the calendar's end" not in capsys.readouterr().err
-    log.write_text(LOG + "200,2013-01-05T00:00:00Z,Delta\n")
-    assert release(log, "--at-most", 2) == 0
-    said = capsys.readouterr().err
-    assert "published 0 periods" in said
-    assert "goes on after the calendar's end" in said
-
-
 __all__ = ["log"]
 
 TWICE = ["--at-most", "2"]

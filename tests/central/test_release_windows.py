@@ -16,11 +16,9 @@ from changeling_central import (
     read_rows,
     release,
     sliding_windows,
-    square_root_coefficients,
 )
 from changeling_central.afterwards import best_estimates, noise_covariance
 from changeling_central.command import smooth
-from changeling_central.square_root import window_variances
 from changeling_central.testing import NoNoise, SeededNoise
 from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
@@ -117,19 +115,6 @@ def test_windows_are_read_off_the_levels_of_the_square_root_with_their_exact_err
     assert rows[-1].standard_error < 0.8 * independent
     with pytest.raises(ValueError, match="take a sum in place of the mean"):
         released(tmp_path / "..", **given, query="mean of answer from 0 to 1")
-
-
-@pytest.mark.parametrize("band", [1, 3, 9])
-@pytest.mark.parametrize("window", [1, 4, 9])
-def test_a_windows_variance_is_that_of_the_noise_in_both_levels(band, window):
-    """A C^-1 as a matrix, row by row less the row `window` before."""
-    periods = 9
-    c = np.zeros(periods)
-    c[:band] = square_root_coefficients(band)
-    root = np.array([[c[t - s] if t >= s else 0.0 for s in range(periods)] for t in range(periods)])
-    noise = np.tril(np.ones((periods, periods))) @ np.linalg.inv(root)
-    before = np.concatenate([np.zeros((window, periods)), noise])[:periods]
-    assert window_variances(periods, band, window) == pytest.approx(((noise - before) ** 2).sum(1))
 
 
 ONE, SMALL = Fraction(1), Fraction(1, 10**6)

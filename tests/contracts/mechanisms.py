@@ -13,9 +13,7 @@ from changeling_central import (
     sliding_windows,
     square_root,
 )
-from changeling_central import (
-    offered as offer_of,
-)
+from changeling_central import offered as offer_of
 from changeling_central.levels import gaussian_levels
 from changeling_central.testing import Example
 from changeling_papers import (

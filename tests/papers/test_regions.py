@@ -304,10 +304,7 @@ def test_the_datas_randomness_protects_where_the_mechanism_draws_nothing():
     exact = count(F(0))
     assert region_of(exact).delta_at(100.0) == 1.0
     region = cw_region(exact, [(given_first(1), given_first(0))])
-    assert [(corner.ratio, corner.delta) for corner in region.corners] == [
-        (F(3), F(1, 8)),
-        (F(1), F(comb(3, 1), 8)),
-    ]
+    assert [(corner.ratio, corner.delta) for corner in region.corners] == [(F(3), F(1, 8)), (F(1), F(comb(3, 1), 8))]
 
 
 def test_the_worst_pair_of_laws_counts():

@@ -31,8 +31,7 @@ def algebra(*texts):
 
 
 @pytest.mark.parametrize(
-    "texts",
-    [NESTED, ["city == 'Rome'"], ["age < 2", "city == 'Rome'"], ["age == 1 or city == 'Rome'"], ["age >= 0"]],
+    "texts", [NESTED, ["city == 'Rome'"], ["age < 2", "city == 'Rome'"], ["age == 1 or city == 'Rome'"], ["age >= 0"]]
 )
 def test_atoms_are_the_combinations_that_no_query_tells_apart(texts):
     """Two rows lie in one atom exactly if they satisfy the same queries, over all rows the domain can hold."""

@@ -272,10 +272,7 @@ def test_what_is_no_stream_is_named(change, named):
     given = {"law": HALF, "blocks": 1, "alterations": [lambda bits: bits], **change}
     with pytest.raises(ValueError, match=named):
         StreamingMechanism.of(
-            given["law"],
-            given["blocks"],
-            lambda bits: dict(enumerate(told(sum(bits), F(3, 4)))),
-            *given["alterations"],
+            given["law"], given["blocks"], lambda bits: dict(enumerate(told(sum(bits), F(3, 4)))), *given["alterations"]
         )
 
 

@@ -165,6 +165,7 @@ def test_a_network_is_limited_and_others_are_not() -> None:
     assert [rates.wait_of("a") > 0 for _ in range(3)] == [False, False, True]
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("token", [False, True])
 @pytest.mark.parametrize("limit", [{"requests_a_second": 1}, {"envelopes_a_day": 2000}], ids=str)
 def test_a_network_pays_for_what_it_uploads_but_with_a_token(

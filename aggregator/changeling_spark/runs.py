@@ -6,14 +6,13 @@ files it leaves the next one deletes. `--follow` does one after the other in the
 """
 
 import secrets
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from time import sleep
 from typing import TYPE_CHECKING
 
-from changeling_aggregator.errors import AggregatorError, Overtaken
+from changeling_aggregator.errors import AggregatorError
 from changeling_aggregator.fold import BatchCounts, EngineOptions, FoldReport, in_turn
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import IdFile, LogRange, Store, Turn
@@ -44,19 +43,8 @@ _LEAST_CLOSING_BYTES = 20
 _BLOCKS = "bucket int, survey binary, `group` int, closings binary, symbols array<binary>"
 
 
-class Executors(ABC):
-    """The executors of tasks. host: the address by which they reach the driver. bind: where the driver listens."""
-
-    host: str
-    bind: str
-
-    @abstractmethod
-    def __call__(self, run: SparkRun, tasks: Sequence[Sequence[LogRange | IdFile]]) -> Iterable[bytes]:
-        """The packed findings of all buckets, once `open_pieces` and `count_blocks` have run everywhere."""
-
-
-class SparkExecutors(Executors):
-    """Executors of a Spark session."""
+class SparkExecutors:
+    """The executors of a Spark session. host: the address by which they reach the driver. bind: where that listens."""
 
     def __init__(self, spark: "SparkSession") -> None:
         self._spark = spark
@@ -64,7 +52,10 @@ class SparkExecutors(Executors):
         self.bind = spark.conf.get("spark.driver.bindAddress", self.host) or self.host
 
     def __call__(self, run: SparkRun, tasks: Sequence[Sequence[LogRange | IdFile]]) -> Iterable[bytes]:
-        """Raises SparkTrouble, or FoldOver."""
+        """The packed findings of all buckets, once `open_pieces` and `count_blocks` have run everywhere.
+
+        Raises SparkTrouble, or FoldOver.
+        """
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
 
@@ -78,7 +69,7 @@ class SparkExecutors(Executors):
         return [bytes(row.findings) for row in rows]
 
 
-def fold_once(store: Store, executors: Executors, place: str, until: UnixMilliseconds, turn: Turn) -> FoldReport:
+def fold_once(store: Store, executors: SparkExecutors, place: str, until: UnixMilliseconds, turn: Turn) -> FoldReport:
     """Fold what arrived up to a moment, in Unix milliseconds, in one run.
 
     Raises SparkTrouble; Overtaken where another folder counted some of it.
@@ -91,31 +82,16 @@ def fold_once(store: Store, executors: Executors, place: str, until: UnixMillise
     turn.sweep_runs()
     with turn.transaction() as writing:
         writing.begin_run(at.name, name)
-    try:
-        with store.view() as view:
-            pieces = pieces_of(view, ranges, at, name)
-        report = _counted(store, turn, executors, place, name, pieces)
-    except _Unknown as unknown:
-        raise unknown.error from None
-    except BaseException:
-        with suppress(AggregatorError):
-            turn.remove_run(at.name, name)
-        raise
+    with store.view() as view:
+        pieces = pieces_of(view, ranges, at, name)
+    report = _counted(store, turn, executors, place, name, pieces)
     with suppress(AggregatorError):
         turn.sweep_runs(name)
     return report
 
 
-class _Unknown(Exception):
-    """A transaction ended with an error, and may have been kept all the same: its files stay until that is known."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__()
-        self.error = error
-
-
 def _counted(
-    store: Store, turn: Turn, executors: Executors, place: str, name: str, pieces: list[LogRange]
+    store: Store, turn: Turn, executors: SparkExecutors, place: str, name: str, pieces: list[LogRange]
 ) -> FoldReport:
     """Count these pieces, in one transaction."""
     with store.view() as view:
@@ -137,12 +113,7 @@ def _counted(
     finally:
         service.close()
     counted = found.whole()
-    try:
-        _hand_over(turn, pieces, counted, found, files, exported)
-    except Overtaken:
-        raise
-    except Exception as error:
-        raise _Unknown(error) from error
+    _hand_over(turn, pieces, counted, found, files, exported)
     return FoldReport.of(sum(piece.until - piece.after for piece in pieces), counted)
 
 

@@ -45,18 +45,14 @@ class Partitioner:
     however many report on it, is more work for one task than for another. Who sends uploads does not know the numbers,
     and cannot choose ids that meet in one bucket.
 
-    buckets: how many. high, low, period: odd numbers below 2^64, by which the two halves of an id and its period are
-    multiplied.
+    buckets: how many, fewer than 2^31. high, low, period: odd numbers below 2^64, by which the two halves of an id and
+    its period are multiplied.
     """
 
     buckets: int
     high: int
     low: int
     period: int
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.buckets < 2**31:
-            raise ValueError(f"ids are spread over 1 to 2^31 - 1 buckets, got {self.buckets}")
 
     @classmethod
     def drawn(cls, buckets: int) -> "Partitioner":

@@ -197,16 +197,7 @@ class Findings:
 
     def add(self, other: "Findings") -> None:
         """Add what another task found."""
-        mine, more = self.counted, other.counted
-        mine.envelopes += more.envelopes
-        mine.refused.update(more.refused)
-        mine.rubbish += more.rubbish
-        for key, tally in more.tallies.items():
-            mine.tallies[key] = mine.tallies[key] + tally if key in mine.tallies else tally
-        for place, here in more.attendance.items():
-            mine.attendance[place] = mine.attendance.get(place, Attendance(0, 0, 0)) + here
-        for at, until in more.needed_until.items():
-            mine.needed_until[at] = max(until, mine.needed_until.get(at, until))
+        self.counted.add(other.counted)
         self.uploads.update(other.uploads)
         self.judged.update(other.judged)
         self.failed |= other.failed

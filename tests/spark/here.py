@@ -9,11 +9,11 @@ from changeling_aggregator.segments import place_at
 from changeling_aggregator.segments.parquet import read_ids
 from changeling_aggregator.store import IdFile, LogRange, Store
 from changeling_aggregator.testing import AFTER, counted_rows, sql
-from changeling_spark.runs import Executors, fold_once
+from changeling_spark.runs import fold_once
 from changeling_spark.tasks import BLOCKS, SparkRun, count_blocks, open_pieces
 
 
-class Here(Executors):
+class Here:
     """most: the most blocks in a batch. then: called with each bucket's findings before they are given."""
 
     host = bind = "127.0.0.1"
@@ -39,7 +39,7 @@ class Here(Executors):
 class OnSpark:
     """An engine of such executors. place: the shared one."""
 
-    def __init__(self, store: Store, place: str, executors: Executors | None = None) -> None:
+    def __init__(self, store: Store, place: str, executors: Here | None = None) -> None:
         self.store, self.place, self.executors = store, place, executors or Here(3)
 
     def await_start(self) -> None:

@@ -250,12 +250,17 @@ class BatchCounts:
     rubbish: list[tuple[int, int]] = field(default_factory=list)
 
     def add(self, other: "BatchCounts") -> None:
-        """Add what a survey adds that is not in here yet."""
+        """Add what another part of the log adds. Ids that both have for a closing are not put together."""
+        self.envelopes += other.envelopes
+        self.rubbish += other.rubbish
         self.refused.update(other.refused)
-        self.tallies |= other.tallies
-        self.attendance |= other.attendance
         self.ids |= other.ids
-        self.needed_until |= other.needed_until
+        for key, tally in other.tallies.items():
+            self.tallies[key] = self.tallies[key] + tally if key in self.tallies else tally
+        for place, here in other.attendance.items():
+            self.attendance[place] = self.attendance.get(place, Attendance()) + here
+        for at, until in other.needed_until.items():
+            self.needed_until[at] = max(until, self.needed_until.get(at, until))
 
     def write(self, writing: Transaction, moves: Mapping[int, tuple[int, int]]) -> None:
         """Add all but the ids to what is stored. moves: by stream, the cursor before and after.

@@ -378,12 +378,8 @@ class WriteKeys(ReadKeys):
 
     def encrypt_keys_in_clear(self) -> bool:
         """Encrypt the private keys that are not yet; whether there was one, and a store key to encrypt it under."""
-        in_clear = [each for each in self._private_halves() if len(each[1]) == PRIVATE_BYTES]
-        if self._at_rest.secret is None or not in_clear:
-            return False
-        for id_, private in in_clear:
-            self._put_private(id_, self._at_rest.kept(private, id_))
-        return True
+        in_clear = any(len(kept) == PRIVATE_BYTES for _, kept in self._private_halves())
+        return self._at_rest.secret is not None and in_clear and self.encrypt_keys(self._at_rest) > 0
 
     def destroy_expired_keys(self, before: UnixSeconds) -> int:
         """Destroy the private keys that expired before this Unix time, in seconds; returns how many."""

@@ -137,14 +137,6 @@ class Turn:
         for (place, _), names in present.items():
             _delete(place_at(place), names, counting)
 
-    def remove_run(self, place: str, run: str) -> None:
-        """Delete the files of a run that has failed."""
-        with self._view() as view:
-            counting = {each.name for each in view.id_files()}
-        at = place_at(place)
-        with suppress(Unwritable):
-            _delete(at, [each.name for each in at.list(f"{run}{RUN_ENDS}")], counting)
-
     def _delete_garbage(self) -> None:
         with self._view() as view:
             if not view.garbage():

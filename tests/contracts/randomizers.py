@@ -43,13 +43,25 @@ RANDOMIZERS = [
     KaryResponse(StateSpace(1, null=False), Odds(5, 1)),
     *(
         SignedSubset(MutationSpace(z), odds, pluses, spoken)
-        for z, pluses in [(1, BALANCED), (2, BALANCED), (2, 1), (3, BALANCED), (3, 1)]
-        for odds, spoken in [(Odds(3, 1), Fraction(1)), (Odds(7, 2), Fraction(2, 5))]
+        for z, pluses, odds, spoken in [
+            (1, BALANCED, Odds(3, 1), Fraction(1)),
+            (2, BALANCED, Odds(3, 1), Fraction(1)),
+            (2, BALANCED, Odds(7, 2), Fraction(2, 5)),
+            (2, 1, Odds(7, 2), Fraction(2, 5)),
+            (3, BALANCED, Odds(7, 2), Fraction(2, 5)),
+            (3, 1, Odds(3, 1), Fraction(1)),
+        ]
     ),
     *(
         SignedSubset(MutationSpace(z, null=False), odds, pluses, spoken)
-        for z, pluses in [(2, BALANCED), (3, BALANCED), (3, 1), (4, BALANCED), (4, 1)]
-        for odds, spoken in [(Odds(3, 1), Fraction(1)), (Odds(7, 2), Fraction(2, 5))]
+        for z, pluses, odds, spoken in [
+            (2, BALANCED, Odds(7, 2), Fraction(2, 5)),
+            (3, BALANCED, Odds(3, 1), Fraction(1)),
+            (3, BALANCED, Odds(7, 2), Fraction(2, 5)),
+            (3, 1, Odds(3, 1), Fraction(1)),
+            (4, BALANCED, Odds(3, 1), Fraction(1)),
+            (4, 1, Odds(7, 2), Fraction(2, 5)),
+        ]
     ),
     BasedResponse(StateSpace(1), 3, 2, 1),
     BasedResponse(StateSpace(2), 4, 1, 2),

@@ -49,10 +49,6 @@ class Following:
         """The process id of its Java, once that runs; then of those that it has just forked, which look like it."""
         return [each for each in offspring(self.process.pid) if b"pyspark-shell" in command_of(each)]
 
-    def opens(self) -> bool:
-        """Whether its first task runs, which starts Python."""
-        return any(b"pyspark.daemon" in command_of(each) for each in offspring(self.process.pid))
-
     def close(self) -> None:
         SparkCluster.kill_tree(self.process.pid)
         self.process.communicate()
@@ -71,19 +67,24 @@ def counted(pair: Pair) -> list[object]:
 
 
 def test_what_arrives_while_it_runs_counts_and_it_ends_when_told(pair: Pair, following: Following) -> None:
-    """In one session: fifteen requests at a time, each once the ones before are counted. With nothing in hand it ends
-    with 0, and leaves no file but those with ids that count."""
-    for first in range(0, 60, 15):
-        pair.append(first, first + 15)
+    """In one session: twenty requests at a time, each once the ones before are counted. Told to end in mid fold it ends
+    with 0, and all of that fold is left for the next, or none; no file is left but those with ids that count."""
+    for first in (0, 20):
+        pair.append(first, first + 20)
         until(following.counts_all)
-    assert counted(pair) == [pair.expected[table] for table in _COUNTED]
+    before = counted(pair)
     (java,) = following.java()
+    pair.append(40)
     os.kill(following.process.pid, signal.SIGTERM)
     assert following.process.wait(300) == 0, following.said()
     until(lambda: not Path(f"/proc/{java}").exists())
+    whole = counted(pair) == [pair.expected[table] for table in _COUNTED]
+    assert whole or counted(pair) == before
     with pair.store.view() as view:
         named = {each.name for each in view.id_files()}
-    assert {path.name for path in Path(pair.place).iterdir()} == named
+    lying = {path.name for path in Path(pair.place).iterdir()}
+    assert named <= lying
+    assert lying == named or not whole
 
 
 def test_when_its_java_process_dies_it_ends_with_a_sentence(pair: Pair, following: Following) -> None:
@@ -94,16 +95,6 @@ def test_when_its_java_process_dies_it_ends_with_a_sentence(pair: Pair, followin
     os.kill(following.java()[0], signal.SIGKILL)
     assert following.process.wait(300) == 1, following.said()
     assert "Spark's Java process beside this one has died: run the command again" in " ".join(following.said().split())
-
-
-def test_told_to_end_in_mid_fold_it_ends_and_has_changed_nothing(pair: Pair, following: Following) -> None:
-    """As soon as Spark's Python runs: all of the fold is left for the next; or none, if it was just done."""
-    pair.append()
-    before = counted(pair)
-    until(following.opens)
-    os.kill(following.process.pid, signal.SIGTERM)
-    assert following.process.wait(300) == 0, following.said()
-    assert counted(pair) in (before, [pair.expected[table] for table in _COUNTED])
 
 
 def test_told_to_end_while_it_waits_for_a_master_it_ends(pair: Pair, tmp_path: Path) -> None:

@@ -272,7 +272,7 @@ def test_who_sends_one_id_over_and_over_fills_no_bucket(log: Log, tmp_path: Path
     assert sum(here.buckets) < 1000
 
 
-@pytest.mark.parametrize(("bucket", "file"), [(10**9, 10**9), (100, 10**9), (10**9, 16 * 20), (10**9, 16 * 45)])
+@pytest.mark.parametrize(("bucket", "file"), [(100, 10**9), (10**9, 16 * 20), (10**9, 16 * 45)])
 def test_a_closing_with_many_runs_is_known_to_spark_whole(
     log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int, file: int
 ) -> None:
@@ -298,7 +298,7 @@ def test_a_closing_with_many_runs_is_known_to_spark_whole(
 HALVES = [each.to_bytes(8) for each in (0, 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1)]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_ids_that_are_alike_in_their_halves_count_once_each(
     log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -336,10 +336,10 @@ def shapes(count: int) -> dict[str, tuple[NDArray[np.uint64], NDArray[np.uint64]
 
 @pytest.mark.parametrize("shape", shapes(1))
 def test_no_shape_of_ids_fills_a_bucket(shape: str) -> None:
-    """20 000 ids over 40 buckets, 100 times, with fixed seeds: no bucket has twice its share."""
+    """20 000 ids over 40 buckets, 30 times, with fixed seeds: no bucket has twice its share."""
     chance = random.Random(9)
     high, low = shapes(20_000)[shape]
-    for _ in range(100):
+    for _ in range(30):
         partitioner = Partitioner(40, *(chance.getrandbits(64) | 1 for _ in range(3)))
         bucket = partitioner.bucket(high, low, np.full(len(high), 3, np.int64))
         assert np.bincount(bucket, minlength=40).max() < 2 * len(high) / 40

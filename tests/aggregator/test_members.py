@@ -70,7 +70,7 @@ def packings(device: Device, random: Random) -> list[list[int]]:
 
 
 @pytest.mark.heavy
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(seed=st.integers(0, 10**6))
 def test_members_are_counted_once_however_their_answers_are_packed(tmp_path: Path, seed: int) -> None:
     """Sent again, cut otherwise, over overlapping spans, on several streams and in batches of any size: by group,

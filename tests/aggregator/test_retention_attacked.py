@@ -126,8 +126,7 @@ def world(folder: Path, seed: int, segments: Path | None) -> World:
     return World(store, coins, segments is not None, log, surveys, writers)
 
 
-@pytest.mark.parametrize("in_segments", [False, True], ids=["rows", "segments"])
-@pytest.mark.parametrize("seed", [3, 11])
+@pytest.mark.parametrize(("seed", "in_segments"), [(3, False), (11, True)], ids=["rows", "segments"])
 def test_nothing_needed_is_deleted_and_nothing_is_kept_longer_than_its_grace(
     tmp_path: Path, seed: int, in_segments: bool
 ) -> None:

@@ -252,14 +252,26 @@ def test_who_has_lost_its_turn_deletes_no_file_of_who_writes_anew(
     assert not written.exists()
 
 
-def test_a_segment_that_is_lost_is_named(log: Log, folder: Folder) -> None:
-    """The fold stops before it, and counts nothing in its place."""
-    many(log, 1)
-    (file,) = segments_in(folder)
-    file.unlink()
-    with pytest.raises(SegmentLost, match=file.name):
-        fold(log.store, END, closing=False)
+def stops_after(times: int) -> Callable[[], bool]:
+    left = iter(range(times))
+    return lambda: next(left, None) is None
+
+
+@pytest.mark.parametrize(("onto", "from_"), [(0, 1), (1, 0), (0, None)])
+def test_a_segment_that_is_lost_or_another_is_named(log: Log, folder: Folder, onto: int, from_: int | None) -> None:
+    """As where a file was put back under another's name: nothing counts in its place, and the fold tries once."""
+    for symbol in (3, 4):
+        log.append(END, an_upload(log, symbol))
+    files = segments_in(folder)
+    right = files[onto].read_bytes()
+    files[onto].unlink() if from_ is None else files[onto].write_bytes(files[from_].read_bytes())
+    with pytest.raises(SegmentLost, match=files[onto].name):
+        fold(log.store, END, closing=False, stop=stops_after(50))
     assert log.tallies() == {}
+    files[onto].write_bytes(right)
+    fold(log.store, END, closing=False)
+    assert log.tallies()[0, 8][0] == 2
+    assert check(log.store) == []
 
 
 @pytest.mark.parametrize("line", [1, 2, 3])
@@ -295,32 +307,6 @@ def test_a_segment_is_kept_for_the_grace_of_the_surveys_in_it(log: Log, folder: 
     assert len(log.kept()) >= TOGETHER
     fold(log.store, END + 6 * GRACE + 3)
     assert log.kept() == [] == segments_in(folder)
-
-
-@pytest.mark.parametrize(("onto", "from_"), [(0, 1), (1, 0)])
-def test_a_segment_in_the_place_of_another_is_told(log: Log, folder: Folder, onto: int, from_: int) -> None:
-    """A file that was put back under another's name: nothing of it counts, and the fold does not try for ever."""
-    for symbol in (3, 4):
-        log.append(END, an_upload(log, symbol))
-    files = segments_in(folder)
-    right = files[onto].read_bytes()
-    files[onto].write_bytes(files[from_].read_bytes())
-    with pytest.raises(SegmentLost, match=files[onto].name):
-        fold(log.store, END, closing=False, stop=_stops_after(50))
-    files[onto].write_bytes(right)
-    fold(log.store, END, closing=False)
-    assert log.tallies()[0, 8][0] == 2
-    assert check(log.store) == []
-
-
-def _stops_after(times: int) -> Callable[[], bool]:
-    left = [times]
-
-    def stop() -> bool:
-        left[0] -= 1
-        return left[0] < 0
-
-    return stop
 
 
 def test_segments_are_listed_and_put_in_order_from_the_command_line(cli: Cli, tmp_path: Path) -> None:

@@ -374,17 +374,12 @@ def test_a_segment_that_is_not_what_the_store_says_is_no_fold(
     ]
 
 
-@pytest.mark.parametrize(
-    "setting", ["spark.io.encryption.enabled=false", "spark.redaction.regex=x", "spark.ui.port", "a=b"]
-)
-def test_settings_that_keep_secrets_are_nobodys_to_change(setting: str) -> None:
-    """Nor is anything taken that is no setting of Spark's."""
-    with pytest.raises(ValueError, match=r"Spark|fixed"):
-        spark_settings(EngineOptions("local[1]", "/nowhere", conf=("spark.ui.enabled=true", setting)))
-
-
 def test_other_settings_reach_spark_and_the_fixed_ones_stand() -> None:
-    """A setting of the operator's goes before ours; of several for one name the last counts."""
+    """A setting of the operator's goes before ours; of several for one name the last counts. What keeps secrets is
+    nobody's to change, and nothing is taken that is no setting of Spark's."""
+    for setting in ("spark.io.encryption.enabled=false", "spark.redaction.regex=x", "spark.ui.port", "a=b"):
+        with pytest.raises(ValueError, match=r"Spark|fixed"):
+            spark_settings(EngineOptions("local[1]", "/nowhere", conf=("spark.ui.enabled=true", setting)))
     conf = ("spark.eventLog.enabled=true", "spark.executor.memory=2g", "spark.executor.memory=3g", "spark.x=a=b")
     settings = spark_settings(EngineOptions("local[1]", "/nowhere", conf=(*conf, "spark.log.level=INFO")))
     names = ("eventLog.enabled", "log.level", "executor.memory", "x", "io.encryption.enabled")

@@ -547,7 +547,7 @@ def delta_at(survey: Survey, epsilon: float) -> float:
         raise ValueError(f"epsilon must be 0 or more, got {epsilon}")
     if epsilon >= survey.cost:
         return 0.0
-    return max(_exposed(survey, group).delta(epsilon) for group in set(survey.plan.groups))
+    return max(_delta(*_exposed(survey, group), epsilon) for group in set(survey.plan.groups))
 
 
 def epsilon_at(survey: Survey, delta: float) -> float:
@@ -562,15 +562,15 @@ def epsilon_at(survey: Survey, delta: float) -> float:
 def group_epsilon(survey: Survey, group: Group, delta: float) -> float:
     """The same for the entries of one group of the survey."""
     check_delta(delta)
-    exposed = _exposed(survey, group)
-    low, high = 0.0, exposed.pure
+    pure, losses = _exposed(survey, group)
+    low, high = 0.0, pure
     if delta < LEAST_DELTA:
         return high
-    if exposed.delta(low) <= delta:
+    if _delta(pure, losses, low) <= delta:
         return low
     for _ in range(BISECTIONS):
         middle = (low + high) / 2
-        low, high = (low, middle) if exposed.delta(middle) <= delta else (middle, high)
+        low, high = (low, middle) if _delta(pure, losses, middle) <= delta else (middle, high)
     return high
 
 
@@ -580,26 +580,19 @@ def check_delta(delta: float) -> None:
         raise ValueError(f"delta must be at least 0 and below 1, got {delta}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Exposed:
-    """The loss of an entry of a group: its pure cost in nats, rounded up, and its privacy losses."""
-
-    pure: float
-    losses: PrivacyLossDistribution
-
-    def delta(self, epsilon: float) -> float:
-        """δ(ε), rounded up."""
-        if epsilon >= self.pure:
-            return 0.0
-        slack = 1e-11 * self.pure  # covers losses that were taken for multiples of the grid
-        delta = float(self.losses.get_delta_for_epsilon(max(0.0, epsilon - slack)))
-        return min(1.0, delta * (1 + 1e-9) + ROUNDING)
+def _exposed(survey: Survey, group: Group) -> tuple[float, PrivacyLossDistribution]:
+    """The pure cost of an entry of a group in nats, rounded up, and its privacy losses."""
+    circumstances = survey.calendar, survey.constraints, survey.closed
+    return rounded_up(group_cost(group, *circumstances)), group_distribution(group, *circumstances)
 
 
-def _exposed(survey: Survey, group: Group) -> _Exposed:
-    pure = group_cost(group, survey.calendar, survey.constraints, survey.closed)
-    losses = group_distribution(group, survey.calendar, survey.constraints, survey.closed)
-    return _Exposed(rounded_up(pure), losses)
+def _delta(pure: float, losses: PrivacyLossDistribution, epsilon: float) -> float:
+    """δ(ε), rounded up."""
+    if epsilon >= pure:
+        return 0.0
+    slack = 1e-11 * pure  # covers losses that were taken for multiples of the grid
+    delta = float(losses.get_delta_for_epsilon(max(0.0, epsilon - slack)))
+    return min(1.0, delta * (1 + 1e-9) + ROUNDING)
 
 
 @lru_cache(maxsize=128)

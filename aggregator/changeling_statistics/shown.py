@@ -37,59 +37,14 @@ MOST_SYMBOLS = 4096
 MOST_NAMED = 10
 
 
-@dataclass(frozen=True, slots=True)
-class SuspectNode:
-    """A node that cannot be as it is.
-
-    p_value: of the whole survey, if this were its only node.
-    """
-
-    used: UsedNode
-    p_value: float
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """The result of a test of all tallies.
-
-    tested, untested: how many nodes were tested; how many could not be, as their tallies are sums.
-    p_value: how likely honest devices make a count as strange as the strangest, at most; 1 for nothing strange.
-    suspects: the strangest of the nodes that flag the survey, at most MOST_NAMED.
-    """
-
-    tested: int
-    untested: int
-    p_value: float
-    suspects: tuple[SuspectNode, ...]
-
-    @property
-    def impossible(self) -> bool:
-        """True if the survey is flagged."""
-        return self.p_value < FALSE_ALARMS
-
-    def as_dict(self) -> dict[str, Any]:
-        """The same in plain values."""
-        return {
-            "impossible": self.impossible,
-            "p_value": self.p_value,
-            "false_alarm_rate": FALSE_ALARMS,
-            "tested_nodes": self.tested,
-            "untested_nodes": self.untested,
-            "suspects": [
-                {
-                    "track": each.used.track,
-                    "start": each.used.node.start,
-                    "end": each.used.node.end,
-                    "p_value": each.p_value,
-                }
-                for each in self.suspects
-            ],
-        }
-
-
 @lru_cache(maxsize=8)
-def diagnosed(releases: Releases) -> Diagnosis:
-    """The test of all nodes of a release graph."""
+def diagnosed(releases: Releases) -> Mapping[str, Any]:
+    """The test of all nodes of a release graph, in plain values.
+
+    The p-value says how likely honest devices make a count as strange as the strangest, at most. Nodes whose tallies
+    are sums cannot be tested. The suspects are the strangest of the nodes that flag the survey, at most MOST_NAMED,
+    each with the p-value of the whole survey if it were its only node.
+    """
     strange: list[tuple[float, UsedNode]] = []
     asked = tested = 0
     for randomizer, edges in releases.by_randomizer:
@@ -104,10 +59,19 @@ def diagnosed(releases: Releases) -> Diagnosis:
         flagged = np.flatnonzero(tails < FALSE_ALARMS)
         strange += [(float(tails[at]), releases.nodes[edges[at]]) for at in flagged.tolist()]
     strange.sort(key=lambda each: each[0])
-    suspects = [SuspectNode(used, min(1.0, tail * asked)) for tail, used in strange[:MOST_NAMED]]
-    suspects = [each for each in suspects if each.p_value < FALSE_ALARMS]
-    least = min(1.0, strange[0][0] * asked) if strange else 1.0
-    return Diagnosis(tested, len(releases) - tested, least, tuple(suspects))
+    p_value = min(1.0, strange[0][0] * asked) if strange else 1.0
+    return {
+        "impossible": p_value < FALSE_ALARMS,
+        "p_value": p_value,
+        "false_alarm_rate": FALSE_ALARMS,
+        "tested_nodes": tested,
+        "untested_nodes": len(releases) - tested,
+        "suspects": [
+            {"track": used.track, "start": used.node.start, "end": used.node.end, "p_value": tail * asked}
+            for tail, used in strange[:MOST_NAMED]
+            if tail * asked < FALSE_ALARMS
+        ],
+    }
 
 
 def _tails(counts: Counts, reports: Counts, least: Floats, most: Floats) -> Floats:
@@ -183,7 +147,7 @@ def head_shown(solution: Solution, nodes: Sequence[UsedNode], showing: ShownAs) 
         "population": showing.population,
         "biased": isinstance(solution, Smoothing),
         "confidence": showing.confidence,
-        "diagnostics": diagnosed(solution.releases).as_dict(),
+        "diagnostics": dict(diagnosed(solution.releases)),
         "nodes": [
             {
                 "track": used.track,

@@ -46,7 +46,7 @@ CLONES = "Feldman, McMillan, Talwar 2021 (Hiding among the clones), theorem 3.1,
 BLANKET = "Balle, Bell, Gascón, Nissim 2019 (The privacy blanket), evaluated exactly for k-RR"
 
 BLOCKS = 256
-"""The number of blocks of values in which the number of clones is counted."""
+"""In so many blocks of values the number of clones is counted."""
 DEVIATIONS = 10.0
 """How many standard deviations of a binomial are looked at; what is farther out counts as lost."""
 BLANKET_POINTS = 3000
@@ -61,10 +61,7 @@ def clones_deltas(local: float, entries: int, epsilons: Floats) -> Floats:
         P = (A + Δ, C - A + 1 - Δ)  against  Q = (A + 1 - Δ, C - A + Δ),
         C ~ Bin(n - 1, e^-ε₀),  A ~ Bin(C, 1/2),  Δ ~ Bernoulli(e^ε₀ / (1 + e^ε₀))
 
-    local: ε₀, in nats.
-    entries: n, this one included.
-    epsilons: at least 0, any number of them.
-    Returns a δ for each epsilon.
+    local: ε₀, in nats. entries: n, this one included. epsilons: at least 0; returns a δ for each.
     C, the number of clones, is public, and more clones hide better. So its values are counted in blocks, and each block
     as its least value. Given C = c, a count k out of c + 1 is likelier under P by more than e^ε if k > (c + 1)τ.
     Feldman, McMillan, Talwar 2021, theorem 3.1. They improved it in 2023 ("Stronger privacy amplification by
@@ -93,11 +90,8 @@ def blanket_deltas(truth: float, other: float, symbols: int, entries: int, epsil
 
         δ(ε | M) = (m/M) E max(0, (p - q)(X - e^ε X') - qM(e^ε - 1)),   (X, X', rest) multinomial(M; 1/m, 1/m, …)
 
-    truth: p, the probability of the true symbol.
-    other: q, of each other symbol.
-    symbols: m, how many there are.
-    entries: n, this one included.
-    epsilons: at least 0, any number of them. Returns a δ for each epsilon.
+    truth, other: p and q, the probability of the true symbol and of each other. symbols: m, how many there are.
+    entries, epsilons: as above.
     M - 1 ~ Bin(n - 1, γ); a larger blanket hides better, so M is counted in blocks, and each block as its least value.
     K = X + X' has the same distribution under both inputs.
     Raises ValueError for probabilities that are not k-RR's.
@@ -335,10 +329,7 @@ def _group_loss(survey: Survey, group: Group, delta: float, entries: int) -> tup
 
 
 def linked_epsilon(survey: Survey, group: Group, delta: float, entries: int) -> float:
-    """The ε of a single shuffled round in which each entry of a group sends its whole transcript as one report.
-
-    delta, entries: as for `shuffled_loss`.
-    """
+    """The ε of a single shuffled round in which each entry of a group sends its whole transcript as one report."""
     whole = linked_round(group, survey.calendar, survey.constraints, survey.closed)
     return _composed_epsilon(Counter([whole]), group.share / survey.plan.total_share, delta, entries)
 
@@ -346,7 +337,7 @@ def linked_epsilon(survey: Survey, group: Group, delta: float, entries: int) -> 
 def rounds_epsilon(survey: Survey, group: Group, delta: float, entries: int) -> tuple[float, str]:
     """The ε of all closings of a group, each shuffled by itself; and the bounds that it rests on.
 
-    delta, entries: as for `shuffled_loss`. Raises ValueError for a joint group.
+    Raises ValueError for a joint group.
     """
     rounds = differing_rounds(group, survey.calendar, survey.constraints, survey.closed)
     sources = sorted({BLANKET if each.blanket else CLONES for each in rounds})
@@ -354,10 +345,7 @@ def rounds_epsilon(survey: Survey, group: Group, delta: float, entries: int) -> 
 
 
 def _composed_epsilon(rounds: Counter[Round], share: float, delta: float, entries: int) -> float:
-    """The ε of independent shuffled rounds.
-
-    share: the probability that another entry draws the group.
-    """
+    """The ε of independent shuffled rounds. share: the probability that another entry draws the group."""
     if not rounds:
         return 0.0
     certain = share == 1 and all(each.alike == 1 for each in rounds)
@@ -389,10 +377,7 @@ def _profile(each: Round, entries: int) -> Profile:
 
 
 def _crowd(others: int, chance: float, missed: float) -> int:
-    """How many of the others, each with a chance, send an envelope like this one; fewer do with probability `missed`.
-
-    others: how many there are.
-    """
+    """How many of the others, each with a chance, send an envelope like this one; fewer do with chance `missed`."""
     if chance == 1 or others == 0:
         return others
     from scipy.stats import binom
@@ -428,8 +413,7 @@ def _least_epsilon(profile: Profile, high: float, delta: float, within: float = 
 class LossStatement:
     """The cost of a survey to an entry, in three figures.
 
-    pure: with delta 0, against everybody.
-    approximate: with the delta asked for, against everybody.
+    pure, approximate: with delta 0, and with the delta asked for, against everybody.
     shuffled: with that delta, against whoever sees uploads only after a relay has shuffled them; None if the survey
     declares no relay, or nobody said how many entries it shuffles.
     """

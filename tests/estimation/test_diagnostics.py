@@ -112,14 +112,14 @@ def test_the_test_is_that_of_all_tails_one_by_one(plan, stuffed):
         smallest, asked = dense(known)
         told = diagnosed(known)
         least = min(smallest.values())
-        assert (told.tested, told.untested) == (len(known), 0)
-        assert told.p_value == pytest.approx(min(1.0, least * asked) if least < FALSE_ALARMS else 1.0, rel=1e-9)
+        assert (told["tested_nodes"], told["untested_nodes"]) == (len(known), 0)
+        assert told["p_value"] == pytest.approx(min(1.0, least * asked) if least < FALSE_ALARMS else 1.0, rel=1e-9)
         strange = sorted((tail, used) for used, tail in smallest.items() if tail * asked < FALSE_ALARMS)
-        assert [each.used for each in told.suspects] == [used for _, used in strange[:10]]
-        for each, (tail, _) in zip(told.suspects, strange, strict=False):
-            assert each.p_value == pytest.approx(tail * asked, rel=1e-9)
-        assert told.impossible == bool(strange)
-        flagged += told.impossible
+        for each, (tail, used) in zip(told["suspects"], strange[:10], strict=True):
+            assert (each["track"], each["start"], each["end"]) == (used.track, used.node.start, used.node.end)
+            assert each["p_value"] == pytest.approx(tail * asked, rel=1e-9)
+        assert told["impossible"] == bool(strange)
+        flagged += told["impossible"]
     assert flagged == (2 if stuffed == STUFFED["many made up"] else 0 if stuffed == 0 else flagged)
 
 
@@ -134,7 +134,7 @@ def test_a_symbol_that_never_came_is_asked_for_however_little_is_asked(expected)
     tally = NodeTally(n, np.array([n - double, double, 0], np.int64))
     known = releases(asked, Tallies({(0, 1): tally}, {(0, PERIODS): Attendance(n, n, 0)}))
     smallest, tails = dense(known)
-    assert diagnosed(known).impossible == (min(smallest.values()) * tails < FALSE_ALARMS) == (expected > 8.7)
+    assert diagnosed(known)["impossible"] == (min(smallest.values()) * tails < FALSE_ALARMS) == (expected > 8.7)
 
 
 def test_honest_devices_are_flagged_no_more_often_than_stated(monkeypatch):
@@ -144,5 +144,5 @@ def test_honest_devices_are_flagged_no_more_often_than_stated(monkeypatch):
     monkeypatch.setattr(shown, "FALSE_ALARMS", level)
     generator = np.random.default_rng(SEED)
     plan = _flat(KaryResponse(CHANGES, Odds(5, 1)))
-    flagged = sum(diagnosed(published(plan, generator)).impossible for _ in range(surveys))
+    flagged = sum(diagnosed(published(plan, generator))["impossible"] for _ in range(surveys))
     assert surveys * level / 10 < flagged < 52

@@ -129,10 +129,6 @@ class Network:
             sources[other, at] -= 1.0
         return sources
 
-    def resistance(self, plus: int, minus: int = 0) -> float:
-        """The effective resistance between two times: the variance of v̂_plus - v̂_minus. Raises ValueError likewise."""
-        return float((self.row(plus, minus) ** 2 * self.variance).sum())
-
     @cached_property
     def free(self) -> Indices:
         """All times but the first of each connected part, whose potential is 0."""

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from ..estimate import Floats
 from .entries import Forms, SamplingDesign, Tie, draws, forms, known_base, scatter, ties
-from .network import Indices, Network
+from .network import Indices
 from .releases import Releases, shares
 
 
@@ -136,10 +136,10 @@ class Chains:
 
     def edges(self, pairs: Indices | None = None) -> Any:
         """The edges that make up the chains of p pairs: sparse, shape (p, E). pairs: their numbers; None for all."""
-        return self._edges_of_all if pairs is None else self._edges(pairs)
+        return self._all_edges if pairs is None else self._edges(pairs)
 
     @cached_property
-    def _edges_of_all(self) -> Any:
+    def _all_edges(self) -> Any:
         return self._edges(np.arange(len(self.first), dtype=np.intp))
 
     def _edges(self, pairs: Indices) -> Any:
@@ -181,13 +181,9 @@ class Chains:
         return length, hops, told, last
 
 
-def chains(periods: int, made: Links, length: Floats, times: Indices) -> Chains:
-    """The `Chains` of some links, worked out once for links and times that are the same."""
-    return _chains(periods, *(each.tobytes() for each in (made.start, made.end, length, made.tells, times)))
-
-
 @lru_cache(maxsize=4)
 def _chains(periods: int, start: bytes, end: bytes, length: bytes, tells: bytes, times: bytes) -> Chains:
+    """The `Chains` of some links, worked out once for links and times that are the same."""
     first, last, at = (np.frombuffer(each, np.intp) for each in (start, end, times))
     return Chains(periods, first, last, np.frombuffer(length), np.frombuffer(tells, np.bool_), at)
 
@@ -200,38 +196,6 @@ NOTHING = 1e-9
 """Weights below this are rounding, not weights."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SamplingWeights:
-    """A covariance as a weighted sum of what tallies tell.
-
-        Σ_e edges[e] Q̂_e + diag(Σ_t times[t] v̂_t) - m 1' - 1 m' + n·flat·11' + n·own·I,    m = Σ_t level[t] v̂_t
-
-    From the sampling error products of means are taken off. The weights depend on the plan and on how many reported,
-    never on what was answered.
-
-    edges: the weight of each Q̂_e, shape (E,).
-    times: the weight of the histogram at each time, shape (periods + 1,).
-    level: the weight of the histogram at each time in m, shape (periods + 1,).
-    flat: how often the number of entries n is added to every pair of answers. own: to each answer by itself.
-    omega: how often the square of each of J means is taken off, shape (J,).
-    means: the means, as weights of histograms, shape (J, periods + 1); the last is of what is estimated.
-    spans: how often the square of each edge's own mean is taken off, shape (E,).
-    bounded: whether the sum is an upper bound.
-    entries: n, how many entries the histograms are of.
-    """
-
-    edges: Floats
-    times: Floats
-    level: Floats
-    flat: float
-    own: float
-    omega: Floats
-    means: Floats
-    spans: Floats
-    bounded: bool
-    entries: float
-
-
 def _second_moments(omega: Floats, c: Floats) -> Floats:
     """Σ_j omega[j] c[j] c[j]', shape (F, F); c of shape (J, F), of which the last times often have no weight."""
     moments = np.zeros((c.shape[1],) * 2)
@@ -239,23 +203,6 @@ def _second_moments(omega: Floats, c: Floats) -> Floats:
     known = c[:, :last]
     moments[:last, :last] = (omega[:, None] * known).T @ known
     return moments
-
-
-def weighed(weights: SamplingWeights, network: Network, products: Floats, histograms: Floats) -> Floats:
-    """The covariance that follows from some weights, shape (..., z, z), in entries squared.
-
-    network: the nodes. products: Q̂, shape (..., E, z, z). histograms: v̂, shape (..., periods + 1, z).
-    """
-    z, n = histograms.shape[-1], weights.entries
-    on_answers, level = (np.einsum("t,...tz->...z", on, histograms) for on in (weights.times, weights.level))
-    spread: Floats = np.einsum("e,...eyz->...yz", weights.edges, products) + on_answers[..., None] * np.eye(z)
-    spread += n * (weights.flat + weights.own * np.eye(z)) - level[..., :, None] - level[..., None, :]
-    means = weights.means @ histograms
-    moved = histograms[..., network.end, :] - histograms[..., network.start, :]
-    centre = np.einsum("k,...ky,...kz->...yz", weights.omega, means, means)
-    centre += np.einsum("e,...ey,...ez->...yz", weights.spans, moved, moved)
-    spread -= centre / n
-    return 0.5 * (spread + np.swapaxes(spread, -1, -2))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -285,6 +232,11 @@ class Sampling:
     ) -> tuple[Floats, bool]:
         """The addition to the covariance of an estimate, shape (z, z), in entries squared; whether it is a bound.
 
+        It is a weighted sum of what tallies tell, with weights that never depend on what was answered:
+
+            Σ_e on_edge[e] Q̂_e + diag(Σ_t times[t] v̂_t) - m 1' - 1 m' + n·flat·11' + n·own·I,    m = Σ_t level[t] v̂_t
+
+        From the sampling error products of means are taken off, and of each edge's own mean.
         row: the weight of each edge in the estimate, shape (E,).
         until: how much is known, up to the nodes that close at that time.
         of_heard: whether the estimate is about those alone who are heard.
@@ -294,12 +246,34 @@ class Sampling:
         if not design.needed[0]:
             z = len(self.releases.survey.answers)
             return np.zeros((z, z)), False
-        weights = self._weights(design, row)
-        return weighed(weights, self.releases.network, self.products, self.known_histograms), weights.bounded
-
-    def weights(self, row: Floats, until: int) -> SamplingWeights:
-        """The addition to the covariance of the estimate with these weights, as a sum of what tallies tell."""
-        return self._weights(self.design(np.array([until])), row)
+        V, network, entries = self.known_histograms, self.releases.network, float(design.entries[0])
+        form, lone = forms(design, row[None], network.periods), scatter(design, row[None])
+        same, other = known_base(design, row[None], network.periods)
+        omega, c, base = form.omega[0], form.c[0], form.base[0]
+        sampled, tied = lone.sampled[0], lone.tied[0]
+        active = np.flatnonzero(np.abs(c).max(0, initial=0.0) > NOTHING)
+        ways = self._chains(active[active > 0])
+        c_times = c[:, ways.times]
+        on_pair = -_second_moments(omega, c_times)[ways.first, ways.second]
+        on_edge, alone = self._on_nodes(ways, on_pair, sampled + tied)
+        by_chain, on_times, loose = self._on_chains(ways, on_pair)
+        np.add.at(on_edge, self._links.source, by_chain)
+        times = np.zeros(c.shape[1])
+        times[ways.times] = on_times + (omega * c_times.sum(1)) @ c_times
+        np.add.at(times, design.end[self._from_nothing], (sampled + tied)[self._from_nothing])
+        level: Floats = (omega * base) @ c
+        np.add.at(level, design.end, tied * lone.base)
+        flat = float(omega @ base**2 + tied @ lone.base**2 + other[0] / design.entries[0])
+        own = float((same[0] - other[0]) / design.entries[0])
+        one = np.eye(V.shape[1])
+        on_answers, mean = (np.einsum("t,tz->z", on, V) for on in (times, level))
+        spread: Floats = np.einsum("e,eyz->yz", on_edge, self.products) + on_answers[:, None] * one
+        spread += entries * (flat + own * one) - mean[:, None] - mean[None, :]
+        means, moved = c[: form.sampled] @ V, V[network.end] - V[network.start]
+        centre = np.einsum("k,ky,kz->yz", omega[: form.sampled], means, means)
+        centre += np.einsum("e,ey,ez->yz", sampled, moved, moved)
+        spread -= centre / entries
+        return 0.5 * (spread + spread.T), alone or loose
 
     def design(self, until: Indices, *, of_heard: bool = False, drawn: bool = False) -> SamplingDesign:
         """The design of the survey as it is known at some times."""
@@ -388,37 +362,6 @@ class Sampling:
             bounded[spans] = ~exact & (np.abs(common[spans, 0]) > NOTHING)
         added: Floats = common * (apart - values**2 / entries)
         return added, bounded
-
-    def _weights(self, design: SamplingDesign, row: Floats) -> SamplingWeights:
-        """The weights of Σ_j ω_j Σ_i d_ij d_ij' and of the scatter."""
-        form, lone = forms(design, row[None], self.releases.network.periods), scatter(design, row[None])
-        same, other = known_base(design, row[None], self.releases.network.periods)
-        omega, c, base = form.omega[0], form.c[0], form.base[0]
-        sampled, tied = lone.sampled[0], lone.tied[0]
-        active = np.flatnonzero(np.abs(c).max(0, initial=0.0) > NOTHING)
-        ways = self._chains(active[active > 0])
-        c_times = c[:, ways.times]
-        on_pair = -_second_moments(omega, c_times)[ways.first, ways.second]
-        on_edge, alone = self._on_nodes(ways, on_pair, sampled + tied)
-        by_chain, on_times, loose = self._on_chains(ways, on_pair)
-        np.add.at(on_edge, self._links.source, by_chain)
-        times = np.zeros(c.shape[1])
-        times[ways.times] = on_times + (omega * c_times.sum(1)) @ c_times
-        np.add.at(times, design.end[self._from_nothing], (sampled + tied)[self._from_nothing])
-        level: Floats = (omega * base) @ c
-        np.add.at(level, design.end, tied * lone.base)
-        return SamplingWeights(
-            edges=on_edge,
-            times=times,
-            level=level,
-            flat=float(omega @ base**2 + tied @ lone.base**2 + other[0] / design.entries[0]),
-            own=float((same[0] - other[0]) / design.entries[0]),
-            omega=omega[: form.sampled],
-            means=c[: form.sampled],
-            spans=sampled,
-            bounded=alone or loose,
-            entries=float(design.entries[0]),
-        )
 
     def _on_nodes(self, ways: Chains, on_pair: Floats, single: Floats) -> tuple[Floats, bool]:
         """The weights of single change nodes, shape (E,), and whether one of them is a bound.
@@ -511,7 +454,8 @@ class Sampling:
         made, expected = self._links, self.releases.survey.expected
         spans = zip(made.start.tolist(), made.end.tolist(), strict=True)
         lengths = np.array([max(expected.share_changed(s, e), 1e-6 * (e - s)) for s, e in spans])
-        return chains(self.releases.network.periods, made, lengths, times)
+        known = (each.tobytes() for each in (made.start, made.end, lengths, made.tells, times))
+        return _chains(self.releases.network.periods, *known)
 
     @cached_property
     def _links(self) -> Links:

@@ -68,8 +68,7 @@ class JointChoice:
     """The rule by which the slots of a group agree.
 
     state, change: the randomizers of its tracks, at any odds; None if it has no such tracks.
-    weights: of a slot for a state, and of one for a change.
-    threshold: τ.
+    weights: of a slot for a state, and of one for a change. threshold: τ.
     """
 
     state: Agreeing | None
@@ -121,9 +120,7 @@ def joint_choices(slots: JointSlots, odds: Odds, most: int) -> tuple[JointChoice
     return tuple(choice for _, choice in _spaced(front, most))
 
 
-def _spaced(
-    front: list[tuple[tuple[float, float], JointChoice]], most: int
-) -> list[tuple[tuple[float, float], JointChoice]]:
+def _spaced(front: list[_Noisy], most: int) -> list[_Noisy]:
     """Choices from the one end of the front to the other, evenly by the logarithm of the noise of changes."""
     if len(front) <= most:
         return front
@@ -266,10 +263,8 @@ def _form(made: Agreeing, conserved: bool) -> _Form:
 def best_state(answers: int, null: bool, budget: Decimal, reports: int) -> RandomizerOffer | None:
     """The best randomizer for reports of a state; None if the budget is so small that they would say nothing.
 
-    answers: z.
-    null: whether NULL is one of the states.
-    budget: for all reports together, in nats.
-    reports: how many an entry sends.
+    answers: z. null: whether NULL is one of the states.
+    budget: for all reports together, in nats. reports: how many an entry sends.
     """
     odds = odds_within(budget, Decimal(reports))
     if odds is None:
@@ -280,8 +275,7 @@ def best_state(answers: int, null: bool, budget: Decimal, reports: int) -> Rando
 def best_change(wish: Wish, span: Span, budget: Decimal, moved: float) -> RandomizerOffer | None:
     """The best randomizer for reports of changes; None if the budget is so small that they would say nothing.
 
-    span: the nodes that are reported on.
-    budget: for all of them together, in nats.
+    span: the nodes that are reported on. budget: for all of them together, in nats.
     moved: the share of the entries that change their answer over a node.
     """
     offers: list[RandomizerOffer] = []

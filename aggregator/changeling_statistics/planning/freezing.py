@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from math import sqrt
-from typing import Protocol
+from typing import TypeAlias
 
 import numpy as np
 from changeling_protocol import (
@@ -65,29 +65,6 @@ class Freezing:
     def objective(self, objective: str) -> float:
         """One bias for all periods: their root mean square for "mean", or the largest for "worst"."""
         return float(self.bias.max() if objective == "worst" else sqrt(np.mean(self.bias**2)))
-
-
-class Habits(Protocol):
-    """The changes of entries as far as they are known before anybody is asked.
-
-    >>> calendar = Calendar(0, "1d", 8)
-    >>> habits = SteadyChanges(2, calendar, changes=1.0)
-    >>> habits.expected(AtMost(3)).first
-    1000000
-    """
-
-    def expected(self, constraint: Constraint) -> ExpectedChanges:
-        """How often entries change as far as the constraint lets them, for a wish."""
-        ...
-
-    def freezing(self, constraint: Constraint) -> Freezing:
-        """The bias of freezing under a constraint."""
-        ...
-
-    @property
-    def typical_share(self) -> float:
-        """The share of the entries that an answer typically has."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -228,7 +205,11 @@ class SteadyChanges:
         return chances
 
 
-def pilot_of(changelog: Changelog, calendar: Calendar, *, closed: bool = False) -> Pilot | SteadyChanges:
+Habits: TypeAlias = Pilot | SteadyChanges
+"""The changes of entries as far as they are known before anybody is asked."""
+
+
+def pilot_of(changelog: Changelog, calendar: Calendar, *, closed: bool = False) -> Habits:
     """The habits that a pilot's changelog shows.
 
     A pilot of other dates is moved, so that it begins with the calendar. One that is shorter than the calendar tells

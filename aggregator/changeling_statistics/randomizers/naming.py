@@ -55,10 +55,33 @@ UNIT_LOSSES = Losses(mutations=Decimal(1), appears=Decimal(1), vanishes=Decimal(
 
 
 @dataclass(frozen=True)
-class KaryCounterpart(CountedCounterpart[KaryResponse]):
-    """The counterpart of k-RR: column o of the decoder A is (M_o - q·U) / (p - q), where U = M_δv 1."""
+class _OneNamed(CountedCounterpart[R_co]):
+    """A report is the truth, or else uniform over all inputs."""
 
     answers_alike = True
+
+    def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:
+        """One pair, as all are told apart equally well."""
+        return one_pair(self.randomizer.space, kind)
+
+    def sample_agreeing(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
+        """A report that agrees is the input, and any other is uniform over the rest."""
+        return sample_inputs(agreed, others, generator)
+
+    def _with_uniform(self, told: Counts, counts: Counts, generator: np.random.Generator) -> Counts:
+        """Slots, where of so many reports some told the truth and the others are uniform."""
+        m = self.randomizer.symbols
+        uniform: Counts = generator.multinomial(counts.sum(1) - told.sum(1), np.full(m, 1 / m))
+        return told + uniform
+
+    @property
+    def _map(self) -> ChangeMap:
+        return change_map(self.randomizer.space)
+
+
+@dataclass(frozen=True)
+class KaryCounterpart(_OneNamed[KaryResponse]):
+    """The counterpart of k-RR: column o of the decoder A is (M_o - q·U) / (p - q), where U = M_δv 1."""
 
     def input_counts(self, tally: NodeTally) -> Floats:
         """ŝ = P⁻¹O = (O - n·q) / (p - q): unbiased for how many reports came from each input, shape (m,)."""
@@ -89,10 +112,6 @@ class KaryCounterpart(CountedCounterpart[KaryResponse]):
         a, b, total = self.randomizer.odds.favoured, self.randomizer.odds.other, self.randomizer.total()
         return merged([(a, b, 1), (b, a, 1), (b, b, self.randomizer.symbols - 2)], total, total)
 
-    def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:
-        """One pair, as all are told apart equally well."""
-        return one_pair(self.randomizer.space, kind)
-
     @property
     def blanket(self) -> Blanket:
         """Uniform with probability m·q, else the truth."""
@@ -101,14 +120,9 @@ class KaryCounterpart(CountedCounterpart[KaryResponse]):
 
     def sample_slots(self, counts: Counts, generator: np.random.Generator) -> Counts:
         """A report is the truth with probability p - q = (a - b)/total, and else uniform over all symbols."""
-        m, odds = self.randomizer.symbols, self.randomizer.odds
-        kept: Counts = generator.binomial(counts, (odds.favoured - odds.other) / self.randomizer.total())
-        uniform: Counts = generator.multinomial(counts.sum(1) - kept.sum(1), np.full(m, 1 / m))
-        return kept + uniform
-
-    def sample_agreeing(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
-        """A report that agrees is the input, and any other is uniform over the rest."""
-        return sample_inputs(agreed, others, generator)
+        odds = self.randomizer.odds
+        told = generator.binomial(counts, (odds.favoured - odds.other) / self.randomizer.total())
+        return self._with_uniform(told, counts, generator)
 
     @property
     def _q(self) -> float:
@@ -122,10 +136,6 @@ class KaryCounterpart(CountedCounterpart[KaryResponse]):
         if odds.favoured == odds.other:
             raise ValueError(f"odds of {odds.favoured}:{odds.other} say nothing: choose favoured > other")
         return (odds.favoured - odds.other) / self.randomizer.total()
-
-    @property
-    def _map(self) -> ChangeMap:
-        return change_map(self.randomizer.space)
 
     @cached_property
     def _sum(self) -> Floats:
@@ -161,10 +171,8 @@ MOST_PLANNED_SYMBOLS = 200
 
 
 @dataclass(frozen=True)
-class KaryChangeCounterpart(CountedCounterpart[KaryChange]):
+class KaryChangeCounterpart(_OneNamed[KaryChange]):
     """A change is told with probability `gap`; every other report is uniform, and cancels out in M_δv O."""
-
-    answers_alike = True
 
     def input_counts(self, tally: NodeTally) -> Floats:
         """Unbiased for how many reports came from each input, shape (m,).
@@ -210,31 +218,17 @@ class KaryChangeCounterpart(CountedCounterpart[KaryChange]):
             classes.append((randomizer.weight(rest, u), randomizer.weight(rest, v), m - len(named)))
         return merged(classes, randomizer.total(u), randomizer.total(v))
 
-    def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:
-        """One pair, as all are told apart equally well."""
-        return one_pair(self.randomizer.space, kind)
-
     def sample_slots(self, counts: Counts, generator: np.random.Generator) -> Counts:
         """A change is told with chance `gap`; every other report is uniform over all symbols."""
-        m = self.randomizer.symbols
-        told: Counts = generator.binomial(counts, self.gap)
+        told = generator.binomial(counts, self.gap)
         told[:, 0] = 0
-        uniform: Counts = generator.multinomial(counts.sum(1) - told.sum(1), np.full(m, 1 / m))
-        return told + uniform
-
-    def sample_agreeing(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
-        """A report that agrees is the input, and any other is uniform over the rest."""
-        return sample_inputs(agreed, others, generator)
+        return self._with_uniform(told, counts, generator)
 
     @cached_property
     def gap(self) -> float:
         """(P - p)/(1 - p): how likely a change sends its own symbol, less how likely any other."""
         odds = self.randomizer.odds
         return (odds.favoured - odds.other) / self.randomizer.total(1)
-
-    @property
-    def _map(self) -> ChangeMap:
-        return change_map(self.randomizer.space)
 
 
 @lru_cache(maxsize=1024)

@@ -37,6 +37,7 @@ from tests.true_sampling import true_sampling_covariance
 from ..protocol.examples import survey
 from .graphs import calendar
 from .test_sampling import CLOSED, OPEN, SCALE, T, choices, noiseless
+from .test_sampling import PLANS as SHARED
 
 ANY, Z, SPOKEN = Odds(9, 1), 2, Fraction(1, 2)
 WIDER = np.array([[0, 1, 1, 3, 3], [0, 0, 2, 2, 1], [0, 3, 2, 2, 2]])
@@ -94,6 +95,7 @@ PLANS = {
         jointly(states(reported=2), share=1),
         Group((changes(2),), share=3),
     ),
+    **{f"lone, {name}": asked(*plan.groups) for name, plan in SHARED.items()},
 }
 CLOSED_PLANS = {
     "anchored": asked(
@@ -112,12 +114,16 @@ CLOSED_PLANS = {
         jointly(states(reported=1, null=False), changes(2, 2, null=False), closed=True),
         closed=True,
     ),
+    **{f"lone, {name}": asked(*plan.groups, closed=True) for name, plan in SHARED.items()},
 }
 
 
 @cache
-def law(randomizer, true, odds):
-    """How likely each symbol is at these odds, from what every drawn integer selects."""
+def law(randomizer, true, odds=None):
+    """How likely each symbol is, at the odds that a joint response asks for from what every drawn integer selects."""
+    if odds is None:
+        total = randomizer.total(true)
+        return tuple((symbol, randomizer.weight(symbol, true) / total) for symbol in range(randomizer.symbols))
     total = randomizer.favoured_total(true, odds)
     drawn = Counter(randomizer.favoured_symbol_at(number, true, odds) for number in range(total))
     return tuple((symbol, count / total) for symbol, count in drawn.items())
@@ -141,9 +147,8 @@ def moments(group, nodes, history, worth):
         randomizer, node = tracks[place].randomizer, tracks[place].node(number)
         true = randomizer.space.index(int(history[node.start]), int(history[node.end]))
         tells = group.joint is not None and randomizer.tells(true)
-        if group.joint is None:
-            odds = randomizer.odds
-        else:
+        odds = None
+        if group.joint is not None:
             odds = group.kernel.conditional_odds(place, used, score) if tells else Odds(1, 1)
         for symbol, chance in law(randomizer, true, odds):
             after, scored = used, score

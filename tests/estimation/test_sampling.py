@@ -65,62 +65,6 @@ def contributions(known, row, states):
     return row[None, :, None] * (x[:, known.network.end] - x[:, known.network.start])
 
 
-def enumerated(known, row, states):
-    """Covariance over all assignments of the ratio estimators, to first order: of sums about the means.
-
-    Entries are independent, so it adds up.
-    """
-    plan, a = known.survey.plan, contributions(known, row, states)
-    a = a - a.mean(0)
-    names = [(u.track, u.number) for u in known.nodes]
-    total = np.zeros((Z, Z))
-    for entry in a:
-        mean, second = np.zeros(Z), np.zeros((Z, Z))
-        for chance, _, nodes in choices(plan):
-            reported = np.array([name in nodes for name in names])
-            value = (entry * (known.expansion * reported)[:, None]).sum(0)
-            mean += chance * value
-            second += chance * np.outer(value, value)
-        total += second - np.outer(mean, mean)
-    return total
-
-
-@pytest.mark.parametrize("name", PLANS)
-@pytest.mark.parametrize("retrospective", [False, True])
-def test_the_formula_is_the_variance_over_all_assignments(name, retrospective):
-    """Given the histories, for every plan, time and window: groups, random nodes, anchored tracks."""
-    known = noiseless(of(PLANS[name]), OPEN)
-    solution = Solution(known, retrospective)
-    design = solution.sampling.design(np.array([T]))
-    asked = [(t, 0) for t in range(1, T + 1)] + [(3, 1), (4, 2)]
-    for plus, minus in asked:
-        if solution.reaches(plus, minus):
-            row = solution.row(plus, minus)
-            exact = true_sampling_covariance(design, row, OPEN, Z, fixed=False)
-            np.testing.assert_allclose(exact, enumerated(known, row, OPEN), atol=1e-9)
-
-
-@pytest.mark.parametrize("name", PLANS)
-@pytest.mark.parametrize("retrospective", [False, True])
-@pytest.mark.parametrize("closed", [False, True])
-def test_the_estimate_is_exact_or_a_labelled_bound(name, retrospective, closed):
-    """From tallies without noise: exact where it claims to be, else above for every answer, and labelled."""
-    states = CLOSED if closed else OPEN
-    known = noiseless(of(PLANS[name], closed=closed), states)
-    solution, scale = Solution(known, retrospective), SCALE
-    for plus, minus in [(t, 0) for t in range(1, T + 1)] + [(3, 1), (4, 2)]:
-        if not solution.reaches(plus, minus):
-            continue
-        row = solution.row(plus, minus)
-        many = np.repeat(states, scale, axis=0)
-        exact = true_sampling_covariance(solution.sampling.design(np.array([T])), row, many, Z)
-        estimated, bounded = solution.sampling.covariance(row, T)
-        if bounded:
-            assert (np.diag(estimated) >= np.diag(exact) - 1e-6 * scale).all()
-        else:
-            np.testing.assert_allclose(estimated, exact, atol=1e-6 * scale)
-
-
 def test_who_reports_everything_has_no_sampling_error():
     """One group of tracks without random nodes: no sampling error and no bound."""
     known = noiseless(of(ReleasePlan((Group((Track(1, CHANGES, 0, T), Track(2, CHANGES, 0, T))),))), OPEN)

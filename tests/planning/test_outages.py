@@ -1,12 +1,14 @@
-"""Plans bridge any lost period, for little of the error, or say that they do not."""
+"""How long estimates are missing after a lost period; plans bridge it at little cost, or say that they do not."""
 
 from functools import cache
 
 import numpy as np
 import pytest
-from changeling_protocol import AtMost, plan_cost
+from changeling_protocol import AtMost, KaryResponse, MutationSpace, Odds, StateSpace, Track, plan_cost
 from changeling_statistics import PRICE, optimal_plan, outage, predict
-from changeling_statistics.planning.outages import GOOD, enough_reports
+from changeling_statistics.planning.outages import GOOD, allowed_gap, enough_reports, longest_gap
+from hypothesis import given
+from hypothesis import strategies as st
 
 from .wishes import wish, without_histories
 
@@ -79,3 +81,65 @@ def test_predictions_after_a_loss_are_those_of_the_nodes_that_are_left(retrospec
     if not retrospective:
         np.testing.assert_allclose(after[:4], whole[:4])
         assert np.isinf(after[4])
+
+
+CHANGES, STATES = KaryResponse(MutationSpace(2), Odds(3, 1)), KaryResponse(StateSpace(2), Odds(3, 1))
+PERIODS = 9
+
+
+@st.composite
+def tracks(draw):
+    """One to four tracks of changes or states anywhere in the horizon."""
+    made = []
+    for _ in range(draw(st.integers(1, 4))):
+        width = draw(st.integers(1, 4))
+        first = draw(st.integers(0, PERIODS - width))
+        last = draw(st.integers(first + width, PERIODS))
+        made.append(Track(width, draw(st.sampled_from([CHANGES, STATES])), first, last))
+    return made
+
+
+def connected(tracks, lost, time, known):
+    """Whether nodes that end by `known`, but not with the lost period, lead from time 0 to a time: by plain search."""
+    edges = [(node.start if track.reports_changes else 0, node.end) for track in tracks for node in track.nodes()]
+    edges = [(start, end) for start, end in edges if end <= known and end != lost]
+    reached, more = {0}, True
+    while more:
+        more = {t for edge in edges for t in edge if reached & set(edge)} - reached
+        reached |= more
+    return time in reached
+
+
+@given(tracks(), st.booleans())
+def test_the_gap_is_that_of_trying_every_loss_and_every_time(tracks, retrospective):
+    """Online to the last period that nothing known by then connects; in the end to the farthest that nothing connects,
+    before the lost one or after; both counted."""
+    missing = [
+        abs(time - lost) + 1
+        for lost in range(1, PERIODS + 1)
+        for time in range(1 if retrospective else lost, PERIODS + 1)
+        if not connected(tracks, lost, time, known=PERIODS if retrospective else time)
+    ]
+    assert longest_gap(tracks, PERIODS, retrospective=retrospective) == max(missing, default=0)
+
+
+@pytest.mark.parametrize(
+    ("tracks", "gap"),
+    [
+        ([Track(1, CHANGES, 0, 9)], 9),
+        ([Track(1, STATES, 0, 9, reported=1)], 1),
+        ([Track(1, CHANGES, 0, 9), Track(3, STATES, 0, 9)], 3),
+        ([Track(1, CHANGES, 0, 9), Track(2, CHANGES, 0, 9), Track(2, CHANGES, 1, 9)], 1),
+        ([Track(1, CHANGES, 1, 9), Track(2, CHANGES, 1, 9), Track(2, CHANGES, 2, 9), Track(1, STATES, 0, 1)], 9),
+        ([Track(1, CHANGES, 1, 9), Track(2, CHANGES, 1, 9), Track(2, CHANGES, 2, 9), Track(1, STATES, 0, 2)], 1),
+    ],
+)
+def test_states_bridge_where_they_are_and_wide_nodes_what_they_straddle(tracks, gap):
+    """One cadence of changes is cut for good; two that straddle every loss are not, unless all begins with that."""
+    assert longest_gap(tracks, PERIODS) == gap
+
+
+@pytest.mark.parametrize(("periods", "allowed"), [(1, 1), (10, 1), (11, 2), (64, 7), (365, 37)])
+def test_a_tenth_of_the_horizon_is_allowed_rounded_up(periods, allowed):
+    """At least one period, which is the lost one itself."""
+    assert allowed_gap(periods) == allowed

@@ -1,7 +1,7 @@
-"""Predicted variances, against enumeration of everything one entry can do, and against the estimator's own."""
+"""Predicted variances, against those of the estimator for everybody's histories."""
 
+from dataclasses import replace
 from fractions import Fraction
-from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -25,12 +25,14 @@ from changeling_statistics import (
     NodeTally,
     Solution,
     Tallies,
+    conserves,
     counterpart_of,
     optimal_plan,
     predict,
     releases,
+    without_sum,
 )
-from changeling_statistics.estimation.entries import SamplingDesign, draws
+from changeling_statistics.estimation.entries import SamplingDesign, draws, ties
 from changeling_statistics.planning.prediction import PlannedEdges
 
 from tests.true_sampling import true_sampling_covariance
@@ -64,126 +66,68 @@ def mixed_plan(answers, periods):
     )
 
 
-def one_entry(survey, history, row, held):
-    """Every (probability, Σ_e K_e {μ_e + (decoded - μ_e) / π_e}, the same of the truth) of one entry, each (z,).
-
-    That is over groups, random nodes and symbols. Estimators are ratios: what is drawn varies about the mean μ_e.
-    row: K, in the order of `PlannedEdges`. held: the share of the entries with each answer, shape (T + 1, z).
-    """
-    plan, edges = survey.plan, PlannedEdges(survey)
-    weight = {(track, end): K for track, end, K in zip(edges.track, edges.end, row, strict=True)}
-    whole, states = row @ (held[edges.end] - held[edges.start]), np.eye(len(survey.answers) + 1)[history][:, 1:]
-    for group, each in enumerate(plan.groups):
-        share = each.share / plan.total_share
-        numbered = list(plan.numbered(group))
-        decoded = [decoded_symbols(track.randomizer) for track in each.tracks]
-        drawn = [list(combinations(track.nodes(), track.reports)) for _, track in numbered]
-        for nodes in product(*drawn):
-            chance = share / np.prod([len(sets) for sets in drawn])
-            asked = [
-                (place, node, weight[number, node.end] / share * track.count / track.reports, track.reports_changes)
-                for place, ((number, track), chosen) in enumerate(zip(numbered, nodes, strict=True))
-                for node in chosen
-            ]
-            for probability, symbols in transcripts(each, [(place, node) for place, node, _, _ in asked], history):
-                said, true = whole.copy(), whole.copy()
-                for (place, node, worth, changes), symbol in zip(asked, symbols, strict=True):
-                    start = node.start if changes else 0
-                    mean = held[node.end] - held[start]
-                    said += worth * (decoded[place][symbol] - mean)
-                    true += worth * (states[node.end] - states[start] - mean)
-                yield chance * probability, said, true
+def small():
+    """Three entries of an open cohort under a mixed plan."""
+    survey = wish(periods=3, answers=2, devices=3).survey(mixed_plan(2, 3))
+    return survey, np.array([[0, 1, 1, 2], [0, 0, 2, 2], [0, 2, 1, 0]], np.uint16)
 
 
-def decoded_symbols(randomizer):
-    """The estimate from a single report, by its symbol."""
-    counterpart = counterpart_of(randomizer)
-    tallies = (counterpart.tally(np.array([symbol], np.uint64)) for symbol in range(randomizer.symbols))
-    return [counterpart.estimate(tally).values for tally in tallies]
-
-
-def transcripts(group, asked, history):
-    """Every (probability, symbols) of one entry's reports on these nodes, as a device draws them in turn."""
-    slots = len(group.tracks)
-    told = [(1.0, (), (0,) * slots, 0)]
-    for place, node in asked:
-        randomizer = group.tracks[place].randomizer
-        true = randomizer.space.index(int(history[node.start]), int(history[node.end]))
-        further = []
-        for probability, symbols, used, score in told:
-            telling = group.joint is not None and randomizer.tells(true)
-            odds = group.kernel.conditional_odds(place, used, score) if telling else None
-            for symbol in range(randomizer.symbols):
-                if odds is None:
-                    chance, after = randomizer.weight(symbol, true) / randomizer.total(true), score
-                else:
-                    agrees, p = randomizer.agrees(symbol, true), randomizer.agreement
-                    total = odds.favoured * p + odds.other * (1 - p)
-                    base = Fraction(1, randomizer.symbols)
-                    chance = float(base * (odds.favoured if agrees else odds.other) / total)
-                    after = group.kernel.scored(place, score, agrees)
-                now = tuple(u + (at == place and odds is not None) for at, u in enumerate(used))
-                further.append((probability * chance, (*symbols, symbol), now, after))
-        told = further
-    return ((probability, symbols) for probability, symbols, _, _ in told)
-
-
-@pytest.mark.parametrize("retrospective", [False, True])
-def test_the_predicted_variance_is_the_one_enumerated_over_groups_nodes_and_symbols(retrospective):
-    """For entries with known histories, whose reports are independent: means are the truth, variances as predicted.
-
-    What drawing from so few entries adds is counted n/(n - 1) times, which makes up for their own mean.
-    """
-    answers, periods = 2, 3
-    of = wish(periods=periods, answers=answers, devices=3)
-    survey = of.survey(mixed_plan(answers, periods))
-    states = np.array([[0, 1, 1, 2], [0, 0, 2, 2], [0, 2, 1, 0]], np.uint16)
-    population = Population(survey.answers, states, states, np.ones(3, np.int64))
-    predicted = exact_error(population, survey, retrospective=retrospective)
-    K, _ = PlannedEdges(survey).weights(retrospective)
-    held = population.histogram() / 3
-    for at in range(periods):
-        mean, variance = np.zeros(answers), 0.0
-        for history in states:
-            p, x, true = (np.array(each) for each in zip(*one_entry(survey, history, K[at], held), strict=True))
-            assert p.sum() == pytest.approx(1)
-            mean += p @ x
-            drawn = float((p @ true**2 - (p @ true) ** 2).mean())
-            variance += float((p @ x**2 - (p @ x) ** 2).mean()) + drawn / 2
-        np.testing.assert_allclose(mean, population.histogram()[at + 1], atol=1e-9)
-        assert predicted.errors[at] ** 2 == pytest.approx(variance / 9, rel=1e-9)
-
-
-@pytest.mark.parametrize("retrospective", [False, True])
-def test_the_sampling_error_is_what_the_estimator_calls_true(retrospective):
-    """In a closed cohort, about the means: against estimation's own figure for everybody's histories."""
-    generator = np.random.default_rng(2)
-    of = wish(periods=8, answers=3, devices=200, closed=True, retrospective=retrospective)
-    survey = of.survey(optimal_plan(of).plan)
+def best():
+    """A closed cohort of 200 under the best plan for it."""
+    of, generator = wish(periods=8, answers=3, devices=200, closed=True), np.random.default_rng(2)
     states = np.zeros((200, 9), np.uint16)
     states[:, 1] = generator.integers(1, 4, 200)
     for time in range(2, 9):
         states[:, time] = np.where(generator.random(200) < 0.1, generator.integers(1, 4, 200), states[:, time - 1])
-    population = Population(survey.answers, states, states, np.ones(200, np.int64))
+    return of.survey(optimal_plan(of).plan), states
+
+
+def response(survey, edges, row, states):
+    """Σ_e K_e² C_e of all entries, from the exact covariance of each report."""
+    z, plan = len(survey.answers), survey.plan
+    total = np.zeros((z, z))
+    for K, start, end, number in zip(row, edges.start, edges.end, edges.track, strict=True):
+        track, share = plan.tracks[number], plan.groups[plan.group_of(number)].share / plan.total_share
+        for old, new in states[:, [end - track.width, end]].tolist():
+            one = counterpart_of(track.randomizer).report_covariance(track.randomizer.space.index(old, new))
+            if conserves(survey.closed, track.reports_changes, start):
+                one = without_sum(np.zeros(z), one)[1]
+            total += K**2 * one * track.count / track.reports / share
+    return total
+
+
+@pytest.mark.parametrize("retrospective", [False, True])
+@pytest.mark.parametrize("lived", [small, best])
+def test_the_predicted_variance_is_that_of_the_estimator_over_everybody_s_histories(lived, retrospective):
+    """Of groups, random nodes and symbols, whose covariance `tests/estimation/test_joint_covariance.py` enumerates.
+
+    What drawing from so few entries adds is counted n/(n - 1) times, which makes up for their own mean.
+    """
+    survey, states = lived()
+    n, z, plan = len(states), len(survey.answers), survey.plan
+    population = Population(survey.answers, states, states, np.ones(n, np.int64))
     found = exact_error(population, survey, retrospective=retrospective)
     edges = PlannedEdges(survey)
     K, _ = edges.weights(retrospective)
-    kept, scatter = draws(survey.plan.tracks)
-    design = SamplingDesign(
+    kept, scatter = draws(plan.tracks)
+    sampled = SamplingDesign(
         start=edges.start,
         end=edges.end,
         group=edges.group,
         track=edges.track,
-        expansion=np.array([[survey.plan.total_share / group.share for group in survey.plan.groups]]),
-        group_of=np.array([survey.plan.group_of(track) for track in range(len(survey.plan.tracks))]),
+        expansion=np.array([[plan.total_share / group.share for group in plan.groups]]),
+        group_of=np.array([plan.group_of(track) for track in range(len(plan.tracks))]),
         kept=kept,
         scatter=scatter,
         whole=np.ones(1),
-        entries=np.array([200.0]),
+        entries=np.array([float(n)]),
     )
-    for time in range(1, 9):
-        exact = true_sampling_covariance(design, K[time - 1], population.frozen, 3)
-        assert found.sampling[time - 1] == pytest.approx(np.trace(exact) / 3 / 200**2, rel=1e-6, abs=1e-12)
+    whole = replace(sampled, ties=ties(survey))
+    for at, row in enumerate(K):
+        of_draws, of_all = (true_sampling_covariance(each, row, states, z) for each in (sampled, whole))
+        assert found.sampling[at] == pytest.approx(np.trace(of_draws) / z / n**2, rel=1e-6, abs=1e-12)
+        exact = np.trace(of_all + response(survey, edges, row, states)) / z / n**2
+        assert found.errors[at] ** 2 == pytest.approx(exact, rel=1e-6, abs=1e-12)
 
 
 def test_everybody_on_all_tracks_has_no_sampling_error():

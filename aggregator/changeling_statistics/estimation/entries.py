@@ -36,7 +36,7 @@ whose first sum has a square for each eigenvector of ρ; and for a history group
 and weights; nothing of tallies or of anybody's history. docs/mathematics.md, "Shares".
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
@@ -53,6 +53,7 @@ from changeling_protocol import (
     Kernel,
     PossibleHistories,
     Randomizer,
+    ReleasePlan,
     Survey,
     Track,
 )
@@ -326,6 +327,16 @@ class GroupEdges:
         """These edges but for those that end with a period that is lost; None for none."""
         kept = self.end != lost if lost is not None else np.ones(len(self.end), np.bool_)
         return GroupEdges(self.group, self.place[kept], self.start[kept], self.end[kept])
+
+
+def edges_by_group(
+    plan: ReleasePlan, group: Indices, track: Indices, start: Indices, end: Indices
+) -> Iterator[tuple[GroupEdges, Indices]]:
+    """The edges of each group of a plan, and their numbers among all. All of shape (E,), the edges in order of ends."""
+    for number, each in enumerate(plan.groups):
+        at = np.flatnonzero(group == number).astype(np.intp)
+        first = next((index for index, _ in plan.numbered(number)), 0)
+        yield GroupEdges(each, track[at] - first, start[at], end[at]), at
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -302,12 +302,8 @@ class Releases:
         """The covariance of each of `changes` that the randomizers add, shape (E, z, z), in entries squared."""
         return self._decoded[1]
 
-    def bounded(self, until: int) -> bool:
-        """True if the covariance of some node that closes by a time is an upper bound."""
-        return bool(self._diagonals[3][self.network.end <= until].any())
-
     def bounded_by(self, times: Indices) -> NDArray[np.bool_]:
-        """`bounded` at several times, of the same shape."""
+        """True where the covariance of some node that closes by a time is an upper bound, of the shape of the times."""
         bounded: NDArray[np.bool_] = times >= self.network.end[self._diagonals[3]].min(initial=self.network.periods + 1)
         return bounded
 

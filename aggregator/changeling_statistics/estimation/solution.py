@@ -362,7 +362,7 @@ class Solution:
             curve = variance_curves(known, weighed, sampling, everybody=everybody)
             return VarianceCurve(*(part[0] for part in curve.parts))
 
-        return Estimate(values, covariance, is_bound or known.bounded(until), law)
+        return Estimate(values, covariance, is_bound or bool(known.bounded_by(np.array(until))), law)
 
     def _missed_by_all(self, values: Floats, until: int) -> Floats:
         """The addition to the covariance of a histogram as all nodes miss the same silent entries, shape (z, z)."""

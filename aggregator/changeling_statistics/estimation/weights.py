@@ -15,7 +15,7 @@ import numpy as np
 from changeling_protocol import ExpectedChanges, Survey
 
 from ..estimate import Floats
-from .entries import EntryCovariance, GroupEdges, entry_covariance, expected_moments, expected_variances
+from .entries import EntryCovariance, GroupEdges, edges_by_group, entry_covariance, expected_moments, expected_variances
 from .network import Indices, Network
 from .releases import LEAST_VARIANCE
 
@@ -279,15 +279,11 @@ def _remembered(published: _Published) -> BestWeights:
 
 def _best_weights(published: _Published) -> BestWeights:
     survey, network, group, track = published.survey, published.network, published.group, published.track
-    plan, heard = survey.plan, []
-    for number, each in enumerate(plan.groups):
-        at = np.flatnonzero(group == number).astype(np.intp)
+    heard = []
+    for edges, at in edges_by_group(survey.plan, group, track, network.start, network.end):
         if len(at):
-            first = next(index for index, _ in plan.numbered(number))
-            edges = GroupEdges(each, track[at] - first, network.start[at], network.end[at])
-            share = each.share / plan.total_share
             told = whitened(edges, len(survey.answers), survey.expected, survey.closed, survey.calendar.periods)
-            heard.append(HeardGroup(told, at, share))
+            heard.append(HeardGroup(told, at, edges.group.share / survey.plan.total_share))
     return BestWeights(network, heard)
 
 

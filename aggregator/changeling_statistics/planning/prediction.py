@@ -41,7 +41,7 @@ from changeling_protocol import (
 from numpy.typing import NDArray
 
 from ..estimate import NORMAL, Floats
-from ..estimation.entries import GroupEdges, Moments, entry_covariance, expected_moments, expected_variances
+from ..estimation.entries import Moments, edges_by_group, entry_covariance, expected_moments, expected_variances
 from ..estimation.network import Network, online_rows
 from ..estimation.releases import plan_nodes, planned_variances, shares
 from ..estimation.weights import best_weights, hangs_together, is_partial
@@ -434,10 +434,7 @@ class PlannedEdges:
             kept &= enough[planned.track]
         self._survey, self.start, self.end = survey, planned.start[kept], planned.end[kept]
         self.track, self.group = planned.track[kept], planned.group[kept]
-        self.groups = []
-        for number, group in enumerate(plan.groups):
-            at, first = np.flatnonzero(self.group == number), next((track for track, _ in plan.numbered(number)), 0)
-            self.groups.append((GroupEdges(group, self.track[at] - first, self.start[at], self.end[at]), at))
+        self.groups = list(edges_by_group(plan, self.group, self.track, self.start, self.end))
 
     def weights(self, retrospective: bool) -> tuple[Floats, NDArray[np.bool_]]:
         """K of every time 1..T, shape (T, E), and which times the nodes connect with time 0, shape (T,).

@@ -37,73 +37,63 @@ def counted_from(there, periods, *, closed=False):
     return Enrolment.of(there, survey(plan, answers=("a",), calendar=calendar(periods), closed=closed))
 
 
-def test_where_nobody_is_silent_units_are_entries():
-    """Arrivals included: those who are heard, and those who are enrolled, are as many as m."""
-    counted = counted_from(attendance((100, 100), (100, 0), (130, 30), (137, 7)), 4)
-    np.testing.assert_allclose(counted.stands_for[1:], [100, 100, 130, 137])
-    assert [counted.enrolled[t] for t in range(5)] == [0, 100, 100, 130, 137]
-    assert counted.scales[4] == pytest.approx(1)
-    assert not counted.silence.any()
-    assert counted.recent[4] == counted.lasting[4] == 0
+COUNTED = {
+    "where nobody is silent units are entries, arrivals included": (
+        attendance((100, 100), (100, 0), (130, 30), (137, 7)),
+        {"stands_for": [100, 100, 100, 130, 137], "enrolled": [0, 100, 100, 130, 137], "silence": 0, "recent": 0},
+    ),
+    "who comes back raises neither m nor who is enrolled": (
+        attendance((100, 100), (80, 0), (100, 0)),
+        {"stands_for": 100, "enrolled": [0, 100, 100, 100]},
+    ),
+    "who enrols raises both": (
+        attendance((100, 100), (80, 0), (100, 20)),
+        {"stands_for": [100, 100, 100, 125], "enrolled": [0, 100, 100, 120], "latest": [0, 100, 80, 100]},
+    ),
+    "who is first heard after a late start was missed, and is no newcomer": (
+        attendance(None, None, (90, 0, 90), (100, 0, 10)),
+        {"stands_for": 90, "enrolled": [0, 0, 0, 90, 100], "scales": [0, 0, 0, 1, 10 / 9]},
+    ),
+    "silence that grows lasts, and one bad day strikes afresh": (
+        attendance((100, 100), (80, 0), (80, 0), (10, 0), (80, 0)),
+        {"lasting": [0, 0, 0.125, 0.25, 0.25, 0.25], "silence": [0, 0, 0.125, 0, 8.75, 0]},
+    ),
+    "silence that is there from the start strikes others each time": (
+        attendance((80, 80), (80, 0, 20), (80, 0), (80, 0)),
+        {"lasting": 0, "silence": [0, 0, 0.2, 0.2, 0.2]},
+    ),
+    "who enrolled while nobody was heard is new afterwards": (
+        attendance((100, 100), None, (130, 10, 20)),
+        {"stands_for": [100, 100, 100, 130]},
+    ),
+    "where a closing before was heard, who is missed was offline": (
+        attendance((100, 100), (100, 0), (130, 10, 20)),
+        {"stands_for": [100, 100, 100, 100 * 130 / 120]},
+    ),
+    "if only newcomers are heard one is taken to be there, and m stays finite": (
+        attendance((50, 50), (200, 200)),
+        {"stands_for": [50, 50, 50 * 201], "enrolled": [0, 50, 250]},
+    ),
+    "whoever is heard is enrolled though nothing said so": (
+        attendance((5, 0), (100, 90, 5), (120, 0), (80, 1)),
+        {"enrolled": [0, 5, 100, 120, 120], "by_group": [[0, 5, 100, 120, 120]]},
+    ),
+}
 
 
-def test_newcomers_are_told_from_those_who_return():
-    """Twenty who come back raise neither m nor who is enrolled; twenty who enrol raise both."""
-    back = counted_from(attendance((100, 100), (80, 0), (100, 0)), 3)
-    come = counted_from(attendance((100, 100), (80, 0), (100, 20)), 3)
-    assert back.stands_for[3] == 100
-    assert back.enrolled[3] == 100
-    assert come.stands_for[3] == pytest.approx(100 * 100 / 80)
-    assert come.enrolled[3] == 120
-    assert come.latest[3] == 100
-
-
-def test_a_late_start_counts_those_it_missed():
-    """Nobody's first closing is heard; all are enrolled when they are heard, and none of them is a newcomer."""
-    late = counted_from(attendance(None, None, (90, 0, 90), (100, 0, 10)), 4)
-    assert [late.enrolled[t] for t in (2, 3, 4)] == [0, 90, 100]
-    np.testing.assert_allclose(late.stands_for, 90)
-    assert late.scales[4] == pytest.approx(10 / 9)
-
-
-def test_silence_that_lasts_is_told_from_silence_afresh():
-    """What grows lasts; what is there from the start strikes others each time, and so does one bad day."""
-    leaving = counted_from(attendance((100, 100), (80, 0), (80, 0), (10, 0), (80, 0)), 5)
-    assert leaving.recent[5] == leaving.lasting[5] == 0.25
-    assert leaving.silence[4] == pytest.approx(9 - 0.25)
-    assert leaving.silence[5] == 0
-    offline = counted_from(attendance((80, 80), (80, 0, 20), (80, 0), (80, 0)), 4)
-    assert offline.lasting[4] == 0
-    np.testing.assert_allclose(offline.silence[2:], 80 / 80 - 80 / 100)
+@pytest.mark.parametrize("case", COUNTED)
+def test_enrolment_is_what_attendance_tells(case):
+    """Units m, who is enrolled, and silence, at the times from 0 on; all of it finite."""
+    there, wanted = COUNTED[case]
+    counted = counted_from(there, max(period for _, period in there))
+    for name, figures in wanted.items():
+        np.testing.assert_allclose(getattr(counted, name), figures, atol=1e-12, err_msg=name)
+    assert np.isfinite([counted.stands_for, counted.scales, counted.silence, counted.recent, counted.lasting]).all()
 
 
 def test_in_a_closed_cohort_nobody_is_new_later_on():
     """Whatever clients say."""
     assert (counted_from(attendance((100, 100), (100, 50), None, (90, 0, 10)), 4, closed=True).stands_for == 100).all()
-
-
-def test_who_enrolled_while_nobody_was_heard_is_new_afterwards():
-    """Where a closing before was heard, who is missed was offline."""
-    outage = counted_from(attendance((100, 100), None, (130, 10, 20)), 3)
-    assert outage.stands_for[3] == pytest.approx(130)
-    offline = counted_from(attendance((100, 100), (100, 0), (130, 10, 20)), 3)
-    assert offline.stands_for[3] == pytest.approx(100 * 130 / 120)
-
-
-def test_if_only_newcomers_are_heard_estimates_stay_finite():
-    """All whom anybody knew are silent: one is taken to be there."""
-    counted = counted_from(attendance((50, 50), (200, 200)), 2)
-    assert np.isfinite(counted.stands_for).all()
-    assert counted.enrolled[2] == 250
-
-
-def test_whoever_is_heard_is_enrolled_though_nothing_said_so():
-    """What said so came too late, or a client never says it: nobody is divided by, nor multiplied with, zero."""
-    counted = counted_from(attendance((5, 0), (100, 90, 5), (120, 0), (80, 1)), 4)
-    assert [counted.enrolled[t] for t in range(5)] == [0, 5, 100, 120, 120]
-    assert counted.by_group[0].tolist() == [0, 5, 100, 120, 120]
-    assert np.isfinite(counted.silence).all()
-    assert counted.recent[1] == 0
 
 
 @pytest.mark.parametrize("arrivals", [0, 30])

@@ -274,6 +274,17 @@ def test_what_is_published_is_unbiased_or_a_labelled_bound(closed, retrospective
     assert labels.isdisjoint(told)
 
 
+def assert_exact_or_above(known, histories):
+    """What reports of one entry have in common, as it is published: exact, or a labelled bound of every variance."""
+    z, many = len(known.survey.answers), np.repeat(histories, SCALE, axis=0)
+    for solution, plus, minus in estimable(known, retrospective=True):
+        row = solution.row(plus, minus)
+        exact = true_sampling_covariance(solution.sampling.design(np.array([T])), row, many, z)
+        published, bounded = solution.sampling.covariance(row, T)
+        assert bounded or np.allclose(published, exact)
+        assert (np.diag(published) >= np.diag(exact) - 1e-6 * SCALE).all()
+
+
 @pytest.mark.parametrize("threshold", [1, 4])
 @pytest.mark.parametrize("share", [1, 3])
 def test_changes_that_tallies_do_not_tell_are_bounded_by_how_many_changed(threshold, share):
@@ -283,13 +294,7 @@ def test_changes_that_tallies_do_not_tell_are_bounded_by_how_many_changed(thresh
         groups.append(Group((Track(2, SignedSubset(MutationSpace(3), ANY, BALANCED, SPOKEN), 0, T),)))
     known = noiseless(asked(*groups, answers=3), WIDER)
     assert (correlations(groups[0])[0, 0] < 0) == (threshold == 1)
-    many = np.repeat(WIDER, SCALE, axis=0)
-    for solution, plus, minus in estimable(known, retrospective=True):
-        row = solution.row(plus, minus)
-        exact = true_sampling_covariance(solution.sampling.design(np.array([T])), row, many, 3)
-        published, bounded = solution.sampling.covariance(row, T)
-        assert bounded or np.allclose(published, exact)
-        assert (np.diag(published) >= np.diag(exact) - 1e-6 * SCALE).all()
+    assert_exact_or_above(known, WIDER)
 
 
 @pytest.mark.parametrize("threshold", [1, 3])
@@ -299,13 +304,7 @@ def test_nobody_coming_back_makes_no_chain_exact_whose_nodes_do_not_tell(thresho
     moves = Track(1, SignedSubset(MutationSpace(Z, null=False), ANY), 1, T)
     group = jointly(states(last=1, null=False), moves, k=2, closed=True, threshold=threshold, weights=(2, 1))
     known = noiseless(asked(group, k=2, closed=True), once)
-    many = np.repeat(once, SCALE, axis=0)
-    for solution, plus, minus in estimable(known, retrospective=True):
-        row = solution.row(plus, minus)
-        exact = true_sampling_covariance(solution.sampling.design(np.array([T])), row, many, Z)
-        published, bounded = solution.sampling.covariance(row, T)
-        assert bounded or np.allclose(published, exact)
-        assert (np.diag(published) >= np.diag(exact) - 1e-6 * SCALE).all()
+    assert_exact_or_above(known, once)
 
 
 def test_one_joint_group_that_everybody_reports_has_a_covariance_but_no_sampling_error():

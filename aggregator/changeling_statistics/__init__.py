@@ -27,16 +27,22 @@ from .changelog import ANSWER, MICROSECONDS, Changelog, Columns, Mutations, Stat
 from .errors import BadChangelog, EmptyNode, NotEstimable, StatisticsError
 from .estimate import (
     Attendance,
+    Cell,
+    ClosingCell,
     Counts,
     Estimate,
     Floats,
     GroupClosing,
+    NodeCell,
     NodeTally,
     PlanNode,
+    StratifiedTallies,
     Tallies,
     VarianceCurve,
+    batches_to_show,
     conserves,
     intervals,
+    select,
     without_sum,
 )
 from .estimation.differences import Difference, difference, share_difference, share_differences
@@ -63,19 +69,6 @@ from .planning.questionnaire import (
     plan_questionnaire,
     questions_in_words,
 )
-from .publishing import (
-    Cell,
-    ClosingCell,
-    NodeCell,
-    StratifiedTallies,
-    WrongFigure,
-    batches_to_show,
-    edition_columns,
-    edition_files,
-    select,
-    tallies_in,
-    verify_files,
-)
 from .randomizers.counted import CountedCounterpart
 from .randomizers.counterpart import (
     Blanket,
@@ -95,7 +88,20 @@ from .randomizers.counterpart import (
 )
 from .randomizers.naming import KaryCounterpart
 from .reading import read_csv, read_frame, read_parquet, read_rows
-from .shown import ShownAs, csv_shown, diagnosed, freezing_shown, head_shown, many_shown, rows_shown
+from .shown import (
+    ShownAs,
+    WrongFigure,
+    csv_shown,
+    diagnosed,
+    edition_columns,
+    edition_files,
+    freezing_shown,
+    head_shown,
+    many_shown,
+    rows_shown,
+    tallies_in,
+    verify_files,
+)
 from .shuffled import Figure, loss_statement, shuffled_loss
 from .surveys import (
     check_successor,

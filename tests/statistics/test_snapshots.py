@@ -5,7 +5,7 @@ from collections import Counter
 
 from changeling_protocol import NodeNumber, TrackNumber
 from changeling_statistics import batches_to_show
-from changeling_statistics.publishing import MINIMUMS, enough
+from changeling_statistics.estimate import MINIMUMS, enough
 from hypothesis import given
 from hypothesis import strategies as st
 

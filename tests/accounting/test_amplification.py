@@ -31,9 +31,7 @@ def exactly(randomizer, entries):
     return np.array([curve.delta_at(float(epsilon)) for epsilon in EPSILONS])
 
 
-@pytest.mark.parametrize(
-    ("m", "a", "entries"), [(2, 3, 1), (2, 3, 6), (2, 12, 5), (3, 5, 1), (3, 5, 4), (3, 2, 6), (4, 9, 4), (5, 20, 3)]
-)
+@pytest.mark.parametrize(("m", "a", "entries"), [(2, 3, 1), (2, 3, 6), (2, 12, 5), (3, 5, 4), (4, 9, 3)])
 def test_enumerated_histograms_stay_within_both_bounds(m, a, entries):
     """For every input of every entry, the exact δ(ε) of the shuffled histogram is at most each bound, and at ε = 0
     the blanket's is within a fifth of it."""
@@ -44,7 +42,7 @@ def test_enumerated_histograms_stay_within_both_bounds(m, a, entries):
     assert by_blanket[0] <= exact[0] * 1.2
 
 
-@pytest.mark.parametrize(("m", "a", "entries"), [(3, 5, 4), (4, 9, 4), (5, 20, 3)])
+@pytest.mark.parametrize(("m", "a", "entries"), [(3, 5, 4), (4, 9, 3)])
 def test_the_counts_of_two_symbols_alone_are_no_bound(m, a, entries):
     """The pair of multinomials over x and x' with clones of both at q each, which leaves the other symbols out, is
     exceeded by the enumerated δ: why the blanket is used for k-RR."""

@@ -55,7 +55,7 @@ PLANS = {
 def test_shuffled_is_below_local_is_below_pure(name):
     """More entries never cost more, blocks' rounding apart; a million of them far less than the local figure."""
     before = float("inf")
-    for entries in (1, 10, 1000, 10**4, 10**6):
+    for entries in (1, 1000, 10**6):
         stated = loss_statement(PLANS[name], 1e-6, entries)
         assert stated.shuffled.epsilon <= stated.approximate.epsilon <= stated.pure.epsilon
         assert stated.shuffled.epsilon <= before * 1.01

@@ -1,6 +1,8 @@
 """Histograms, windows and series from every release of a survey."""
 
+from collections import Counter
 from itertools import product
+from math import prod
 
 import numpy as np
 import pytest
@@ -23,7 +25,6 @@ from changeling_statistics import (
     NotEstimable,
     Solution,
     Tallies,
-    counterpart_of,
     histogram_change,
     releases,
     series,
@@ -114,13 +115,15 @@ def test_the_covariance_is_that_of_the_estimates_over_all_reports():
     asked = survey(plan, answers=("a",), calendar=calendar(2), constraint=AtMost(2))
     inputs = {(0, 1): (1, 0), (0, 2): (2, 1), (1, 1): (0, 1)}  # inserted and deleted; inserted in the second
     mean, square, estimated = np.zeros(2), np.zeros(2), np.zeros(2)
-    for symbols in product(range(3), repeat=6):
-        tallies, probability = {}, 1.0
-        for at, (key, true) in enumerate(inputs.items()):
-            both = symbols[2 * at : 2 * at + 2]
-            tallies[key] = counterpart_of(response).tally(np.array(both, dtype=np.uint64))
-            for symbol, one in zip(both, true, strict=True):
-                probability *= response.weight(symbol, one) / response.total()
+    outcomes = []  # of each node: how often each symbol is sent, and how likely
+    for one, other in inputs.values():
+        chances = Counter()
+        for a, b in product(range(3), repeat=2):
+            chances[tuple(np.eye(3, dtype=int)[[a, b]].sum(0))] += response.weight(a, one) * response.weight(b, other)
+        outcomes.append([(slots, chance / response.total() ** 2) for slots, chance in chances.items()])
+    for outcome in product(*outcomes):
+        probability = prod(chance for _, chance in outcome)
+        tallies = {key: NodeTally(2, np.array(slots)) for key, (slots, _) in zip(inputs, outcome, strict=True)}
         known = releases(asked, attended(asked, tallies))
         for i, found in enumerate((Solution(known).estimate(2), Solution(known, True).estimate(1))):
             mean[i] += probability * found.values[0]

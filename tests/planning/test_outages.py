@@ -22,9 +22,8 @@ def needy(periods, epsilon, minimum, bridge=True):
         return of, optimal_plan(of)
 
 
-@pytest.mark.parametrize(
-    ("periods", "epsilon", "minimum"), [pytest.param(64, "12", 100, marks=pytest.mark.heavy), (32, "30", 1)]
-)
+@pytest.mark.heavy
+@pytest.mark.parametrize(("periods", "epsilon", "minimum"), [(64, "12", 100), (32, "30", 1)])
 def test_a_floor_bridges_every_loss_for_a_small_part_of_the_error(periods, epsilon, minimum):
     """Where the best plan does not: without the floor the gap is longer than a tenth of the horizon, with it not."""
     of, planned = needy(periods, epsilon, minimum)

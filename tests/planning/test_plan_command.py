@@ -129,6 +129,7 @@ CUT = ["--answers", "4", "--horizon", "32d", "--period", "1d", "--epsilon", "30"
 CUT += ["--at-most", "2", "--closed", "--expected-changes", "0.15"]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("told", "said", "unsaid"),
     [
@@ -149,6 +150,7 @@ def test_it_says_what_bridging_a_lost_period_costs_and_leaves_it_out_if_told_to(
     assert unsaid not in shown
 
 
+@pytest.mark.heavy
 def test_it_says_if_nothing_bridges_a_lost_period_at_the_price():
     """At so large a budget, asking even a few devices for something else is dear."""
     with without_histories():

@@ -83,6 +83,7 @@ def test_options_of_one_question_beside_a_file_are_refused(tmp_path):
     assert "plans are compared for one question" in plan(*several).stderr
 
 
+@pytest.mark.heavy
 def test_the_planner_chooses_the_levels_of_a_range_for_its_mean(tmp_path):
     """At little noise many levels are best, at much two are; the error of the mean is printed, in its unit."""
     path, few = tmp_path / "survey.json", ["--at-most", "1", "--minimum", "1", "--answers", "0..100", "--unit", "min"]

@@ -554,7 +554,7 @@ def devices_in_words(needed: float, none: str = "no number does") -> str:
 
 
 def _allowed(wish: "Wish") -> int:
-    k: int = wish.constraint.k  # type: ignore[attr-defined]  # rungs are of at-most constraints
+    k: int = wish.constraint.k  # type: ignore[union-attr]  # rungs are of at-most constraints
     return k
 
 

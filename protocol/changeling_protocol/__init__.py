@@ -53,28 +53,17 @@ from .questions import (
     TimeBounded,
     most_span,
 )
-from .randomizers import (
-    BALANCED,
-    MOST_BITS,
+from .randomizers.interface import (
     SYMBOL_LIMIT,
     Agreeing,
-    BasedResponse,
     Coins,
-    CustomResponse,
-    KaryChange,
-    KaryResponse,
     Losses,
     MutationSpace,
     OddsRandomizer,
     Randomizer,
-    SignedSubset,
-    SignVectors,
     Space,
     StateSpace,
-    SubsetSelection,
     SystemCoins,
-    UnaryEncoding,
-    arrangements,
     check_answers,
     randomizer_as_fields,
     randomizer_from_fields,
@@ -82,6 +71,9 @@ from .randomizers import (
     registered,
     symbol_bytes,
 )
+from .randomizers.kary import BasedResponse, KaryChange, KaryResponse
+from .randomizers.other import MOST_BITS, CustomResponse, UnaryEncoding
+from .randomizers.subsets import BALANCED, SignedSubset, SignVectors, SubsetSelection, arrangements
 from .signing import ID_BYTES, KEY_BYTES, VERSION, Fields, SurveyId, authority_key, decode, encode, signed
 from .survey import (
     OFFSET,

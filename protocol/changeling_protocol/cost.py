@@ -14,7 +14,7 @@ from .joint import Joint
 from .odds import upwards
 from .plan import Group, ReleasePlan, Track
 from .questions import AtMost, AtMostWithin, Constraint
-from .randomizers import Losses
+from .randomizers.interface import Losses
 
 Constraints: TypeAlias = Constraint | tuple[Constraint, ...]
 """The constraint of all questions of a plan, or one for each."""

@@ -18,7 +18,8 @@ from math import comb, gcd
 from .calendar import Calendar
 from .odds import Odds
 from .questions import AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded
-from .randomizers import BasedResponse, KaryResponse, Randomizer, StateSpace
+from .randomizers.interface import Randomizer, StateSpace
+from .randomizers.kary import BasedResponse, KaryResponse
 from .signing import Fields, holds_booleans
 
 MOST_TIMES = 2**10

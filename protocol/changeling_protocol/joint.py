@@ -16,7 +16,7 @@ from math import comb, prod
 from typing import TypeAlias
 
 from .odds import Odds
-from .randomizers import Agreeing, Randomizer
+from .randomizers.interface import Agreeing, Randomizer
 from .signing import Fields, holds_booleans
 
 MOST_SCORE = 2**10

@@ -9,46 +9,24 @@ that admitted mutations reach. The first answer, an insertion, is a mutation too
 """
 
 from bisect import bisect_left
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from math import isfinite
-from typing import Any, NamedTuple, Protocol, TypeGuard
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from .calendar import LAST_INSTANT
 from .odds import MICRO
-from .randomizers import check_answers
+from .randomizers.interface import check_answers
 from .signing import Fields, holds_booleans
 
 MOST_MUTATIONS = 2**20
 """The largest k: a device keeps the mutations of an entry until their node is answered, and these are some 50 MB."""
 MOST_CLASSES = 16
 """The most classes of a hybrid constraint: each is asked at every mutation, and for every track of a survey."""
-
-
-class Constraint(Hashable, Protocol):
-    """A bound on the mutations of one entry. A value, so that it can be the key of a cache."""
-
-    def admits(self, mutations: int, elapsed: float) -> bool:
-        """True if one more mutation is allowed.
-
-        mutations: how many the entry has made. elapsed: seconds since the first of them (0 if there is none).
-        """
-        ...
-
-    def most_nodes(self, bounds: Sequence[int]) -> int:
-        """κ: the most nodes that hold a mutation.
-
-        bounds: the N+1 times that bound the N nodes of a disjoint release, rising, in seconds.
-        """
-        ...
-
-    def as_fields(self) -> Fields:
-        """The constraint in a survey's signed bytes, as `constraint_from_fields` reads it."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +42,17 @@ class AtMost:
             raise ValueError(f"an entry is allowed at most {MOST_MUTATIONS} mutations, got {self.k}")
 
     def admits(self, mutations: int, elapsed: float) -> bool:  # noqa: ARG002
-        """True if there were fewer than k so far."""
+        """True if one more mutation is allowed: if there were fewer than k so far.
+
+        mutations: how many the entry has made. elapsed: seconds since the first of them (0 if there is none).
+        """
         return mutations < self.k
 
     def most_nodes(self, bounds: Sequence[int]) -> int:
-        """k, or all where there are fewer."""
+        """κ, the most nodes that hold a mutation: k, or all where there are fewer.
+
+        bounds: the N+1 times that bound the N nodes of a disjoint release, rising, in seconds.
+        """
         return min(self.k, len(bounds) - 1)
 
     def as_fields(self) -> Fields:
@@ -148,6 +132,10 @@ class Hybrid:
     def as_fields(self) -> Fields:
         """The constraint in a survey's signed bytes."""
         return {"kind": "hybrid", "classes": [constraint.as_fields() for constraint in self.classes]}
+
+
+Constraint: TypeAlias = AtMost | TimeBounded | AtMostWithin | Hybrid
+"""A bound on the mutations of one entry. A value, so that it can be the key of a cache."""
 
 
 def constraint_from_fields(fields: Fields) -> Constraint:

@@ -34,7 +34,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from .calendar import MOST_PERIODS, Node
 from .errors import CannotOpen, MalformedBytes
 from .plan import NodeNumber, ReleasePlan, Track, TrackNumber
-from .randomizers import Coins, symbol_bytes
+from .randomizers.interface import Coins, symbol_bytes
 from .signing import ID_BYTES, KEY_BYTES, VERSION, DatedKey, SurveyId, check_order
 from .survey import StratumNumber
 

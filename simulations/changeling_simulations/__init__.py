@@ -27,35 +27,18 @@ if TYPE_CHECKING:
     from .population import Population, closed_cohort, fitted_expectation, paper_survey
     from .sampler import sample_tallies
 
-_MODULES = {
-    "bundled_names": "changelogs",
-    "calendar_for": "changelogs",
-    "changelog_path": "changelogs",
-    "synthetic_calendar": "changelogs",
-    "synthetic_changelog": "changelogs",
-    "Method": "comparison",
-    "SideBySide": "comparison",
-    "compare_methods": "comparison",
-    "Design": "designing",
-    "Run": "designing",
-    "design": "designing",
-    "Experiment": "experiment",
-    "epsilon_text": "experiment",
-    "exact_error": "experiment",
-    "in_the_field": "experiment",
-    "simulate": "experiment",
-    "simulated_errors": "experiment",
-    "Field": "field",
-    "FieldTallies": "field_sampler",
-    "sample_field": "field_sampler",
-    "save_plan_plot": "plots",
-    "save_plot": "plots",
-    "Population": "population",
-    "closed_cohort": "population",
-    "fitted_expectation": "population",
-    "paper_survey": "population",
-    "sample_tallies": "sampler",
+_NAMES = {
+    "changelogs": "bundled_names calendar_for changelog_path synthetic_calendar synthetic_changelog",
+    "comparison": "Method SideBySide compare_methods",
+    "designing": "Design Run design",
+    "experiment": "Experiment epsilon_text exact_error in_the_field simulate simulated_errors",
+    "field": "Field",
+    "field_sampler": "FieldTallies sample_field",
+    "plots": "save_plan_plot save_plot",
+    "population": "Population closed_cohort fitted_expectation paper_survey",
+    "sampler": "sample_tallies",
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 __all__ = [
     "Design",

@@ -232,17 +232,8 @@ def simulate(population: Population, survey: Survey, generator: np.random.Genera
     True
     """
     tallies = sample_tallies(population, survey, generator)
-    counted, estimates, variances, ends = _published(survey, series(survey, tallies, population.periods))
-    return Experiment(
-        survey=survey,
-        enrolled=np.full(population.periods, population.entries),
-        counted=counted,
-        truth=population.histogram()[1:].astype(np.float64),
-        frozen=population.frozen_histogram()[1:].astype(np.float64),
-        estimates=estimates,
-        variances=variances,
-        intervals=ends,
-    )
+    histograms, enrolled = series(survey, tallies, population.periods), np.full(population.periods, population.entries)
+    return _published(survey, histograms, enrolled, population.histogram(), population.frozen_histogram())
 
 
 def in_the_field(population: Population, survey: Survey, field: Field, generator: np.random.Generator) -> Experiment:
@@ -259,19 +250,9 @@ def in_the_field(population: Population, survey: Survey, field: Field, generator
     True
     """
     drawn = sample_field(population, survey, field, generator)
-    counted, estimates, variances, ends = _published(survey, _as_periods_close(survey, drawn))
     enrolled = drawn.truth[1:].sum(1)
-    return Experiment(
-        survey=survey,
-        enrolled=enrolled,
-        counted=counted,
-        truth=drawn.truth[1:, 1:].astype(np.float64),
-        frozen=drawn.frozen[1:, 1:].astype(np.float64),
-        estimates=estimates,
-        variances=variances,
-        intervals=ends,
-        heard=_heard(survey, drawn.tallies, enrolled),
-    )
+    heard, histograms = _heard(survey, drawn.tallies, enrolled), _as_periods_close(survey, drawn)
+    return _published(survey, histograms, enrolled, drawn.truth[:, 1:], drawn.frozen[:, 1:], heard)
 
 
 def _as_periods_close(survey: Survey, drawn: FieldTallies) -> list[Histogram | Gap]:
@@ -282,8 +263,15 @@ def _as_periods_close(survey: Survey, drawn: FieldTallies) -> list[Histogram | G
     return [series(survey, drawn.known_at(period), period)[-1] for period in range(1, periods + 1)]
 
 
-def _published(survey: Survey, histograms: Sequence[Histogram | Gap]) -> tuple[Floats, Floats, Floats, Floats]:
-    """How many entries each is about, its values, their variances and 95% intervals; nan for a gap."""
+def _published(
+    survey: Survey,
+    histograms: Sequence[Histogram | Gap],
+    enrolled: Counts,
+    truth: Counts,
+    frozen: Counts,
+    heard: float = 1.0,
+) -> Experiment:
+    """The estimates of times 1..T beside what is true at times 0..T."""
     counted = np.full(len(histograms), np.nan)
     values, variances = np.full((2, len(histograms), len(survey.answers)), np.nan)
     ends = np.full((*values.shape, 2), np.nan)
@@ -292,7 +280,8 @@ def _published(survey: Survey, histograms: Sequence[Histogram | Gap]) -> tuple[F
             counted[at] = each.basis.enrolled
             values[at], variances[at] = each.estimate.values, np.diag(each.estimate.covariance)
             ends[at] = intervals(each.estimate, LEVEL)
-    return counted, values, variances, ends
+    true, reported = (counts[1:].astype(np.float64) for counts in (truth, frozen))
+    return Experiment(survey, enrolled, counted, true, reported, values, variances, ends, heard)
 
 
 def _heard(survey: Survey, tallies: Tallies, enrolled: Counts) -> float:

@@ -101,17 +101,17 @@ class Static(ABC, Generic[Data]):
     def gathered(self, items: list[int]) -> Data:
         """The dataset of these items."""
 
-    @abstractmethod
     def size(self, data: Data) -> int:
         """The number of items that the dataset holds."""
+        return int(np.sum(data))
 
     @abstractmethod
     def checked(self, data: Data) -> Data:
         """The dataset, if it is one. ValueError for anything else."""
 
-    @abstractmethod
     def zero(self) -> Data:
         """Answers on the empty dataset."""
+        return self.truth(self.gathered([]))
 
     @abstractmethod
     def truth(self, data: Data) -> Data:
@@ -194,20 +194,12 @@ class BasicCounting(Static[int]):
         """The number of these items."""
         return len(items)
 
-    def size(self, data: int) -> int:
-        """The dataset itself."""
-        return data
-
     def checked(self, data: int) -> int:
         """The dataset. ValueError for what is no whole number."""
         size = whole(data)
         if size is None:
             raise ValueError(f"the dataset of basic counting is a whole number, got a {type(data).__name__}")
         return size
-
-    def zero(self) -> int:
-        """The answer on no items: 0."""
-        return 0
 
     def truth(self, data: int) -> int:
         """The size."""
@@ -247,20 +239,12 @@ class QueryTable(Static[Counts]):
         """The histogram of these items, shape (x,)."""
         return np.bincount(np.asarray(items, np.int64), minlength=self.items).astype(np.int64)
 
-    def size(self, data: Counts) -> int:
-        """The number of items that the histogram counts."""
-        return int(data.sum())
-
     def checked(self, data: Counts) -> Counts:
         """The dataset as int64. ValueError for what is no histogram of the items."""
         histogram = np.asarray(data)
         if histogram.shape != (self.items,) or histogram.dtype.kind not in "iu":
             raise ValueError(f"a dataset is a histogram of {self.items} items, got shape {histogram.shape}")
         return histogram.astype(np.int64)
-
-    def zero(self) -> Counts:
-        """Answers on no items, shape (q,)."""
-        return np.zeros(len(self.table), np.int64)
 
     def truth(self, data: Counts) -> Counts:
         """Answers without noise, shape (q,), in multiples of 1/grain."""

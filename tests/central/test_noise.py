@@ -11,7 +11,7 @@ from changeling_central import Law, NodeNoise, OpenDPNoise, calibrated, concentr
 from changeling_central.noise import least_delta
 from changeling_central.testing import NoNoise, SeededNoise
 
-from .exact_losses import exact_delta
+from .examples import exact_delta
 
 
 def test_noise_of_opendp_does_not_stop_at_32_bits():

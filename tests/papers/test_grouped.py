@@ -10,7 +10,7 @@ from changeling_central.testing import Forbidden, NoNoise
 from changeling_papers import Domain, OnlineCounting, Query, clustered, grouped
 from changeling_papers.grouped import QueryCluster
 
-from tests.central.saved_fields import resumed
+from tests.central.examples import resumed
 
 WIDTH = 14
 FLAGS = Domain.of(**{f"c{i}": [False, True] for i in range(WIDTH)})

@@ -26,8 +26,7 @@ from changeling_papers import BestEstimates, best_hierarchy, cover_sum, hierarch
 from changeling_papers.hierarchy import hierarchy_shifts, layer_widths, online_variances
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, Node, TimeBounded
 
-from tests.central.exact_losses import exact_delta
-from tests.central.examples import CALENDAR, histories, transcript, transcripts
+from tests.central.examples import CALENDAR, exact_delta, histories, transcript, transcripts
 
 ANSWERS = ["a", "b"]
 COUNT, HISTOGRAM = counting(ANSWERS, ["a"], "a"), histogram_query(ANSWERS, ANSWERS)

@@ -10,7 +10,7 @@ from changeling_central import BadState, BudgetExhausted, OpenDPNoise
 from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_papers import Algebra, Assumed, Benchmark, Domain, Evolving, Query, SigmaCounting, under_replacement
 
-from tests.central.saved_fields import fields_of, resumed
+from tests.central.examples import fields_of, resumed
 
 DOMAIN = Domain.of(age=range(4), city=["Paris", "Rome", "Oslo"])
 ROWS = list(product(*DOMAIN.values))

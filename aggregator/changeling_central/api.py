@@ -260,17 +260,8 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
     query, mean = _query(wish, log)
     dates = _dates(wish, log, before)
     spent = wish.spending
-    statement = Statement(
-        options.query,
-        query,
-        dates.calendar,
-        wish.constraint,
-        spent.each,
-        spent.rho,
-        spent.unit,
-        options.freeze,
-        wish.late,
-    )
+    counted = options.query, query, dates.calendar, wish.constraint
+    statement = Statement(*counted, spent, options.freeze, wish.late)
     if before is not None:
         before.refuse_others(statement.terms())
     for sentence in dates.said(begins=before is None):
@@ -489,7 +480,7 @@ def _query(wish: _Wish, log: Changelog) -> tuple[LinearQuery, Mean | None]:
 
 def _held_to_promise(log: Changelog, statement: Statement) -> Changelog:
     """The mutations that are left once entries, and persons, are held to their promise."""
-    unit = statement.unit
+    unit = statement.spending.unit
     within = log if unit.column is None else log.take(~beyond(log, unit.most))
     return frozen(within, statement.constraint, statement.query.fixed)
 
@@ -533,7 +524,7 @@ def _expected_error(made: ReleaseMechanism[object], statement: Statement, log: C
 
 def _asked(statement: Statement, law: Law | None = None, begun: Made | None = None, window: int | None = None) -> Asked:
     s = statement
-    return Asked(s.query, s.calendar, s.constraint, *s.budget, law, begun, window, s.rho)
+    return Asked(s.query, s.calendar, s.constraint, *s.spending.each, law, begun, window, s.spending.rho)
 
 
 def _account(source: Source, wish: _Wish, periods: str, listener: Listener) -> ReleaseAccount | None:

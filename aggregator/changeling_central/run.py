@@ -53,12 +53,13 @@ class Release:
 
     def __post_init__(self) -> None:
         stated, asked = self.mechanism.guarantee, self.statement
-        if asked.rho is None:
-            within = stated.epsilon <= asked.budget[0] and stated.delta <= asked.budget[1]
+        spent = asked.spending
+        if spent.rho is None:
+            within = stated.epsilon <= spent.epsilon and stated.delta <= spent.delta
         elif stated.rho is None:
-            within = stated.epsilon**2 / 2 <= asked.rho and not stated.delta
+            within = stated.epsilon**2 / 2 <= spent.rho and not stated.delta
         else:
-            within = stated.rho <= asked.rho
+            within = stated.rho <= spent.rho
         if not within:
             raise ValueError(f"the mechanism's guarantee is more than the budget: {stated}")
         if not self.mechanism.covers(asked.query, asked.calendar, asked.constraint):
@@ -77,10 +78,8 @@ class Release:
 
     def breach(self) -> Breach | None:
         """The first mutation that the guarantee does not count with: of an entry, or of a person's further entry."""
-        found, unit = (
-            [first_breach(self.changelog, self.statement.constraint, self.statement.query.fixed)],
-            self.statement.unit,
-        )
+        unit = self.statement.spending.unit
+        found = [first_breach(self.changelog, self.statement.constraint, self.statement.query.fixed)]
         if unit.column is not None:
             found.append(first_beyond(self.changelog, unit.most, unit.column))
         return min((each for each in found if each is not None), key=lambda each: each.time, default=None)

@@ -15,7 +15,7 @@ from typing import TypeAlias
 from changeling_protocol import MOST_MUTATIONS, AtMost, Calendar, Constraint
 from changeling_statistics import constraint_in_words
 
-from .budget import ENTRY, Unit, number
+from .budget import Spending, number
 from .dates import DatedCalendar, said_of_periods
 from .errors import BadState
 from .files import load, save
@@ -84,32 +84,29 @@ class Terms:
 class Statement:
     """The release and the most that it may cost: all that is known before its mechanism is made.
 
-    text: the query in words. budget: epsilon and delta of an entry; with a rho, the pure epsilon that is worth as much.
-    rho: of an entry, where the budget is in that. unit: of privacy. freeze: what breaks the constraint is left out;
-    else it stops the release. late: what is done with late rows.
+    text: the query in words. spending: its budget, and whom it protects. freeze: what breaks the constraint is left
+    out; else it stops the release. late: what is done with late rows.
     """
 
     text: str
     query: LinearQuery
     calendar: Calendar
     constraint: Constraint
-    budget: tuple[Fraction, Fraction]
-    rho: Fraction | None = None
-    unit: Unit = ENTRY
+    spending: Spending
     freeze: bool = False
     late: Late = Late.STOP
 
     def terms(self) -> Terms:
         """The terms of a release whose mechanism and format are not yet known."""
-        query = self.query
+        query, rho, unit = self.query, self.spending.rho, self.spending.unit
         counted = QueryTerms(self.text, query.names, query.moving, query.appearing, query.fixed, query.unit)
-        budget, words = (self.budget, "") if self.rho is None else ((Fraction(0), Fraction(0)), str(self.rho))
-        constraint, unit = json.dumps(self.constraint.as_fields(), sort_keys=True), (self.unit.name, self.unit.most)
+        budget, words = (self.spending.each, "") if rho is None else ((Fraction(0), Fraction(0)), str(rho))
+        constraint, whose = json.dumps(self.constraint.as_fields(), sort_keys=True), (unit.name, unit.most)
         calendar, dates = self.calendar, NO_DATES
         if isinstance(calendar, DatedCalendar):
             dates = calendar.every, calendar.zone, calendar.ends
             calendar = Calendar(calendar.start, calendar.period, calendar.periods)
-        return Terms(counted, calendar, constraint, budget, unit, self.freeze, words, dates=dates, late=self.late)
+        return Terms(counted, calendar, constraint, budget, whose, self.freeze, words, dates=dates, late=self.late)
 
 
 def about_release(
@@ -130,7 +127,7 @@ def about_release(
     return (
         ("query", statement.text),
         ("periods", said_of_periods(calendar) + ", read from the data and not protected" * from_data),
-        ("unit of privacy", statement.unit.said),
+        ("unit of privacy", statement.spending.unit.said),
         ("guarantee", f"{spent(guarantee.epsilon, guarantee.delta, guarantee.rho)}, for the whole release"),
         ("neighbours", guarantee.neighbours),
         ("source", guarantee.source),

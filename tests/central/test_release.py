@@ -9,7 +9,18 @@ from itertools import islice
 import msgspec
 import numpy as np
 import pytest
-from changeling_central import BadState, ConstraintBroken, Law, TimeReversed, answer_query, files, held, read_rows
+from changeling_central import (
+    ENTRY,
+    BadState,
+    ConstraintBroken,
+    Law,
+    TimeReversed,
+    answer_query,
+    files,
+    held,
+    read_rows,
+)
+from changeling_central.budget import spending
 from changeling_central.files import load, save
 from changeling_central.statement import Statement, begun
 from changeling_central.testing import Forbidden, NoNoise, Output, RecordedNoise, Release, SeededNoise, run
@@ -26,14 +37,14 @@ def release_in(folder, rows=ROWS, name="out.csv", k=2, query=QUERY, periods=6):
     counted = answer_query(query, changelog.answers)
     method = HierarchyRelease(hierarchy(counted, calendar, constraint, Fraction(1), shape=(2, 3)))
     output = Output(folder / name, counted.names, 1.0)
-    statement = Statement(query, counted, calendar, constraint, (Fraction(1), Fraction(0)))
+    statement = Statement(query, counted, calendar, constraint, spending(ENTRY, 1, 0, None))
     return Release(changelog, statement, method, output)
 
 
 def by(release, mechanism):
     """The release by another mechanism, at its budget."""
-    budget = mechanism.guarantee.epsilon, mechanism.guarantee.delta
-    return replace(release, statement=replace(release.statement, budget=budget), mechanism=mechanism)
+    budget = spending(ENTRY, mechanism.guarantee.epsilon, mechanism.guarantee.delta, None)
+    return replace(release, statement=replace(release.statement, spending=budget), mechanism=mechanism)
 
 
 def finish(release, noise, until=None):

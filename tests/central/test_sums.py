@@ -1,6 +1,7 @@
 """What charges come to together: the least way to add up is never below what is possible, nor above any other way."""
 
 from contextlib import suppress
+from dataclasses import replace
 from fractions import Fraction
 from itertools import count
 from math import comb, exp, log, sqrt
@@ -175,7 +176,7 @@ def test_a_release_at_rho_costs_rho_and_no_more(mechanism):
         assert made.made_with()["kind"] == "optimised", "less noise than a pure epsilon of 1 over 40 periods"
     changelog = read_rows([("x", 1, "a")])
     with pytest.raises(ValueError, match="more than the budget"):
-        Release(changelog, Statement("q", query, calendar, AtMost(2), spent.each, Fraction(1, 4)), made, None)
+        Release(changelog, Statement("q", query, calendar, AtMost(2), replace(spent, rho=Fraction(1, 4))), made, None)
 
 
 def released(log, name, **more):

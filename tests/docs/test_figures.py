@@ -32,6 +32,7 @@ def is_rounded(written, exact):
     return abs(float(number) - exact) <= 0.5000001 * 10.0**-digits
 
 
+@pytest.mark.timeout(600)
 def test_the_commands_of_the_designers_page_run_and_its_plan_is_as_accurate_as_it_says(tmp_path):
     """Simulations with their plot; of the plan errors, devices for a point, and what the devices of the best one do."""
     page = "docs/designer.md"

@@ -81,10 +81,6 @@ class Device(Forks):
         if words:
             warnings.warn(f"{words} when the answer was given", stacklevel=4 if call == "record" else 3)
 
-    def _note_join(self, first: bool) -> None:
-        if first:
-            self._first_join = time.monotonic()
-
     def quietly(self) -> "_Quiet":
         """Tells what is raised in the block instead of raising it, if the app is silent."""
         return _Quiet(self)
@@ -118,7 +114,8 @@ class Device(Forks):
                     return
                 enroller = Enroller(store, self.settings, self.coins)
                 known = enroller.ask(db, asked, answers)
-                self._note_join(first=known is asked and answers is None)
+                first = known is asked and answers is None
+                self._first_join = time.monotonic() if first else self._first_join
                 if survey is not None and known.status is Status.ASKED:
                     told = enroller.enrol_or_refuse(db, known, survey, time_known=False)
             if survey is not None and known.status is Status.ASKED:

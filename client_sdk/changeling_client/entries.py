@@ -472,8 +472,9 @@ def _row(wrapping: Wrapping, entry: Entry) -> tuple[Any, ...]:
 @reading
 def _entry(wrapping: Wrapping, row: Sequence[Any]) -> Entry:
     survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private = row
-    piece = wrapping.unwrap(private, survey, number)
-    group, used, score, *first, pending, others, clipped, _ = _first_in(piece)
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(wrapping.unwrap(private, survey, number))  # which may be padded
+    group, used, score, *first, pending, others, clipped, _ = unpacker.unpack()
     return Entry(
         survey,
         number,
@@ -519,12 +520,6 @@ def _memory(used: bytes | list[int] | None, score: int) -> Memory | None:
 def filled_up(piece: bytes, others: int = 0) -> bytes:
     """The private part of an entry, padded to a length that says little. others: how many further questions."""
     return piece.ljust(max(_LEAST_BYTES + _BYTES_EACH * others, 1 << (len(piece) - 1).bit_length()), b"\0")
-
-
-def _first_in(piece: bytes) -> Any:
-    unpacker = msgpack.Unpacker()
-    unpacker.feed(piece)
-    return unpacker.unpack()
 
 
 class Drop(StrEnum):

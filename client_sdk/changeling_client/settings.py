@@ -51,18 +51,10 @@ class ClientOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """The settings of a client, checked.
+    """The settings of a client, checked; `Client` says what each of them means.
 
-    place: where the store is. key: what the store encrypts answers under; None for none.
-    endpoint: the way to the app's server.
-    authority: the survey authority's pinned Ed25519 public keys, 32 bytes each.
-    max_epsilon: the most that the epsilons of all surveys may add up to.
-    witness: sees how far the store is; None if nothing does.
-    strict: whether a wrong answer raises ValueError, or is dropped and counted.
-    silent: whether an app runs on where nothing can be kept, and is told alone.
-    development: whether surveys count nothing, as nobody's answers are in them.
-    on_error: told what cannot be raised into the app.
-    clock: gives the time in Unix seconds.
+    place: where the store is. endpoint: the way to the app's server. authority: one or more Ed25519 public keys of 32
+    bytes. max_epsilon: above 0. witness: None if nothing sees how far the store is.
     """
 
     place: StorePlace

@@ -29,6 +29,7 @@ from changeling_protocol import wire
 from changeling_protocol.wire import MOST_BODY_BYTES, MSGPACK
 
 from .errors import ServerTrouble
+from .store import Forks, survive
 
 if TYPE_CHECKING:
     import socket
@@ -243,7 +244,7 @@ class Response:
     requests: int = 1
 
 
-class Exchanges:
+class Exchanges(Forks):
     """Exchanges with one server, one at a time; threads may share it, and take turns.
 
     A process that forks leaves its exchanges to the parent: the child uses none of its connections.
@@ -256,6 +257,7 @@ class Exchanges:
         self._endpoint = endpoint
         self._closed = False
         self._begin()
+        survive(self)
 
     def ask(
         self, method: str, path: str, body: bytes | None, deadline: Deadline, before: Callable[[], None]
@@ -266,7 +268,6 @@ class Exchanges:
         in the way of a request any more; if it raises, none is sent.
         Raises ServerTrouble if there is no answer by the deadline, or none that can be used.
         """
-        self._begin_if_forked()
         turn = self._turn
         if not turn.acquire(timeout=deadline.left()):
             raise ServerTrouble("another exchange with the server took all the time", is_failure=False)
@@ -289,13 +290,11 @@ class Exchanges:
 
     def interrupt(self) -> None:
         """Ends the exchange under way in another thread, if there is one. Returns at once."""
-        self._begin_if_forked()
         if (call := self._call) is not None:
             call.end(_ended())
 
     def hang_up(self) -> None:
         """Ends the connection that is kept, if there is one. An exchange that still hangs will end its own."""
-        self._begin_if_forked()
         self._keeps = True
         if self._call is None:
             self._line.hang_up()
@@ -309,15 +308,14 @@ class Exchanges:
             self._line.close()
 
     def _begin(self) -> None:
-        self._process = os.getpid()
         self._turn = threading.Lock()
         self._call = None
         self._line = _Line(self._endpoint)
         self._keeps = True
 
-    def _begin_if_forked(self) -> None:
+    def after_fork(self, in_child: bool) -> None:
         """In a child: a thread of the parent's may hold its lock for ever, and its sockets must not be shut down."""
-        if self._process != os.getpid():
+        if in_child:
             self._begin()
 
     def _asked(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> Response:

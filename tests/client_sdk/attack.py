@@ -26,6 +26,7 @@ from changeling_client.transport import Endpoint
 from changeling_protocol import StratumNumber, Survey, respond, stratum_values
 
 from tests.coins import ListedCoins
+from tests.protocol.examples import PINNED
 
 Law: TypeAlias = dict[Hashable, Fraction]
 """What may be sent, with its probability."""
@@ -133,19 +134,8 @@ class MemoryStore:
 
 def settings_at(now: float) -> ClientSettings:
     """Those of a device whose clock shows this, and that bounds no epsilon."""
-    return ClientSettings(
-        place=None,
-        key=None,
-        endpoint=_ENDPOINT,
-        authority=(),
-        max_epsilon=10**9,
-        witness=None,
-        strict=False,
-        silent=False,
-        development=False,
-        on_error=None,
-        clock=lambda: now,
-    )
+    options = {"server": _URL, "authority": PINNED, "max_epsilon": 10**9, "path": "/nowhere", "witness": None}
+    return ClientSettings.of({**options, "clock": lambda: now})
 
 
 def enrol(store: MemoryStore, survey: Survey, now: float, answers: list[str] | None, coins: Any) -> None:

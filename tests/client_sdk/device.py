@@ -4,6 +4,7 @@ The server is the contract's other side: it keeps what it is sent, opens it with
 answers as the test tells it to. TRUTHFUL odds make every symbol its input, but for one report in 10^17.
 """
 
+import os
 from collections.abc import Callable
 from email.utils import formatdate
 
@@ -166,3 +167,25 @@ def by_node(server: FakeServer) -> dict[tuple[int, int], int]:
 
 def all_nodes(asked: Survey) -> set[tuple[int, int]]:
     return {(node.start, node.end) for track in asked.plan.tracks for node in track.nodes()}
+
+
+def forked(work: Callable[[], object]) -> int:
+    """Runs it in a forked process. Returns the child's id."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return child
+
+
+def ended(child: int) -> int:
+    """Waits for a child. Returns its exit code, or the signal that killed it, negative."""
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def on_disk(folder) -> bytes:
+    """All that a device's files hold."""
+    return b"".join(file.read_bytes() for file in folder.iterdir() if file.is_file())

@@ -19,7 +19,7 @@ from changeling_client import Client, ClientClosed, Recorded, SurveyHandle
 
 from ..protocol.examples import AUTHORITY, PINNED
 from .device import PLAIN as ASKED
-from .device import START
+from .device import START, ended, forked
 
 ENTRIES = 512
 _NOWHERE = "http://127.0.0.1:9"
@@ -56,23 +56,6 @@ class App:
     def found(self) -> set[int]:
         """The entries whose answer is in the store."""
         return {entry for entry in range(ENTRIES) if self.handle.answer(entry) == "coffee"}
-
-
-def forked(work: Callable[[], object]) -> int:
-    """Runs it in a forked process. Returns the child's id."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return child
-
-
-def ended(child: int) -> int:
-    """Waits for a child. Returns its exit code, or the signal that killed it, negative."""
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def _now() -> float:

@@ -29,6 +29,8 @@ from changeling_client.entries import count_drop
 from changeling_client.store import ClientStore, StoreConnection, StorePlace
 from changeling_client.testing import FakeServer, make_survey
 
+from .device import ended, forked
+
 KEY = b"K" * 32
 _NOWHERE: dict[str, Any] = {"path": None, "database": None}
 ANSWERS = ["tea", "coffee", "neither"]
@@ -307,14 +309,9 @@ class StoreContract:
         """Forked while nothing is under way, each has a connection of its own, and both record."""
         with pods.client() as client:
             handle = pods.join(client, entries=2)
-            if (child := os.fork()) == 0:
-                outcome = 1
-                try:
-                    outcome = 0 if handle.record("tea", 1) is Recorded.COUNTED else 2
-                finally:
-                    os._exit(outcome)
+            child = forked(lambda: handle.record("tea", 1))
             assert handle.record("coffee", 0) is Recorded.COUNTED
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+            assert ended(child) == 0
             assert handle.answer(1) == "tea"
 
     def test_a_place_knows_its_store(self, pods: Pods) -> None:

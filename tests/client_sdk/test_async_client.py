@@ -3,7 +3,6 @@
 import asyncio
 import gc
 import inspect
-import os
 import sqlite3
 import threading
 import time
@@ -14,6 +13,8 @@ from contextlib import closing
 import pytest
 from changeling_client import AsyncClient, AsyncSurveyHandle, Client, ClientClosed, Recorded, Status, SurveyHandle
 from changeling_client.testing import FakeServer, make_survey
+
+from .device import ended, forked
 
 SURVEY = make_survey(answers=("tea", "coffee"), periods=10)
 SOON = 5.0
@@ -297,13 +298,7 @@ def test_a_client_goes_on_in_the_next_loop_and_in_a_forked_child(tmp_path, serve
         assert (await client.flush()).sent == 1
 
     run(records("tea"))
-    if (child := os.fork()) == 0:
-        try:
-            asyncio.run(records("coffee"))
-            os._exit(0)
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert ended(forked(lambda: asyncio.run(records("coffee")))) == 0
     server.clock.advance(days=1)
     run(records("tea"))
     run(client.aclose())

@@ -33,7 +33,7 @@ from changeling_protocol import (
 )
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
-from .device import PRIVATE, START, TRUTHFUL, URL, Clock, FakeServer, answers_in
+from .device import PRIVATE, START, TRUTHFUL, URL, Clock, FakeServer, answers_in, ended, forked
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -268,16 +268,6 @@ def true_input(track, entry, number):
     return track.randomizer.space.index(STATES[entry][node.start], STATES[entry][node.end])
 
 
-def forked(work) -> int:
-    if (child := os.fork()) == 0:
-        try:
-            work()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
 @pytest.fixture
 def fast_path(tmp_path):
     """In memory where there is such a place: a SIGKILL loses nothing there either, and syncing costs nothing."""
@@ -298,7 +288,7 @@ def killed_at(steps, begun, asked=ASKED, check=lambda _: None):
     assert counting.count > 100
     for last in range(1, counting.count + 1, steps):
         directory = begun(str(last))
-        assert forked(lambda: scenario(directory, Steps(last), asked)) == -signal.SIGKILL  # noqa: B023
+        assert ended(forked(lambda: scenario(directory, Steps(last), asked))) == -signal.SIGKILL  # noqa: B023
         check(directory)
         scenario(directory, Steps(), asked)
         check(directory)
@@ -359,7 +349,7 @@ def test_a_kill_at_any_step_leaves_reports_and_slots_that_belong_together(begun)
 def test_a_device_killed_again_and_again_gets_there(tmp_path):
     """A process that never lives for more than 80 steps still sends every node's one report."""
     for _ in range(100):
-        if forked(lambda: scenario(tmp_path, Steps(80))) == 0:
+        if ended(forked(lambda: scenario(tmp_path, Steps(80)))) == 0:
             break
     else:
         pytest.fail("it never finished")
@@ -383,7 +373,7 @@ def test_processes_that_race_on_one_store_answer_alike(tmp_path):
         (tmp_path / f"sent{number}").write_bytes(b"".join(len(b).to_bytes(4) + b for b in server.bodies))
 
     with ThreadPoolExecutor(3) as pool:  # each waits for a process
-        assert [*pool.map(lambda number: forked(lambda: live(number)), range(3))] == [0, 0, 0]
+        assert [*pool.map(lambda number: ended(forked(lambda: live(number))), range(3))] == [0, 0, 0]
     (tmp_path / "sent").write_bytes(b"".join((tmp_path / f"sent{number}").read_bytes() for number in range(3)))
     symbols = sent_reports(tmp_path)
     assert len(symbols) == 4 + 2 + 4

@@ -4,6 +4,7 @@ also under lives that go wrong."""
 import logging
 import random
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import pytest
@@ -357,14 +358,13 @@ SCHEDULES = {
     "a clock set back": [*at(4), flush(12), *at(14), flush(21), *at(9), flush(22, heard=True)],
 }
 """A record in each period, twice in one of them, and a flush after each period, perhaps too late; by any clock."""
-SOONEST = ("states", "time", "closed")
+LIVED = [
+    *product(("states", "time", "closed"), SCHEDULES),
+    *(pytest.param(*each, marks=pytest.mark.heavy) for each in product(("both", "changes"), [*SCHEDULES][:2])),
+]
 
 
-@pytest.mark.parametrize("how", SCHEDULES)
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=[pytest.mark.heavy] * (name not in SOONEST)) for name in (*SOONEST, "both", "changes")],
-)
+@pytest.mark.parametrize(("name", "how"), LIVED)
 def test_two_lives_with_other_answers_are_told_apart_within_the_stated_loss_by_all_that_is_said(name, how):
     """Over all that an app may record, and all coins; what the device adds of its own is counted in the stated loss."""
     made = enumerated(name)

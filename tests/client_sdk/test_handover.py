@@ -15,8 +15,8 @@ from changeling_protocol import AtMost
 from tests.coins import SeededCoins
 
 from ..protocol.examples import survey
-from .device import LATE, PLAIN, START, Clock, FakeServer, client
-from .test_crashes import PLAN, TOGETHER, Steps, fast_path, forked, sent_reports  # noqa: F401
+from .device import LATE, PLAIN, START, Clock, FakeServer, client, ended, forked
+from .test_crashes import PLAN, TOGETHER, Steps, fast_path, sent_reports  # noqa: F401
 
 NOISY = survey(PLAN, grace=10**6, constraint=AtMost(3))
 OTHER = PLAIN.asking(question="And what would you rather?")
@@ -302,7 +302,7 @@ def test_killed_at_any_write_there_is_one_store_that_answers(fast_path):  # noqa
     for last in range(1, counting.count + 1):
         root = fast_path / str(last)
         root.mkdir()
-        assert forked(lambda: live(root, Steps(last))) == -signal.SIGKILL  # noqa: B023
+        assert ended(forked(lambda: live(root, Steps(last)))) == -signal.SIGKILL  # noqa: B023
         live(root, Steps())
         symbols = sent_reports(root, NOISY)
         tracks = NOISY.plan.tracks

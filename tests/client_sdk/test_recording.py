@@ -26,7 +26,7 @@ from changeling_protocol import (
 )
 
 from ..protocol.examples import AUTHORITY, hierarchical, survey
-from .device import LATE, PLAIN, START, TRUTHFUL, Clock, FakeServer, all_nodes, by_node, client
+from .device import LATE, PLAIN, START, TRUTHFUL, Clock, FakeServer, all_nodes, by_node, client, ended, forked
 
 ODDS = Odds(3, 1)
 
@@ -36,15 +36,13 @@ def test_a_record_survives_sigkill_right_after_it_returns(tmp_path):
     server, clock = FakeServer(PLAIN), Clock()
     with client(tmp_path, server, clock) as device:
         device.join(PLAIN.id, entries=20)
+
+    def killed(entry):
+        client(tmp_path, server, clock).join(PLAIN.id, entries=20).record("coffee", entry)
+        os.kill(os.getpid(), signal.SIGKILL)
+
     for entry in range(20):
-        if (child := os.fork()) == 0:
-            try:
-                device = client(tmp_path, server, clock)
-                device.join(PLAIN.id, entries=20).record("coffee", entry)
-                os.kill(os.getpid(), signal.SIGKILL)
-            finally:
-                os._exit(1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        assert ended(forked(lambda: killed(entry))) == -signal.SIGKILL  # noqa: B023
     with client(tmp_path, server, clock) as device:
         handle = device.join(PLAIN.id, entries=20)
         assert [handle.answer(entry) for entry in range(20)] == ["coffee"] * 20

@@ -110,24 +110,17 @@ def test_other_refusals_are_kept_until_past_grace(joined, reason):
     assert handle.ledger().dropped == 8
 
 
-def test_closed_drops_and_counts(joined):
-    """A server that says the survey is over ends the waiting."""
-    handle, device, server, clock = joined(PLAIN, entries=2)
-    clock.now = LATE
-    server.refused = [[0, "closed"]]
-    flushed = device.flush()
-    assert (flushed.sent, flushed.waiting, flushed.dropped) == (8, 0, 8)
-    assert [handle.ledger(entry).dropped for entry in range(2)] == [8, 0]
-
-
-def test_closed_before_the_end_is_a_quarrel_about_the_time(joined):
-    """A server that says so while our calendar runs has not begun the survey, so the reports wait."""
-    _, device, server, clock = joined(PLAIN)
-    clock.now = START + 80
-    server.refused = [[0, "closed"]]
-    assert device.flush().waiting == 1
-    server.refused = []
-    assert device.flush().sent == 1
+def test_a_server_that_says_the_survey_is_over_ends_the_waiting_once_our_calendar_is(begin):
+    """Before that it has not begun the survey: a quarrel about the time, so the reports wait."""
+    for now, ended in ((START + 80, 0), (LATE, 8)):
+        device, server, _ = begin(PLAIN, folder=f"{now}")
+        handle = device.join(PLAIN.id, entries=2)
+        server.refused = [[0, "closed"]]
+        flushed = device.at(now).flush()
+        assert (flushed.dropped, [handle.ledger(entry).dropped for entry in range(2)]) == (ended, [ended, 0])
+        assert flushed.waiting == (0 if ended else 1)
+        server.refused = []
+        assert device.flush().sent == flushed.waiting
 
 
 @pytest.mark.parametrize("reason", ["unknown-key", "expired-key"])

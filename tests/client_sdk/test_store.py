@@ -19,7 +19,7 @@ from changeling_protocol import AtMost, head_of
 from tests.coins import SeededCoins
 
 from ..protocol.examples import PINNED, hierarchical, survey
-from .device import LATE, PLAIN, START, TRUTHFUL, URL, Clock, FakeServer, client
+from .device import LATE, PLAIN, START, TRUTHFUL, URL, Clock, FakeServer, client, ended, forked, on_disk
 
 
 def opened(file, key=None):
@@ -101,10 +101,6 @@ def test_every_commit_is_on_disk(used):
     names = ("journal_mode", "synchronous", "secure_delete", "foreign_keys")
     with client(used.parent, FakeServer(), Clock()) as device, device.store.transaction() as db:
         assert [db.execute(f"PRAGMA {name}").fetchone()[0] for name in names] == ["wal", 2, 1, 1]
-
-
-def on_disk(path):
-    return b"".join(file.read_bytes() for file in path.iterdir())
 
 
 WEEKLY = survey(hierarchical(3, 8, (1,), TRUTHFUL), grace=10**6, constraint=AtMost(50))
@@ -270,18 +266,6 @@ def test_a_survey_that_cannot_be_read_silences_no_other(used):
         assert device.ledger().spent == PLAIN.epsilon + WEEKLY.epsilon
 
 
-def as_nobody(act):
-    """Whether this happens in a process whose user may write nowhere it has not been let."""
-    if (child := os.fork()) == 0:
-        try:
-            os.setuid(65_534)
-            act()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
 @pytest.mark.skipif(not hasattr(os, "setuid") or os.geteuid() != 0, reason="another user can be had by root only")
 @pytest.mark.parametrize("what", ["a folder", "a file"])
 def test_where_nothing_may_be_written_the_error_says_so(what):
@@ -294,10 +278,11 @@ def test_where_nothing_may_be_written_the_error_says_so(what):
             file.chmod(0o644)
 
         def act():
+            os.setuid(65_534)
             with pytest.raises(StoreReadOnly, match=str(file)):
                 opened(file).join(PLAIN.id)
 
-        assert as_nobody(act)
+        assert ended(forked(act)) == 0
 
 
 def test_where_there_is_no_room_the_error_says_so_and_nothing_is_changed(joined):
@@ -421,22 +406,17 @@ def test_a_file_that_may_not_grow_is_a_full_store_and_keeps_what_it_has(tmp_path
     server = FakeServer(PLAIN)
     with client(tmp_path, server, Clock()) as device:
         device.join(PLAIN.id).record("tea")
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            handle = (device := client(tmp_path, server, Clock())).join(PLAIN.id)
+
+    def act():
+        with client(tmp_path, server, Clock()) as device:
+            handle = device.join(PLAIN.id)
             resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-            try:
+            with pytest.raises(StoreFull):
                 handle.record("coffee")
-            except StoreFull:
-                code = 0
             resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-            code += handle.answer() != "tea"
+            assert handle.answer() == "tea"
             handle.record("neither")
-            device.close()
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    assert ended(forked(act)) == 0
     with client(tmp_path, server, Clock()) as device:
         assert device.join(PLAIN.id).answer() == "neither"

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from changeling_client import EnrolmentOver, outbox
 from changeling_client.device import RETRY_SECONDS, Reporter
+from changeling_client.testing.clients import ApartCoins
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -30,27 +31,15 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.coins import SeededCoins
-
 from ..protocol.examples import joint_plan, mixed, survey
 from .device import LATE, PLAIN, PRIVATE, START, Clock, FakeServer, client, signed_key
-from .test_standing import PUBLIC
+from .test_answering import PUBLIC
 
 YEAR = 365 * 86_400
 RELAY = "https://relay.example"
 FIRST = PLAIN.asking(grace=200, constraint=TimeBounded(130), epsilon_micro=10**9)
 """Its constraint asks for the time, so that some records are pending; its grace is short, so that some are too late."""
 OTHER = FIRST.asking(question="And through a relay?", relay=RELAY)
-
-
-class Apart:
-    """Coins of which those below one number never hang on those below another, such as delays on symbols."""
-
-    def __init__(self) -> None:
-        self._coins: dict[int, SeededCoins] = {}
-
-    def below(self, n: int) -> int:
-        return self._coins.setdefault(n, SeededCoins(n)).below(n)
 
 
 class Watched(FakeServer):
@@ -105,7 +94,7 @@ DOES = {
 def lived(does, steps, leaps, relayed):
     """All that is seen of a device that lives so, and what its flushes return."""
     first, second = (OTHER, FIRST) if relayed else (FIRST, OTHER)
-    server, clock, coins, flushed = Watched(first, second), Clock(START + 1), Apart(), []
+    server, clock, coins, flushed = Watched(first, second), Clock(START + 1), ApartCoins(), []
     leap = dict(leaps)
     with tempfile.TemporaryDirectory() as folder:
 
@@ -165,7 +154,7 @@ def answered(modes, waits):
     """The batches that a device answers under this treatment, and once it is treated well at the end: of which entry
     and periods, and how long in bytes. Restarted before each flush, it knows no more than what is on its disk."""
     asked = replace(PLAIN, grace=10**6)
-    server, clock, coins, batches = Watched(asked), Clock(START + 1), Apart(), []
+    server, clock, coins, batches = Watched(asked), Clock(START + 1), ApartCoins(), []
 
     def put(db, wrapping, survey, answered):
         kept(db, wrapping, survey, answered)

@@ -27,8 +27,7 @@ from changeling_protocol import (
 from changeling_statistics import delta_at, epsilon_at, shuffled_loss
 from changeling_statistics.shuffled import linked_epsilon, rounds_epsilon
 
-from tests.protocol.joint_loss_cases import joint_changes, joint_states
-from tests.protocol.loss_cases import PERIOD, change_randomizers, state_randomizers
+from tests.protocol.loss_cases import PERIOD, change_randomizers, joint_changes, joint_states, state_randomizers
 
 from .known_draws import TooLarge, group_deltas, worst_deltas
 

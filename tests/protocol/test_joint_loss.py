@@ -23,7 +23,7 @@ from changeling_protocol import (
 from tests.enumeration import all_inputs, changelogs, enumerated_lives_loss, enumerated_loss
 from tests.joint_enumeration import defined_law, worst_joint_ratio
 
-from .joint_loss_cases import joint_loss_cases, lived
+from .loss_cases import joint_loss_cases, lived
 
 pytestmark = pytest.mark.heavy
 

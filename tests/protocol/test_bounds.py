@@ -61,11 +61,6 @@ def tracks() -> Survey:
     return dear(plan, periods, answers=MOST_ANSWERS)
 
 
-def nodes() -> Survey:
-    """Nodes to the limit, on one track."""
-    return dear(one_group(Track(1, PLAIN, 0, MOST_NODES)), MOST_NODES)
-
-
 def drawn_nodes() -> Survey:
     """Nodes drawn to the limit, among as many as there may be."""
     return dear(one_group(Track(1, PLAIN, 0, MOST_NODES, reported=MOST_DRAWN_NODES)), MOST_NODES)
@@ -121,7 +116,7 @@ print(time.process_time() - began, tracemalloc.get_traced_memory()[1])
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("make", [tracks, nodes, drawn_nodes, weights, small_weights])
+@pytest.mark.parametrize("make", [tracks, drawn_nodes, weights, small_weights])
 def test_joining_the_dearest_surveys_takes_a_device_less_than_a_second_and_50_megabytes(make, tmp_path):
     """From signed bytes to an entry on disk, in a process that has never seen the survey."""
     asked = make()

@@ -1,6 +1,7 @@
 """What client and server say to each other: known bytes, round trips, and that nobody else spells it."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -85,9 +86,10 @@ def test_signed_objects_are_read_without_their_signature_in_one_place():
     assert EarlyEnd.from_signed(encoded, PINNED) == EarlyEnd.unverified(encoded) == end
     with pytest.raises(BadSignature):
         EarlyEnd.from_signed(encoded, [])
-    for read, other in ((Survey.unverified, key), (SealingKey.unverified, published)):
-        with pytest.raises(MalformedBytes, match="not a "):
-            read(other.signed_by(AUTHORITY))
+    for kind, other in ((Survey, key), (SealingKey, published), (EarlyEnd, published)):
+        for read in (kind.unverified, partial(kind.from_signed, authority=PINNED)):
+            with pytest.raises(MalformedBytes, match="not a"):
+                read(other.signed_by(AUTHORITY))
     with pytest.raises(MalformedBytes, match="payload and its signature"):
         Survey.unverified(encode({"payload": published.payload}))
     with pytest.raises(MalformedBytes):

@@ -102,6 +102,7 @@ def unpack(store: ClientStore, parcel: bytes, most: Decimal) -> tuple[SurveyId, 
     """Takes over what is in a parcel, once; the same one once more changes nothing. Returns the surveys that go on.
 
     What this store has joined itself, and not answered, gives way to it; where the sum is then above `most`, all of it.
+    What an entry of it may have answered before it left stays charged.
     Called by who holds `store.reporting`, after `witness.check`.
     Raises ValueError for a parcel that was not packed for this store's open invitation by the key it was made for.
     """
@@ -111,10 +112,13 @@ def unpack(store: ClientStore, parcel: bytes, most: Decimal) -> tuple[SurveyId, 
         if not taken or taken != digest:
             if not secret:
                 raise ValueError("no invitation of this store is open")
+            left = _with_departed(db)
             _unpack(db, store.wrapping, _opened(parcel, secret, giver))
+            left |= _with_departed(db)
             _keep(db, store.wrapping, _TAKER, b"", giver, digest)
             for known in entries.find_surveys(db, Status.JOINED):
-                if entries.spent(db) > most and known.charge_micro and not _has_answered(db, known.id):
+                spared = not known.charge_micro or known.id in left or _has_answered(db, known.id)
+                if entries.spent(db) > most and not spared:
                     _give_way(db, known)
             witness.advance(db)
         return tuple(known.id for known in entries.find_surveys(db, Status.ASKED, Status.JOINED))
@@ -123,6 +127,11 @@ def unpack(store: ClientStore, parcel: bytes, most: Decimal) -> tuple[SurveyId, 
 def _has_answered(db: StoreConnection, survey: SurveyId) -> bool:
     query = "SELECT 1 FROM entries WHERE survey = ? AND standing <> ? LIMIT 1"
     return db.execute(query, (survey, Standing.NEW)).fetchone() is not None
+
+
+def _with_departed(db: StoreConnection) -> set[SurveyId]:
+    """The surveys that an entry of this store has left: it may have answered before, nothing says whether it did."""
+    return {SurveyId(survey) for (survey,) in db.execute("SELECT DISTINCT survey FROM departed")}
 
 
 def _give_way(db: StoreConnection, known: Known) -> None:
@@ -171,7 +180,7 @@ def _opened(parcel: bytes, secret: bytes, giver: bytes) -> Any:
 
 def _unpack(db: StoreConnection, wrapping: Wrapping, content: Any) -> None:
     surveys, tables, departed = content
-    settled = set()
+    settled, left = set(), _with_departed(db)
     for id_, *_, payload, _stratum, _reason, _handed_over in surveys:
         if payload and sha256(payload).digest()[:ID_BYTES] != id_:
             raise ValueError("a survey in this parcel is another one than it says")
@@ -186,6 +195,8 @@ def _unpack(db: StoreConnection, wrapping: Wrapping, content: Any) -> None:
             kept = here.handed_over and known.handed_over
             known = replace(here, charge_micro=sum(lived) if both else max(lived), handed_over=kept)
         else:
+            if here is not None and id_ in left:
+                known = replace(known, charge_micro=here.charge_micro + known.charge_micro)
             entries.delete_entries(db, known.id)
             db.execute("DELETE FROM departed WHERE survey = ?", (known.id,))
         entries.put_survey(db, known)

@@ -439,3 +439,36 @@ def test_two_lives_that_both_answered_are_charged_both_and_once(tmp_path, how):
         moved(giver, taker)
         assert taker.join(PLAIN.id).status is Status.LEFT
         assert taker.ledger().spent == lives + lives / 2
+
+
+@pytest.mark.parametrize("one_person", [False, True], ids=["an app's", "a person's"])
+def test_an_entry_that_answered_and_left_stays_charged_where_the_others_give_way(tmp_path, one_person):
+    """Its life was told already; what goes on in its survey is one life more."""
+    home = Home(tmp_path, PLAIN)
+    with home.start("old") as old, home.start("new") as new:
+        for device in (new, old):
+            home.clock.now = START + 1
+            device.join(PLAIN.id, one_person=one_person)
+            home.period(device, PLAIN.id, 1)
+        assert len(home.server.closings()) == 2
+        handle = new.join(PLAIN.id)
+        handle.add_entries()
+        handle.leave(0)
+        lives = old.ledger().spent + new.ledger().spent
+        moved(old, new)
+        assert new.ledger().spent == lives
+
+
+@pytest.mark.parametrize("at", ["new", "old"])
+def test_a_survey_whose_only_entry_answered_and_left_is_not_forgotten_for_the_sake_of_the_budget(tmp_path, at):
+    """What was told is charged, whether it was told here or is in the parcel."""
+    home, most = Home(tmp_path, PLAIN, OTHER), float(PLAIN.epsilon + OTHER.epsilon) - 1
+    with home.start("old") as old, home.start("new", max_epsilon=most) as new:
+        here, there = (new, old) if at == "new" else (old, new)
+        home.period(here, PLAIN.id, 1)
+        here.join(PLAIN.id).leave(0)
+        there.join(OTHER.id)
+        there.flush()
+        moved(old, new)
+        assert new.ledger().spent >= PLAIN.epsilon
+        assert new.join(PLAIN.id).status is Status.JOINED

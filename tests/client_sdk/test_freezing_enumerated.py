@@ -129,7 +129,7 @@ def test_no_two_lives_are_told_apart_beyond_the_stated_loss(kind, closed, all_):
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "joint signed"])
 def test_a_copy_that_both_devices_go_on_from_loses_no_more_than_the_ledger_states(kind, closed):
     """Made before the first closing, or between the two; without a witness."""
     moments = [Moment(START + DAY * time, act=time in (0.2, 1.6)) for time in (0.2, 1.2, 1.6, 2.2)]

@@ -6,17 +6,12 @@ from fractions import Fraction
 from functools import cache
 from itertools import combinations_with_replacement, permutations
 
-from changeling_protocol import AtMost, Calendar, Group, Randomizer, Survey, Track
+from changeling_protocol import AtMost, Calendar, Group, Randomizer, Survey
 from changeling_statistics import SILENT, PrivacyCurve, curve_of, merged, worst_curve
 
 from tests.enumeration import changelogs, group_inputs, probability
 
 Law = dict[tuple[int, ...], Fraction]
-
-
-def node_inputs(group: Group, states: tuple[int, ...]) -> list[tuple[Track, int]]:
-    """The true input of every node, track by track."""
-    return [(track, true) for track, inputs in group_inputs(group, states) for true in inputs]
 
 
 def relayed(survey: Survey) -> Survey:
@@ -42,8 +37,13 @@ def transcript_curve(group: Group, one: tuple[int, ...], other: tuple[int, ...])
 
 def _differing(group: Group, one: tuple[int, ...], other: tuple[int, ...]) -> tuple[tuple[Randomizer, int, int], ...]:
     """The reports whose true inputs differ, in an order of their own: which nodes they are on does not matter."""
-    pairs = zip(node_inputs(group, one), node_inputs(group, other), strict=True)
-    return tuple(sorted(((track.randomizer, u, v) for (track, u), (_, v) in pairs if u != v), key=str))
+    differing = [
+        (track.randomizer, u, v)
+        for (track, of_one), (_, of_other) in zip(group_inputs(group, one), group_inputs(group, other), strict=True)
+        for u, v in zip(of_one, of_other, strict=True)
+        if u != v
+    ]
+    return tuple(sorted(differing, key=str))
 
 
 @cache

@@ -64,14 +64,10 @@ SMALL = [
     (flat(kary(2), 3), 2, 3, 2, False),
     (flat(kary(2), 4), 2, 4, 2, True),
     (layered(kary(2), 4, (1, 2, 4)), 2, 4, 2, False),
-    (layered(kary(2, 7, 2), 4, (1, 2)), 2, 4, 1, False),
     (Group((Track(1, kary(1), 0, 4), Track(2, kary(1, 7, 4), 0, 4))), 1, 4, 2, False),
-    (flat(signed(2), 4), 2, 4, 1, False),
     (flat(signed(2, Fraction(1, 2)), 4), 2, 4, 2, False),
-    (flat(signed(2, Fraction(1, 3)), 3), 2, 3, 2, False),
     (flat(signed(2, Fraction(1, 3)), 4), 2, 4, 3, True),
     (layered(signed(2, Fraction(1, 3)), 4, (1, 2)), 2, 4, 2, False),
-    (flat(steep(MutationSpace(1)), 3), 1, 3, 2, False),
     (flat(steep(MutationSpace(1)), 4), 1, 4, 2, True),
     (flat(SubsetSelection(StateSpace(2), Odds(4, 1), 2), 3), 2, 3, 2, False),
     (flat(UnaryEncoding(StateSpace(2), Odds(4, 1)), 2), 2, 2, 2, False),
@@ -84,7 +80,7 @@ SMALL = [
     ),
 ]
 
-REACHED = [0, 1, 2, 3, 4, 5, 11]
+REACHED = [0, 1, 2, 3, 4, 5, 8]
 """k-RR with nodes enough and with too few, in an open and a closed cohort, hierarchies whose layers are worst
 together, and signed subsets in a closed cohort. (In an open one an entry's first mutation is an insertion, and two
 insertions differ less than the mutations that are charged.)"""

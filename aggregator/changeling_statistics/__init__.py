@@ -45,12 +45,26 @@ from .estimate import (
     select,
     without_sum,
 )
-from .estimation.differences import Difference, difference, share_difference, share_differences
 from .estimation.entries import Moments
-from .estimation.figures import Figures, false_entries, histogram_figures, span_figures, window_figures
-from .estimation.histograms import Histogram, series
+from .estimation.figures import (
+    Figures,
+    Histogram,
+    false_entries,
+    histogram_figures,
+    series,
+    span_figures,
+    window_figures,
+)
 from .estimation.network import ClosingEdges, Frontier, Indices, Network, advance
-from .estimation.numbers import NumberFigure, NumberFigures, number_series
+from .estimation.of_shares import (
+    Difference,
+    NumberFigure,
+    NumberFigures,
+    difference,
+    number_series,
+    share_difference,
+    share_differences,
+)
 from .estimation.releases import Releases, histogram_change, planned_variances, releases, superpopulation_change
 from .estimation.solution import Gap, Smoothing, Solution
 from .planning.distance import Distance, distance_from_best

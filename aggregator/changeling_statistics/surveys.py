@@ -31,7 +31,7 @@ from changeling_protocol import (
     upwards,
 )
 
-from .estimation.histograms import Histogram
+from .estimation.figures import Histogram
 from .estimation.solution import Gap
 
 

@@ -17,7 +17,7 @@ from changeling_protocol import (
 )
 from changeling_simulations import Population, sample_tallies
 from changeling_statistics import Solution, number_series, releases
-from changeling_statistics.estimation.numbers import fits
+from changeling_statistics.estimation.of_shares import fits
 
 LEVELS = ("0", "10", "20", "40", "80")
 MINUTES = Question.of_number("minutes", "How long?", LEVELS, AtMost(1), unit="min")

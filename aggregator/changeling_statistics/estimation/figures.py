@@ -1,9 +1,13 @@
-"""The figures of many estimates of one survey at once, without the covariances between answers.
+"""Histograms one by one with their covariances, and the figures of many estimates of one survey at once without these.
 
-They are what `histogram`, `change` and `series` give one by one: values, variances, who is silent and what holds
-whatever they are like, and how far false entries can move them. As all of these are linear in the weights of nodes, or
-in their squares, those of many times take a few products of matrices; nothing grows with the square of the number of
-answers.
+Each is a least-squares solution of the release graph, unbiased. Online, which is the default, an estimate uses the
+nodes that have closed by the period it is about; retrospective, it uses all. They are about the entries that are
+enrolled by then; those who are silent are taken to be like those who are heard. docs/mathematics.md, "The release
+graph" and "Who is missing".
+
+Figures are values, variances, who is silent and what holds whatever they are like, and how far false entries can move
+them. As all of these are linear in the weights of nodes, or in their squares, those of many times take a few products
+of matrices; nothing grows with the square of the number of answers.
 
 Bounds: an estimate Σ_e K_e·(change on edge e) is, for any answers, the sum over the entries of Σ_e K_e δ_ie. Of an
 edge's entries only those are known who were heard as its node closed. Each of the others adds something between the
@@ -14,17 +18,17 @@ the largest value that a report decodes to, times the expansion, and the estimat
 weight.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from changeling_protocol import Node
+from changeling_protocol import Node, Survey
 from numpy.typing import NDArray
 
-from ..estimate import Floats, VarianceCurve, half_width
+from ..estimate import Estimate, Floats, Tallies, VarianceCurve, half_width
 from .network import Indices
-from .releases import Releases, UsedNode
+from .releases import Releases, UsedNode, releases
 from .sampling import Sampling
 from .solution import MOST_AT_ONCE, Gap, Smoothing, Solution, check_period, first_missing, joined, missing_on_the_way
 from .variance_curves import Weighed, largest_values, variance_curves
@@ -121,8 +125,8 @@ def window_figures(solution: Solution, width: int, until: int) -> tuple[Figures,
     """The figures of the changes over the windows (t - width, t] for t = width to `until` (SWCR); and of the others,
     why they have none.
 
-    The same values and variances as `change`, within rounding. Raises ValueError for a width below 1, or outside the
-    calendar.
+    The same values and variances as `Solution.estimate`, within rounding. Raises ValueError for a width below 1, or
+    outside the calendar.
     """
     check_period(solution.releases.survey, until)
     if width < 1:
@@ -146,16 +150,15 @@ def span_figures(solution: Solution, span: Node) -> tuple[Figures, tuple[UsedNod
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Basis:
-    """The basis of an estimate of v_plus - v_minus: nodes, and those of the entries that were heard."""
+    """The basis of the histogram at a time: nodes, and those of the entries that were heard."""
 
     solution: Solution
     plus: int
-    minus: int = 0
 
     @property
     def nodes(self) -> tuple[UsedNode, ...]:
         """The nodes that it is made of, by the time of their end."""
-        return self.solution.used(self.plus, self.minus) if self.plus else ()
+        return self.solution.used(self.plus)
 
     @property
     def known_until(self) -> int:
@@ -179,9 +182,7 @@ class Basis:
 
         They cover what those who are heard hold with the probability LEVEL.
         """
-        if self.plus == 0:
-            return np.zeros((len(self.solution.releases.survey.answers), 2))
-        bounds: Floats = span_figures(self.solution, Node(self.minus, self.plus))[0].bounds[0]
+        bounds: Floats = span_figures(self.solution, Node(0, self.plus))[0].bounds[0]
         return bounds
 
 
@@ -373,3 +374,44 @@ def false_entries(influence: Floats, enrolled: Floats) -> Floats:
     """
     needed: Floats = np.ceil(PERCENTAGE_POINT * enrolled / (influence.max(-1, initial=0.0) + 1.0))
     return needed
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """The histogram at the end of a period.
+
+    period: its number, 1 to T.
+    estimate: the entries that hold each answer 1..z, with their covariance. It is unbiased for what entries report; one
+    that has used up the changes its survey allows goes on reporting its last answer (docs/reading.md, "Freezing").
+    basis: the nodes that the estimate is made of, who of the entries was heard, and what holds whatever the others are
+    like.
+    """
+
+    period: int
+    estimate: Estimate
+    basis: Basis
+
+    @property
+    def nodes(self) -> Sequence[UsedNode]:
+        """The nodes that the estimate is made of, by the time of their end."""
+        return self.basis.nodes
+
+
+def series(survey: Survey, tallies: Tallies, until: int, *, retrospective: bool = False) -> list[Histogram | Gap]:
+    """Estimates the histograms at the ends of periods 1 to `until`.
+
+    tallies: those that may be published, by track and node.
+    until: 0 to T.
+    retrospective: whether to use every tally; if not, each estimate uses those of nodes that have closed by its period.
+    Returns one for each period; a gap for a period that the nodes do not identify.
+    """
+    check_period(survey, until)
+    solution = Solution(known := releases(survey, tallies), retrospective)
+    estimates = solution.estimates(until)
+    missing = first_missing(known, until, retrospective=retrospective) if None in estimates else [None] * until
+    return [
+        Gap(Node(0, period), missing[period - 1])
+        if estimate is None
+        else Histogram(period, estimate, Basis(solution, period))
+        for period, estimate in enumerate(estimates, 1)
+    ]

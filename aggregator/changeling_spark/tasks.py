@@ -3,8 +3,8 @@
 Executors read files alone. So requests and ids that lie in the database are written to files in the shared place first;
 a task reads pieces of segments, each position of the log once, and files with ids. Opening and counting work on Arrow
 batches, and what they hold at once does not grow with the log: opening holds a batch of requests, counting holds a
-bucket, of which a run has more the more it reads. What a task finds besides blocks passes as bytes of canonical
-MessagePack, through the shuffle to the driver, which adds it up.
+bucket, of which a run has more the more it reads. What a task finds besides blocks passes as bytes of MessagePack,
+through the shuffle to the driver, which adds it up.
 """
 
 import logging
@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import TypeAlias
+from typing import Any, TypeAlias, get_args, get_origin
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 from changeling_aggregator.fold import OF_A_SURVEY, BatchCounts, UploadRows, count, fresh_closings, ids_in, merged_ids
@@ -33,17 +34,11 @@ from changeling_aggregator.store import (
 )
 from changeling_protocol import (
     EarlyEnd,
-    NodeNumber,
     Refusal,
     RefusalCounts,
-    StratumNumber,
     Survey,
     SurveyId,
-    TrackNumber,
-    decode,
-    encode,
 )
-from changeling_statistics import Attendance, NodeTally
 
 from .keys import KeySource, keys_from
 from .shuffle import ID, ClosingBlock, Partitioner, blocks_of, cut_by, uploads_of
@@ -215,44 +210,28 @@ class Findings:
 
     def packed(self) -> bytes:
         """Packs it into bytes."""
-        counted = self.counted
-        return encode(
-            [
-                counted.envelopes,
-                [list(at) for at in counted.rubbish],
-                [[survey, reason.value, count] for (survey, reason), count in counted.refused.items()],
-                [[survey, reason.value, count] for (survey, reason), count in self.judged.items()],
-                [[*key, each.reports, each.slots.astype("<i8").tobytes()] for key, each in counted.tallies.items()],
-                [[*key, each.heard, each.new, each.missed] for key, each in counted.attendance.items()],
-                [[*at, until] for at, until in counted.needed_until.items()],
-                [[survey, count] for survey, count in self.uploads.items()],
-                sorted(self.failed),
-                [list(each) for each in self.files],
-            ]
-        )
+        return _ENCODER.encode(self)
 
     @classmethod
     def unpacked(cls, packed: bytes) -> "Findings":
-        """The findings in such bytes. Raises MalformedBytes."""
-        envelopes, rubbish, refused, judged, tallies, attendance, needed, uploads, failed, files = decode(packed)
-        counted = BatchCounts(
-            Counter({(survey, Refusal(reason)): count for survey, reason, count in refused}),
-            {
-                (survey, TrackNumber(track), NodeNumber(node), StratumNumber(stratum)): NodeTally(
-                    reports, np.frombuffer(slots, "<i8").astype(np.int64)
-                )
-                for survey, track, node, stratum, reports, slots in tallies
-            },
-            {
-                (survey, group, period, StratumNumber(stratum)): Attendance(*counts)
-                for survey, group, period, stratum, *counts in attendance
-            },
-            needed_until={(stream, position): until for stream, position, until in needed},
-            envelopes=envelopes,
-            rubbish=[(stream, position) for stream, position in rubbish],
-        )
-        judged_counts = Counter({(survey, Refusal(reason)): count for survey, reason, count in judged})
-        return cls(counted, Counter(dict(uploads)), set(failed), [IdFile(*each) for each in files], judged_counts)
+        """The findings in such bytes."""
+        return _DECODER.decode(packed)
+
+
+def _plain(array: object) -> bytes:
+    """The bytes of a tally's slots."""
+    return np.asarray(array).astype("<i8").tobytes()
+
+
+def _of_kind(kind: Any, plain: Any) -> object:
+    """A counter, or a tally's slots, of what stands for it."""
+    if get_origin(kind) is Counter:
+        return Counter(msgspec.convert(plain, dict[get_args(kind)[0], int]))  # type: ignore[misc]
+    return np.frombuffer(plain, "<i8").astype(np.int64)
+
+
+_ENCODER = msgspec.msgpack.Encoder(enc_hook=_plain)
+_DECODER = msgspec.msgpack.Decoder(Findings, dec_hook=_of_kind)
 
 
 def open_pieces(

@@ -25,12 +25,15 @@ from .here import Here, OnSpark, contents
 
 
 class TestSparkFold(FoldEngineContract):
-    """The contract of every engine, with a log in rows and in a folder, counted in one bucket and in many."""
+    """The contract of every engine, with a log in rows that is counted in one bucket, and one in a folder in many."""
 
-    @pytest.fixture(params=["rows", "segments"])
-    def place(self, request: pytest.FixtureRequest, tmp_path: Path) -> str | None:
+    @pytest.fixture(params=["rows, one bucket", "segments, many buckets"])
+    def place(self, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str | None:
+        in_segments = request.param.startswith("segments")
+        monkeypatch.setattr(runs, "BUCKET_CLOSINGS", 400 if in_segments else 10**9)
+        monkeypatch.setattr(tasks, "SEGMENT_REQUESTS", 7)
         (tmp_path / "segments").mkdir()
-        return str(tmp_path / "segments") if request.param == "segments" else None
+        return str(tmp_path / "segments") if in_segments else None
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:
@@ -38,12 +41,8 @@ class TestSparkFold(FoldEngineContract):
         yield store
         store.close()
 
-    @pytest.fixture(params=[10**9, 400], ids=["one bucket", "many buckets"])
-    def engine(
-        self, store: Store, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-    ) -> FoldEngine:
-        monkeypatch.setattr(runs, "BUCKET_CLOSINGS", request.param)
-        monkeypatch.setattr(tasks, "SEGMENT_REQUESTS", 7)
+    @pytest.fixture
+    def engine(self, store: Store, tmp_path: Path) -> FoldEngine:
         (tmp_path / "shared").mkdir()
         return OnSpark(store, str(tmp_path / "shared"))
 

@@ -96,7 +96,7 @@ def test_looking_whether_the_store_is_full_is_a_way_for_each_figure(store: Store
 def test_a_statement_by_itself_waits_for_others_whatever_the_database_says(url: str) -> None:
     """Where transactions are serializable by default, the second of two who append at once would else fail."""
     store = Store.open(url.replace("&options=", "&options=-c%20default_transaction_isolation%3Dserializable%20"))
-    with store._writing(once=True) as connection:
+    with store._database.writing(once=True) as connection:
         assert connection.exec_driver_sql("SHOW transaction_isolation").scalar_one() == "read committed"
     store.close()
 

@@ -47,11 +47,6 @@ class ToyDatabase(Database):
 
     @contextmanager
     def turn(self) -> Iterator[Transactions | None]:
-        @contextmanager
-        def write() -> Iterator[Connection]:
-            with self.writer() as connection, connection.begin():
-                yield connection
-
         lock = FileLock(self._path.with_suffix(".fold"), thread_local=False)
         try:
             lock.acquire(timeout=0)
@@ -59,7 +54,7 @@ class ToyDatabase(Database):
             yield None
             return
         try:
-            yield write
+            yield self.writing
         finally:
             lock.release()
 

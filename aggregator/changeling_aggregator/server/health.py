@@ -283,8 +283,9 @@ def _process_figures(service: Service) -> Iterator[Metric]:
 
 
 def _store_figures(view: View, now: float) -> Iterator[Metric]:
-    yield CounterMetricFamily("changeling_appended", "What was ever appended, by all servers.", view.appended())
-    yield GaugeMetricFamily("changeling_unfolded", "What of the log the fold has not counted.", view.unfolded())
+    folded, unfolded = view.folded(), view.unfolded()
+    yield CounterMetricFamily("changeling_appended", "What was ever appended, by all servers.", folded + unfolded)
+    yield GaugeMetricFamily("changeling_unfolded", "What of the log the fold has not counted.", unfolded)
     size = view.segment_bytes()
     yield GaugeMetricFamily("changeling_segments_bytes", "What the segments in the catalogue take.", size)
     yield GaugeMetricFamily("changeling_segments", "How many segments the catalogue has.", view.segment_count())

@@ -61,6 +61,12 @@ class Database(ABC):
     def writer(self, once: bool = False) -> Connection:
         """A connection whose transactions may write. once: each is one statement, which is whole by itself."""
 
+    @contextmanager
+    def writing(self, once: bool = False) -> Iterator[Connection]:
+        """A transaction that may write, on such a connection."""
+        with self.writer(once) as connection, connection.begin():
+            yield connection
+
     def appends_at_once(self, bodies: Sequence[bytes]) -> bool:
         """Tell whether appending these requests to one stream is one statement."""
         del bodies
@@ -198,7 +204,7 @@ def in_use(name: str, who: str, alone: bool) -> str:
 
 def claim(database: Database) -> None:
     """Make the tables where there are none. Raises StoreError where those that are there are not to be used."""
-    with usable(database), database.writer() as connection, connection.begin():
+    with usable(database), database.writing() as connection:
         database.keep_others_out(connection)
         version = version_of(connection, database)
         if version is None:
@@ -238,7 +244,7 @@ def migrate(database: Database, migrations: Migrations = MIGRATIONS, to: int = s
 
     The database is held alone. Raises StoreError where the store has a version that this program does not know.
     """
-    with usable(database), database.writer() as connection, connection.begin():
+    with usable(database), database.writing() as connection:
         database.keep_others_out(connection)
         before = version_of(connection, database)
         if before is not None and before > to:
@@ -323,7 +329,7 @@ class EmbeddedDatabase(Database):
         """A lock on a file beside the store's, which ends with the process."""
         lock = take_lock(self._path.with_name(self._path.name + "-fold"))
         try:
-            yield None if lock is None else self._write
+            yield None if lock is None else self.writing
         finally:
             if lock is not None:
                 lock.release()  # also where a child that was forked has the file open
@@ -417,11 +423,6 @@ class EmbeddedDatabase(Database):
         """Close the connections, then let others hold it alone."""
         super().close()
         self._let_go()
-
-    @contextmanager
-    def _write(self) -> Iterator[Connection]:
-        with self.writer() as connection, connection.begin():
-            yield connection
 
 
 def _identity(path: Path) -> tuple[int, int]:

@@ -189,10 +189,6 @@ class ReadLog(Bound):
         """How many requests were appended to a stream."""
         return int(self._connection.execute(select(streams.c.length).where(streams.c.id == stream)).scalar_one())
 
-    def appended(self) -> int:
-        """How many requests were ever appended."""
-        return int(self._connection.execute(select(func.coalesce(func.sum(streams.c.length), 0))).scalar_one())
-
     def folded(self) -> int:
         """How many requests the fold has counted, since the store was made."""
         return int(self._connection.execute(select(func.coalesce(func.sum(cursors.c.position), 0))).scalar_one())

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Self, TypeAlias
 
 from changeling_protocol import SurveyId, UnixMilliseconds, UnixSeconds
-from sqlalchemy import Connection
 
 from ..errors import StoreError, Unwritable
 from ..segments import Place, place_at
@@ -230,12 +229,13 @@ class Store:
             yield View(connection, self.at_rest)
 
     @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
+    def transaction(self, once: bool = False) -> Iterator[Transaction]:
         """A transaction that may write. It is on disk when it ends, and nothing of it is kept where it raises.
 
-        Where the connection is lost as it ends it may be kept or not, and raises: nothing of it is acknowledged then.
+        once: it is one statement, which may be on disk as soon as that returns. Where the connection is lost as it ends
+        it may be kept or not, and raises: nothing of it is acknowledged then.
         """
-        with self._writing() as connection:
+        with self._database.writing(once) as connection:
             yield Transaction(connection, self.at_rest)
 
     @contextmanager
@@ -258,8 +258,8 @@ class Store:
 
         stream: from `open_stream`. now: Unix milliseconds; they all arrive then, or later where that is past.
         """
-        with self._writing(once=self._database.appends_at_once(bodies)) as connection:
-            Transaction(connection, self.at_rest).append(stream, bodies, now)
+        with self.transaction(once=self._database.appends_at_once(bodies)) as writing:
+            writing.append(stream, bodies, now)
 
     def forget_overwritten(self, changed: bool) -> None:
         """Take bytes that were overwritten since out of the store's files, as far as the database lets us.
@@ -296,12 +296,6 @@ class Store:
     def close(self) -> None:
         """Close its connections; a transaction in hand is lost."""
         self._database.close()
-
-    @contextmanager
-    def _writing(self, once: bool = False) -> Iterator[Connection]:
-        """once: it is one statement, which may be on disk as soon as that returns."""
-        with self._database.writer(once) as connection, connection.begin():
-            yield connection
 
 
 def _postgresql(url: str, alone: bool) -> Database:

@@ -1,10 +1,31 @@
-"""The groups that a plan may be made of: what they cost, what they say, and which are tried."""
+"""The groups that a plan may be made of: what they cost, which are tried, and that their randomizers are the best."""
+
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from changeling_protocol import ReleasePlan, TimeBounded, plan_cost
-from changeling_statistics.planning.candidates import Maker, closer_look, first_look
-from changeling_statistics.planning.prediction import Span
+from changeling_protocol import (
+    BALANCED,
+    SYMBOL_LIMIT,
+    AtMost,
+    KaryResponse,
+    MutationSpace,
+    Odds,
+    ReleasePlan,
+    SignedSubset,
+    StateSpace,
+    SubsetSelection,
+    TimeBounded,
+    plan_cost,
+    track_cost,
+)
+from changeling_statistics import class_variances
+from changeling_statistics.planning.candidates import Maker, best_change, best_state, closer_look, first_look
+from changeling_statistics.planning.prediction import Span, odds_within, reports_that_tell
+from changeling_statistics.randomizers import naming
+from changeling_statistics.randomizers import signed_subset as signed
+from changeling_statistics.randomizers.counterpart import ONE_CHANGE
 
 from .wishes import wish
 
@@ -44,3 +65,80 @@ def test_what_has_more_slots_than_a_device_counts_gets_a_budget_for_each_report(
     (candidate,) = Maker(of).candidates("changes", (), (Span(1, 0, 320),), 1)
     assert candidate.group.joint is None
     assert plan_cost(ReleasePlan((candidate.group,)), of.calendar, of.constraint) <= of.epsilon
+
+
+@pytest.mark.parametrize("answers", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("conserved", [False, True])
+def test_signed_subsets_are_as_noisy_as_their_decoder_says(answers, conserved):
+    """The closed form in u and K, which the search uses, against the decoder's own covariances."""
+    if conserved and answers == 1:
+        return
+    for pluses in range(answers // 2 + 1):
+        for moved in (0.0, 0.03, 0.5):
+            offer = signed.offer(MutationSpace(answers), Odds(12, 1), pluses, moved, conserved)
+            found, exact = offer.conserved, class_variances(offer.make(), conserved)
+            assert found.none == pytest.approx(exact.none, rel=1e-9)
+            assert found.moved == pytest.approx(exact.moved, rel=1e-9)
+            if not conserved:  # in a closed cohort nobody comes after the first period
+                assert found.came == pytest.approx(exact.came, rel=1e-9)
+
+
+@pytest.mark.parametrize("moved", [0.001, 0.02, 0.3])
+def test_the_chance_to_speak_is_the_best_one(moved):
+    """No other u gives less variance for this share of changes."""
+    best = signed.offer(MutationSpace(4), Odds(20, 1), 0, moved, False)
+    randomizer = best.make()
+    u = float(randomizer.spoken)
+    for factor in (0.5, 0.9, 1.1, 2.0):
+        if u * factor <= 1:
+            other = SignedSubset(randomizer.space, Odds(20, 1), 0, Fraction(u * factor))
+            assert class_variances(other, False).mixed(moved) >= best.variances.mixed(moved) - 1e-12
+
+
+def test_the_best_state_report_is_no_noisier_than_any_other():
+    """At small budgets larger subsets win over k-RR, at large ones k-RR does."""
+    small, large = best_state(16, False, Decimal("0.5"), 1), best_state(16, False, Decimal(8), 1)
+    assert isinstance(small.make(), SubsetSelection)
+    assert isinstance(large.make(), KaryResponse)
+    odds = odds_within(Decimal("0.5"), Decimal(1))
+    for chosen in range(2, 16):
+        rival = SubsetSelection(StateSpace(16, False), odds, chosen)
+        assert class_variances(rival, False).came >= small.variances.came - 1e-12
+
+
+def test_few_changes_are_told_by_signed_subsets_and_a_budget_that_says_nothing_by_none():
+    """A change costs a signed subset once and k-RR twice; below the least epsilon there is no report."""
+    span = Span(1, 0, 16)
+    assert isinstance(best_change(wish(), span, Decimal(6), 0.01).make(), SignedSubset)
+    assert best_change(wish(), span, Decimal("0.0005"), 0.01) is None
+    assert best_state(3, True, Decimal("0.0005"), 1) is None
+
+
+@pytest.mark.parametrize("closed", [False, True])
+@pytest.mark.parametrize("constraint", [AtMost(1), AtMost(3), AtMost(9), TimeBounded(150)])
+@pytest.mark.parametrize("span", [Span(1, 0, 16), Span(5, 0, 16), Span(3, 1, 16), Span(2, 0, 16, 3), Span(16, 0, 16)])
+def test_reports_that_tell_are_counted_as_the_charge_counts_them(closed, constraint, span):
+    """Odds from the inverse of cost(κ, N) charge at most the budget, and all of it where anything tells."""
+    of = wish(constraint=constraint, closed=closed)
+    budget = Decimal(5)
+    truth_odds = odds_within(budget, reports_that_tell(of, span, naming.UNIT_LOSSES))
+    sign_odds = odds_within(budget, reports_that_tell(of, span, ONE_CHANGE))
+    for randomizer, unit in (
+        (KaryResponse(MutationSpace(3), truth_odds), naming.UNIT_LOSSES),
+        (signed.offer(MutationSpace(3), sign_odds, 0, 0.1, False).make(), ONE_CHANGE),
+    ):
+        track = span.track(randomizer)
+        cost = track_cost(track, of.calendar, of.constraint, closed)
+        assert cost <= budget
+        if reports_that_tell(of, span, unit):
+            assert cost > budget * Decimal("0.999")
+
+
+@pytest.mark.parametrize("answers", [65, 66, 99])
+def test_only_what_can_be_made_is_offered(answers):
+    """From 66 answers on balanced vectors do not fit into a symbol; vectors of fewer signs do, and are taken."""
+    best = best_change(wish(answers=answers), Span(1, 0, 16), Decimal(6), 0.01).make()
+    assert best.symbols < SYMBOL_LIMIT
+    offered = {offer.make().pluses for offer in signed.changes(MutationSpace(answers), Odds(12, 1), 0.01, False)}
+    assert (BALANCED in offered) == (answers < 66)
+    assert 1 in offered

@@ -74,10 +74,6 @@ def changes(*pairs):
     return [np.array(pair, np.int64) for pair in pairs]
 
 
-def dcr(epsilon=ONE, **given):
-    return hierarchy(HISTOGRAM, CALENDAR, TWICE, epsilon, **given)
-
-
 def hdcr(epsilon=ONE, **given):
     return hierarchy(HISTOGRAM, CALENDAR, TWICE, epsilon, shape=(2, 3), **given)
 
@@ -90,7 +86,6 @@ PAIRS = changes((3, 0), (-1, 2), (0, 0), (5, -2), (1, 1), (0, 7))
 BAD_CHANGES = [np.array([1.5, 2]), np.array([1]), None]
 
 OF_CHANGES = [
-    Example("dcr", dcr(), PAIRS, bad=BAD_CHANGES, other=dcr(Fraction(2)), numbers=of_nodes),
     Example("hdcr", hdcr(), PAIRS, bad=BAD_CHANGES, other=hdcr(Fraction(2)), numbers=of_nodes),
     Example(
         "swcr", swcr(), changes(*[(t,) for t in range(4)]), bad=BAD_CHANGES[:1], other=swcr(ONE / 2), numbers=of_nodes

@@ -495,11 +495,12 @@ def _mechanism(
     direct = wish.offer.name == SWCR.name or wish.options.afterwards is None
     begun_with = None if before is None else before.saved.terms.mechanism
     asked = _asked(statement, wish.law, begun_with, wish.window if direct else None)
+    wish.offer.check(asked)
     if before is None and wish.offer.name == BEST.name:
         predicted = compared(asked)
         listener.note(in_words(asked, predicted))
         return predicted[0].made
-    made = wish.offer.made(asked)
+    made = wish.offer.make(asked)
     if before is None and wish.offer.good_for:
         best = compared(_asked(statement))[0]
         expected = _expected_error(made, statement, log)

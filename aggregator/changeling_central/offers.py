@@ -142,6 +142,11 @@ class Offer(Generic[State]):
 
     def made(self, asked: Asked) -> ReleaseMechanism[State]:
         """The mechanism for what is asked. ValueError for what may not be chosen of it, and as of `make`."""
+        self.check(asked)
+        return self.make(asked)
+
+    def check(self, asked: Asked) -> None:
+        """ValueError for what may not be chosen of it."""
         gaussian = asked.law is Law.GAUSSIAN
         if asked.window is not None and MechanismOption.WINDOW not in self.options:
             raise ValueError(
@@ -154,7 +159,6 @@ class Offer(Generic[State]):
             raise ValueError(f"{self.name} is released at a pure epsilon, with laplace noise")
         if asked.rho is not None and gaussian and MechanismOption.RHO not in self.options:
             raise ValueError(f"at rho {self.name} is released with laplace noise: for gaussian take square-root")
-        return self.make(asked)
 
 
 PLUGINS = "changeling.mechanisms"

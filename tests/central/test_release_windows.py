@@ -88,6 +88,7 @@ def test_the_command_takes_all_of_it_and_names_what_does_not_fit(tmp_path, capsy
         (["--mechanism", "swcr", "--window", "90m"], "whole number of periods of 1h"),
         (["--mechanism", "swcr"], "say how long"),
         (["--mechanism", "hdcr", "--window", "6h"], "--window: hdcr has none"),
+        (["--mechanism", "best", "--window", "6h"], "--window: best has none"),
         (["--mechanism", "ahead", "--window", "6h"], "--window: ahead has none; swcr releases windows directly"),
         (["--afterwards", str(tmp_path / "x.csv")], "say over how long a --window"),
         (["--afterwards", str(tmp_path / "x.csv"), "--window", "6h", "--mechanism", "dcr"], "the levels of dcr do"),

@@ -11,8 +11,7 @@ import pytest
 from changeling_central import BadState, CentralError, ConstraintBroken, release
 from changeling_statistics import BadChangelog, read_csv
 
-from .examples import DAY as TEA_DAY
-from .examples import forbid_draws, ledger_of, release_of
+from .examples import FOUR_HOURS, forbid_draws, ledger_of, release_of
 
 ROWS = {
     "entry": [str(n % 40) for n in range(60)],
@@ -111,7 +110,7 @@ def test_the_table_holds_what_is_published_and_is_written_anew(tmp_path, file):
         central.release(file, "any answer", **{**given, "parquet": "out.csv"})
 
 
-GIVEN = {**TEA_DAY, "epsilon": 1}
+GIVEN = {**FOUR_HOURS, "epsilon": 1}
 
 
 @pytest.mark.parametrize(

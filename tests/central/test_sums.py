@@ -31,7 +31,7 @@ from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows
 
-from .examples import DAY, forbid_draws, ledger_of
+from .examples import FOUR_HOURS, forbid_draws, ledger_of
 
 NONE, SMALL = Fraction(0), Fraction(1, 10**6)
 
@@ -180,7 +180,7 @@ def test_a_release_at_rho_costs_rho_and_no_more(mechanism):
 
 
 def released(log, name, **more):
-    return release(log, "any answer", output=log.parent / name, **{**DAY, "mechanism": "fresh", **more})
+    return release(log, "any answer", output=log.parent / name, **{**FOUR_HOURS, "mechanism": "fresh", **more})
 
 
 def test_a_release_at_rho_is_charged_stated_and_goes_on_at_rho(log, monkeypatch):

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from changeling_protocol import History, Joint, Randomizer, ReleasePlan, Survey, Track, agreeing
+from changeling_protocol import History, Joint, Randomizer, ReleasePlan, Survey, Track
 from changeling_statistics import Attendance, Counts, GroupClosing, NodeTally, PlanNode, Tallies, counterpart_of
 from numpy.typing import NDArray
 
 from .field import AttendedClosing, Field, FieldEntries, Flags, attended_closings, draw_entries, enrolled_histogram
 from .population import Population, inputs_of
-from .sampler import Counting, Numbers, SentHistories, check_fits, full_attendance, reporting
+from .sampler import Counting, Numbers, SentHistories, check_fits, full_attendance, reporting, tells_of
 
 BASE, AGREED, OTHER = 0, 1, 2
 """How a report of a joint group comes about: it tells nothing; or it tells something, and agrees with it, or not."""
@@ -109,10 +109,8 @@ class Respondents:
         """
         if self._counting is None:
             return None
-        joint_form = agreeing(track.randomizer)
-        tells = np.array([joint_form.tells(true) for true in range(joint_form.space.size)])
         counters = self._counters[reporting]
-        telling = tells[inputs] & self._counting.have_slots(place, counters)
+        telling = tells_of(track)[inputs] & self._counting.have_slots(place, counters)
         chances = self._counting.agreement_chances(place, counters[telling])
         agreed = generator.random(len(chances)) < chances
         kinds = np.full(len(inputs), BASE, np.int8)

@@ -261,7 +261,7 @@ def joint_nodes(
         entries = replace(entries, history=history).merged()
         waiting, reporting = _drawn(entries, counting, place, track, number, generator)
         inputs = population.inputs(track, track.node(number))[order]
-        tells = _tells(track)[inputs]
+        tells = tells_of(track)[inputs]
         telling = tells[reporting.history] & counting.have_slots(place, reporting.counters)
         base, told = reporting[~telling], reporting[telling]
         agreed = generator.binomial(told.count, counting.agreement_chances(place, told.counters))
@@ -319,7 +319,7 @@ def _first_alike(differs: NDArray[np.bool_]) -> Numbers:
     return first
 
 
-def _tells(track: Track) -> NDArray[np.bool_]:
+def tells_of(track: Track) -> NDArray[np.bool_]:
     """Mask of the inputs of a track that tell something, shape (m,)."""
     joint_form = agreeing(track.randomizer)
     return np.array([joint_form.tells(true) for true in range(joint_form.space.size)])
@@ -335,7 +335,7 @@ def _drawn(
 ) -> tuple[Entries, Entries]:
     """The entries that do not report on a node of a track, and those that do, which then owe one less.
 
-    If nodes are drawn at random this is selection sampling, as in `sampler.reporting`.
+    If nodes are drawn at random this is selection sampling, as in `reporting`.
     """
     if track.reported is None:
         return entries[np.zeros(len(entries.count), np.bool_)], entries
@@ -355,18 +355,6 @@ def check_fits(population: Population, survey: Survey) -> None:
         raise ValueError(f"the population lives {population.periods} periods, the survey {survey.calendar.periods}")
 
 
-def draw_members(population: Population, survey: Survey, generator: np.random.Generator) -> Counts:
-    """Draws how many entries of each history are in each of the plan's groups, shape (rows, groups).
-
-    population: of the same answers, in the same order, and as many periods as the survey.
-    generator: draws them. Raises ValueError if the two do not fit.
-    """
-    check_fits(population, survey)
-    plan = survey.plan
-    shares = np.array([group.share for group in plan.groups]) / plan.total_share
-    return generator.multinomial(population.weights, shares)
-
-
 def full_attendance(survey: Survey, members: Counts) -> dict[GroupClosing, Attendance]:
     """The attendance of groups whose members have all enrolled before the first closing, and are always heard.
 
@@ -379,36 +367,6 @@ def full_attendance(survey: Survey, members: Counts) -> dict[GroupClosing, Atten
         if size
         for period in periods
     }
-
-
-def sample_nodes(
-    population: Population, survey: Survey, members: Counts, generator: np.random.Generator
-) -> Iterator[tuple[PlanNode, NodeTally]]:
-    """Draws ((track, node), tally) for every node of a survey that all entries answer, one node after another.
-
-    population: of the same answers, in the same order, and as many periods as the survey.
-    members: how many entries of each history are in each group, shape (rows, groups), as `draw_members` draws them.
-    generator: draws everything.
-    """
-    population = replace(population, frozen=np.asfortranarray(population.frozen))  # read time by time
-    plan = survey.plan
-    for number, group in enumerate(plan.groups):
-        numbers = [track for track, _ in plan.numbered(number)]
-        for place, at, tally in _group_nodes(population, group, members[:, number], generator):
-            yield (numbers[place], at), tally
-
-
-def _group_nodes(
-    population: Population, group: Group, members: Counts, generator: np.random.Generator
-) -> Iterator[tuple[int, NodeNumber, NodeTally]]:
-    """Draws the tally of every node of a group, as its kind of group has it."""
-    match group.joint:
-        case None:
-            return plain_nodes(population, group, members, generator)
-        case History():
-            return history_nodes(population, group, members, generator)
-        case Joint():
-            return joint_nodes(population, group, members, generator)
 
 
 def plain_nodes(
@@ -439,8 +397,16 @@ def sample_tallies(population: Population, survey: Survey, generator: np.random.
     >>> {tally.reports for _, tally in sample_tallies(population, survey, np.random.default_rng(2)).items()}
     {1000}
     """
-    members = draw_members(population, survey, generator)
-    nodes = dict(sample_nodes(population, survey, members, generator))
+    check_fits(population, survey)
+    population = replace(population, frozen=np.asfortranarray(population.frozen))  # read time by time
+    plan, nodes = survey.plan, dict[PlanNode, NodeTally]()
+    shares = np.array([group.share for group in plan.groups]) / plan.total_share
+    members = generator.multinomial(population.weights, shares)
+    for number, group in enumerate(plan.groups):
+        kind = {History: history_nodes, Joint: joint_nodes}.get(type(group.joint), plain_nodes)
+        numbers = [track for track, _ in plan.numbered(number)]
+        for place, at, tally in kind(population, group, members[:, number], generator):
+            nodes[numbers[place], at] = tally
     return Tallies(nodes, full_attendance(survey, members))
 
 

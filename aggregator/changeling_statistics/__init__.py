@@ -33,6 +33,7 @@ from .estimate import (
     Estimate,
     Floats,
     GroupClosing,
+    Indices,
     NodeCell,
     NodeTally,
     PlanNode,
@@ -55,7 +56,8 @@ from .estimation.figures import (
     span_figures,
     window_figures,
 )
-from .estimation.network import ClosingEdges, Frontier, Indices, Network, advance
+from .estimation.frontier import ClosingEdges, Frontier, advance
+from .estimation.network import Network
 from .estimation.of_shares import (
     Difference,
     NumberFigure,

@@ -25,6 +25,7 @@ from changeling_protocol import Breakdown, NodeNumber, ReleasePlan, StratumNumbe
 from numpy.typing import NDArray
 
 Floats: TypeAlias = NDArray[np.float64]
+Indices: TypeAlias = NDArray[np.intp]
 
 
 SETTLED = 6

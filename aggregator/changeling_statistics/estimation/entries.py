@@ -59,9 +59,8 @@ from changeling_protocol import (
 )
 from numpy.typing import NDArray
 
-from ..estimate import Floats, conserves
+from ..estimate import Floats, Indices, conserves
 from ..randomizers.counterpart import class_variances
-from .network import Indices
 
 
 @dataclass(frozen=True)
@@ -200,6 +199,10 @@ def middle(track: Track) -> float:
     if isinstance(randomizer, BasedResponse):
         return randomizer.answer / (randomizer.total() - randomizer.truth)
     return 0.0 if track.reports_changes else 1.0 / randomizer.space.size
+
+
+LEAST_VARIANCE = 1e-9
+"""The least variance of a report: where nothing can change it would be all but 0, and systems badly conditioned."""
 
 
 def expected_variances(

@@ -26,8 +26,7 @@ import numpy as np
 from changeling_protocol import Node, Survey
 from numpy.typing import NDArray
 
-from ..estimate import Estimate, Floats, Tallies, VarianceCurve, half_width
-from .network import Indices
+from ..estimate import Estimate, Floats, Indices, Tallies, VarianceCurve, half_width
 from .releases import Releases, UsedNode, releases
 from .sampling import Sampling
 from .solution import MOST_AT_ONCE, Gap, Smoothing, Solution, check_period, first_missing, joined, missing_on_the_way

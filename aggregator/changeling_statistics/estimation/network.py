@@ -1,26 +1,39 @@
-"""The release graph as a network of resistors: vertices are times, edges are published nodes.
+"""The release graph as a network of resistors, and the weights of the best linear unbiased estimates.
 
-An edge with variance σ² is a resistor of σ² between the two times. The best linear unbiased estimate of how the
-histogram differs between two times weighs each edge by the current it carries when one unit flows from the one time to
-the other. Knows times and variances; nothing of surveys, tallies or answers.
+Vertices are times, edges are published nodes. An edge with variance σ² is a resistor of σ² between the two times. The
+best linear unbiased estimate of how the histogram differs between two times weighs each edge by the current it carries
+when one unit flows from the one time to the other. Online, the estimate at t uses the edges that have closed by t, so
+each t has a network of its own. Of the past only those times matter at which a node started that is still open; in a
+hierarchy there are few. The joint estimate of these times, as weights of edges, is the state that is carried on from
+period to period (a Kalman filter), which is exact.
 
-Online, the estimate at t uses the edges that have closed by t, so each t has a network of its own. Of the past only
-those times matter at which a node started that is still open; in a hierarchy there are few. The joint estimate of these
-times is the state that is carried on from period to period (a Kalman filter), which is exact: as weights of edges in
-`online_rows`, as values in `advance`.
+Where what one entry says of two nodes is correlated, edges are no resistors. What it says of the histograms v is B v +
+noise of covariance V, B the incidence of its edges. Whitened by the Cholesky factor C of V it is R v + independent
+noise, R = C⁻¹B; so an entry tells L = R'R. What a share f_g of n entries in each group tells of means adds up to
+n Σ_g f_g L_g, and of sums over the n entries to Σ_g f_g L_g / n. As edges are in order of their ends, the first rows of
+R are what is known online. Dense matrices over all times. Knows nothing of tallies or answers.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Self, TypeAlias
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
+from changeling_protocol import ExpectedChanges, Survey
 from numpy.typing import NDArray
 
-from ..estimate import Floats
+from ..estimate import Floats, Indices
+from .entries import (
+    LEAST_VARIANCE,
+    EntryCovariance,
+    GroupEdges,
+    edges_by_group,
+    entry_covariance,
+    expected_moments,
+    expected_variances,
+)
 
-Indices: TypeAlias = NDArray[np.intp]
 GROUND = 0
 """The number of the connected part that time 0 is in."""
 
@@ -285,118 +298,304 @@ def _first_differing(network: Network) -> list[int]:
 
 
 def last_uses(network: Network) -> Indices:
-    """The `last_use` of `advance` where all edges are known."""
+    """For each time the end of the last edge that starts there, 0 if none does, shape (periods + 1,)."""
     last = np.zeros(network.periods + 1, np.intp)
     np.maximum.at(last, network.start, network.end)
     return last
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClosingEdges:
-    """The k nodes that close with a period, as edges of the release graph.
+MANY = 150
+"""If so many edges end between two times, L is inverted anew for each, which is faster then."""
 
-    start: where each begins, shape (k,).
-    variance: the variance of each, shape (k,).
-    changes: the measured change over each, shape (k, z).
+
+@dataclass(frozen=True)
+class Whitened:
+    """The information of one entry of a group, whitened.
+
+    edges: the E edges. factor: C, lower triangular, CC' = V over them, shape (E, E).
     """
 
-    start: Indices
-    variance: Floats
-    changes: Floats
+    edges: GroupEdges
+    factor: Floats
 
+    def rows(self, periods: int) -> Floats:
+        """R, shape (E, periods + 1): a column for each time, time 0 included."""
+        from scipy.linalg import solve_triangular  # late: it loads slowly, and the command line imports this
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Frontier:
-    """The joint estimate, at the end of a period, of time 0 and the times at which nodes start that are still open.
+        edges = np.arange(len(self.edges.end))
+        incidence = np.zeros((len(edges), periods + 1))
+        incidence[edges, self.edges.end] = 1.0
+        incidence[edges, self.edges.start] -= 1.0
+        rows: Floats = solve_triangular(self.factor, incidence, lower=True, check_finite=False)
+        return rows
 
-    period: the period that has just closed.
-    times: those F times, rising.
-    part: the number of the connected part of each, shape (F,). Estimates in part 0 are absolute; in another they are
-    relative to one another.
-    planned: P, their covariance, in units of the nodes' variances, shape (F, F).
-    values: the estimated histograms, shape (F, z).
-    """
-
-    period: int
-    times: tuple[int, ...]
-    part: Indices
-    planned: Floats
-    values: Floats
-
-    @classmethod
-    def before(cls, answers: int) -> Self:
-        """The frontier at time 0, where the histogram of z answers is 0."""
-        return cls(0, (0,), np.zeros(1, np.intp), np.zeros((1, 1)), np.zeros((1, answers)))
+    def closed_by(self, period: int) -> int:
+        """How many of the edges end at a time or before."""
+        return int(np.searchsorted(self.edges.end, period, side="right"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Online:
-    """The online estimate at the end of one period: its values, shape (z,), and their variance."""
+class HeardGroup:
+    """One group of which some nodes are published.
 
-    period: int
-    values: Floats
-    planned: float
-
-
-def advance(frontier: Frontier, closing: ClosingEdges, last_use: Indices) -> tuple[Frontier, Online | None]:
-    """One more period: the frontier after it, and the estimate at its end; None if nothing connects that with time 0.
-
-    closing: the nodes that close with the period.
-    last_use: for each time, the end of the last node that starts there, 0 if none does; shape (periods + 1,).
-    Takes O(F²) steps for each node, whatever came before. Raises ValueError for a node that starts at a time already
-    dropped.
+    told: what one of its entries tells on the edges of those nodes.
+    at: the numbers of these edges in the network, rising, shape (E_g,).
+    share: f_g, the part of the entries that are in the group.
     """
-    period = frontier.period + 1
-    times = (*frontier.times, period)
-    F, z = len(times), frontier.values.shape[1]
-    part = np.append(frontier.part, period)
-    # The estimates beside their covariance: every step is linear in both. A fresh time's row is still void.
-    joint = np.zeros((F, z + F))
-    joint[:-1, :z], joint[:-1, z:-1] = frontier.values, frontier.planned
-    steps = zip(closing.start.tolist(), closing.variance.tolist(), closing.changes, strict=True)
-    for start, variance, change in steps:
-        if start not in times:
-            raise ValueError(f"a release starts at time {start}, which is no longer open at period {period}")
-        i = times.index(start)
-        if part[i] == part[-1]:
-            _update(joint, z, i, variance, change)
-        elif part[-1] == GROUND:
-            _join(joint, z, part, part == part[i], (F - 1, i), variance, -change)
+
+    told: Whitened
+    at: Indices
+    share: float
+
+
+@dataclass(frozen=True)
+class BestWeights:
+    """The weights of the best linear unbiased estimates from several groups.
+
+    network: the edges, in order of their ends.
+    groups: all groups of which an edge is in the network.
+    """
+
+    network: Network
+    groups: Sequence[HeardGroup]
+
+    def row(self, plus: int, minus: int, until: int) -> Floats:
+        """K: how much each edge weighs in the estimate of v_plus - v_minus from the edges that end by `until`, (E,).
+
+        Raises ValueError if these do not connect the two times.
+        """
+        network = self.network.closed_by(until)
+        row: Floats = self._solved(network.unit_sources([plus], minus), network, self._information(until), until)[0]
+        return row
+
+    @cached_property
+    def retrospective(self) -> Floats:
+        """K of v_t less that at the first time of its connected part, for all times t and from all edges, (T+1, E)."""
+        network = self.network
+        return self._solved(np.eye(network.periods + 1), network, self._information(network.periods), network.periods)
+
+    @cached_property
+    def planned(self) -> Floats:
+        """L⁻¹: the covariance between the estimates of all times, if there were one entry, shape (T+1, T+1).
+
+        That of n entries has an n-th of it. Rows of the first time of each connected part are 0.
+        """
+        network, free = self.network, np.ix_(self.network.free, self.network.free)
+        planned = np.zeros((network.periods + 1,) * 2)
+        planned[free] = inverse(self._information(network.periods)[free])
+        return planned
+
+    @cached_property
+    def online(self) -> Sequence[tuple[int, Floats]]:
+        """(t, K) of the histogram at each time t that the edges closed by then connect with time 0."""
+        try:
+            return self._growing()
+        except np.linalg.LinAlgError:  # some time is reached late, or never
+            return list(self._one_by_one(self.network.periods))
+
+    def windows(self, width: int) -> Sequence[tuple[int, Floats]]:
+        """(t, K) of v_t - v_{t - width} at each time t that the edges closed by then connect with t - width.
+
+        Raises LinAlgError where some time is reached late.
+        """
+        return self._growing(width)
+
+    def _growing(self, lag: int = 0) -> list[tuple[int, Floats]]:
+        """(t, K) at each time t at which edges end; where there is a lag, of what changed since so many periods before.
+
+        Raises LinAlgError unless each time that an edge has is reached as it closes.
+        """
+        from scipy.linalg import solve_triangular  # late: it loads slowly
+
+        times = np.unique(np.concatenate([self.network.start, self.network.end]))
+        times = times[times > 0]
+        place: dict[int, int] = {0: -1, **{time: at for at, time in enumerate(times.tolist())}}
+        reached: list[int] = []
+        rows = np.concatenate([np.sqrt(heard.share) * rows[:, times] for heard, rows in self._paired])
+        ends = np.searchsorted(times, np.concatenate([heard.told.edges.end for heard in self.groups])) + 1
+        columns = np.zeros((len(times), len(times)))
+        for P, time in zip(inverses(rows, ends, np.arange(1, len(times) + 1)), times.tolist(), strict=True):
+            if time - lag in place:
+                column = columns[: len(P), len(reached)]
+                column += P[:, -1]
+                if lag and time > lag:
+                    column -= P[:, place[time - lag]]
+                reached.append(time)
+        del rows  # as large as all that follows
+        columns = columns[:, : len(reached)]
+        weights = np.zeros((len(reached), len(self.network.start)))
+        for heard, told in self._paired:
+            currents = heard.share * (told[:, times] @ columns)
+            currents[heard.told.edges.end[:, None] > np.array(reached, np.intp)] = 0.0
+            C = heard.told.factor
+            weights[:, heard.at] = solve_triangular(C, currents, lower=True, trans="T", check_finite=False).T
+        return list(zip(reached, weights, strict=True))
+
+    def _one_by_one(self, until: int) -> Iterator[tuple[int, Floats]]:
+        information = np.zeros((self.network.periods + 1,) * 2)
+        for time in range(1, until + 1):
+            network = self.network.closed_by(time)
+            information += self._information(time, after=time - 1)
+            if network.connected(time, 0):
+                yield time, self._solved(network.unit_sources([time]), network, information, time)[0]
+
+    def _information(self, until: int, after: int = -1) -> Floats:
+        """Σ_g f_g L_g from the edges that end in (after, until], shape (T+1, T+1)."""
+        information = np.zeros((self.network.periods + 1,) * 2)
+        for heard, rows in self._paired:
+            known = rows[heard.told.closed_by(after) : heard.told.closed_by(until)]
+            if len(known):
+                information += heard.share * (known.T @ known)
+        return information
+
+    def _solved(self, sources: Floats, network: Network, information: Floats, until: int) -> Floats:
+        from scipy.linalg import cho_factor, cho_solve, solve_triangular  # late: it loads slowly
+
+        free = network.free
+        potentials = np.zeros_like(sources)
+        factor = cho_factor(information[np.ix_(free, free)], check_finite=False)
+        potentials[free] = cho_solve(factor, sources[free], check_finite=False)
+        weights = np.zeros((sources.shape[1], len(self.network.start)))
+        for heard, rows in self._paired:
+            known = heard.told.closed_by(until)
+            currents = heard.share * (rows[:known] @ potentials)
+            C = heard.told.factor[:known, :known]
+            weights[:, heard.at[:known]] = solve_triangular(C, currents, lower=True, trans="T", check_finite=False).T
+        return weights
+
+    @property
+    def _paired(self) -> Iterator[tuple[HeardGroup, Floats]]:
+        return zip(self.groups, self._whitened, strict=True)
+
+    @cached_property
+    def _whitened(self) -> list[Floats]:
+        return [heard.told.rows(self.network.periods) for heard in self.groups]
+
+
+def inverses(rows: Floats, ends: Indices, times: Indices) -> Iterator[Floats]:
+    """P = L⁻¹, L = R'R of what has closed by each of some times, over the times from 1 to it.
+
+    rows: R, shape (E, T), a column for each of the times 1..T. ends: when each edge ends, shape (E,).
+    times: rising. Raises LinAlgError where an L is singular.
+    """
+    order = np.argsort(ends, kind="stable")
+    closed = np.searchsorted(ends[order], times, side="right").tolist()
+    many = len(rows) > MANY * len(times)
+    P, L, before = np.zeros((0, 0)), np.zeros((rows.shape[1],) * 2), 0
+    for time, known in zip(times.tolist(), closed, strict=True):
+        new = rows[order[before:known], :time]
+        if many:
+            L[:time, :time] += new.T @ new
+            P = inverse(L[:time, :time])
         else:
-            _join(joint, z, part, part == part[-1], (i, F - 1), variance, change)
-    values, P = joint[:, :z], joint[:, z:]
-    online = Online(period, values[-1], float(P[-1, -1])) if part[-1] == GROUND else None
-    kept = [at for at, time in enumerate(times) if time == 0 or last_use[time] > period]
-    return Frontier(period, tuple(times[at] for at in kept), part[kept], P[kept][:, kept], values[kept]), online
+            P = grown(P, new)
+        before = known
+        yield P
 
 
-def _join(
-    joint: Floats,
-    z: int,
-    part: Indices,
-    moved: NDArray[np.bool_],
-    ends: tuple[int, int],
-    variance: float,
-    change: Floats,
-) -> None:
-    """The first edge between two connected parts: one part is shifted, as a whole, to where the edge says it is.
+def grown(P: Floats, rows: Floats) -> Floats:
+    """P = L⁻¹ of the times up to the last, given that of fewer times, and what is newly told of all.
 
-    v := v + (v_fixed ± y - v_loose) for all times that move; (fixed, loose) = ends. Its values were relative, so
-    nothing is lost.
+    Let W be the new rows, of old and new times. The new times are v_n = -C v_o + noise of covariance N, and
+    C = N W_n'W_o; what of the rows is left, Z = W_o - W_n C, is of the old times alone, and improves these.
+    rows: W, shape (k, T'). P: of the first times, shape (old, old). Raises LinAlgError where L is singular.
     """
-    fixed, loose = ends
-    joint[moved] += joint[fixed] - joint[loose]
-    joint[moved, :z] += change
-    P = joint[:, z:]
-    P[:, moved] += (P[:, fixed] - P[:, loose])[:, None]
-    P[np.ix_(moved, moved)] += variance
-    part[moved] = part[fixed]
+    old = len(P)
+    W_o, W_n = rows[:, :old], rows[:, old:]
+    N = inverse(W_n.T @ W_n)
+    C = N @ (W_n.T @ W_o)
+    Z = W_o - W_n @ C
+    PZ = P @ Z.T
+    gained = Z @ PZ
+    gained.flat[:: len(gained) + 1] += 1.0
+    wider = np.empty((rows.shape[1],) * 2)
+    np.subtract(P, PZ @ np.linalg.solve(gained, PZ.T), out=wider[:old, :old])
+    wider[old:, :old] = -C @ wider[:old, :old]
+    wider[:old, old:] = wider[old:, :old].T
+    wider[old:, old:] = N - wider[old:, :old] @ C.T
+    return wider
 
 
-def _update(joint: Floats, z: int, i: int, variance: float, change: Floats) -> None:
-    """One more edge, which ends at the newest time, within a connected part: the usual Kalman gain."""
-    values, P = joint[:, :z], joint[:, z:]
-    toward = P[-1] - P[i]
-    gain = (toward / (toward[-1] - toward[i] + variance))[:, None]
-    values += gain * (change - (values[-1] - values[i]))
-    P -= gain * toward
+def inverse(L: Floats) -> Floats:
+    """L⁻¹. Raises LinAlgError if L is not positive definite, as far as can be told."""
+    np.linalg.cholesky(L)
+    found: Floats = np.linalg.inv(L).astype(np.float64, copy=False)
+    return found
+
+
+APART = 1e-12
+"""By so much, relatively, a report is taken to vary by itself: those that never differ would make V singular."""
+MOST_DENSE_PERIODS = 1200
+"""With more periods than that, matrices over all times and nodes take too long, and releases are weighed one by one."""
+
+
+def best_weights(
+    survey: Survey, network: Network, group: Indices, track: Indices, *, remember: bool = True
+) -> BestWeights | None:
+    """The weights of a survey's nodes; None where the network's own do.
+
+    network: the nodes as edges, in order of their ends.
+    group, track: the numbers of each node's group and track in the plan, shape (nodes,).
+    remember: whether to keep them for the next call, which takes memory; not for a plan that is looked at once. They
+    depend on nothing but the survey and which of its nodes are published.
+    """
+    if survey.calendar.periods > MOST_DENSE_PERIODS or not hangs_together(survey):
+        return None
+    if not remember:
+        return _best_weights(_Published(survey, network, group, track))
+    return _remembered(_Published(survey, network, group, track, (survey.id, track.tobytes(), network.end.tobytes())))
+
+
+@dataclass(frozen=True)
+class _Published:
+    """The nodes of a survey that are published; equal if their keys are."""
+
+    survey: Survey = field(compare=False)
+    network: Network = field(compare=False)
+    group: Indices = field(compare=False)
+    track: Indices = field(compare=False)
+    key: tuple[bytes, ...] = ()
+
+
+@lru_cache(maxsize=4)
+def _remembered(published: _Published) -> BestWeights:
+    return _best_weights(published)
+
+
+def _best_weights(published: _Published) -> BestWeights:
+    survey, network, group, track = published.survey, published.network, published.group, published.track
+    heard = []
+    for edges, at in edges_by_group(survey.plan, group, track, network.start, network.end):
+        if len(at):
+            told = whitened(edges, len(survey.answers), survey.expected, survey.closed, survey.calendar.periods)
+            heard.append(HeardGroup(told, at, edges.group.share / survey.plan.total_share))
+    return BestWeights(network, heard)
+
+
+def hangs_together(survey: Survey) -> bool:
+    """True if what one entry says of two nodes is correlated: by a joint response, or as not all entries are asked."""
+    return is_partial(survey) or any(group.joint is not None for group in survey.plan.groups)
+
+
+def is_partial(survey: Survey) -> bool:
+    """True if some entries are not asked on some nodes."""
+    return len(survey.plan.groups) > 1 or any(track.reports < track.count for track in survey.plan.tracks)
+
+
+def whitened(edges: GroupEdges, answers: int, expected: ExpectedChanges, closed: bool, periods: int) -> Whitened:
+    """The information that one entry is expected to give on these edges, in a survey of so many answers and periods."""
+    covariance = expected_covariance(edges, answers, expected, closed, periods).whole
+    covariance.flat[:: len(covariance) + 1] *= 1 + APART
+    return Whitened(edges, np.linalg.cholesky(covariance).astype(np.float64, copy=False))
+
+
+def expected_covariance(
+    edges: GroupEdges, answers: int, expected: ExpectedChanges, closed: bool, periods: int
+) -> EntryCovariance:
+    """The covariance of what one entry is expected to say on these edges, as above."""
+    variances = np.empty(len(edges.end))
+    for place, track in enumerate(edges.group.tracks):
+        at = edges.place == place
+        variances[at] = expected_variances(track.randomizer, edges.start[at], edges.end[at], expected, closed)
+    moments = expected_moments(answers, expected, periods)
+    return entry_covariance(edges, np.maximum(variances, LEAST_VARIANCE), moments)

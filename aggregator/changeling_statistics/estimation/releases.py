@@ -25,10 +25,10 @@ from changeling_protocol import ExpectedChanges, Node, NodeNumber, Randomizer, R
 from numpy.typing import NDArray
 
 from ..errors import EmptyNode
-from ..estimate import Attendance, Estimate, Floats, GroupClosing, NodeTally, PlanNode, Tallies, without_sum
+from ..estimate import Attendance, Estimate, Floats, GroupClosing, Indices, NodeTally, PlanNode, Tallies, without_sum
 from ..randomizers.counterpart import counterpart_of
-from .entries import change_variances, expected_variances
-from .network import Indices, Network
+from .entries import LEAST_VARIANCE, change_variances, expected_variances
+from .network import Network
 
 RECENT = 5
 """The number of closings whose median says which share of the entries is heard."""
@@ -228,9 +228,6 @@ def plan_nodes(plan: ReleasePlan) -> PlanNodes:
         end=np.array([end for end, _, _, _ in nodes], np.intp),
     )
 
-
-LEAST_VARIANCE = 1e-9
-"""The least variance of a report: where nothing can change it would be all but 0, and systems badly conditioned."""
 
 MOST_AT_ONCE = 2**22
 """How many figures of covariances are in memory at a time, where only their diagonals are needed."""

@@ -31,9 +31,8 @@ import numpy as np
 from changeling_protocol import AtMost
 from numpy.typing import NDArray
 
-from ..estimate import Floats
+from ..estimate import Floats, Indices
 from .entries import Forms, SamplingDesign, Tie, draws, forms, known_base, scatter, ties
-from .network import Indices
 from .releases import Releases, shares
 
 

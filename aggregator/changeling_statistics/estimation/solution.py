@@ -30,13 +30,12 @@ from changeling_protocol import Node, Survey
 from numpy.typing import NDArray
 
 from ..errors import NotEstimable
-from ..estimate import Estimate, Floats, VarianceCurve
+from ..estimate import Estimate, Floats, Indices, VarianceCurve
 from .entries import change_variances, expected_moments
-from .network import Indices, Network, online_rows
+from .network import BestWeights, Network, best_weights, hangs_together, online_rows
 from .releases import Releases, UsedNode, plan_nodes
 from .sampling import Sampling
 from .variance_curves import Weighed, figure_variances, variance_curves
-from .weights import BestWeights, best_weights, hangs_together
 
 
 class Missing(NamedTuple):

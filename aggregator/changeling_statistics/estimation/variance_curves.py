@@ -25,10 +25,9 @@ import numpy as np
 from changeling_protocol import MICRO, Randomizer
 from numpy.typing import NDArray
 
-from ..estimate import Floats, VarianceCurve, conserves, without_sum
+from ..estimate import Floats, Indices, VarianceCurve, conserves, without_sum
 from ..randomizers.counterpart import counterpart_of
 from .entries import SamplingDesign, forms, known_base, scatter
-from .network import Indices
 from .releases import Releases
 from .sampling import Sampling
 

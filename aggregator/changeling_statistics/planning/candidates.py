@@ -45,10 +45,9 @@ from changeling_protocol import (
     most_telling,
 )
 
-from ..estimate import Floats
+from ..estimate import Floats, Indices
 from ..estimation.entries import GroupEdges, persistence
-from ..estimation.network import Indices
-from ..estimation.weights import whitened
+from ..estimation.network import whitened
 from ..randomizers.counterpart import RandomizerOffer, agreeing_offers, change_offers, class_variances, state_offers
 from .prediction import LEAST_EPSILON, Span, Wish, odds_within, reports_that_tell
 

@@ -25,9 +25,8 @@ import numpy as np
 from changeling_protocol import MICRO, Odds, ReleasePlan, Survey
 from changeling_protocol import MOST_EPSILON as MOST_PROTOCOL_EPSILON
 
-from ..estimate import Floats
+from ..estimate import Floats, Indices
 from ..estimation.entries import Moments, report_variances, shares_there
-from ..estimation.network import Indices
 from .candidates import history_group
 from .prediction import Wish, predict
 

@@ -42,9 +42,8 @@ from numpy.typing import NDArray
 
 from ..estimate import NORMAL, Floats
 from ..estimation.entries import Moments, edges_by_group, entry_covariance, expected_moments, expected_variances
-from ..estimation.network import Network, online_rows
+from ..estimation.network import Network, best_weights, hangs_together, is_partial, online_rows
 from ..estimation.releases import plan_nodes, planned_variances, shares
-from ..estimation.weights import best_weights, hangs_together, is_partial
 
 MOST_PLANNED_PERIODS = 1200
 """Planning solves dense systems of at most so many times; longer horizons are planned with wider periods."""

@@ -19,9 +19,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..estimate import Floats
-from ..estimation.network import Indices
-from ..estimation.weights import MANY, inverses
+from ..estimate import Floats, Indices
+from ..estimation.network import MANY, inverses
 from .candidates import Candidate
 from .prediction import Objective
 

@@ -55,7 +55,7 @@ def made(**options):
     return Client(**{"server": URL, "authority": PINNED, "max_epsilon": 1, "path": "store.db", **options})
 
 
-@pytest.mark.parametrize(("options", "words"), BAD, ids=str)
+@pytest.mark.parametrize(("options", "words"), BAD)
 def test_a_bad_argument_is_told_and_makes_nothing(tmp_path, monkeypatch, options, words):
     """A plain ValueError, whose words hold no secret; no file, no folder and no witness is made."""
     monkeypatch.chdir(tmp_path)

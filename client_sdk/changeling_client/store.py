@@ -516,7 +516,10 @@ def sync_folder(folder: Path) -> None:
 
 
 _registered: WeakSet[Forks] = WeakSet()
-_forking: list[Forks] = []
+_forking: list[list[Forks]] = []
+"""Those that the fork in hand waits for; the last, where a signal's handler forked as well."""
+_forks = threading.RLock()
+"""One fork at a time: threads that fork at once would wait for each other's locks."""
 
 
 def survive(each: Forks) -> None:
@@ -525,15 +528,16 @@ def survive(each: Forks) -> None:
 
 
 def _before_fork() -> None:
-    _forking[:] = _registered
-    for each in _forking:
+    _forks.acquire()
+    _forking.append([*_registered])
+    for each in _forking[-1]:
         each.before_fork()
 
 
 def _after_fork(in_child: bool) -> None:
-    for each in reversed(_forking):
+    for each in reversed(_forking.pop()):
         each.after_fork(in_child)
-    _forking.clear()
+    _forks.release()
 
 
 if hasattr(os, "register_at_fork"):

@@ -87,6 +87,24 @@ def forks(app: App) -> None:
         worker.join()
 
 
+def forks_at_once(app: App) -> None:
+    """Eight threads fork at the same time, again and again."""
+    failed = []
+
+    def fork_often(first: int) -> None:
+        for entry in range(first, ENTRIES, 64):
+            child = forked(lambda: app.record(entry))  # noqa: B023
+            app.record(entry + 1)
+            failed.append(ended(child) != 0)
+
+    workers = [threading.Thread(target=fork_often, args=(n,)) for n in range(0, 16, 2)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    _must(not any(failed))
+
+
 def fork_in_transaction(app: App) -> None:
     """Forks while a thread is in the middle of a transaction, which holds the client's lock."""
     for entry in range(0, 40, 2):
@@ -176,7 +194,17 @@ def shutdown_joined(app: App) -> None:
 
 CASES: dict[str, Callable[[App], None]] = {
     each.__name__: each
-    for each in (threads, forks, fork_in_transaction, pool, greenlets, signals, shutdown, shutdown_joined)
+    for each in (
+        threads,
+        forks,
+        forks_at_once,
+        fork_in_transaction,
+        pool,
+        greenlets,
+        signals,
+        shutdown,
+        shutdown_joined,
+    )
 }
 
 

@@ -81,6 +81,7 @@ def reports(place: str, survey: Survey) -> dict[tuple[int, int], int]:
         return {key: tally.reports for key, tally in view.tallies(survey.id).items()}
 
 
+@pytest.mark.heavy
 def test_a_backup_under_load_is_one_moment(new_place: NewPlace, tmp_path: Path) -> None:
     """As many reports in the tallies as there are ids, each time, while others append and fold."""
     place, seen = new_place(), set()

@@ -59,7 +59,7 @@ def test_uploads_that_wait_together_share_a_commit(store: Store) -> None:
 
 def test_uploads_that_come_one_after_the_other_share_a_commit(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first is committed at once; those that come right after it wait for one another, a moment."""
-    monkeypatch.setattr(RowWriter, "pace", Pace(apart=5.0))
+    monkeypatch.setattr(RowWriter, "pace", Pace(apart=1.5))
     waiting, commits = Committer(store, lambda: 5.0), commits_of(store)
     waiting.start()
     assert submit(waiting, b"first") == [None]

@@ -87,6 +87,7 @@ def test_the_command_folds_once(
     assert log.tallies()[0, 1][0] == 1
 
 
+@pytest.mark.heavy
 def test_the_command_follows_until_it_is_told_to_end(log: Log, tmp_path: Path) -> None:
     """What is appended counts within seconds."""
     words = ["-m", "changeling_commands", "fold", "--store", str(tmp_path / "server.db"), "--follow"]

@@ -39,6 +39,7 @@ def log(store: Store) -> Log:
     return Log.of(store, survey(calendar=Calendar(START, 60, 8)))
 
 
+@pytest.mark.heavy
 def test_a_fold_that_ended_says_why_and_the_next_one_counts(
     log: Log, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -163,6 +164,7 @@ def test_a_token_is_revoked_though_the_fold_fails(log: Log, monkeypatch: pytest.
     assert not registry.tokens
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells of other processes")
 def test_what_a_server_starts_shows_no_key_is_started_again_and_ends_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -21,6 +21,7 @@ from .hostile import resident
 from .serving import TOKEN, ServerProcess
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(sys.platform != "linux", reason="atheris is for Linux")
 @pytest.mark.parametrize("runs", [4_000, pytest.param(150_000, marks=[pytest.mark.heavy, pytest.mark.timeout(600)])])
 def test_only_declared_errors_come_of_mutated_bodies_and_tallies_are_right(runs: int) -> None:

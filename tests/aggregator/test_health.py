@@ -131,6 +131,7 @@ def test_a_store_without_its_file_is_bad(tmp_path: Path, monkeypatch: pytest.Mon
     store.close()
 
 
+@pytest.mark.heavy
 def test_health_is_bad_while_uploads_are_turned_away(tmp_path: Path) -> None:
     """While no file can grow nothing is acknowledged: 503, as health is, and to come again. Then the same counts."""
     with ServerProcess(tmp_path, "--movable-clock") as server:

@@ -69,6 +69,7 @@ def test_slow_bodies_hold_bounded_memory_and_end(own: ServerProcess) -> None:
     assert eventually(lambda: own.http.post("/v1/uploads", content=b"no upload").status_code, 400)
 
 
+@pytest.mark.heavy
 def test_a_server_has_no_more_connections_than_it_may_have_files(tmp_path: Path) -> None:
     """Beyond that it answers 503 with what it keeps for itself, and goes on when connections are closed."""
     limited = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (400, 400));"
@@ -319,6 +320,7 @@ def _told(server: ServerProcess, seed: int, uploads: list[bytes]) -> bytes:
     return heard
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("guarded", [False, True])
 def test_no_framing_fails_the_server_or_smuggles_an_upload(tmp_path: Path, guarded: bool) -> None:
     """Odd heads, lengths that lie, chunks, pipelines and pieces: no 500, and what is in the log was sent so."""

@@ -53,6 +53,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         yield server
 
 
+@pytest.mark.heavy
 def test_figures_and_log_tell_what_happened_and_nothing_of_anybody(watched: Watched) -> None:
     """Uploads, bytes, refusals by reason, commits and latencies, as sent. The log is JSON line by line and tells each
     publishing, denial and fold; no address, id of a closing, envelope or token is in log or figures.

@@ -226,6 +226,7 @@ def test_a_turn_ends_with_its_connection_and_nothing_more_of_it_is_kept(
 # Several servers, and a database that goes and comes
 
 
+@pytest.mark.heavy
 def test_a_restart_of_the_database_is_told_and_over_by_itself(
     postgresql: PostgreSQL, tmp_path: Path, url: str, capfd: pytest.CaptureFixture[str]
 ) -> None:

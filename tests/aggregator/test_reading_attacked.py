@@ -92,6 +92,7 @@ def questions() -> Iterator[str]:
     yield from ("status", "histogram?period=2", "histogram?period=7", "series?until=9", "change?after=1", "windows")
 
 
+@pytest.mark.heavy
 def test_no_device_moves_a_byte_of_anything_that_is_read(store: Store) -> None:
     """Between lots neither bodies, sizes, headers, entity tags, statuses nor errors change.
 

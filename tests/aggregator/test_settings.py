@@ -64,6 +64,7 @@ def test_one_mistake_is_told_as_ever(capsys: pytest.CaptureFixture[str], tmp_pat
     assert not (tmp_path / "x.db").exists()
 
 
+@pytest.mark.heavy
 def test_the_command_line_counts_before_the_environment_and_that_before_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

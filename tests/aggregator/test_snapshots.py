@@ -61,6 +61,7 @@ class Polled:
         return [(answer.status_code, answer.content) for answer in answers]
 
 
+@pytest.mark.heavy
 def test_polling_before_and_after_each_upload_learns_nothing(store: Store) -> None:
     """Twelve devices answer one after another, and whoever asks for everything in between sees not one byte change.
 

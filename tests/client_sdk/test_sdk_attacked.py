@@ -295,6 +295,7 @@ class Hanging:
             self.answers.wait(100)
 
 
+@pytest.mark.heavy
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("call", ["record", "ledger"])
 def test_reporting_goes_on_in_a_process_that_became_a_daemon(tmp_path, call):

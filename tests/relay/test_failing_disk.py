@@ -67,6 +67,7 @@ async def test_what_cannot_be_erased_is_whole_or_gone(tmp_path, upstream, disk):
     assert len(set(upstream.envelopes)) == 3
 
 
+@pytest.mark.heavy
 def test_a_process_that_ends_before_any_write_loses_nothing_that_it_acknowledged(tmp_path, upstream, disk):
     """Two requests are taken and forwarded, and the process ends before its first write, its second, … its last; the
     next process forwards what was acknowledged, if it was not before, and nothing that nobody sent."""

@@ -209,6 +209,7 @@ def test_bad_settings_are_named_at_the_start(tmp_path):
     assert not (tmp_path / "spool").exists()
 
 
+@pytest.mark.heavy
 def test_a_relay_tells_how_it_stands_and_nothing_of_what_waits(tmp_path, server):
     """Its settings may stand in a file; figures are of the process, of requests, and of its troubles alone."""
     port, metrics = free_port(), free_port()

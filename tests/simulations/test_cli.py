@@ -181,6 +181,7 @@ def test_a_bad_changelog_is_refused_by_file_and_line(tmp_path):
     assert "changeling-sim: mine.csv, line 3: its time is before" in refused(str(path))
 
 
+@pytest.mark.heavy
 def test_the_module_runs_as_a_process_and_its_output_is_plain_text_in_a_pipe():
     """No progress bar, no escape codes."""
     words = ["-m", "changeling_simulations", "run", "school-to-work", "--period", "104w", "--at-most", "4"]

@@ -119,14 +119,10 @@ def test_a_password_in_the_url_is_refused_and_never_shown(place: str, capsys: py
 
 
 def test_the_password_comes_from_the_environment_or_a_file(
-    postgresql: PostgreSQL,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """As every program of PostgreSQL reads it; a wrong one is not shown when it is refused."""
-    postgresql.new()
-    url = postgresql.url("public", GUARDED)
+    url = url.replace("//changeling@", f"//{GUARDED}@")
     monkeypatch.setenv("PGPASSWORD", "wr0ngwr0ng")
     assert run(["store", "version", "--store", url]) == 1
     refused = capsys.readouterr().err

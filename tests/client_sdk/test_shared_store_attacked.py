@@ -137,7 +137,6 @@ def test_a_database_that_is_put_back_is_silent_for_good(postgresql, live):
     database, told, elsewhere = postgresql.new(), [], new_elsewhere(postgresql)
     pods, schema = Pods(database=database), database.rpartition("%3D")[2]
     options = {"witness": witness_elsewhere(elsewhere), "on_error": told.append}
-    backup = {}
 
     def report(device, days):
         for _ in range(days):
@@ -148,16 +147,16 @@ def test_a_database_that_is_put_back_is_silent_for_good(postgresql, live):
         pods.join(one)
         report(one, 2)
         tables = [name for (name,) in postgresql.sql(f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'")]
+        postgresql.sql(f"CREATE SCHEMA {schema}_backup")
         for name in tables:
-            backup[name] = f"backup_{schema}_{name}"
-            postgresql.sql(f"CREATE TABLE public.{backup[name]} AS TABLE {schema}.{name}")
+            postgresql.sql(f"CREATE TABLE {schema}_backup.{name} AS TABLE {schema}.{name}")
         report(one, 2)
         if not live:
             one.close()
         for name in tables:
             postgresql.sql(f"TRUNCATE {schema}.{name} CASCADE")
         for name in tables:
-            postgresql.sql(f"INSERT INTO {schema}.{name} TABLE public.{backup[name]}")
+            postgresql.sql(f"INSERT INTO {schema}.{name} TABLE {schema}_backup.{name}")
         if live:
             report(one, 2)
     for _ in range(2):

@@ -78,9 +78,9 @@ class PostgreSQL:
         """Stop it. mode: "fast" breaks off what runs; "immediate" is a crash, after which it recovers."""
         self._run(self._binaries / "pg_ctl", "-D", self.data, "-m", mode, "-w", "-t", "200", "stop")
 
-    def url(self, schema: str, user: str = "changeling") -> str:
+    def url(self, schema: str) -> str:
         """The URL of a schema of its own."""
-        return f"postgresql://{user}@/postgres?host={self.folder}&options=-csearch_path%3D{schema}"
+        return f"postgresql://changeling@/postgres?host={self.folder}&options=-csearch_path%3D{schema}"
 
     def new(self) -> str:
         """The URL of a new, empty schema."""

@@ -144,7 +144,7 @@ class Forks:
     """
 
     def before_fork(self) -> None:
-        """Waits until nothing is half done, and lets nothing begin until the fork is over; what can go on need not."""
+        """Waits until nothing is half done, and lets nothing begin until the fork is over. This one does neither."""
 
     def after_fork(self, in_child: bool) -> None:
         """Goes on. in_child: whether this is the child, in which no other thread lives on."""
@@ -535,9 +535,11 @@ def _before_fork() -> None:
 
 
 def _after_fork(in_child: bool) -> None:
-    for each in reversed(_forking.pop()):
-        each.after_fork(in_child)
-    _forks.release()
+    try:
+        for each in reversed(_forking.pop()):
+            each.after_fork(in_child)
+    finally:
+        _forks.release()
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,8 +1,13 @@
-"""Small surveys of every kind, joint groups among them, whose stated charge is compared with the enumerated loss."""
+"""Small surveys of every kind, joint groups among them, whose stated charge is compared with the enumerated loss.
+
+Each is a shape (tracks of changes and states, a constraint, open or closed) filled with a randomizer of each kind.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
+from typing import Literal
 
 from changeling_protocol import (
     AtMost,
@@ -30,14 +35,15 @@ from changeling_protocol import (
 
 PERIOD = 10
 """Seconds in a period; the time bounds below are meant in them."""
-KARY, CUSTOM = "krr", "custom"
-"""How names begin: k-RR pays twice for a mutation, and a custom matrix is worst on one pair of inputs."""
+ANY = Odds(2, 1)
+"""The odds of randomizers before they are joint: `Group.jointly` sets their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class LossCase:
-    """A survey in small. reached: whether the charge is known to be attained."""
+    """A survey in small of so many answers. reached: whether the charge is known to be attained."""
 
+    answers: int
     name: str
     plan: ReleasePlan
     calendar: Calendar
@@ -46,114 +52,99 @@ class LossCase:
     reached: bool = False
 
 
+Laid = tuple[Literal["changes", "states"], int, int, int, int | None]
+"""A track but for its randomizer: what it reports, width, first, last, and how many reports an entry sends of it."""
+
+
+def changes(width: int, last: int, reported: int | None = None, first: int = 0) -> Laid:
+    return "changes", width, first, last, reported
+
+
+def states(last: int, reported: int | None = None, width: int = 1) -> Laid:
+    return "states", width, 0, last, reported
+
+
+EITHER = Hybrid((AtMost(1), TimeBounded(5)))
+PLAIN: Sequence[tuple[Sequence[Laid], Constraint, bool]] = [
+    *(([changes(1, T)], AtMost(k), False) for T, k in ((1, 1), (2, 1), (4, 2), (5, 2), (4, 3))),
+    *(([changes(1, 4, r)], AtMost(2), False) for r in (1, 2, 3)),
+    *(([changes(1, 4)], TimeBounded(bound), False) for bound in (4, 10, 15, 30)),
+    ([changes(1, 4)], EITHER, False),
+    *(
+        ([changes(width, T) for width in widths], constraint, False)
+        for T, widths, k in ((4, (1, 2, 4), 1), (4, (1, 2), 2), (5, (1, 2), 2), (3, (1, 3), 2))
+        for constraint in (AtMost(k), TimeBounded(15))
+    ),
+    ([changes(1, 4, 2), changes(2, 4, 1)], AtMost(2), False),
+    *(([states(T, r)], AtMost(1), False) for T, r in ((1, None), (4, None), (4, 1), (4, 2))),
+    ([states(5, 1, width=2)], TimeBounded(12), False),
+    *(([changes(1, T)], AtMost(k), True) for T, k in ((1, 1), (4, 2), (4, 3), (5, 3))),
+    *(([states(1), changes(1, T, first=1)], AtMost(k), True) for T, k in ((4, 2), (4, 3), (5, 3))),
+    *(([changes(1, 4), changes(2, 4)], TimeBounded(bound), True) for bound in (10, 25)),
+    ([changes(1, 4, 2)], AtMost(2), True),
+]
+"""At all nodes or some at random, layers, panels, closed cohorts with and without a state report before the changes."""
+
+
 def loss_cases() -> Iterator[LossCase]:
-    """Every randomizer and assignment, z <= 3, T <= 5, under every kind of constraint."""
-    for z in (1, 2, 3):
-        for name, randomizer in change_randomizers(z).items():
-            yield from _flat(f"{name}_z{z}", randomizer)
-            yield from _layered(f"{name}_z{z}", randomizer)
-            yield from _closed(f"{name}_z{z}", randomizer)
-        for name, randomizer in state_randomizers(z).items():
-            yield from _panels(f"{name}_z{z}", randomizer)
+    """Every randomizer and assignment, z <= 3, T <= 5, under every kind of constraint, and groups that are drawn."""
+    for z, (laid, constraint, closed) in product((1, 2, 3), PLAIN):
+        if z == 3 and len({what for what, *_ in laid}) == 2:
+            continue
+        for name, randomizers in _filled(laid, change_randomizers(z), state_randomizers(z, null=not closed)):
+            tracks = _tracks(laid, randomizers)
+            label = f"{name} {_of(laid)} {constraint} {'closed' * closed}"
+            reached = _attained(laid, constraint, closed, randomizers[0])
+            yield LossCase(z, label, ReleasePlan((Group(tracks),)), _calendar(tracks), constraint, closed, reached)
+            if len(tracks) > 1 and not closed and isinstance(constraint, AtMost):
+                drawn = ReleasePlan(tuple(Group((track,), share) for share, track in enumerate(tracks, 1)))
+                reached = _attained(laid[:1], constraint, closed, randomizers[0])
+                yield LossCase(z, f"{label} drawn", drawn, _calendar(tracks), constraint, reached=reached)
     yield from _mixed()
 
 
-def change_randomizers(answers: int) -> dict[str, Randomizer]:
-    space, odds = MutationSpace(answers), Odds(5, 2)
-    found: dict[str, Randomizer] = {
-        KARY: KaryResponse(space, odds),
-        f"{KARY}_pairs": KaryResponse(MutationSpace(answers, repeats=True), odds),
-        "signed": SignedSubset(space, odds),
-        "signed_quiet": SignedSubset(space, odds, spoken=Fraction(2, 7)),
-        CUSTOM: _custom(space),
-    }
-    if answers > 1:
-        found["signed_one_plus"] = SignedSubset(space, odds, 1, Fraction(3, 5))
-    return found
-
-
-def state_randomizers(answers: int, null: bool = True) -> dict[str, Randomizer]:
-    space, odds = StateSpace(answers, null), Odds(5, 2)
-    found: dict[str, Randomizer] = {f"{KARY}_states": KaryResponse(space, odds), f"{CUSTOM}_states": _custom(space)}
-    if space.size > 1:
-        found["subset"] = SubsetSelection(space, odds, space.size // 2)
-        found["unary"] = UnaryEncoding(space, odds)
-    return found
-
-
-def _flat(name: str, randomizer: Randomizer) -> Iterator[LossCase]:
-    """One cadence, all nodes or r at random: at-most-k, time-bounded, hybrid."""
-    for T, k in ((1, 1), (2, 1), (4, 2), (5, 2), (4, 3)):
-        plan = _one_group(Track(1, randomizer, 0, T))
-        enough = (2 * k if name.startswith(KARY) else k + 1) <= T
-        reached = enough and not name.startswith(CUSTOM)
-        yield LossCase(f"{name}_T{T}_k{k}", plan, _calendar(T), AtMost(k), reached=reached)
-    for r in (1, 2, 3):
-        plan = _one_group(Track(1, randomizer, 0, 4, reported=r))
-        yield LossCase(f"{name}_T4_k2_random{r}", plan, _calendar(4), AtMost(2))
-    for bound in (4, 10, 15, 30):
-        plan = _one_group(Track(1, randomizer, 0, 4))
-        yield LossCase(f"{name}_T4_within{bound}s", plan, _calendar(4), TimeBounded(bound))
-    plan = _one_group(Track(1, randomizer, 0, 4))
-    yield LossCase(f"{name}_T4_hybrid", plan, _calendar(4), Hybrid((AtMost(1), TimeBounded(5))))
-
-
-def _layered(name: str, randomizer: Randomizer) -> Iterator[LossCase]:
-    """Hierarchies reported on every layer, layers drawn at random, and layers with random nodes."""
-    for T, widths, k in ((4, (1, 2, 4), 1), (4, (1, 2), 2), (5, (1, 2), 2), (3, (1, 3), 2)):
-        tracks = tuple(Track(width, randomizer, 0, T) for width in widths)
-        label = "".join(map(str, widths))
-        plan = ReleasePlan((Group(tracks),))
-        yield LossCase(f"{name}_T{T}_k{k}_layers{label}", plan, _calendar(T), AtMost(k))
-        yield LossCase(f"{name}_T{T}_within15s_layers{label}", plan, _calendar(T), TimeBounded(15))
-        drawn = ReleasePlan(tuple(Group((track,), share) for share, track in enumerate(tracks, 1)))
-        yield LossCase(f"{name}_T{T}_k{k}_drawn{label}", drawn, _calendar(T), AtMost(k))
-    some = (Track(1, randomizer, 0, 4, reported=2), Track(2, randomizer, 0, 4, reported=1))
-    yield LossCase(f"{name}_T4_k2_layers12_random", ReleasePlan((Group(some),)), _calendar(4), AtMost(2))
-
-
-def _closed(name: str, randomizer: Randomizer) -> Iterator[LossCase]:
-    """Closed cohorts: everybody's insertion in the first node, or told apart by a state report before changes."""
-    z = randomizer.space.answers
-    for T, k in ((1, 1), (4, 2), (4, 3), (5, 3)):
-        plan = _one_group(Track(1, randomizer, 0, T))
-        yield LossCase(f"{name}_T{T}_k{k}_closed", plan, _calendar(T), AtMost(k), closed=True)
-        if T > 1:
-            for first, state in state_randomizers(z, null=False).items():
-                tracks = Track(1, state, 0, 1), Track(1, randomizer, 1, T)
-                anchored = ReleasePlan((Group(tracks),))
-                label = f"{name}_T{T}_k{k}_closed_after_{first}"
-                yield LossCase(label, anchored, _calendar(T), AtMost(k), closed=True)
-    for bound in (10, 25):
-        plan = _one_group(Track(1, randomizer, 0, 4), Track(2, randomizer, 0, 4))
-        yield LossCase(f"{name}_T4_within{bound}s_closed", plan, _calendar(4), TimeBounded(bound), closed=True)
-    some = _one_group(Track(1, randomizer, 0, 4, reported=2))
-    yield LossCase(f"{name}_T4_k2_random2_closed", some, _calendar(4), AtMost(2), closed=True)
-
-
-def _panels(name: str, randomizer: Randomizer) -> Iterator[LossCase]:
-    """State reports at all or some nodes."""
-    everywhere = not name.startswith(CUSTOM)
-    for T, r in ((1, None), (4, None), (4, 1), (4, 2)):
-        plan = _one_group(Track(1, randomizer, 0, T, reported=r))
-        label = f"{name}_T{T}_k1" + (f"_random{r}" if r else "")
-        yield LossCase(label, plan, _calendar(T), AtMost(1), reached=everywhere)
-    wide = _one_group(Track(2, randomizer, 0, 5, reported=1))
-    yield LossCase(f"{name}_T5_within12s_wide_random1", wide, _calendar(5), TimeBounded(12))
+def _attained(laid: Sequence[Laid], constraint: Constraint, closed: bool, randomizer: Randomizer) -> bool:
+    """Whether the charge is known to be attained: by states, by k-RR on nested layers, which pays twice for a mutation,
+    and by signed subsets where there are more nodes than mutations. A custom matrix is worst on one pair of inputs."""
+    if {what for what, *_ in laid} == {"states"}:
+        return len(laid) == 1 and isinstance(constraint, AtMost) and not isinstance(randomizer, CustomResponse)
+    if not isinstance(constraint, AtMost) or any(first or reported for *_, first, _, reported in laid):
+        return False
+    if isinstance(randomizer, KaryResponse):
+        return randomizer.space.answers > 1 or (len(laid) == 1 and not closed)
+    return isinstance(randomizer, SignedSubset) and len(laid) == 1 and not closed and constraint.k < laid[0][3]
 
 
 def _mixed() -> Iterator[LossCase]:
     """Groups of different kinds, one of them drawn: a panel, a cadence, an anchored mix."""
-    for z in (2, 3):
-        changes, states = change_randomizers(z), state_randomizers(z)
-        panel = Group((Track(1, states["subset"], 0, 4, reported=2),), 3)
-        flat = Group((Track(2, changes["signed_quiet"], 0, 4), Track(1, changes[KARY], 0, 4)), 2)
-        anchored = Group((Track(1, states["unary"], 0, 1), Track(1, changes["signed"], 1, 4)))
-        plan = ReleasePlan((panel, flat, anchored))
-        for closed in (False, True):
-            yield LossCase(f"mixed_z{z}_k2" + "_closed" * closed, plan, _calendar(4), AtMost(2), closed)
-            hybrid = Hybrid((AtMost(2), TimeBounded(20)))
-            yield LossCase(f"mixed_z{z}_hybrid" + "_closed" * closed, plan, _calendar(4), hybrid, closed)
+    for z, closed in product((2, 3), (False, True)):
+        changing, held = change_randomizers(z), state_randomizers(z)
+        panel = Group((Track(1, held["subset"], 0, 4, reported=2),), 3)
+        flat = Group((Track(2, changing["signed_quiet"], 0, 4), Track(1, changing["krr"], 0, 4)), 2)
+        anchored = Group((Track(1, held["unary"], 0, 1), Track(1, changing["signed"], 1, 4)))
+        for constraint in (AtMost(2), Hybrid((AtMost(2), TimeBounded(20)))):
+            plan = ReleasePlan((panel, flat, anchored))
+            yield LossCase(z, f"mixed {constraint} {closed}", plan, Calendar(0, PERIOD, 4), constraint, closed)
+
+
+def change_randomizers(answers: int) -> dict[str, Randomizer]:
+    space, odds = MutationSpace(answers), Odds(5, 2)
+    made: dict[str, Randomizer] = {
+        "krr": KaryResponse(space, odds),
+        "krr_pairs": KaryResponse(MutationSpace(answers, repeats=True), odds),
+        "signed": SignedSubset(space, odds),
+        "signed_quiet": SignedSubset(space, odds, spoken=Fraction(2, 7)),
+        "custom": _custom(space),
+    }
+    return made | ({"signed_one_plus": SignedSubset(space, odds, 1, Fraction(3, 5))} if answers > 1 else {})
+
+
+def state_randomizers(answers: int, null: bool = True) -> dict[str, Randomizer]:
+    space, odds = StateSpace(answers, null), Odds(5, 2)
+    made: dict[str, Randomizer] = {"krr_states": KaryResponse(space, odds), "custom_states": _custom(space)}
+    if space.size > 1:
+        made |= {"subset": SubsetSelection(space, odds, space.size // 2), "unary": UnaryEncoding(space, odds)}
+    return made
 
 
 def _custom(space: Space) -> CustomResponse:
@@ -164,38 +155,74 @@ def _custom(space: Space) -> CustomResponse:
     )
 
 
-def _one_group(*tracks: Track) -> ReleasePlan:
-    return ReleasePlan((Group(tracks),))
-
-
-def _calendar(periods: int) -> Calendar:
-    return Calendar(0, PERIOD, periods)
-
-
-ANY = Odds(2, 1)
-"""The odds of randomizers before they are joint: `Group.jointly` sets their own."""
+JOINT: Sequence[tuple[Sequence[Laid], Constraint, bool, Odds, Sequence[tuple[tuple[int, ...], int]]]] = [
+    ([changes(1, 2)], AtMost(1), False, Odds(5, 2), [((1,), 1)]),
+    ([changes(1, 3)], AtMost(2), False, Odds(3, 1), [((1,), 1)]),
+    ([changes(1, 4)], AtMost(2), False, Odds(5, 2), [((1,), 2)]),
+    ([changes(1, 4)], AtMost(3), False, Odds(20, 1), [((1,), 2)]),
+    ([changes(1, 3)], AtMost(3), False, Odds(7, 4), [((1,), 3)]),
+    ([changes(1, 4, 1)], AtMost(2), False, Odds(4, 1), [((1,), 1)]),
+    ([changes(1, 4, 2)], AtMost(2), False, Odds(4, 1), [((1,), 1), ((1,), 2)]),
+    ([changes(1, 4)], TimeBounded(10), False, Odds(5, 2), [((1,), 2)]),
+    ([changes(1, 4)], TimeBounded(4), False, Odds(5, 2), [((1,), 2)]),
+    ([changes(1, 4)], EITHER, False, Odds(5, 2), [((1,), 1)]),
+    ([changes(1, 4), changes(2, 4)], AtMost(2), False, Odds(8, 1), [((1, 1), 2), ((1, 2), 3)]),
+    ([changes(1, 4), changes(2, 4), changes(4, 4)], AtMost(1), False, Odds(8, 1), [((1, 1, 1), 2)]),
+    ([changes(1, 3), changes(3, 3)], AtMost(2), False, Odds(8, 1), [((2, 1), 3)]),
+    ([changes(1, 4, 2), changes(2, 4, 1)], TimeBounded(12), False, Odds(8, 1), [((1, 1), 2)]),
+    (
+        [states(3, 1), changes(1, 3)],
+        AtMost(2),
+        False,
+        Odds(9, 2),
+        [((1, 1), 1), ((1, 1), 2), ((2, 1), 2), ((1, 3), 4)],
+    ),
+    ([states(3, 2), changes(1, 3, 1)], EITHER, False, Odds(9, 2), [((1, 1), 2)]),
+    ([states(1)], AtMost(1), False, Odds(30, 7), [((1,), 1)]),
+    ([states(3)], AtMost(1), False, Odds(30, 7), [((1,), 1), ((1,), 2), ((1,), 3)]),
+    ([states(4, 1)], AtMost(1), False, Odds(30, 7), [((1,), 1)]),
+    ([states(4, 2)], AtMost(1), False, Odds(30, 7), [((1,), 2)]),
+    ([states(4, 3)], AtMost(1), False, Odds(30, 7), [((1,), 2)]),
+    ([states(5, 1, width=2), states(5, 1)], TimeBounded(12), False, Odds(30, 7), [((1, 2), 3)]),
+    ([changes(1, 3, first=1)], AtMost(2), True, Odds(5, 2), [((1,), 1)]),
+    ([changes(1, 4, first=1)], AtMost(3), True, Odds(5, 2), [((1,), 1), ((1,), 2)]),
+    ([changes(1, 4, first=1)], AtMost(4), True, Odds(5, 2), [((1,), 2)]),
+    ([states(1), changes(1, 3, first=1)], AtMost(3), True, Odds(12, 1), [((1, 1), 2), ((2, 1), 2), ((1, 2), 3)]),
+    ([states(3, 1), changes(1, 3, first=1)], AtMost(3), True, Odds(12, 1), [((1, 1), 2), ((2, 1), 2), ((1, 2), 3)]),
+    ([changes(1, 4, first=1)], TimeBounded(25), True, Odds(5, 2), [((1,), 1)]),
+    ([changes(1, 4, 2, first=1), changes(2, 4, first=1)], AtMost(3), True, Odds(5, 2), [((1, 1), 2)]),
+    ([states(3)], AtMost(2), True, Odds(30, 7), [((1,), 2)]),
+    ([states(4, 2)], AtMost(2), True, Odds(30, 7), [((1,), 1), ((1,), 2)]),
+]
+"""Shapes of joint groups: the odds, and weights of the tracks with the threshold."""
+SPARE = ([changes(1, 3)], AtMost(2), False, Odds(6, 1), [((1,), 1), ((1,), 2), ((1,), 3)])
+"""With a slot more than an entry may have changes, the odds are not attained."""
 
 
 def joint_loss_cases() -> Iterator[LossCase]:
     """Every randomizer that can be joint, alone, layered and mixed, under every kind of constraint.
 
     A case is `reached` where there are nodes enough for two changelogs that differ on all slots of all tracks at once.
-    It is not where one answer has no node more than slots, so that all changes are the same, and where a track has more
-    slots than an entry may have changes.
+    It is not where one answer has no node more than slots, so that all changes are the same.
     """
-    for z in (1, 2, 3):
-        for name, changes in joint_changes(z).items():
-            yield from _joint_flat(f"{name}_z{z}", changes)
-            yield from _joint_layered(f"{name}_z{z}", changes)
-            yield from _beside_states(f"{name}_z{z}", changes)
-        for name, states in joint_states(z).items():
-            yield from _joint_panels(f"{name}_z{z}", states)
-    for z in (2, 3):
-        for name, changes in joint_changes(z, null=False).items():
-            yield from _joint_closed(f"{name}_z{z}_closed", changes)
-        for name, states in joint_states(z, null=False).items():
-            yield from _anchored(f"{name}_z{z}_closed", states)
-    yield from _several_groups()
+    for z, spare, shape in [(z, 0, shape) for z in (1, 2, 3) for shape in JOINT] + [(z, 1, SPARE) for z in (1, 2, 3)]:
+        laid, constraint, closed, odds, weighed = shape
+        if closed and z == 1:
+            continue
+        for name, randomizers in _filled(laid, joint_changes(z, not closed), joint_states(z, not closed)):
+            tracks = _tracks(laid, randomizers)
+            alike = z == 1 and isinstance(constraint, AtMost) and laid == [changes(1, constraint.k)]
+            for weights, threshold in weighed:
+                group = _joint(tracks, constraint, odds, threshold, weights, spare, closed)
+                label = f"{name} {_of(laid)} {constraint} {'closed' * closed} {weights} {threshold} +{spare}"
+                plan, reached = ReleasePlan((group,)), not (spare or alike)
+                yield LossCase(z, label, plan, _calendar(tracks), constraint, closed, reached)
+    for z in (1, 2):
+        panel = _joint([Track(1, joint_states(z)["krr_states"], 0, 4, reported=2)], AtMost(2), Odds(9, 1), 2)
+        changing = _joint([Track(1, joint_changes(z)["signed_quiet"], 0, 4)], AtMost(2), Odds(8, 1), 1)
+        plain = Group((Track(2, SignedSubset(MutationSpace(z), Odds(5, 2)), 0, 4),), 3)
+        plan = ReleasePlan((panel, changing, plain))
+        yield LossCase(z, "groups", plan, Calendar(0, PERIOD, 4), AtMost(2), reached=True)
 
 
 def joint_changes(answers: int, null: bool = True) -> dict[str, Randomizer]:
@@ -206,156 +233,59 @@ def joint_changes(answers: int, null: bool = True) -> dict[str, Randomizer]:
         "signed_quiet": SignedSubset(space, ANY, spoken=Fraction(2, 7)),
         "krr_change": KaryChange(space, ANY),
     }
-    if space.states > 2:
-        made["signed_one_plus"] = SignedSubset(space, ANY, 1, Fraction(3, 5))
-    return made
+    return made | ({"signed_one_plus": SignedSubset(space, ANY, 1, Fraction(3, 5))} if space.states > 2 else {})
 
 
 def joint_states(answers: int, null: bool = True) -> dict[str, Randomizer]:
     """Randomizers of states that can be joint."""
     space = StateSpace(answers, null)
     made: dict[str, Randomizer] = {"krr_states": KaryResponse(space, ANY)}
-    if space.size > 2:
-        made["subset"] = SubsetSelection(space, ANY, space.size // 2)
-    return made
-
-
-def _joint_flat(name: str, changes: Randomizer) -> Iterator[LossCase]:
-    """One cadence: at-most-k, time-bounded, hybrid, random nodes, more slots than changes."""
-    for T, k, threshold, odds in (
-        (2, 1, 1, Odds(5, 2)),
-        (3, 2, 1, Odds(3, 1)),
-        (4, 2, 2, Odds(5, 2)),
-        (4, 3, 2, Odds(20, 1)),
-        (3, 3, 3, Odds(7, 4)),
-    ):
-        reached = k < T or changes.space.answers > 1
-        yield _case(
-            f"{name}_T{T}_k{k}_of{threshold}", [Track(1, changes, 0, T)], AtMost(k), odds, threshold, reached=reached
-        )
-    for r, threshold in ((1, 1), (2, 1), (2, 2)):
-        track = Track(1, changes, 0, 4, reported=r)
-        yield _case(f"{name}_T4_k2_random{r}_of{threshold}", [track], AtMost(2), Odds(4, 1), threshold)
-    for bound, constraint in (("within10s", TimeBounded(10)), ("within4s", TimeBounded(4))):
-        yield _case(f"{name}_T4_{bound}", [Track(1, changes, 0, 4)], constraint, Odds(5, 2), 2)
-    hybrid = Hybrid((AtMost(1), TimeBounded(5)))
-    yield _case(f"{name}_T4_hybrid", [Track(1, changes, 0, 4)], hybrid, Odds(5, 2), 1)
-    for threshold in (1, 2, 3):
-        more = [Track(1, changes, 0, 3)]
-        yield _case(
-            f"{name}_T3_k2_spare_slot_of{threshold}", more, AtMost(2), Odds(6, 1), threshold, spare=1, reached=False
-        )
-
-
-def _joint_layered(name: str, changes: Randomizer) -> Iterator[LossCase]:
-    """Two or three layers, weighted."""
-    for T, widths, k, weights, threshold in (
-        (4, (1, 2), 2, (1, 1), 2),
-        (4, (1, 2), 2, (1, 2), 3),
-        (4, (1, 2, 4), 1, (1, 1, 1), 2),
-        (3, (1, 3), 2, (2, 1), 3),
-    ):
-        tracks = [Track(width, changes, 0, T) for width in widths]
-        label = "".join(map(str, widths))
-        yield _case(f"{name}_T{T}_k{k}_layers{label}_of{threshold}", tracks, AtMost(k), Odds(8, 1), threshold, weights)
-    some = [Track(1, changes, 0, 4, reported=2), Track(2, changes, 0, 4, reported=1)]
-    yield _case(f"{name}_T4_within12s_layers_random", some, TimeBounded(12), Odds(8, 1), 2)
-
-
-def _beside_states(name: str, changes: Randomizer) -> Iterator[LossCase]:
-    """Changes on all or some nodes, and states at some."""
-    z = changes.space.answers
-    for state, states in joint_states(z).items():
-        for weights, threshold in (((1, 1), 1), ((1, 1), 2), ((2, 1), 2), ((1, 3), 4)):
-            tracks = [Track(1, states, 0, 3, reported=1), Track(1, changes, 0, 3)]
-            label = f"{name}_{state}_T3_k2_weights{weights[0]}{weights[1]}_of{threshold}"
-            yield _case(label, tracks, AtMost(2), Odds(9, 2), threshold, weights)
-    some = [Track(1, joint_states(z)["krr_states"], 0, 3, reported=2), Track(1, changes, 0, 3, reported=1)]
-    yield _case(f"{name}_T3_hybrid_random", some, Hybrid((AtMost(1), TimeBounded(5))), Odds(9, 2), 2)
-
-
-def _joint_closed(name: str, changes: Randomizer) -> Iterator[LossCase]:
-    """Changes among answers, after the first period, with a state before them or anywhere."""
-    z = changes.space.answers
-    for T, k, threshold in ((3, 2, 1), (4, 3, 2), (4, 4, 2), (4, 3, 1)):
-        tracks = [Track(1, changes, 1, T)]
-        label = f"{name}_T{T}_k{k}_of{threshold}"
-        yield _case(label, tracks, AtMost(k), Odds(5, 2), threshold, closed=True)
-    for state, states in joint_states(z, null=False).items():
-        for where, track in (("first", Track(1, states, 0, 1)), ("any", Track(1, states, 0, 3, reported=1))):
-            for weights, threshold in (((1, 1), 2), ((2, 1), 2), ((1, 2), 3)):
-                tracks = [track, Track(1, changes, 1, 3)]
-                label = f"{name}_{state}_{where}_T3_k3_weights{weights[0]}{weights[1]}_of{threshold}"
-                yield _case(label, tracks, AtMost(3), Odds(12, 1), threshold, weights, closed=True)
-    yield _case(f"{name}_T4_within25s", [Track(1, changes, 1, 4)], TimeBounded(25), Odds(5, 2), 1, closed=True)
-    wide = [Track(1, changes, 1, 4, reported=2), Track(2, changes, 1, 4)]
-    yield _case(f"{name}_T4_k3_layers_random", wide, AtMost(3), Odds(5, 2), 2, closed=True)
-
-
-def _joint_panels(name: str, states: Randomizer) -> Iterator[LossCase]:
-    """States at all nodes or some."""
-    for T, r, threshold in ((1, None, 1), (3, None, 1), (3, None, 2), (3, None, 3), (4, 1, 1), (4, 2, 2), (4, 3, 2)):
-        label = f"{name}_T{T}_k1_of{threshold}" + (f"_random{r}" if r else "")
-        tracks = [Track(1, states, 0, T, reported=r)]
-        yield _case(label, tracks, AtMost(1), Odds(30, 7), threshold)
-    wide = [Track(2, states, 0, 5, reported=1), Track(1, states, 0, 5, reported=1)]
-    yield _case(f"{name}_T5_within12s_wide", wide, TimeBounded(12), Odds(30, 7), 3, (1, 2))
-
-
-def _anchored(name: str, states: Randomizer) -> Iterator[LossCase]:
-    """Panels of a closed cohort."""
-    for T, r, threshold in ((3, None, 2), (4, 2, 1), (4, 2, 2)):
-        tracks = [Track(1, states, 0, T, reported=r)]
-        label = f"{name}_T{T}_k2_of{threshold}" + (f"_random{r}" if r else "")
-        yield _case(label, tracks, AtMost(2), Odds(30, 7), threshold, closed=True)
-
-
-def _several_groups() -> Iterator[LossCase]:
-    """Joint groups beside plain ones, one of which is drawn."""
-    calendar, constraint = Calendar(0, PERIOD, 4), AtMost(2)
-    for z in (1, 2):
-        panel = _group([Track(1, joint_states(z)["krr_states"], 0, 4, reported=2)], constraint, Odds(9, 1), 2)
-        changes = _group([Track(1, joint_changes(z)["signed_quiet"], 0, 4)], constraint, Odds(8, 1), 1)
-        plain = Group((Track(2, SignedSubset(MutationSpace(z), Odds(5, 2)), 0, 4),), 3)
-        plan = ReleasePlan((panel, changes, plain))
-        yield LossCase(f"groups_z{z}_T4_k2", plan, calendar, constraint, reached=True)
-
-
-def _case(
-    name: str,
-    tracks: Sequence[Track],
-    constraint: Constraint,
-    odds: Odds,
-    threshold: int,
-    weights: tuple[int, ...] | None = None,
-    *,
-    spare: int = 0,
-    closed: bool = False,
-    reached: bool = True,
-) -> LossCase:
-    """A survey of one joint group, with a slot for every report that may tell something; spare: and so many more."""
-    periods = max(track.last for track in tracks)
-    group = _group(tracks, constraint, odds, threshold, weights, spare=spare, closed=closed)
-    return LossCase(name, ReleasePlan((group,)), Calendar(0, PERIOD, periods), constraint, closed, reached)
-
-
-def _group(
-    tracks: Sequence[Track],
-    constraint: Constraint,
-    odds: Odds,
-    threshold: int,
-    weights: tuple[int, ...] | None = None,
-    *,
-    spare: int = 0,
-    closed: bool = False,
-) -> Group:
-    calendar = Calendar(0, PERIOD, max(track.last for track in tracks))
-    slots = tuple(most_telling(track, calendar, constraint, closed) + spare for track in tracks)
-    return Group.jointly(tracks, Joint(odds, threshold, weights or (1,) * len(slots), slots))
+    return made | ({"subset": SubsetSelection(space, ANY, space.size // 2)} if space.size > 2 else {})
 
 
 def lived(case: LossCase) -> bool:
-    """Whether two lives of the case are enumerated: it has three periods at most, one group, few changelogs."""
-    answers = case.plan.tracks[0].randomizer.space.answers
-    few = answers == 1 or (answers == 2 and (case.closed or len(case.plan.tracks) == 1))
-    return few and len(case.plan.groups) == 1 and case.calendar.periods <= 3
+    """Whether two lives of the case are enumerated: it has three periods at most, one group of changes, one answer."""
+    alone = len(case.plan.groups) == 1 and all(track.reports_changes for track in case.plan.tracks)
+    return alone and case.answers == 1 and case.calendar.periods <= 3
+
+
+def _filled(
+    laid: Sequence[Laid], changing: dict[str, Randomizer], held: dict[str, Randomizer]
+) -> Iterator[tuple[str, list[Randomizer]]]:
+    """Every choice of one randomizer for all tracks of changes and one for all of states, with their names."""
+    kinds = sorted({what for what, *_ in laid})
+    for chosen in product(*((changing if kind == "changes" else held).items() for kind in kinds)):
+        of_kind = {kind: randomizer for kind, (_, randomizer) in zip(kinds, chosen, strict=True)}
+        yield " ".join(name for name, _ in chosen), [of_kind[what] for what, *_ in laid]
+
+
+def _tracks(laid: Sequence[Laid], randomizers: Sequence[Randomizer]) -> tuple[Track, ...]:
+    return tuple(
+        Track(width, randomizer, first, last, reported)
+        for (_, width, first, last, reported), randomizer in zip(laid, randomizers, strict=True)
+    )
+
+
+def _of(laid: Sequence[Laid]) -> str:
+    return "+".join(
+        f"{what} of {width} in {first}-{last}, {reported or 'all'}" for what, width, first, last, reported in laid
+    )
+
+
+def _calendar(tracks: Sequence[Track]) -> Calendar:
+    return Calendar(0, PERIOD, max(track.last for track in tracks))
+
+
+def _joint(
+    tracks: Sequence[Track],
+    constraint: Constraint,
+    odds: Odds,
+    threshold: int,
+    weights: tuple[int, ...] = (1,),
+    spare: int = 0,
+    closed: bool = False,
+) -> Group:
+    """A joint group with a slot for every report that may tell something; spare: and so many more."""
+    calendar = _calendar(tracks)
+    slots = tuple(most_telling(track, calendar, constraint, closed) + spare for track in tracks)
+    return Group.jointly(tracks, Joint(odds, threshold, weights, slots))

@@ -1,5 +1,6 @@
 """The charge of a release plan against every pair of changelogs and every transcript."""
 
+from collections.abc import Iterable
 from decimal import Decimal
 from itertools import product
 
@@ -9,13 +10,17 @@ from changeling_protocol import (
     AtMost,
     Calendar,
     Group,
+    Joint,
+    KaryChange,
     KaryResponse,
     Losses,
     MutationSpace,
     Odds,
-    ReleasePlan,
+    SignedSubset,
+    StateSpace,
     TimeBounded,
     Track,
+    lives_cost,
     node_cost,
     plan_cost,
 )
@@ -23,77 +28,71 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.enumeration import (
+    all_inputs,
     changelogs,
+    enumerated_lives_loss,
     enumerated_loss,
     literal_transcript_ratio,
     worst_ratio_of_pairs,
     worst_transcript_ratio,
 )
+from tests.joint_enumeration import defined_law, worst_joint_ratio
 
-from .loss_cases import loss_cases
+from .loss_cases import ANY, LossCase, joint_loss_cases, lived, loss_cases
 
-ODDS = Odds(3, 1)
 ROUNDING = Decimal("1e-40")
+PLAIN, JOINT = tuple(loss_cases()), tuple(joint_loss_cases())
 
 
-def hierarchy(z: int, T: int, c: int, h: int) -> Group:
-    response = KaryResponse(MutationSpace(z), ODDS)
-    return Group(tuple(Track(c**i, response, 0, T) for i in range(h)))
+def assert_charged(cases: Iterable[LossCase]) -> None:
+    """The charge is kept over every pair of changelogs, group, draw of nodes and transcript; attained where known."""
+    for case in cases:
+        stated = plan_cost(case.plan, case.calendar, case.constraint, case.closed)
+        enumerated = enumerated_loss(case.plan, case.calendar, case.constraint, case.closed)
+        assert enumerated <= stated, case
+        assert stated - enumerated < ROUNDING or not case.reached, case
 
 
-def worst_over_pairs(group: Group, T: int, k: int, closed: bool = False) -> Decimal:
-    return enumerated_loss(ReleasePlan((group,)), Calendar(0, 10, T), AtMost(k), closed)
+@pytest.mark.parametrize("answers", [1, 2, 3])
+def test_every_randomizer_and_assignment_keeps_to_its_charge(answers):
+    """Open and closed, under every kind of constraint; groups that are drawn cost the most expensive one."""
+    assert_charged(case for case in PLAIN if case.answers == answers)
 
 
-CASES = {case.name: case for case in loss_cases()}
+@pytest.mark.heavy
+@pytest.mark.parametrize("answers", [1, 2, 3])
+def test_no_two_changelogs_are_told_apart_beyond_the_odds_of_a_joint_group(answers):
+    """Whatever it reports; and the odds are attained where nodes suffice."""
+    assert_charged(case for case in JOINT if case.answers == answers)
 
 
-REACHED = [(1, 4, 1, 2, 1), (1, 4, 2, 2, 1), (2, 4, 2, 2, 1), (2, 3, 2, 2, 1), (2, 4, 1, 2, 2), (2, 4, 2, 2, 3)]
-"""DCR with nodes enough (2κε₀) and with too few (Nε₀), and hierarchies whose layers are worst together."""
+@pytest.mark.heavy
+def test_a_store_that_was_put_back_costs_no_more_than_two_lives():
+    """All that both lives send, over every pair of pairs of changelogs that were one until the copy was made."""
+    for case in filter(lived, JOINT):
+        stated = lives_cost(case.plan, case.calendar, case.constraint, case.closed, lives=2)
+        once = enumerated_loss(case.plan, case.calendar, case.constraint, case.closed)
+        assert once <= enumerated_lives_loss(case.plan, case.calendar, case.constraint, case.closed) <= stated, case
 
 
-@pytest.mark.parametrize(("z", "T", "k", "c", "h"), REACHED)
-def test_the_stated_loss_is_reached(z, T, k, c, h):
-    """On the named cases a pair of changelogs and a transcript have exactly the stated loss."""
-    group = hierarchy(z, T, c, h)
-    stated = plan_cost(ReleasePlan((group,)), Calendar(0, 10, T), AtMost(k))
-    assert stated - worst_over_pairs(group, T, k) < ROUNDING
-
-
-@pytest.mark.parametrize(("z", "T", "k", "h"), [(2, 3, 2, 1), (2, 4, 3, 1), (2, 4, 2, 2), (3, 3, 2, 1)])
-def test_a_closed_cohort_costs_one_pair_of_insertions_and_the_rest(z, T, k, h):
-    """Where everybody has an answer from the first period, the enumerated loss stays within the smaller charge,
-    and a flat release reaches it."""
-    group = hierarchy(z, T, 2, h)
-    plan = ReleasePlan((group,))
-    stated = plan_cost(plan, Calendar(0, 10, T), AtMost(k), closed=True)
-    worst = worst_over_pairs(group, T, k, closed=True)
-    assert worst <= stated
-    if h == 1:
-        assert stated - worst < ROUNDING
-        assert stated < plan_cost(plan, Calendar(0, 10, T), AtMost(k)) or 2 * k >= T
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_every_randomizer_and_assignment_keeps_to_its_charge(name):
-    """Over every pair of changelogs, group, draw of nodes and transcript; where it is known that the charge
-    is attained, it is: k-RR with 2κ nodes, signed subsets with κ + 1, states at every node."""
-    case = CASES[name]
-    stated = plan_cost(case.plan, case.calendar, case.constraint, case.closed)
-    found = enumerated_loss(case.plan, case.calendar, case.constraint, case.closed)
-    assert found <= stated
-    if case.reached:
-        assert stated - found < ROUNDING
+SMALL = Calendar(0, 10, 2), Calendar(0, 10, 4)
+SIGNED = SignedSubset(MutationSpace(1), Odds(5, 2))
 
 
 @pytest.mark.parametrize(
-    "name", ["krr_z1_T2_k1", "signed_quiet_z1_T4_k2_random2", "signed_z2_T2_k1", "custom_z1_T4_k2_random2"]
+    ("randomizer", "calendar", "k", "reported"),
+    [
+        (KaryResponse(MutationSpace(1), Odds(5, 2)), SMALL[0], 1, None),
+        (SignedSubset(MutationSpace(2), Odds(5, 2)), SMALL[0], 1, None),
+        (SIGNED, SMALL[1], 2, 2),
+        (next(case for case in PLAIN if case.name.startswith("custom ")).plan.tracks[0].randomizer, SMALL[1], 2, 2),
+    ],
+    ids=["k-rr", "signed", "signed, nodes drawn", "custom, nodes drawn"],
 )
-def test_every_transcript_listed_literally_gives_the_same_worst_ratio(name):
+def test_every_transcript_listed_literally_gives_the_same_worst_ratio(randomizer, calendar, k, reported):
     """Every choice of nodes and every symbol, against the product of the worst symbols, against all pairs at once."""
-    case = CASES[name]
-    group = case.plan.groups[0]
-    every = list(changelogs(group.tracks[0].randomizer.space.answers, case.calendar, case.constraint))
+    group = Group((Track(1, randomizer, 0, calendar.periods, reported),))
+    every = list(changelogs(randomizer.space.answers, calendar, AtMost(k)))
     worst = 0
     for one, other in product(every, every):
         expected = worst_transcript_ratio(group, one, other)
@@ -102,23 +101,47 @@ def test_every_transcript_listed_literally_gives_the_same_worst_ratio(name):
     assert worst_ratio_of_pairs(group, every) == worst
 
 
+LAYERS = Group.jointly(
+    (
+        Track(1, KaryChange(MutationSpace(1), ANY), 0, 2),
+        Track(2, SignedSubset(MutationSpace(1), ANY), 0, 2),
+    ),
+    Joint(Odds(7, 2), 3, (1, 2), (2, 1)),
+)
+CLOSED = Group.jointly(
+    (
+        Track(1, KaryResponse(StateSpace(2, null=False), ANY), 0, 1),
+        Track(1, SignedSubset(MutationSpace(2, null=False), ANY), 1, 3),
+    ),
+    Joint(Odds(5, 2), 2, (2, 1), (1, 2)),
+)
+
+
+@pytest.mark.parametrize(
+    ("group", "constraint", "closed"), [(LAYERS, AtMost(2), False), (CLOSED, AtMost(3), True)], ids=["open", "closed"]
+)
+def test_the_worst_transcript_of_a_joint_group_is_the_one_that_is_found(group, constraint, closed):
+    """The largest ratio of two laws, symbol by symbol, over all pairs of changelogs."""
+    answers, calendar = group.tracks[0].randomizer.space.answers, Calendar(0, 10, group.tracks[-1].last)
+    every = [all_inputs(group, states) for states in changelogs(answers, calendar, constraint, closed)]
+    laws = [defined_law(group, inputs) for inputs in every]
+    assert worst_joint_ratio(group, every) == max(a[sent] / b[sent] for a, b in product(laws, laws) for sent in a)
+
+
 def test_changelogs_under_a_time_bound_are_those_that_some_times_allow():
     """Against mutation times on a fine grid: the sets of periods are the same."""
-    calendar, step = Calendar(0, 10, 4), 0.5
-    times = np.arange(step, 40 + step / 2, step)
+    calendar, times = Calendar(0, 10, 4), np.arange(0.5, 40.25, 0.5)
     for bound in (1, 9, 10, 11, 20, 25):
-        allowed = {()} | {(calendar.period_of(t),) for t in times}
-        allowed |= {
+        allowed = {()} | {
             tuple(sorted({calendar.period_of(s), calendar.period_of(t)}))
-            for s in times
-            for t in times
+            for s, t in product(times, times)
             if 0 <= t - s <= bound
         }
-        found = set()
+        enumerated = set()
         for states in changelogs(1, calendar, TimeBounded(bound)):
             mutated = [i for i in range(1, 5) if states[i] != states[i - 1]]
-            found.add(tuple(sorted({*mutated[:1], *mutated[-1:]})))
-        assert found == allowed
+            enumerated.add(tuple(sorted({*mutated[:1], *mutated[-1:]})))
+        assert enumerated == allowed
 
 
 @given(st.lists(st.integers(0, 9), min_size=4, max_size=4), st.integers(0, 6), st.integers(0, 9))
@@ -130,10 +153,3 @@ def test_the_cost_of_a_track_in_closed_form_is_that_of_every_division(losses, mo
         for s, a, b in product(range(most + 1), repeat=3)
         if s + a <= most and s + b <= most and s + a + b <= reports
     )
-
-
-def test_groups_cost_the_most_expensive_one():
-    """Drawn once and independently of the data, the groups cost their maximum, not their sum."""
-    calendar, once = Calendar(0, 10, 4), AtMost(1)
-    cheap, dear = hierarchy(2, 4, 2, 1), hierarchy(2, 4, 2, 2)
-    assert plan_cost(ReleasePlan((cheap, dear)), calendar, once) == plan_cost(ReleasePlan((dear,)), calendar, once)

@@ -50,7 +50,6 @@ JOINT_FORMS = [
     KaryChange(MutationSpace(2), Odds(3, 1)),
     KaryChange(MutationSpace(3, null=False), Odds(3, 1)),
 ]
-forms = pytest.mark.parametrize("randomizer", JOINT_FORMS, ids=lambda r: f"{r.kind} {r.space}")
 
 
 @st.composite
@@ -70,12 +69,8 @@ def weighed_patterns(kernel: Kernel) -> dict[tuple[int, ...], Fraction]:
     joint, places = kernel.joint, slot_places(kernel)
     weights = {}
     for pattern in product((0, 1), repeat=len(places)):
-        likely = prod(
-            (kernel.agreements[p] if x else 1 - kernel.agreements[p] for p, x in zip(places, pattern, strict=True)),
-            start=Fraction(1),
-        )
         high = sum(joint.weights[p] * x for p, x in zip(places, pattern, strict=True)) >= joint.threshold
-        weights[pattern] = likely * (joint.odds.favoured if high else joint.odds.other)
+        weights[pattern] = base_chance(kernel, pattern) * (joint.odds.favoured if high else joint.odds.other)
     whole = sum(weights.values())
     return {pattern: weight / whole for pattern, weight in weights.items()}
 
@@ -84,131 +79,91 @@ def slot_places(kernel: Kernel) -> list[int]:
     return [place for place, slots in enumerate(kernel.joint.slots) for _ in range(slots)]
 
 
+def base_chance(kernel: Kernel, pattern: tuple[int, ...]) -> Fraction:
+    chances = (
+        kernel.agreements[p] if x else 1 - kernel.agreements[p]
+        for p, x in zip(slot_places(kernel), pattern, strict=True)
+    )
+    return prod(chances, start=Fraction(1))
+
+
 @given(kernels(), st.data())
 def test_each_slot_is_drawn_as_all_patterns_say_given_the_slots_before_it(kernel, data):
-    """Whatever slots were used, in any order, and however they agreed. The score may be cut at the threshold."""
-    chances, places = weighed_patterns(kernel), slot_places(kernel)
+    """Whatever slots were used, in any order, and however they agreed. The score may be cut at the threshold. The slots
+    of a track are alike: before anything is known each agrees as its marginal odds say."""
+    joint, chances, places = kernel.joint, weighed_patterns(kernel), slot_places(kernel)
     order = data.draw(st.permutations(range(len(places))))
     pattern = data.draw(st.tuples(*[st.integers(0, 1)] * len(places)))
-    used, score, cut = [0] * len(kernel.joint.slots), 0, 0
+    used, score, cut = [0] * len(joint.slots), 0, 0
     for step, slot in enumerate(order):
-        known = order[:step]
-        fits = {each: p for each, p in chances.items() if all(each[i] == pattern[i] for i in known)}
-        agreed = sum(p for each, p in fits.items() if each[slot]) / sum(fits.values())
+        fits = {each: p for each, p in chances.items() if all(each[i] == pattern[i] for i in order[:step])}
         place = places[slot]
         alone = kernel.agreements[place]
-        odds = kernel.conditional_odds(place, used, score)
-        assert odds == kernel.conditional_odds(place, used, cut)
-        assert Fraction(odds.favoured, odds.other) == (agreed / alone) / ((1 - agreed) / (1 - alone))
-        independent = {each: base_chance(kernel, each) for each in fits}
-        density = sum(fits.values()) / sum(independent.values()) * kernel.density([0] * len(used), 0)
-        assert kernel.density(used, score) == density
+        for odds, known in ((kernel.conditional_odds(place, used, score), fits), (kernel.marginal(place), chances)):
+            agreed = sum(p for each, p in known.items() if each[slot]) / sum(known.values())
+            assert Fraction(odds.favoured, odds.other) == (agreed / alone) / ((1 - agreed) / (1 - alone))
+        assert kernel.conditional_odds(place, used, cut) == kernel.conditional_odds(place, used, score)
+        base = sum(base_chance(kernel, each) for each in fits)
+        assert kernel.density(used, score) == sum(fits.values()) / base * kernel.density([0] * len(used), 0)
         used[place] += 1
         cut = kernel.scored(place, cut, bool(pattern[slot]))
-        score += kernel.joint.weights[place] * pattern[slot]
-        assert cut == min(score, kernel.joint.threshold)
-
-
-def base_chance(kernel: Kernel, pattern: tuple[int, ...]) -> Fraction:
-    places = slot_places(kernel)
-    return prod(
-        (kernel.agreements[p] if x else 1 - kernel.agreements[p] for p, x in zip(places, pattern, strict=True)),
-        start=Fraction(1),
-    )
-
-
-@given(kernels())
-def test_every_density_lies_between_one_and_the_odds(kernel):
-    """Its ends are reached by the patterns with no agreement and with every one; G lies between."""
-    joint = kernel.joint
+        score += joint.weights[place] * pattern[slot]
+        assert cut == min(score, joint.threshold)
     most = Fraction(joint.odds.favoured, joint.odds.other)
-    assert kernel.density(joint.slots, 0) == 1
-    assert kernel.density(joint.slots, joint.heaviest) == most
+    assert (kernel.density(joint.slots, 0), kernel.density(joint.slots, joint.heaviest)) == (1, most)
     assert 1 < kernel.density([0] * len(joint.slots), 0) < most
 
 
-@given(kernels())
-def test_the_slots_of_a_track_are_alike(kernel):
-    """Whichever slot of a track a report has, it agrees with the same probability: that of the marginal odds."""
-    chances, places = weighed_patterns(kernel), slot_places(kernel)
-    for slot, place in enumerate(places):
-        agreed = sum(p for pattern, p in chances.items() if pattern[slot])
-        odds, alone = kernel.marginal(place), kernel.agreements[place]
-        assert agreed == odds.favoured * alone / (odds.favoured * alone + odds.other * (1 - alone))
+def drawn_law(randomizer, true: int, odds: Odds) -> dict[int, Fraction]:
+    """How likely each symbol is, over all integers that a device may draw."""
+    total = randomizer.favoured_total(true, odds)
+    counted = Counter(randomizer.favoured_symbol_at(drawn, true, odds) for drawn in range(total))
+    return {symbol: Fraction(counted[symbol], total) for symbol in range(randomizer.symbols)}
 
 
-def test_a_slot_that_is_not_there_is_not_asked_for():
-    """The device answers from the base instead."""
-    kernel = Kernel(Joint(Odds(9, 1), 1, (1, 1), (2, 1)), (Fraction(1, 3), Fraction(1, 2)))
-    assert kernel.conditional_odds(0, [1, 1], 0).favoured > 1
-    for place, used in ((0, [2, 0]), (1, [0, 1])):
-        with pytest.raises(ValueError, match="every slot of this track is used"):
-            kernel.conditional_odds(place, used, 0)
-
-
-@forms
-def test_every_telling_input_agrees_with_as_much_of_the_base(randomizer):
-    """How likely a symbol of the base agrees is the same for all. An input that tells nothing is answered
-    from the base, and so is one that tells, at odds of 1:1."""
-    even = Odds(1, 1)
-    laws = []
-    for true in range(randomizer.space.size):
-        total = randomizer.favoured_total(true, even)
-        counted = Counter(randomizer.favoured_symbol_at(drawn, true, even) for drawn in range(total))
-        laws.append({symbol: Fraction(count, total) for symbol, count in counted.items()})
-        if randomizer.tells(true):
-            agreed = sum(chance for symbol, chance in laws[-1].items() if randomizer.agrees(symbol, true))
-            assert agreed == randomizer.agreement
-    assert all(law == laws[0] for law in laws)
+@pytest.mark.parametrize("randomizer", JOINT_FORMS, ids=lambda r: f"{r.kind} {r.space}")
+def test_odds_favour_just_the_symbols_that_agree(randomizer):
+    """Each is a:b times as likely, relative to the base, as each that does not; so at the randomizer's own odds. Of the
+    base as much agrees with each input that tells; what tells nothing is answered from the base, as is all at 1:1."""
     assert randomizer.tells(0) != randomizer.space.reports_changes
-
-
-@forms
-@pytest.mark.parametrize("odds", [Odds(5, 3), Odds(11, 1)], ids=str)
-def test_odds_favour_just_the_symbols_that_agree(randomizer, odds):
-    """Each is a:b times as likely, relative to the base, as each that does not; so at the randomizer's own odds."""
-    told = randomizer.at_odds(odds)
-    assert told.odds == odds
-    assert (told.agreement, told.space) == (randomizer.agreement, randomizer.space)
+    base = drawn_law(randomizer, 0, Odds(1, 1))
     for true in range(randomizer.space.size):
-        total = randomizer.favoured_total(true, odds)
-        counted = Counter(randomizer.favoured_symbol_at(drawn, true, odds) for drawn in range(total))
-        assert total == told.total(true)
-        for symbol in range(randomizer.symbols):
-            assert Fraction(counted[symbol], total) == Fraction(told.weight(symbol, true), told.total(true))
-        if not randomizer.tells(true):
-            continue
-        even = Odds(1, 1)
-        base_total = randomizer.favoured_total(true, even)
-        base = Counter(randomizer.favoured_symbol_at(drawn, true, even) for drawn in range(base_total))
-        ratios = {
-            agrees: {
-                Fraction(counted[s], base[s]) for s in range(randomizer.symbols) if randomizer.agrees(s, true) == agrees
-            }
-            for agrees in (True, False)
-        }
-        assert len(ratios[True]) == len(ratios[False]) == 1
-        assert ratios[True].pop() / ratios[False].pop() == Fraction(odds.favoured, odds.other)
+        assert drawn_law(randomizer, true, Odds(1, 1)) == base
+        for odds in (Odds(5, 3), Odds(11, 1)):
+            told, law = randomizer.at_odds(odds), drawn_law(randomizer, true, odds)
+            assert (told.odds, told.agreement, told.space) == (odds, randomizer.agreement, randomizer.space)
+            assert law == {s: Fraction(told.weight(s, true), told.total(true)) for s in range(randomizer.symbols)}
+            if not randomizer.tells(true):
+                assert law == base
+                continue
+            agreeing = {symbol for symbol in base if randomizer.agrees(symbol, true)}
+            assert sum(base[symbol] for symbol in agreeing) == randomizer.agreement
+            (favoured,) = {law[symbol] / base[symbol] for symbol in agreeing}
+            (other,) = {law[symbol] / base[symbol] for symbol in base if symbol not in agreeing}
+            assert favoured / other == Fraction(odds.favoured, odds.other)
 
 
-def test_a_joint_group_costs_its_odds_whatever_it_reports():
-    """And states them; its tracks have the odds of one report by itself, which are less."""
+def test_a_joint_group_costs_its_odds_and_is_signed_without_those_of_its_tracks():
+    """They follow from the group, and are less, so a survey cannot state others."""
     plan, calendar = joint_plan(3, 8), Calendar(0, 60, 8)
     group = plan.groups[0]
     assert plan_cost(plan, calendar, AtMost(3)) == group.joint.odds.epsilon
     assert survey(plan).epsilon_micro == micro(group.joint.odds.epsilon)
-    for track in group.tracks:
-        assert 0 < track.randomizer.odds.epsilon < group.joint.odds.epsilon
-    assert group.kernel.marginal(0) == group.tracks[0].randomizer.odds
-    assert Group.jointly(group.tracks, group.joint) == group
+    assert all(0 < track.randomizer.odds.epsilon < group.joint.odds.epsilon for track in group.tracks)
+    (fields,) = plan_as_fields(plan)
+    assert not any("odds" in track["randomizer"] for track in fields["tracks"])
+    assert fields["joint"] == {"odds": [55, 1], "threshold": 4, "weights": [2, 1], "slots": [2, 3]}
+    both = ReleasePlan((*plan.groups, Group((STATES,), 5)))
+    assert plan_from_fields(plan_as_fields(both), [3]) == both
 
 
-@pytest.mark.parametrize("lives", [1, 2, 3, 7])
-def test_more_lives_of_an_entry_cost_more(lives):
+def test_more_lives_of_an_entry_cost_more():
     """As often its cost where each report is drawn by itself; of a joint group twice its odds for each further life."""
     calendar, constraint = Calendar(0, 60, 8), AtMost(3)
-    for plan, times in ((survey().plan, lives), (joint_plan(3, 8), 2 * lives - 1)):
+    for lives, joint in product((1, 2, 3, 7), (False, True)):
+        plan = joint_plan(3, 8) if joint else survey().plan
         once = Fraction(plan_cost(plan, calendar, constraint))
+        times = 2 * lives - 1 if joint else lives
         excess = Fraction(lives_cost(plan, calendar, constraint, lives=lives)) - times * once
         assert 0 <= excess < Fraction(1, 10**40)
 
@@ -238,7 +193,6 @@ CHANGES = Track(2, SignedSubset(MutationSpace(3), ANY), 0, 8)
     ("build", "says"),
     [
         (lambda: Joint(Odds(1, 1), 1, (1,), (1,)), "1:1 say nothing"),
-        (lambda: Joint(Odds(7, 7), 1, (1,), (1,)), "7:7 say nothing"),
         (lambda: Joint(Odds(2, 1), 8, (2, 1), (3, 1)), "1 to 7, .* got 8"),
         (lambda: Joint(Odds(2, 1), 0, (2, 1), (3, 1)), "1 to 7, .* got 0"),
         (lambda: Joint(Odds(2, 1), 1, (0,), (1,)), "positive integers"),
@@ -250,6 +204,7 @@ CHANGES = Track(2, SignedSubset(MutationSpace(3), ANY), 0, 8)
         (lambda: Group.jointly([STATES, CHANGES], Joint(Odds(2, 1), 4, (4, 1), (2, 3))), "track 1 .* says nothing"),
         (lambda: Group((STATES,), joint=Joint(Odds(9, 2), 2, (1,), (2,))), "tracks of a joint group follow"),
         (lambda: Group((STATES,)).kernel, "drawn by itself"),
+        (lambda: joint_plan(3, 8).groups[0].kernel.conditional_odds(0, [2, 0], 0), "every slot of this track is used"),
         (
             lambda: Group.jointly(
                 [Track(1, UnaryEncoding(StateSpace(3), ANY), 0, 8)], Joint(Odds(2, 1), 1, (1,), (8,))
@@ -282,14 +237,3 @@ def test_symbols_beyond_63_bits_are_refused_in_a_joint_group_as_elsewhere():
     fields["questions"][0]["answers"] = [str(i) for i in range(70)]
     with pytest.raises(MalformedBytes, match="63 bits"):
         Survey.from_signed(signed("survey", fields, AUTHORITY), PINNED)
-
-
-def test_a_joint_group_comes_back_from_its_fields_without_its_tracks_odds():
-    """They follow from the group, so a survey cannot state others."""
-    plan = joint_plan(3, 8)
-    (group,) = fields = plan_as_fields(plan)
-    assert not any("odds" in track["randomizer"] for track in group["tracks"])
-    assert group["joint"] == {"odds": [55, 1], "threshold": 4, "weights": [2, 1], "slots": [2, 3]}
-    assert plan_from_fields(fields, [3]) == plan
-    both = ReleasePlan((*plan.groups, Group((STATES,), 5)))
-    assert plan_from_fields(plan_as_fields(both), [3]) == both

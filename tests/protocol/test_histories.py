@@ -95,14 +95,14 @@ def test_reports_drawn_one_by_one_have_the_law_of_one_response_over_all(case):
                 assert alone == Fraction(randomizer.weight(symbol, true), randomizer.total(true))
 
 
-LIVED = [
-    pytest.param(case, marks=pytest.mark.heavy if case[0] > 1 and not case[5] else ())
-    for case in SMALL
-    if case[0] * case[1] <= 6 and case[4] in (AtMost(1), Hybrid((AtMost(2), TimeBounded(15))))
-]
-
-
-@pytest.mark.parametrize("case", LIVED)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=pytest.mark.heavy if case[0] > 1 and not case[5] else (), id=str(case))
+        for case in SMALL
+        if case[0] * case[1] <= 6 and case[4] in (AtMost(1), Hybrid((AtMost(2), TimeBounded(15))))
+    ],
+)
 def test_two_lives_of_a_store_cost_twice_the_odds_of_a_history_group(case):
     """A copy of the store, made after any closing and put back later: all that both lives send, each keeping to the
     constraint. The bound is attained by a copy made before the first report."""

@@ -1,69 +1,101 @@
-"""Signed objects: who can sign, and who cannot."""
+"""Signed objects: one value has one byte string, and only a private key of the authority's signs it."""
+
+from functools import partial
 
 import pytest
-from changeling_protocol import BadSignature, authority_key, encode
+from changeling_protocol import (
+    BadSignature,
+    EarlyEnd,
+    MalformedBytes,
+    SealingKey,
+    Survey,
+    authority_key,
+    decode,
+    encode,
+    signed,
+)
 from changeling_protocol.signing import payload_bytes, verified
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from .examples import AUTHORITY, PINNED
+from .examples import AUTHORITY, PINNED, survey
+
+scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.text() | st.binary()
+values = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=20)
+
+
+def size(value):
+    """Each list and map, and each value in them."""
+    held = value.values() if isinstance(value, dict) else value
+    return 1 + len(value) + sum(map(size, held)) if isinstance(value, list | dict) else 0
+
+
+def reversed_maps(value):
+    """The same, with every map built in the opposite order."""
+    if isinstance(value, dict):
+        return {key: reversed_maps(each) for key, each in reversed(value.items())}
+    return [*map(reversed_maps, value)] if isinstance(value, list) else value
+
+
+@given(values)
+def test_a_value_has_one_form_and_comes_back_within_its_bound(value):
+    """Whatever order its maps were made in. A bound on the values in it is kept exactly: one more is refused."""
+    encoded = encode(value)
+    assert decode(encoded, most_items=size(value)) == value
+    assert encode(decode(encoded)) == encode(reversed_maps(value)) == encoded
+    if size(value):
+        with pytest.raises(MalformedBytes):
+            decode(encoded, most_items=size(value) - 1)
+
+
+@given(st.binary(max_size=80))
+@example(b"\x91" * 2000)
+def test_rubbish_is_refused(rubbish):
+    """Arbitrary bytes either decode to a value with exactly these bytes, or are refused as malformed."""
+    try:
+        value = decode(rubbish)
+    except MalformedBytes:
+        return
+    assert encode(value) == rubbish
+
+
+def test_a_megabyte_of_empty_maps_is_refused_before_they_are_compared(monkeypatch):
+    """And before more of them are made than are allowed."""
+    monkeypatch.setattr("changeling_protocol.signing.encode", lambda _: pytest.fail("it was encoded again"))
+    for count in (b"\xdd" + (10**6).to_bytes(4), b"\xdc" + (60).to_bytes(2)):
+        with pytest.raises(MalformedBytes):
+            decode(b"\x81\xa9envelopes" + count + b"\x80" * 10**6, most_items=67)
+
+
+@pytest.mark.parametrize("value", [1.5, {1: 2}, {1, 2}, [0.0]], ids=str)
+def test_values_without_a_canonical_form_are_not_encoded(value):
+    """Floats, sets and maps with other keys are a ValueError."""
+    with pytest.raises(ValueError, match="canonical"):
+        encode(value)
+
 
 PRIME = 2**255 - 19
-ORDER = 2**252 + 27742317777372353535851937790883648493
-D = -121665 * pow(121666, -1, PRIME) % PRIME
-IDENTITY = (0, 1)
+OF_ORDER_EIGHT = (
+    2707385501144840649318225287225658788936804267575313519463743609750303402022,
+    55188659117513257062467267217118295137698188065244968500265048394206261417927,
+)
+LOW_ORDER = [
+    (y | sign << 255).to_bytes(32, "little")
+    for y in (0, 1, PRIME - 1, PRIME, PRIME + 1, *OF_ORDER_EIGHT)
+    for sign in (0, 1)
+]
+"""Every spelling, canonical or not, of every point of edwards25519 whose order divides eight, by its y."""
 
 
-def added(one, other):
-    """The sum of two points of edwards25519, by the curve's law."""
-    (x1, y1), (x2, y2) = one, other
-    k = D * x1 * x2 * y1 * y2 % PRIME
-    return (
-        (x1 * y2 + x2 * y1) * pow(1 + k, -1, PRIME) % PRIME,
-        (y1 * y2 + x1 * x2) * pow(1 - k, -1, PRIME) % PRIME,
-    )
-
-
-def times(number, point):
-    total = IDENTITY
-    while number:
-        total = added(total, point) if number & 1 else total
-        point, number = added(point, point), number >> 1
-    return total
-
-
-def some_points():
-    """Points of the curve, of which some have no small order but for their torsion."""
-    for y in range(2, 60):
-        squared = (y * y - 1) * pow(D * y * y + 1, -1, PRIME) % PRIME
-        x = pow(squared, (PRIME + 3) // 8, PRIME)
-        for root in (x, x * pow(2, (PRIME - 1) // 4, PRIME) % PRIME):
-            if (root * root - squared) % PRIME == 0:
-                yield root, y
-
-
-def small_order():
-    """Every spelling, canonical or not, of every point whose order divides eight."""
-    points = set()
-    for point in some_points():
-        torsion = times(ORDER, point)
-        points |= {times(k, torsion) for k in range(8)}
-        if len(points) == 8:
-            break
-    assert len(points) == 8
-    values = {value for _, y in points for value in (y, y + PRIME) if value < 2**255}
-    return sorted((value | sign << 255).to_bytes(32, "little") for value in values for sign in (0, 1))
-
-
-def test_no_key_of_low_order_is_an_authority():
-    """There are fourteen spellings of such keys; the usual placeholder, all zeros, is one."""
-    low = small_order()
-    assert len(low) == 14
-    assert bytes(32) in low
-    for key in low:
+def test_an_authority_is_a_key_whose_signatures_need_a_private_key():
+    """None of the fourteen spellings of a point of low order is one, the usual placeholder, all zeros, among them."""
+    d = -121665 * pow(121666, -1, PRIME) % PRIME
+    assert sum(OF_ORDER_EIGHT) == PRIME
+    assert all((d * y**4 + 2 * y**2 - 1) % PRIME == 0 for y in OF_ORDER_EIGHT)  # twice such a point has y = 0
+    assert bytes(32) in LOW_ORDER
+    for key in LOW_ORDER:
         with pytest.raises(ValueError, match="low order"):
             authority_key(key)
-
-
-def test_an_authority_s_key_is_taken():
     assert authority_key(PINNED[0]).public_bytes_raw() == PINNED[0]
     with pytest.raises(ValueError, match="32 bytes"):
         authority_key(PINNED[0][:31])
@@ -78,3 +110,22 @@ def test_nobody_signs_without_a_private_key():
         verified("survey", forged, [identity])
     genuine = encode({"payload": payload, "signature": AUTHORITY.sign(payload)})
     assert verified("survey", genuine, [identity, PINNED[0]]) == {"question": "?"}
+
+
+def test_signed_objects_are_read_without_their_signature_in_one_place():
+    """The same survey, key and early end come back, whoever signed; another kind is malformed."""
+    published, key = survey(), SealingKey(bytes(31) + b"\7", 0, 1)
+    assert Survey.from_payload(published.payload) == published
+    for original in (published, key, EarlyEnd(published.id, 3)):
+        kind, encoded = type(original), original.signed_by(AUTHORITY)
+        assert kind.from_signed(encoded, PINNED) == kind.unverified(encoded) == original
+        with pytest.raises(BadSignature):
+            kind.from_signed(encoded, [])
+        other = key if kind is not SealingKey else published
+        for read in (kind.unverified, partial(kind.from_signed, authority=PINNED)):
+            with pytest.raises(MalformedBytes, match="not a"):
+                read(other.signed_by(AUTHORITY))
+    with pytest.raises(MalformedBytes, match="payload and its signature"):
+        Survey.unverified(encode({"payload": published.payload}))
+    with pytest.raises(MalformedBytes):
+        Survey.unverified(signed("survey", {"rubbish": [[]] * 2**16}, AUTHORITY))

@@ -1,49 +1,53 @@
-"""Surveys and other signed objects."""
+"""Signed surveys: read as they were signed, refused if altered or understated, and of one cost in every program."""
 
+import decimal
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import ROUND_FLOOR, Context, Decimal, FloatOperation, Inexact, Rounded, localcontext
 from hashlib import sha256
 from typing import Any
 
 import pytest
+from changeling_client import Client, TooCostly
 from changeling_protocol import (
+    Calendar,
     ExpectedChanges,
     Group,
-    KaryResponse,
     MalformedBytes,
     MutationSpace,
     Odds,
     ProtocolError,
     ReleasePlan,
-    SealingKey,
     SignedSubset,
-    StateSpace,
     Survey,
     Track,
     UnderstatedEpsilon,
     decode,
-    encode,
+    from_micro,
+    log_ratio,
+    micro,
+    rounded_up,
     signed,
 )
 
+from ..vectors.generate import HERE, text
 from .examples import AUTHORITY, PINNED, hierarchical, joint_plan, mixed, survey
 
-SEALING = SealingKey(b"p" * 32, 0, 1)
-SURVEYS = [
-    survey(),
-    survey().asking(expected=ExpectedChanges(5, 7)),
-    survey(mixed(3, 8)),
-    survey(closed=True),
-    survey(joint_plan(3, 8)),
-]
+SURVEYS = {
+    "plain": survey(),
+    "expected": survey().asking(expected=ExpectedChanges(5, 7)),
+    "mixed": survey(mixed(3, 8)),
+    "closed": survey(closed=True),
+    "joint": survey(joint_plan(3, 8)),
+}
 
 
-@pytest.mark.parametrize("original", SURVEYS)
-def test_a_signed_survey_comes_back_with_its_name(original):
+@pytest.mark.parametrize("name", SURVEYS)
+def test_a_signed_survey_comes_back_with_its_name(name):
     """What was signed is what is read, and its id is the hash of the signed bytes."""
-    encoded = original.signed_by(AUTHORITY)
+    encoded = SURVEYS[name].signed_by(AUTHORITY)
     read = Survey.from_signed(encoded, PINNED)
-    assert read == original
+    assert read == SURVEYS[name]
     assert read.id == sha256(decode(encoded)["payload"]).digest()[:16]
 
 
@@ -55,72 +59,16 @@ def test_a_survey_with_any_byte_altered_is_refused():
             tampered = encoded[:i] + bytes([encoded[i] ^ flip]) + encoded[i + 1 :]
             with pytest.raises(ProtocolError):
                 Survey.from_signed(tampered, PINNED)
-    for short in (b"", encoded[:-1], encoded + b"\0"):
+
+
+@pytest.mark.parametrize("name", SURVEYS)
+def test_true_is_no_form_of_one_in_a_survey(name):
+    """Python takes them for equal: two surveys that are the same to every program would have two ids."""
+    changed = [*with_booleans(SURVEYS[name].as_fields())]
+    assert len(changed) > 20
+    for fields in changed:
         with pytest.raises(MalformedBytes):
-            Survey.from_signed(short, PINNED)
-
-
-def test_a_survey_never_states_less_than_its_plan_costs():
-    """Neither one made here nor one that a dishonest authority signed."""
-    honest = survey()
-    with pytest.raises(UnderstatedEpsilon, match="state at least"):
-        replace(honest, epsilon_micro=honest.epsilon_micro - 1)
-    assert replace(honest, epsilon_micro=honest.epsilon_micro + 1).epsilon > honest.epsilon
-    fields = decode(decode(honest.signed_by(AUTHORITY))["payload"])
-    fields["epsilon_micro"] -= 1
-    payload = encode(fields)
-    signed = encode({"payload": payload, "signature": AUTHORITY.sign(payload)})
-    with pytest.raises(UnderstatedEpsilon):
-        Survey.from_signed(signed, PINNED)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"question": ""},
-        {"answers": ("tea", "tea", "coffee")},
-        {"answers": ("tea", "coffee", "")},
-        {"answers": ("tea", "coffee")},
-        {"skew": -1},
-        {"spread": 0},
-        {"grace": 15},
-        {"minimum": 0},
-    ],
-    ids=str,
-)
-def test_impossible_surveys_are_refused(change):
-    """Each with what is wrong."""
-    with pytest.raises(ValueError, match=r"must|answers"):
-        survey().asking(**change)
-
-
-def test_an_entry_without_an_answer_is_never_given_away_by_silence():
-    """States without NULL are for closed cohorts, where everybody has an answer."""
-    plan = ReleasePlan((Group((Track(1, KaryResponse(StateSpace(3, null=False), Odds(3, 1)), 0, 8),)),))
-    assert survey(plan, closed=True).plan == plan
-    with pytest.raises(ValueError, match="silence would tell"):
-        survey(plan)
-
-
-def test_changes_without_null_are_for_closed_cohorts_after_the_first_period():
-    """There an insertion would have no input, and in an open cohort a deletion."""
-    space = MutationSpace(3, null=False)
-
-    def moves(first: int) -> ReleasePlan:
-        return ReleasePlan((Group((Track(1, SignedSubset(space, Odds(3, 1)), first, 8),)),))
-
-    assert survey(moves(1), closed=True).plan == moves(1)
-    assert Survey.from_signed(survey(moves(1), closed=True).signed_by(AUTHORITY), PINNED).plan == moves(1)
-    with pytest.raises(ValueError, match="only a closed cohort"):
-        survey(moves(1))
-    with pytest.raises(ValueError, match="in the first period answers appear"):
-        survey(moves(0), closed=True)
-
-
-def test_odds_beyond_64_bits_are_not_signed():
-    """A survey's bytes have no room for them."""
-    with pytest.raises(ValueError, match="2\\^64 - 1"):
-        survey(hierarchical(3, 8, (1,), Odds(2**64, 1))).signed_by(AUTHORITY)
+            Survey.from_signed(signed("survey", fields, AUTHORITY), PINNED)
 
 
 def with_booleans(value: Any) -> Iterator[Any]:
@@ -135,11 +83,86 @@ def with_booleans(value: Any) -> Iterator[Any]:
         yield from (True, False)
 
 
-@pytest.mark.parametrize("original", SURVEYS)
-def test_true_is_no_form_of_one_in_a_survey(original):
-    """Python takes them for equal: two surveys that are the same to every program would have two ids."""
-    changed = [*with_booleans(original.as_fields())]
-    assert len(changed) > 20
-    for fields in changed:
-        with pytest.raises(MalformedBytes):
-            Survey.from_signed(signed("survey", fields, AUTHORITY), PINNED)
+def test_changes_without_null_start_after_the_first_period():
+    """In the first period of a closed cohort answers appear, and there an insertion would have no input."""
+    track = Track(1, SignedSubset(MutationSpace(3, null=False), Odds(3, 1)), 1, 8)
+    assert survey(ReleasePlan((Group((track,)),)), closed=True).plan.tracks == (track,)
+    with pytest.raises(ValueError, match="in the first period answers appear"):
+        survey(ReleasePlan((Group((replace(track, first=0),)),)), closed=True)
+
+
+def test_odds_beyond_64_bits_are_not_signed():
+    """A survey's bytes have no room for them."""
+    with pytest.raises(ValueError, match="2\\^64 - 1"):
+        survey(hierarchical(3, 8, (1,), Odds(2**64, 1))).signed_by(AUTHORITY)
+
+
+CONTEXTS = {
+    "one digit": Context(prec=1),
+    "rounding down": Context(prec=3, rounding=ROUND_FLOOR),
+    "few exponents": Context(prec=5, Emax=1, Emin=-1),
+    "every inexact result an error": Context(prec=2, traps=[Inexact, Rounded, FloatOperation]),
+    "no errors at all": Context(prec=1, traps=[]),
+}
+
+
+@pytest.fixture(params=CONTEXTS)
+def decimals_of_the_app(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The decimal context of the app, as the current one and, for new threads and contexts, as the default."""
+    default = decimal.DefaultContext.copy()
+    chosen = CONTEXTS[request.param]
+    decimal.DefaultContext.prec, decimal.DefaultContext.traps = chosen.prec, chosen.traps
+    log_ratio.cache_clear()
+    with localcontext(chosen):
+        with pytest.raises((AssertionError, decimal.DecimalException)):  # it would matter
+            assert Decimal("9.123456") + Decimal("9.123456") == Decimal("18.246912")
+        yield
+    decimal.DefaultContext.prec, decimal.DefaultContext.traps = default.prec, default.traps
+
+
+@pytest.mark.usefixtures("decimals_of_the_app")
+def test_a_survey_costs_the_same_in_every_program():
+    """Every figure of the vectors; and odds within an epsilon, and what rounds a cost up."""
+    assert text("costs") == (HERE / "costs.json").read_text(encoding="utf-8")
+    assert (rounded_up(Decimal("18.000001")), from_micro(18_000_001)) == (18.000001, Decimal("18.000001"))
+    for epsilon, exact in ((1.5, Decimal("1.5")), (26.875, Decimal("26.875")), (Decimal("0.1"), Decimal("0.1"))):
+        odds = Odds.within(epsilon)
+        with localcontext(Context(prec=60)):
+            assert 0 <= exact - odds.epsilon < Decimal("1e-9")
+
+
+@pytest.mark.usefixtures("decimals_of_the_app")
+def test_a_survey_never_states_less_than_its_plan_costs():
+    """Neither one made here nor one that a dishonest authority signed: a millionth too little is seen."""
+    honest = survey()
+    assert Survey.from_signed(honest.signed_by(AUTHORITY), PINNED) == honest
+    assert replace(honest, epsilon_micro=honest.epsilon_micro + 1).epsilon_micro > honest.epsilon_micro
+    for stated in (honest.epsilon_micro - 1, honest.epsilon_micro * 10 // 18):
+        with pytest.raises(UnderstatedEpsilon, match="state at least"):
+            replace(honest, epsilon_micro=stated)
+        with pytest.raises(UnderstatedEpsilon):
+            Survey.from_signed(signed("survey", {**honest.as_fields(), "epsilon_micro": stated}, AUTHORITY), PINNED)
+
+
+@pytest.mark.usefixtures("decimals_of_the_app")
+def test_a_client_adds_up_what_it_spends_and_keeps_to_its_bound(tmp_path):
+    """Two surveys of 9 are 18, which is more than 17.999999."""
+    calendar = Calendar(1_800_000_000, 60, 8)
+    first, second = (survey(answers=("yes", name), calendar=calendar) for name in ("no", "never"))
+    both = from_micro(first.epsilon_micro + second.epsilon_micro)
+    for bound, fits in ((both, True), (from_micro(micro(both) - 1), False)):
+        with Client(
+            path=tmp_path / str(fits),
+            server="https://statistics.example",
+            authority=PINNED,
+            max_epsilon=bound,
+            background=False,
+            clock=lambda: 1_800_000_000.0,
+        ) as client:
+            client.join(first.id, signed=first.signed_by(AUTHORITY))
+            if fits:
+                client.join(second.id, signed=second.signed_by(AUTHORITY))
+                assert client.ledger().spent == both
+            else:
+                with pytest.raises(TooCostly):
+                    client.join(second.id, signed=second.signed_by(AUTHORITY))

@@ -1,13 +1,13 @@
-"""The plaintext of an upload and its seal."""
+"""The plaintext of an upload, its seal, and HPKE: what RFC 9180 and the library say opens, and nothing else."""
 
 import random
-from collections.abc import Iterator
+import sys
 from contextlib import suppress
 
 import msgpack
 import pytest
+from changeling_client.testing import read_upload
 from changeling_protocol import (
-    CLOSING_ID_BYTES,
     HEAD_BYTES,
     MOST_SPANNED_PERIODS,
     SEAL_BYTES,
@@ -27,19 +27,24 @@ from changeling_protocol import (
     Track,
     UnaryEncoding,
     closings,
-    column_bytes,
     decode_upload,
     encode_upload,
     head_of,
+    hpke_seal,
+    hpke_unseal,
     open_envelope,
     seal,
     symbol_bytes,
+    upload,
     upload_bytes,
 )
 from changeling_protocol.plan import MOST_TRACKS
 from changeling_protocol.survey import MOST_STRATA
+from changeling_protocol.upload import key_schedule
 from changeling_protocol.wire import MOST_BODY_BYTES
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -48,40 +53,6 @@ from .examples import hierarchical, mixed, survey
 PLAN = mixed(3, 8)
 PRIVATE = X25519PrivateKey.from_private_bytes(b"p" * 32)
 KEY = SealingKey(PRIVATE.public_key().public_bytes_raw(), 0, 10)
-
-
-def read_upload(plan: ReleasePlan, plaintext: bytes) -> tuple[int, list[Closing], list[Report]]:
-    """The group, the answered closings and the reports in a plaintext. Raises MalformedBytes."""
-    upload = decode_upload(plaintext)
-    if not 0 <= upload.group < len(plan.groups):
-        raise MalformedBytes("a group of another plan")
-    if column_bytes(plan, upload.group, upload.span) != (len(upload.closings), *map(len, upload.symbols)):
-        raise MalformedBytes("columns of a wrong length")
-    answered = list(_closings(closings(plan, upload.span.start, upload.span.end), upload.closings))
-    reports = [
-        Report(number, node, symbol)
-        for (number, track), column in zip(plan.numbered(upload.group), upload.symbols, strict=True)
-        for node, symbol in symbols_in(track, upload.span, column)
-    ]
-    return upload.group, answered, reports
-
-
-def _closings(periods: list[int], column: bytes) -> Iterator[Closing]:
-    n = len(periods)
-    ids, standings, strata = column[: CLOSING_ID_BYTES * n], column[CLOSING_ID_BYTES * n : -2 * n], column[-2 * n :]
-    for i, period in enumerate(periods):
-        if standings[i]:
-            id_ = ids[CLOSING_ID_BYTES * i : CLOSING_ID_BYTES * (i + 1)]
-            yield Closing(period, id_, Standing(standings[i] - 1), int.from_bytes(strata[2 * i : 2 * i + 2]))
-
-
-def symbols_in(track: Track, span: Node, column: bytes) -> Iterator[tuple[int, int]]:
-    """Node and symbol of each report in a track's column."""
-    width = symbol_bytes(track.randomizer)
-    nodes = [number for number in track.node_numbers() if span.start < track.node(number).end <= span.end]
-    for i, node in enumerate(nodes):
-        if written := int.from_bytes(column[width * i : width * (i + 1)]):
-            yield node, written - 1
 
 
 def answers_in(plan, group, span, generator):
@@ -143,14 +114,6 @@ def test_a_symbol_has_room_beside_none():
         assert read_upload(plan, plaintext)[2] == [Report(0, 2, symbols - 1)]
 
 
-def test_closings_are_the_ends_of_nodes():
-    """Periods at which nothing closes are not reported on."""
-    plan = hierarchical(2, 9, (2, 4), Odds(3, 1))
-    assert closings(plan, 0, 9) == [2, 4, 6, 8]
-    assert closings(plan, 3, 5) == [4]
-    assert closings(plan, 5, 5) == []
-
-
 def test_the_longest_upload_fits_into_a_body():
     """64 periods of as many tracks as a plan may have, each with the longest symbols that there are."""
     track = Track(1, UnaryEncoding(StateSpace(61), Odds(2, 1)), 0, 64)
@@ -158,13 +121,6 @@ def test_the_longest_upload_fits_into_a_body():
     plan = ReleasePlan((Group((track,) * MOST_TRACKS),))
     longest = upload_bytes(plan, Node(0, MOST_SPANNED_PERIODS))
     assert HEAD_BYTES + SEAL_BYTES + longest + 100 < MOST_BODY_BYTES
-
-
-@given(st.binary(max_size=120))
-def test_rubbish_is_refused_as_malformed(rubbish):
-    """Arbitrary plaintext either parses or is malformed; nothing else is raised."""
-    with suppress(MalformedBytes):
-        read_upload(PLAN, rubbish)
 
 
 NO_UPLOADS = [
@@ -181,6 +137,13 @@ def test_named_rubbish_is_refused(plaintext):
     there may be, and columns of bytes."""
     with pytest.raises(MalformedBytes):
         decode_upload(plaintext)
+
+
+@given(st.binary(max_size=120))
+def test_rubbish_is_refused_as_malformed(rubbish):
+    """Arbitrary plaintext either parses or is malformed; nothing else is raised."""
+    with suppress(MalformedBytes):
+        read_upload(PLAN, rubbish)
 
 
 def test_a_seal_opens_with_its_key_and_under_its_head_only():
@@ -208,3 +171,69 @@ def test_a_key_that_nothing_can_be_sealed_to_is_none(public):
     """A point of low order shares no secret with anybody; it is refused where keys are read, not where uploads are."""
     with pytest.raises(ValueError, match="low order"):
         SealingKey(public, 0, 1)
+
+
+RFC = {  # RFC 9180, appendix A.1.1: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM, base mode
+    "info": "4f6465206f6e2061204772656369616e2055726e",
+    "skEm": "52c4a758a802cd8b936eceea314432798d5baf2d7e9235dc084ab1b9cfa2f736",
+    "enc": "37fda3567bdbd628e88668c3c8d7e97d1d1253b6d4ea6d44c150f741f1bf4431",
+    "skRm": "4612c550263fc8ad58375df3f557aac531d26850903e55a9f23f21d8534e8ac8",
+    "pkRm": "3948cfe0ad1ddb695d780e59077195da6c56506b027329794ab02bca80815c4d",
+    "key": "4531685d41d65f03dc48f6b8302c05b0",
+    "base_nonce": "56d890e5accaaf011cff4b7d",
+    "pt": "4265617574792069732074727574682c20747275746820626561757479",
+    "aad": "436f756e742d30",
+    "ct": "f938558b5d72f1a23810b4be2ab4f84331acc02fc97babc53a52ae8218a355a96d8770ac83d07bea87e13c512a",
+}
+VECTOR = {name: bytes.fromhex(value) for name, value in RFC.items()}
+EPHEMERAL = X25519PrivateKey.from_private_bytes(VECTOR["skEm"])
+RECIPIENT = X25519PrivateKey.from_private_bytes(VECTOR["skRm"])
+
+
+def test_the_key_schedule_is_that_of_the_rfc():
+    """Both public keys, the key, the nonce, and the first ciphertext of appendix A.1.1."""
+    assert EPHEMERAL.public_key().public_bytes_raw() == VECTOR["enc"]
+    assert RECIPIENT.public_key().public_bytes_raw() == VECTOR["pkRm"]
+    exchanged = EPHEMERAL.exchange(RECIPIENT.public_key())
+    key, nonce = key_schedule(exchanged, VECTOR["enc"], VECTOR["pkRm"], VECTOR["info"])
+    assert (key, nonce) == (VECTOR["key"], VECTOR["base_nonce"])
+    assert AESGCM(key).encrypt(nonce, VECTOR["pt"], VECTOR["aad"]) == VECTOR["ct"]
+
+
+@given(st.binary(max_size=300), st.binary(max_size=80))
+def test_the_library_opens_what_we_seal_and_we_open_what_it_seals(plaintext, info):
+    """The HPKE that the newest versions of `cryptography` bring is another implementation of the same."""
+    from cryptography.hazmat.primitives import hpke as library
+
+    suite = library.Suite(library.KEM.X25519, library.KDF.HKDF_SHA256, library.AEAD.AES_128_GCM)
+    sealed = hpke_seal(plaintext, RECIPIENT.public_key(), info, X25519PrivateKey.generate())
+    assert suite.decrypt(sealed, RECIPIENT, info=info) == plaintext
+    assert hpke_unseal(suite.encrypt(plaintext, RECIPIENT.public_key(), info=info), RECIPIENT, info) == plaintext
+
+
+def test_nothing_is_shared_with_a_key_of_low_order():
+    """Neither sealed to one, nor opened from one: the secret would be known to everybody."""
+    low = X25519PublicKey.from_public_bytes(bytes(32))
+    with pytest.raises(ValueError, match="shared key"):
+        hpke_seal(b"", low, b"", EPHEMERAL)
+    with pytest.raises(ValueError, match="shared key"):
+        hpke_unseal(bytes(48), RECIPIENT, b"")
+
+
+def test_an_envelope_opens_alike_whether_the_library_brings_hpke_or_not(monkeypatch):
+    """Older versions of `cryptography` have none; what is altered opens with neither."""
+    library = upload._library_unseal()
+    monkeypatch.delattr("cryptography.hazmat.primitives.hpke")
+    monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.hpke", None)
+    own = upload._library_unseal()
+    assert own is hpke_unseal
+    assert library is not own
+    sealed = hpke_seal(b"plaintext", RECIPIENT.public_key(), b"info", EPHEMERAL)
+    altered = sealed[:-1] + bytes([sealed[-1] ^ 1])
+    for unseal in (library, own):
+        assert unseal(sealed, RECIPIENT, b"info") == b"plaintext"
+        for wrong in (altered, b"", bytes(48), bytes(60)):
+            with pytest.raises((InvalidTag, ValueError)):
+                unseal(wrong, RECIPIENT, b"info")
+        with pytest.raises(InvalidTag):
+            unseal(sealed, RECIPIENT, b"other")

@@ -3,6 +3,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests and benchmarks start hundreds of processes: without bytecode each would compile the house anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup node browser java nginx check test test-heavy demo demo-full docs bench-plans bench-joint bench-histories bench-intervals bench-central bench-sigma bench-evidence bench-questions bench-field bench-client bench-server bench-house bench-scale bench-costs soak clean
 

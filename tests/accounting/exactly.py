@@ -6,12 +6,25 @@ from fractions import Fraction
 from functools import cache
 from itertools import combinations_with_replacement, permutations
 
-from changeling_protocol import AtMost, Calendar, Group, Randomizer, Survey
+from changeling_protocol import AtMost, Calendar, Group, Randomizer, ReleasePlan, Survey, Track
 from changeling_statistics import SILENT, PrivacyCurve, curve_of, merged, worst_curve
 
 from tests.enumeration import changelogs, group_inputs, probability
 
+from ..protocol.examples import survey
+
 Law = dict[tuple[int, ...], Fraction]
+
+
+def surveyed(*groups: Group, k: int = 2, closed: bool = False) -> Survey:
+    """The survey of these groups that ends with their last node."""
+    calendar, answers = Calendar(0, 60, _periods(*groups)), groups[0].tracks[0].randomizer.space.answers
+    plan = ReleasePlan(groups)
+    return survey(plan, answers=tuple("abcdefgh"[:answers]), calendar=calendar, constraint=AtMost(k), closed=closed)
+
+
+def flat(randomizer: Randomizer, periods: int, reported: int | None = None) -> Group:
+    return Group((Track(1, randomizer, 0, periods, reported),))
 
 
 def relayed(survey: Survey) -> Survey:
@@ -19,8 +32,14 @@ def relayed(survey: Survey) -> Survey:
     return replace(survey, relay="https://relay.example.org")
 
 
-def histories(answers: int, periods: int, most: int, closed: bool = False) -> list[tuple[int, ...]]:
-    return list(changelogs(answers, Calendar(0, 60, periods), AtMost(most), closed))
+def histories(group: Group, most: int, closed: bool = False) -> list[tuple[int, ...]]:
+    """Every changelog of an entry that changes so often, over the periods of the group."""
+    answers = group.tracks[0].randomizer.space.answers
+    return list(changelogs(answers, Calendar(0, 60, _periods(group)), AtMost(most), closed))
+
+
+def _periods(*groups: Group) -> int:
+    return max(track.last for group in groups for track in group.tracks)
 
 
 def listed(randomizer: Randomizer, u: int, v: int) -> PrivacyCurve:
@@ -54,10 +73,9 @@ def _of_reports(differing: tuple[tuple[Randomizer, int, int], ...]) -> PrivacyCu
     return _of_reports(tuple(others)).together(listed(*last))
 
 
-def worst_transcript_curve(group: Group, answers: int, periods: int, most: int, closed: bool = False) -> PrivacyCurve:
+def worst_transcript_curve(group: Group, most: int, closed: bool = False) -> PrivacyCurve:
     """The largest δ at every ε over all pairs of changelogs."""
-    every = histories(answers, periods, most, closed)
-    differing = {_differing(group, one, other) for one, other in permutations(every, 2)}
+    differing = {_differing(group, one, other) for one, other in permutations(histories(group, most, closed), 2)}
     return worst_curve([SILENT, *map(_of_reports, differing)])
 
 

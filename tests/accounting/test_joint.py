@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 from itertools import combinations, permutations, product
-from math import comb, prod
 
 import pytest
 from changeling_protocol import (
@@ -22,7 +21,6 @@ from changeling_protocol import (
     SubsetSelection,
     TimeBounded,
     Track,
-    agreeing,
 )
 from changeling_statistics import (
     SILENT,
@@ -33,14 +31,14 @@ from changeling_statistics import (
     worst_curve,
 )
 from changeling_statistics.accounting import joint_curve
-from changeling_statistics.shuffled import differing_rounds, linked_epsilon, linked_round
+from changeling_statistics.shuffled import differing_rounds, linked_round
 from changeling_statistics.testing import questions, transcripts
 
 from tests.enumeration import all_inputs, changelogs
 from tests.joint_enumeration import defined_law
 
 from ..protocol.examples import survey
-from .exactly import relayed
+from .exactly import histories, relayed, surveyed
 
 ANY = Odds(2, 1)
 EPSILONS = [0.0, 0.1, 0.35, 0.8, 1.2, 2.0, 3.1]
@@ -105,9 +103,7 @@ differ less than a mutation and its reverse."""
 
 def enumerated(group, most, closed):
     """The largest δ at every ε over all pairs of changelogs, from every transcript of every draw of nodes."""
-    answers = group.tracks[0].randomizer.space.answers
-    calendar = Calendar(0, 60, max(track.last for track in group.tracks))
-    every = [all_inputs(group, states) for states in changelogs(answers, calendar, AtMost(most), closed)]
+    every = [all_inputs(group, states) for states in histories(group, most, closed)]
     curves = {SILENT}
     for drawn in product(*(combinations(range(track.count), track.reports) for track in group.tracks)):
         shown = {
@@ -121,38 +117,25 @@ def enumerated(group, most, closed):
 
 @pytest.mark.parametrize("name", SMALL)
 def test_no_pair_of_changelogs_is_told_apart_beyond_the_curve_of_a_joint_group(name):
-    """Exactly, at every ratio; and on the named cases some pair has exactly this curve."""
+    """Exactly, at every ratio, and on the named cases some pair has just this curve; δ(ε) of a survey is the curve's,
+    rounded up, and 0 from the charge on."""
     group, most, closed = SMALL[name]
-    exact, stated = enumerated(group, most, closed), joint_curve(group)
+    exact, curve, stated = enumerated(group, most, closed), joint_curve(group), surveyed(group, k=most, closed=closed)
     for ratio in RATIOS:
-        assert exact.delta_at_ratio(ratio) <= stated.delta_at_ratio(ratio)
+        assert exact.delta_at_ratio(ratio) <= curve.delta_at_ratio(ratio)
     if name in REACHED:
-        assert exact == stated
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_a_survey_of_a_joint_group_states_its_curve(name):
-    """δ(ε) of the survey is the curve's, rounded up, and 0 from the charge on."""
-    group, most, closed = SMALL[name]
-    stated = surveyed(group, most=most, closed=closed)
-    curve = joint_curve(group)
+        assert exact == curve
     for epsilon in EPSILONS:
         assert delta_at(stated, epsilon) >= curve.delta_at(epsilon) * (1 - 1e-12)
         assert delta_at(stated, epsilon) == pytest.approx(curve.delta_at(epsilon), rel=1e-8, abs=1e-12)
     assert delta_at(stated, float(stated.cost) + 1e-9) == 0
 
 
-def surveyed(*groups, most, closed):
-    answers = tuple("abcdefgh"[: groups[0].tracks[0].randomizer.space.answers])
-    calendar = Calendar(0, 60, max(track.last for group in groups for track in group.tracks))
-    return survey(ReleasePlan(groups), answers=answers, calendar=calendar, constraint=AtMost(most), closed=closed)
-
-
 def test_the_threshold_moves_delta_and_not_the_pure_figure():
     """Eight slots at odds e^8: one charge, a δ for each threshold, and ε(δ) is its inverse."""
     space = MutationSpace(4)
     stated = [
-        surveyed(jointly(Joint(Odds.within(8), tau, (1,), (8,)), Track(1, quiet(space), 0, 64)), most=8, closed=False)
+        surveyed(jointly(Joint(Odds.within(8), tau, (1,), (8,)), Track(1, quiet(space), 0, 64)), k=8)
         for tau in (1, 3, 5)
     ]
     assert len({each.cost for each in stated}) == 1
@@ -165,36 +148,19 @@ def test_the_most_slots_are_answered_at_once():
     """256 slots, exactly, in about a second."""
     group = jointly(Joint(Odds.within(4), 128, (1,), (256,)), Track(1, quiet(MutationSpace(4)), 0, 1000))
     assert 0 < joint_curve(group).delta_at(1.0) < 1
-    assert agreeing(group.tracks[0].randomizer).agreement == group.kernel.agreements[0]
-
-
-def test_a_joint_group_is_one_round_among_those_that_drew_alike():
-    """Its reports depend on each other, so that rounds may not be composed: its charge, once, for all that it sends."""
-    group, most, closed = SMALL["states and one random change"]
-    circumstances = Calendar(0, 60, 3), AtMost(most), closed
-    whole = linked_round(group, *circumstances)
-    draws = prod(comb(track.count, track.reports) for track in group.tracks)
-    assert draws > 1
-    assert (whole.alike, whole.blanket) == (1 / draws, None)
-    assert whole.local == pytest.approx(float(group.joint.odds.epsilon))
-    with pytest.raises(ValueError, match="rounds of a joint group depend on each other"):
-        differing_rounds(group, *circumstances)
 
 
 def test_shuffled_joint_transcripts_are_bounded_as_one_report():
-    """The figure is the linked one, falls with the crowd, and never exceeds (ε, δ)."""
+    """The figure falls with the crowd and never exceeds (ε, δ); as reports hang together, no rounds are composed."""
     group, most, closed = SMALL["anchored"]
-    stated = relayed(surveyed(group, most=most, closed=closed))
-    before = float(stated.cost)
-    for entries in (10, 10_000, 1_000_000):
-        loss = shuffled_loss(stated, 1e-6, entries)
-        assert loss.epsilon == pytest.approx(
-            min(epsilon_at(stated, 1e-6), linked_epsilon(stated, group, 1e-6, entries))
-        )
-        assert loss.epsilon <= before
-        before = loss.epsilon
-    assert before < 0.1
-    assert "whole transcript as one report" in loss.source
+    stated = relayed(surveyed(group, k=most, closed=closed))
+    losses = [shuffled_loss(stated, 1e-6, entries) for entries in (10, 10_000, 1_000_000)]
+    found = [epsilon_at(stated, 1e-6), *(each.epsilon for each in losses)]
+    assert found == sorted(found, reverse=True)
+    assert found[-1] < 0.1
+    assert "whole transcript as one report" in losses[-1].source
+    with pytest.raises(ValueError, match="rounds of a joint group depend on each other"):
+        differing_rounds(group, stated.calendar, stated.constraint, closed)
 
 
 @pytest.mark.parametrize(

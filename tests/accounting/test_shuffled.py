@@ -13,7 +13,6 @@ from changeling_protocol import (
     KaryResponse,
     MutationSpace,
     Odds,
-    ReleasePlan,
     SignedSubset,
     StateSpace,
     Track,
@@ -24,50 +23,35 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ..protocol.examples import mixed, survey
-from .exactly import relayed
+from .exactly import flat, relayed, surveyed
 
 
 def kary(z, a=3):
     return KaryResponse(MutationSpace(z), Odds(a, 1))
 
 
-def surveyed(*groups, z=1, T=2, k=1, closed=False):
-    names = tuple("abcdefgh"[:z])
-    calendar = Calendar(0, 60, T)
-    made = survey(ReleasePlan(groups), answers=names, calendar=calendar, constraint=AtMost(k), closed=closed)
-    return relayed(made)
-
-
-def flat(randomizer, T, **more):
-    return Group((Track(1, randomizer, 0, T, **more),))
-
-
 PLANS = {
-    "flat": surveyed(flat(kary(3), 16), z=3, T=16, k=2),
-    "signed": surveyed(flat(SignedSubset(MutationSpace(3), Odds(9, 1)), 16), z=3, T=16, k=1),
-    "hierarchy": surveyed(Group(tuple(Track(w, kary(3, 2), 0, 16) for w in (1, 4, 16))), z=3, T=16, k=2),
-    "panel": surveyed(flat(KaryResponse(StateSpace(3), Odds(9, 1)), 16, reported=2), z=3, T=16, k=2),
+    "flat": relayed(surveyed(flat(kary(3), 16))),
+    "signed": relayed(surveyed(flat(SignedSubset(MutationSpace(3), Odds(9, 1)), 16), k=1)),
+    "hierarchy": relayed(surveyed(Group(tuple(Track(w, kary(3, 2), 0, 16) for w in (1, 4, 16))))),
+    "panel": relayed(surveyed(flat(KaryResponse(StateSpace(3), Odds(9, 1)), 16, reported=2))),
     "mixed": relayed(survey(mixed(3, 8), calendar=Calendar(0, 60, 8), closed=True)),
 }
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.heavy] * (n == "mixed")) for n in PLANS])
 def test_shuffled_is_below_local_is_below_pure(name):
-    """More entries never cost more, blocks' rounding apart; a million of them far less than the local figure."""
-    before = float("inf")
+    """One entry hides behind nobody, more never cost more, blocks' rounding apart, and a million of them cost far less
+    than the local figure."""
+    before, alone = float("inf"), shuffled_loss(PLANS[name], 1e-6, 1)
+    assert alone.epsilon == epsilon_at(PLANS[name], 1e-6)
+    assert "local figure" in alone.source
     for entries in (1, 1000, 10**6):
         stated = loss_statement(PLANS[name], 1e-6, entries)
         assert stated.shuffled.epsilon <= stated.approximate.epsilon <= stated.pure.epsilon
         assert stated.shuffled.epsilon <= before * 1.01
         before = stated.shuffled.epsilon
     assert before < stated.approximate.epsilon / 10
-
-
-def test_one_entry_hides_behind_nobody():
-    """With n = 1 the figure is the local one, and its source says so."""
-    alone = shuffled_loss(PLANS["flat"], 1e-6, 1)
-    assert alone.epsilon == epsilon_at(PLANS["flat"], 1e-6)
-    assert "local figure" in alone.source
 
 
 @pytest.mark.heavy
@@ -96,9 +80,11 @@ def test_a_flat_release_is_charged_one_round_for_each_report_that_differs():
 
 
 def test_a_group_whose_changelogs_never_differ_tells_nothing():
-    """Changes after the first period of a closed cohort that may mutate once."""
+    """Changes after the first period of a closed cohort that may mutate once; and the only state that there is."""
+    alone = relayed(surveyed(flat(KaryResponse(StateSpace(1, null=False), Odds(3, 2)), 2), closed=True))
+    assert shuffled_loss(alone, 1e-6, 10).epsilon == 0
     group = Group((Track(1, kary(2), 1, 3),))
-    stated = surveyed(group, z=2, T=3, k=1, closed=True)
+    stated = relayed(surveyed(group, k=1, closed=True))
     assert differing_rounds(group, stated.calendar, stated.constraint, True).total() == 0
     assert shuffled_loss(stated, 1e-6, 10).epsilon == 0
 
@@ -111,17 +97,8 @@ def test_only_a_survey_that_declares_a_relay_has_a_shuffled_figure():
     assert loss_statement(bare, 1e-6, 10_000).shuffled is None
 
 
-def test_bad_arguments_are_named():
-    """Deltas too small for floating point, or none, and nobody to shuffle."""
-    for delta in (0.0, 1e-13, 1.0):
-        with pytest.raises(ValueError, match="a shuffled figure needs a delta from 1e-12 to below 1"):
-            shuffled_loss(PLANS["flat"], delta, 10)
-    with pytest.raises(ValueError, match="at least one entry is shuffled, got 0"):
-        shuffled_loss(PLANS["flat"], 1e-6, 0)
-
-
 def test_a_statement_says_what_it_rests_on():
-    """Three figures with source and conditions; no shuffled one of unknown crowds; bad deltas refused."""
+    """Three figures with source and conditions; no shuffled one of unknown crowds."""
     local = loss_statement(PLANS["flat"], 1e-6)
     assert local.shuffled is None
     assert local.pure.delta == 0
@@ -129,9 +106,5 @@ def test_a_statement_says_what_it_rests_on():
     whole = loss_statement(PLANS["flat"], 1e-6, 10_000)
     assert whole.approximate == local.approximate
     assert "Balle" in whole.shuffled.source
-    assert "honest" in whole.shuffled.conditions
-    assert "10000" in whole.shuffled.conditions
-    assert "the same n entries" in whole.shuffled.conditions
-    assert "one stratum" in whole.shuffled.conditions
-    with pytest.raises(ValueError, match="delta must be at least 0 and below 1, got 1"):
-        loss_statement(PLANS["flat"], 1)
+    for condition in ("honest", "10000", "the same n entries", "one stratum"):
+        assert condition in whole.shuffled.conditions

@@ -1,8 +1,9 @@
 """The (ε, δ) of whole transcripts against every pair of changelogs, and against dp-accounting."""
 
 from fractions import Fraction
-from math import log
+from math import inf, log
 
+import dp_accounting
 import pytest
 from changeling_protocol import (
     AtMost,
@@ -15,34 +16,24 @@ from changeling_protocol import (
     SignedSubset,
     StateSpace,
     SubsetSelection,
-    TimeBounded,
     Track,
     UnaryEncoding,
     plan_cost,
 )
-from changeling_statistics import delta_at, epsilon_at, loss_statement
+from changeling_statistics import SILENT, delta_at, epsilon_at, loss_statement, shuffled_loss
 from changeling_statistics.accounting import group_epsilon
+from changeling_statistics.shuffled import blanket_deltas, clones_deltas
+from dp_accounting.pld import pld_privacy_accountant, privacy_loss_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.enumeration import enumerated_loss
 
 from ..contracts.randomizers import steep
-from ..protocol.examples import survey
-from .exactly import transcript_curve, worst_transcript_curve
+from .exactly import flat, relayed, surveyed, transcript_curve, worst_transcript_curve
 
 EPSILONS = [0.0, 0.1, 0.35, 0.8, 1.2, 2.0, 3.1, 4.4, 6.0]
 ROUNDING = 1e-8
-
-
-def surveyed(*groups, answers, periods, k=2, closed=False):
-    names = tuple("abcdefgh"[:answers])
-    calendar = Calendar(0, 60, periods)
-    return survey(ReleasePlan(groups), answers=names, calendar=calendar, constraint=AtMost(k), closed=closed)
-
-
-def flat(randomizer, periods, **more):
-    return Group((Track(1, randomizer, 0, periods, **more),))
 
 
 def layered(randomizer, periods, widths):
@@ -57,54 +48,48 @@ def signed(z, u=Fraction(1)):
     return SignedSubset(MutationSpace(z), Odds(5, 2), spoken=u)
 
 
-SMALL = [
-    (flat(kary(1), 4), 1, 4, 1, False),
-    (flat(kary(1), 4), 1, 4, 2, False),
-    (flat(kary(2), 4), 2, 4, 2, False),
-    (flat(kary(2), 3), 2, 3, 2, False),
-    (flat(kary(2), 4), 2, 4, 2, True),
-    (layered(kary(2), 4, (1, 2, 4)), 2, 4, 2, False),
-    (Group((Track(1, kary(1), 0, 4), Track(2, kary(1, 7, 4), 0, 4))), 1, 4, 2, False),
-    (flat(signed(2, Fraction(1, 2)), 4), 2, 4, 2, False),
-    (flat(signed(2, Fraction(1, 3)), 4), 2, 4, 3, True),
-    (layered(signed(2, Fraction(1, 3)), 4, (1, 2)), 2, 4, 2, False),
-    (flat(steep(MutationSpace(1)), 4), 1, 4, 2, True),
-    (flat(SubsetSelection(StateSpace(2), Odds(4, 1), 2), 3), 2, 3, 2, False),
-    (flat(UnaryEncoding(StateSpace(2), Odds(4, 1)), 2), 2, 2, 2, False),
-    (
+SMALL = {
+    "k-RR, one change": (flat(kary(1), 4), 1, False, True),
+    "k-RR, nodes enough": (flat(kary(1), 4), 2, False, True),
+    "k-RR, two answers": (flat(kary(2), 4), 2, False, True),
+    "k-RR, too few nodes": (flat(kary(2), 3), 2, False, True),
+    "k-RR, closed": (flat(kary(2), 4), 2, True, True),
+    "k-RR, layers": (layered(kary(2), 4, (1, 2, 4)), 2, False, True),
+    "k-RR, layers of unlike odds": (Group((Track(1, kary(1), 0, 4), Track(2, kary(1, 7, 4), 0, 4))), 2, False, False),
+    "signed subsets": (flat(signed(2, Fraction(1, 2)), 4), 2, False, False),
+    "signed subsets, closed": (flat(signed(2, Fraction(1, 3)), 4), 3, True, True),
+    "signed subsets, layers": (layered(signed(2, Fraction(1, 3)), 4, (1, 2)), 2, False, False),
+    "a custom matrix": (flat(steep(MutationSpace(1)), 4), 2, True, False),
+    "subsets": (flat(SubsetSelection(StateSpace(2), Odds(4, 1), 2), 3), 2, False, False),
+    "unary encoding": (flat(UnaryEncoding(StateSpace(2), Odds(4, 1)), 2), 2, False, False),
+    "anchored": (
         Group((Track(1, KaryResponse(StateSpace(2, False), Odds(4, 1)), 0, 1), Track(1, signed(2), 1, 4))),
         2,
-        4,
-        2,
         True,
+        False,
     ),
-]
-
-REACHED = [0, 1, 2, 3, 4, 5, 8]
-"""k-RR with nodes enough and with too few, in an open and a closed cohort, hierarchies whose layers are worst
-together, and signed subsets in a closed cohort. (In an open one an entry's first mutation is an insertion, and two
-insertions differ less than the mutations that are charged.)"""
+}
+"""Groups, k, whether the cohort is closed, and whether some pair of changelogs has exactly the stated curve. (In an
+open cohort a first mutation is an insertion, and two insertions differ less than the mutations that are charged.)"""
 
 
-@pytest.mark.parametrize("case", range(len(SMALL)))
+@pytest.mark.parametrize("case", SMALL)
 def test_no_pair_of_changelogs_is_told_apart_beyond_the_stated_curve(case):
-    """Over every pair of changelogs and every transcript, the exact δ(ε) stays within the stated one; on the named
-    cases some pair has exactly that, at every ε."""
-    group, z, T, k, closed = SMALL[case]
-    stated = surveyed(group, answers=z, periods=T, k=k, closed=closed)
-    exact = worst_transcript_curve(group, z, T, k, closed)
+    """Over every pair of changelogs and every transcript, the exact δ(ε) stays within the stated one, at every ε."""
+    group, k, closed, reached = SMALL[case]
+    stated, exact = surveyed(group, k=k, closed=closed), worst_transcript_curve(group, k, closed)
     for epsilon in EPSILONS:
         found = delta_at(stated, epsilon)
         assert exact.delta_at(epsilon) <= found
-        if case in REACHED:
+        if reached:
             assert found == pytest.approx(exact.delta_at(epsilon), rel=ROUNDING, abs=1e-12)
 
 
 def test_of_several_groups_the_worst_counts():
     """Everybody sees which group an entry drew: δ(ε) is the largest of all groups', whatever their shares."""
     groups = (Group(flat(kary(2), 4).tracks, 99), Group(flat(kary(2, 20), 1).tracks, 1))
-    stated = surveyed(*groups, answers=2, periods=4, k=1)
-    exact = [worst_transcript_curve(group, 2, 4, 1) for group in groups]
+    stated = surveyed(*groups, k=1)
+    exact = [worst_transcript_curve(group, 1) for group in groups]
     worst = [max(curve.delta_at(epsilon) for curve in exact) for epsilon in EPSILONS]
     assert len({max(range(2), key=lambda i: exact[i].delta_at(epsilon)) for epsilon in EPSILONS}) == 2
     for epsilon, delta in zip(EPSILONS, worst, strict=True):
@@ -116,7 +101,7 @@ def test_of_several_groups_the_worst_counts():
 def test_random_nodes_count_as_the_worst_draw():
     """With r of N nodes drawn and public, any set of r is no worse than the stated curve, and the worst one is it."""
     randomizer = kary(1)
-    stated = surveyed(flat(randomizer, 4, reported=2), answers=1, periods=4, k=2)
+    stated = surveyed(flat(randomizer, 4, reported=2))
     worst = transcript_curve(flat(randomizer, 2), (0, 1, 0), (0, 0, 1))
     for epsilon in EPSILONS:
         assert delta_at(stated, epsilon) == pytest.approx(worst.delta_at(epsilon), rel=ROUNDING, abs=1e-12)
@@ -126,13 +111,10 @@ def test_random_nodes_count_as_the_worst_draw():
 def test_the_trap_of_dp_accounting_is_not_ours(n):
     """PLDAccountant.compose(RandomizedResponseDpEvent, n) counts one report; n reports cost what
     from_randomized_response(...).self_compose(n) says, and so do ours."""
-    import dp_accounting
-    from dp_accounting.pld import pld_privacy_accountant, privacy_loss_distribution
-
     response = kary(2, 9, 2)
     m, delta = response.symbols, 1e-3
     noise = m * 2 / response.total()
-    stated = epsilon_at(surveyed(flat(response, n), answers=2, periods=n, k=n // 2), delta)
+    stated = epsilon_at(surveyed(flat(response, n), k=n // 2), delta)
     composed = privacy_loss_distribution.from_randomized_response(noise, m).self_compose(n)
     assert stated == pytest.approx(composed.get_epsilon_for_delta(delta), abs=n * 1e-4)
 
@@ -148,7 +130,7 @@ def test_the_trap_of_dp_accounting_is_not_ours(n):
 def test_plans_of_a_hundred_changes_are_answered_at_once(randomizer):
     """κ = 100 of N = 10,000 nodes, and of too few of them: ε at small deltas, below the pure cost."""
     for T in (10_000, 150):
-        stated = surveyed(flat(randomizer, T), answers=randomizer.space.answers, periods=T, k=100)
+        stated = surveyed(flat(randomizer, T), k=100)
         epsilon = epsilon_at(stated, 1e-6)
         assert epsilon < 0.9 * float(stated.cost)
         assert delta_at(stated, epsilon) <= 1e-6
@@ -156,7 +138,7 @@ def test_plans_of_a_hundred_changes_are_answered_at_once(randomizer):
 
 def test_a_custom_matrix_of_many_kinds_stays_below_pure():
     """Off every lattice the grid rounds up, and the figure is still never above the pure one."""
-    stated = surveyed(flat(steep(MutationSpace(2)), 40), answers=2, periods=40, k=6)
+    stated = surveyed(flat(steep(MutationSpace(2)), 40), k=6)
     previous = float("inf")
     for delta in (0.0, 1e-12, 1e-9, 1e-6, 1e-3, 0.1, 0.9):
         epsilon = epsilon_at(stated, delta)
@@ -177,7 +159,7 @@ def test_more_delta_fewer_changes_and_less_loss_never_cost_more(k, T, a, closed,
     low, high = sorted(deltas)
 
     def at(k, a, delta):
-        made = surveyed(flat(kary(2, a), T), answers=2, periods=T, k=k, closed=closed)
+        made = surveyed(flat(kary(2, a), T), k=k, closed=closed)
         epsilon = epsilon_at(made, delta)
         assert 0 <= epsilon <= float(made.cost) * (1 + 1e-15)
         return epsilon
@@ -185,26 +167,6 @@ def test_more_delta_fewer_changes_and_less_loss_never_cost_more(k, T, a, closed,
     assert at(k, a, high) <= at(k, a, low)
     assert at(k, a, low) <= at(k + 1, a, low) * (1 + ROUNDING) + 1e-12
     assert at(k, a, low) <= at(k, a + 1, low) * (1 + ROUNDING) + 1e-12
-
-
-def test_time_bounded_entries_count_their_span():
-    """B of two periods reaches three nodes, and costs what k = 3 costs."""
-    group = flat(kary(2), 16)
-    by_time = survey(
-        ReleasePlan((group,)), answers=("a", "b"), calendar=Calendar(0, 60, 16), constraint=TimeBounded(120)
-    )
-    by_count = surveyed(group, answers=2, periods=16, k=3)
-    assert epsilon_at(by_time, 1e-4) == epsilon_at(by_count, 1e-4)
-
-
-def test_bad_arguments_are_named():
-    """Negative epsilons, and deltas that promise nothing."""
-    stated = surveyed(flat(kary(1), 2), answers=1, periods=2)
-    with pytest.raises(ValueError, match="epsilon must be 0 or more, got -1"):
-        delta_at(stated, -1)
-    for delta in (-1e-9, 1.0, 3):
-        with pytest.raises(ValueError, match="delta must be at least 0 and below 1"):
-            epsilon_at(stated, delta)
 
 
 @pytest.mark.parametrize(("periods", "charged", "found"), [(3, 5, 4), (4, 6, 5)])
@@ -224,7 +186,31 @@ def test_states_beside_changes_are_charged_a_report_too_many(periods, charged, f
 def test_signed_subsets_in_an_open_cohort_have_a_curve_above_the_exact_one(delta, stated, exact):
     """One answer, four periods, k = 2, odds 5:2: a first mutation is an insertion, and two insertions differ less."""
     group = Group((Track(1, SignedSubset(MutationSpace(1), Odds(5, 2)), 0, 4),))
-    made = surveyed(group, answers=1, periods=4)
+    made = surveyed(group)
     assert epsilon_at(made, float(delta)) == pytest.approx(stated, abs=5e-4)
-    assert worst_transcript_curve(group, 1, 4, 2).epsilon_at(delta) == pytest.approx(exact, abs=5e-4)
+    assert worst_transcript_curve(group, 2).epsilon_at(delta) == pytest.approx(exact, abs=5e-4)
     assert "upper bound" in loss_statement(made, float(delta)).approximate.conditions
+
+
+STATED = relayed(surveyed(flat(kary(1), 2)))
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        (lambda: delta_at(STATED, -1), "epsilon must be 0 or more, got -1"),
+        (lambda: SILENT.delta_at(-0.5), r"epsilon must be 0 or more, got -0\.5"),
+        (lambda: SILENT.epsilon_at(2), "delta must be from 0 to 1, got 2"),
+        *((lambda d=d: epsilon_at(STATED, d), "delta must be at least 0 and below 1") for d in (-1e-9, 1.0, 3)),
+        *((lambda d=d: shuffled_loss(STATED, d, 10), "a delta from 1e-12 to below 1") for d in (0.0, 1e-13, 1.0)),
+        (lambda: loss_statement(STATED, 1), "delta must be at least 0 and below 1, got 1"),
+        (lambda: shuffled_loss(STATED, 1e-6, 0), "at least one entry is shuffled, got 0"),
+        (lambda: blanket_deltas(0.5, 0.5, 2, 0, EPSILONS), "at least one entry is shuffled, got 0"),
+        (lambda: blanket_deltas(0.5, 0.4, 3, 5, EPSILONS), "not k-RR over 3 symbols"),
+        *((lambda e=e: clones_deltas(e, 10, EPSILONS), "local epsilon must be 0 or more") for e in (-1.0, inf)),
+    ],
+)
+def test_bad_arguments_are_named(asked, named):
+    """Negative epsilons, deltas that promise nothing or are too small for floats, nobody to shuffle, and no k-RR."""
+    with pytest.raises(ValueError, match=named):
+        asked()

@@ -113,9 +113,11 @@ class KaryCounterpart(_OneNamed[KaryResponse]):
         return merged([(a, b, 1), (b, a, 1), (b, b, self.randomizer.symbols - 2)], total, total)
 
     @property
-    def blanket(self) -> Blanket:
-        """Uniform with probability m·q, else the truth."""
+    def blanket(self) -> Blanket | None:
+        """Uniform with probability m·q, else the truth; none where one symbol is all that anybody sends."""
         total = self.randomizer.total()
+        if self.randomizer.symbols == 1:
+            return None
         return Blanket(self.randomizer.odds.favoured / total, self._q, self.randomizer.symbols)
 
     def sample_slots(self, counts: Counts, generator: np.random.Generator) -> Counts:

@@ -119,7 +119,7 @@ def random_survey(random: Random, entries: int) -> Survey:
     beside = [other for other in _cases(case.calendar.periods) if _circumstances(other) == _circumstances(case)]
     groups = {*case.plan.groups, *(random.choice(beside).plan.groups if random.random() < 0.5 else ())}
     plan = ReleasePlan(tuple(replace(group, share=random.randint(1, 3)) for group in sorted(groups, key=str)))
-    answers = tuple("abc"[: plan.tracks[0].randomizer.space.answers])
+    answers = tuple("abc"[: case.answers])
     known = {"calendar": case.calendar, "constraint": case.constraint, "closed": case.closed}
     return relayed(survey(plan, answers=answers, **known))
 
@@ -136,4 +136,4 @@ def _cases(most_periods: int) -> list[LossCase]:
 
 
 def _circumstances(case: LossCase) -> tuple[object, ...]:
-    return case.plan.tracks[0].randomizer.space.answers, case.calendar, case.constraint, case.closed
+    return case.answers, case.calendar, case.constraint, case.closed

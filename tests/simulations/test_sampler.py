@@ -43,29 +43,23 @@ from scipy.stats import chisquare
 
 FALSE_ALARM = 1e-6
 """The chance that a right sampler fails one of the tests below, were its seed drawn anew."""
-SURVEYS = 800
+SURVEYS = 500
 RESPONSE = KaryResponse(MutationSpace(2), Odds(9, 2))
 ODDS = Odds(2, 1)
 """Of a track before its group is made, which sets others."""
 
 
-def survey(population: Population, calendar: Calendar, *groups: Group, closed: bool = False, most: int = 3) -> Survey:
-    """Of these groups, at most `most` mutations, and whatever it costs."""
-    return of_plan(population.answers, calendar, AtMost(most), ReleasePlan(groups), closed)
-
-
-def of_plan(answers: tuple[str, ...], calendar: Calendar, constraint: Constraint, plan: ReleasePlan, closed: bool):
-    return Survey(
-        questions=(Question(ONLY, "?", answers, constraint),),
-        calendar=calendar,
-        plan=plan,
-        epsilon_micro=10**9,
-        closed=closed,
-        skew=0,
-        spread=1,
-        grace=2,
-        minimum=1,
-    )
+def survey(
+    population: Population,
+    calendar: Calendar,
+    *groups: Group,
+    closed: bool = False,
+    constraint: Constraint = AtMost(3),  # noqa: B008
+) -> Survey:
+    """Of these groups, whatever it costs."""
+    asked = Question(ONLY, "?", population.answers, constraint)
+    rules = {"skew": 0, "spread": 1, "grace": 2, "minimum": 1, "epsilon_micro": 10**9}
+    return Survey(questions=(asked,), calendar=calendar, plan=ReleasePlan(groups), closed=closed, **rules)
 
 
 def a_population(answers: int, histories: Sequence[Sequence[int]], weights: Sequence[int] | None = None) -> Population:
@@ -208,12 +202,12 @@ def assert_drawn_from(law: dict, seen: Counter) -> None:
 @pytest.mark.heavy
 @pytest.mark.parametrize("name", GROUPS)
 def test_tallies_of_two_nodes_together_are_those_of_the_enumerated_law(name):
-    """Two entries, several pairs of nodes: 800 surveys, sampled whole, entry by entry, and where the first closing is
+    """Two entries, several pairs of nodes: 500 surveys, sampled whole, entry by entry, and where the first closing is
     lost, as a response that is lost has used up its slot; each against the law of all symbols."""
     group, histories, constraint = GROUPS[name]
     population = a_population(group.tracks[0].randomizer.space.answers, histories)
     closed = not any(0 in history[1:] for history in histories)
-    asked = of_plan(population.answers, Calendar(0, 10, 3), constraint, ReleasePlan((group,)), closed)
+    asked = survey(population, Calendar(0, 10, 3), group, closed=closed, constraint=constraint)
     order = in_order(group)
     for lost, field in ((0, None), (0, Field()), (1, Field(outage=Node(0, 1)))):
         generator, surveys = np.random.default_rng([3, lost]), []
@@ -247,16 +241,12 @@ def test_what_two_nodes_decode_to_covaries_as_correlations_say():
             [counterpart_of(group.tracks[place].randomizer).estimate(tally).values for place, _, tally in drawn]
         )
     away = np.array(decoded) - np.mean(decoded, axis=0)
-    rho, nodes = correlations(group), in_order(group)
-    told = np.zeros((len(nodes), 3, 2))
-    for at, (place, number) in enumerate(nodes):
-        track = group.tracks[place]
-        for row, states in enumerate(histories):
-            node = track.node(number)
-            told[at, row] = [
-                (states[node.end] == a) - (track.reports_changes and states[node.start] == a) - middle(track)
-                for a in (1, 2)
-            ]
+    rho, nodes, states = correlations(group), in_order(group), np.array(histories)
+    told = []
+    for place, number in nodes:
+        track, node = group.tracks[place], group.tracks[place].node(number)
+        held, before = (states[:, at, None] == [1, 2] for at in (node.end, node.start))
+        told.append(held - track.reports_changes * before.astype(float) - middle(track))
     for one, other in ((0, 1), (0, 2), (1, 2)):
         products = away[:, one, :, None] * away[:, other, None, :]
         exact = rho[nodes[one][0], nodes[other][0]] * np.einsum(
@@ -265,13 +255,6 @@ def test_what_two_nodes_decode_to_covaries_as_correlations_say():
         assert np.abs(exact).max() > 1
         z = (products.mean(0) - exact) / (products.std(0) / np.sqrt(len(decoded)))
         assert np.abs(z).max() < 6  # 12 figures at 2e-9 each, by normal approximation
-
-
-def test_a_group_that_nobody_draws_has_empty_tallies():
-    """As a group of a small share may have."""
-    group, histories, _ = GROUPS["a panel"]
-    drawn = list(joint_nodes(a_population(2, histories), group, np.zeros(2, np.int64), np.random.default_rng(0)))
-    assert [(tally.reports, tally.slots.any()) for _, _, tally in drawn] == [(0, False)] * 3
 
 
 def test_random_nodes_are_subsets_drawn_uniformly():
@@ -297,7 +280,7 @@ def test_a_population_that_grows_is_decoded_without_bias():
     group = history_group(AtMost(2), False, calendar=calendar)
     states = [(0, 1, 1, 1, 2), (0, 2, 2, 2, 2), (0, 0, 1, 1, 1), (0, 0, 0, 2, 2)]
     population = a_population(2, states, [60, 40, 30, 20])
-    made = survey(population, calendar, group, most=2)
+    made = survey(population, calendar, group, constraint=AtMost(2))
     field, generator = Field(arrivals=0.3, late=0.2), np.random.default_rng(4)
     off = []
     for _ in range(300):
@@ -357,7 +340,8 @@ BILLION = {
 @pytest.mark.timed
 @pytest.mark.parametrize("name", BILLION)
 def test_a_billion_entries_take_seconds(population, name):
-    """No more than a thousand would: the cost is in histories, nodes and symbols."""
+    """No more than a thousand would: the cost is in histories, nodes and symbols. A group of a share so small that
+    nobody draws it has empty tallies."""
     many = population.resampled(10**9, np.random.default_rng(8))
     asked = survey(many, CALENDAR, BILLION[name])
     began = perf_counter()
@@ -367,6 +351,13 @@ def test_a_billion_entries_take_seconds(population, name):
         reports = [tally.reports for (at, _), tally in tallies.items() if at == number]
         assert sum(reports) == track.reports * 10**9
         assert track.reported or {*reports} == {10**9}
+    nobody = survey(many, CALENDAR, BILLION[name], replace(BILLION[name], share=10**15))
+    empty = [
+        tally
+        for (at, _), tally in sample_tallies(many, nobody, np.random.default_rng(9)).items()
+        if at < len(asked.plan.tracks)
+    ]
+    assert not any(tally.reports or tally.slots.any() for tally in empty)
 
 
 def test_a_billion_entries_of_a_history_group_are_decoded():

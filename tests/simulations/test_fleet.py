@@ -1,6 +1,15 @@
-"""Made-up fleets: what their envelopes come to in a fold is what their truth says, to the last report."""
+"""Made-up fleets: what their envelopes come to in a fold is what their truth says, to the last report.
 
+Their sender waits where it is asked to, and sends again what was not answered.
+"""
+
+import threading
+import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +17,15 @@ import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import KeptTime
 from changeling_aggregator.testing import counted_rows
-from changeling_protocol import Breakdown, Calendar, MalformedBytes, Node, Refusal, Survey
-from changeling_protocol.wire import encode_upload_request, envelopes_in
-from changeling_simulations.fleet import devices
+from changeling_protocol import Breakdown, Calendar, MalformedBytes, Node, Refusal
+from changeling_protocol.wire import (
+    ErrorAnswer,
+    ErrorCode,
+    encode_acknowledgement,
+    encode_upload_request,
+    envelopes_in,
+)
+from changeling_simulations.fleet import SendingFailed, devices, send
 from changeling_simulations.fleet.devices import (
     DAY_SECONDS,
     Wishes,
@@ -71,10 +86,8 @@ def test_a_fold_counts_what_the_truth_says(store, tmp_path, monkeypatch, plan, s
 
 def test_strata_are_told_apart(store):
     """A survey with breakdowns has tallies of each."""
-    asked = Survey.from_fields(survey().as_fields() | {"breakdowns": [["platform", "a", "b"]]})
-    assert asked.breakdowns == (Breakdown("platform", ("a", "b")),)
-    log = Log.of(store, asked)
-    block = make_block(asked, log.key, Wishes(30, HEARD, None), 0)
+    log = Log.of(store, replace(survey(), breakdowns=(Breakdown("platform", ("a", "b")),)))
+    block = make_block(log.survey, log.key, Wishes(30, HEARD, None), 0)
     assert {stratum for *_, stratum in block.truth.tallies} == {0, 1}
 
 
@@ -156,3 +169,82 @@ def test_a_truth_is_read_as_it_was_written(tmp_path):
     path.write_text('{"survey": 3}')
     with pytest.raises(MalformedBytes, match="no truth that"):
         Truth.read(path)
+
+
+TAKEN = 200, {}, encode_acknowledgement({})
+Answers = Callable[[int], tuple[int, dict[str, str], bytes] | None]
+"""The answer to a request by its number from 0 on: status, headers, content; None closes the connection without one."""
+
+
+@contextmanager
+def serving(answers: Answers) -> Iterator[tuple[str, list[tuple[float, bytes]]]]:
+    """A server on loopback; gives its URL, and each request that came with the time when it did."""
+    came: list[tuple[float, bytes]] = []
+    numbering = threading.Lock()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            with numbering:
+                said = answers(len(came))
+                came.append((time.monotonic(), body))
+            if said is None:
+                self.close_connection = True
+                return
+            status, headers, content = said
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(content))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            """Says nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}", came
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def requests(count: int, apart: float = 0.0) -> Iterator[tuple[float, bytes]]:
+    return ((apart * number, b"%d" % number) for number in range(count))
+
+
+def test_all_requests_are_sent_once_and_refusals_are_added_up():
+    """By whichever connection; in their order on one of them, and not before they are due, a second taking .05 here."""
+    refusing = 200, {}, encode_acknowledgement({0: Refusal.MALFORMED})
+    with serving(lambda number: refusing if number % 10 == 0 else TAKEN) as (url, came):
+        sent = send(requests(100), url, connections=7)
+        assert (sent.requests, sent.unsure, sent.turned_away, len(came)) == (100, 0, 0, 100)
+        begin = time.monotonic()
+        send(requests(5, apart=1.0), url, connections=1, seconds_of_one=0.05)
+    assert sent.told == {"malformed": 10}
+    assert 0 < sent.latency(0.5) <= sent.latency(0.99)
+    assert sorted(body for _, body in came[:100]) == sorted(b"%d" % number for number in range(100))
+    assert [body for _, body in came[100:]] == [b"%d" % number for number in range(5)]
+    assert all(at - begin >= 0.05 * number for number, (at, _) in enumerate(came[100:]))
+
+
+def test_a_server_that_asks_for_patience_is_given_it_and_a_lost_answer_is_asked_for_again():
+    """Nothing is sent for the second that it asked for. What was not answered may be there twice."""
+    turned = [(503, {"Retry-After": "1"}, b""), (429, {"Retry-After": "0"}, b""), TAKEN, None]
+    with serving(lambda number: turned[number] if number < 4 else TAKEN) as (url, came):
+        sent = send(requests(3), url, connections=1)
+    assert (sent.requests, sent.turned_away, sent.unsure) == (3, 2, 1)
+    assert came[1][0] - came[0][0] >= 0.99
+    assert sorted(body for _, body in came[2:]) == [b"0", b"1", b"1", b"2"]
+
+
+def test_a_server_that_refuses_all_is_left_alone():
+    """With its own words."""
+    said = ErrorAnswer(ErrorCode.UNAUTHORIZED, "this needs a token").encode()
+    with serving(lambda _: (401, {}, said)) as (url, came), pytest.raises(SendingFailed, match="this needs a token"):
+        send(requests(50), url, connections=2)
+    assert len(came) <= 2

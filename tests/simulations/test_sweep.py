@@ -103,7 +103,7 @@ def test_a_report_has_a_row_for_each_cell_and_a_picture(experiment: Path, tmp_pa
 
 @pytest.mark.heavy
 def test_a_killed_sweep_goes_on_to_the_same_bytes(experiment: Path, tmp_path: Path) -> None:
-    experiment.write_text(SMALL.replace("surveys = 1", "surveys = 100"))
+    experiment.write_text(SMALL.replace("surveys = 1", "surveys = 40"))
     cells = read_sweep(experiment)
     whole, output = tmp_path / "whole.parquet", tmp_path / "killed.parquet"
     assert len(list(sweep(cells, whole, processes=1))) == len(cells)

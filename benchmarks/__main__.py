@@ -23,7 +23,6 @@ SUITES = {
     ),
     "joint": ("plans.accuracy", "joint_best"),
     "histories": (
-        "histories.losses",
         "joint_best",
         "plans.accuracy",
         "histories.devices",
@@ -77,7 +76,6 @@ SUITES = {
 }
 OUTPUT = Path("build/bench")
 BUDGETS = {
-    "histories.losses": 40,
     "joint_best": 120,
     "plans.accuracy": 400,
     "histories.devices": 10,

@@ -1,13 +1,11 @@
-"""Measures of histories: their cost, what they save, smoothing; and the planner on everyday wishes.
+"""Measures of histories: what they save, smoothing; and the planner on everyday wishes.
 
-`python -m benchmarks.histories` tries all 7,200 wishes. The names of figures begin with the measure's number.
+The names of figures begin with the measure's number.
 """
 
-import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from decimal import Decimal, localcontext
-from fractions import Fraction
+from decimal import Decimal
 from itertools import pairwise, product
 from resource import RUSAGE_SELF, getrusage
 from time import perf_counter, process_time
@@ -15,17 +13,7 @@ from time import perf_counter, process_time
 import numpy as np
 from changeling_protocol import (
     AtMost,
-    AtMostWithin,
     Calendar,
-    Constraint,
-    Group,
-    History,
-    Hybrid,
-    Odds,
-    ReleasePlan,
-    TimeBounded,
-    lives_cost,
-    plan_cost,
 )
 from changeling_simulations import Population, closed_cohort, sample_tallies
 from changeling_statistics import (
@@ -37,59 +25,8 @@ from changeling_statistics import (
     releases,
     steady_changes,
 )
-from changeling_statistics.testing import lived_histories, worst_of_one_life, worst_of_two_lives
 
 from .plans import ENTRIES, cohort_wish
-
-CONSTRAINTS: tuple[Constraint, ...] = (
-    AtMost(1),
-    AtMost(2),
-    AtMost(3),
-    TimeBounded(5),
-    TimeBounded(11),
-    TimeBounded(20),
-    AtMostWithin(2, 15),
-    AtMostWithin(3, 20),
-    Hybrid((AtMost(2), TimeBounded(15))),
-    Hybrid((AtMost(3), TimeBounded(10))),
-    Hybrid((AtMost(1), AtMost(2))),
-)
-SHAPES = ((1, 4, 1, 1), (2, 3, 1, 1), (2, 4, 2, 2), (2, 5, 2, 1), (2, 4, 1, 2), (3, 3, 1, 1))
-"""z, T, every which period an entry reports, and the first of them."""
-MOST_LIVED = 20
-"""With more changelogs than that, two lives are not enumerated."""
-ODDS = (Odds(7, 2), Odds(40, 1))
-
-
-def losses() -> dict[str, float]:
-    """Measure 1: the largest enumerated loss over the stated one, of one life and of two; never above 1."""
-    once, twice, cases, lived = 0.0, 0.0, 0, 0
-    for (z, T, every, first), constraint, closed, odds in product(SHAPES, CONSTRAINTS, (False, True), ODDS):
-        if z + (not closed) < 2:
-            continue
-        calendar = Calendar(0, 10, T)
-        group = Group.of_history(History.of(odds, range(first, T + 1, every), constraint, calendar, closed), z)
-        plan, changelogs = ReleasePlan((group,)), lived_histories(z, calendar, constraint, closed)
-        stated = plan_cost(plan, calendar, constraint, closed)
-        once = max(once, loss_over(worst_of_one_life(group, changelogs), stated))
-        cases += 1
-        if len(changelogs) <= MOST_LIVED and odds is ODDS[0]:
-            stated = lives_cost(plan, calendar, constraint, closed, lives=2)
-            twice = max(twice, loss_over(worst_of_two_lives(group, changelogs), stated))
-            lived += 1
-    return {
-        "1_loss_over_stated": once,
-        "1_loss_of_two_lives_over_stated": twice,
-        "1_cases": float(cases),
-        "1_cases_of_two_lives": float(lived),
-    }
-
-
-def loss_over(worst: Fraction, stated: Decimal) -> float:
-    """The logarithm of a ratio over a loss that is stated, rounded only at the end."""
-    with localcontext(prec=60):
-        return float((Decimal(worst.numerator).ln() - Decimal(worst.denominator).ln()) / stated)
-
 
 MONTH = 2_629_746
 """Seconds."""
@@ -320,18 +257,3 @@ def _neighbours(outcomes: dict[Case, Outcome], name: str) -> Iterator[tuple[Outc
 def wishes() -> dict[str, float]:
     """Measure 8: the planner on a sample of everyday wishes, drawn in strata."""
     return figures({case: outcome(case) for case in sampled()})
-
-
-def main() -> None:
-    """Plans the whole grid in a random order, which takes hours, and prints each outcome as JSON."""
-    cases = whole_grid()
-    np.random.default_rng(SEED).shuffle(cases)
-    done: dict[Case, Outcome] = {}
-    for case in cases:
-        done[case] = outcome(case)
-        print(json.dumps(asdict(case) | asdict(done[case])), flush=True)
-    print(json.dumps(figures(done)))
-
-
-if __name__ == "__main__":
-    main()

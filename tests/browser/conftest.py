@@ -1,27 +1,19 @@
-"""A real browser before a real server, which shows what a simulated fleet reported.
+"""A real browser, and what watches over the pages that it opens.
 
-Both end with their module: while playwright runs, no test in the same process can run an event loop of its own.
+It ends with its module: while playwright runs, no test in the same process can run an event loop of its own.
 """
 
 import shutil
-import time
-from collections.abc import Iterator
 
 import pytest
-from changeling_aggregator.store import TokenScope
-from changeling_protocol import Survey
-from playwright.sync_api import Browser, sync_playwright
-
-from ..aggregator.fleet import fleet_store
-from ..aggregator.serving import ServerProcess, eventually
+from playwright.sync_api import sync_playwright
 
 CHROMIUM = shutil.which("chromium")
 PATIENCE_MS = 90_000
-READER, OPERATOR = "a token for reading", "a token for reading and folding"
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
+def chromium():
     if CHROMIUM is None:
         pytest.skip("there is no chromium here: `make test-heavy` brings it where it can")
     with sync_playwright() as playwright:
@@ -30,15 +22,48 @@ def chromium() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[ServerProcess, Survey]]:
-    """A server, and its survey whose results are open and published; it has another, whose are not."""
-    folder = tmp_path_factory.mktemp("fleet")
-    survey = fleet_store(folder / "server.db", time.time())
-    server = ServerProcess(folder)
-    server.add_token(READER, TokenScope.READ)
-    server.add_token(OPERATOR, TokenScope.READ, TokenScope.FOLD)
-    with server:
-        edition = f"/v1/surveys/{survey.id.hex()}/editions/latest/series.json"
-        assert eventually(lambda: server.http.get(edition).status_code, 200)
-        yield server, survey
+@pytest.fixture
+def visit(chromium):
+    """Opens an address, as somebody with no cookies, who may ask the servers `of` it as well. Afterwards nothing was
+    wrong: no error or warning, no violation, no request to anybody else."""
+    wrong, contexts = [], []
+
+    def opened(url, of=(), **options):
+        context = chromium.new_context(**{"viewport": {"width": 1100, "height": 900}, **options})
+        contexts.append(context)
+        context.set_default_timeout(PATIENCE_MS)
+        page = context.new_page()
+        asks = (url.partition("#")[0], "blob:", "data:", *of)
+        page.on("console", lambda said: wrong.append(said.text) if said.type in ("error", "warning") else None)
+        page.on("request", lambda sent: None if sent.url.startswith(asks) else wrong.append(sent.url))
+        page.on("pageerror", lambda error: wrong.append(f"{error}"))
+        page.goto(url)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def overflow(page):
+    """How many pixels the page is wider than the screen."""
+    return page.evaluate("document.documentElement.scrollWidth - innerWidth")
+
+
+def zoomed(page, chart, most):
+    """Wait until a chart shows less than so many milliseconds."""
+    page.wait_for_function(
+        "([chart, most]) => { const [from, to] = document.getElementById(chart)._fullLayout.xaxis.range;"
+        " return new Date(to) - new Date(from) < most }",
+        arg=[chart, most],
+    )
+
+
+def point_at(page, chart, share):
+    """Move the mouse to such a share of a chart's width; the place."""
+    page.locator(f"#{chart}").scroll_into_view_if_needed()
+    box = page.locator(f"#{chart} .nsewdrag").first.bounding_box()
+    place = box["x"] + box["width"] * share, box["y"] + box["height"] / 2
+    page.mouse.move(*place)
+    return place

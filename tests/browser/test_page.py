@@ -1,108 +1,100 @@
-"""The page in a browser: what it shows, on which screens, by which means; and that it asks nobody but its server."""
+"""The page of a survey, and the chart that other pages embed, of a server which shows what a simulated fleet reported:
+what they show, on which screens, by which means; and that they ask nobody but their server."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias
+import re
+import time
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
 
 import pytest
-from changeling_protocol import Survey
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route
+from changeling_aggregator.server import page as page_room
+from changeling_aggregator.store import TokenScope
 
-from ..aggregator.fleet import ANSWERS, FINAL, LOST, SHOWN
-from ..aggregator.serving import ServerProcess
-from .conftest import OPERATOR, PATIENCE_MS, READER
+from ..aggregator.fleet import ANSWERS, FINAL, LOST, SHOWN, fleet_store
+from ..aggregator.serving import ServerProcess, eventually
+from .conftest import overflow, point_at, zoomed
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
+READER, OPERATOR = "a token for reading", "a token for reading and folding"
 CLOSED = "What did you do before?"
-Opens: TypeAlias = Callable[..., Page]
+MOST_BYTES = 50_000
+PHONE = {"is_mobile": True, "has_touch": True, "color_scheme": "light"}
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    """A server, and its survey whose results are open and published; it has another, whose are not."""
+    folder = tmp_path_factory.mktemp("fleet")
+    survey = fleet_store(folder / "server.db", time.time())
+    server = ServerProcess(folder)
+    server.add_token(READER, TokenScope.READ)
+    server.add_token(OPERATOR, TokenScope.READ, TokenScope.FOLD)
+    with server:
+        edition = f"/v1/surveys/{survey.id.hex()}/editions/latest/series.json"
+        assert eventually(lambda: server.http.get(edition).status_code, 200)
+        yield server, survey
 
 
 @pytest.fixture
-def opens(chromium: Browser, fleet: tuple[ServerProcess, Survey]) -> Iterator[Opens]:
-    """Opens the page in a browser of its own. Afterwards: no error, no violation, no request to anybody else."""
+def opens(visit, fleet):
+    """Opens the page at the survey, or at its beginning."""
     server, survey = fleet
-    wrong: list[str] = []
-    contexts = []
 
-    def watch(page: Page) -> None:
-        def on_console(message: ConsoleMessage) -> None:
-            if message.type in ("error", "warning") or "Content Security Policy" in message.text:
-                wrong.append(message.text)
-
-        def on_request(request: Request) -> None:
-            if not request.url.startswith((server.url + "/", "blob:", "data:")):
-                wrong.append(request.url)
-
-        page.on("console", on_console)
-        page.on("request", on_request)
-        page.on("pageerror", lambda error: wrong.append(f"{error}"))
-
-    def opened(at_survey: bool = True, **options: Any) -> Page:
-        context = chromium.new_context(**({"viewport": {"width": 1100, "height": 900}} | options))
-        contexts.append(context)
-        context.set_default_timeout(PATIENCE_MS)
-        page = context.new_page()
-        watch(page)
-        page.goto(f"{server.url}/" + (f"#{survey.id.hex()}" if at_survey else ""))
+    def opened(at_survey=True, **options):
+        page = visit(f"{server.url}/" + (f"#{survey.id.hex()}" if at_survey else ""), **options)
         if at_survey:
             settle(page)
         return page
 
-    yield opened
-    for context in contexts:
-        context.close()
-    assert wrong == []
+    return opened
 
 
-def settle(page: Page) -> None:
+def settle(page):
     """Wait until all that was asked for is drawn."""
-    page.wait_for_selector("#graph .main-svg")
-    page.wait_for_selector("#change .main-svg")
-    page.wait_for_selector("#survey:not([aria-busy])")
+    for drawn in ("#graph .main-svg", "#change .main-svg", "#survey:not([aria-busy])"):
+        page.wait_for_selector(drawn)
 
 
-def traces(page: Page, chart: str) -> list[dict[str, Any]]:
-    drawn: list[dict[str, Any]] = page.evaluate(
+def traces(page, chart):
+    return page.evaluate(
         "id => document.getElementById(id).data.map(({name, x, y, fill}) => ({name, x, y, fill}))", chart
     )
-    return drawn
 
 
-def axis(page: Page, chart: str) -> list[float]:
+def axis(page, chart):
     """The span of time that a chart shows, in milliseconds."""
-    shown: list[float] = page.evaluate(
+    return page.evaluate(
         "id => document.getElementById(id)._fullLayout.xaxis.range.map((each) => +new Date(each))", chart
     )
-    return shown
 
 
-def overflow(page: Page) -> int:
-    width: int = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    return width
+def brightness(page, element):
+    """How bright the ground of an element is, of 765."""
+    colour = f"getComputedStyle({element}).backgroundColor.match(/[0-9]+/g).slice(0, 3)"
+    return page.evaluate(f"{colour}.map(Number).reduce((a, b) => a + b)")
 
 
-def test_the_series_has_lines_with_bands_and_gaps(opens: Opens) -> None:
-    """A line for each answer, null where nothing is known, and a band for each run of what is; the reasons in words."""
+def test_the_page_shows_series_with_bands_and_gaps_below_epsilon_and_links_to_its_sections(opens):
+    """A line for each answer, null where nothing is known, and a band for each run of what is; the reasons in words. ε
+    stands before the first figure; a link for each section that is shown moves the focus to its title."""
     page = opens()
     lines = [trace for trace in traces(page, "series") if trace["name"] in ANSWERS]
     assert [line["name"] for line in lines] == list(ANSWERS)
     for line in lines:
         assert [number for number, figure in enumerate(line["y"], 1) if figure is None] == [LOST.start + 1, LOST.end]
-    bands = [trace for trace in traces(page, "series") if trace["fill"] == "toself"]
-    assert len(bands) == 2 * len(ANSWERS)
-    notes = page.inner_text("#series-notes")
-    assert f"Unknown: periods {LOST.start + 1} to {LOST.end}" in notes
-    assert f"Provisional: periods {FINAL + 1} to {SHOWN}." in notes
-    assert f"(period {SHOWN}), final up to period {FINAL}" in page.inner_text("#state")
-    assert "90." in page.inner_text("#latest-note")
-    assert "ε = 8," in page.inner_text("#ledger")
-    for chart in ("change", "members", "graph"):
-        assert traces(page, chart)
-
-
-def test_the_top_tells_epsilon_and_leads_to_every_section(opens: Opens) -> None:
-    """ε stands before the first figure; a link for each section that is shown moves the focus to its title."""
-    page = opens()
-    assert "ε = 8" in page.inner_text("#price")
+    assert sum(trace["fill"] == "toself" for trace in traces(page, "series")) == 2 * len(ANSWERS)
+    for place, words in (
+        ("series-notes", f"Unknown: periods {LOST.start + 1} to {LOST.end}"),
+        ("series-notes", f"Provisional: periods {FINAL + 1} to {SHOWN}."),
+        ("state", f"(period {SHOWN}), final up to period {FINAL}"),
+        ("latest-note", "90."),
+        ("ledger", "ε = 8,"),
+        ("price", "ε = 8"),
+    ):
+        assert words in page.inner_text(f"#{place}")
+    assert all(traces(page, chart) for chart in ("change", "members", "graph"))
     titles = page.locator("#survey section:visible > h2").all_inner_texts()
     links = page.locator("#sections a")
     assert links.all_inner_texts() == titles
@@ -116,7 +108,7 @@ def test_the_top_tells_epsilon_and_leads_to_every_section(opens: Opens) -> None:
     page.wait_for_function("title => document.activeElement.textContent === title", arg=titles[7])
 
 
-def test_the_newest_complete_period_leads_and_the_list_tells_how_new_it_is(opens: Opens) -> None:
+def test_the_newest_complete_period_leads_and_the_list_tells_how_new_it_is(opens):
     """In the list a line with the most frequent answer, and a small chart of it; on the page the period by name."""
     page = opens(at_survey=False)
     page.wait_for_selector(".cards .sparkline .line")
@@ -136,48 +128,24 @@ def test_the_newest_complete_period_leads_and_the_list_tells_how_new_it_is(opens
     assert f"The newest complete period is period {SHOWN}," in page.inner_text("#latest-when")
 
 
-def test_charts_stay_lit_while_they_load_again(opens: Opens) -> None:
-    """Until the new answer is there the old one is drawn as it was; where the server refuses it, it stays."""
-    page = opens()
-    held: list[Route] = []
-    page.route("**/series?*", lambda route: held.append(route))
-    page.select_option("#confidence", "0.99")
-    page.wait_for_selector("#survey[aria-busy]")
-    assert page.evaluate("getComputedStyle(document.getElementById('series')).opacity") == "1"
-    assert page.is_visible("#series .main-svg")
-    while not held:
-        page.wait_for_timeout(50)
-    held[0].continue_()
-    settle(page)
-    assert "99%" in page.inner_text("#series-notes")
-
-
-def test_pointing_shows_figures_and_zooming_moves_all_charts(opens: Opens) -> None:
+def test_pointing_shows_figures_and_zooming_moves_all_charts(opens):
     """By the mouse: a box with every answer's interval; what is drawn over is shown in all charts."""
     page = opens()
-    page.locator("#series").scroll_into_view_if_needed()
-    box = page.locator("#series .nsewdrag").first.bounding_box()
-    assert box
-    left, middle = box["x"] + box["width"] / 4, box["y"] + box["height"] / 2
-    page.mouse.move(left, middle)
+    left, middle = point_at(page, "series", 1 / 4)
     page.wait_for_function(
         "answers => { const shown = document.querySelector('#series .hoverlayer').textContent;"
         " return answers.every((each) => RegExp(`${each} : [0-9.]+% .[0-9.]+% to [0-9.]+%`).test(shown)) }",
         arg=ANSWERS,
     )
-    whole = axis(page, "series")
+    begin, end = axis(page, "series")
     page.mouse.down()
     page.mouse.move(left + 200, middle, steps=8)
     page.mouse.up()
-    page.wait_for_function(
-        "most => { const [from, to] = document.getElementById('graph')._fullLayout.xaxis.range;"
-        " return new Date(to) - new Date(from) < most }",
-        arg=(whole[1] - whole[0]) / 2,
-    )
+    zoomed(page, "graph", (end - begin) / 2)
     assert axis(page, "series") == axis(page, "change") == axis(page, "members") == axis(page, "graph")
 
 
-def test_everything_can_be_done_by_the_keyboard(opens: Opens) -> None:
+def test_everything_can_be_done_by_the_keyboard(opens):
     """In the order in which it is read; what has the focus is seen to; charts have tables, which scroll."""
     page = opens()
     page.evaluate("document.body.focus()")
@@ -196,16 +164,11 @@ def test_everything_can_be_done_by_the_keyboard(opens: Opens) -> None:
     wanted = ["unit", "method", "bands", "confidence", "platform:Android", "in", "all", "The numbers", "csv", "width"]
     places = [reached.index(each) for each in wanted]
     assert places == sorted(places)
-    assert set(outlined) != {"none"}
     assert "none" not in outlined
-    whole = axis(page, "series")
+    begin, end = axis(page, "series")
     page.focus("[data-zoom=in]")
     page.keyboard.press("Enter")
-    page.wait_for_function(
-        "most => { const [from, to] = document.getElementById('members')._fullLayout.xaxis.range;"
-        " return new Date(to) - new Date(from) < most }",
-        arg=0.6 * (whole[1] - whole[0]),
-    )
+    zoomed(page, "members", 0.6 * (end - begin))
     page.focus("details summary >> nth=0")
     page.keyboard.press("Enter")
     rows = page.locator("#series-numbers tbody tr")
@@ -216,49 +179,48 @@ def test_everything_can_be_done_by_the_keyboard(opens: Opens) -> None:
     assert page.evaluate("document.activeElement.id") == "series-numbers"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_phone_scrolls_in_one_direction(opens: Opens, scheme: str) -> None:
-    """At 360 pixels nothing is wider than the screen, tables scroll in themselves; the ground is as the phone's is."""
-    page = opens(viewport={"width": 360, "height": 780}, is_mobile=True, has_touch=True, color_scheme=scheme)
+def test_a_phone_scrolls_in_one_direction_by_day_and_by_night(opens):
+    """At 360 pixels nothing is wider than the screen, tables scroll in themselves; ground, lines and letters are as the
+    phone's are, and follow when it gets dark."""
+    page = opens(viewport={"width": 360, "height": 780}, **PHONE)
     assert overflow(page) <= 0
     for summary in page.locator("summary:visible").all():
         summary.click()
     assert overflow(page) <= 0
-    (red, green, blue) = page.evaluate(
-        "getComputedStyle(document.body).backgroundColor.match(/[0-9]+/g).slice(0, 3).map(Number)"
-    )
-    assert (red + green + blue < 200) is (scheme == "dark")
+    assert brightness(page, "document.body") >= 200
+    colour = "document.getElementById('series')._fullLayout.font.color"
+    by_day = page.evaluate(colour)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"before => {colour} !== before", arg=by_day)
+    assert brightness(page, "document.body") < 200
     page.click("header a")
     page.wait_for_selector("#surveys li")
     assert overflow(page) <= 0
 
 
-def test_charts_follow_when_it_gets_dark(opens: Opens) -> None:
-    """Lines and letters change with the page."""
-    page = opens(color_scheme="light")
-    colour = "document.getElementById('series')._fullLayout.font.color"
-    before = page.evaluate(colour)
-    page.emulate_media(color_scheme="dark")
-    page.wait_for_function(f"before => {colour} !== before", arg=before)
-
-
-def test_strata_levels_and_methods_are_chosen(opens: Opens) -> None:
-    """What is asked of the server, and shown: half of the entries, wider bands, another method, totals."""
-    page = opens()
-
-    def latest() -> str:
-        page.wait_for_selector("#survey:not([aria-busy])")
-        return page.inner_text("#latest-note")
-
-    everybody = latest()
-    page.check("text=Android")
-    page.wait_for_function("before => document.getElementById('latest-note').textContent !== before", arg=everybody)
-    android = latest()
-    page.check("text=iOS")
-    page.wait_for_function("before => document.getElementById('latest-note').textContent !== before", arg=android)
-    assert latest() == everybody
+def test_strata_levels_and_methods_are_chosen_and_charts_stay_lit_while_they_load(opens):
+    """What is asked of the server, and shown: wider bands, half of the entries, another method, totals. Until the new
+    answer is there the old one is drawn as it was."""
+    page, held = opens(), []
+    page.route("**/series?*", lambda route: held.append(route))
     page.select_option("#confidence", "0.99")
-    page.wait_for_function("() => document.getElementById('series-notes').textContent.includes('99%')")
+    page.wait_for_selector("#survey[aria-busy]")
+    assert page.evaluate("getComputedStyle(document.getElementById('series')).opacity") == "1"
+    assert page.is_visible("#series .main-svg")
+    while not held:
+        page.wait_for_timeout(50)
+    held[0].continue_()
+    page.unroute("**/series?*")
+    settle(page)
+    assert "99%" in page.inner_text("#series-notes")
+
+    everybody = latest = page.inner_text("#latest-note")
+    for stratum in ("Android", "iOS"):
+        page.check(f"text={stratum}")
+        page.wait_for_function("before => document.getElementById('latest-note').textContent !== before", arg=latest)
+        page.wait_for_selector("#survey:not([aria-busy])")
+        latest = page.inner_text("#latest-note")
+    assert latest == everybody
     page.select_option("#bands", "simultaneous")
     assert "All bands together" in page.inner_text("#series-notes")
     page.select_option("#method", "smoothed")
@@ -273,7 +235,7 @@ def test_strata_levels_and_methods_are_chosen(opens: Opens) -> None:
     page.wait_for_function("() => document.getElementById('change-note').textContent.includes('13 periods')")
 
 
-def test_whoever_signs_in_sees_closed_results_until_signing_out(opens: Opens) -> None:
+def test_whoever_signs_in_sees_closed_results_until_signing_out(opens):
     """By the form; nothing of the token gets into an address. What operators see stands with their token alone."""
     page = opens(at_survey=False)
     page.click(f"text={CLOSED}")
@@ -293,3 +255,98 @@ def test_whoever_signs_in_sees_closed_results_until_signing_out(opens: Opens) ->
         page.click("#sign-out")
         page.wait_for_selector("text=sign in to see them")
         assert page.is_hidden("#results")
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_):
+        """Nothing."""
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory, fleet):
+    """The address of somebody else's page, which has the chart as the page of the survey says to embed it."""
+    server, survey = fleet
+    folder = tmp_path_factory.mktemp("host")
+    (folder / "favicon.ico").touch()
+    (folder / "index.html").write_text(
+        f"""<!doctype html><html lang="en"><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'self'; script-src {server.url}; connect-src {server.url}">
+<title>Somebody's page</title><p><a href="#">before</a></p>
+<script type="module" src="{server.url}/page/chart.js"></script>
+<changeling-chart survey="{survey.id.hex()}"></changeling-chart>"""
+    )
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=folder)) as serving:
+        Thread(target=serving.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{serving.server_address[1]}/"
+        serving.shutdown()
+
+
+@pytest.fixture
+def embeds(visit, host, fleet):
+    """Opens that page, which asks the server of the survey too."""
+
+    def opened(**options):
+        page = visit(host, of=[fleet[0].url], **options)
+        page.wait_for_selector("changeling-chart .band")
+        return page
+
+    return opened
+
+
+def test_an_embedded_chart_draws_bands_and_gaps_and_says_every_figure(embeds):
+    """Two runs of lines and bands for each answer, as a period is lost; ε and the answers in words. Arrows go from
+    period to period, each said in words; behind the chart is a table, which the keyboard scrolls."""
+    page = embeds()
+    for drawn, count in (("line", 2 * len(ANSWERS)), ("band", 2 * len(ANSWERS)), ("provisional", 1)):
+        assert page.locator(f"changeling-chart .{drawn}").count() == count
+    text = page.inner_text("changeling-chart figure")
+    assert all(words in text for words in (*ANSWERS, "ε = 8", "95% bands"))
+
+    page.focus("a >> text=before")
+    page.keyboard.press("Tab")
+    active = "document.querySelector('changeling-chart').shadowRoot.activeElement"
+    assert page.evaluate(f"{active}.getAttribute('role')") == "slider"
+    assert page.evaluate(f"getComputedStyle({active}).outlineStyle") != "none"
+    said = []
+    for key in ("End", "ArrowLeft", "Home"):
+        page.keyboard.press(key)
+        said.append(page.evaluate(f"{active}.getAttribute('aria-valuetext')"))
+        assert page.inner_text("changeling-chart .readout") == said[-1]
+    assert "provisional" in said[0]
+    assert len(set(said)) == 3
+    assert all(re.search(rf"{answer} .?[0-9.]+% \(.+ to .+%\)", said[2]) for answer in ANSWERS)
+    for _ in range(LOST.start):
+        page.keyboard.press("ArrowRight")
+    assert page.evaluate(f"{active}.getAttribute('aria-valuetext')").count("unknown") == len(ANSWERS)
+    for _ in range(4):
+        page.keyboard.press("Tab")
+        if page.evaluate(f"{active}.tagName") == "SUMMARY":
+            break
+    page.keyboard.press("Enter")
+    rows = page.locator("changeling-chart tbody tr")
+    assert rows.count() == SHOWN
+    assert "unknown" in rows.nth(SHOWN - LOST.end).inner_text()
+    page.keyboard.press("Tab")
+    assert page.evaluate(f"{active}.className") == "rows"
+
+
+def test_an_embedded_chart_fits_a_phone_by_day_and_by_night(embeds):
+    """Nothing is wider than 390 pixels, with the table open; the ground is as the phone's, or as the page says."""
+    page, chart = embeds(viewport={"width": 390, "height": 800}, **PHONE), "document.querySelector('changeling-chart')"
+    page.locator("changeling-chart summary").click()
+    assert overflow(page) <= 0
+    assert brightness(page, chart) >= 200
+    page.emulate_media(color_scheme="dark")
+    assert brightness(page, chart) < 200
+    page.emulate_media(color_scheme="light")
+    page.evaluate(f"{chart}.setAttribute('theme', 'dark')")
+    assert brightness(page, chart) < 200
+
+
+def test_the_chart_is_small_and_alone():
+    """One script below 50 kB, before it is compressed, which imports nothing."""
+    script = (Path(page_room.__file__).parent / "static/chart.js").read_bytes()
+    assert len(script) < MOST_BYTES
+    assert not re.search(rb"^import |import\(", script, re.MULTILINE)

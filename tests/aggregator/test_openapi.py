@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ..protocol.examples import AUTHORITY, survey
 from .devices import FOREVER, body, envelope, report
 from .serving import ADMIN, ServerHere, eventually, survey_path
-from .test_numbers import MINUTES
-from .test_numbers import published as published_numbers
+from .test_reader import MINUTES
+from .test_reader import published as published_numbers
 
 STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
 TOO_FAR = b'{"time": 1' + b"0" * 400 + b"}"

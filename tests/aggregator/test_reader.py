@@ -1,104 +1,116 @@
-"""The reader for notebooks: what a server shows, as arrays and frames."""
+"""What a server shows, over HTTP, for the reader in notebooks and on the command line: series, differences, numbers."""
 
-from collections.abc import Iterator
+import os
 from datetime import UTC, datetime
 
 import httpx
+import matplotlib
 import numpy as np
 import pytest
-from changeling_protocol import SealingKey, Survey
+from changeling_protocol import (
+    OFFSETS,
+    AtMost,
+    Breakdown,
+    Calendar,
+    Group,
+    KaryResponse,
+    Odds,
+    Question,
+    ReleasePlan,
+    Standing,
+    StateSpace,
+    Survey,
+    Track,
+)
 from changeling_reader import Reader, ServerAnswered
 
 from .devices import envelope, report
-from .serving import ServerProcess
+from .serving import survey_path
+
+matplotlib.use("agg")
+ARM = Breakdown("arm", ("A", "B", "none"))
+MINUTES = Question.of_number("minutes", "How long?", ["0", "60", "120"], AtMost(3), unit="min")
+DRINK = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(3))
 
 
 @pytest.fixture(scope="module")
-def asked(server: ServerProcess) -> Survey:
-    """A survey with two periods answered, and one that is lost between them."""
-    key: SealingKey = server.key
-    survey = server.new_survey()
+def asked(server):
+    """Arm B answers another way than A from the start, and changes more; period 3 is not answered."""
+    key = server.key
+    survey = server.new_survey(breakdowns=(ARM,), minimum=3)
     server.move_clock(survey.calendar.time(4) + 16)
-    for node, track in ((1, 0), (2, 1)):
-        assert server.upload(*(envelope(survey, key, [report(node, n % 13, track=track)]) for n in range(26))) == []
+    envelopes = []
+    for stratum, symbols in ((0, (1, 2, 3, 1)), (1, (1, 1, 1, 2))):
+        for node, standing, devices in ((1, Standing.NEW, 60), (2, Standing.KNOWN, 50)):
+            for n in range(devices):
+                said = report(node, symbols[n % 4] if n < 40 else 0, standing=standing, stratum=stratum)
+                envelopes.append(envelope(survey, key, [said]))
+    assert server.upload(*envelopes) == []  # in one request, as the server folds by itself too: it counts all or none
     server.fold()
     return survey
 
 
 @pytest.fixture
-def reader(server: ServerProcess) -> Iterator[Reader]:
+def reader(server):
     with Reader(server.url) as opened:
         yield opened
 
 
-def test_a_series_has_arrays_a_frame_and_a_plot(reader: Reader, asked: Survey) -> None:
+def test_a_series_has_arrays_a_frame_and_a_plot(reader, asked):
     """Lost periods are nan; a row of the frame for each time and answer; bands are wider than intervals."""
-    import matplotlib
-
-    matplotlib.use("agg")
-    series = reader.series(asked.id.hex(), covariance=True)
-    assert series.values.shape == (4, 3)
-    assert np.isnan(series.values).all(1).tolist() == [False, True, True, True]
-    assert series.end.tolist() == [1, 2, 3, 4]
+    series = reader.series(asked.id.hex(), until=3, covariance=True)
+    assert series.values.shape == (3, 3)
+    assert np.isnan(series.values).all(1).tolist() == [False, False, True]
+    assert series.end.tolist() == [1, 2, 3]
     assert series.times[0] == np.datetime64(asked.calendar.time(1), "s")
-    assert series.covariance is not None
     variances = np.diagonal(series.covariance, axis1=1, axis2=2)
     assert np.allclose(series.standard_errors[0] ** 2, variances[0])
     assert (series.simultaneous[0, :, 1] > series.intervals[0, :, 1]).all()
     frame = series.frame()
-    assert frame.shape[0] == 12
+    assert frame.shape[0] == 9
     assert frame["value"].tolist()[:3] == series.values[0].tolist()
     assert frame["share"].iloc[0] == pytest.approx(series.values[0, 0] / series.entries[0])
     assert (series.epsilon, series.answers) == (float(asked.epsilon), asked.answers)
-    assert not series.diagnostics["impossible"]
+    assert series.diagnostics["impossible"]  # as no honest devices send so little else than 0
     shown = series._repr_html_()
-    assert shown.count("<tr>") == 5
+    assert (shown.count("<tr>"), shown.count("<td>-</td>")) == (4, 3)
     assert f"{series.shares[0, 0]:.1%} ({series.intervals[0, 0, 0] / series.entries[0]:.1%} to" in shown
-    assert shown.count("<td>-</td>") == 9
-    axes = series.plot()
-    assert axes.get_title() == asked.question
-    alone = reader.histogram(asked.id.hex(), period=1).plot()
-    assert alone.get_ylabel() == "entries heard"
+    assert series.plot().get_title() == asked.question
+    assert reader.histogram(asked.id.hex(), period=1).plot().get_ylabel() == "entries heard"
 
 
-def test_figures_are_about_those_heard_unless_all_who_enrolled_are_named(reader: Reader, asked: Survey) -> None:
+def test_figures_are_about_those_heard_unless_all_who_enrolled_are_named(reader, asked):
     """By name they are scaled up to all who ever enrolled, and every answer says whom it is about."""
-    heard = reader.series(asked.id.hex())
-    assert heard.population == "heard"
-    assert heard.entries.tolist() == heard.heard.tolist()
+    heard = reader.series(asked.id.hex(), until=2)
+    assert (heard.population, heard.entries.tolist()) == ("heard", [120, 100])
     reader._population = "enrolled"
-    enrolled = reader.series(asked.id.hex())
-    assert enrolled.population == "enrolled"
-    assert enrolled.entries.tolist() == enrolled.enrolled.tolist()
+    enrolled = reader.series(asked.id.hex(), until=2)
+    assert (enrolled.population, enrolled.entries.tolist()) == ("enrolled", [120, 120])
     np.testing.assert_allclose(enrolled.shares[0], heard.shares[0])
     assert enrolled.plot().get_ylabel() == "entries that ever enrolled"
 
 
-def test_the_surveys_of_a_server_are_listed(reader: Reader, asked: Survey) -> None:
-    """Each with its id, by which it is asked for, and whether it is open."""
-    (row,) = (each for each in reader.surveys() if each["id"] == asked.id.hex())
+def test_surveys_histograms_changes_windows_and_status(reader, asked):
+    """Each as one call; by period, by time; the same numbers."""
+    id_ = asked.id.hex()
+    (row,) = (each for each in reader.surveys() if each["id"] == id_)
     assert (row["question"], row["last_period"], row["public"]) == (asked.question, asked.calendar.periods, True)
-
-
-def test_histograms_changes_windows_and_status(reader: Reader, asked: Survey) -> None:
-    """Each as one call; by period, by time, by strata; the same numbers."""
-    first = reader.histogram(asked.id.hex(), period=1)
-    by_time = reader.histogram(asked.id.hex(), at=datetime.fromtimestamp(asked.calendar.time(1), UTC))
-    change = reader.change(asked.id.hex(), 0, 1, confidence=None)
-    windows = reader.windows(asked.id.hex(), 1)
+    first = reader.histogram(id_, period=1)
+    by_time = reader.histogram(id_, at=datetime.fromtimestamp(asked.calendar.time(1), UTC))
+    change, windows = reader.change(id_, 0, 1, confidence=None), reader.windows(id_, 1)
     assert first.values.tolist() == by_time.values.tolist() == change.values.tolist()
     assert np.allclose(windows.values[0], first.values[0])
     assert (windows.start[0], windows.end[0], len(change)) == (0, 1, 1)
     assert np.isnan(change.intervals).all()
-    assert reader.status(asked.id.hex())["shown_periods"] == 4
+    assert reader.status(id_)["shown_periods"] == 4
 
 
-def test_what_has_not_changed_is_not_sent_again(server: ServerProcess, asked: Survey) -> None:
+def test_what_has_not_changed_is_not_sent_again(server, asked):
     """The second time the server answers 304 and nothing else."""
-    sent: list[int] = []
+    sent = []
 
     class Watched(httpx.HTTPTransport):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
+        def handle_request(self, request):
             response = super().handle_request(request)
             sent.append(response.status_code)
             return response
@@ -109,13 +121,175 @@ def test_what_has_not_changed_is_not_sent_again(server: ServerProcess, asked: Su
     np.testing.assert_array_equal(first.values, second.values)
 
 
-def test_a_refusal_says_why_and_a_token_stays_off_plain_http(reader: Reader, asked: Survey) -> None:
-    with pytest.raises(ServerAnswered, match="period 7 has not closed") as refused:
-        reader.histogram(asked.id.hex(), period=7)
+def test_a_refusal_says_why(reader, asked):
+    with pytest.raises(ServerAnswered, match="period 8 has not closed") as refused:
+        reader.histogram(asked.id.hex(), period=8)
     assert (refused.value.status, refused.value.code) == (409, "not_estimable")
     with pytest.raises(ServerAnswered, match="declares the breakdowns"):
         reader.series(asked.id.hex(), strata={"system": ["linux"]})
-    with pytest.raises(ValueError, match="use https"):
-        Reader("http://surveys.example.org", token="secret")
     with pytest.raises(ValueError, match="time zone"):
         reader.histogram(asked.id.hex(), at=datetime(2027, 1, 1))
+
+
+def test_arms_differ_by_their_shares_with_interval_and_p_value(server, reader, asked, cli):
+    """The difference is that of the two arms' own shares; where p is below 5% the 95% interval leaves out 0. In CSV and
+    on the command line too, where a lost period says why."""
+    id_ = asked.id.hex()
+    found = reader.compare(id_, {"arm": ["B"]}, {"arm": ["A"]}, until=3)
+    arms = [reader.series(id_, until=3, strata={"arm": [arm]}).shares for arm in ("B", "A")]
+    assert np.allclose(found.values[:2], (arms[0] - arms[1])[:2])
+    assert found.entries.tolist() == [[60, 60], [50, 50], [0, 0]]
+    inside = (found.intervals[:2, :, 0] <= 0) & (found.intervals[:2, :, 1] >= 0)
+    assert (inside == (found.p_values[:2] >= 0.05)).all()
+    assert (found.p_together[:2] >= found.p_values[:2].min(1)).all()
+    assert np.isnan(found.values[2]).all()
+    frame = found.frame()
+    assert frame.shape[0] == 9
+    assert frame["values"].iloc[0] == found.values[0, 0]
+    query = {"stratum": "arm:B", "against": "arm:A", "format": "csv", "until": 3}
+    rows = server.http.get(f"{survey_path(asked)}/comparison", params=query).text.splitlines()
+    assert rows[0].startswith("period,time,after,answer,difference,standard_error,interval_low,interval_high,p_value")
+    assert len(rows) == 1 + 9
+    assert rows[-1].split(",")[4:9] == [""] * 5
+    words = ("--stratum", "arm:B", "--compare", "arm:A", "--since", "1", "--until", "3")
+    printed = cli("series", id_, "--server", server.url, *words)
+    assert all(said in printed for said in ("since the end of period 1", "p=", "needs (2, 3]"))
+
+
+def test_both_arms_changes_and_one_arms_own_are_compared_likewise(reader, asked):
+    """After period 1 a difference in differences is that of the two differences; without an arm, the change itself."""
+    id_ = asked.id.hex()
+    both = reader.compare(id_, {"arm": ["B"]}, {"arm": ["A"]}, after=1, until=2)
+    own = [reader.compare(id_, {"arm": [arm]}, after=1, until=2) for arm in ("B", "A")]
+    assert np.allclose(both.values, own[0].values - own[1].values)
+    assert np.allclose(own[0].values, reader.change(id_, 1, 2, strata={"arm": ["B"]}).shares)
+    assert (both.entries.shape, own[0].entries.shape) == ((1, 2), (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("query", "named"),
+    [
+        ({}, "against, after, or both"),
+        ({"against": "arm:A"}, "apart"),
+        ({"stratum": "arm:A", "against": "arm:A"}, "apart"),
+        ({"stratum": "arm:B", "against": "arm:Z"}, "Z"),
+        ({"after": 2, "until": 2}, "not before"),
+        ({"after": 1, "covariance": "true"}, "no parameter"),
+        ({"after": 1, "method": "smoothed"}, "retrospective"),
+    ],
+)
+def test_what_is_no_comparison_is_refused_with_the_reason(server, asked, query, named):
+    found = server.http.get(f"{survey_path(asked)}/comparison", params=query)
+    assert found.status_code == 422
+    assert named in found.json()["detail"]
+
+
+def published(server, questions, start, *, closed=True):
+    """A survey that asks these once, of a period that begins then: all of a closed cohort, else each in a group."""
+    tracks = [
+        Track(1, KaryResponse(StateSpace(len(each.answers), null=not closed), Odds(2**32, 1)), 0, 1, question=place)
+        for place, each in enumerate(questions)
+    ]
+    plan = ReleasePlan((Group(tuple(tracks)),) if closed else tuple(Group((each,)) for each in tracks))
+    how = {"calendar": Calendar(start, 60, 8), "skew": 5, "spread": 5, "grace": 30, "minimum": 3}
+    return server.publish(Survey.at_cost(questions=questions, plan=plan, closed=closed, **how))
+
+
+def told(server, survey, said):
+    """What entries of each offset say of the first period, by group, until it is shown for good."""
+    server.move_clock(survey.calendar.time(1) + 16)
+    for offset in range(OFFSETS):
+        sealed = [envelope(survey, server.key, each, group=group) for group, each in said(offset)]
+        assert server.upload(*sealed) == []
+    server.fold()
+    server.move_clock(survey.calendar.time(1) + 60)
+    server.fold()
+    return survey
+
+
+@pytest.fixture(scope="module")
+def two(server):
+    """A survey that asks for a drink and for the minutes: all but one in 2e9 say tea, and 45 minutes."""
+
+    def said(offset):
+        for _ in range(8):
+            id_, minutes = os.urandom(16), MINUTES.rounded(45, offset).answer
+            yield 0, [report(1, symbol, track=at, id_=id_, stratum=offset) for at, symbol in enumerate((0, minutes))]
+
+    return told(server, published(server, (DRINK, MINUTES), server.now), said)
+
+
+def test_mean_median_and_shares_are_those_of_the_numbers(server, reader, two, cli):
+    """Within what rounding adds, which is told: a sixteenth of a level's width. In CSV and a table too."""
+    found = reader.numbers(two.id.hex(), question="minutes", quantiles=[0.25, 0.5], above=[20, 90])
+    assert found.rounding == 60 / 16
+    assert abs(found.mean[0, 0] - 45) <= found.rounding
+    assert found.mean[0, 1] <= 45 <= found.mean[0, 2]
+    assert all(abs(each[0, 0] - 45) < 30 for each in found.quantiles.values())
+    assert found.above[20][0, 0] > 0.9
+    assert found.above[90][0, 0] < 0.1
+    assert (found.unit, found.levels, found.heard.tolist()) == ("min", (0, 60, 120), [64])
+    query = {"question": "minutes", "format": "csv", "above": 60}
+    rows = server.http.get(f"{survey_path(two)}/numbers", params=query).text.splitlines()
+    assert [row.split(",")[2] for row in rows] == ["figure", "mean", "quantile", "share at or above"]
+    words = ("--question", "minutes", "--mean", "--above", "60")
+    printed = cli("series", two.id.hex(), "--server", server.url, *words)
+    assert "median" in printed
+    assert "3.75 min" in printed
+
+
+def test_the_frozen_among_those_that_hold_a_number_bound_what_freezing_does_to_it(server, reader, cli):
+    """Half of the entries hold a number, and an eighth of all, so a quarter of those, are frozen."""
+
+    def said(offset):
+        level = 1 + MINUTES.rounded(45, offset).answer
+        for group, symbols in enumerate((4 * [0, level], [0, 0, 0, 0, 1, 1, 1, 2])):
+            for each in symbols:
+                yield group, [report(1, each, track=group, stratum=offset)]
+
+    questions = (MINUTES, Question.of_freezing(MINUTES))
+    survey = told(server, published(server, questions, server.now, closed=False), said)
+    share, bound = reader.numbers(survey.id.hex(), question="minutes").freezing[0]
+    assert share == pytest.approx(1 / 4)
+    assert share < bound < 1
+    asks = ("--mean", "--question", "minutes")
+    printed = " ".join(cli("series", survey.id.hex(), "--server", server.url, *asks).split())
+    assert "Freezing: 25.0% of them" in printed
+    assert f"at most, and the mean by {120 * bound:.4g} min" in printed
+    query = {"format": "csv", "question": "minutes"}
+    rows = server.http.get(f"{survey_path(survey)}/numbers", params=query).text.splitlines()
+    assert rows[0].endswith(",freezing_bound")
+    assert float(rows[1].split(",")[-1]) == pytest.approx(bound)
+
+
+def test_what_is_no_figure_is_refused(server, two):
+    """Other quantiles, values that are none or too many; and a question with answers has no mean."""
+    for query, named in (
+        ({"quantile": 0.51}, ""),
+        ({"quantile": "x"}, ""),
+        ({"above": "nan"}, ""),
+        ({"above": [1, 2, 3, 4, 5]}, ""),
+        ({"question": "drink"}, "not for a number"),
+    ):
+        asked = {"question": "minutes", **query}
+        found = server.http.get(f"{survey_path(two)}/numbers", params=asked)
+        assert found.status_code == 422
+        assert named in found.json()["detail"]
+
+
+def test_every_method_and_command_takes_a_question(server, reader, two, cli):
+    """Each answers about the question that is named, and none does where none is, of two."""
+    id_ = two.id.hex()
+    drinks = (
+        reader.histogram(id_, period=1, question="drink"),
+        reader.series(id_, until=1, question="drink"),
+        reader.change(id_, 0, 1, question="drink"),
+        reader.windows(id_, 1, 1, question="drink"),
+    )
+    assert {each.question for each in drinks} == {DRINK.text}
+    assert all(each.shares[0] == pytest.approx([1, 0], abs=1e-6) for each in drinks)
+    with pytest.raises(ServerAnswered, match="drink, minutes"):
+        reader.series(id_)
+    for words in ("histogram --period 1", "series --until 1", "change --after 0 --until 1"):
+        command, *more = words.split()
+        assert DRINK.text in cli(command, id_, "--server", server.url, *more, "--question", "drink")

@@ -1,22 +1,24 @@
-"""Who may do what on a server, and what is kept of those who ask."""
+"""Who may do what on a server, by tokens and by an operator's own rule; and what is kept of those who ask."""
 
+import asyncio
+import hashlib
+import hmac
 import logging
+import os
 import socket
-from collections.abc import Mapping
-from pathlib import Path
 
 import httpx
 import pytest
-from changeling_aggregator.server import ServerSettings, Service, app
-from changeling_aggregator.store import Store, TokenScope, new_token
+from changeling_aggregator.server import ServerSettings, Service, app, requests
+from changeling_aggregator.store import TokenScope, new_token
 from changeling_commands.__main__ import main as run
 from changeling_protocol import UnixSeconds
 from changeling_protocol.wire import ErrorAnswer, ErrorCode
 from changeling_reader import Reader, ServerClient
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
-from .devices import Log
-from .serving import ADMIN, Cli, ServerHere, eventually, in_process, survey_path
+from .devices import Log, body, envelope, report
+from .serving import ADMIN, ServerHere, eventually, in_process, survey_path
 
 SIGNED = survey().signed_by(AUTHORITY)
 PATH = survey_path(survey())
@@ -31,29 +33,58 @@ ASKS = {
     ("GET", PATH + "/series"): TokenScope.READ,
     ("GET", PATH + "/change"): TokenScope.READ,
 }
+SECRET = b"what the rule and whoever gives out attestations have in common"
 
 
-def shown(token: str) -> dict[str, str]:
+def shown(token):
     return {"authorization": f"Bearer {token}"}
 
 
+def attestation(content, nonce=None):
+    """What the service gives out for a body, by HMAC."""
+    nonce = os.urandom(8).hex() if nonce is None else nonce
+    told = hmac.new(SECRET, nonce.encode() + hashlib.sha256(content).digest(), "sha256")
+    return f"{nonce}.{told.hexdigest()}"
+
+
+def rule():
+    """An operator's rule as it may be in earnest: takes each attestation once, and fails in three ways."""
+    seen = set()
+
+    async def admit(headers, content):
+        assert "192.0.2.7" not in str(headers), "no address"
+        nonce, _, told = headers.get("x-attestation", "").partition(".")
+        if nonce == "hang":
+            await asyncio.sleep(3600)
+        if nonce == "raise":
+            raise ValueError(f"what is {told}?")
+        if nonce == "odd":
+            return {"token": told}
+        if not hmac.compare_digest(attestation(content, nonce), f"{nonce}.{told}"):
+            return "this upload is not attested"
+        if nonce in seen:
+            return "this attestation was used before"
+        seen.add(nonce)
+        return None
+
+    return admit
+
+
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory):
-    """A server with a token for each scope, named as it, and a survey whose results are not public."""
-
-    async def admit(headers: Mapping[str, str], content: bytes) -> str | None:
-        return None if headers.get("x-attested") == str(len(content)) else "this app is not attested"
-
-    server = ServerHere(tmp_path_factory.mktemp("guarded"), uploads_need_token=True, admission=admit)
+def guarded(tmp_path_factory):
+    """A server with that rule, a token for each scope, named as it, and a survey whose results are not public."""
+    server = ServerHere(tmp_path_factory.mktemp("guarded"), uploads_need_token=True, admission=rule())
     for scope in TokenScope:
         server.add_token(scope.value, scope)
-    with server:
-        server.new_key()
+    with pytest.MonkeyPatch.context() as patch, server:
+        patch.setattr(requests, "ADMISSION_SECONDS", 0.5)
+        server.move_clock(1_800_000_000)
+        server.key  # noqa: B018
         server.http.put(PATH, content=SIGNED, headers=ADMIN).raise_for_status()
         yield server
 
 
-def test_a_token_is_good_for_its_scopes_alone(guarded: ServerHere) -> None:
+def test_a_token_is_good_for_its_scopes_alone(guarded):
     """401 without one or with none that the server knows, 403 with one for something else, before any body is read.
     What devices need asks for nothing."""
     for (method, path), scope in ASKS.items():
@@ -70,50 +101,73 @@ def test_a_token_is_good_for_its_scopes_alone(guarded: ServerHere) -> None:
         assert guarded.http.get(path).status_code in (200, 503)
 
 
-def test_results_are_closed_until_the_operator_opens_them(guarded: ServerHere) -> None:
+def test_results_are_closed_until_the_operator_opens_them(guarded):
     """And again after, with status. Publishing the survey again changes neither it nor that."""
-
-    def asked() -> tuple[int, int]:
-        results, status = (guarded.http.get(PATH + which).status_code for which in ("/series", "/status"))
-        return results, status
-
-    assert asked() == (401, 401)
-    for public, results in (("true", (409, 200)), (None, (409, 200)), ("false", (401, 401)), (None, (401, 401))):
+    for public, statuses in (("true", [409, 200]), (None, [409, 200]), ("false", [401, 401]), (None, [401, 401])):
         query = {} if public is None else {"public": public}
         assert guarded.http.put(PATH, params=query, content=SIGNED, headers=ADMIN).status_code == 200
-        assert asked() == results
+        assert [guarded.http.get(PATH + which).status_code for which in ("/series", "/status")] == statuses
     assert guarded.http.put(PATH, params={"public": "yes"}, content=SIGNED, headers=ADMIN).status_code == 422
 
 
-def test_uploads_ask_for_an_apps_token_and_the_operators_rule(guarded: ServerHere) -> None:
-    """In this order, where the server was started so; what is admitted is looked at as ever."""
-
-    def sent(headers: Mapping[str, str]) -> tuple[int, str]:
-        response = guarded.http.post("/v1/uploads", content=b"no upload", headers=headers)
-        return response.status_code, response.json()["detail"]
-
-    assert sent({})[0] == 401
-    assert sent(shown("read"))[0] == 403
-    assert sent(shown("upload")) == (403, "this app is not attested")
-    assert sent({**shown("upload"), "x-attested": "9"})[0] == 400
-
-
-def test_the_operators_rule_is_given_no_address(store: Store) -> None:
-    """Neither of the connection, nor in a header in which a proxy tells whom it speaks for."""
-    given: dict[str, str] = {}
-
-    async def rule(headers: Mapping[str, str], _: bytes) -> None:
-        given.update(headers)
-
+@pytest.fixture
+def sent(guarded):
+    """Uploads a body with an app's token, from behind proxies that tell an address; the answer."""
     told = ("X-Forwarded-For", "X-Real-IP", "Forwarded", "CF-Connecting-IP", "True-Client-IP", "X-Client-IP")
-    headers = {"x-attested": "yes", **dict.fromkeys(told, "for=192.0.2.7")}
-    with in_process(Service(store, ServerSettings(PINNED, lambda: 1_800_000_000.0, admission=rule))) as ask:
-        ask("/v1/uploads", headers, "POST")
-    assert given["x-attested"] == "yes"
-    assert "192.0.2.7" not in str(given)
+
+    def upload(content, attested=None, token="upload"):
+        headers = {**dict.fromkeys(told, "for=192.0.2.7"), **shown(token)}
+        headers |= {} if attested is None else {"x-attestation": attested}
+        return guarded.http.post("/v1/uploads", content=content, headers=headers)
+
+    return upload
 
 
-def test_tokens_are_made_listed_and_revoked(cli: Cli, tmp_path: Path) -> None:
+@pytest.fixture
+def bodies(guarded):
+    """A survey in its first period, and two uploads of it."""
+    asked = guarded.new_survey()
+    guarded.move_clock(asked.calendar.time(1))
+    return asked, *(body(envelope(asked, guarded.key, [report(1)])) for _ in range(2))
+
+
+def test_uploads_ask_for_an_apps_token_and_the_operators_rule(guarded, sent, bodies):
+    """In this order; the rule is told no address. What is attested counts once: without, of another body, or used: 403
+    with the rule's own sentence, and nothing is appended."""
+    asked, first, second = bodies
+    good = attestation(first)
+    assert [sent(first, good, token).status_code for token in ("none", "read")] == [401, 403]
+    for content, attested in ((first, None), (first, "x.y"), (second, good), (first, attestation(second))):
+        refused = sent(content, attested)
+        assert (refused.status_code, refused.json()["detail"]) == (403, "this upload is not attested")
+    assert sent(first, good).status_code == 200
+    assert sent(first, good).json()["detail"] == "this attestation was used before"
+    assert sent(second, attestation(second)).status_code == 200
+    assert sent(b"no upload", attestation(b"no upload")).status_code == 400
+    guarded.move_clock(guarded.now + 16)
+    assert guarded.reports(asked) == {(0, 1): 2}
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"), [("hang", "raised TimeoutError"), ("raise", "raised ValueError"), ("odd", "returned dict")]
+)
+def test_a_rule_that_fails_admits_nothing_and_tells_no_token(guarded, sent, bodies, how, kind, caplog):
+    """503 with Retry-After, so that devices keep what they have; the log names the kind of error, and no word of it."""
+    asked, content, _ = bodies
+    secret = os.urandom(16).hex()
+    answer = sent(content, f"{how}.{secret}")
+    assert answer.status_code == 503
+    assert "retry-after" in answer.headers
+    assert secret not in answer.text
+    assert sent(content, attestation(content)).status_code == 200
+    guarded.move_clock(guarded.now + 16)
+    assert guarded.reports(asked) == {(0, 1): 1}
+    assert secret not in caplog.text
+    assert f"the rule for admission {kind}" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_tokens_are_made_listed_and_revoked(cli, tmp_path):
     """A running server knows a new one, and soon knows a revoked one no more. The store holds no token."""
     with ServerHere(tmp_path) as server:
         text = cli("token", "new", "--store", "server.db", "--name", "me", "--scope", "fold").strip()
@@ -121,7 +175,7 @@ def test_tokens_are_made_listed_and_revoked(cli: Cli, tmp_path: Path) -> None:
         assert (tmp_path / "app.token").stat().st_mode & 0o777 == 0o600
         assert text != (tmp_path / "app.token").read_text().strip()
 
-        def status() -> int:
+        def status():
             return server.http.post("/v1/fold", headers=shown(text)).status_code
 
         assert eventually(status, 200)
@@ -137,9 +191,7 @@ def test_tokens_are_made_listed_and_revoked(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("cli")
-def test_a_token_or_a_server_for_the_wrong_ones_is_not_begun(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_token_or_a_server_for_the_wrong_ones_is_not_begun(tmp_path, capsys):
     """A token has a name and known scopes; beyond loopback a server wants TLS or a proxy; each mistake is one line."""
     (tmp_path / "pinned.pub").write_text(PINNED[0].hex())
     new = ("token", "new", "--store", "server.db")
@@ -148,9 +200,7 @@ def test_a_token_or_a_server_for_the_wrong_ones_is_not_begun(
         ((*new, "--name", "me", "--scope", "all"), "a scope is one of survey:write, fold, read, upload, got 'all'"),
         ((*new, "--name", " ", "--scope", "read"), "a token has a name"),
         ((*serve, "--host", "0.0.0.0"), "give a --certificate, or name the --proxy"),
-        ((*serve, "--certificate", "c"), "give both --certificate and --certificate-key"),
         ((*serve, "--proxy", "somewhere"), "does not appear to be an IPv4 or IPv6 network"),
-        ((*serve, "--admission", "nowhere:rule"), "nowhere"),
     ):
         assert run(words) == 1
         said = capsys.readouterr().err
@@ -158,7 +208,7 @@ def test_a_token_or_a_server_for_the_wrong_ones_is_not_begun(
         assert sentence in said
 
 
-def test_a_token_is_never_sent_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_is_never_sent_in_the_clear(monkeypatch):
     """Neither by the reader nor by a command; over plain HTTP only to this machine."""
     monkeypatch.setenv("CHANGELING_TOKEN", "token")
     for server in ("http://surveys.example.org", "http://192.0.2.1:8080", "http://127.0.0.1.example"):
@@ -169,7 +219,7 @@ def test_a_token_is_never_sent_in_the_clear(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_token_for_this_machine_goes_past_every_proxy(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_for_this_machine_goes_past_every_proxy(scheme, monkeypatch):
     """Whatever proxies the environment names: a command, the reader, a fleet; nobody connects to the proxy."""
     with socket.create_server(("127.0.0.1", 0)) as proxy, socket.create_server(("127.0.0.1", 0)) as nobody:
         for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"):
@@ -188,23 +238,19 @@ def test_a_token_for_this_machine_goes_past_every_proxy(scheme: str, monkeypatch
             proxy.accept()
 
 
-def test_no_log_holds_a_secret_or_a_report(
-    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_log_holds_a_secret_or_a_report(store, monkeypatch, caplog):
     """Not even where the server fails, which the answer tells without its trace: it has the log's id of the request."""
     token = new_token()
     with store.transaction() as writing:
         writing.add_token(token, "me", {TokenScope.READ}, UnixSeconds(0.0))
     log = Log.of(store, survey())
 
-    def broken(_: object) -> str:
+    def broken(_):
         raise KeyError("defect")
 
     monkeypatch.setattr(app, "service_of", broken)
-    with (
-        in_process(Service(store, ServerSettings(PINNED, lambda: 1_800_000_000.0)), raises=False) as get,
-        caplog.at_level(0),
-    ):
+    service = Service(store, ServerSettings(PINNED, lambda: 1_800_000_000.0))
+    with in_process(service, raises=False) as get, caplog.at_level(0):
         response = get(survey_path(log.survey) + "/status", shown(token))
     assert response.status_code == 500
     assert ErrorAnswer.decode(response.content) == ErrorAnswer(ErrorCode.FAILED, "the server failed; its log says why")

@@ -4,7 +4,6 @@ A process of its own loads this by the name in $SCHEMATHESIS_HOOKS. The survey's
 """
 
 import os
-from typing import Any
 
 import msgpack
 import schemathesis
@@ -35,7 +34,7 @@ schemathesis.openapi.media_type(
 
 
 @schemathesis.hook
-def map_path_parameters(context: schemathesis.HookContext, path_parameters: dict[str, Any] | None) -> Any:
+def map_path_parameters(context, path_parameters):
     """Half of the surveys that are asked for are one that is there, or may be published."""
     if path_parameters and str(path_parameters.get("survey", ""))[:1] in set("01234567"):
         asked = [SURVEY, *(each.id.hex() for each in OTHERS)] if context.operation.method == "put" else [SURVEY]
@@ -44,11 +43,11 @@ def map_path_parameters(context: schemathesis.HookContext, path_parameters: dict
 
 
 @schemathesis.deserializer(MSGPACK)
-def unpack(_: schemathesis.DeserializationContext, response: schemathesis.Response) -> Any:
+def unpack(_, response):
     return _texts(msgpack.unpackb(response.content))
 
 
-def _texts(value: Any) -> Any:
+def _texts(value):
     """What JSON Schema takes for a bin is a text."""
     if isinstance(value, dict):
         return {name: _texts(each) for name, each in value.items()}

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from contextlib import closing
 from io import StringIO
-from pathlib import Path
 
 import pytest
 from changeling_commands.__main__ import main as run
@@ -18,7 +17,7 @@ from changeling_statistics import parse_instant, predict, read_survey, write_sur
 
 from ..protocol.examples import AUTHORITY, survey
 from .devices import envelope, report
-from .serving import Cli, ServerHere
+from .serving import ServerHere
 
 SURVEY = (
     *("survey", "new", "--question", "Tea?", "--answers", "yes, no", "--start", "2027-01-31"),
@@ -26,7 +25,7 @@ SURVEY = (
 )
 
 
-def test_from_an_authority_to_a_histogram(tmp_path: Path, cli: Cli) -> None:
+def test_from_an_authority_to_a_histogram(tmp_path, cli):
     """authority new, keys new / sign / publish, survey sign / publish, then what one device reported."""
     cli("authority", "new", "-o", ".")
     authority = bytes.fromhex((tmp_path / "authority.pub").read_text())
@@ -82,7 +81,7 @@ def test_from_an_authority_to_a_histogram(tmp_path: Path, cli: Cli) -> None:
         )
 
 
-def test_a_wish_becomes_a_survey_that_says_what_it_will_show(tmp_path: Path, cli: Cli) -> None:
+def test_a_wish_becomes_a_survey_that_says_what_it_will_show(tmp_path, cli):
     """The planner's plan, at the wished epsilon; the error in points and devices, when it shows, and what it costs."""
     printed = cli(*SURVEY, "--at-most", "2", "--points", "0.5", "-o", "tea.json")
     asked = read_survey(tmp_path / "tea.json")
@@ -103,7 +102,7 @@ def test_a_wish_becomes_a_survey_that_says_what_it_will_show(tmp_path: Path, cli
     assert "warning" not in printed
 
 
-def test_a_wish_that_would_show_nothing_says_so(tmp_path: Path, cli: Cli, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wish_that_would_show_nothing_says_so(tmp_path, cli, capsys):
     """With too few devices it is written only anyway; with a large minimum, every node of the plan shows."""
     few = (*SURVEY, "--at-most", "2", "--devices", "10", "-o", "few.json")
     assert run([*few]) == 1
@@ -119,7 +118,7 @@ def test_a_wish_that_would_show_nothing_says_so(tmp_path: Path, cli: Cli, capsys
     assert "fewer than 1001 reports" in " ".join(capsys.readouterr().err.split())
 
 
-def test_an_unsigned_survey_is_readable_json(tmp_path: Path, cli: Cli) -> None:
+def test_an_unsigned_survey_is_readable_json(tmp_path, cli):
     """With its plan, and what it costs; edited so that it costs more than it states, it cannot be signed."""
     cli("authority", "new", "-o", ".")
     cli(*SURVEY, "--at-most", "2", "--within", "3d", "-o", "tea.json")
@@ -152,10 +151,7 @@ def test_an_unsigned_survey_is_readable_json(tmp_path: Path, cli: Cli) -> None:
         (["survey", "sign", "json", "--key", "k", "-o", "x"], "json holds no survey: not the JSON of a survey"),
         (["survey", "publish", "key", "--server", "http://127.0.0.1:9"], "key holds no survey: the bytes are not a"),
         (["keys", "sign", "garbage", "--key", "k", "--expires", "2028-01-01", "-o", "x"], "holds no public key"),
-        (
-            ["keys", "publish", "garbage", "--server", "http://127.0.0.1:9"],
-            "garbage holds no signed key: not",
-        ),
+        (["keys", "publish", "garbage", "--server", "http://127.0.0.1:9"], "garbage holds no signed key: not"),
         (["keys", "publish", "json", "--server", "http://127.0.0.1:9"], "json holds no signed key"),
         (["keys", "new", "--store", "garbage", "-o", "x"], "cannot be used as a store"),
         (["histogram", "00" * 16, "--server", "http://127.0.0.1:9"], "could not be reached"),
@@ -167,9 +163,7 @@ def test_an_unsigned_survey_is_readable_json(tmp_path: Path, cli: Cli) -> None:
     ],
 )
 @pytest.mark.usefixtures("cli")
-def test_an_error_is_one_line_and_an_exit_code(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
-) -> None:
+def test_an_error_is_one_line_and_an_exit_code(tmp_path, capsys, arguments, sentence):
     """It says what is wrong, with 1, or 2 where an option cannot be read; nothing is written."""
     (tmp_path / "garbage").write_text("x" * 2000)
     (tmp_path / "json").write_text('{"survey": 1}')
@@ -182,10 +176,10 @@ def test_an_error_is_one_line_and_an_exit_code(
     assert not (tmp_path / "x").exists()
 
 
-def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_defect_keeps_its_traceback(monkeypatch):
     """What no operator can mend is not made into a sentence."""
 
-    def broken(args: list[str], **_: object) -> None:
+    def broken(args, **_):
         raise KeyError(*args)
 
     monkeypatch.setattr("changeling_commands.running.CommandLine.typer", lambda *_: broken)
@@ -193,9 +187,7 @@ def test_a_defect_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         run(["inside"])
 
 
-def test_what_an_operator_can_mend_is_one_line_and_changes_nothing(
-    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_an_operator_can_mend_is_one_line_and_changes_nothing(cli, tmp_path, monkeypatch, capsys):
     """A private key that is there already, a port that is taken, a store that lost a table, a token that is missing."""
     cli("authority", "new", "-o", ".")
     before = (tmp_path / "authority.key").read_bytes()
@@ -222,7 +214,7 @@ HEAVY = ["numpy", "scipy", "polars", "pandas", "matplotlib", "sqlalchemy", "star
 HEAVY += ["changeling_statistics", "changeling_central", "changeling_papers"]
 
 
-def test_help_and_files_load_no_numbers_no_server_and_no_store(tmp_path: Path) -> None:
+def test_help_and_files_load_no_numbers_no_server_and_no_store(tmp_path):
     """Without anything that takes long to import help is given, also of the server's commands; and whoever handles
     the files of surveys and keys needs neither a database nor a server."""
     (tmp_path / "signed").write_bytes(survey().signed_by(AUTHORITY))
@@ -238,14 +230,14 @@ def test_help_and_files_load_no_numbers_no_server_and_no_store(tmp_path: Path) -
         assert (done.returncode, done.stderr.split()) == (0, []), statement
 
 
-def test_every_command_and_option_is_explained(cli: Cli) -> None:
+def test_every_command_and_option_is_explained(cli):
     """`--help` says something about each."""
     from changeling_commands.table import CHANGELING
     from typer.main import get_command
 
-    def commands(command: object, name: str) -> None:
+    def commands(command, name):
         assert getattr(command, "help", None), name
-        for parameter in command.params:  # type: ignore[attr-defined]
+        for parameter in command.params:
             assert getattr(parameter, "help", None), f"{name} {parameter.name}"
         for child, of in getattr(command, "commands", {}).items():
             commands(of, f"{name} {child}")

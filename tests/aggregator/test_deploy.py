@@ -12,7 +12,6 @@ import httpx
 import pytest
 import yaml
 from changeling_aggregator.server import ROUTES, MovableClock, ServerSettings, Service, registry_of
-from changeling_aggregator.store import Store
 from changeling_aggregator.testing.serving import free_port
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Refusal
@@ -27,13 +26,13 @@ ENGINE = shutil.which("podman") or shutil.which("buildah")
 ENDS = {"counter": ["_total"], "histogram": ["_bucket", "_count", "_sum"], "info": ["_info"], "gauge": [""]}
 
 
-def rules() -> list[dict[str, str]]:
+def rules():
     [group] = yaml.safe_load((DEPLOY / "alerts.yml").read_text())["groups"]
     found: list[dict[str, str]] = group["rules"]
     return found
 
 
-def board() -> list[str]:
+def board():
     panels = json.loads((DEPLOY / "grafana.json").read_text())["panels"]
     return [target["expr"] for panel in panels for target in panel["targets"]]
 
@@ -42,13 +41,13 @@ EXPRESSIONS = [*(rule["expr"] for rule in rules()), *board()]
 
 
 @pytest.fixture
-def told(store: Store) -> set[str]:
+def told(store):
     """The name of every sample that a server tells, also of those that have none yet."""
     service = Service(store, ServerSettings(PINNED, MovableClock(0.0)))
     return {family.name + end for family in registry_of(service).collect() for end in ENDS[family.type]}
 
 
-def test_every_metric_and_label_that_rules_and_board_name_exists(told: set[str]) -> None:
+def test_every_metric_and_label_that_rules_and_board_name_exists(told):
     """And each of the server's own but for its version is looked at by one of them. Routes and reasons are those of the
     program."""
     named = {name for each in EXPRESSIONS for name in re.findall(r"\b(?:changeling|process)_[a-z_]+", each)}
@@ -62,17 +61,17 @@ def test_every_metric_and_label_that_rules_and_board_name_exists(told: set[str])
             assert value in known.get(label, {"changeling"}), expression
 
 
-def test_every_alert_says_how_bad_it_is_and_what_it_means() -> None:
+def test_every_alert_says_how_bad_it_is_and_what_it_means():
     """With a time for which it holds; and the guide has a line for each."""
     guide = (ROOT / "docs/operator.md").read_text()
     for rule in rules():
-        assert rule["labels"]["severity"] in {"page", "ticket"}  # type: ignore[index]
-        assert rule["annotations"]["summary"].endswith(".")  # type: ignore[index]
+        assert rule["labels"]["severity"] in {"page", "ticket"}
+        assert rule["annotations"]["summary"].endswith(".")
         assert re.fullmatch(r"\d+[mh]", rule["for"])
         assert f"`{rule['alert']}`" in guide, rule["alert"]
 
 
-def test_the_settings_that_the_unit_starts_with_are_known(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_settings_that_the_unit_starts_with_are_known(capsys):
     """What is wrong with them here is that their files are missing, and nothing else; doctor takes them too."""
     path = DEPLOY / "server.toml"
     unit = (DEPLOY / "changeling.service").read_text()
@@ -88,7 +87,7 @@ def test_the_settings_that_the_unit_starts_with_are_known(capsys: pytest.Capture
     assert "there is no store" in capsys.readouterr().out
 
 
-def test_the_unit_leaves_no_core_dump() -> None:
+def test_the_unit_leaves_no_core_dump():
     """In which the private keys of a process that crashes would lie; the guide says it of other ways to start."""
     assert "\nLimitCORE=0\n" in (DEPLOY / "changeling.service").read_text()
     guide = (ROOT / "docs/operator.md").read_text()
@@ -97,7 +96,7 @@ def test_the_unit_leaves_no_core_dump() -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd")
-def test_systemd_understands_the_units(tmp_path: Path) -> None:
+def test_systemd_understands_the_units(tmp_path):
     """Every line of each, with a program that is there."""
     units = [tmp_path / unit.name for unit in DEPLOY.glob("changeling*.*")]
     for unit in units:
@@ -108,7 +107,7 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
     assert [line for line in done.stderr.splitlines() if "changeling" in line] == []
 
 
-def test_settings_are_known_to_their_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_are_known_to_their_command(capsys):
     """What is wrong with them here is that files are missing, and nothing else."""
     for command, file in (("serve", "compose/server.toml"), ("relay", "relay.toml")):
         assert run([command, "--settings", str(DEPLOY / file)]) == 1
@@ -117,7 +116,7 @@ def test_settings_are_known_to_their_command(capsys: pytest.CaptureFixture[str])
         assert all(line.endswith("No such file or directory") for line in said)
 
 
-def test_the_compose_file_names_what_there_is() -> None:
+def test_the_compose_file_names_what_there_is():
     """Files, variables, the proxy's network, and the name by which Prometheus asks, which the server must know as its
     own."""
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
@@ -143,7 +142,7 @@ def test_the_compose_file_names_what_there_is() -> None:
 
 @pytest.mark.heavy
 @pytest.mark.timeout(600)  # it installs every package of a server
-def test_the_images_steps_make_a_server_of_an_empty_tree(tmp_path: Path) -> None:
+def test_the_images_steps_make_a_server_of_an_empty_tree(tmp_path):
     """As the Containerfile has them, on what .dockerignore lets in; the program that comes of it serves."""
     lets_in = re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(), re.MULTILINE)
     for name in subprocess.check_output(["git", "ls-files", *lets_in], cwd=ROOT, text=True).split():
@@ -165,7 +164,7 @@ def test_the_images_steps_make_a_server_of_an_empty_tree(tmp_path: Path) -> None
 
 @pytest.mark.heavy
 @pytest.mark.skipif(not ENGINE, reason="there is no podman or buildah")
-def test_the_image_is_built(tmp_path: Path) -> None:
+def test_the_image_is_built(tmp_path):
     """As the Containerfile's first line says."""
     assert ENGINE
     words = [ENGINE, "build", "--format", "docker", "-f", str(DEPLOY / "Containerfile")]
@@ -173,14 +172,14 @@ def test_the_image_is_built(tmp_path: Path) -> None:
     assert (tmp_path / "id").read_text().startswith("sha256:")
 
 
-def _alive(port: int) -> bool:
+def _alive(port):
     try:
         return httpx.get(f"http://127.0.0.1:{port}{ALIVE}", timeout=10).status_code == 200
     except httpx.HTTPError:
         return False
 
 
-def test_the_container_runs_what_there_is() -> None:
+def test_the_container_runs_what_there_is():
     """Its extra, its command, its probe and the files that it copies."""
     lines = (DEPLOY / "Containerfile").read_text()
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]

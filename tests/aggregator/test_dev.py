@@ -6,9 +6,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from queue import Empty, Queue
 from threading import Thread
 
@@ -33,7 +31,7 @@ DEADLINE_SECONDS = 150
 class Running:
     """`changeling dev` in a process of its own, and what it has printed so far."""
 
-    def __init__(self, folder: Path, *words: str) -> None:
+    def __init__(self, folder, *words):
         self.folder, self.lines, self._printed = folder, list[str](), Queue[str]()
         self.process = subprocess.Popen(
             [sys.executable, "-u", "-c", SHORT, "dev", *words],
@@ -45,12 +43,12 @@ class Running:
         self._reading = Thread(target=self._read)
         self._reading.start()
 
-    def _read(self) -> None:
+    def _read(self):
         assert self.process.stdout
         for line in self.process.stdout:
             self._printed.put(line.rstrip("\n"))
 
-    def wait_for(self, pattern: str) -> None:
+    def wait_for(self, pattern):
         """Until it prints a line like this."""
         until = time.monotonic() + DEADLINE_SECONDS
         while not (self.lines and re.match(pattern, self.lines[-1])):
@@ -60,21 +58,21 @@ class Running:
                 pytest.fail(f"{pattern!r} was not printed: {self.lines}")
 
     @property
-    def script(self) -> str:
+    def script(self):
         """The device that it prints."""
         instructions = self.lines[
             : next(at for at, line in enumerate(self.lines) if line.startswith("A period closes"))
         ]
         return "\n".join(line[4:] for line in instructions if line.startswith("    "))
 
-    def told(self, pattern: str) -> str:
+    def told(self, pattern):
         """What the script has where the pattern has a group."""
         found = re.search(pattern, self.script)
         assert found, self.script
         return found[1]
 
     @contextmanager
-    def device(self) -> Iterator["subprocess.Popen[str]"]:
+    def device(self):
         """The script, running in the folder."""
         process = subprocess.Popen(
             [sys.executable, "-u", "-c", self.script], cwd=self.folder, stdout=subprocess.PIPE, text=True
@@ -85,7 +83,7 @@ class Running:
             process.kill()
             process.communicate(timeout=100)
 
-    def stop(self) -> str:
+    def stop(self):
         """End it as a process manager does; returns the last line."""
         self.process.terminate()
         assert self.process.wait(timeout=100) == 0
@@ -98,7 +96,7 @@ class Running:
 
 
 @contextmanager
-def running(folder: Path, *words: str) -> Iterator[Running]:
+def running(folder, *words):
     dev = Running(folder, *words)
     try:
         dev.wait_for("period +heard")
@@ -109,7 +107,7 @@ def running(folder: Path, *words: str) -> Iterator[Running]:
 
 
 @pytest.mark.heavy
-def test_what_is_kept_goes_on_with_the_same_survey_or_another_of_the_same_authority(tmp_path: Path) -> None:
+def test_what_is_kept_goes_on_with_the_same_survey_or_another_of_the_same_authority(tmp_path):
     """One device is seen alone, and before it comes, that nobody was heard. Its own store does not break: it goes on,
     and joins the other survey beside the first."""
     server, authority, asked = r'server="(.+)"', r'fromhex\("(.+)"\)', r'join\("(.+)"\)'
@@ -134,7 +132,7 @@ def test_what_is_kept_goes_on_with_the_same_survey_or_another_of_the_same_author
 
 
 @pytest.mark.usefixtures("cli")
-def test_a_folder_serves_at_one_port(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_serves_at_one_port(tmp_path, capsys):
     """A second server of the folder finds it taken, says so, and leaves the first one's survey alone."""
     kept = tmp_path / "kept"
     kept.mkdir()
@@ -148,7 +146,7 @@ def test_a_folder_serves_at_one_port(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert (kept / "survey.signed").read_bytes() == before
 
 
-def test_a_folder_whose_survey_another_authority_signed_is_refused(tmp_path: Path) -> None:
+def test_a_folder_whose_survey_another_authority_signed_is_refused(tmp_path):
     """Whoever put it there is told, and nothing is overwritten."""
     signed = survey().signed_by(Ed25519PrivateKey.from_private_bytes(bytes(32)))
     (tmp_path / "survey.signed").write_bytes(signed)

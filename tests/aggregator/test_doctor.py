@@ -2,12 +2,11 @@
 
 import time
 from contextlib import closing
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from changeling_aggregator.cli import doctor
-from changeling_aggregator.cli.doctor import Finding, examine
+from changeling_aggregator.cli.doctor import examine
 from changeling_aggregator.store import AtRest, KeptTime, Store
 from changeling_aggregator.testing import sql
 from changeling_commands.__main__ import main as run
@@ -21,11 +20,11 @@ NOW, DAY = 1_800_000_000, 86_400
 KEY = AtRest(bytes(32))
 
 
-def findings(path: Path, now: float = NOW + DAY, at_rest: AtRest = KEY) -> list[Finding]:
+def findings(path, now=NOW + DAY, at_rest=KEY):
     return list(examine(str(path), at_rest, [], now))
 
 
-def wrong(path: Path, now: float = NOW + DAY, at_rest: AtRest = KEY) -> dict[str, str]:
+def wrong(path, now=NOW + DAY, at_rest=KEY):
     """The worst of each name, of what is not well."""
     found = [each for each in findings(path, now, at_rest) if each.severity != doctor.OK]
     assert all(each.remedy for each in found)
@@ -34,7 +33,7 @@ def wrong(path: Path, now: float = NOW + DAY, at_rest: AtRest = KEY) -> dict[str
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Log:
+def log(tmp_path):
     """A store on which nothing is wrong for two hundred days."""
     store = Store.open(tmp_path / "server.db", KEY)
     log = Log.of(store, survey(calendar=Calendar(NOW, DAY, 301)), begins=NOW, expires=NOW + 200 * DAY)
@@ -42,7 +41,7 @@ def log(tmp_path: Path) -> Log:
     return log
 
 
-def test_a_store_that_is_well_is_found_well(log: Log, tmp_path: Path) -> None:
+def test_a_store_that_is_well_is_found_well(log, tmp_path):
     """All that it looks at has a line; days are told."""
     assert wrong(tmp_path / "server.db") == {}
     told = {each.name: each.detail for each in findings(tmp_path / "server.db")}
@@ -52,14 +51,14 @@ def test_a_store_that_is_well_is_found_well(log: Log, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("log")
-def test_what_comes_soon_is_told_before(tmp_path: Path) -> None:
+def test_what_comes_soon_is_told_before(tmp_path):
     """Keys and surveys that end; then that no key is valid."""
     assert wrong(tmp_path / "server.db", NOW + 190 * DAY) == {"keys": doctor.DEGRADED}
     assert wrong(tmp_path / "server.db", NOW + 201 * DAY) == {"keys": doctor.BAD}
     assert wrong(tmp_path / "server.db", NOW + 290 * DAY)["survey"] == doctor.DEGRADED
 
 
-def test_a_log_that_nobody_folds_is_wrong(log: Log, tmp_path: Path) -> None:
+def test_a_log_that_nobody_folds_is_wrong(log, tmp_path):
     """After a minute; before, a server is about to."""
     log.append_reports(NOW + DAY, [report(1)])
     log.store.close()
@@ -67,7 +66,7 @@ def test_a_log_that_nobody_folds_is_wrong(log: Log, tmp_path: Path) -> None:
     assert wrong(tmp_path / "server.db", NOW + DAY + 90) == {"fold": doctor.BAD}
 
 
-def test_clock_keys_and_surveys_of_a_store(log: Log, tmp_path: Path) -> None:
+def test_clock_keys_and_surveys_of_a_store(log, tmp_path):
     """A clock behind the store's or in doubt; a key that nobody published; a survey that cannot be read."""
     path = tmp_path / "server.db"
     with log.store.transaction() as writing:
@@ -83,7 +82,7 @@ def test_clock_keys_and_surveys_of_a_store(log: Log, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("log")
-def test_files_and_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_and_disk(tmp_path, monkeypatch):
     """Who else may read the store or a secret; a disk that fills."""
     path = tmp_path / "server.db"
     path.chmod(0o640)
@@ -95,7 +94,7 @@ def test_files_and_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert wrong(path) == {"disk": doctor.BAD}
 
 
-def test_what_is_no_store_is_named_and_none_is_made(tmp_path: Path) -> None:
+def test_what_is_no_store_is_named_and_none_is_made(tmp_path):
     """Nothing there, a text, another version, a database that cannot be reached."""
     assert wrong(tmp_path / "server.db") == {"store": doctor.BAD}
     assert not (tmp_path / "server.db").exists()
@@ -107,9 +106,7 @@ def test_what_is_no_store_is_named_and_none_is_made(tmp_path: Path) -> None:
     assert list(examine("postgresql://nobody@127.0.0.1:1/none", KEY, [], NOW))[-1].severity == doctor.BAD
 
 
-def test_the_command_looks_at_a_running_server_and_its_settings(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_looks_at_a_running_server_and_its_settings(tmp_path, capsys):
     """With the server's own file; the exit code is 1 while something is wrong, as with a clock of another time."""
     key, settings = tmp_path / "key", tmp_path / "server.toml"
     key.write_text("00" * 32)

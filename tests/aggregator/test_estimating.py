@@ -2,7 +2,6 @@
 
 import asyncio
 import csv
-from collections.abc import Callable
 from io import StringIO
 from threading import Event
 from typing import Any
@@ -12,7 +11,6 @@ import pytest
 from changeling_aggregator.errors import Overloaded
 from changeling_aggregator.server import ServerSettings, Service, questions, results
 from changeling_aggregator.server.questions import Estimating
-from changeling_aggregator.store import Store
 from changeling_protocol import Calendar, SurveyId
 
 from ..protocol.examples import PINNED, survey
@@ -23,11 +21,11 @@ from .serving import in_process
 class Slow:
     """Makes answers that wait until they are let go; counts them."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.go_on, self.made = Event(), list[str]()
 
-    def make(self, name: str) -> Callable[[], bytes]:
-        def make() -> bytes:
+    def make(self, name):
+        def make():
             self.made.append(name)
             self.go_on.wait(100)
             return name.encode()
@@ -35,11 +33,11 @@ class Slow:
         return make
 
 
-def test_few_are_made_at_a_time_and_few_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_are_made_at_a_time_and_few_wait(monkeypatch):
     """Two are made, three wait, the one too many is told to come again; once they are done there is room again."""
     monkeypatch.setattr(questions, "MOST_WAITING", 3)
 
-    async def asked() -> None:
+    async def asked():
         making, slow = Estimating(), Slow()
         waiting = [asyncio.create_task(making.answer(name, slow.make(name))) for name in "abcde"]
         while len(slow.made) < 2:
@@ -55,13 +53,13 @@ def test_few_are_made_at_a_time_and_few_wait(monkeypatch: pytest.MonkeyPatch) ->
     asyncio.run(asked())
 
 
-def test_networks_take_turns_and_the_page_opens_always(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_networks_take_turns_and_the_page_opens_always(monkeypatch):
     """One asks for much, and has one thread: others are answered beside it, the page's own at once, and it is kept."""
     monkeypatch.setattr(questions, "MOST_OF_NETWORK", 3)
     monkeypatch.setattr(questions, "MOST_KEPT", 1)
     greedy, other, third = "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"
 
-    async def asked() -> None:
+    async def asked():
         making, slow, tasks = Estimating(), Slow(), list[asyncio.Task[bytes]]()
         for network, names in ((greedy, "abcd"), (other, "ef"), (third, "g")):
             tasks += [asyncio.create_task(making.answer(n, slow.make(n), network)) for n in names]
@@ -82,10 +80,10 @@ def test_networks_take_turns_and_the_page_opens_always(monkeypatch: pytest.Monke
     asyncio.run(asked())
 
 
-def test_what_nobody_waits_for_any_more_is_not_made() -> None:
+def test_what_nobody_waits_for_any_more_is_not_made():
     """Sixty-six readers ask and go, as often as they like: the next question has room, and waits for two at most."""
 
-    async def asked() -> None:
+    async def asked():
         making, slow = Estimating(), Slow()
         for _ in range(3):
             gone = [asyncio.create_task(making.answer(n, slow.make(str(n)))) for n in range(66)]
@@ -103,13 +101,13 @@ def test_what_nobody_waits_for_any_more_is_not_made() -> None:
     asyncio.run(asked())
 
 
-def test_an_answer_is_made_once_even_by_many_who_ask_at_once() -> None:
+def test_an_answer_is_made_once_even_by_many_who_ask_at_once():
     """One who goes takes it from nobody; an error is told to all and not kept."""
 
-    async def asked() -> None:
+    async def asked():
         making, slow, failed = Estimating(), Slow(), list[int]()
 
-        def fail() -> bytes:
+        def fail():
             failed.append(1)
             slow.go_on.wait(100)
             raise ValueError("no")
@@ -130,14 +128,14 @@ def test_an_answer_is_made_once_even_by_many_who_ask_at_once() -> None:
 
 
 @pytest.mark.parametrize(("bound", "most"), [("MOST_KEPT_BYTES", 25), ("MOST_KEPT", 2)])
-def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str, most: int) -> None:
+def test_what_is_kept_is_bounded(monkeypatch, bound, most):
     """Of answers that exceed it together the one asked for longest ago goes."""
     monkeypatch.setattr(questions, bound, most)
 
-    async def asked() -> None:
+    async def asked():
         making, made = Estimating(), list[str]()
         for key in ("a", "b", "a", "c", "a", "b"):
-            await making.answer(key, lambda key=key: made.append(key) or bytes(10))  # type: ignore[misc]
+            await making.answer(key, lambda key=key: made.append(key) or bytes(10))
         assert made == ["a", "b", "c", "b"]
         making.close()
 
@@ -147,7 +145,7 @@ def test_what_is_kept_is_bounded(monkeypatch: pytest.MonkeyPatch, bound: str, mo
 class Asked:
     """A survey with three periods answered, a server whose clock is set, and what was worked out."""
 
-    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, store, monkeypatch):
         self.log = Log.of(store, survey(calendar=Calendar(1_800_000_000, 60, 8), grace=600))
         self.now, self.solved, series = 1_800_000_200.0, list[Any](), results.histogram_figures
         monkeypatch.setattr(results, "histogram_figures", lambda *args: self.solved.append(args) or series(*args))
@@ -155,17 +153,17 @@ class Asked:
         self.path = f"/v1/surveys/{self.log.survey.id.hex()}/series"
         self.reports(1, 2, 3)
 
-    def reports(self, *nodes: int) -> None:
+    def reports(self, *nodes):
         self.log.append_reports(self.now, [report(node, 3) for node in nodes])
         self.service.folding.fold_now()
 
 
 @pytest.fixture
-def asked(store: Store, monkeypatch: pytest.MonkeyPatch) -> Asked:
+def asked(store, monkeypatch):
     return Asked(store, monkeypatch)
 
 
-def test_the_same_question_is_answered_once_until_the_answer_changes(asked: Asked) -> None:
+def test_the_same_question_is_answered_once_until_the_answer_changes(asked):
     """Asked again, nothing is solved again; a new report, another period or another question is another answer. Who
     shows the tag of an answer gets 304 and nothing is worked out, until something else is shown; each form has its own.
     """
@@ -189,7 +187,7 @@ def test_the_same_question_is_answered_once_until_the_answer_changes(asked: Aske
         assert len(get(path).json()["series"]) == len(first.json()["series"]) + 1
 
 
-def test_what_no_question_has_is_refused_by_name_and_remembered_nowhere(asked: Asked) -> None:
+def test_what_no_question_has_is_refused_by_name_and_remembered_nowhere(asked):
     """Unknown parameters, repeated ones, and long ones: 422, and nothing is worked out or kept for them."""
     with in_process(asked.service) as get:
         for query, named in {
@@ -211,7 +209,7 @@ def test_what_no_question_has_is_refused_by_name_and_remembered_nowhere(asked: A
 
 
 @pytest.mark.parametrize("method", ["online", "retrospective", "smoothed"])
-def test_csv_json_and_messagepack_say_the_same(asked: Asked, method: str) -> None:
+def test_csv_json_and_messagepack_say_the_same(asked, method):
     """Every figure of each answer, with its intervals and bounds, to the last digit."""
     path = f"{asked.path}?confidence=0.9&method={method}&format="
     with in_process(asked.service) as get:

@@ -2,19 +2,10 @@
 
 import os
 import resource
-from pathlib import Path
 
 import pytest
-from changeling_aggregator.server import (
-    MovableClock,
-    ServerSettings,
-    Service,
-    covered_until,
-    troubles_of,
-)
-from changeling_aggregator.server import (
-    service as service_room,
-)
+from changeling_aggregator.server import MovableClock, ServerSettings, Service, covered_until, troubles_of
+from changeling_aggregator.server import service as service_room
 from changeling_aggregator.store import AtRest, Store, database
 from changeling_protocol import Calendar, SealingKey
 
@@ -25,12 +16,12 @@ from .serving import ServerProcess, eventually, in_process
 NOW, DAY = 1_800_000_000, 86_400
 
 
-def test_a_fold_that_fails_again_and_again_is_told(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fold_that_fails_again_and_again_is_told(store, monkeypatch):
     """503 after the third failure in a row; ok again with the first that succeeds. Its age is that of the last."""
     monkeypatch.setattr("changeling_aggregator.server.service.EVERY_SECONDS", 0.05)
     folding = service_room.fold
 
-    def broken(*_: object, closing: bool) -> None:  # noqa: ARG001
+    def broken(*_, closing):  # noqa: ARG001
         raise OSError("no space left")
 
     service = Service(store, ServerSettings(PINNED, lambda: 1_800_000_000.0))
@@ -47,7 +38,7 @@ def test_a_fold_that_fails_again_and_again_is_told(store: Store, monkeypatch: py
         assert eventually(lambda: get("/readyz").json()["status"], "ok")
 
 
-def told(store: Store, now: float) -> dict[str, str]:
+def told(store, now):
     """The troubles of a server on this store, at a time: their severity by name."""
     service = Service(store, ServerSettings(PINNED, MovableClock(now)))
     service.committer.start()
@@ -58,7 +49,7 @@ def told(store: Store, now: float) -> dict[str, str]:
     return troubles
 
 
-def test_health_names_every_trouble_and_its_status_is_the_worst(store: Store) -> None:
+def test_health_names_every_trouble_and_its_status_is_the_worst(store):
     """What is only to be known leaves it ok."""
     Log.of(store, survey(calendar=Calendar(NOW, 60, 8)))
     with in_process(Service(store, ServerSettings(PINNED, MovableClock(NOW)))) as get:
@@ -68,7 +59,7 @@ def test_health_names_every_trouble_and_its_status_is_the_worst(store: Store) ->
         assert told.json()["troubles"][0]["detail"]
 
 
-def test_health_degrades_before_the_last_key_expires_and_is_bad_without_one(store: Store) -> None:
+def test_health_degrades_before_the_last_key_expires_and_is_bad_without_one(store):
     """14 days before, while a survey takes answers, its grace included. Before it begins there is time: a warning."""
     Log.of(store, survey(calendar=Calendar(NOW, DAY, 301), grace=7 * DAY), begins=NOW, expires=NOW + 200 * DAY)
     days = {-1: "degraded", 0: None, 185.9: None, 186.1: "degraded", 199.9: "degraded", 200.1: "bad", 307.9: "bad"}
@@ -76,7 +67,7 @@ def test_health_degrades_before_the_last_key_expires_and_is_bad_without_one(stor
         assert told(store, NOW + day * DAY).get("keys") == severity, day
 
 
-def test_no_key_is_needed_once_the_last_survey_is_over(store: Store) -> None:
+def test_no_key_is_needed_once_the_last_survey_is_over(store):
     """Nor by a server without a survey, nor one that is as long as the survey."""
     assert "keys" not in told(store, NOW)
     Log.of(store, survey(calendar=Calendar(NOW, DAY, 8), grace=7 * DAY), begins=NOW, expires=NOW + 15 * DAY)
@@ -84,7 +75,7 @@ def test_no_key_is_needed_once_the_last_survey_is_over(store: Store) -> None:
         assert "keys" not in told(store, NOW + day * DAY), day
 
 
-def test_a_key_that_follows_is_as_good_as_a_longer_one(store: Store) -> None:
+def test_a_key_that_follows_is_as_good_as_a_longer_one(store):
     """A warning is of the last of those that follow without a gap; a gap is none of them."""
     calendar = Calendar(NOW, DAY, 1000)
     Log.of(store, survey(calendar=calendar), begins=NOW, expires=NOW + 30 * DAY)
@@ -98,21 +89,21 @@ def test_a_key_that_follows_is_as_good_as_a_longer_one(store: Store) -> None:
     assert told(store, NOW + 60.5 * DAY)["keys"] == "bad"
 
 
-def test_which_key_is_the_last_of_those_that_follow() -> None:
+def test_which_key_is_the_last_of_those_that_follow():
     """From the one valid now on, through shared seconds."""
     keys = [SealingKey(bytes(31) + bytes([at]), *at_) for at, at_ in enumerate(((0, 10), (10, 20), (21, 30)), 1)]
     last = {0: keys[1], 10: keys[1], 20: keys[1], 20.5: None, 21: keys[2], 31: None}
     assert {now: covered_until(reversed(keys), now) for now in last} == last
 
 
-def test_a_survey_that_is_not_run_is_told(store: Store) -> None:
+def test_a_survey_that_is_not_run_is_told(store):
     """By its id."""
     with store.transaction() as writing:
         writing.add_survey(b"survey of 16 by.", b"not a survey")
     assert told(store, NOW)["survey"] == "degraded"
 
 
-def test_a_store_without_its_file_is_bad(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_without_its_file_is_bad(tmp_path, monkeypatch):
     """Gone, replaced, not writable, or on a full disk: what SQLite goes on writing to would be lost or is refused."""
     path = tmp_path / "server.db"
     store = Store.open(path, AtRest(bytes(32)))
@@ -132,7 +123,7 @@ def test_a_store_without_its_file_is_bad(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.heavy
-def test_health_is_bad_while_uploads_are_turned_away(tmp_path: Path) -> None:
+def test_health_is_bad_while_uploads_are_turned_away(tmp_path):
     """While no file can grow nothing is acknowledged: 503, as health is, and to come again. Then the same counts."""
     with ServerProcess(tmp_path, "--movable-clock") as server:
         server.move_clock(NOW)

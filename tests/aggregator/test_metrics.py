@@ -4,15 +4,12 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from changeling_aggregator.server import MovableClock, ServerSettings, Service, registry_of, telling
-from changeling_aggregator.store import Store
 from changeling_aggregator.testing.serving import free_port
-from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from ..protocol.examples import PINNED
@@ -23,7 +20,7 @@ NOW = 1_800_000_000
 Figures = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def families(address: str) -> list[Metric]:
+def families(address):
     return list(
         text_string_to_metric_families(httpx.get(f"http://{address}/metrics", timeout=100).raise_for_status().text)
     )
@@ -32,11 +29,11 @@ def families(address: str) -> list[Metric]:
 class Watched(ServerProcess):
     """A server that Prometheus may ask, and whose log is kept."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.address, self.log = f"127.0.0.1:{free_port()}", folder / "log"
         super().__init__(folder, "--movable-clock", "--metrics-address", self.address, log=self.log)
 
-    def figures(self) -> Figures:
+    def figures(self):
         """Every sample, by its name and labels."""
         return {
             (sample.name, frozenset(sample.labels.items())): sample.value
@@ -46,7 +43,7 @@ class Watched(ServerProcess):
 
 
 @pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+def watched(tmp_path_factory):
     """Of which the first test knows all that has come to it, and the last takes the store away."""
     with Watched(tmp_path_factory.mktemp("watched")) as server:
         server.move_clock(NOW)
@@ -54,7 +51,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
 
 
 @pytest.mark.heavy
-def test_figures_and_log_tell_what_happened_and_nothing_of_anybody(watched: Watched) -> None:
+def test_figures_and_log_tell_what_happened_and_nothing_of_anybody(watched):
     """Uploads, bytes, refusals by reason, commits and latencies, as sent. The log is JSON line by line and tells each
     publishing, denial and fold; no address, id of a closing, envelope or token is in log or figures.
     """
@@ -73,7 +70,7 @@ def test_figures_and_log_tell_what_happened_and_nothing_of_anybody(watched: Watc
     figures = server.figures()
     shown = httpx.get(f"http://{server.address}/metrics", timeout=100).text
 
-    def labelled(name: str, /, **labels: str) -> float:
+    def labelled(name, /, **labels):
         return figures[name, frozenset(labels.items())]
 
     assert labelled("changeling_requests_total", route="/v1/uploads", method="POST", status="200") == 3
@@ -110,7 +107,7 @@ def test_figures_and_log_tell_what_happened_and_nothing_of_anybody(watched: Watc
         assert secret not in shown, secret
 
 
-def test_no_figure_of_a_survey_moves_with_uploads(watched: Watched) -> None:
+def test_no_figure_of_a_survey_moves_with_uploads(watched):
     """Whoever sees the figures, too, does not see which survey an upload was for: what is labelled with a survey is the
     same before and after, and nothing of it is on the public address.
     """
@@ -118,7 +115,7 @@ def test_no_figure_of_a_survey_moves_with_uploads(watched: Watched) -> None:
     key, survey = server.key, server.new_survey()
     server.move_clock(survey.calendar.time(1) + 1)
 
-    def of_surveys() -> Figures:
+    def of_surveys():
         return {key: value for key, value in server.figures().items() if survey.id.hex() in dict(key[1]).values()}
 
     before = of_surveys()
@@ -129,12 +126,12 @@ def test_no_figure_of_a_survey_moves_with_uploads(watched: Watched) -> None:
     assert server.http.get("/metrics").status_code == 404
 
 
-def test_figures_are_told_while_the_store_is_not_there(store: Store) -> None:
+def test_figures_are_told_while_the_store_is_not_there(store):
     """Without those of the store."""
     service = Service(store, ServerSettings(PINNED, MovableClock(NOW)))
     with telling(registry_of(service), "127.0.0.1", 0) as port:
         store._database.engine.dispose()
-        store.view = lambda: (_ for _ in ()).throw(OSError("gone"))  # type: ignore[method-assign, assignment]
+        store.view = lambda: (_ for _ in ()).throw(OSError("gone"))
         names = {family.name for family in families(f"127.0.0.1:{port}")}
         [readable] = [each for each in families(f"127.0.0.1:{port}") if each.name == "changeling_store_readable"]
     assert readable.samples[0].value == 0
@@ -142,7 +139,7 @@ def test_figures_are_told_while_the_store_is_not_there(store: Store) -> None:
     assert "changeling_unfolded" not in names
 
 
-def test_figures_are_told_under_the_machines_own_names_alone(store: Store) -> None:
+def test_figures_are_told_under_the_machines_own_names_alone(store):
     """So that no page in an operator's browser, whose name leads here, reads them."""
     service = Service(store, ServerSettings(PINNED, MovableClock(NOW)))
     with telling(registry_of(service), "127.0.0.1", 0) as port:
@@ -153,7 +150,7 @@ def test_figures_are_told_under_the_machines_own_names_alone(store: Store) -> No
             assert (answer.status_code, b"changeling" in answer.content) == (421, False)
 
 
-def test_an_address_that_is_taken_is_named(store: Store) -> None:
+def test_an_address_that_is_taken_is_named(store):
     """Which, and for what."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -165,7 +162,7 @@ def test_an_address_that_is_taken_is_named(store: Store) -> None:
             pass
 
 
-def test_a_server_that_cannot_work_is_alive(watched: Watched) -> None:
+def test_a_server_that_cannot_work_is_alive(watched):
     """`/healthz` is 200 where `/readyz` is 503: to start it again would not help."""
     assert watched.http.get("/readyz").status_code == 200
     Path(watched.store_path).rename(watched.log.with_name("elsewhere"))

@@ -7,7 +7,6 @@ import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -45,7 +44,7 @@ access_log {folder}/access.log;
 RATE = 2
 
 
-def from_the_guide(**here: str) -> str:
+def from_the_guide(**here):
     """The block that stands there, but for addresses and files, each of which has to be in it."""
     [block] = re.findall(r"```nginx\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     there = {
@@ -62,7 +61,7 @@ def from_the_guide(**here: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+def server(tmp_path_factory):
     """One that believes a proxy on this machine, and takes two requests a second of a network."""
     options = ("--movable-clock", "--proxy", "127.0.0.1", "--rate", str(RATE))
     with ServerProcess(tmp_path_factory.mktemp("server"), *options) as running:
@@ -71,14 +70,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """Where nginx writes."""
     made: Path = tmp_path_factory.mktemp("nginx")
     return made
 
 
 @pytest.fixture(scope="module")
-def proxy(server: ServerProcess, folder: Path) -> Iterator[str]:
+def proxy(server, folder):
     """Its URL."""
     port = free_port()
     certificate, key = certified(folder)
@@ -104,7 +103,7 @@ def proxy(server: ServerProcess, folder: Path) -> Iterator[str]:
         process.wait(20)
 
 
-def test_uploads_come_through_whole_up_to_the_longest(server: ServerProcess, proxy: str) -> None:
+def test_uploads_come_through_whole_up_to_the_longest(server, proxy):
     """Up to a mebibyte; of what is longer the server never hears: the proxy says 413 before it sends anything on."""
     asked = server.new_survey()
     server.move_clock(asked.calendar.time(1))
@@ -119,7 +118,7 @@ def test_uploads_come_through_whole_up_to_the_longest(server: ServerProcess, pro
         assert http.post("/v1/uploads", content=bytes(3 * 2**20)).status_code == 413
 
 
-def test_who_asks_is_told_by_the_proxy_and_not_by_who_asks(server: ServerProcess, proxy: str) -> None:
+def test_who_asks_is_told_by_the_proxy_and_not_by_who_asks(server, proxy):
     """What a client says of itself is overwritten: whatever it claims, it is this machine, which has no limit.
 
     The same claim is believed, and limited, where it comes from the proxy's address and nobody has overwritten it.
@@ -132,7 +131,7 @@ def test_who_asks_is_told_by_the_proxy_and_not_by_who_asks(server: ServerProcess
         assert 429 in {http.get("/v1/surveys", headers=claims).status_code for _ in range(10 * asked)}
 
 
-def test_a_slow_client_waits_at_the_proxy_and_no_address_is_kept(proxy: str, folder: Path) -> None:
+def test_a_slow_client_waits_at_the_proxy_and_no_address_is_kept(proxy, folder):
     """A head that never ends is closed after ten seconds; others are answered meanwhile; no file names a client."""
     host, _, port = proxy.removeprefix("https://").partition(":")
     began = time.monotonic()

@@ -3,18 +3,15 @@
 import re
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
-import httpx
 import jsonschema_rs
 import msgpack
 import pytest
 from changeling_aggregator.server import ROUTES, page
 from changeling_aggregator.server.openapi import DIALECT, operations
 from changeling_aggregator.store import Store, TokenScope
-from changeling_protocol import Calendar, EarlyEnd, SealingKey, Survey
+from changeling_protocol import Calendar, EarlyEnd, SealingKey
 from changeling_protocol.wire import MOST_BODY_BYTES
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -28,23 +25,18 @@ STRANGER = Ed25519PrivateKey.from_private_bytes(bytes(32))
 TOO_FAR = b'{"time": 1' + b"0" * 400 + b"}"
 ANYWHERE = {408, 429, 431, 500, 503}
 """What is answered before an operation is looked at, or where the server is in trouble."""
-ESTIMATES = {
-    "/histogram": {},
-    "/series": {},
-    "/windows": {"width": 1},
-    "/change": {"after": 0},
-}
+ESTIMATES = {"/histogram": {}, "/series": {}, "/windows": {"width": 1}, "/change": {"after": 0}}
 
 
 class Asking:
     """Asks a server, holds each answer to the document, and notes which statuses each operation gave."""
 
-    def __init__(self, server: ServerHere) -> None:
+    def __init__(self, server):
         self.server = server
         self.document = server.http.get("/openapi.json").json()
         self.seen: defaultdict[tuple[str, str], set[int]] = defaultdict(set)
 
-    def __call__(self, method: str, path: str, **how: Any) -> httpx.Response:
+    def __call__(self, method, path, **how):
         """With the operator's token, unless headers are given."""
         for _ in range(10):
             answer = self.server.http.request(method, path, **{"headers": ADMIN, **how})
@@ -65,13 +57,13 @@ class Asking:
         return answer
 
 
-def _content(answer: httpx.Response, media_type: str) -> Any:
+def _content(answer, media_type):
     if media_type == "application/msgpack":
         return _texts(msgpack.unpackb(answer.content))
     return answer.text if media_type == "text/csv" else answer.json()
 
 
-def _texts(value: Any) -> Any:
+def _texts(value):
     """What JSON Schema takes for a bin is a text."""
     if isinstance(value, dict):
         return {name: _texts(each) for name, each in value.items()}
@@ -81,7 +73,7 @@ def _texts(value: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
+def asking(tmp_path_factory):
     folder = tmp_path_factory.mktemp("described")
     with ServerHere(folder, uploads_need_token=True) as server:
         server.http.timeout = 100  # the fold gives way to all that this machine does besides
@@ -92,7 +84,7 @@ def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Asking]:
 
 
 @pytest.fixture(scope="module")
-def published(asking: Asking) -> Survey:
+def published(asking):
     """Not open to all; two periods have closed, and are shown."""
     server = asking.server
     asked = survey(calendar=Calendar(server.now, 60, 8), grace=120)
@@ -108,7 +100,7 @@ def published(asking: Asking) -> Survey:
     return asked
 
 
-def test_every_route_is_described_and_nothing_else(asking: Asking) -> None:
+def test_every_route_is_described_and_nothing_else(asking):
     """Also uploads, whose endpoint is made with its service; each operation has a sentence, and a name of its own."""
     document = asking.document
     assert document["openapi"] == DIALECT
@@ -120,7 +112,7 @@ def test_every_route_is_described_and_nothing_else(asking: Asking) -> None:
     assert len({operation["operationId"] for operation in each}) == len(each)
 
 
-def test_the_page_alone_is_left_out(asking: Asking) -> None:
+def test_the_page_alone_is_left_out(asking):
     """Of all that a server answers: each path that is left out is one of these, and is answered."""
     left_out = {(route.path, method) for route in page.ROUTES for method in (route.methods or set()) - {"HEAD"}}
     assert left_out == {
@@ -138,7 +130,7 @@ def test_the_page_alone_is_left_out(asking: Asking) -> None:
 
 
 @pytest.mark.parametrize("what", ESTIMATES)
-def test_the_parameters_are_those_that_are_taken(asking: Asking, published: Survey, what: str) -> None:
+def test_the_parameters_are_those_that_are_taken(asking, published, what):
     """Any that the document does not name is refused by name; any that it needs is missed."""
     path = survey_path(published) + what
     parameters = asking.document["paths"][f"/v1/surveys/{{survey}}{what}"]["get"]["parameters"]
@@ -158,7 +150,7 @@ def test_the_parameters_are_those_that_are_taken(asking: Asking, published: Surv
     assert asking("GET", path).status_code == (422 if needed else 200)
 
 
-def test_the_scopes_are_those_that_are_asked_for(asking: Asking, published: Survey) -> None:
+def test_the_scopes_are_those_that_are_asked_for(asking, published):
     """Without a token 401, and with one for anything else 403, wherever a scope stands; nowhere else."""
     for route, method, what in operations(ROUTES):
         path = route.path.replace("{survey}", published.id.hex())
@@ -172,15 +164,15 @@ def test_the_scopes_are_those_that_are_asked_for(asking: Asking, published: Surv
         assert allowed == ({what.scope} if what.scope else {*TokenScope}), path
 
 
-def _shown(scope: TokenScope) -> dict[str, str]:
+def _shown(scope):
     return {"authorization": f"Bearer {scope.value}"}
 
 
-def _needed(path: str) -> dict[str, int]:
+def _needed(path):
     return ESTIMATES.get(f"/{path.rpartition('/')[2]}", {})
 
 
-def test_every_status_that_is_told_is_given_and_no_other(asking: Asking, published: Survey) -> None:
+def test_every_status_that_is_told_is_given_and_no_other(asking, published):
     """With every body as its schema says, in all forms; but for what may happen to any request."""
     path, nowhere = survey_path(published), "/v1/surveys/" + "0" * 32
     for each in ("/v1/surveys", "/v1/keys", "/healthz", "/readyz", "/openapi.json", path, nowhere):
@@ -242,12 +234,12 @@ def test_every_status_that_is_told_is_given_and_no_other(asking: Asking, publish
     assert {operation: statuses - ANYWHERE for operation, statuses in asking.seen.items()} == told
 
 
-def _of_no_body(operation: dict[str, Any]) -> set[int]:
+def _of_no_body(operation):
     """Where there is no body, malformed is what is no HTTP at all."""
     return set() if "requestBody" in operation else {400}
 
 
-def test_a_path_names_all_its_methods(asking: Asking, published: Survey) -> None:
+def test_a_path_names_all_its_methods(asking, published):
     """To whoever uses another: 405, with `Allow`, also where each method is a route of its own."""
     for route, each in asking.document["paths"].items():
         path = route.replace("{survey}", published.id.hex())
@@ -257,7 +249,7 @@ def test_a_path_names_all_its_methods(asking: Asking, published: Survey) -> None
         assert set(answer.headers["allow"].split(", ")) - {"HEAD"} == told
 
 
-def _try_editions(asking: Asking, published: Survey) -> None:
+def _try_editions(asking, published):
     """Of a survey that is opened to all for as long."""
     path, put = survey_path(published), asking.server.http.put
     for headers in ({}, ADMIN, _shown(TokenScope.UPLOAD)):
@@ -271,7 +263,7 @@ def _try_editions(asking: Asking, published: Survey) -> None:
     put(path, content=published.signed_by(AUTHORITY), headers=ADMIN, params={"public": "false"}).raise_for_status()
 
 
-def _try_puts(asking: Asking) -> None:
+def _try_puts(asking):
     store = Store.open(asking.server.store_path)
     with store.transaction() as writing:
         key = SealingKey(writing.make_key(), 0, FOREVER)

@@ -3,7 +3,6 @@
 import gc
 import gzip
 import re
-from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 
@@ -13,10 +12,9 @@ from changeling_aggregator.server import page
 from changeling_aggregator.server import service as sessions
 from changeling_aggregator.server.service import LIFE_SECONDS, Sessions
 from changeling_aggregator.store import TokenScope, hash_of
-from changeling_protocol import Survey
 
 from ..protocol.examples import AUTHORITY
-from .serving import ADMIN, Cli, ServerHere, ServerProcess, eventually, survey_path
+from .serving import ADMIN, ServerHere, eventually, survey_path
 
 STATIC = Path(page.__file__).parent / "static"
 FILES = sorted(path.name for path in STATIC.iterdir())
@@ -27,7 +25,7 @@ OPERATOR = "a token for reading and folding"
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory):
+def served(tmp_path_factory):
     with ServerHere(tmp_path_factory.mktemp("page")) as running:
         running.add_token(READER, TokenScope.READ)
         running.add_token(OPERATOR, TokenScope.READ, TokenScope.FOLD)
@@ -37,7 +35,7 @@ def served(tmp_path_factory: pytest.TempPathFactory):
 
 
 @pytest.fixture(scope="module")
-def closed(served: ServerProcess) -> Survey:
+def closed(served):
     """A survey whose results ask for a token."""
     survey = served.new_survey()
     signed = survey.signed_by(AUTHORITY)
@@ -45,16 +43,16 @@ def closed(served: ServerProcess) -> Survey:
     return survey
 
 
-def visitor(server: ServerProcess, **headers: str) -> httpx.Client:
+def visitor(server, **headers):
     """Somebody with a browser, and cookies of their own."""
     return httpx.Client(base_url=server.url, headers=headers, timeout=100)
 
 
-def sign_in(browser: httpx.Client, token: str, headers: Mapping[str, str] | None = None) -> httpx.Response:
+def sign_in(browser, token, headers=None):
     return browser.post("/page/session", data={"token": token}, headers=headers)
 
 
-def test_the_files_of_the_page_allow_nothing_but_this_server(served: ServerProcess) -> None:
+def test_the_files_of_the_page_allow_nothing_but_this_server(served):
     """By their content security policy; each has a tag, by which it is not sent twice; nothing else is there."""
     for path in ["/", *(f"/page/{name}" for name in [*FILES, "plotly.js"])]:
         response = served.http.get(path).raise_for_status()
@@ -69,7 +67,7 @@ def test_the_files_of_the_page_allow_nothing_but_this_server(served: ServerProce
         assert served.http.get(f"/page/{name}").status_code == 404
 
 
-def test_a_file_is_compressed_for_whoever_takes_it(served: ServerProcess) -> None:
+def test_a_file_is_compressed_for_whoever_takes_it(served):
     """And comes as it is to others."""
     with served.http.stream("GET", "/", headers={"accept-encoding": "gzip"}) as response:
         packed = b"".join(response.iter_raw())
@@ -77,7 +75,7 @@ def test_a_file_is_compressed_for_whoever_takes_it(served: ServerProcess) -> Non
     assert gzip.decompress(packed) == plain == (STATIC / "index.html").read_bytes()
 
 
-def test_no_file_names_an_address_outside_and_no_script_stands_in_the_page(served: ServerProcess) -> None:
+def test_no_file_names_an_address_outside_and_no_script_stands_in_the_page(served):
     """Charts are drawn by the installed plotly; what stood in the page the policy would keep from having an effect."""
     assert served.http.get("/page/plotly.js").text.startswith("/**\n* plotly.js")
     for name in FILES:
@@ -88,7 +86,7 @@ def test_no_file_names_an_address_outside_and_no_script_stands_in_the_page(serve
     assert all("src=" in script for script in re.findall(r"<script[^>]*>", text))
 
 
-def test_whoever_signs_in_sees_what_the_token_may_read(served: ServerProcess, closed: Survey) -> None:
+def test_whoever_signs_in_sees_what_the_token_may_read(served, closed):
     """The same as by the token itself; refusals by reason only with one that may fold. Signing out ends it."""
     paths = [survey_path(closed) + what for what in ("/status", "/series")]
     with visitor(served) as browser:
@@ -106,7 +104,7 @@ def test_whoever_signs_in_sees_what_the_token_may_read(served: ServerProcess, cl
             assert browser.get("/page/session", headers=headers).json() == {"signed_in": None}
 
 
-def test_the_cookie_is_no_token_and_no_script_can_read_it(served: ServerProcess) -> None:
+def test_the_cookie_is_no_token_and_no_script_can_read_it(served):
     """Each is another. It ends by itself, and goes to no other site's requests."""
     with visitor(served) as browser:
         cookies = [sign_in(browser, READER).headers["set-cookie"] for _ in range(2)]
@@ -121,7 +119,7 @@ def test_the_cookie_is_no_token_and_no_script_can_read_it(served: ServerProcess)
     }
 
 
-def test_beyond_this_machine_the_cookie_is_for_tls_alone(served: ServerProcess, closed: Survey) -> None:
+def test_beyond_this_machine_the_cookie_is_for_tls_alone(served, closed):
     """As the Host says under which the server is reached; a cookie of the other name is none there."""
     outside = {"host": "surveys.example.org"}
     with visitor(served) as browser:
@@ -134,12 +132,12 @@ def test_beyond_this_machine_the_cookie_is_for_tls_alone(served: ServerProcess, 
             assert browser.get(path, headers={**outside, "cookie": f"{name}={session}"}).status_code == status
 
 
-def test_who_signs_in_from_where_and_with_what(served: ServerProcess) -> None:
+def test_who_signs_in_from_where_and_with_what(served):
     """A strange host is no failure. Who shows no token for reading gets no cookie, and no other site signs anybody in
     or out, not even to a session of its own choice: browsers say where a request comes from."""
     for host in ("[::1]:80", "localhost", "[", "", "127.0.0.1:1:1", "é"):
         with visitor(served) as browser:
-            response = sign_in(browser, READER, {"host": host.encode()})  # type: ignore[dict-item]
+            response = sign_in(browser, READER, {"host": host.encode()})
             assert response.status_code in (204, 400)
     for token, status in (("wrong", 401), ("", 401), ("é\0", 401), ("a token for uploads", 403), ("x" * 2000, 413)):
         with visitor(served) as browser:
@@ -161,7 +159,7 @@ def test_who_signs_in_from_where_and_with_what(served: ServerProcess) -> None:
                 assert (NAME in browser.cookies) is (status == 403)
 
 
-def test_a_session_changes_nothing(served: ServerProcess, closed: Survey) -> None:
+def test_a_session_changes_nothing(served, closed):
     """Whatever its token may: so a page that makes a browser send something gains nothing."""
     with visitor(served) as browser:
         assert sign_in(browser, "the operator's token, for everything").status_code == 204
@@ -169,7 +167,7 @@ def test_a_session_changes_nothing(served: ServerProcess, closed: Survey) -> Non
         assert {browser.request(*each).status_code for each in asked} == {401}
 
 
-def test_a_revoked_token_ends_its_sessions(cli: Cli, tmp_path: Path) -> None:
+def test_a_revoked_token_ends_its_sessions(cli, tmp_path):
     """As soon as the server knows."""
     with ServerHere(tmp_path) as server, visitor(server) as browser:
         text = cli("token", "new", "--store", "server.db", "--name", "me", "--scope", "read").strip()
@@ -178,7 +176,7 @@ def test_a_revoked_token_ends_its_sessions(cli: Cli, tmp_path: Path) -> None:
         assert eventually(lambda: browser.get("/page/session").json()["signed_in"], None)
 
 
-def test_a_session_ends_by_itself_and_the_oldest_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_ends_by_itself_and_the_oldest_make_room(monkeypatch):
     """Memory holds hashes of so many at most, and never what browsers show."""
     monkeypatch.setattr(sessions, "MOST_SESSIONS", 3)
     now = 0.0
@@ -195,15 +193,10 @@ def test_a_session_ends_by_itself_and_the_oldest_make_room(monkeypatch: pytest.M
     assert [kept.token_of(each) for each in shown] == [None] * 4
 
 
-def test_a_survey_is_described_to_everybody(served: ServerProcess, closed: Survey) -> None:
+def test_a_survey_is_described_to_everybody(served, closed):
     """From its signed bytes, which everybody may fetch: nothing in it hangs on a report."""
     told = served.http.get(f"/page/surveys/{closed.id.hex()}").json()
-    asked = {
-        "name": closed.only.name,
-        "question": closed.question,
-        "answers": list(closed.answers),
-        "is_number": False,
-    }
+    asked = {"name": closed.only.name, "question": closed.question, "answers": list(closed.answers), "is_number": False}
     assert (told["questions"], told["public"]) == ([asked], False)
     assert [each["width"] for each in told["tracks"]] == [track.width for track in closed.plan.tracks]
     words = " ".join(told["ledger"])

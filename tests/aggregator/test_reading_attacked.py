@@ -1,6 +1,6 @@
 """Whoever reads all that there is to read, as often as they like, sees no single device in the differences."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import combinations, product
 from random import Random
 
@@ -8,7 +8,6 @@ import httpx
 import numpy as np
 import pytest
 from changeling_aggregator.server import ServerSettings, Service
-from changeling_aggregator.store import Store
 from changeling_protocol import (
     AtMost,
     Breakdown,
@@ -53,18 +52,18 @@ Seen = dict[str, tuple[int, tuple[tuple[str, str], ...], bytes]]
 class Attacked:
     """A server's store, its clock, and all that a reader can ask of it."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store):
         self.log, self.now = Log.of(store, ASKED), float(ASKED.calendar.time(2) + 3)
         self.service = Service(store, ServerSettings(PINNED, lambda: self.now))
 
-    def upload(self, *envelopes: bytes) -> None:
+    def upload(self, *envelopes):
         self.log.append(self.now, *envelopes)
         self.service.folding.fold_now()
 
-    def sealed(self, stratum: int, symbol: int, node: int = 1) -> bytes:
+    def sealed(self, stratum, symbol, node=1):
         return envelope(ASKED, self.log.key, [report(node, symbol, stratum=stratum)])
 
-    def seen(self, get: Get) -> Seen:
+    def seen(self, get):
         """Every answer, with its status, headers and size, but for the time and the number of the request."""
         answers: Seen = {}
         for question in questions():
@@ -74,7 +73,7 @@ class Attacked:
         return answers
 
 
-def questions() -> Iterator[str]:
+def questions():
     """Each kind of answer, of each union of strata; methods and forms, and what is no question."""
     kinds = (
         "histogram",
@@ -93,7 +92,7 @@ def questions() -> Iterator[str]:
 
 
 @pytest.mark.heavy
-def test_no_device_moves_a_byte_of_anything_that_is_read(store: Store) -> None:
+def test_no_device_moves_a_byte_of_anything_that_is_read(store):
     """Between lots neither bodies, sizes, headers, entity tags, statuses nor errors change.
 
     Whatever one device says, of whatever stratum; whether its envelope comes again; whether it can be opened at all.
@@ -119,7 +118,7 @@ def test_no_device_moves_a_byte_of_anything_that_is_read(store: Store) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_no_sum_or_difference_of_unions_is_about_fewer_than_the_minimum(store: Store, seed: int) -> None:
+def test_no_sum_or_difference_of_unions_is_about_fewer_than_the_minimum(store, seed):
     """Of all unions that are shown of a sealed closing no linear combination is about a few entries of a stratum.
 
     Enumerated: every set of strata that has reports, but fewer than the minimum together, is outside their span.

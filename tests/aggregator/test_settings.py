@@ -1,7 +1,5 @@
 """Settings of a server: options, the environment, a file; what is wrong with any of them is told at the start."""
 
-from pathlib import Path
-
 import pytest
 from changeling_commands.__main__ import main as run
 
@@ -9,9 +7,7 @@ from ..protocol.examples import PINNED
 from .serving import ServerProcess
 
 
-def test_every_mistake_is_named_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_mistake_is_named_at_once(tmp_path, monkeypatch, capsys):
     """Of the file, of the environment and of the command line, each by its name; nothing is opened."""
     file = tmp_path / "server.toml"
     file.write_text(
@@ -38,7 +34,7 @@ def test_every_mistake_is_named_at_once(
         assert said in error, said
 
 
-def test_one_mistake_is_told_as_ever(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_one_mistake_is_told_as_ever(capsys, tmp_path):
     """A missing option, a word too many, an option that there is not; a file that is no TOML, with the place; and a
     movable clock where others could reach it, and move it."""
     (tmp_path / "authority.pub").write_text(PINNED[0].hex())
@@ -65,9 +61,7 @@ def test_one_mistake_is_told_as_ever(capsys: pytest.CaptureFixture[str], tmp_pat
 
 
 @pytest.mark.heavy
-def test_the_command_line_counts_before_the_environment_and_that_before_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_line_counts_before_the_environment_and_that_before_the_file(tmp_path, monkeypatch):
     """Of a server whose one option is `--port 0`; address and rule are the environment's, its clock the file's."""
     file = tmp_path / "server.toml"
     file.write_text('host = "127.0.0.1"\nport = 1\nmovable-clock = true\n')

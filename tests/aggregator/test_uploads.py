@@ -2,7 +2,6 @@
 
 import gzip
 import os
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -12,15 +11,15 @@ from changeling_protocol import VERSION, SealingKey, encode
 from changeling_protocol.wire import MOST_BODY_BYTES, MOST_ENVELOPES_TAKEN, ErrorAnswer, ErrorCode
 
 from .devices import body, envelope, report
-from .serving import ServerProcess, eventually
+from .serving import eventually
 
 
 @pytest.fixture(scope="module")
-def key(server: ServerProcess) -> SealingKey:
+def key(server):
     return server.key
 
 
-def test_an_upload_sent_twice_counts_once(server: ServerProcess, key: SealingKey) -> None:
+def test_an_upload_sent_twice_counts_once(server, key):
     """Both are acknowledged; the second is a duplicate, before and after a fold."""
     survey = server.new_survey()
     server.move_clock(survey.calendar.time(1) + 16)
@@ -32,12 +31,12 @@ def test_an_upload_sent_twice_counts_once(server: ServerProcess, key: SealingKey
     assert server.status(survey)["refused"] == {"duplicate": 2}
 
 
-def test_concurrent_uploads_are_all_acknowledged_and_counted(server: ServerProcess, key: SealingKey) -> None:
+def test_concurrent_uploads_are_all_acknowledged_and_counted(server, key):
     """From eight connections at once, while the fold runs."""
     survey = server.new_survey()
     server.move_clock(survey.calendar.time(1) + 16)
 
-    def device(_: int) -> int:
+    def device(_):
         with httpx.Client(base_url=server.url, timeout=100) as http:
             bodies = [body(envelope(survey, key, [report(1)])) for _ in range(20)]
             return sum(http.post("/v1/uploads", content=each).status_code == 200 for each in bodies)
@@ -47,7 +46,7 @@ def test_concurrent_uploads_are_all_acknowledged_and_counted(server: ServerProce
     assert server.reports(survey) == {(0, 1): 160}
 
 
-def test_each_envelope_is_refused_for_its_own_reason(own_server: ServerProcess) -> None:
+def test_each_envelope_is_refused_for_its_own_reason(own_server):
     """The answer names its index and why; its neighbours are appended; the counters tell, a little later."""
     server = own_server
     expired = server.new_key(expires=server.now + 10)
@@ -104,7 +103,7 @@ def test_each_envelope_is_refused_for_its_own_reason(own_server: ServerProcess) 
         b"\x91" * 5000,
     ],
 )
-def test_a_body_that_is_no_upload_is_refused_whole(server: ServerProcess, content: bytes) -> None:
+def test_a_body_that_is_no_upload_is_refused_whole(server, content):
     """400, one sentence, and nothing is appended."""
     before = server.fold()["envelopes"]
     response = server.http.post("/v1/uploads", content=content)
@@ -113,13 +112,13 @@ def test_a_body_that_is_no_upload_is_refused_whole(server: ServerProcess, conten
     assert server.fold()["envelopes"] == before == 0
 
 
-def in_chunks() -> Iterator[bytes]:
+def in_chunks():
     for _ in range(MOST_BODY_BYTES // 4096 + 2):
         yield bytes(4096)
 
 
 @pytest.mark.parametrize("content", [bytes(MOST_BODY_BYTES + 1), in_chunks], ids=["stated", "chunked"])
-def test_an_oversized_body_is_refused_before_it_is_read(server: ServerProcess, content: object) -> None:
+def test_an_oversized_body_is_refused_before_it_is_read(server, content):
     """413, whether it states its length or not; the server goes on."""
     with httpx.Client(base_url=server.url, timeout=100) as http:
         response = http.post("/v1/uploads", content=content() if callable(content) else content)
@@ -129,7 +128,7 @@ def test_an_oversized_body_is_refused_before_it_is_read(server: ServerProcess, c
     assert server.http.get("/readyz").status_code == 200
 
 
-def test_a_packed_body_is_never_unpacked(server: ServerProcess) -> None:
+def test_a_packed_body_is_never_unpacked(server):
     """A hundred megabytes of zeros that came as a hundred kilobytes are 400, as any other bytes that are no upload."""
     bomb = gzip.compress(bytes(10**8), compresslevel=9)
     assert len(bomb) < 10**5 + 10**4
@@ -140,7 +139,7 @@ def test_a_packed_body_is_never_unpacked(server: ServerProcess) -> None:
     assert server.http.post("/v1/uploads", content=body()).status_code == 200
 
 
-def test_an_open_node_is_counted_but_not_shown(server: ServerProcess, key: SealingKey) -> None:
+def test_an_open_node_is_counted_but_not_shown(server, key):
     """A report from a fast clock is held in the tally of its node until the node has closed and is due."""
     survey = server.new_survey()
     server.move_clock(survey.calendar.time(1))
@@ -153,7 +152,7 @@ def test_an_open_node_is_counted_but_not_shown(server: ServerProcess, key: Seali
     assert server.reports(survey) == {(0, 1): 1, (0, 2): 1}
 
 
-def test_envelopes_that_do_not_open_are_not_kept(own_server: ServerProcess) -> None:
+def test_envelopes_that_do_not_open_are_not_kept(own_server):
     """Of the right form, and rubbish inside: once they are folded nothing of them is in the log."""
     from changeling_aggregator.store import Store
     from changeling_protocol import HEAD_BYTES

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import time
 from itertools import pairwise
-from pathlib import Path
 from threading import Thread
 
 import httpx
@@ -23,7 +22,7 @@ SHORT = (
 """The command with periods of three seconds, of which eight have passed."""
 
 
-def test_a_wave_goes_through_the_fleet() -> None:
+def test_a_wave_goes_through_the_fleet():
     """The first answer's share rises and falls, every answer has somebody, and most devices stay as they are."""
     held = [[answer_at(number, period, 3) for number in range(200)] for period in range(1, 41)]
     shares = [of_period.count(0) / 200 for of_period in held]
@@ -36,7 +35,7 @@ def test_a_wave_goes_through_the_fleet() -> None:
 
 
 @pytest.mark.heavy
-def test_a_fleet_has_a_past_goes_on_and_is_thrown_away(tmp_path: Path) -> None:
+def test_a_fleet_has_a_past_goes_on_and_is_thrown_away(tmp_path):
     """Every closed period is estimated, with bands, from all devices; then live ones come. At the end nothing stays."""
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", SHORT, "dev", "--fleet", f"{DEVICES}", "--answers", "yes,no"],
@@ -77,7 +76,7 @@ def test_a_fleet_has_a_past_goes_on_and_is_thrown_away(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_fleet_is_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fleet_is_not_kept(tmp_path, capsys):
     """Its devices would come again as others."""
     assert run(["dev", "--fleet", "3", "--store", str(tmp_path / "kept")]) == 1
     assert "choose one of --fleet and --store" in capsys.readouterr().err

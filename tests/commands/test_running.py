@@ -19,7 +19,7 @@ def test_the_version_is_one_line_and_the_help_names_the_option(main, name):
     assert "--version" in invoked(main, "--help").stdout
 
 
-def bare(module: str, *words: str) -> subprocess.CompletedProcess[str]:
+def bare(module, *words):
     """Runs a program as if no extra were installed."""
     code = (
         "import sys; sys.modules |= dict.fromkeys(['typer', 'rich', 'numpy']); "

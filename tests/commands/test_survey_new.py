@@ -1,7 +1,5 @@
 """`changeling survey new` for several questions and for numbers, what it refuses, and `survey notice`."""
 
-from pathlib import Path
-
 import pytest
 from changeling_client import privacy_notice
 from changeling_protocol import OFFSETS
@@ -15,7 +13,7 @@ from ..protocol.examples import AUTHORITY, survey
 WISH = ["--period", "1w", "--periods", "4", "--epsilon", "8", "--at-most", "2", "--devices", "20000"]
 
 
-def test_several_questions_share_answers_and_one_epsilon(tmp_path: Path) -> None:
+def test_several_questions_share_answers_and_one_epsilon(tmp_path):
     """Each is NAME=TEXT; groups are about one or several of them, and all together cost what was asked."""
     asked = ["--question", "dark=Dark mode?", "--question", "sync=Sync?"]
     written = tmp_path / "survey.json"
@@ -32,7 +30,7 @@ def test_several_questions_share_answers_and_one_epsilon(tmp_path: Path) -> None
     assert "Sync?  (on, off); at most 2 mutations" in shown
 
 
-def test_answers_with_a_unit_are_levels_of_a_number(tmp_path: Path) -> None:
+def test_answers_with_a_unit_are_levels_of_a_number(tmp_path):
     written = tmp_path / "survey.json"
     asked = ["--question", "Minutes?", "--answers", "0,30,60.50", "--unit", "min"]
     assert invoked(main, "survey", "new", *asked, *WISH, "-o", str(written)).exit_code == 0
@@ -50,7 +48,7 @@ def test_answers_with_a_unit_are_levels_of_a_number(tmp_path: Path) -> None:
         (["--question", "Tea?", "--unit", "cups"], "a level is a decimal number"),
     ],
 )
-def test_what_cannot_be_asked_is_refused_in_words(tmp_path: Path, asked: list[str], complaint: str) -> None:
+def test_what_cannot_be_asked_is_refused_in_words(tmp_path, asked, complaint):
     written = tmp_path / "survey.json"
     done = invoked(main, "survey", "new", *asked, "--answers", "yes,no", *WISH, "-o", str(written))
     assert done.exit_code == 1
@@ -58,7 +56,7 @@ def test_what_cannot_be_asked_is_refused_in_words(tmp_path: Path, asked: list[st
     assert not written.exists()
 
 
-def test_the_freezing_question_is_asked_in_a_word(tmp_path: Path) -> None:
+def test_the_freezing_question_is_asked_in_a_word(tmp_path):
     """One more question, within the one epsilon, which no app answers; what freezing will do is said beforehand."""
     written = tmp_path / "survey.json"
     asked = ["--question", "Tea?", "--answers", "yes,no", "--ask-freezing", "--expected-changes", "2"]
@@ -72,7 +70,7 @@ def test_the_freezing_question_is_asked_in_a_word(tmp_path: Path) -> None:
     assert "question-frozen" in done.stdout
 
 
-def test_a_file_asks_the_freezing_question_of_those_it_names(tmp_path: Path) -> None:
+def test_a_file_asks_the_freezing_question_of_those_it_names(tmp_path):
     """And of no others; the option beside a file is refused."""
     file, written = tmp_path / "questions.toml", tmp_path / "survey.json"
     one = '[[question]]\nname = "{}"\ntext = "{}?"\nanswers = 2\nat_most = 2\n'
@@ -84,9 +82,7 @@ def test_a_file_asks_the_freezing_question_of_those_it_names(tmp_path: Path) -> 
     assert "leave out" in invoked(main, *new, "--ask-freezing").stderr
 
 
-def test_on_a_terminal_a_file_is_written_over_only_when_that_is_agreed_to(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_on_a_terminal_a_file_is_written_over_only_when_that_is_agreed_to(tmp_path, monkeypatch):
     """Asked before anything is planned; a script is not asked, and writes."""
     written = tmp_path / "survey.json"
     written.write_text("kept")
@@ -102,7 +98,7 @@ def test_on_a_terminal_a_file_is_written_over_only_when_that_is_agreed_to(
 
 
 class Terminal:
-    def isatty(self) -> bool:
+    def isatty(self):
         return True
 
 

@@ -11,10 +11,10 @@ import pytest
 from changeling_aggregator.server import page
 from changeling_aggregator.server import service as sessions
 from changeling_aggregator.server.service import LIFE_SECONDS, Sessions
-from changeling_aggregator.store import TokenScope, hash_of
+from changeling_aggregator.store import TokenScope
 
 from ..protocol.examples import AUTHORITY
-from .serving import ADMIN, ServerHere, eventually, survey_path
+from .serving import ADMIN, ServerHere, survey_path
 
 STATIC = Path(page.__file__).parent / "static"
 FILES = sorted(path.name for path in STATIC.iterdir())
@@ -53,7 +53,8 @@ def sign_in(browser, token, headers=None):
 
 
 def test_the_files_of_the_page_allow_nothing_but_this_server(served):
-    """By their content security policy; each has a tag, by which it is not sent twice; nothing else is there."""
+    """By their content security policy; each has a tag, by which it is not sent twice; nothing else is there. A file is
+    compressed for whoever takes it, and comes as it is to others."""
     for path in ["/", *(f"/page/{name}" for name in [*FILES, "plotly.js"])]:
         response = served.http.get(path).raise_for_status()
         policy = dict(each.strip().split(" ", 1) for each in response.headers["content-security-policy"].split(";"))
@@ -65,10 +66,6 @@ def test_the_files_of_the_page_allow_nothing_but_this_server(served):
         assert (again.status_code, again.content) == (304, b"")
     for name in ("nothing.js", "..%2ffiles.py", "%2e%2e/files.py", "files.py", "static", "%00"):
         assert served.http.get(f"/page/{name}").status_code == 404
-
-
-def test_a_file_is_compressed_for_whoever_takes_it(served):
-    """And comes as it is to others."""
     with served.http.stream("GET", "/", headers={"accept-encoding": "gzip"}) as response:
         packed = b"".join(response.iter_raw())
     plain = served.http.get("/", headers={"accept-encoding": "identity"}).content
@@ -87,7 +84,8 @@ def test_no_file_names_an_address_outside_and_no_script_stands_in_the_page(serve
 
 
 def test_whoever_signs_in_sees_what_the_token_may_read(served, closed):
-    """The same as by the token itself; refusals by reason only with one that may fold. Signing out ends it."""
+    """The same as by the token itself; refusals by reason only with one that may fold. It changes nothing, whatever its
+    token may: so a page that makes a browser send something gains nothing. Signing out ends it."""
     paths = [survey_path(closed) + what for what in ("/status", "/series")]
     with visitor(served) as browser:
         assert [browser.get(path).status_code for path in paths] == [401, 401]
@@ -96,6 +94,9 @@ def test_whoever_signs_in_sees_what_the_token_may_read(served, closed):
             assert [browser.get(path).status_code for path in paths] == [200, 409]
             assert ("refused" in browser.get(paths[0]).json()) is folds
             assert browser.get("/page/session").json()["signed_in"]["name"] == "tests"
+        assert sign_in(browser, "the operator's token, for everything").status_code == 204
+        asked = [("PUT", survey_path(closed)), ("POST", "/v1/fold"), ("PUT", "/v1/clock"), ("PUT", "/v1/keys")]
+        assert {browser.request(*each).status_code for each in asked} == {401}
         kept = browser.cookies[NAME]
         assert browser.delete("/page/session").status_code == 204
         assert NAME not in browser.cookies
@@ -104,30 +105,21 @@ def test_whoever_signs_in_sees_what_the_token_may_read(served, closed):
             assert browser.get("/page/session", headers=headers).json() == {"signed_in": None}
 
 
-def test_the_cookie_is_no_token_and_no_script_can_read_it(served):
-    """Each is another. It ends by itself, and goes to no other site's requests."""
+def test_the_cookie_is_no_token_and_no_script_can_read_it(served, closed):
+    """Each is another. It ends by itself, and goes to no other site's requests. Beyond this machine, as the Host says
+    under which the server is reached, it is for TLS alone, and a cookie of the other name is none there."""
+    outside, path = {"host": "surveys.example.org"}, survey_path(closed) + "/status"
     with visitor(served) as browser:
         cookies = [sign_in(browser, READER).headers["set-cookie"] for _ in range(2)]
-    values, attributes = zip(*(each.split("; ", 1) for each in cookies), strict=True)
-    assert len(set(values)) == 2
-    assert not any("token" in value or READER in value for value in values)
-    assert {each.lower() for each in attributes[0].split("; ")} == {
-        "httponly",
-        f"max-age={LIFE_SECONDS}",
-        "path=/",
-        "samesite=strict",
-    }
-
-
-def test_beyond_this_machine_the_cookie_is_for_tls_alone(served, closed):
-    """As the Host says under which the server is reached; a cookie of the other name is none there."""
-    outside = {"host": "surveys.example.org"}
-    with visitor(served) as browser:
-        cookie = sign_in(browser, READER, outside).headers["set-cookie"]
-        session = cookie.partition(";")[0].partition("=")[2]
-        assert cookie.startswith(f"{SECURE_NAME}=")
-        assert "secure" in cookie.lower().split("; ")
-        path = survey_path(closed) + "/status"
+        values, attributes = zip(*(each.split("; ", 1) for each in cookies), strict=True)
+        assert len(set(values)) == 2
+        assert not any("token" in value or READER in value for value in values)
+        wanted = {"httponly", f"max-age={LIFE_SECONDS}", "path=/", "samesite=strict"}
+        assert {each.lower() for each in attributes[0].split("; ")} == wanted
+        cookie, *attributes = sign_in(browser, READER, outside).headers["set-cookie"].split("; ")
+        assert {each.lower() for each in attributes} == {*wanted, "secure"}
+        name, _, session = cookie.partition("=")
+        assert name == SECURE_NAME
         for name, status in ((SECURE_NAME, 200), (NAME, 401)):
             assert browser.get(path, headers={**outside, "cookie": f"{name}={session}"}).status_code == status
 
@@ -157,23 +149,6 @@ def test_who_signs_in_from_where_and_with_what(served):
                 assert sign_in(browser, READER, {"origin": served.url}).status_code == 204
                 assert browser.delete("/page/session", headers=headers).status_code == status
                 assert (NAME in browser.cookies) is (status == 403)
-
-
-def test_a_session_changes_nothing(served, closed):
-    """Whatever its token may: so a page that makes a browser send something gains nothing."""
-    with visitor(served) as browser:
-        assert sign_in(browser, "the operator's token, for everything").status_code == 204
-        asked = [("PUT", survey_path(closed)), ("POST", "/v1/fold"), ("PUT", "/v1/clock"), ("PUT", "/v1/keys")]
-        assert {browser.request(*each).status_code for each in asked} == {401}
-
-
-def test_a_revoked_token_ends_its_sessions(cli, tmp_path):
-    """As soon as the server knows."""
-    with ServerHere(tmp_path) as server, visitor(server) as browser:
-        text = cli("token", "new", "--store", "server.db", "--name", "me", "--scope", "read").strip()
-        assert eventually(lambda: sign_in(browser, text).status_code, 204)
-        cli("token", "revoke", hash_of(text)[:4].hex(), "--store", "server.db")
-        assert eventually(lambda: browser.get("/page/session").json()["signed_in"], None)
 
 
 def test_a_session_ends_by_itself_and_the_oldest_make_room(monkeypatch):

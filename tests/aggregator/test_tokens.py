@@ -168,9 +168,11 @@ def test_a_rule_that_fails_admits_nothing_and_tells_no_token(guarded, sent, bodi
 
 
 def test_tokens_are_made_listed_and_revoked(cli, tmp_path):
-    """A running server knows a new one, and soon knows a revoked one no more. The store holds no token."""
-    with ServerHere(tmp_path) as server:
-        text = cli("token", "new", "--store", "server.db", "--name", "me", "--scope", "fold").strip()
+    """A running server knows a new one, and soon knows a revoked one no more, which ends its sessions. The store holds
+    no token."""
+    with ServerHere(tmp_path) as server, httpx.Client(base_url=server.url, timeout=100) as browser:
+        scopes = ("--scope", "fold", "--scope", "read")
+        text = cli("token", "new", "--store", "server.db", "--name", "me", *scopes).strip()
         cli("token", "new", "--store", "server.db", "--name", "tea app", "--scope", "upload", "-o", "app.token")
         assert (tmp_path / "app.token").stat().st_mode & 0o777 == 0o600
         assert text != (tmp_path / "app.token").read_text().strip()
@@ -179,11 +181,13 @@ def test_tokens_are_made_listed_and_revoked(cli, tmp_path):
             return server.http.post("/v1/fold", headers=shown(text)).status_code
 
         assert eventually(status, 200)
+        browser.post("/page/session", data={"token": text}).raise_for_status()
         listed = cli("token", "list", "--store", "server.db")
         assert "tea app" in listed
         (id_,) = (line.split()[1] for line in listed.splitlines() if " me " in line)
         assert "of me is revoked" in cli("token", "revoke", id_, "--store", "server.db")
         assert eventually(status, 401)
+        assert browser.get("/page/session").json() == {"signed_in": None}
         assert run(["token", "revoke", id_, "--store", "server.db"]) == 1
         kept = b"".join(path.read_bytes() for path in tmp_path.glob("server.db*"))
         assert text.encode() not in kept

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from changeling_client import EnrolmentOver, outbox
+from changeling_client import EnrolmentOver
 from changeling_client.device import RETRY_SECONDS, Reporter
-from changeling_client.testing.clients import ApartCoins
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -23,6 +22,7 @@ from changeling_protocol import (
     decode_upload,
     encode,
     head_of,
+    key_id,
     open_envelope,
     symbol_bytes,
 )
@@ -36,14 +36,23 @@ from .device import LATE, PLAIN, PRIVATE, START, Clock, FakeServer, client, sign
 from .test_answering import PUBLIC
 
 YEAR = 365 * 86_400
-RELAY = "https://relay.example"
-FIRST = PLAIN.asking(grace=200, constraint=TimeBounded(130), epsilon_micro=10**9)
+TIMED = PLAIN.asking(grace=200, constraint=TimeBounded(130), epsilon_micro=10**9)
 """Its constraint asks for the time, so that some records are pending; its grace is short, so that some are too late."""
-OTHER = FIRST.asking(question="And through a relay?", relay=RELAY)
+RELAYED = TIMED.asking(question="And through a relay?", relay="https://relay.example")
+MANY = replace(survey(mixed(3, 8), grace=85), breakdowns=PUBLIC, stratum_changes=2)
+JOINT = survey(joint_plan(3, 8), grace=200, calendar=Calendar(START + 30, 60, 8))
+HISTORY = survey(
+    ReleasePlan((Group.of_history(History.of(Odds(5, 2), range(2, 9, 2), AtMost(3), MANY.calendar, False), 3),)),
+    grace=85,
+)
+SURVEYS = {asked.id: asked for asked in (TIMED, RELAYED, MANY, JOINT, HISTORY)}
+ANOTHER = X25519PrivateKey.from_private_bytes(b"o" * 32)
+"""Of a sealing key that is as good as the server's own."""
+MODES = ["well", "well", "well", "gone", "down", "later", "refuses", "keys", "mute"]
 
 
 class Watched(FakeServer):
-    """Writes down all that it sees of each request, and treats the device as it is told to."""
+    """Writes down all that it sees of each request, and treats the device as its mode says."""
 
     def __init__(self, *surveys):
         super().__init__(*surveys)
@@ -68,126 +77,161 @@ class Watched(FakeServer):
                 refused = [[0, "malformed"], [1, "unknown-key"]][: 1 + (len(self.bodies) > 3)]
                 return httpx.Response(200, content=encode({"refused": refused[:1]}), headers=self._said())
             case "keys" if request.url.path == KEYS:
-                other = signed_key(X25519PrivateKey.from_private_bytes(b"o" * 32), begins=1)
+                other = signed_key(ANOTHER, begins=1)
                 return httpx.Response(200, content=encode_key_list([other, *self.keys]), headers=self._said())
             case "mute" if uploads:
                 return httpx.Response(200, content=b"", headers=self._said())
         return None
 
+    def unsealed(self):
+        """Of every envelope its head, length, group, span and closings, and which nodes it reports."""
+        keys = {key_id(each.public_key().public_bytes_raw()): each for each in (PRIVATE, ANOTHER)}
+        for envelope in self.envelopes:
+            head = head_of(envelope)
+            read = decode_upload(open_envelope(envelope, keys[head.key]))
+            widths = [
+                symbol_bytes(track.randomizer) for track in self.surveys[head.survey].plan.groups[read.group].tracks
+            ]
+            reported = [
+                [any(column[at : at + width]) for at in range(0, len(column), width)]
+                for column, width in zip(read.symbols, widths, strict=True)
+            ]
+            yield head, len(envelope), read.group, read.span, read.closings, reported
 
-MODES = ["well", "well", "gone", "down", "later", "refuses", "keys", "mute"]
-STEPS = st.lists(
-    st.tuples(st.sampled_from([0, 7, 31, 64, 150]), st.sampled_from(MODES), st.booleans(), st.booleans()), max_size=9
-)
-"""Seconds to wait, how the server is, whether to flush, and whether the app starts again."""
-LEAPS = st.lists(st.tuples(st.integers(0, 8), st.sampled_from([-0.005, -3_600, YEAR, -YEAR, 0.5])), max_size=2)
-"""At which step the clock leaps, by how many seconds."""
-DOES = {
-    "never": lambda *_: None,
-    "changes": lambda handle, step: handle.record(FIRST.answers[step % 3]),
-    "retracts": lambda handle, step: handle.record("tea") if step % 2 else handle.retract(),
-    "late": lambda handle, step: handle.record("coffee") if step > 5 else None,
-    "wrong": lambda handle, _: handle.record("cocoa"),
-}
+
+class PurposeCoins:
+    """What is drawn at enrolment, ids and delays come from a stream of their own, which symbols take nothing from."""
+
+    def __init__(self) -> None:
+        self._public, self._symbols = random.Random(1), random.Random(2)
+        self.enrols = False
+
+    def below(self, n: int) -> int:
+        public = self.enrols or n in (1 << 128, 1000 * MANY.spread)
+        return (self._public if public else self._symbols).randrange(n)
 
 
-def lived(does, steps, leaps, relayed):
-    """All that is seen of a device that lives so, and what its flushes return."""
-    first, second = (OTHER, FIRST) if relayed else (FIRST, OTHER)
-    server, clock, coins, flushed = Watched(first, second), Clock(START + 1), ApartCoins(), []
-    leap = dict(leaps)
+def lived(script, recorder=None, often=0.0):
+    """What is seen of an app that goes through a script and, after each step, often records something; and what its
+    flushes tell."""
+    server, clock, coins, handles, flushed = Watched(*SURVEYS.values()), Clock(), PurposeCoins(), {}, []
     with tempfile.TemporaryDirectory() as folder:
 
         def start():
             return client(Path(folder), server, clock, coins, strict=False)
 
+        def join(asked, **options):
+            coins.enrols = True
+            with suppress(EnrolmentOver):
+                handles[asked.id] = device.join(asked.id, entries=2, **options)
+            coins.enrols = False
+
         device = start()
-        handles = [device.join(first.id, signed=None)]
-        for step, (wait, server.mode, flushes, restarts) in enumerate(steps):
-            clock.now += wait + leap.get(step, 0)
-            for handle in handles:
-                does(handle, step)
-            if flushes:
-                flushed.append(device.flush())
-            if step == 3:
-                handles.append(device.join(second.id, signed=None))
-            clock.now += 0.003
-            for handle in handles:
-                does(handle, step + 1)
-            if restarts:
-                device.close()
-                device = start()
-                handles = [device.join(each.id, signed=None) for each in (first, second)[: len(handles)]]
-        server.mode = "well"
-        for _ in range(3):
-            flushed.append(device.at(clock.now + 70).flush())
-            for handle in handles:
-                does(handle, 7)
+        for now, what, detail in script:
+            clock.now = now
+            match what:
+                case "join":
+                    stratum = {"platform": "mac", "channel": "beta"} if detail.breakdowns else {}
+                    join(detail, stratum=stratum)
+                case "ask":
+                    join(detail, signed=None)
+                case "tell" if MANY.id in handles:
+                    with suppress(ValueError):  # told more often than the survey allows
+                        handles[MANY.id].stratum(detail, entry=1)
+                case "restart":
+                    device.close()
+                    device = start()
+                    for id_ in handles:
+                        join(SURVEYS[id_], signed=None)
+                case "flush":
+                    server.mode, reads = detail
+                    server.headers = {"date": formatdate(reads, usegmt=True)} if reads else {}
+                    flushed.append(device.flush())
+            for id_, handle in handles.items():
+                for entry in range(2):
+                    if recorder is not None and recorder.random() < often:
+                        clock.now = now + recorder.random()
+                        answer = recorder.choice([*SURVEYS[id_].answers, None, "cocoa"])
+                        handle.retract(entry) if answer is None else handle.record(answer, entry)
         device.close()
-    return server.seen, flushed
+    return server.seen, list(server.unsealed()), flushed
 
 
-@pytest.mark.heavy
-@pytest.mark.parametrize("relayed", [False, True], ids=["origin", "relay"])
-@settings(max_examples=10)
-@given(steps=STEPS, leaps=LEAPS)
-def test_what_is_recorded_steers_no_request(relayed, steps, leaps):
-    """By the same clock, however it leaps, with the same failures, starts and coins for delays: whoever never answers,
-    changes, retracts, answers late or wrongly sends the same requests, headers and sizes at the same times, enrols in
-    a second survey as they do, and each flush tells the same. Some of the records are pending meanwhile."""
-    reference = lived(DOES["never"], steps, leaps, relayed)
-    assert reference[0]
-    for name in ("changes", "retracts", "late", "wrong"):
-        assert lived(DOES[name], steps, leaps, relayed) == reference
+def script_of(seed: int) -> list[tuple]:
+    """Offline spells, a server that fails in every way, restarts, strata told at any moment, a clock that leaps."""
+    chance = random.Random(seed)
+    now = START + chance.choice([1, 61, 130])
+    first, *others = (TIMED, RELAYED) if seed % 2 else (MANY, JOINT, HISTORY)
+    script: list[tuple] = [(now, "ask" if seed % 2 else "join", first)]
+    joins = chance.randrange(6)
+    for step in range(chance.randrange(6, 16)):
+        now += chance.choice([5, 20, 40, 60, 180]) if chance.random() < 0.85 else -chance.choice([0.3, 3.0, 30.0, 90.0])
+        if step == joins:
+            script += [(now, "ask" if seed % 2 else "join", each) for each in others]
+        kind = chance.random()
+        if kind < 0.15:
+            told = {"platform": chance.choice(["linux", "mac"]), "channel": chance.choice(["release", "beta"])}
+            script.append((now, "tell", told))
+        elif kind < 0.25:
+            script.append((now, "restart", None))
+        else:
+            leap = YEAR * chance.choice([0] * 20 + [1, -1])
+            script.append((now + leap, "flush", (chance.choice(MODES), chance.choice([None, now, now + 45, now - 45]))))
+    ends = max(now, LATE)
+    return [*script, *((ends + 70 * later, "flush", ("well", None)) for later in range(3))]
 
 
-@pytest.mark.parametrize("leap", [(1, -0.005), (3, -3.2)], ids=["by a moment", "across the end of a period"])
-def test_a_clock_that_stepped_back_after_a_record_shows_in_nothing(leap):
-    """A few milliseconds are enough to doubt the time, and a few seconds to enrol in a period earlier in a second
-    survey that is joined then, if they were seen; a record is not what has seen it."""
-    steps = [(64, "well", True, False), (0, "well", True, False), (57, "well", True, False), (0, "well", True, False)]
-    reference = lived(DOES["never"], steps, [leap], relayed=False)
-    assert lived(DOES["changes"], steps, [leap], relayed=False) == reference
+def stepping_back(by: float) -> list[tuple]:
+    """A clock that steps back after a record, between two flushes; then a second survey is joined."""
+    moments = [65, 65 - by, 122 - by, 122 - by]
+    steps = [(START + each, "flush", ("well", START + each)) for each in moments]
+    later = START + moments[-1]
+    after = [(later + 70 * each, "flush", ("well", later + 70 * each)) for each in range(1, 4)]
+    return [(START + 1, "ask", TIMED), *steps, (later, "ask", RELAYED), *after]
 
 
-def answered(modes, waits):
-    """The batches that a device answers under this treatment, and once it is treated well at the end: of which entry
-    and periods, and how long in bytes. Restarted before each flush, it knows no more than what is on its disk."""
-    asked = replace(PLAIN, grace=10**6)
-    server, clock, coins, batches = Watched(asked), Clock(START + 1), ApartCoins(), []
+SCRIPTS = {
+    "the clock steps back by a moment": stepping_back(0.005),
+    "the clock steps back across the end of a period": stepping_back(5.2),
+    **{f"{seed}": script_of(seed) for seed in range(18)},
+}
 
-    def put(db, wrapping, survey, answered):
-        kept(db, wrapping, survey, answered)
-        for entry, answers in answered:
-            periods = tuple(answer.closing.period for answer in answers)
-            (upload,) = (
-                each for each in outbox.uploads(db, wrapping, survey, (entry.number,) * 2) if each.periods == periods
-            )
-            batches.append((entry.number, periods, len(upload.plaintext)))
 
-    kept = outbox.put
-    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        patch.setattr(outbox, "put", put)
-        for server.mode, wait in zip((*modes, "well"), (*waits, 200), strict=True):
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.heavy] * (each.isdigit() and int(each) > 6)) for each in SCRIPTS]
+)
+def test_all_but_the_symbols_is_the_same_whatever_is_recorded(name):
+    """Requests, their times, headers and sizes, what flushes tell, ids, standings, strata, spans, and which nodes are
+    reported; of two entries that answer, change, retract and answer wrongly, or never do, through failures, restarts,
+    and a clock that leaps, with records that are pending and reports that are too late."""
+    never = lived(SCRIPTS[name])
+    assert len(never[0]) > 3
+    for often in (1, 0.4):
+        assert lived(SCRIPTS[name], random.Random(100 * len(name) + often), often) == never
+
+
+def uploaded(steps):
+    """The periods and the length of each upload of a device that is treated so, and at last well. Started again before
+    each flush, it knows no more than what is on its disk."""
+    server, clock, coins = Watched(PLAIN), Clock(START + 1), PurposeCoins()
+    with tempfile.TemporaryDirectory() as folder:
+        for server.mode, wait in (*steps, ("well", 200), ("well", 86_400)):
             with client(Path(folder), server, clock, coins) as device:
-                device.join(asked.id)
-                device.at(clock.now + wait).flush()
-    return batches
-
-
-TREATMENTS = st.lists(st.tuples(st.sampled_from(MODES), st.sampled_from([1, 20, 61, 150])), min_size=4, max_size=9)
+                device.join(PLAIN.id)
+                flushed = device.at(clock.now + wait).flush()
+    assert flushed.waiting == 0
+    return {(span, length) for _, length, _, span, *_ in server.unsealed()}
 
 
 @pytest.mark.heavy
-@settings(max_examples=15)
+@settings(max_examples=10)
 @example([("gone", 150), ("gone", 61), ("later", 61), ("gone", 20)])
-@given(TREATMENTS)
+@given(st.lists(st.tuples(st.sampled_from(MODES), st.sampled_from([1, 20, 61, 150])), min_size=4, max_size=9))
 def test_a_server_cannot_make_the_next_answers_of_one_device_differ(steps):
     """Refusals, silence, 503, 429 with Retry-After, another valid key, acknowledgements in part: what is answered next,
     in which uploads and how long they are stays the same as of a device that is treated well. A server that tells no
     time can only have several closings drawn later: into the very uploads that they would have been in."""
-    waits = [wait for _, wait in steps]
-    assert answered([mode for mode, _ in steps], waits) == answered(["well"] * len(steps), waits)
+    assert uploaded(steps) == uploaded([("well", wait) for _, wait in steps])
 
 
 def test_what_a_server_refused_is_not_packed_with_what_is_answered_later(tmp_path):
@@ -234,128 +278,3 @@ def test_what_waits_for_a_server_to_tell_the_time_does_not_make_the_reporter_ask
         assert waits[0] >= RETRY_SECONDS
         assert waits == sorted(waits)
         assert waits[-1] > 100 * RETRY_SECONDS
-
-
-_ID = 1 << 128
-_MANY = replace(survey(mixed(3, 8), grace=85), breakdowns=PUBLIC, stratum_changes=2)
-_JOINT = survey(joint_plan(3, 8), grace=200, calendar=Calendar(START + 30, 60, 8))
-_HISTORY = survey(
-    ReleasePlan((Group.of_history(History.of(Odds(5, 2), range(2, 9, 2), AtMost(3), _MANY.calendar, False), 3),)),
-    grace=85,
-)
-_TOGETHER = _MANY, _JOINT, _HISTORY
-
-
-class PurposeCoins:
-    """What is drawn at enrolment, ids and delays come from a stream of their own, which symbols take nothing from."""
-
-    def __init__(self) -> None:
-        self._public, self._symbols = random.Random(1), random.Random(2)
-        self.enrols = False
-
-    def below(self, n: int) -> int:
-        public = self.enrols or n in (_ID, 1000 * _MANY.spread)
-        return (self._public if public else self._symbols).randrange(n)
-
-
-def seen_by_the_server(server: FakeServer) -> list[object]:
-    """Each request: its method, path, headers and size, and every envelope's plaintext without its symbols."""
-    seen: list[object] = [
-        (request.method, request.url.path, sorted(request.headers.items()), len(request.content))
-        for request in server.requests
-    ]
-    for envelope in server.envelopes:
-        plaintext = open_envelope(envelope, PRIVATE)
-        read = decode_upload(plaintext)
-        written = [_written(server, envelope, read.group, *column) for column in enumerate(read.symbols)]
-        seen.append((head_of(envelope), len(plaintext), read.group, read.span, read.closings, written))
-    return seen
-
-
-def _written(server: FakeServer, envelope: bytes, group: int, place: int, column: bytes) -> list[bool]:
-    """Which nodes of a track are reported."""
-    plan = server.surveys[head_of(envelope).survey].plan
-    width = symbol_bytes(plan.groups[group].tracks[place].randomizer)
-    return [any(column[at : at + width]) for at in range(0, len(column), width)]
-
-
-def lives_by(folder, script: list[tuple], recorder: random.Random | None) -> list[object]:
-    """What the server sees of an app that goes through a script and, between its steps, records what it is told to."""
-    folder.mkdir()
-    server, clock, coins = FakeServer(*_TOGETHER), Clock(), PurposeCoins()
-    device = client(folder, server, clock, coins)
-    handles = {}
-    for now, what, detail in script:
-        clock.now = now
-        match what:
-            case "join":
-                stratum = {"platform": "mac", "channel": "beta"} if detail.breakdowns else {}
-                coins.enrols, server.reply = True, up
-                with suppress(EnrolmentOver):
-                    handles[detail.id] = device.join(detail.id, entries=2, stratum=stratum)
-                coins.enrols = False
-            case "tell":
-                with suppress(ValueError):  # told more often than the survey allows
-                    handles[_MANY.id].stratum(detail, entry=1)
-            case "restart":
-                device.close()
-                device = client(folder, server, clock, coins)
-                handles = {id_: device.join(id_, entries=2) for id_ in handles}
-            case "flush":
-                server.reply, reads = detail
-                server.headers = {"date": formatdate(reads, usegmt=True)} if reads else {}
-                device.flush()
-        if recorder is not None:
-            for handle in handles.values():
-                for entry in range(2):
-                    if recorder.random() < 0.4:
-                        clock.now = now + recorder.random()
-                        answer = recorder.choice([*handle.survey.answers, None])
-                        handle.retract(entry) if answer is None else handle.record(answer, entry)
-    device.close()
-    return seen_by_the_server(server)
-
-
-def up(_: httpx.Request) -> None:
-    """The server answers."""
-
-
-def down(request: httpx.Request) -> httpx.Response | None:
-    return httpx.Response(503) if request.method == "POST" else None
-
-
-def gone(_: httpx.Request) -> httpx.Response:
-    raise httpx.ConnectError("gone")
-
-
-def script_of(seed: int) -> list[tuple]:
-    """Offline spells, a server that fails, restarts, strata told at all moments, and a clock that is set back."""
-    chance = random.Random(seed)
-    script: list[tuple] = [(START + chance.choice([0, 61, 130]), "join", _MANY)]
-    now = script[0][0]
-    joins = chance.randrange(6)
-    for step in range(chance.randrange(6, 16)):
-        now += chance.choice([5, 20, 40, 60, 180]) if chance.random() < 0.85 else -chance.choice([0.3, 3.0, 30.0, 90.0])
-        if step == joins:
-            script += [(now, "join", each) for each in (_JOINT, _HISTORY)]
-        kind = chance.random()
-        if kind < 0.15:
-            told = {"platform": chance.choice(["linux", "mac"]), "channel": chance.choice(["release", "beta"])}
-            script.append((now, "tell", told))
-        elif kind < 0.25:
-            script.append((now, "restart", None))
-        else:
-            reads = chance.choice([None, now, now, now + 45, now - 45])
-            script.append((now, "flush", (chance.choice([up, up, up, down, gone]), reads)))
-    return [*script, (max(now, LATE), "flush", (up, None)), (max(now, LATE) + 1, "flush", (up, None))]
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_all_but_the_symbols_is_the_same_whatever_is_recorded(tmp_path, seed):
-    """Requests, their sizes, ids, standings, strata, spans, and which nodes are reported; by two surveys with two
-    entries each, through failures, restarts and clocks that are set back."""
-    script = script_of(seed)
-    never = lives_by(tmp_path / "never", script, None)
-    assert len(never) > 3
-    for life in range(2):
-        assert lives_by(tmp_path / f"{life}", script, random.Random(100 * seed + life)) == never

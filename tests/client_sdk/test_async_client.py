@@ -110,22 +110,6 @@ def test_the_two_clients_have_the_same_arguments_and_calls():
                 assert arguments(vars(sync)[name]) == arguments(vars(other)[name])
 
 
-def test_a_plain_client_works_inside_of_a_running_loop(tmp_path, server):
-    """It knows nothing of loops; its thread reports all the same."""
-
-    async def lived():
-        with Client(**options(tmp_path, server, background=True)) as client:
-            survey = client.join(SURVEY.id)
-            survey.record("tea")
-            while survey.status is not Status.JOINED:
-                await asyncio.sleep(0.01)
-            server.clock.advance(days=1)
-            client.flush()
-
-    run(asyncio.wait_for(lived(), 10 * SOON))
-    assert said(server) == ["from no answer to tea"]
-
-
 def test_it_reports_by_itself_while_a_loop_runs_and_in_the_next_loop_too(tmp_path, server):
     """Nobody flushes. A loop that ends without `aclose` leaves nothing behind that complains."""
     client = AsyncClient(**options(tmp_path, server, background=True))

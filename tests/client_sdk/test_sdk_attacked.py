@@ -282,19 +282,6 @@ def test_a_slow_server_takes_no_time_from_another(begin):
     assert hosts.count("z.example") == 2
 
 
-class Hanging:
-    """A server that hears an upload and does not answer it until it is told to."""
-
-    def __init__(self, server):
-        self.server, self.asked, self.answers = server, threading.Event(), threading.Event()
-        server.reply = self._reply
-
-    def _reply(self, request):
-        if request.method == "POST" and not self.asked.is_set():
-            self.asked.set()
-            self.answers.wait(100)
-
-
 @pytest.mark.heavy
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("call", ["record", "ledger"])
@@ -333,7 +320,14 @@ def test_reporting_goes_on_in_a_process_that_became_a_daemon(tmp_path, call):
 def test_a_signal_handler_may_leave_while_its_thread_sends(tmp_path):
     """What is under way ends, and nobody waits for ever."""
     server, clock = FakeServer(PLAIN), Clock()
-    device, hanging = client(tmp_path, server, clock), Hanging(server)
+    device, asked, answers = client(tmp_path, server, clock), threading.Event(), threading.Event()
+
+    def reply(request):
+        if request.method == "POST" and not asked.is_set():
+            asked.set()
+            answers.wait(100)
+
+    server.reply = reply
     handle = device.join(PLAIN.id)
     handle.record("tea")
     clock.now = START + 80
@@ -349,7 +343,7 @@ def test_a_signal_handler_may_leave_while_its_thread_sends(tmp_path):
     main = threading.get_ident()
 
     def later():
-        hanging.asked.wait(100)
+        asked.wait(100)
         time.sleep(0.3)  # until the flush waits
         signal.pthread_kill(main, signal.SIGUSR1)
 
@@ -357,7 +351,7 @@ def test_a_signal_handler_may_leave_while_its_thread_sends(tmp_path):
     signal.alarm(60)
     device.flush()
     signal.alarm(0)
-    hanging.answers.set()
+    answers.set()
     assert handle.status is Status.LEFT
     device.close()
 
@@ -458,6 +452,3 @@ def test_whatever_is_put_back_no_closing_is_answered_twice(steps):
     """Killed between drawing and telling, copied, put back with the sidecar laid over or without, cloned into another
     folder that has the same sidecar, in any order."""
     answered_once(steps)
-
-
-CHANGES, HELD = MutationSpace(3), StateSpace(3)

@@ -7,7 +7,7 @@ Nothing here uses the charge: probabilities of transcripts come from the randomi
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
-from itertools import product
+from itertools import permutations, product
 from math import prod
 
 import pytest
@@ -249,18 +249,9 @@ def test_a_percentage_never_makes_it_look_better(trillionths):
     assert up - down <= max(min(share, 1 - share) / 10, Fraction(1, 10**8))
 
 
-def test_every_kind_of_report_and_the_longest_group_are_told():
-    """Of a plan of three groups, what an entry of the one that reports most sends, and the three meanings once each."""
-    explained = explain(survey(mixed(3, 8)))
-    assert explained.reports == 8
-    assert [(one.changes, one.truth) for one in explained.one_report] == [
-        (False, Fraction(5, 8)),
-        (True, Fraction(9, 33)),
-    ]
-
-
 def test_a_person_reads_no_epsilon_but_in_the_experts_line():
-    """Nor odds, nor any Greek."""
+    """Nor odds, nor any Greek. Of a plan of several groups the one that reports most is told."""
+    assert explain(survey(mixed(3, 8))).reports == 8
     for asked in (survey(), survey(joint_plan(3, 8)), *SMALL.values()):
         *lines, experts = str(explain(asked)).splitlines()
         assert experts.startswith("- For experts: ")
@@ -292,7 +283,7 @@ DAILY = Calendar(1_798_761_600, 86_400, 8)
 
 
 def test_a_notice_is_one_paragraph_of_what_is_asked_sent_concluded_public_and_withdrawn():
-    """With the same figures as the explanation."""
+    """With the same figures as the explanation; and not what the designer expects, nor an epsilon."""
     notice = privacy_notice(survey(calendar=DAILY, minimum=50))
     assert "\n" not in notice
     for words in (
@@ -301,6 +292,7 @@ def test_a_notice_is_one_paragraph_of_what_is_asked_sent_concluded_public_and_wi
         "They fall due at most once every day; those that fall due together go in one message, encrypted for",
         'such as that you ever answered "tea", can come to be thought at most 99.9984% and at least 0.00002% likely',
         "from at least 50 reports each",
+        "on how your answer has changed.",
         "No relay stands between",
         "You can withdraw in this app at any time",
         "cannot be found again",
@@ -308,31 +300,16 @@ def test_a_notice_is_one_paragraph_of_what_is_asked_sent_concluded_public_and_wi
         assert words in notice
     (one,) = explain(survey()).one_report
     assert str(one) in notice
-
-
-def test_a_relay_and_public_values_are_named():
-    """Where the survey has them, and no sentence says the contrary."""
-    platform = Breakdown("platform", ("linux", "mac"))
-    notice = privacy_notice(replace(survey(), breakdowns=(platform,), relay="https://relay.example.org"))
+    assert "epsilon" not in notice.lower()
+    assert privacy_notice(survey()) == privacy_notice(survey().asking(expected=ExpectedChanges(1, 1)))
+    platform, (panel, *_) = Breakdown("platform", ("linux", "mac")), mixed(3, 8).groups
+    states = survey(replace(mixed(3, 8), groups=(panel,)))
+    notice = privacy_notice(replace(states, breakdowns=(platform,), relay="https://relay.example.org"))
+    assert "on which answer you hold. They fall due at most once every minute;" in notice
     assert "platform (linux, mac)" in notice
     assert "A relay at https://relay.example.org stands between" in notice
     assert "No relay" not in notice
-
-
-def test_what_is_reported_is_named_changes_states_or_both():
-    """By the plan's tracks."""
     assert "on how your answer has changed or which answer you hold." in privacy_notice(survey(joint_plan(3, 8)))
-    assert "on how your answer has changed." in privacy_notice(survey())
-    (panel, *_) = mixed(3, 8).groups
-    alone = survey(replace(mixed(3, 8), groups=(panel,)))
-    assert "on which answer you hold. They fall due at most once every minute;" in privacy_notice(alone)
-
-
-def test_a_notice_tells_nothing_that_a_person_need_not_know():
-    """Not what the designer expects, nor an epsilon."""
-    notice = privacy_notice(survey())
-    assert notice == privacy_notice(survey().asking(expected=ExpectedChanges(1, 1)))
-    assert "epsilon" not in notice.lower()
 
 
 STATES, CHANGES, ODDS = StateSpace(3), MutationSpace(3), Odds(3, 1)
@@ -380,17 +357,14 @@ def test_a_report_is_said_as_a_person_would(name, symbol, words):
     assert all_said(SAYING[name])[symbol] == words
 
 
-@pytest.mark.parametrize("old", range(4))
-@pytest.mark.parametrize("new", range(4))
-def test_a_vector_that_fits_a_change_says_more_of_the_new_and_less_of_the_old(old, new):
-    """For every vector, in the words."""
+def test_a_vector_that_fits_a_change_says_more_of_the_new_and_less_of_the_old():
+    """For every vector and change, in the words."""
     names, randomizer = ["no answer", "tea", "coffee", "water"], SAYING["signed subsets"]
-    if old == new:
-        return
-    true = CHANGES.index(old, new)
     for symbol, words in enumerate(all_said(randomizer)[1:], 1):
         more, less = words.removeprefix("more of ").split(", less of ")
-        assert randomizer.agrees(symbol, true) == (names[new] in more and names[old] in less)
+        for old, new in permutations(range(4), 2):
+            told = names[new] in more and names[old] in less
+            assert randomizer.agrees(symbol, CHANGES.index(old, new)) == told
 
 
 def test_without_null_nothing_is_said_of_having_no_answer():

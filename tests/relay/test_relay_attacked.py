@@ -1,4 +1,4 @@
-"""A server that tries to tell devices apart through a relay, or to hold it up by answers that are too slow or too long."""
+"""A server that tries to tell devices apart through a relay, or to hold it up by answers that are slow or endless."""
 
 import asyncio
 import gzip

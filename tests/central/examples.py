@@ -88,9 +88,10 @@ FOUR_HOURS = {"every": "4h", "at_most": 2, "start": "2026-01-01", "until": "2026
 DCR = {**FOUR_HOURS, "mechanism": "dcr"}
 
 
-def release_of(log, name, epsilon=1, query="any answer", **more):
+def release_of(log, name="one.csv", epsilon=1, query="any answer", frame=None, **more):
     """A release of any answer, four hours after four hours, by the mechanism that is quickest to choose."""
-    return release(log, query, epsilon=epsilon, output=log.parent / name, **{**DCR, **more})
+    source = log if frame is None else frame
+    return release(source, query, epsilon=epsilon, output=log.parent / name, **{**DCR, **more})
 
 
 def ledger_of(log):

@@ -122,6 +122,15 @@ def test_histograms_show_the_names_they_are_given_and_never_those_of_the_data():
         answer_query("each answer", ANSWERS)
 
 
+@pytest.mark.parametrize("tenth", [1, 3, 9])
+def test_no_number_that_somebody_gives_stops_a_mean(tenth):
+    """Units far finer than a float of the bounds: the bounds count as they are written."""
+    answers = ["1e308", "-1e308", "1000000.05", "nan", "inf", "1e400", "9" * 400, "weird", ""]
+    query = answer_query(f"mean of answer from 1000000 to 1000000.{tenth} by 0.0000000000001", answers)
+    assert np.abs(query.cells).max() == query.appearing[0]
+    assert query.table[4:] == ((0, 0),) * 6
+
+
 def test_a_clipped_sum_is_rounded_to_its_unit():
     """Its bounds outwards."""
     query = answer_query("sum of answer from 0 to 10 by 0.5", ["2.3", "70"])
@@ -140,21 +149,21 @@ def test_what_is_no_number_adds_nothing_to_a_sum(answer, low, high):
     assert (query.moving, query.appearing) == (without.moving, without.appearing)
 
 
-@pytest.mark.heavy
 def test_a_query_of_very_many_answers_is_checked_in_little_memory():
-    """65,000 distinct numbers took 34 GB, and 1,000 columns 8. Both stay below 100 MB, and a unit too much is seen."""
+    """In pairs 8,000 distinct numbers take 500 MB, and 400 columns as much: both stay below 20 MB, and a unit too much
+    is seen."""
     tracemalloc.start()
-    numbers = [str(number) for number in range(65_000)]
+    numbers = [str(number) for number in range(8000)]
     query = answer_query("sum of answer from 0 to 1e9", numbers)
-    names = [str(name) for name in range(1000)]
+    names = [str(name) for name in range(400)]
     histogram_query(names, names)
     _, most = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert most < 100e6
+    assert most < 20e6
     assert query.moving == (10**9,)
-    LinearQuery(("sum",), query.table, (64_999,), (64_999,))
+    LinearQuery(("sum",), query.table, (7999,), (7999,))
     with pytest.raises(ValueError, match="moves shifts a column by more"):
-        LinearQuery(("sum",), query.table, (64_999,), (64_998,))
+        LinearQuery(("sum",), query.table, (7999,), (7998,))
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])
@@ -185,11 +194,10 @@ def test_too_many_pairs_are_not_compared_unless_the_bound_is_plainly_wide_enough
     LinearQuery(("a", "b"), table, (1, 1), (1, 1))
 
 
-def test_a_sum_of_more_units_than_a_float_tells_apart_is_refused():
-    """Whatever answers came."""
-    for answers in ([], ["1"]):
-        with pytest.raises(ValueError, match=r"2\^53 units"):
-            answer_query("sum of answer from 0 to 1e17", answers)
+NO_QUERIES = [
+    "", "answer", "answer = 'a'", "answer in 'a'", "__import__('os')", "sum of answer from 1 to x",
+    "each answer in (1, 2)", "answer == 'a' == 'b'",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -208,12 +216,21 @@ def test_a_sum_of_more_units_than_a_float_tells_apart_is_refused():
         ("answer < 'M'", "none is greater"),
         ("each answer in ('a',) or answer == 'b'", "a histogram is over"),
         ("not " * 5000 + "answer == 'a'", "too long"),
+        ("age == '3' and city == 'Rome'", "about age, city"),
+        ("mean of x from 3 to 3", "low < high"),
+        ("mean of x from 4 to 3", "low < high"),
+        ("mean of x from 0 to 1 by 0", "low < high"),
+        ("sum of answer from 5 to 1", "low <= high"),
+        ("sum of answer from 0 to 1e17", r"2\^53 units"),
+        *((text, "not a query") for text in NO_QUERIES),
     ],
 )
-def test_what_is_surely_not_meant_is_refused_with_what_to_write(text, said):
-    """It would spend the budget on nothing."""
-    with pytest.raises(ValueError, match=said):
-        answer_query(text, ANSWERS)
+def test_what_is_no_query_or_surely_not_meant_is_refused_with_what_to_write(text, said):
+    """Whatever answers came. Nothing is evaluated but comparisons of a column; and a query that counts nothing, or a
+    mean of no range, would spend the budget on nothing."""
+    for answers in (ANSWERS, ["1", "2"], []):
+        with pytest.raises(ValueError, match=said):
+            answer_query(text, answers)
 
 
 def test_of_declared_answers_a_query_names_no_other():
@@ -226,25 +243,11 @@ def test_of_declared_answers_a_query_names_no_other():
     assert answer_query("any answer", ANSWERS, ["United"]).table == ((0,), (1,), (1,), (1,))
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", "answer", "answer = 'a'", "answer == 1", "answer in 'a'", "answer < 'a'", "__import__('os')",
-     "sum of answer from 1 to x", "sum of answer from 5 to 1", "each answer in (1, 2)", "answer == 'a' == 'b'"],
-)  # fmt: skip
-def test_what_is_no_query_is_refused(text):
-    """Nothing is evaluated but comparisons of `answer`."""
-    with pytest.raises(ValueError, match=r"not a query|low <= high"):
-        answer_query(text, ["1", "2"])
-
-
 VALUES = ["-3", "0", "2.5", "4", "7", "99", "no number", "nan"]
-
-
 WEIGHTS = [1.0, 1.5, None]
-FORMS = ["mean of answer from 0 to 8", "mean of x from -2 to 3 by 0.5", "mean of x from 5 to 6"]
 
 
-@pytest.mark.parametrize("weight", [1.0, 1.5, None])
+@pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize("fixed", [False, True])
 @pytest.mark.parametrize("k", [1, 2, 3])
 def test_no_history_shifts_the_nodes_of_a_mean_by_more_than_is_stated_and_one_by_as_much(k, fixed, weight):
@@ -264,9 +267,6 @@ def test_no_history_shifts_the_nodes_of_a_mean_by_more_than_is_stated_and_one_by
         assert (sizes <= stated.total, squares <= stated.squares) == (True, True)
         if widths == (1,):
             assert (sizes, squares) == (stated.total, stated.squares)
-
-
-PURE, PAIR = (Fraction(1), Fraction(0)), (Fraction(1), Fraction(1, 10**6))
 
 
 @pytest.mark.parametrize("gaussian", [False, True])
@@ -314,11 +314,11 @@ def test_without_noise_count_sum_and_mean_are_those_of_the_clipped_answers(weigh
 
 @pytest.mark.parametrize("weight", [1.5, None])
 def test_standard_errors_of_a_mean_are_those_of_its_law(weight):
-    """20,000 draws of Gaussian noise on both columns: within 3%, which a right one misses less than once in 10^6."""
+    """15,000 draws of Gaussian noise on both columns: within 3%, which a right one misses less than once in 10^6."""
     mean, random = mean_of("mean of answer from 0 to 10", weight), np.random.default_rng(3)
     sigma, total, weighted = 40.0, -800.0, mean.of_one * 2000.0
     true = np.array([total, weighted] if weight else [weighted + total, weighted - total])
-    draws = [mean.shown(Level(true + random.normal(0, sigma, 2), sigma**2)) for _ in range(20_000)]
+    draws = [mean.shown(Level(true + random.normal(0, sigma, 2), sigma**2)) for _ in range(15_000)]
     for place in range(3):
         values = np.array([rows[place].value for rows in draws])
         assert values.std() == pytest.approx(draws[0][place].error, rel=0.03)
@@ -359,16 +359,3 @@ def test_a_query_is_about_the_column_that_it_names(text, column, names):
     """Whatever its form, and the answers it names are known without the data."""
     assert (column_of(text), names_in(text)) == (column, names)
     assert answer_query(text, ["Rome", "3"], ["Rome", "Paris"]).width >= 1
-
-
-def test_a_query_about_two_columns_is_refused():
-    """By their names."""
-    with pytest.raises(ValueError, match="about age, city"):
-        column_of("age == '3' and city == 'Rome'")
-
-
-@pytest.mark.parametrize("text", ["mean of x from 3 to 3", "mean of x from 4 to 3", "mean of x from 0 to 1 by 0"])
-def test_a_mean_of_no_range_is_refused(text):
-    """Its noise would hide nothing."""
-    with pytest.raises(ValueError, match="low < high"):
-        answer_query(text, ["1"])

@@ -11,7 +11,7 @@ from changeling_commands.__main__ import main as run
 LOG = "entry,time,answer\n" + "".join(
     f"{i},2013-01-01T{i % 20:02d}:{i % 60:02d}:00Z,{'United' if i % 3 else 'Delta'}\n" for i in range(200)
 ) + "".join(f"{i},2013-01-02T{i % 20:02d}:{i % 60:02d}:00Z,\n" for i in range(150))  # fmt: skip
-DATES = ["--start", "2013-01-01", "--until", "2013-01-03"]
+DATES, TWICE = ["--start", "2013-01-01", "--until", "2013-01-03"], ["--at-most", "2"]
 
 
 @pytest.fixture
@@ -21,14 +21,16 @@ def log(tmp_path):
     return path
 
 
-def release(log, *more, query="answer == 'United'", output="out.csv", epsilon="1", every="1h"):
+def release(log, *more, query="answer == 'United'", output="out.csv", epsilon="1", every="1h", mechanism="dcr"):
+    """By the mechanism that is quickest to choose, if none is among the options."""
     arguments = ["release", log, "--query", query, "--every", every, "--epsilon", epsilon, "-o", log.parent / output]
-    return run([str(part) for part in [*arguments, *more]])
+    chosen = ["--mechanism", mechanism] * (mechanism is not None)
+    return run([str(part) for part in [*arguments, *chosen, *more]])
 
 
-def test_a_release_is_written_drawn_and_run_again_changes_nothing(log, capsys):
+def test_a_release_is_written_drawn_and_run_again_changes_nothing(log, capsys, monkeypatch):
     """48 periods with standard errors, a picture, and what it costs, said plainly."""
-    assert release(log, "--at-most", 2, *DATES, "--plot", log.parent / "out.png") == 0
+    assert release(log, "--at-most", 2, *DATES, "--plot", log.parent / "out.png", mechanism=None) == 0
     said = capsys.readouterr().err
     assert "at most epsilon 1" in said
     assert "from the data" not in said
@@ -37,8 +39,9 @@ def test_a_release_is_written_drawn_and_run_again_changes_nothing(log, capsys):
     assert [row[0] for row in rows] == list(range(1, 49))
     assert abs(rows[23][3] - 133) < 12 * rows[23][4]
     assert (log.parent / "out.png").stat().st_size > 10_000
-    assert release(log, "--at-most", 2, *DATES) == 0
-    assert release(log, "--at-most", 2) == 0, "the calendar is remembered"
+    monkeypatch.setattr("changeling_central.offers.compared", None)
+    assert release(log, "--at-most", 2, *DATES, mechanism=None) == 0, "nothing is chosen again"
+    assert release(log, "--at-most", 2, mechanism=None) == 0, "the calendar is remembered"
     assert (log.parent / "out.csv").read_bytes() == written
     assert "published 0 periods" in capsys.readouterr().err
 
@@ -59,12 +62,12 @@ GIVEN = "at most epsilon 1, given the calendar, which was read from the data and
 @pytest.mark.parametrize("given", [[], DATES[:2], DATES[2:]])
 def test_a_calendar_read_from_the_data_is_no_part_of_the_claim(log, capsys, given):
     """Whole days around the first and last mutation, with a warning; later runs remember, whatever they are given."""
-    assert release(log, "--at-most", 2, "--mechanism", "dcr", *given, "--through", "2013-01-01T10:00") == 0
+    assert release(log, "--at-most", 2, *given, "--through", "2013-01-01T10:00") == 0
     said = capsys.readouterr().err
     assert "the calendar is read from the data" in said
     assert GIVEN in said
     for again in ([], DATES):
-        assert release(log, "--at-most", 2, "--mechanism", "dcr", *again) == 0
+        assert release(log, "--at-most", 2, *again) == 0
         assert GIVEN in capsys.readouterr().err
     assert len(read_rows(log.parent / "out.csv")) == 48
 
@@ -106,11 +109,11 @@ def test_without_an_output_it_is_named_after_the_changelog_in_this_folder(log, m
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("epsilon", ["1/3", " 2 "])
-def test_epsilon_is_printed_as_it_was_given(log, capsys, epsilon):
+def test_epsilon_is_printed_as_it_was_given(log, capsys):
     """Rounded to six digits, a third is more than what is said."""
-    assert release(log, "--at-most", 2, *DATES, epsilon=epsilon) == 0
-    assert f"costs an entry at most epsilon {epsilon.strip()}\n" in capsys.readouterr().err
+    for output, epsilon in (("one.csv", "1/3"), ("two.csv", " 2 ")):
+        assert release(log, *TWICE, *DATES, "--budget", 3, epsilon=epsilon, output=output) == 0
+        assert f"costs an entry at most epsilon {epsilon.strip()}\n" in capsys.readouterr().err
 
 
 def test_what_differs_from_the_begun_release_is_listed(log, capsys):
@@ -127,22 +130,6 @@ def test_what_differs_from_the_begun_release_is_listed(log, capsys):
         assert f"belongs to a release with another {words};" in capsys.readouterr().err
     assert release(log, "--at-most", 2, *DATES, query="answer == 'Delta'", epsilon="2") == 1
     assert "with another query, budget;" in capsys.readouterr().err
-
-
-def test_a_begun_release_goes_on_without_a_choice(log, monkeypatch):
-    """Its shape and noise are read back."""
-    assert release(log, "--at-most", 2, *DATES, "--through", "2013-01-01T10:00") == 0
-    monkeypatch.setattr("changeling_central.offers.drawn_ahead", None)
-    assert release(log, "--at-most", 2, *DATES) == 0
-    assert len(read_rows(log.parent / "out.csv")) == 48
-
-
-def test_a_period_that_does_not_divide_the_calendar_is_said(log, capsys):
-    """What is left at its end is never published."""
-    assert release(log, "--at-most", 2, *DATES, every="7h") == 0
-    said = capsys.readouterr().err
-    assert "the last 6h before --until are no whole period" in said
-    assert "until 2013-01-02T18:00:00Z, the calendar's end" in said
 
 
 def test_a_full_disk_says_what_to_do(log, capsys, monkeypatch):
@@ -165,7 +152,7 @@ def test_a_full_disk_says_what_to_do(log, capsys, monkeypatch):
 def test_mutations_at_one_midnight_have_a_calendar(log):
     """The day that begins then."""
     log.write_text("entry,time,answer\n1,2013-01-02,United\n2,2013-01-02,Delta\n")
-    assert release(log, "--at-most", 2, "--mechanism", "ahead") == 0
+    assert release(log, "--at-most", 2) == 0
     rows = read_rows(log.parent / "out.csv")
     assert (len(rows), rows[-1][1]) == (24, "2013-01-03T00:00:00Z")
 
@@ -185,19 +172,6 @@ def test_a_picture_has_bands_only_where_errors_are_known(log, capsys, monkeypatc
     assert ("no standard error of this mechanism is known" in capsys.readouterr().err) == ("interval" not in label)
 
 
-def test_the_help_has_a_line_for_each_option(capsys, monkeypatch):
-    """In panels, and at 120 columns no option takes two."""
-    monkeypatch.setenv("COLUMNS", "120")
-    run(["release", "--help"])
-    lines = capsys.readouterr().out.splitlines()
-    for panel in ("What is published", "What is promised", "When", "How", "Files"):
-        assert any(f"─ {panel} ─" in line for line in lines)
-    begun = [line for line in lines if line.startswith("│")]
-    assert sum("--" in line[:10] for line in begun) >= 18
-    wrapped = [line for line in begun if not line[1:24].strip() and "[required]" not in line]
-    assert wrapped == []
-
-
 def test_an_entry_beyond_the_constraint_stops_the_run_or_is_frozen(log, capsys):
     """The line is named, before anything is charged; until then it can be released; frozen, the run goes through."""
     assert release(log, "--at-most", 1, *DATES) == 1
@@ -213,54 +187,31 @@ def test_an_entry_beyond_the_constraint_stops_the_run_or_is_frozen(log, capsys):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"more": ["--mechanism", "ahead"]}, "say how an entry's answer may change"),
         ({"query": "answer = 1"}, "not a query"),
         ({"query": "each answer"}, "would come from the data"),
         ({"output": "out.txt"}, ".csv or a .jsonl"),
         ({"epsilon": "0"}, "epsilon > 0"),
         ({"epsilon": "much"}, "a budget is a number"),
-        ({"more": ["--at-most", "2", "--mechanism", "magic"]}, "no mechanism 'magic'"),
-        ({"more": ["--at-most", "2", "--law", "cauchy"]}, "laplace or gaussian"),
-        ({"more": ["--at-most", "2", "--law", "gaussian"]}, "delta above 0"),
-        ({"more": ["--at-most", "2", "--start", "2013-01-02", "--until", "2013-01-01"]}, "there is no period"),
-    ],
-)
-def test_what_cannot_be_released_is_refused_in_words_and_leaves_nothing(log, capsys, options, said):
-    """One line, exit code 1, no output file."""
-    more = options.pop("more", ["--at-most", "2", *DATES])
-    assert release(log, *more, **options) == 1
-    errors = capsys.readouterr().err
-    assert said in errors
-    assert "Traceback" not in errors
-    assert not list(log.parent.glob("out.*"))
-
-
-def test_within_bounds_and_both_constraints_are_taken(log):
-    """--within alone, and both at once; a second run finds its own terms again."""
-    for _ in range(2):
-        assert release(log, "--within", "2d", *DATES) == 0
-        assert release(log, "--within", "2d", "--at-most", 2, *DATES, "--budget", "2", output="both.csv") == 0
-
-
-__all__ = ["log"]
-
-TWICE = ["--at-most", "2"]
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+        ({"more": ["--mechanism", "magic"]}, "no mechanism 'magic'"),
+        ({"more": ["--law", "cauchy"]}, "laplace or gaussian"),
+        ({"more": ["--law", "gaussian"]}, "delta above 0"),
+        ({"more": ["--start", "2013-01-02", "--until", "2013-01-01"]}, "there is no period"),
         ({"epsilon": "1e-300"}, "a budget is a number"),
         ({"epsilon": "1e-12"}, "epsilon is 1e-09 to 1000, got 1e-12"),
-        ({"epsilon": "1e300"}, "a budget is a number"),
         ({"epsilon": "1e5000"}, "a budget is a number"),
         ({"epsilon": "5000"}, "epsilon is"),
-        ({"epsilon": "1e-6", "more": ["--delta", "1e-6", "--law", "gaussian"]}, "with a delta, epsilon is"),
+        (
+            {"epsilon": "1e-6", "more": ["--delta", "1e-6", "--law", "gaussian"]},
+            "with a delta, epsilon is",
+        ),
         ({"epsilon": "1e-5", "more": ["--delta", "1e-6"]}, "with a delta, epsilon is at least 0.0001"),
         ({"more": ["--delta", "1e-30", "--law", "gaussian"]}, "delta is 0 or at least"),
         ({"more": ["--mechanism", "dcr", "--window", "3h"]}, "dcr has none"),
         ({"more": ["--at-most", "9" * 30]}, "--at-most is at most"),
-        ({"more": ["--until", "2100-01-01", "--start", "2013-01-01"], "every": "1m"}, "at most 1000000"),
+        (
+            {"more": ["--until", "2100-01-01", "--start", "2013-01-01"], "every": "1m"},
+            "at most 1000000",
+        ),
         ({"more": ["--plot", "out.csv"]}, ".png, .svg or .pdf"),
         ({"more": ["--plot", "nowhere/p.png"]}, "no folder nowhere"),
         ({"output": "nowhere/out.csv"}, "there is no folder"),
@@ -270,13 +221,22 @@ TWICE = ["--at-most", "2"]
         ({"query": "not " * 5000 + "answer == 'a'"}, "not a query"),
     ],
 )
-def test_beyond_the_bounds_nothing_is_drawn_or_written(log, capsys, options, said):
-    """One line that says the bound, no traceback, no file; quickly."""
+def test_what_cannot_be_released_is_refused_in_words_and_leaves_nothing(log, capsys, options, said):
+    """One line, exit code 1, and no file: nothing is drawn or charged."""
     more = [*TWICE, *DATES, *options.pop("more", [])]
     before = sorted(log.parent.rglob("*"))
     assert release(log, *more, **options) == 1
-    assert said in capsys.readouterr().err
+    errors = capsys.readouterr().err
+    assert said in errors
+    assert "Traceback" not in errors
     assert sorted(log.parent.rglob("*")) == before
+
+
+def test_within_bounds_and_both_constraints_are_taken(log):
+    """--within alone, and both at once; a second run finds its own terms again."""
+    for _ in range(2):
+        assert release(log, "--within", "2d", *DATES) == 0
+        assert release(log, "--within", "2d", "--at-most", 2, *DATES, "--budget", "2", output="both.csv") == 0
 
 
 def test_a_picture_is_never_written_over_the_changelog(log, capsys):
@@ -315,16 +275,6 @@ def test_periods_that_have_not_ended_are_not_released_unless_asked_for(log, monk
     assert release(log, *TWICE, *DATES, "--through", "2013-01-03") == 0
     assert len(read_rows(written)) == 48
     assert "2013-01-03T00:00:00Z, the calendar's end" in capsys.readouterr().err
-
-
-def test_an_output_that_is_gone_is_not_replaced_by_an_empty_one(log, capsys):
-    """It can be put back."""
-    assert release(log, *TWICE, *DATES, "--through", "2013-01-01T10:00") == 0
-    written = log.with_name("out.csv")
-    written.unlink()
-    assert release(log, *TWICE, *DATES) == 1
-    assert "lost rows" in capsys.readouterr().err
-    assert not written.exists()
 
 
 def test_before_the_first_period_has_ended_a_picture_is_no_error(log, capsys):

@@ -7,27 +7,41 @@ import errno
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, count
+from multiprocessing import get_context
 from pathlib import Path
 from random import Random
 
 import polars as pl
 import pytest
-from changeling_central import ENTRY, BadState, Charge, ReleaseAccount, ReleaseCost, read_ledger, read_rows, release
+from changeling_central import (
+    ENTRY,
+    BadState,
+    Charge,
+    OpenDPNoise,
+    ReleaseAccount,
+    ReleaseCost,
+    read_ledger,
+    read_rows,
+    release,
+)
 from changeling_central.statement import begun
 from changeling_central.testing import Forbidden, Output, SeededNoise, run
 
 from .test_release import Killed, release_in
 
-ROOT = Path(__file__).parents[2]
 NAMES = ("out.csv", "out.csv.state", "ledger")
 PERIODS = 4
 SEEDS = count(1)
+
+
+@pytest.fixture
+def unflushed(monkeypatch):
+    """Whose lives end within a process loses nothing that is not flushed."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # noqa: ARG005
 
 
 def charged_in(folder, name="out.csv"):
@@ -83,6 +97,7 @@ def a_life(folder, monkeypatch):
 
 
 @pytest.mark.heavy
+@pytest.mark.usefixtures("unflushed")
 def test_only_what_is_put_back_together_is_not_told(tmp_path, monkeypatch):
     """From every moment of a life to every later one, every subset of the files put back, but for mixtures that are a
     moment of that life themselves: refused, or gone on with under the same rows and all charges, or charged anew."""
@@ -141,6 +156,7 @@ def test_all_three_put_back_draw_again(tmp_path):
 
 
 @pytest.mark.heavy
+@pytest.mark.usefixtures("unflushed")
 @pytest.mark.parametrize("together", [1, 3])
 def test_killed_before_or_after_any_write_a_release_goes_on_and_draws_no_flush_twice(tmp_path, monkeypatch, together):
     """At each of them, and once more in the life that mends it; then every period is there once and charged once."""
@@ -148,9 +164,9 @@ def test_killed_before_or_after_any_write_a_release_goes_on_and_draws_no_flush_t
     for first in count():
         folder = tmp_path / f"{first}"
         folder.mkdir()
-        seen, done = [], killed_at(folder, monkeypatch, first, together)
-        seen.append(files(folder)[0] or b"")
-        killed_at(folder, monkeypatch, first % 5, together)
+        end, *_ = a_run(folder, monkeypatch, first, together=together)
+        seen = [files(folder)[0] or b""]
+        a_run(folder, monkeypatch, first % 5, together=together)
         seen.append(files(folder)[0] or b"")
         go_on(folder, together=together)
         final = files(folder)[0]
@@ -159,28 +175,33 @@ def test_killed_before_or_after_any_write_a_release_goes_on_and_draws_no_flush_t
         ledger = read_ledger(folder / "ledger")
         assert (ledger.spent, len(ledger.charges)) == ((1, 0), 1)
         assert ledger.charges[0].drawn.period == PERIODS
-        if done:
+        if end == "end":
             break
         writes += 1
     flushes = -(-PERIODS // together)
     assert writes == 2 * (4 + 4 * flushes), "what begins a release: ledger, state, charge, head; then four a flush"
 
 
-def killed_at(folder, monkeypatch, number, together):
-    """Goes on until the write of this number; whether it came to the end instead."""
-    left = iter(range(number))
+def a_run(folder, monkeypatch, kill, until=None, seed=None, together=1):
+    """How a run ends that is killed at this write, and what the three files held after each write."""
+    seen, left, noise = [], iter(range(kill)), SeededNoise(next(SEEDS) if seed is None else seed)
 
-    def written(_):
+    def written(moment):
+        if moment == "after":
+            seen.append(files(folder))
         if next(left, None) is None:
             raise Killed
 
+    end = "end"
     with monkeypatch.context() as patch:
         spy(patch, written)
         try:
-            go_on(folder, together=together)
+            go_on(folder, until, noise, together=together)
         except Killed:
-            return False
-    return True
+            end = "killed"
+        except BadState:
+            end = "refused"
+    return end, [*seen, files(folder)]
 
 
 @pytest.mark.parametrize("name", ["ledger.new", "out.csv.state.new", "out.csv"])
@@ -252,38 +273,28 @@ def test_a_release_that_was_begun_without_a_ledger_is_charged_and_followed_from_
         go_on(tmp_path, noise=Forbidden())
 
 
-@pytest.mark.heavy
 @pytest.mark.parametrize("step", ["announced", "drawn", "saved", "marked", "published"])
 def test_a_charged_release_killed_by_the_system_at_any_step_goes_on(tmp_path, step):
-    """SIGKILL in the second of its flushes."""
-    command = [sys.executable, "-m", "tests.central.release_killer", str(tmp_path), step]
-    assert subprocess.run(command, cwd=ROOT, check=False).returncode == -signal.SIGKILL
+    """A process gets SIGKILL in the second of its flushes, and OpenDP draws the noise of both lives."""
+
+    def life():
+        names = []
+
+        def reached(name):
+            names.append(name)
+            if name == step and names.count("drawn") == 2 - (step == "announced"):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        go_on(tmp_path, noise=OpenDPNoise(), reached=reached)
+
+    killed = get_context("fork").Process(target=life)
+    killed.start()
+    killed.join()
+    assert killed.exitcode == -signal.SIGKILL
     before = files(tmp_path)[0]
-    go_on(tmp_path)
+    go_on(tmp_path, noise=OpenDPNoise())
     assert files(tmp_path)[0].startswith(before)
     assert [row[0] for row in read_rows(tmp_path / "out.csv")] == [p for p in range(1, PERIODS + 1) for _ in "xy"]
-
-
-def a_run(folder, monkeypatch, kill, until, seed):
-    """How a run ends that is killed at this write, and what the three files held after each write."""
-    seen, left = [], iter(range(kill))
-
-    def written(moment):
-        if moment == "after":
-            seen.append(files(folder))
-        if next(left, None) is None:
-            raise Killed
-
-    end = "end"
-    with monkeypatch.context() as patch:
-        spy(patch, written)
-        try:
-            list(run(charged_in(folder), SeededNoise(seed), until))
-        except Killed:
-            end = "killed"
-        except BadState:
-            end = "refused"
-    return end, [*seen, files(folder)]
 
 
 def rows_of(output):
@@ -296,13 +307,13 @@ def rows_of(output):
 
 
 @pytest.mark.heavy
+@pytest.mark.usefixtures("unflushed")
 def test_no_row_is_published_twice_however_often_files_are_put_back(tmp_path, monkeypatch):
-    """80 lives of eight runs, each killed at some write or not; in between, any of the last versions of two files at
+    """40 lives of eight runs, each killed at some write or not; in between, any of the last versions of two files at
     most, the third as it was last written. On one charge, each period has one pair of rows in all that was ever there.
     """
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # noqa: ARG005
     ends = Counter()
-    for life in range(80):
+    for life in range(40):
         random, versions, published = Random(life), ([], [], []), {}
         put(tmp_path, (None, None, None))
         for turn in range(8):
@@ -323,7 +334,7 @@ def test_no_row_is_published_twice_however_often_files_are_put_back(tmp_path, mo
                 at = random.randrange(3)
                 now[at] = versions[at][-1] if versions[at] else None
             put(tmp_path, now)
-    assert min(ends["end"], ends["killed"], ends["refused"]) > 50, ends
+    assert min(ends["end"], ends["killed"], ends["refused"]) > 25, ends
 
 
 def test_rows_of_a_flush_that_was_given_up_never_replace_those_that_took_their_place(tmp_path):

@@ -23,6 +23,8 @@ from changeling_central.testing import NoNoise, SeededNoise
 from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
 
+from .examples import release_of
+
 HOURS = 24
 ROWS = {
     "entry": [n % 40 for n in range(60)],
@@ -119,7 +121,7 @@ def test_windows_are_read_off_the_levels_of_the_square_root_with_their_exact_err
 
 
 ONE, SMALL = Fraction(1), Fraction(1, 10**6)
-COUNT, PERIODS = counting(["a"], ["a"], "a"), 24 * 8
+COUNT, PERIODS = counting(["a"], ["a"], "a"), 24 * 5
 MADE = {"ahead": 0, "square-root": SMALL, "fresh": 0, "fresh with a delta": SMALL, "optimised with a delta": SMALL}
 
 
@@ -130,10 +132,15 @@ def made(name, periods):
 
 @pytest.mark.parametrize("name", MADE)
 def test_the_covariance_is_that_of_the_noise(name):
-    """By what the mechanism was made with: its variances exactly, and of 4,000 runs every mean product of two levels,
-    within 6 standard errors."""
+    """By what the mechanism was made with: its variances and those of windows exactly, where the level before the
+    calendar has no noise; and of 4,000 runs every mean product of two levels, within 6 standard errors."""
     mechanism, runs = made(name, 6), 4000
     K = noise_covariance(mechanism.made_with(), 6)
+    before = np.pad(K, ((1, 0), (1, 0)))
+    for window in (1, 2, 6):
+        for step in range(window, 7):
+            change = before[step, step] + before[step - window, step - window] - 2 * before[step, step - window]
+            assert mechanism.window_variance(step, window) == pytest.approx(change, rel=1e-9)
     assert np.diag(K) == pytest.approx([mechanism.variance(step) for step in range(1, 7)], rel=1e-9)
     columns = LinearQuery(tuple(map(str, range(runs))), ((0,) * runs, (1, *(0,) * (runs - 1))), (1,), (1,))
     wide, noise, levels = replace(mechanism, query=columns), SeededNoise(1), []
@@ -145,17 +152,6 @@ def test_the_covariance_is_that_of_the_noise(name):
     scale = np.sqrt(np.diag(K))
     off = (levels.T @ levels / runs - K) / np.outer(scale, scale)
     assert np.abs(off).max() <= 6 * np.sqrt(5 / runs)
-
-
-@pytest.mark.parametrize("name", MADE)
-def test_a_windows_variance_follows_from_the_covariance(name):
-    """Of every mechanism: that of a difference of two levels, of which the one before the calendar has no noise."""
-    mechanism = made(name, 6)
-    K = np.pad(noise_covariance(mechanism.made_with(), 6), ((1, 0), (1, 0)))
-    for window in (1, 2, 6):
-        for step in range(window, 7):
-            change = K[step, step] + K[step - window, step - window] - 2 * K[step, step - window]
-            assert mechanism.window_variance(step, window) == pytest.approx(change, rel=1e-9)
 
 
 def test_a_releases_covariance_is_of_its_rows_and_its_windows(tmp_path):
@@ -213,35 +209,24 @@ def test_smoothed_levels_err_less_and_their_intervals_hold(name):
     assert np.mean(held) >= 0.95 - 4 * np.std(held) / np.sqrt(len(held))
 
 
-@pytest.fixture
-def log(tmp_path):
-    entries = [f"{n}" for n in range(60)]
-    rows = {"entry": entries, "time": [1800 + 3600 * (n % 20) for n in range(60)], "answer": ["tea"] * 60}
-    pl.DataFrame(rows).write_csv(tmp_path / "log.csv")
-    return tmp_path / "log.csv"
-
-
 def test_a_release_is_smoothed_from_its_output_alone(log):
     """From Python and on the command line, CSV and JSON lines: the same rows, and the file says what they are."""
-    day = {"every": "1h", "start": "1970-01-01", "until": "1970-01-02", "epsilon": 2, "at_most": 1}
     for suffix in (".csv", ".jsonl"):
-        output = log.with_name("out" + suffix)
-        made = release(log, "any answer", **day, output=output, budget=4)
+        made = release_of(log, f"out{suffix}", mechanism="ahead", budget=4)
         log.rename(log.with_name("away.csv"))
         rows = made.smoothed()
         log.with_name("away.csv").rename(log)
-        assert [row.name for row in rows] == ["any answer, smoothed"] * 24
+        assert [row.name for row in rows] == ["any answer, smoothed"] * 6
         assert all(row.low < row.estimate < row.high for row in rows)
         better = log.with_name("better" + suffix)
-        smooth(output, better)
+        smooth(made.output, better)
         assert read_rows(better) == rows
         assert "hold noise and bias" in better.read_text()
 
 
 def test_what_cannot_be_smoothed_is_refused(log):
     """Levels without a known covariance, a file that is no release, and the release's own file as the output."""
-    day = {"every": "1h", "start": "1970-01-01", "until": "1970-01-02", "epsilon": 2, "at_most": 1}
-    made = release(log, "any answer", **day, mechanism="hdcr", output=log.with_name("out.csv"))
+    made = release_of(log)
     with pytest.raises(ValueError, match="hierarchy have no covariance"):
         made.smoothed()
     with pytest.raises(ValueError, match="take the output of a release"):

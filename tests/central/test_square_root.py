@@ -183,6 +183,13 @@ def test_what_cannot_be_asked_is_refused(given, said):
         square_root(**asked)
 
 
+def test_noise_below_what_the_lattice_holds_is_refused():
+    """At epsilon 10^10 C's coefficients take more than 64 bits; at the largest budget of a release they do not."""
+    with pytest.raises(ValueError, match="hides nothing"):
+        square_root(COUNT, CALENDAR, AtMost(2), Fraction(10**10), Fraction(1, 10**6))
+    assert square_root(COUNT, CALENDAR, AtMost(1), Fraction(1000), Fraction(999, 1000)).bits <= 54
+
+
 def test_the_coefficients_fall_and_are_convex():
     """What the proofs of the sensitivities rest on."""
     c = square_root_coefficients(500).tolist()

@@ -57,7 +57,7 @@ def test_one_step_costs_the_whole_budget_and_no_more_enumerated(periods, root):
     assert all(delta == DELTA * epsilon for epsilon, delta in costs)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 64, pytest.param(200, marks=pytest.mark.heavy)])
+@pytest.mark.parametrize("steps", [1, 2, 3, 64])
 def test_the_infinite_stream_costs_every_step_at_most_the_budget_enumerated(steps):
     """One block at half, i nodes at 1/2i: for each step, within a stream whose length nobody gave."""
     costs = []
@@ -71,7 +71,7 @@ def test_the_infinite_stream_costs_every_step_at_most_the_budget_enumerated(step
         costs.append(charged(*runs))
     assert max(costs) <= (EPSILON, DELTA)
     assert costs[0] == (EPSILON / 2, DELTA / 2)
-    if steps >= 64:
+    if steps == 64:
         assert max(costs) == (EPSILON, DELTA)
 
 

@@ -15,7 +15,7 @@ from math import floor
 
 import numpy as np
 from changeling_protocol import AtMostWithin, Calendar, Constraint, Hybrid, TimeBounded
-from changeling_statistics import Counts, Mutations
+from changeling_statistics import Counts
 
 from .noise import JointShifts
 
@@ -117,12 +117,6 @@ class LinearQuery:
     def width(self) -> int:
         """How many columns there are, w."""
         return len(self.names)
-
-    def node_changes(self, mutations: Mutations, bounds: Sequence[int]) -> Counts:
-        """Σ f(new) - f(old) over each node (bounds[i], bounds[i+1]], Unix seconds: shape (nodes, w), in units."""
-        states = mutations.histogram_changes(len(self.table) - 1, bounds)
-        changes: Counts = states @ self.cells
-        return changes
 
     @property
     def extent(self) -> Extent:

@@ -100,6 +100,10 @@ LEAST = 16
 """Draws that are fetched first: of a law that is asked for once, few are for nothing."""
 
 
+MOST_POOLS = 64
+"""So many laws and scales are held at once."""
+
+
 @dataclass(slots=True)
 class Pool:
     """Draws of one law and scale; the first `used` of them were handed out, and are wiped."""
@@ -110,14 +114,10 @@ class Pool:
 
 @dataclass(slots=True)
 class PooledNoise:
-    """Draws from `source` for each law and scale: as many as are asked for, then ever more, up to `batch` at a time.
-
-    most: how many laws and scales are held.
-    """
+    """Draws from `source` for each law and scale: as many as are asked for, then ever more, up to `batch` at a time."""
 
     source: Noise
     batch: int = 1024
-    most: int = 64
     _pools: dict[tuple[str, float], Pool] = field(default_factory=dict, init=False)
     _process: int = field(default_factory=os.getpid, init=False)
     _lock: Lock = field(default_factory=Lock, init=False)
@@ -138,7 +138,7 @@ class PooledNoise:
         with self._lock:
             pool = self._pools.get((law, scale))
             if pool is None or pool.used + size > len(pool.draws):
-                if pool is None and len(self._pools) >= self.most:
+                if pool is None and len(self._pools) >= MOST_POOLS:
                     self._pools.clear()
                 grown = LEAST if pool is None else 4 * len(pool.draws)
                 fetched = min(self.batch, max(size, grown))

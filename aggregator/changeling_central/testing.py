@@ -159,7 +159,7 @@ ODD: tuple[object, ...] = (
     [],
 )
 """What a damaged file may hold in place of a number."""
-RUNS = 1500
+RUNS = 1000
 REACH = 5.5
 """Standard errors of a variance of Laplace noise, √(5/runs): of all variances together a right one fails below 1e-4."""
 
@@ -287,7 +287,7 @@ class MechanismContract:
             assert mechanism.saved(state) == mechanism.saved(mechanism.start())
 
     def test_the_stated_variance_is_the_measured_one(self, example: Example) -> None:
-        """Of every number of every release, over 1,500 runs; or the mechanism says that it knows none."""
+        """Of every number of every release, over 1,000 runs; or the mechanism says that it knows none."""
         mechanism, noise = example.mechanism, SeededNoise(7)
         stated = [mechanism.variance(step) for step in range(1, len(example.values) + 1)]
         if None in stated:

@@ -41,7 +41,6 @@ from .regions import (
     cw_region,
     region_of,
     region_of_laws,
-    region_of_randomizer,
     save_region_plot,
 )
 from .sigma import Assumed, Benchmark, Evolving, NoisyCount, SigmaCounting, under_replacement
@@ -101,7 +100,6 @@ __all__ = [
     "read_over",
     "region_of",
     "region_of_laws",
-    "region_of_randomizer",
     "register",
     "retrospective",
     "save_region_plot",

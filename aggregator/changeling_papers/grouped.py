@@ -105,23 +105,15 @@ def _join(groups: list[list[Query]], columns: Sequence[int], classes: dict[int, 
         return gain, joined
 
     table = np.array([gains(row)[0] for row in range(len(groups))])
-    best, partner = table.max(1), table.argmax(1)  # of each row, so that a joining looks at few others
-    while best.max() > 1e-9:
-        one = int(best.argmax())
-        other = int(partner[one])
+    while table.max() > 1e-9:
+        one, other = map(int, np.unravel_index(table.argmax(), table.shape))
         pieces[one], bits[one] = gains(one)[1][other], np.maximum(bits[one], bits[other])
         weights[one] = bits[one] * split
         combined[one] = weights[one].sum()
         sizes[one], sizes[other] = sizes[one] + sizes[other], 0
         groups[one], groups[other] = groups[one] + groups[other], []
-        changed = np.flatnonzero(((partner == one) | (partner == other)) & (sizes > 0))
-        table[other, :] = table[:, other] = best[other] = -np.inf
+        table[other, :] = table[:, other] = -np.inf
         table[one, :] = table[:, one] = gains(one)[0]
-        better = table[:, one] > best
-        best[better], partner[better] = table[better, one], one
-        for row in {one, *changed.tolist()}:
-            partner[row] = table[row].argmax()
-            best[row] = table[row, partner[row]]
 
 
 def _pieces(query: Query, classes: dict[int, Classes]) -> float:

@@ -26,8 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from changeling_central import COLOURS
-from changeling_protocol import Randomizer
-from changeling_statistics import SILENT, Corner, Point, PrivacyCurve, curve_of, randomizer_curve, worst_curve
+from changeling_statistics import SILENT, Corner, Point, PrivacyCurve, curve_of, worst_curve
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -210,11 +209,6 @@ class PrivacyRegion:
 def region_of(mechanism: FiniteMechanism) -> PrivacyRegion:
     """The region of a mechanism, over all its neighbours in either order."""
     return region_of_laws((mechanism.column(x), mechanism.column(y)) for x, y in mechanism.neighbours)
-
-
-def region_of_randomizer(randomizer: Randomizer) -> PrivacyRegion:
-    """The region of one report of the local model, whatever the two inputs."""
-    return PrivacyRegion(randomizer_curve(randomizer))
 
 
 def region_of_laws(pairs: Iterable[tuple[Law, Law]]) -> PrivacyRegion:

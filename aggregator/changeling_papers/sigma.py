@@ -22,7 +22,7 @@ True
 
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from math import exp, sqrt
+from math import sqrt
 
 import numpy as np
 from changeling_central import (
@@ -170,12 +170,6 @@ class SigmaCounting(Mechanism[SigmaState, Table, Counts]):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", calibrated({1: 1}, self.epsilon))
-
-    @property
-    def clipping_bias(self) -> float:
-        """The bias that clipping adds to the expected value for each empty atom, in rows; less for others."""
-        p = exp(-1 / self.noise.scale)
-        return p / (1 - p * p)
 
     def start(self) -> SigmaState:
         """Nothing is drawn."""

@@ -3,7 +3,6 @@
 from functools import lru_cache
 from itertools import product
 
-import msgspec
 import numpy as np
 from changeling_central import Law, OpenDPNoise, read_ledger, release
 from changeling_central.testing import Forbidden, NoNoise
@@ -30,6 +29,11 @@ def mutations_of(states):
     times, old, new = (np.array(column) for column in zip(*moves, strict=True))
     nothing = np.zeros(len(moves), np.int64)
     return Mutations(nothing, times * MICROSECONDS, old.astype(np.uint16), new.astype(np.uint16), nothing)
+
+
+def node_changes(query, mutations, bounds):
+    """Σ f(new) - f(old) over each node (bounds[i], bounds[i+1]], Unix seconds: shape (nodes, w), in units."""
+    return mutations.histogram_changes(len(query.table) - 1, bounds) @ query.cells
 
 
 def transcript(mechanism, query, calendar, states, released):
@@ -70,7 +74,7 @@ def _mutation(at, old, new):
 def _transcript(mechanism, query, calendar, mutations, released):
     bounds = [calendar.start + i * calendar.period for i in range(calendar.periods + 1)]
     state, found = mechanism.start(), []
-    for change in query.node_changes(mutations, bounds):
+    for change in node_changes(query, mutations, bounds):
         state, release = mechanism.step(state, change, NoNoise())
         found.extend(released(release))
     return np.array(found)
@@ -143,13 +147,3 @@ def _laplace(scale, shift):
     spread[::2] = at[::-1]
     spread[-1], spread[0] = end, end * p**shift
     return spread, shift
-
-
-def fields_of(mechanism, state):
-    """The plain fields of the state as it is saved; arrays stay opaque."""
-    return msgspec.msgpack.decode(mechanism.saved(state))[1]
-
-
-def resumed(mechanism, fields):
-    """The state that the mechanism makes of these fields."""
-    return mechanism.resumed(msgspec.msgpack.encode((mechanism.identity(), fields)))

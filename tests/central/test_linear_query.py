@@ -24,7 +24,7 @@ from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows
 
 from ..aggregator.test_changelog import random_rows
-from .examples import CALENDAR, histories, mutations_of
+from .examples import CALENDAR, histories, mutations_of, node_changes
 
 SUMS = [(-3, 4), (5, 10), (-10, -5), (0, 7), (-2, 0)]
 BOUNDS = [0, 2, 4, 6, 8]
@@ -42,7 +42,7 @@ def test_changes_add_up_to_the_query_at_every_time():
         (clipped_sum(values, changelog.answers, -5, 20), lambda a: [{"no": -5, "perhaps": 3, "yes": 20}.get(a, 0)]),
     ]
     for query, f in queries:
-        changes = query.node_changes(changelog.mutations(), [0, *times])
+        changes = node_changes(query, changelog.mutations(), [0, *times])
         expected = [np.sum([f(("", *changelog.answers)[s]) for s in column], axis=0) for column in states.T]
         assert np.array_equal(changes.cumsum(0), expected)
 
@@ -53,7 +53,7 @@ def test_no_entry_moves_a_clipped_sum_by_more_than_is_stated_and_one_moves_it_so
     """Over every history of an entry, each node. The paper's |hi - lo| fails where 0 is outside [lo, hi]."""
     query = clipped_sum({"low": low - 9, "high": high + 9}, ["low", "high"], low, high, fixed=fixed)
     moved = [
-        np.abs(query.node_changes(mutations_of(states), BOUNDS)).max() for states in histories(2, AtMost(4), 4, fixed)
+        np.abs(node_changes(query, mutations_of(states), BOUNDS)).max() for states in histories(2, AtMost(4), 4, fixed)
     ]
     assert max(moved) == query.moving[0]
     assert query.moving[0] == (max(abs(low), abs(high)) if fixed else max(high, 0) - min(low, 0))
@@ -68,7 +68,7 @@ def test_no_entry_moves_a_histogram_further_than_its_shifts(fixed):
     for k in (1, 2, 3, 4):
         most = sum(shift * count for shift, count in query.shifts(min(k, CALENDAR.periods)).items())
         sums = [
-            np.abs(query.node_changes(mutations_of(states), BOUNDS)).sum()
+            np.abs(node_changes(query, mutations_of(states), BOUNDS)).sum()
             for states in histories(2, AtMost(k), 8, fixed)
         ]
         assert max(sums) <= most

@@ -24,6 +24,7 @@ from changeling_papers import (
     Born,
     Domain,
     Evolving,
+    HierarchyRelease,
     InfiniteMechanism,
     IntervalTree,
     LinearQueries,
@@ -253,38 +254,27 @@ def offered(name, query=HISTOGRAM, epsilon=ONE, delta=Fraction(0), **wished):
     return offer_of(name).made(Asked(query, CALENDAR, TWICE, epsilon, delta, **wished))
 
 
-COUNTERS = ("counter", "partitioning", "dynamic")
+def of_release(name, delta=Fraction(0), **more):
+    """A mechanism of `changeling release`, and the same at twice the epsilon."""
+    window = {"window": 3} if name == "swcr" else {}
+    made, other = (offered(name, epsilon=epsilon, delta=delta, **window) for epsilon in (ONE, ONE * 2))
+    return Example(f"release, {name}", made, periods_of(HISTOGRAM), delta=delta, other=other, numbers=of_level, **more)
+
+
 RELEASED = [
+    *(of_release(name, bad=BAD_CHANGES) for name in ("ahead", "fresh", "optimised")),
+    *(of_release(name) for name in ("counter", "partitioning", "dynamic", "swcr")),
+    of_release("square-root", SMALL),
     Example(
-        name,
-        offered(name),
+        "release, hdcr",
+        HierarchyRelease(hdcr()),
         periods_of(HISTOGRAM),
-        bad=() if name in COUNTERS else BAD_CHANGES,
-        other=offered(name, epsilon=ONE * 2),
+        bad=BAD_CHANGES,
+        other=HierarchyRelease(hdcr(ONE * 2)),
         numbers=of_level,
-    )
-    for name in ("best", "ahead", "fresh", "optimised", "hdcr", "dcr", *COUNTERS)
+    ),
+    Example("release, infinite", offered("infinite"), periods_of(HISTOGRAM), ends=False, numbers=of_level),
 ]
-RELEASED.append(
-    Example(
-        "swcr",
-        offered("swcr", window=3),
-        periods_of(HISTOGRAM),
-        other=offered("swcr", epsilon=ONE * 2, window=3),
-        numbers=of_level,
-    )
-)
-RELEASED.append(
-    Example(
-        "square-root",
-        offered("square-root", delta=SMALL),
-        periods_of(HISTOGRAM),
-        delta=SMALL,
-        other=offered("square-root", epsilon=ONE * 2, delta=SMALL),
-        numbers=of_level,
-    )
-)
-RELEASED.append(Example("infinite", offered("infinite"), periods_of(HISTOGRAM), ends=False, numbers=of_level))
 
 EXAMPLES = [
     *OF_CHANGES,
@@ -293,5 +283,5 @@ EXAMPLES = [
     *OF_WHAT_COMES_AND_GOES,
     *OF_ONE_DATASET,
     *OF_ONE_TABLE,
-    *(Example(**{**vars(example), "name": f"release, {example.name}"}) for example in RELEASED),
+    *RELEASED,
 ]

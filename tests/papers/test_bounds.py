@@ -35,13 +35,6 @@ def sums_law(randomizer, truth):
 
 
 @pytest.mark.parametrize("bias", BIASES)
-def test_an_answer_is_kept_with_the_bias(bias):
-    """N = 1 with probability (1 + e)/2 exactly."""
-    randomizer = sign_response(bias)
-    assert [probability(randomizer, true, true) for true in (0, 1)] == [(1 + bias) / 2] * 2
-
-
-@pytest.mark.parametrize("bias", BIASES)
 def test_the_loss_is_the_log_of_the_odds_and_not_twice_the_bias(bias):
     """ln((1+e)/(1-e)) over all symbols and inputs; at 2e, which is less, δ is above 0."""
     randomizer = sign_response(bias)

@@ -1,5 +1,6 @@
 """Counters of a stream: what a step costs, enumerated, and what a prefix adds; PPCum, its memory and its disk."""
 
+import os
 from fractions import Fraction
 
 import numpy as np
@@ -213,8 +214,9 @@ def test_a_saved_snapshot_overwrites_the_one_before(tmp_path):
     assert counter.step(one, 5, SeededNoise(3))[1] == counter.step(other, 5, SeededNoise(3))[1]
 
 
-def test_a_torn_snapshot_is_refused(tmp_path):
-    """Half of the old and half of the new is no state; nor is another file, and it is not overwritten."""
+def test_a_torn_snapshot_is_refused(tmp_path, monkeypatch):
+    """Half of the old and half of the new is no state; nor is another file, and it is not overwritten. A full disk
+    writes less than it was given, and says so in its return alone."""
     path = tmp_path / "memory"
     overwrite(path, b"cells 1, 2, 3", 128)
     whole = path.read_bytes()
@@ -226,6 +228,9 @@ def test_a_torn_snapshot_is_refused(tmp_path):
         overwrite(path, b"cells 1", 128)
     with pytest.raises(ValueError, match="takes"):
         overwrite(tmp_path / "new", bytes(200), 128)
+    monkeypatch.setattr(os, "pwrite", lambda *_: 100)
+    with pytest.raises(OSError, match="holds 100 of 4096 bytes"):
+        overwrite(tmp_path / "full", b"a 1")
 
 
 @pytest.mark.parametrize("value", [2**59 + 1, 2**70, -(2**70), 1.0, True])

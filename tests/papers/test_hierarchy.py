@@ -187,13 +187,14 @@ def test_every_range_is_covered_and_the_covers_are_as_short_as_the_paper_says(c,
 
 
 def test_retrospective_estimates_are_those_of_weighted_least_squares():
-    """Against the normal equations of all nodes."""
-    T, random = 20, np.random.default_rng(3)
+    """Against the normal equations of all nodes, of which each is drawn when it closes and never again."""
+    T, random, noise = 20, np.random.default_rng(3), RecordedNoise()
     mechanism = hierarchy(HISTOGRAM, Calendar(0, 1, T), AtMost(1), EPSILON, shape=(3, 3))
     state, nodes = mechanism.start(), []
     for _ in range(T):
-        state, closed = mechanism.step(state, random.integers(-9, 9, 2), NoNoise())
+        state, closed = mechanism.step(state, random.integers(-9, 9, 2), noise)
         nodes.extend(closed)
+        assert noise.drawn == 2 * len(nodes)
     A = np.array([[(t == n.node.end) - (t == n.node.start and t > 0) for t in range(1, T + 1)] for n in nodes], float)
     weights = np.array([1 / n.variance for n in nodes])
     covariance = np.linalg.inv(A.T @ (A * weights[:, None]))
@@ -227,16 +228,6 @@ def test_opendps_noise_has_the_variance_that_is_stated(law, scale):
     """30,000 draws of the sampler, which has no seed: within 9%, 7 standard errors for Laplace (false alarm 1e-9)."""
     noise = NodeNoise(law, scale)
     assert noise.draw(OpenDPNoise(), 30_000).var() == pytest.approx(noise.variance, rel=0.09)
-
-
-def test_a_node_is_drawn_when_it_closes():
-    """Nothing is drawn ahead, nothing twice: two columns of one, two, one, three nodes."""
-    mechanism, noise = hierarchy(HISTOGRAM, CALENDAR, AtMost(2), EPSILON, shape=(2, 3)), RecordedNoise()
-    state, drawn = mechanism.start(), []
-    for _ in range(4):
-        state, _ = mechanism.step(state, np.array([1, 1]), noise)
-        drawn.append(noise.drawn)
-    assert drawn == [2, 6, 8, 14]
 
 
 def test_the_chosen_hierarchy_is_the_best_of_all_by_its_exact_variance():
@@ -324,15 +315,12 @@ def test_k_is_the_longest_of_all_walks_over_components(moves, starts, k, deletab
     assert diagram.constraint.k == k - (not deletable) == longest_walk(moves, starts, diagram.component_of(), deletable)
 
 
-def test_moves_inside_a_component_are_no_mutations_only_when_components_are_reported():
-    """The diagram says which answers to report: states that lead to one another are one."""
+def test_a_diagram_says_which_answers_to_report():
+    """States that lead to one another are one. Without a beginning, or with NULL among the moves, it is refused."""
     diagram = state_diagram([("work", "jobless"), ("jobless", "work"), ("work", "retired")], ["work"])
     assert diagram.components == (("jobless", "work"), ("retired",))
     assert diagram.component_of()["jobless"] == diagram.component_of()["work"] == 0
 
-
-def test_diagrams_without_a_beginning_or_with_null_are_refused():
-    """Insertion and deletion are no moves between states."""
     with pytest.raises(ValueError, match="at least one state"):
         state_diagram([("a", "b")], [])
     with pytest.raises(ValueError, match="NULL is no state"):

@@ -36,25 +36,20 @@ def method(kind, query=EACH, constraint=TWICE, fixed=False):
     return counter_method(kind, answer_query(query, ANSWERS, fixed=fixed), CALENDAR, constraint, EPSILON)
 
 
-@pytest.mark.parametrize("kind", ["counter", "infinite", "partitioning"])
 @pytest.mark.parametrize(
-    ("query", "fixed", "k", "items"),
-    [(COUNT, False, 2, 2), (COUNT, False, 3, 3), (EACH, False, 2, 3), (EACH, False, 3, 5), (EACH, True, 2, 2)],
-)
-def test_an_item_costs_epsilon_over_the_items_an_entry_has(kind, query, fixed, k, items):
-    """An insertion is one item, a move two, a deletion one; all columns together."""
-    made = method(kind, query, AtMost(k), fixed)
-    assert made.each == EPSILON / items
-    assert made.mechanism.guarantee.epsilon == made.each
-    assert made.guarantee.epsilon == EPSILON
-
-
-def test_the_dynamic_mechanism_protects_an_entry_once_per_column_it_touches():
-    """Two mutations without moves touch one column; a move touches two."""
-    assert method("dynamic", EACH, fixed=True).each == EPSILON
-    assert method("dynamic", COUNT).each == EPSILON
-    assert method("dynamic", EACH).each == EPSILON / 2
-    assert method("dynamic", EACH, AtMost(1)).each == EPSILON
+    ("query", "fixed", "k", "items", "columns"),
+    [(COUNT, False, 2, 2, 1), (COUNT, False, 3, 3, None), (EACH, False, 2, 3, 2), (EACH, False, 3, 5, None),
+     (EACH, True, 2, 2, 1), (EACH, False, 1, 1, 1)],
+)  # fmt: skip
+def test_an_item_costs_epsilon_over_the_items_an_entry_has(query, fixed, k, items, columns):
+    """An insertion is one item, a move two, a deletion one; all columns together. The dynamic mechanism protects an
+    entry once for each column that it touches."""
+    for kind in COUNTERS[: None if columns else 3]:
+        made = method(kind, query, AtMost(k), fixed)
+        assert made.each == EPSILON / (columns if kind == "dynamic" else items)
+        assert made.guarantee.epsilon == EPSILON
+        if kind != "dynamic":
+            assert made.mechanism.guarantee.epsilon == made.each
 
 
 @pytest.mark.parametrize("kind", COUNTERS)

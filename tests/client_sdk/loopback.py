@@ -101,13 +101,18 @@ class Recorded:
         return read
 
 
-def answering(content: bytes, headers: bytes = b"") -> Behaviour:
-    """Answers every request with 200 and this body."""
+def answer(content: bytes = b"", headers: bytes = b"", status: bytes = b"200 OK") -> bytes:
+    """A whole answer; each of the headers ends with a line of its own."""
+    return b"HTTP/1.1 %b\r\n%bcontent-length: %d\r\n\r\n%b" % (status, headers, len(content), content)
+
+
+def answering(content: bytes, headers: bytes = b"", status: bytes = b"200 OK") -> Behaviour:
+    """Answers every request with this."""
 
     def behave(connection, _stop):
         while True:
             connection.request()
-            connection.send(b"HTTP/1.1 200 OK\r\n%bcontent-length: %d\r\n\r\n%b" % (headers, len(content), content))
+            connection.send(answer(content, headers, status))
 
     return behave
 

@@ -50,6 +50,7 @@ TROUBLES = {
         lambda _: httpx.Response(200, content=encode({"refused": [[9, "malformed"]]})),
         "cannot be read",
     ),
+    "endless": (lambda _: httpx.Response(200, content=bytes(MOST_BODY_BYTES + 1)), f"longer than {MOST_BODY_BYTES}"),
     "packed": (lambda _: PACKED, "packed"),
     "refused connection": (raising(httpx.ConnectError("secret detail")), "ConnectError"),
     "timeout": (raising(httpx.ReadTimeout("secret detail")), "ReadTimeout"),

@@ -6,7 +6,9 @@ Run by `test_floors` in environments of their own. Prints what became of it, in 
 import json
 import os
 import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 from changeling_client import Client, Status
 from changeling_client.testing import FakeServer, make_survey
@@ -43,8 +45,13 @@ def main(folder: Path) -> None:
     with client_of(server) as client:
         told += [client.flush().sent, client.ledger().spent == SURVEY.epsilon, len(server.reports)]
         client.leave(SURVEY.id)
-    with Client(server=server.url, authority=server.authority, max_epsilon=1, path=folder / "s.db") as shipped:
-        told.append(shipped.ledger().spent == 0)  # as an app makes it: with a thread, and connections of its own
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as real:  # which answers 501 to all
+        Thread(target=real.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{real.server_port}"
+        with Client(server=url, authority=server.authority, max_epsilon=1, path=folder / "s.db") as shipped:
+            shipped.join(SURVEY.id)  # as an app makes it: with a thread, and connections of its own
+            told += [shipped.flush().trouble.split()[-1], shipped.ledger().spent == 0]
+        real.shutdown()
     stores = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.suffix == ".db"]
     print(json.dumps({"told": told, "stores": sorted(stores)}))
 

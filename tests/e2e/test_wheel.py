@@ -1,14 +1,10 @@
 """The two wheels, the SDK's and the other, in environments of their own."""
 
 import re
-import subprocess
-import sys
 import tomllib
 import zipfile
-from pathlib import Path
 
 import pytest
-from changeling_aggregator.testing.serving import free_port
 from changeling_central import read_rows
 from changeling_protocol import __version__
 
@@ -17,7 +13,6 @@ from .conftest import PINNED, ROOT, Environment
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 MOST_BYTES, MOST_OF_THE_SDK, MOST_LOADED = 900_000, 200_000, 155_000
-LIFE = Path(__file__).with_name("sdk_life.py")
 ON_REQUEST = {"testing", "async_client", "explanation", "reports", "postgresql", "handover", "editions"}
 """Modules of the SDK that an app loads only if it asks for what they do, or a reader of results does."""
 OF_A_SERVER = {"starlette", "uvicorn", "uvloop", "httptools", "sqlalchemy"}
@@ -81,21 +76,6 @@ def test_the_version_is_that_of_the_wheels(wheel, sdk):
     assert sdk.name.startswith(f"changeling_client-{__version__}-")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["dependencies"] == [f"changeling-client=={__version__}"]
-
-
-def test_the_sdk_alone_records_and_reports_to_a_real_server(environment, tmp_path):
-    """Nothing of numbers, servers and command lines is there; what it records is counted by `changeling dev`."""
-    assert not environment.installed().keys() & {"changeling", "numpy", "typer", "rich", "psycopg", *OF_A_SERVER}
-    folder, port = tmp_path / "dev", free_port()
-    words = ("dev", "--answers", "tea,coffee", "--store", folder, "--port", port)
-    command = [str(Path(sys.executable).parent / "changeling"), *map(str, words)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            until_it_stands = next(line for line in server.stdout if "Stop with" in line)
-            assert until_it_stands
-            assert environment.printed("python", "-W", "error", LIFE, port, folder) == "counted joined True 0\n"
-        finally:
-            server.terminate()
 
 
 def test_a_bare_install_is_the_sdk_and_no_numbers(environment, wheel):

@@ -5,8 +5,6 @@ import os
 from collections.abc import Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import httpx
 from changeling_aggregator.relay import Batching, Relay, RelaySettings, Upstream, make_app
@@ -14,6 +12,7 @@ from changeling_protocol import HEAD_BYTES, VERSION, Refusal, SealingKey, Survey
 from changeling_protocol.wire import decode_upload_request, encode_acknowledgement, encode_key_list
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from ..client_sdk.loopback import Recorded, answer, serving
 from ..coins import SeededCoins
 from ..protocol.examples import AUTHORITY, PINNED, survey
 
@@ -29,23 +28,13 @@ ELSEWHERE = FIRST.asking(question="Another's?", relay="https://other.example")
 class Hand:
     """A relay whose rounds a test turns by hand; each lasts 10 s."""
 
-    def __init__(
-        self,
-        folder,
-        upstream,
-        *,
-        batch=10,
-        most_wait=100,
-        room=2**20,
-        seed=1,
-        surveys=None,
-        authority=PINNED,
-        rate=0,
-        token=None,
-    ):
+    def __init__(self, folder, upstream, *, batch=10, most_wait=100, seed=1, token=None, **options):
+        """options: of the relay's settings."""
         self.now = NOW
-        batching = Batching(batch, 10, most_wait)
-        settings = RelaySettings(authority, batching, surveys, HERE, room, rate, lambda: self.now, SeededCoins(seed))
+        usual = {"authority": PINNED, "surveys": None, "url": HERE, "room": 2**20, "coins": SeededCoins(seed)}
+        settings = RelaySettings(
+            batching=Batching(batch, 10, most_wait), clock=lambda: self.now, **{**usual, **options}
+        )
         self.relay = Relay(folder, Upstream(upstream.url, token), settings)
 
     async def __aenter__(self):
@@ -54,6 +43,10 @@ class Hand:
 
     async def __aexit__(self, *_):
         await self.relay.close()
+
+    def waiting(self, survey=FIRST):
+        """What waits of a survey."""
+        return self.relay.copies.surveys[survey.id].spool.waiting()
 
     async def take(self, *envelopes):
         return await self.relay.intake.take(envelopes)
@@ -136,34 +129,19 @@ class Watching:
 def watching() -> Iterator[Watching]:
     told = Watching()
 
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length", 0)))
-            seen = Seen(self.command, self.path, self.headers.items(), body, self.client_address[0])
+    def behave(connection: Recorded, _stop: object) -> None:
+        while True:
+            head, _, body = connection.request().partition(b"\r\n\r\n")
+            first, *lines = head.decode().split("\r\n")
+            headers = [(name, value.strip()) for name, _, value in (line.partition(":") for line in lines)]
+            method, path, _ = first.split()
+            seen = Seen(method, path, headers, body, connection.plain.getpeername()[0])
             told.seen.append(seen)
             status, content = told.answer(seen)
-            self.send_response(status)
-            for name, value in (told.headers if seen.method == "POST" else {}).items():
-                self.send_header(name, value)
-            self.send_header("content-length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            shown = told.headers if method == "POST" else {}
+            lines_of = "".join(f"{name}: {value}\r\n" for name, value in shown.items()).encode()
+            connection.send(answer(content, lines_of, b"%d Told" % status))
 
-        do_POST = do_GET  # noqa: N815
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    told.url = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-    thread.start()
-    try:
+    with serving(behave) as server:
+        told.url = server.url
         yield told
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()

@@ -60,7 +60,7 @@ async def test_what_cannot_be_erased_is_whole_or_gone(tmp_path, upstream, disk):
             await hand.turn()
         disk.after = 10**9
         await hand.turn()
-        assert hand.relay.copies.surveys[FIRST.id].spool.waiting() == []
+        assert hand.waiting() == []
     async with Hand(tmp_path, upstream) as hand:
         await hand.turn(200)
     assert [len(body) for body in upstream.bodies] == [3, 2]

@@ -94,7 +94,7 @@ async def test_devices_hear_the_same_whatever_the_server_refuses(tmp_path, upstr
         await hand.turn()
         heard += [await hand.take(sealed(number=number)) for number in range(10)]
         refused = hand.relay._forwarding[FIRST.id].refused
-        assert len(hand.relay.copies.surveys[FIRST.id].spool.waiting()) == 10
+        assert len(hand.waiting()) == 10
     assert heard == [{}] * 20
     assert refused == {Refusal.EXPIRED_KEY: 2, Refusal.UNKNOWN_KEY: 1, None: 1}
     assert "of 10 the server refused 1 otherwise, 1 unknown-key, 2 expired-key" in caplog.text
@@ -122,7 +122,7 @@ async def test_a_server_that_fails_gets_the_same_body_again_until_it_takes_it(tm
         upstream.status = 200
         await turning
         assert hand.relay.notice == "ok"
-        assert hand.relay.copies.surveys[FIRST.id].spool.waiting() == []
+        assert hand.waiting() == []
     assert len({seen.body for seen in upstream.uploads}) == 1
 
 
@@ -146,7 +146,7 @@ async def test_what_waits_survives_a_restart_and_a_clock_that_is_set_back(tmp_pa
     hand.now -= 60
     async with hand:
         assert hand.relay.is_ready
-        assert len(hand.relay.copies.surveys[FIRST.id].spool.waiting()) == 12
+        assert len(hand.waiting()) == 12
         assert upstream.uploads == []
 
     async with Hand(tmp_path, upstream, batch=12) as hand:

@@ -20,7 +20,7 @@ from .relaying import RelayProcess
 async def test_a_network_that_sends_too_much_waits_and_keeps_nobody_else_from_sending(tmp_path, upstream):
     """429 with Retry-After once it has sent what it may at once; nothing of what was too early is kept."""
     envelope = sealed()
-    hand = Hand(tmp_path / "relay", upstream, rate=1)
+    hand = Hand(tmp_path / "relay", upstream, requests_a_second=1)
     async with asked(hand, "192.0.2.1") as http:
         began, answers = monotonic(), list[httpx.Response]()
         while not answers or answers[-1].status_code == 200:

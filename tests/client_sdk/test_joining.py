@@ -34,7 +34,7 @@ from changeling_protocol import (
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
-from .device import LATE, PLAIN, START, Clock, FakeServer, all_nodes, by_node, client, on_disk
+from .device import LATE, PLAIN, START, URL, Clock, FakeServer, all_nodes, by_node, client, on_disk
 
 OTHER = PLAIN.asking(question="And what would you rather?")
 CLOSED = survey(closed=True, grace=10**6)
@@ -224,7 +224,8 @@ def test_a_server_that_cannot_be_asked_is_told_from_one_that_refuses(tmp_path):
     with client(tmp_path, server, Clock(), on_error=told.append) as device:
         handle = device.join(PLAIN.id)
         assert server.requests == []
-        assert "404" in device.flush().trouble
+        sentence = f"{URL} does not know the survey {PLAIN.id.hex()}: the server answered with status 404"
+        assert [device.flush().trouble for _ in range(2)] == [sentence] * 2
         server.reply = unreachable
         assert "ConnectError" in device.flush().trouble
         assert (handle.status, handle.survey, handle.ledger()) == (Status.ASKED, None, None)

@@ -21,6 +21,7 @@ from changeling_client import (
     Status,
     StoreBusy,
     WitnessTrouble,
+    recording,
 )
 from changeling_protocol import (
     AtMost,
@@ -139,44 +140,31 @@ def test_a_child_that_is_forked_in_the_middle_of_drawing_sends_nothing_of_it(tmp
     assert len(ids_at(server, 1)) == 1
 
 
-def interrupted(device, handler):
-    """Runs the handler in the middle of a record's transaction."""
-
-    def handle(*_):
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-        handler()
-
-    signal.signal(signal.SIGUSR1, handle)
-    clock = device._device.settings.clock
-    from changeling_client import recording
-
-    genuine = recording.record
-
-    def record(*args, **options):
-        signal.raise_signal(signal.SIGUSR1)
-        return genuine(*args, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recording, "record", record)
-        yield clock
-
-
-def test_a_signal_handler_that_records_and_closes_loses_nothing(tmp_path):
+def test_a_signal_handler_that_records_and_closes_loses_nothing(tmp_path, monkeypatch):
     """As on SIGTERM, in the middle of a record: all are on disk. What it may not see in the middle of a transaction it
     is told so."""
     server, clock = FakeServer(PLAIN), Clock()
     device = client(tmp_path, server, clock)
     handle = device.join(PLAIN.id, entries=3)
 
-    def handler():
+    def handler(*_):
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
         assert handle.record("coffee", 1) is Recorded.PENDING
         with pytest.raises(StoreBusy):
             device.ledger()
         handle.record("neither", 2)
         device.close()
 
-    for _ in interrupted(device, handler):
-        assert handle.record("tea", 0) is Recorded.COUNTED
+    genuine = recording.record
+
+    def interrupted(*args, **options):
+        signal.raise_signal(signal.SIGUSR1)
+        return genuine(*args, **options)
+
+    signal.signal(signal.SIGUSR1, handler)
+    monkeypatch.setattr(recording, "record", interrupted)
+    assert handle.record("tea", 0) is Recorded.COUNTED
+    monkeypatch.undo()
     with client(tmp_path, server, clock) as device:
         handle = device.join(PLAIN.id, entries=3)
         assert [handle.answer(entry) for entry in range(3)] == ["tea", "coffee", "neither"]

@@ -12,10 +12,8 @@ import pytest
 from changeling_client import (
     ClientError,
     Recorded,
-    ServerTrouble,
     Silenced,
     Status,
-    TooCostly,
 )
 from changeling_client.testing import FakeServer, make_client, make_survey
 from changeling_protocol import (
@@ -30,24 +28,11 @@ from changeling_protocol import (
 )
 
 from ..protocol.examples import survey
-from .device import PLAIN, Clock, client
 from .device import FakeServer as ContractServer
+from .device import client
 
 APP = (Path(__file__).parents[2] / "docs/app.md").read_text()
 TEN = make_survey(periods=10)
-
-
-def test_what_costs_too_much_on_loopback_names_the_option_for_development(tmp_path):
-    """It is `changeling dev`, most likely, whose odds no app can afford; flush and the status say so."""
-    told, url = [], "http://127.0.0.1:8080"
-    with client(tmp_path, ContractServer(PLAIN), Clock(), url=url, max_epsilon=10, on_error=told.append) as device:
-        handle = device.join(PLAIN.id, signed=None)
-        flushed = device.flush()
-        (error,) = told
-        assert isinstance(error, TooCostly)
-        assert str(error).endswith("above 10; to develop against a server on loopback, pass development=True")
-        assert flushed.trouble == str(error)
-        assert (handle.status, handle.reason) == (Status.REFUSED, f"TooCostly: {error}")
 
 
 def test_a_record_that_is_dropped_is_logged_with_its_reason_and_without_the_answer(tmp_path, caplog):
@@ -78,22 +63,6 @@ def test_an_app_whose_on_error_fails_is_told_so_in_the_log_and_goes_on(kit, capl
         "TooCostly",
         "the app's on_error has failed",
     ]
-
-
-def test_a_survey_that_the_server_does_not_know_is_told_once(kit):
-    """With its id, as it may be a typo; the flush says it each time that it has asked."""
-    told = []
-    device, server = kit(on_error=told.append)
-    device.join(TEN.id)
-    for _ in range(3):
-        sentence = f"{server.url} does not know the survey {TEN.id.hex()}: the server answered with status 404"
-        assert device.flush().trouble == sentence
-        server.clock.advance(days=1)
-    (error,) = told
-    assert isinstance(error, ServerTrouble)
-    assert str(error) == sentence
-    server.publish(TEN)
-    assert device.flush().trouble is None
 
 
 def test_what_cannot_be_explained_says_why(kit):
@@ -215,21 +184,6 @@ def test_what_was_sent_is_what_the_server_received(tmp_path, server):
     ((waits,),) = [told.reports for told in about.told if not told.arrived]
     assert waits.says == "from tea to coffee"
     assert "2027-01-04 00:00 UTC, waits to be sent" in str(about)
-
-
-def test_every_report_says_how_often_such_a_one_is_true(kit):
-    """In the words as well: a person reads them, and not the type."""
-    asked = make_survey(periods=10, epsilon=3)
-    device, server = kit()
-    device.join(server.publish(asked)).record("tea")
-    server.clock.advance(days=3)
-    device.flush()
-    (about,) = device.reports()
-    shown = str(about)
-    reports = [report for told in about.told for report in told.reports]
-    assert len(reports) == 3
-    assert all(0 < report.luck < report.truth < 1 for report in reports)
-    assert shown.count("chosen at random: true about") == len(reports) + len(about.coming)
 
 
 def test_the_preview_hangs_on_nothing_that_was_answered(tmp_path):

@@ -205,23 +205,6 @@ def test_an_exception_in_the_waiting_thread_ends_the_exchange():
         assert SLOW in trouble(device, SOON), "the turn was given back"
 
 
-def test_a_transport_that_knows_no_sockets_is_left_behind_too():
-    """One of the app's that hangs holds nobody; its name is all that is told of what it raises."""
-    free = threading.Event()
-
-    def hang(_request):
-        free.wait(5)
-        raise KeyError("secret")
-
-    with asking("https://s.example", transport=httpx.MockTransport(hang)) as device:
-        assert SLOW in trouble(device, SOON)
-        assert HANGS in trouble(device, SOON)
-        free.set()
-        for thread in of_exchanges():
-            thread.join(5)
-        assert trouble(device) == "https://s.example could not be reached: KeyError"
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:This process.*multi-threaded:DeprecationWarning")
 def test_a_child_neither_waits_for_its_parents_exchange_nor_ends_it():
@@ -522,42 +505,26 @@ def test_certificates_of_the_environment_serve_for_real_hosts_only(environment, 
             assert words in trouble(device)
 
 
-def test_a_transport_of_the_successor_of_httpx_is_taken_as_well(tmp_path):
-    """httpx2's own requests reach it, and its answers come back."""
-    httpx2 = pytest.importorskip("httpx2")
-    server, clock, kinds = FakeServer(PLAIN), Clock(START + 1), set()
-
-    def serve(request):
-        kinds.add(type(request))
-        answer = server._serve(httpx.Request(request.method, str(request.url), content=request.read()))
-        return httpx2.Response(answer.status_code, content=answer.content, headers=answer.headers.raw)
-
-    with client(tmp_path, server, clock, transport=httpx2.MockTransport(serve)) as device:
-        device.join(PLAIN.id, signed=None)
-        device.flush()
-        clock.now = START + 80
-        assert device.flush().sent == 1
-    assert kinds == {httpx2.Request}
-
-
-@pytest.mark.parametrize("reads", [True, False])
-def test_a_transport_of_the_apps_may_have_read_the_answer(tmp_path, reads):
-    """As one does that logs or counts what comes. It is told to keep no connection, as we could not end it."""
+@pytest.mark.parametrize("kind", ["httpx, read", "httpx, streamed", "httpx2"])
+def test_a_transport_of_the_apps_own_is_taken(tmp_path, kind):
+    """One that has read the answer, as one does that counts what comes, one that has not, and one of httpx's successor.
+    It is told to keep no connection, as we could not end it."""
+    library = pytest.importorskip("httpx2") if kind == "httpx2" else httpx
     server, clock, asked = FakeServer(PLAIN), Clock(START + 1), []
 
-    class Streamed(httpx.SyncByteStream):
+    class Streamed(library.SyncByteStream):
         def __init__(self, content):
             self._content = content
 
         def __iter__(self):
             yield self._content
 
-    class Counting(httpx.BaseTransport):
+    class Counting(library.BaseTransport):
         def handle_request(self, request):
-            asked.append(request.headers["connection"])
-            whole = server._serve(request)
-            answer = httpx.Response(whole.status_code, headers=whole.headers, stream=Streamed(whole.content))
-            if reads:
+            asked.append((type(request), request.headers["connection"]))
+            told = server._serve(httpx.Request(request.method, str(request.url), content=request.read()))
+            answer = library.Response(told.status_code, headers=told.headers.raw, stream=Streamed(told.content))
+            if kind == "httpx, read":
                 answer.read()
             return answer
 
@@ -566,7 +533,7 @@ def test_a_transport_of_the_apps_may_have_read_the_answer(tmp_path, reads):
         device.flush()
         clock.now = START + 80
         assert device.flush().sent == 1
-    assert set(asked) == {"close"}
+    assert set(asked) == {(library.Request, "close")}
 
 
 TRACING = """

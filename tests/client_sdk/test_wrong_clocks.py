@@ -131,31 +131,6 @@ def test_a_record_of_a_clock_that_was_ahead_counts_from_the_flush_after_it_is_ri
     assert {node for node, true in inputs.items() if true} == {(0, 1), (1, 2), (0, 2), (0, 4)}
 
 
-@pytest.mark.parametrize("headers", [{}, {"date": "some day"}, {"age": "3600"}], ids=["none", "rubbish", "cached"])
-def test_an_answer_that_tells_no_time_is_no_time_that_was_heard(joined, headers):
-    """By a clock that is a year ahead, with a server that answers but tells no time: nothing is dropped, nothing
-    frozen, and when the clock is right again every node is answered."""
-    handle, device, server, clock = joined(ASKED)
-    clock.now = START + 80
-    server.headers = {"date": formatdate(clock.now, usegmt=True), **headers} if "age" in headers else headers
-    assert device.flush().sent == 1
-    clock.now += YEAR
-    assert handle.record("coffee") is Recorded.PENDING
-    flushed = device.flush()
-    assert (flushed.dropped, flushed.trouble) == (0, "the server told no time")
-    assert handle.record("tea") is Recorded.PENDING
-    clock.now, server.headers = START + 90, None
-    for period in range(2, 10):
-        device.flush()
-        clock.now = START + 60 * period + 20
-    assert handle.answer() is None
-    assert handle.ledger().dropped == 0
-    inputs = by_node(server)
-    assert set(inputs) == all_nodes(ASKED)
-    changed = {node for node, true in inputs.items() if true}
-    assert {node for node in changed if node[1] - node[0] == 1} == {(1, 2)} or not changed
-
-
 @pytest.mark.parametrize("constraint", [AtMost(3), TimeBounded(100)], ids=["at most", "time-bounded"])
 def test_a_clock_that_is_ahead_while_offline_loses_no_record(tmp_path, told, constraint):
     """What it would forbid is kept, through a new start of the app as well, and counts once the time is known."""

@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 from functools import lru_cache
-from math import exp, log
 
 import numpy as np
 import pytest
@@ -21,6 +20,7 @@ from changeling_protocol import (
 )
 from changeling_statistics import Attendance, NodeTally, Tallies, counterpart_of, diagnosed, releases, shown
 from changeling_statistics.shown import FALSE_ALARMS
+from scipy.stats import binom
 
 from ..protocol.examples import joint_plan, mixed, survey
 
@@ -69,16 +69,6 @@ def published(plan, generator, stuffed=0):
     return releases(asked, Tallies(nodes, attendance))
 
 
-@lru_cache(maxsize=4096)
-def _tails(n, rate):
-    """Pr(X <= c) and Pr(X >= c) for every c, X binomial of n and rate; by adding up."""
-    logs = [0.0]
-    for k in range(n):
-        logs.append(logs[-1] + log(n - k) - log(k + 1) + log(rate) - log(1 - rate))
-    mass = [exp(each + n * log(1 - rate)) for each in logs]
-    return np.cumsum(mass), np.cumsum(mass[::-1])[::-1]
-
-
 @lru_cache(maxsize=64)
 def _chances(randomizer):
     """Pr(symbol | input) for every input and symbol, as the protocol states them."""
@@ -95,8 +85,8 @@ def dense(known):
         chances = _chances(known.survey.plan.tracks[used.track].randomizer)
         tails = []
         for count, of_symbol in zip(tally.slots.tolist(), zip(*chances, strict=True), strict=True):
-            tails.append(_tails(tally.reports, float(min(of_symbol)))[0][count])
-            tails.append(_tails(tally.reports, float(max(of_symbol)))[1][count])
+            tails.append(binom.cdf(count, tally.reports, float(min(of_symbol))))
+            tails.append(binom.sf(count - 1, tally.reports, float(max(of_symbol))))
         smallest[used] = min(tails)
         asked += len(tails)
     return smallest, asked

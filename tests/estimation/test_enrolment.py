@@ -88,12 +88,9 @@ def test_enrolment_is_what_attendance_tells(case):
     counted = counted_from(there, max(period for _, period in there))
     for name, figures in wanted.items():
         np.testing.assert_allclose(getattr(counted, name), figures, atol=1e-12, err_msg=name)
+    closed = attendance((100, 100), (100, 50), None, (90, 0, 10))
+    assert (counted_from(closed, 4, closed=True).stands_for == 100).all(), "nobody is new later on in a closed cohort"
     assert np.isfinite([counted.stands_for, counted.scales, counted.silence, counted.recent, counted.lasting]).all()
-
-
-def test_in_a_closed_cohort_nobody_is_new_later_on():
-    """Whatever clients say."""
-    assert (counted_from(attendance((100, 100), (100, 50), None, (90, 0, 10)), 4, closed=True).stands_for == 100).all()
 
 
 @pytest.mark.parametrize("arrivals", [0, 30])
@@ -149,12 +146,26 @@ def known_by(asked, tallies, period):
     return Tallies(nodes, {key: there for key, there in tallies.attendance.items() if key[1] <= period})
 
 
-@pytest.mark.parametrize("plan", [SURVEY.plan, EVERY_KIND, TOGETHER], ids=["hierarchy", "every kind", "joint"])
+SUBSETS_AFTER_STATES = ReleasePlan(
+    (
+        Group(
+            (
+                Track(1, KaryResponse(StateSpace(3), Odds(4, 1)), 0, 4),
+                Track(1, SignedSubset(MutationSpace(3), Odds(9, 2), spoken=Fraction(1)), 4, T),
+            )
+        ),
+    )
+)
+"""States tell their covariance; of the signed subsets that follow it is bounded, from the first of them on."""
+
+
+@pytest.mark.parametrize("plan", [SURVEY.plan, EVERY_KIND, TOGETHER, SUBSETS_AFTER_STATES], ids="hmjs")
 @pytest.mark.parametrize("closed", [False, True])
 def test_an_online_estimate_is_the_same_when_more_is_known(plan, closed):
-    """Values, covariance, bounds and who was heard, to the last bit but for the order of sums; a node is lost too."""
+    """Values, covariance and whether it is a bound, bounds and who was heard, to the last bit but for the order of
+    sums; a node is lost too."""
     asked = survey(plan, calendar=calendar(T), closed=closed)
-    tallies = without(lived(asked, np.random.default_rng(3)), (0, 4))
+    tallies = without(lived(asked, np.random.default_rng(3)), (0, 4 if plan is not SUBSETS_AFTER_STATES else 99))
     later = series(asked, tallies, T)
     for period in range(1, T + 1):
         then = series(asked, known_by(asked, tallies, period), period)[-1]
@@ -168,6 +179,8 @@ def test_an_online_estimate_is_the_same_when_more_is_known(plan, closed):
         np.testing.assert_allclose(then.estimate.covariance, now.estimate.covariance, atol=1e-7 * scale)
         np.testing.assert_allclose(then.basis.bounds(), now.basis.bounds(), rtol=1e-6, atol=1e-4)
         assert (then.basis.heard, then.basis.enrolled) == (now.basis.heard, now.basis.enrolled)
+        assert then.estimate.upper_bound == now.estimate.upper_bound
+        assert plan is not SUBSETS_AFTER_STATES or closed or now.estimate.upper_bound == (period > 4)
 
 
 def test_one_client_alone_at_a_closing_moves_estimates_by_little_more_than_itself():
@@ -186,19 +199,6 @@ def test_one_client_alone_at_a_closing_moves_estimates_by_little_more_than_itsel
     np.testing.assert_allclose(alone, [1000, 0], atol=1)
     beside = series(asked, Tallies(nodes, {**honest, (0, 3): Attendance(1, 1)}), 4)[-1].estimate.values
     np.testing.assert_allclose(beside, alone, atol=10)
-
-
-def test_whether_a_covariance_is_a_bound_does_not_hang_on_later_nodes():
-    """States tell their covariance; of the signed subsets that follow it is bounded, from the first of them on."""
-    subsets = SignedSubset(MutationSpace(3), Odds(9, 2), spoken=Fraction(1))
-    states = KaryResponse(StateSpace(3), Odds(4, 1))
-    asked = survey(
-        ReleasePlan((Group((Track(1, states, 0, 4), Track(1, subsets, 4, T))),)), calendar=calendar(T), closed=False
-    )
-    tallies = lived(asked, np.random.default_rng(3))
-    for period, now in enumerate(series(asked, tallies, T), 1):
-        then = series(asked, known_by(asked, tallies, period), period)[-1]
-        assert then.estimate.upper_bound == now.estimate.upper_bound == (period > 4)
 
 
 def test_the_bounds_hold_whatever_the_silent_hold():
@@ -225,16 +225,6 @@ def test_the_bounds_hold_whatever_the_silent_hold():
         for silent_with_it in (0, silent):
             assert lower - 1e-6 <= holding + silent_with_it <= upper + 1e-6
         assert upper - lower < silent + 1
-
-
-def test_a_lost_closing_is_a_gap_and_windows_go_on():
-    """Without wide nodes nothing reconnects; every connected part has its changes."""
-    asked = survey(hierarchical(3, T, (1,), Odds(7, 2)), calendar=calendar(T))
-    tallies = without(random_tallies(asked, np.random.default_rng(1)), (0, 5))
-    found = series(asked, tallies, T)
-    assert [each.span.end for each in found if isinstance(each, Gap)] == list(range(5, T + 1))
-    assert {each.missing for each in found if isinstance(each, Gap)} == {(0, Node(4, 5))}
-    assert Solution(releases(asked, tallies)).reaches(9, 5)
 
 
 def test_a_gap_names_the_first_node_of_the_shortest_way():

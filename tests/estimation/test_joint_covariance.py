@@ -1,8 +1,9 @@
-"""The covariance between the reports of one entry of a joint group, against every transcript that it can send."""
+"""The covariance of what entries report, against every way to draw groups and nodes, and every transcript."""
 
 from collections import Counter
 from fractions import Fraction
 from functools import cache
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -27,6 +28,7 @@ from changeling_statistics import (
     Solution,
     conserves,
     counterpart_of,
+    releases,
     without_sum,
 )
 from changeling_statistics.estimation.entries import correlations
@@ -35,13 +37,52 @@ from changeling_statistics.testing import transcripts
 from tests.true_sampling import true_sampling_covariance
 
 from ..protocol.examples import survey
-from .graphs import calendar
-from .test_sampling import CLOSED, OPEN, SCALE, T, choices, noiseless
-from .test_sampling import PLANS as SHARED
+from .graphs import attended, calendar, expected_tally, inputs_of
 
-ANY, Z, SPOKEN = Odds(9, 1), 2, Fraction(1, 2)
+ANY, SPOKEN = Odds(9, 1), Fraction(1, 2)
+Z, T = 2, 4
+SCALE = 1200
+"""How many entries have each history, where tallies stand for what is expected."""
+CHANGES = KaryResponse(MutationSpace(Z), Odds(9, 1))
+STATES = KaryResponse(StateSpace(Z), Odds(9, 1))
+
+LAYERS = ReleasePlan(tuple(Group((Track(w, CHANGES, 0, T),), share=s) for w, s in ((1, 2), (2, 1), (4, 1))))
+ONE_SHARE = ReleasePlan((Group((Track(1, CHANGES, 0, T),), 1), Group((Track(4, CHANGES, 0, T),), 3)))
+PANEL = ReleasePlan((Group((Track(1, STATES, 0, T, reported=1),)),))
+TWICE = ReleasePlan((Group((Track(2, STATES, 0, T),), 1), Group((Track(1, CHANGES, 0, T, reported=3),), 2)))
+ANCHORED = ReleasePlan((Group((Track(1, STATES, 0, 1), Track(1, CHANGES, 1, T)), 2), Group((Track(4, CHANGES, 0, T),))))
+SHARED = {"layers": LAYERS, "one share": ONE_SHARE, "panel": PANEL, "twice": TWICE, "anchored": ANCHORED}
+
+OPEN = np.array([[0, 1, 1, 2, 2], [0, 0, 1, 1, 1], [0, 2, 2, 1, 2]])
+ONCE = np.array([[0, 1, 1, 2, 2], [0, 2, 2, 2, 1], [0, 1, 2, 2, 2], [0, 1, 1, 1, 1]])
+CLOSED = np.array([[0, 1, 1, 2, 2], [0, 2, 2, 2, 1], [0, 1, 2, 1, 1], [0, 1, 1, 1, 1]])
 WIDER = np.array([[0, 1, 1, 3, 3], [0, 0, 2, 2, 1], [0, 3, 2, 2, 2]])
 """Histories of three answers: changes between four states are not told by balanced signed subsets."""
+
+
+def noiseless(asked, states):
+    """Releases as if everybody reported everything and without noise, but expanded as the plan says."""
+    tallies = {}
+    shares = np.array([g.share for g in asked.plan.groups]) / asked.plan.total_share
+    for group in range(len(asked.plan.groups)):
+        for number, track in asked.plan.numbered(group):
+            for at, node in enumerate(track.nodes(), 1):
+                counts = inputs_of(track, node, states) * SCALE
+                pi = shares[group] * track.reports / track.count
+                full = expected_tally(track.randomizer, counts)
+                tallies[number, at] = type(full)(round(full.reports * pi), full.slots * pi)
+    return releases(asked, attended(asked, tallies))
+
+
+def choices(plan):
+    """(probability, group, chosen (track, number)s) of one entry, all ways."""
+    for g, group in enumerate(plan.groups):
+        tracks = list(plan.numbered(g))
+        draws = [list(combinations(range(1, t.count + 1), t.reports)) for _, t in tracks]
+        ways = list(product(*draws))
+        for way in ways:
+            nodes = {(number, at) for (number, _), chosen in zip(tracks, way, strict=True) for at in chosen}
+            yield group.share / plan.total_share / len(ways), g, nodes
 
 
 def changes(width=1, first=0, reported=None, *, null=True):
@@ -300,11 +341,55 @@ def test_changes_that_tallies_do_not_tell_are_bounded_by_how_many_changed(thresh
 @pytest.mark.parametrize("threshold", [1, 3])
 def test_nobody_coming_back_makes_no_chain_exact_whose_nodes_do_not_tell(threshold):
     """At most one change after the first period, and signed subsets that always speak: a labelled bound."""
-    once = np.array([[0, 1, 1, 2, 2], [0, 2, 2, 2, 1], [0, 1, 2, 2, 2], [0, 1, 1, 1, 1]])
     moves = Track(1, SignedSubset(MutationSpace(Z, null=False), ANY), 1, T)
     group = jointly(states(last=1, null=False), moves, k=2, closed=True, threshold=threshold, weights=(2, 1))
-    known = noiseless(asked(group, k=2, closed=True), once)
-    assert_exact_or_above(known, once)
+    known = noiseless(asked(group, k=2, closed=True), ONCE)
+    assert_exact_or_above(known, ONCE)
+
+
+def test_ratio_estimators_have_neymans_variance():
+    """In a closed cohort, over all splits into groups of given sizes, exactly."""
+    known = noiseless(asked(Group((Track(1, CHANGES, 0, T),)), Group((Track(2, CHANGES, 0, T),)), closed=True), CLOSED)
+    row, n = Solution(known).row(4), len(CLOSED)
+    x = (CLOSED[:, :, None] == np.arange(1, Z + 1)).astype(float)
+    moved = row[None, :, None] * (x[:, known.network.end] - x[:, known.network.start])
+    values = []
+    for first in combinations(range(n), 2):
+        inside = np.isin(np.arange(n), first)
+        mine = np.where(known.group[None, :] == 0, inside[:, None], ~inside[:, None])
+        values.append((moved * mine[:, :, None]).sum((0, 1)) * n / 2)
+    design = Solution(known).sampling.design(np.array([T]))
+    np.testing.assert_allclose(design.expansion, 2, atol=1e-9)
+    spread = np.cov(np.array(values).T, bias=True)
+    np.testing.assert_allclose(true_sampling_covariance(design, row, CLOSED, Z), spread, atol=1e-9)
+
+
+def test_in_a_closed_cohort_that_changes_once_nothing_is_bounded_and_answers_add_up_to_no_error():
+    """Where nobody can come back the nodes' changes add up; and whatever they may do, everybody has one answer."""
+    for k, histories in ((2, ONCE), (5, CLOSED)):
+        known = noiseless(asked(*LAYERS.groups, closed=True, k=k), histories)
+        for solution, plus, minus in estimable(known, retrospective=False):
+            row = solution.row(plus, minus)
+            published, bounded = solution.sampling.covariance(row, T)
+            np.testing.assert_allclose(published.sum(0), 0, atol=1e-6 * SCALE)
+            if k == 2 and minus == 0:
+                many = np.repeat(histories, SCALE, axis=0)
+                exact = true_sampling_covariance(solution.sampling.design(np.array([T])), row, many, Z)
+                assert not bounded
+                np.testing.assert_allclose(published, exact, atol=1e-3)
+
+
+def test_long_calendars_look_only_at_times_that_matter(monkeypatch):
+    """Above some hundreds of times ways are found between the weighed ones alone, with the same result."""
+    for plan in SHARED.values():
+        known = noiseless(asked(*plan.groups), OPEN)
+        row = Solution(known).row(4)
+        with monkeypatch.context() as patched:
+            whole = Solution(known).sampling.covariance(row, T)
+            patched.setattr("changeling_statistics.estimation.sampling.WHOLE", 0)
+            some = Solution(known).sampling.covariance(row, T)
+        np.testing.assert_allclose(some[0], whole[0], atol=1e-9)
+        assert some[1] == whole[1]
 
 
 def test_one_joint_group_that_everybody_reports_has_a_covariance_but_no_sampling_error():

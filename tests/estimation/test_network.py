@@ -57,15 +57,11 @@ def test_the_frontier_of_a_hierarchy_stays_small():
         assert len(frontier.times) <= 6
 
 
-@pytest.mark.parametrize("variance", [0.0, -1.0])
-def test_variances_must_be_positive(variance):
-    """And the message holds the value."""
-    with pytest.raises(ValueError, match=f"above 0, got {variance}"):
-        Network(1, np.array([0]), np.array([1]), np.array([variance]))
-
-
-def test_times_that_nothing_connects_are_refused():
-    """A network has no row for them."""
+def test_what_is_no_network_or_has_no_row_is_refused():
+    """Variances of nothing or less, and times that nothing connects."""
+    for variance in (0.0, -1.0):
+        with pytest.raises(ValueError, match=f"above 0, got {variance}"):
+            Network(1, np.array([0]), np.array([1]), np.array([variance]))
     with pytest.raises(ValueError, match="times 0 and 2"):
         Network(3, np.array([0, 2]), np.array([1, 3]), np.ones(2)).row(2)
 

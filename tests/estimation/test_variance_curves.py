@@ -25,8 +25,6 @@ ODDS, ANSWERS, ENTRIES, SURVEYS = Odds(3000, 1), 20, 700, 250
 STATES = KaryResponse(StateSpace(ANSWERS, null=False), ODDS)
 TOTAL = ODDS.favoured + (ANSWERS - 1) * ODDS.other
 P, Q = ODDS.favoured / TOTAL, ODDS.other / TOTAL
-
-
 NAMES = tuple(f"answer {a}" for a in range(ANSWERS))
 
 

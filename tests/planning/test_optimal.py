@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from changeling_protocol import AtMost, Hybrid, Survey, TimeBounded, plan_cost
 from changeling_statistics import compare_plans, optimal_plan
-from changeling_statistics.planning.plans import LOOKED_AT, MOST_SEARCHED, PLANS
+from changeling_statistics.planning.plans import PLANS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,7 +24,7 @@ CONSTRAINTS = st.one_of(
 @pytest.mark.heavy
 @settings(max_examples=3)
 @given(
-    periods=st.integers(1, 14),
+    periods=st.integers(1, 10),
     answers=st.integers(1, 7),
     constraint=CONSTRAINTS,
     epsilon=st.floats(0.01, 60),
@@ -63,36 +63,29 @@ def test_every_plan_of_the_table_charges_at_most_epsilon_and_reaches_every_perio
 
 @pytest.mark.parametrize(("epsilon", "closed"), [("8", False), ("30", True)])
 def test_no_other_plan_of_the_table_is_more_accurate(epsilon, closed):
-    """The optimal plan has them among its candidates, or better ones."""
+    """The optimal plan has them among its candidates, or better ones; every device sends as many bytes as any other."""
     of = wish(periods=24, answers=4, epsilon=epsilon, closed=closed, devices=20_000, later=20_000)
     comparison = compare_plans(of)
     assert tuple(comparison.options) == PLANS
     best = comparison.planned.option.error(of)
     assert all(best <= 1.01 * option.error(of) for option in comparison.options.values())
     assert "the best of the others" in comparison.verdict or "Nothing is gained over" in comparison.verdict
+    flat, panel = comparison.options["flat"], comparison.options["panel"]
+    assert panel.reports < flat.reports == 24
+    assert flat.sent_bytes == panel.sent_bytes > 24 * 81
 
 
-def test_a_plan_is_chosen_by_name_and_an_unknown_name_tells_which_there_are():
-    """`paper`, `flat`, `sampled`, `panel`, `optimal`; a horizon of one period has no hierarchy."""
-    comparison = compare_plans(wish(periods=1))
-    assert comparison.choose("optimal") is comparison.planned.option
+def test_a_horizon_of_one_period_has_no_hierarchy_to_choose():
+    """The plans that there are are named."""
     with pytest.raises(ValueError, match=r"no plan 'paper' .* choose one of flat, panel, optimal"):
-        comparison.choose("paper")
-
-
-def test_devices_upload_as_much_as_the_protocol_pads_them_to():
-    """Reports are the mean over the groups, bytes the same for every device."""
-    comparison = compare_plans(wish(periods=8))
-    assert comparison.options["flat"].reports == 8
-    assert comparison.options["panel"].reports < 8
-    assert comparison.options["flat"].sent_bytes == comparison.options["panel"].sent_bytes > 8 * 81
+        compare_plans(wish(periods=1)).choose("paper")
 
 
 @pytest.mark.heavy
 def test_a_budget_for_the_worst_time_makes_that_better_than_one_for_the_mean():
     """The objectives differ, and each wins at its own."""
     for_mean, for_worst = (
-        optimal_plan(wish(periods=24, answers=4, epsilon="6", devices=20_000, retrospective=True, objective=objective))
+        optimal_plan(wish(periods=12, answers=4, epsilon="6", devices=20_000, retrospective=True, objective=objective))
         for objective in ("mean", "worst")
     )
     assert for_worst.option.prediction.worst < for_mean.option.prediction.worst
@@ -108,14 +101,12 @@ def test_every_node_of_the_best_plan_is_expected_to_be_published(devices, closed
     assert np.isfinite(option.prediction.errors).all()
 
 
-@pytest.mark.parametrize(("few", "many"), [(1, 2), (2, 3)])
-def test_a_tighter_constraint_never_costs_more_devices(few, many):
+def test_a_tighter_constraint_never_costs_more_devices():
     """Also where a closed cohort's answers may not change at all, so that one report of each entry tells everything."""
-    tight, loose = (
-        optimal_plan(wish(periods=12, answers=2, k=k, epsilon="4", closed=True, later=0)).option for k in (few, many)
-    )
-    assert tight.prediction.mean <= loose.prediction.mean * 1.01
-    assert plan_cost(tight.plan, tight.survey.calendar, AtMost(few), closed=True) <= 4
+    made = [optimal_plan(wish(periods=12, answers=2, k=k, epsilon="4", closed=True, later=0)).option for k in (1, 2, 3)]
+    for k, (tight, loose) in enumerate(pairwise(made), 1):
+        assert tight.prediction.mean <= loose.prediction.mean * 1.01
+        assert plan_cost(tight.plan, tight.survey.calendar, AtMost(k), closed=True) <= 4
 
 
 LADDERS = {
@@ -126,14 +117,16 @@ LADDERS = {
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("varied", LADDERS)
 @pytest.mark.parametrize(
-    ("answers", "periods", "k", "epsilon", "devices", "closed", "retrospective"),
+    ("varied", "answers", "periods", "k", "epsilon", "devices", "closed", "retrospective"),
     [
-        (2, 12, 1, "32", 1000, False, True),
-        (3, 7, 3, "24", 300, True, False),
-        (2, 12, 3, "3", 150, False, True),
-        (6, 2, 1, "8", 1000, True, False),
+        ("epsilon", 2, 12, 1, "32", 1000, False, True),
+        ("epsilon", 3, 7, 3, "24", 300, True, False),
+        ("devices", 2, 12, 3, "3", 150, False, True),
+        ("devices", 3, 7, 3, "24", 300, True, False),
+        ("devices", 6, 2, 1, "8", 1000, True, False),
+        ("k", 2, 12, 1, "32", 1000, False, True),
+        ("k", 6, 2, 1, "8", 1000, True, False),
     ],
 )
 def test_a_larger_budget_more_devices_and_a_tighter_constraint_never_give_a_larger_error(
@@ -180,22 +173,18 @@ def test_a_panel_tells_as_many_states_as_pay():
     assert planned.option.prediction.mean <= 0.0036
 
 
-@pytest.mark.parametrize(
-    ("periods", "long", "looked_at", "gap"),
-    [(60, 40, 20, 0.5), pytest.param(420, MOST_SEARCHED, LOOKED_AT, 0.2, marks=pytest.mark.heavy)],
-)
-def test_a_long_horizon_is_looked_at_with_wider_periods_first(monkeypatch, periods, long, looked_at, gap):
+def test_a_long_horizon_is_looked_at_with_wider_periods_first(monkeypatch):
     """Its groups stand on the calendar's own periods, and reach every one of them; the bar only ever goes on.
 
-    Once over a shorter horizon that is taken for a long one.
+    Here a shorter horizon is taken for a long one; below one of 1,200 periods is planned.
     """
-    monkeypatch.setattr("changeling_statistics.planning.plans.MOST_SEARCHED", long)
-    monkeypatch.setattr("changeling_statistics.planning.plans.LOOKED_AT", looked_at)
+    monkeypatch.setattr("changeling_statistics.planning.plans.MOST_SEARCHED", 40)
+    monkeypatch.setattr("changeling_statistics.planning.plans.LOOKED_AT", 20)
     seen: list[float] = []
-    of = wish(periods=periods, answers=2, k=2, epsilon="4", devices=10**6, minimum=100)
+    of = wish(periods=60, answers=2, k=2, epsilon="4", devices=10**6, minimum=100)
     planned = optimal_plan(of, seen.append)
     assert np.isfinite(planned.option.prediction.errors).all()
-    assert 0 <= planned.gap < gap
+    assert 0 <= planned.gap < 0.5
     assert seen == sorted(seen)
     assert 0 <= seen[0] < seen[-1] < 1
 
@@ -209,7 +198,8 @@ from tests.planning.wishes import wish
 began = process_time()
 planned = optimal_plan(wish(1200, 3, 3, "4", 10_000, later=834, minimum=100))
 (most,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
-print(planned.option.prediction.mean, process_time() - began, int(most.split()[1]) / 1024)
+errors = planned.option.prediction.errors
+print(errors.max(), planned.gap, errors.mean(), process_time() - began, int(most.split()[1]) / 1024)
 """
 
 
@@ -220,7 +210,9 @@ def test_a_plan_of_1200_periods_takes_little_time_and_less_than_a_gigabyte():
     It takes 20 to 35 seconds where nothing else runs, and machines differ by three times.
     """
     run = subprocess.run([sys.executable, "-c", LONGEST], capture_output=True, text=True, check=True)
-    error, seconds, megabytes = map(float, run.stdout.split())
+    largest, gap, error, seconds, megabytes = map(float, run.stdout.split())
+    assert np.isfinite(largest)
+    assert 0 <= gap < 0.2
     assert error <= 0.05
     assert seconds < 90
     assert megabytes < 1000
@@ -245,15 +237,3 @@ def test_an_impossible_wish_names_the_value_and_what_would_do(bad, named):
     """The message holds what was wrong."""
     with pytest.raises(ValueError, match=named):
         wish(**bad)
-
-
-def test_a_wish_makes_a_survey_that_states_what_its_plan_costs():
-    """Its epsilon is the plan's own charge, so that it is never understated."""
-    from changeling_statistics import hierarchical_plan
-
-    made = wish(periods=8)
-    plan = hierarchical_plan(3, made.calendar, made.constraint, epsilon=made.epsilon, layers=2)
-    survey = made.survey(plan, ("a", "b", "c"), "which?")
-    assert survey.cost <= survey.epsilon <= made.epsilon
-    assert survey.answers == ("a", "b", "c")
-    assert made.survey(plan).answers == ("answer 1", "answer 2", "answer 3")

@@ -18,11 +18,13 @@ def plan(*arguments):
     return invoked(main, "plan", *arguments)
 
 
-def test_it_prints_every_plan_and_says_which_kind_wins(tmp_path):
+def test_it_prints_every_plan_and_says_which_kind_wins(tmp_path, monkeypatch):
     """A row for each plan in both tables, devices for one point, two losses, and the verdict; and who answers at
-    first stands in the survey that is written."""
-    path = tmp_path / "survey.json"
-    shown = plan(*USUAL, "--at-most", "2", "--first-share", "0.4", "-o", str(path), "--anyway")
+    first stands in the survey that is written. The picture may be of more periods than are drawn."""
+    path, picture = tmp_path / "survey.json", tmp_path / "plan.png"
+    monkeypatch.setattr("changeling_simulations.plots.MOST_SHOWN", 3)
+    arguments = ["--at-most", "2", "--first-share", "0.4", "-o", str(path), "--anyway", "--plot", str(picture)]
+    shown = plan(*USUAL, *arguments)
     assert shown.exit_code == 0, shown.output
     said = " ".join(shown.output.split())
     for name in ("paper HDCR", "flat DCR", "sampled hierarchy", "panel", "optimal"):
@@ -33,23 +35,26 @@ def test_it_prints_every_plan_and_says_which_kind_wins(tmp_path):
     assert "other shares of these same groups" in said
     assert "The best of all reports that keep epsilon, of any kind, would need at most" in said
     assert read_survey(path).expected.first == 400_000
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_shuffled_figure_is_shown_where_the_survey_declares_its_relay(tmp_path):
-    """In a column of its own, with its conditions; and the relay stands in the survey that is written."""
-    path, relay = tmp_path / "survey.json", "https://relay.example.org/here"
-    shown = plan(*USUAL, "--horizon", "2d", "--at-most", "1", "--relay", relay, "-o", str(path))
+    """In a column of its own, with its conditions; and the relay stands in the survey that is written. One period has a
+    picture as well."""
+    path, picture, relay = tmp_path / "survey.json", tmp_path / "plan.png", "https://relay.example.org/here"
+    arguments = ["--relay", relay, "-o", str(path), "--plot", str(picture)]
+    shown = plan(*USUAL, "--horizon", "1d", "--at-most", "1", *arguments)
     assert shown.exit_code == 0, shown.output
     assert "shuffled" in shown.output
     assert "the same devices every time" in " ".join(shown.output.split())
     assert read_survey(path).relay == relay
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.parametrize("name", ["paper", "optimal"])
-def test_the_chosen_plan_becomes_a_survey_that_can_be_signed(tmp_path, name):
+def test_the_chosen_plan_becomes_a_survey_that_can_be_signed(tmp_path):
     """`changeling survey sign` takes the file; the signed survey is the one that was planned."""
     unsigned, signed = tmp_path / "survey.json", tmp_path / "survey.signed"
-    arguments = ["--at-most", "2", "--choose", name, "-o", str(unsigned), "--question", "Which?", "--closed"]
+    arguments = ["--at-most", "2", "--choose", "paper", "-o", str(unsigned), "--question", "Which?", "--closed"]
     written = plan(*USUAL, *arguments, "--start", "2026-12-01", "--anyway")
     assert written.exit_code == 0, written.output
     assert run(["authority", "new", "-o", str(tmp_path)]) == 0
@@ -61,16 +66,6 @@ def test_the_chosen_plan_becomes_a_survey_that_can_be_signed(tmp_path, name):
     assert survey.calendar.periods == 8
     assert survey.cost <= survey.epsilon <= 4
     assert survey.minimum == 100
-
-
-@pytest.mark.parametrize(("horizon", "most"), [("1d", 36), ("4d", 3)])
-def test_it_draws_the_errors_and_the_release_graph(tmp_path, monkeypatch, horizon, most):
-    """A picture for one period, and for more than are drawn."""
-    monkeypatch.setattr("changeling_simulations.plots.MOST_SHOWN", most)
-    path = tmp_path / "plan.png"
-    drawn = plan(*USUAL, "--horizon", horizon, "--at-most", "1", "--plot", str(path))
-    assert drawn.exit_code == 0, drawn.output
-    assert path.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(

@@ -130,23 +130,26 @@ def test_the_predicted_variance_is_that_of_the_estimator_over_everybody_s_histor
         assert found.errors[at] ** 2 == pytest.approx(exact, rel=1e-6, abs=1e-12)
 
 
-def test_everybody_on_all_tracks_has_no_sampling_error():
-    """One group, all nodes: what is left is the randomizers' noise."""
-    of = wish(periods=6)
-    survey = of.survey(ReleasePlan((Group((Track(1, KaryResponse(MutationSpace(3), Odds(5, 1)), 0, 6),)),)))
-    assert not predict(survey, 100).sampling.any()
-    assert (predict(survey, 100).response > 0).all()
-
-
 def test_four_times_the_devices_halve_the_error_and_devices_needed_follow():
-    """Errors fall with the root of the number; devices_for inverts that."""
+    """Errors fall with the root of the number; devices_for inverts that. Where everybody is on all tracks what is left
+    is the randomizers' noise. Devices, periods and errors that make no sense are named."""
     of = wish(periods=6)
     survey = of.survey(mixed_plan(3, 6))
     few, many = predict(survey, 1000), predict(survey, 4000)
+    whole = of.survey(ReleasePlan((Group((Track(1, KaryResponse(MutationSpace(3), Odds(5, 1)), 0, 6),)),)))
+    assert not predict(whole, 100).sampling.any()
+    assert (predict(whole, 100).response > 0).all()
     np.testing.assert_allclose(few.errors, 2 * many.errors)
     needed = few.devices_for(0.02)
     assert predict(survey, round(needed)).mean == pytest.approx(0.02, rel=1e-3)
     assert many.devices_for(0.02) == pytest.approx(needed)
+    for asked, named in (
+        (lambda: predict(survey, 0), "got 0"),
+        (lambda: few.at(7), "1 to 6, got 7"),
+        (lambda: few.devices_for(0), "above 0, got 0"),
+    ):
+        with pytest.raises(ValueError, match=named):
+            asked()
 
 
 def test_a_period_that_nothing_connects_is_predicted_to_have_no_finite_error():
@@ -177,18 +180,6 @@ def test_parts_that_float_are_weighed_as_the_estimator_does(retrospective):
     planned = solution.releases.network.variance
     for time in (3, 4, 5):
         assert found.errors[time - 1] ** 2 == pytest.approx(solution.row(time) ** 2 @ planned / 100**2)
-
-
-def test_bad_arguments_are_named():
-    """Devices, periods and wanted errors that make no sense."""
-    of = wish(periods=4)
-    survey = of.survey(mixed_plan(3, 4))
-    with pytest.raises(ValueError, match="got 0"):
-        predict(survey, 0)
-    with pytest.raises(ValueError, match="1 to 4, got 5"):
-        predict(survey, 1).at(5)
-    with pytest.raises(ValueError, match="above 0, got 0"):
-        predict(survey, 1).devices_for(0)
 
 
 def test_a_point_takes_at_least_one_device():

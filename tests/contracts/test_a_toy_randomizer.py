@@ -1,6 +1,6 @@
 """A randomizer that no package knows: this file defines and registers both its halves, and nothing else changes.
 
-It goes through the contract, the planner, the ledger, real devices, a real server, fold, estimate and sampler.
+It goes through the contract, the planner, the ledger, real devices, a real server, fold and estimate.
 """
 
 import sys
@@ -15,7 +15,7 @@ import pytest
 from changeling_aggregator.store import Store
 from changeling_protocol import KaryResponse, Odds, OddsRandomizer, StateSpace, Survey, register
 from changeling_reader import ServerClient
-from changeling_simulations import Population, sample_tallies
+from changeling_simulations import Population
 from changeling_statistics import (
     CountedCounterpart,
     Estimate,
@@ -191,19 +191,6 @@ def test_a_survey_of_the_toy_is_charged_predicted_and_signed(planned, survey):
     assert losses.shuffled.epsilon < losses.approximate.epsilon <= losses.pure.epsilon <= 1
     assert np.isfinite(planned.prediction.errors).all()
     assert Survey.from_signed(survey.signed_by(AUTHORITY), PINNED) == survey
-
-
-def test_sampled_tallies_have_the_predicted_error(planned, survey, changelog):
-    """Twenty simulated surveys of 100,000 entries: their mean squared error is within a tenth of the prediction, six of
-    its standard deviations."""
-    population = Population.from_changelog(changelog, survey.calendar, survey.constraint)
-    many, errors = population.resampled(100_000, np.random.default_rng(1)), []
-    for seed in range(20):
-        tallies = sample_tallies(many, survey, np.random.default_rng(seed))
-        found = np.array([each.estimate.values for each in series(survey, tallies, PERIODS)])
-        errors.append(((found - many.frozen_histogram()[1:]) ** 2).mean())
-    predicted = planned.prediction.mean**2 * WISH.devices * many.entries
-    assert np.mean(errors) == pytest.approx(predicted, rel=0.1)
 
 
 @pytest.mark.heavy

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from changeling_protocol import (
     Group,
+    History,
     Joint,
     KaryChange,
     KaryResponse,
@@ -12,6 +13,7 @@ from changeling_protocol import (
     Odds,
     ReleasePlan,
     StateSpace,
+    TimeBounded,
     Track,
 )
 from changeling_statistics import (
@@ -165,3 +167,18 @@ def test_a_report_stands_for_those_who_are_heard_over_those_who_report():
         of = {(u.track, u.number): x for u, x in zip(known.nodes, known.expansion, strict=True)}
         assert of[2, 1] == pytest.approx(heard / 400)
         assert of[0, 1] == of[3, 1] == pytest.approx(heard / 500)
+
+
+@pytest.mark.parametrize("odds", [Odds(3, 1), Odds(10**12, 1)])
+def test_reports_that_can_never_differ_are_weighed_all_the_same(odds):
+    """A closed group whose entries may change for two periods only says the same six times: weights add up to 1, none
+    is wild, and the variance is that of one of them."""
+    eight, bound = calendar(8), TimeBounded(100)
+    group = Group.of_history(History.of(odds, range(1, 9), bound, eight, True), 3)
+    assert group.joint.limits.span == 2
+    asked = survey(ReleasePlan((group,)), calendar=eight, constraint=bound, closed=True)
+    solution = Solution(releases(asked, random_tallies(asked, np.random.default_rng(1))))
+    row = solution.row(8)
+    assert row.sum() == pytest.approx(1, abs=1e-6)
+    assert np.abs(row).sum() == pytest.approx(1, abs=1e-6)
+    assert solution._best.planned[8, 8] == pytest.approx(solution._best.planned[4, 4], rel=1e-6)

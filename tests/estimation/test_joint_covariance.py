@@ -10,8 +10,10 @@ import pytest
 from changeling_protocol import (
     BALANCED,
     AtMost,
+    AtMostWithin,
     Group,
     History,
+    Hybrid,
     Joint,
     KaryChange,
     KaryResponse,
@@ -21,6 +23,7 @@ from changeling_protocol import (
     SignedSubset,
     StateSpace,
     SubsetSelection,
+    TimeBounded,
     Track,
     most_telling,
 )
@@ -103,16 +106,17 @@ def jointly(*tracks, k=5, odds=Odds(12, 1), threshold=1, weights=None, share=1, 
     return Group.jointly(tracks, joint, share)
 
 
-def history(every=1, k=5, *, closed=False, share=1):
-    told = History.of(Odds(40, 1), range(1, T + 1, every), AtMost(k), calendar(T), closed)
+def history(every=1, k=5, *, closed=False, share=1, constraint=None):
+    told = History.of(Odds(40, 1), range(1, T + 1, every), constraint or AtMost(k), calendar(T), closed)
     return Group.of_history(told, Z, share)
 
 
-def asked(*groups, k=5, closed=False, answers=Z):
-    names = tuple("abc"[:answers])
-    return survey(ReleasePlan(groups), answers=names, calendar=calendar(T), constraint=AtMost(k), closed=closed)
+def asked(*groups, k=5, closed=False, answers=Z, constraint=None):
+    names, constraint = tuple("abc"[:answers]), constraint or AtMost(k)
+    return survey(ReleasePlan(groups), answers=names, calendar=calendar(T), constraint=constraint, closed=closed)
 
 
+BOUNDED = (TimeBounded(150), AtMostWithin(3, 150), Hybrid((AtMost(2), TimeBounded(150))))
 ANCHORED = jointly(states(last=1), changes(first=1), threshold=2, weights=(2, 1))
 PLANS = {
     "changes, low threshold": asked(jointly(changes())),
@@ -130,6 +134,7 @@ PLANS = {
     "signed subsets that always speak": asked(jointly(signed())),
     "histories of two widths": asked(history(), history(2, share=2)),
     "a history of few changes": asked(history(k=3), k=3),
+    **{f"a history, {each}": asked(history(constraint=each), constraint=each) for each in BOUNDED},
     "a history beside changes": asked(history(k=3), jointly(changes(), k=3), k=3),
     "shares": asked(
         jointly(states(last=1), changes(first=1), threshold=2, share=2),

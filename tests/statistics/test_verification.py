@@ -35,6 +35,8 @@ from changeling_statistics import (
     verify_files,
 )
 
+from ..protocol.examples import survey
+
 PERIODS, ENTRIES, SEED = 12, 3000, 5
 LOST = 7
 """Nobody is heard at the end of this period."""
@@ -45,17 +47,8 @@ def _survey() -> Survey:
     changes = SignedSubset(MutationSpace(3), Odds(20, 1), spoken=1)  # type: ignore[arg-type]
     tracks = [Track(width, changes, 0, PERIODS) for width in (1, 3)]
     states = Track(4, SubsetSelection(StateSpace(3), Odds(9, 1), 1), 0, PERIODS)
-    return Survey.at_cost(
-        question="What do you do?",
-        answers=("school", "training", "employment"),
-        calendar=Calendar(1_700_000_000, 86_400, PERIODS),
-        constraint=AtMost(3),
-        plan=ReleasePlan((Group((*tracks, states)),)),
-        skew=60,
-        spread=3600,
-        grace=86_400,
-        minimum=10,
-    )
+    calendar = Calendar(1_700_000_000, 86_400, PERIODS)
+    return survey(ReleasePlan((Group((*tracks, states)),)), calendar=calendar, minimum=10)
 
 
 @cache
@@ -122,12 +115,12 @@ def test_a_changed_figure_is_named() -> None:
     answer = json.loads(_files()["series.json"])
     was = answer["series"][4]["intervals"][1][0]
     answer["series"][4]["intervals"][1][0] = was + 1
-    text = _files()["series.csv"].decode().replace(",training,heard,", ",training,enrolled,", 1)
+    text = _files()["series.csv"].decode().replace(",coffee,heard,", ",coffee,enrolled,", 1)
     files = {**_files(), "series.json": json.dumps(answer).encode(), "series.csv": text.encode()}
     (one, other) = verify_files(_survey(), _edition(), files)
     assert (one.file, one.period, one.place) == ("series.json", 5, "intervals[1][0]")
     assert (one.stated, one.recomputed) == (was + 1, was)
-    assert (other.file, other.period, other.place) == ("series.csv", 1, "population of training")
+    assert (other.file, other.period, other.place) == ("series.csv", 1, "population of coffee")
 
 
 def test_files_that_are_missing_broken_or_too_many_are_named() -> None:
@@ -152,7 +145,7 @@ def test_each_of_several_questions_has_files_of_its_own() -> None:
         Track(1, SubsetSelection(StateSpace(z), Odds(3, 1), 1), 0, PERIODS, question=q) for q, z in enumerate((3, 2))
     )
     questions = [Question(f"q{z}", f"Which of {z}?", tuple(f"{at}" for at in range(z)), AtMost(3)) for z in (3, 2)]
-    survey = Survey.at_cost(
+    asked = Survey.at_cost(
         questions=questions,
         calendar=_survey().calendar,
         plan=ReleasePlan((Group((one, other)),)),
@@ -166,23 +159,23 @@ def test_each_of_several_questions_has_files_of_its_own() -> None:
         (TrackNumber(number), NodeNumber(at)): counterpart_of(track.randomizer).tally(
             generator.integers(0, track.randomizer.symbols, ENTRIES).astype(np.uint64)
         )
-        for number, track in enumerate(survey.plan.tracks)
+        for number, track in enumerate(asked.plan.tracks)
         for at in track.node_numbers()
     }
     attendance = {(0, at): Attendance(ENTRIES, ENTRIES if at == 1 else 0, 0) for at in range(1, PERIODS + 1)}
     tallies = Tallies(nodes, attendance)
-    files = edition_files(survey, tallies, revision=1, last=PERIODS, final=PERIODS)
+    files = edition_files(asked, tallies, revision=1, last=PERIODS, final=PERIODS)
     assert {name.partition(".")[0] for name in files} == {
         f"{name}-{place}" for name in ("series", "retrospective") for place in (0, 1)
     }
     assert json.loads(files["series-1.json"])["answers"] == ["0", "1"]
-    columns = edition_columns(survey, tallies)
-    edition = Edition(survey.id, 1, 5, PERIODS, PERIODS, columns["tracks"], columns["groups"], {})
-    assert verify_files(survey, edition, files) == []
+    columns = edition_columns(asked, tallies)
+    edition = Edition(asked.id, 1, 5, PERIODS, PERIODS, columns["tracks"], columns["groups"], {})
+    assert verify_files(asked, edition, files) == []
     slots = bytearray(columns["tracks"][1][2])
     slots[9] ^= 1
     changed = (columns["tracks"][0], (*columns["tracks"][1][:2], bytes(slots)))
-    found = verify_files(survey, replace(edition, tracks=changed), files)
+    found = verify_files(asked, replace(edition, tracks=changed), files)
     assert {each.file.partition(".")[0] for each in found} == {"series-1", "retrospective-1"}
 
 

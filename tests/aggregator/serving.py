@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
@@ -169,16 +169,22 @@ def eventually(read: Callable[[], object], expected: object) -> bool:
 
 @contextmanager
 def in_process(service: Service, raises: bool = True) -> Iterator[Callable[..., httpx.Response]]:
-    """A service in this process; gives what asks it for a path, with headers, by a GET or as told.
+    """A service in this process; gives what asks it for a path, with headers, by a GET or as told, with a body or none.
 
     raises: also what a defect raises.
     """
     transport = httpx.ASGITransport(make_app(service), raise_app_exceptions=raises)
     http = httpx.AsyncClient(transport=transport, base_url="http://here")
+
+    def ask(
+        path: str, headers: Mapping[str, str] | None = None, method: str = "GET", content: bytes | None = None
+    ) -> httpx.Response:
+        return loop.run(http.request(method, path, headers=headers, content=content))
+
     service.start()
     with asyncio.Runner() as loop:
         try:
-            yield lambda path, headers=None, method="GET": loop.run(http.request(method, path, headers=headers))
+            yield ask
         finally:
             loop.run(http.aclose())
             service.close()

@@ -1,4 +1,4 @@
-"""The operators' command line, from an authority's key to a histogram, against a real server."""
+"""The operators' command line against a real server: its commands, its settings, and what it says is wrong."""
 
 import csv
 import json
@@ -13,16 +13,11 @@ import pytest
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Calendar, SealingKey, Survey
 from changeling_protocol.wire import KEYS, decode_key_list
-from changeling_statistics import parse_instant, predict, read_survey, write_survey
+from changeling_statistics import format_duration, parse_duration, parse_instant, write_survey
 
-from ..protocol.examples import AUTHORITY, survey
+from ..protocol.examples import AUTHORITY, PINNED, survey
 from .devices import envelope, report
-from .serving import ServerHere
-
-SURVEY = (
-    *("survey", "new", "--question", "Tea?", "--answers", "yes, no", "--start", "2027-01-31"),
-    *("--period", "1d", "--horizon", "4d", "--epsilon", "4", "--devices", "1000", "--minimum", "1"),
-)
+from .serving import ServerHere, ServerProcess
 
 
 def test_from_an_authority_to_a_histogram(tmp_path, cli):
@@ -81,85 +76,20 @@ def test_from_an_authority_to_a_histogram(tmp_path, cli):
         )
 
 
-def test_a_wish_becomes_a_survey_that_says_what_it_will_show(tmp_path, cli):
-    """The planner's plan, at the wished epsilon; the error in points and devices, when it shows, and what it costs."""
-    printed = cli(*SURVEY, "--at-most", "2", "--points", "0.5", "-o", "tea.json")
-    asked = read_survey(tmp_path / "tea.json")
-    assert (asked.epsilon, asked.minimum, asked.calendar.periods) == (4, 1, 4)
-    assert any(group.joint for group in asked.plan.groups)
-    prediction = predict(asked, 1000)
-    for words in (
-        "What it will show of 1,000 devices",
-        f"{100 * prediction.mean:.3g} points, or {float(f'{1000 * prediction.mean:.3g}'):.0f} devices",
-        "devices for an error of 0.5 points",
-        f"{float(f'{prediction.devices_for(0.005):.3g}'):,.0f}",
-        "of period 1, which closes at 2027-02-01T00:00:00Z",
-        "65m after a period's close, and 1w after it",
-        "what 1 devices reported, or more",
-        f"{asked.per_week}",
-    ):
-        assert words in printed
-    assert "warning" not in printed
-
-
-def test_a_wish_that_would_show_nothing_says_so(tmp_path, cli, capsys):
-    """With too few devices it is written only anyway; with a large minimum, every node of the plan shows."""
-    few = (*SURVEY, "--at-most", "2", "--devices", "10", "-o", "few.json")
-    assert run([*few]) == 1
-    refused = " ".join(capsys.readouterr().err.split())
-    assert "shows nothing" in refused
-    assert "--anyway" in refused
-    assert not (tmp_path / "few.json").exists()
-    cli(*few, "--anyway")
-    assert read_survey(tmp_path / "few.json").epsilon == 4
-    held_back = cli(*SURVEY, "--at-most", "2", "--minimum", "900", "-o", "held.json")
-    assert "warning" not in held_back
-    assert run([*SURVEY, "--at-most", "2", "--minimum", "1001", "-o", "none.json"]) == 1
-    assert "fewer than 1001 reports" in " ".join(capsys.readouterr().err.split())
-
-
-def test_an_unsigned_survey_is_readable_json(tmp_path, cli):
-    """With its plan, and what it costs; edited so that it costs more than it states, it cannot be signed."""
-    cli("authority", "new", "-o", ".")
-    cli(*SURVEY, "--at-most", "2", "--within", "3d", "-o", "tea.json")
-    content = json.loads((tmp_path / "tea.json").read_text())
-    (asked,) = content["survey"]["questions"]
-    assert asked["answers"] == ["yes", "no"]
-    assert asked["constraint"]["kind"] == "at-most-within"
-    assert float(content["cost"]["epsilon"]) == pytest.approx(4)
-    content["survey"]["plan"][0]["history"]["odds"] = [100, 1]
-    (tmp_path / "tea.json").write_text(json.dumps(content))
-    assert run(["survey", "sign", "tea.json", "--key", "authority.key", "-o", "tea.signed"]) == 1
-    assert not (tmp_path / "tea.signed").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([*SURVEY, "-o", "x"], "--at-most, --within, or both"),
-        ([*SURVEY, "--at-most", "2", "--periods", "4", "-o", "x"], "either --periods or --horizon"),
-        ([*SURVEY, "--at-most", "0", "-o", "x"], "k >= 1"),
-        ([*SURVEY, "--at-most", "2", "--epsilon", "much", "-o", "x"], "epsilon is a number"),
-        ([*SURVEY, "--at-most", "2", "--epsilon", "nan", "-o", "x"], "epsilon is a number"),
-        ([*SURVEY, "--at-most", "2", "--epsilon", "-1", "-o", "x"], "epsilon must be above 0"),
-        ([*SURVEY, "--at-most", "2", "--devices", "few", "-o", "x"], "write a number such as 20000"),
-        ([*SURVEY, "--at-most", "2", "--points", "0", "-o", "x"], "above 0 points"),
-        ([*SURVEY, "--at-most", "2", "--start", "soon", "-o", "x"], "a time is like"),
-        ([*SURVEY, "--at-most", "2", "--horizon", "25h", "-o", "x"], "no whole number of periods"),
         (["survey", "sign", "missing.json", "--key", "k", "-o", "x"], "missing.json"),
         (["survey", "show", "garbage"], "garbage holds no survey: not canonical MessagePack"),
         (["survey", "sign", "json", "--key", "k", "-o", "x"], "json holds no survey: not the JSON of a survey"),
         (["survey", "publish", "key", "--server", "http://127.0.0.1:9"], "key holds no survey: the bytes are not a"),
         (["keys", "sign", "garbage", "--key", "k", "--expires", "2028-01-01", "-o", "x"], "holds no public key"),
         (["keys", "publish", "garbage", "--server", "http://127.0.0.1:9"], "garbage holds no signed key: not"),
-        (["keys", "publish", "json", "--server", "http://127.0.0.1:9"], "json holds no signed key"),
         (["keys", "new", "--store", "garbage", "-o", "x"], "cannot be used as a store"),
         (["histogram", "00" * 16, "--server", "http://127.0.0.1:9"], "could not be reached"),
         (["serve", "--store", "s", "--authority", "garbage"], "holds no public key"),
         (["doctor"], "Missing option '--store'; see changeling doctor --help"),
-        (["bogus"], "No such command 'bogus'; see changeling --help"),
         (["survey", "new", "--zzz"], "No such option: --zzz; see changeling survey new --help"),
-        (["survey", "sign", "nope", "--key", "k", "-o", "o"], "nope: No such file or directory"),
     ],
 )
 @pytest.mark.usefixtures("cli")
@@ -218,16 +148,19 @@ def test_help_and_files_load_no_numbers_no_server_and_no_store(tmp_path):
     """Without anything that takes long to import help is given, also of the server's commands; and whoever handles
     the files of surveys and keys needs neither a database nor a server."""
     (tmp_path / "signed").write_bytes(survey().signed_by(AUTHORITY))
-    help_ = "from changeling_commands.__main__ import main; code = main({words})"
-    read = "from pathlib import Path; from changeling_statistics import read_survey; read_survey(Path('signed'))"
-    for statement, heavy in (
-        (help_.format(words=["--help"]), HEAVY),
-        (help_.format(words=["keys", "--help"]), HEAVY),
-        (read, ["sqlalchemy", "starlette", "polars"]),
-    ):
-        asked = f"import sys; {statement}; print(*({{*{heavy}}} & {{*sys.modules}}), file=sys.stderr)"
-        done = subprocess.run([sys.executable, "-c", asked], cwd=tmp_path, capture_output=True, text=True, timeout=100)
-        assert (done.returncode, done.stderr.split()) == (0, []), statement
+    script = f"""
+import sys
+from pathlib import Path
+from changeling_commands.__main__ import main as run
+assert run(["--help"]) == run(["keys", "--help"]) == 0
+print("loaded", *{{*{HEAVY}}} & {{*sys.modules}})
+from changeling_statistics import read_survey
+read_survey(Path("signed"))
+print("loaded", *{{"sqlalchemy", "starlette", "polars"}} & {{*sys.modules}})
+"""
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("loaded")] == ["loaded", "loaded"]
 
 
 def test_every_command_and_option_is_explained(cli):
@@ -244,3 +177,92 @@ def test_every_command_and_option_is_explained(cli):
 
     commands(get_command(CHANGELING.typer(CHANGELING.commands)), "changeling")
     assert "survey" in cli("--help")
+
+
+def test_every_mistake_is_named_at_once(tmp_path, monkeypatch, capsys):
+    """Of the file, of the environment and of the command line, each by its name; nothing is opened."""
+    file = tmp_path / "server.toml"
+    file.write_text(
+        f'stor = "x"\nport = "many"\nhost = true\nmovable-clock = 1\nadmission = "nowhere:admit"\ncertificate = "x"\n'
+        f'authority = ["{tmp_path / "missing.pub"}"]\n'
+    )
+    monkeypatch.setenv("CHANGELING_METRICS_ADDRESS", "9090")
+    monkeypatch.setenv("CHANGELING_STORE_KEY", "12")
+    assert run(["serve", "--settings", str(file)]) == 1
+    error = capsys.readouterr().err
+    assert "10 settings are wrong" in error
+    assert len(error.splitlines()) == 11
+    for said in (
+        *(
+            "'stor': store?",
+            "'--port'",
+            "host = True",
+            "movable-clock = 1",
+            "--admission nowhere:admit",
+            "both --certificate",
+        ),
+        *("missing.pub: No such file", "not '9090'", "$CHANGELING_STORE_KEY holds no store key", "--store"),
+    ):
+        assert said in error, said
+
+
+def test_one_mistake_is_told_as_ever(capsys, tmp_path):
+    """A missing option, a word too many, an option that there is not; a file that is no TOML, with the place; and a
+    movable clock where others could reach it, and move it."""
+    (tmp_path / "authority.pub").write_text(PINNED[0].hex())
+    good = ["serve", "--store", str(tmp_path / "x.db"), "--authority", str(tmp_path / "authority.pub")]
+    file = tmp_path / "server.toml"
+    open_ = ["--movable-clock", "--proxy", "10.0.0.1", "--host", "0.0.0.0"]
+    for words, code, said in (
+        (["serve", *good[3:]], 2, "Missing option '--store'"),
+        ([*good, "twice"], 2, "'twice'"),
+        ([*good, "--prot", "1"], 2, "--prot"),
+        ([*good, *open_], 1, "changeling: a movable clock is for loopback only, not for 0.0.0.0\n"),
+    ):
+        assert run(words) == code
+        error = capsys.readouterr().err
+        assert said in error
+        assert len(error.splitlines()) == 1
+    for content, place in (("port 8080", "at line 1"), ('port = "8080', "end of document")):
+        file.write_text(content)
+        run([*good, "--settings", str(file)])
+        error = capsys.readouterr().err
+        assert "server.toml is no TOML" in error
+        assert "at line 1" in error or place in error
+    assert not (tmp_path / "x.db").exists()
+
+
+@pytest.mark.heavy
+def test_the_command_line_counts_before_the_environment_and_that_before_the_file(tmp_path, monkeypatch):
+    """Of a server whose one option is `--port 0`; address and rule are the environment's, its clock the file's."""
+    file = tmp_path / "server.toml"
+    file.write_text('host = "127.0.0.1"\nport = 1\nmovable-clock = true\n')
+    monkeypatch.setenv("CHANGELING_SETTINGS", str(file))
+    monkeypatch.setenv("CHANGELING_HOST", "127.0.0.2")
+    monkeypatch.setenv("CHANGELING_PORT", "2")
+    monkeypatch.setenv("CHANGELING_ADMISSION", "rule:admit")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=":")
+    (tmp_path / "rule.py").write_text("async def admit(headers, body): return 'not admitted'")
+    with ServerProcess(tmp_path) as server:
+        assert "127.0.0.2" in server.url
+        server.move_clock(1_800_000_000)
+        assert server.http.post("/v1/uploads", content=b"").json()["detail"] == "not admitted"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("10s", 10), ("15m", 900), ("1h", 3600), (" 90 d ", 7_776_000), ("13w", 7_862_400)]
+)
+def test_a_duration_is_a_number_and_a_unit(text, seconds):
+    """Printed, it reads back as itself. Where months are a unit, a year has twelve, of 365 days together."""
+    assert parse_duration(text) == seconds
+    assert parse_duration(format_duration(seconds)) == seconds
+    assert parse_duration("12mo", months=True) == parse_duration("1y", months=True) == parse_duration("365d")
+
+
+@pytest.mark.parametrize("text", ["", "10", "s", "1.5h", "-1d", "3mo", "1y", "0s", "1H", "٣d"])
+def test_what_is_no_duration_is_refused(text):
+    """Months and years too, and the error says why: their lengths differ."""
+    with pytest.raises(
+        ValueError, match="months and years differ in length" if text[1:] in ("mo", "y") else "duration"
+    ):
+        parse_duration(text)

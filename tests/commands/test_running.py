@@ -9,53 +9,58 @@ from changeling_protocol import __version__
 
 from tests.command_line import changeling, changeling_sim, invoked
 
-PROGRAMS = [(changeling, "changeling"), (changeling_sim, "changeling-sim")]
 
-
-@pytest.mark.parametrize(("main", "name"), PROGRAMS)
+@pytest.mark.parametrize(("main", "name"), [(changeling, "changeling"), (changeling_sim, "changeling-sim")])
 def test_the_version_is_one_line_and_the_help_names_the_option(main, name):
     """Of both programs, and of the SDK's own version."""
     assert invoked(main, "--version").output == f"{name} {__version__}\n"
     assert "--version" in invoked(main, "--help").stdout
 
 
-def bare(module, *words):
-    """Runs a program as if no extra were installed."""
-    code = (
-        "import sys; sys.modules |= dict.fromkeys(['typer', 'rich', 'numpy']); "
-        f"from {module}.__main__ import main; sys.exit(main({list(words)}))"
-    )
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+def bare(module, *lines):
+    """Runs command lines of a program in a process as if no extra were installed; the code, output and errors of
+    each."""
+    script = f"""
+import io, sys
+from contextlib import redirect_stderr, redirect_stdout
+sys.modules |= dict.fromkeys(["typer", "rich", "numpy"])
+from {module}.__main__ import main
+for words in {[line.split() for line in lines]}:
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        code = main(words)
+    print([code, out.getvalue(), err.getvalue()])
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return [eval(line) for line in done.stdout.splitlines()]
 
 
-def test_the_help_of_a_bare_install_says_which_extra_brings_which_command():
-    """It is what somebody types first who has just installed the SDK; that is no error, and needs no extra."""
-    for module, told in {
-        "changeling_commands": {
-            "server": "serve, fold, .*segments",
-            "central": "release, smooth",
-            "papers": "count, ask",
-        },
-        "changeling_simulations": {"simulate": "plan, run, compare, sweep, fleet, fleet-check, capacity"},
-    }.items():
-        version, helped = bare(module, "--version"), bare(module, "--help")
-        assert (version.returncode, version.stderr, helped.returncode, helped.stderr) == (0, "", 0, "")
-        assert version.stdout.endswith(f" {__version__}\n")
-        for extra, commands in told.items():
-            assert re.search(rf'"changeling\[{extra}\]".*: {commands}$', helped.stdout, re.MULTILINE)
-        assert bare(module).stdout == helped.stdout
-
-
-def test_a_command_of_a_bare_install_names_its_own_extra():
-    """Also behind an option, or as part of a group."""
-    for module, words, extra in (
-        ("changeling_commands", ["survey", "notice", "x"], "server"),
-        ("changeling_commands", ["release", "--help"], "central"),
-        ("changeling_simulations", ["run"], "simulate"),
-    ):
-        done = bare(module, *words)
-        assert (done.returncode, done.stdout) == (1, "")
-        assert f'pip install "changeling[{extra}]", or ".[{extra}]" in a clone' in done.stderr
+@pytest.mark.parametrize(
+    ("module", "told", "missing"),
+    [
+        (
+            "changeling_commands",
+            {"server": "serve, fold, .*segments", "central": "release, smooth", "papers": "count, ask"},
+            {"survey notice x": "server", "release --help": "central"},
+        ),
+        (
+            "changeling_simulations",
+            {"simulate": "plan, run, compare, sweep, fleet, fleet-check, capacity"},
+            {"run": "simulate"},
+        ),
+    ],
+)
+def test_a_bare_install_says_which_extra_brings_which_command(module, told, missing):
+    """In its help, which is what somebody types first who has just installed the SDK, and no error; and where a command
+    is asked for, also behind an option, or as part of a group."""
+    version, helped, nothing, *wanting = bare(module, "--version", "--help", "", *missing)
+    assert (version[0], version[2], helped[0], helped[2]) == (0, "", 0, "")
+    assert version[1].endswith(f" {__version__}\n")
+    for extra, commands in told.items():
+        assert re.search(rf'"changeling\[{extra}\]".*: {commands}$', helped[1], re.MULTILINE)
+    assert nothing[1] == helped[1]
+    for (code, out, err), extra in zip(wanting, missing.values(), strict=True):
+        assert (code, out) == (1, "")
+        assert f'pip install "changeling[{extra}]", or ".[{extra}]" in a clone' in err
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`changeling dev`: what an app developer meets first. The device is the very script that it prints."""
+"""`changeling dev`: what an app developer meets first. The device is the very script that it prints, or a fleet."""
 
 import os
 import re
@@ -7,32 +7,37 @@ import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from itertools import pairwise
 from queue import Empty, Queue
 from threading import Thread
 
+import httpx
 import pytest
 from changeling_commands import dev as development
-from changeling_commands.__main__ import main
 from changeling_protocol import BadSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tests.command_line import changeling as main
+from tests.command_line import invoked
 
 from ..protocol.examples import AUTHORITY, survey
 
 SHORT = (
-    "import sys; from changeling_commands import dev as development; development.PERIOD_SECONDS = 2; "
+    "import sys; from changeling_commands import dev as d; d.PERIOD_SECONDS, d.FLEET_PAST = 2, 8; "
     "from changeling_commands.__main__ import main; sys.exit(main())"
 )
-"""The command with periods of two seconds, so that a test need not wait for ten."""
+"""The command with periods of two seconds, so that a test need not wait for ten; a fleet has lived through eight."""
 ALONE = r" +\d+ +1 of 1 +1\.00 ± 0\.00 +0\.00 ± 0\.00$"
 """The one device there is was heard, and holds the first of two answers."""
 DEADLINE_SECONDS = 150
+DEVICES = 12
 
 
 class Running:
     """`changeling dev` in a process of its own, and what it has printed so far."""
 
     def __init__(self, folder, *words):
-        self.folder, self.lines, self._printed = folder, list[str](), Queue[str]()
+        self.folder, self.lines, self._printed = folder, [], Queue()
         self.process = subprocess.Popen(
             [sys.executable, "-u", "-c", SHORT, "dev", *words],
             stdout=subprocess.PIPE,
@@ -44,7 +49,6 @@ class Running:
         self._reading.start()
 
     def _read(self):
-        assert self.process.stdout
         for line in self.process.stdout:
             self._printed.put(line.rstrip("\n"))
 
@@ -60,16 +64,8 @@ class Running:
     @property
     def script(self):
         """The device that it prints."""
-        instructions = self.lines[
-            : next(at for at, line in enumerate(self.lines) if line.startswith("A period closes"))
-        ]
-        return "\n".join(line[4:] for line in instructions if line.startswith("    "))
-
-    def told(self, pattern):
-        """What the script has where the pattern has a group."""
-        found = re.search(pattern, self.script)
-        assert found, self.script
-        return found[1]
+        end = next(at for at, line in enumerate(self.lines) if line.startswith("A period closes"))
+        return "\n".join(line[4:] for line in self.lines[:end] if line.startswith("    "))
 
     @contextmanager
     def device(self):
@@ -88,7 +84,6 @@ class Running:
         self.process.terminate()
         assert self.process.wait(timeout=100) == 0
         self._reading.join()
-        assert self.process.stdout
         self.process.stdout.close()
         while not self._printed.empty():
             self.lines.append(self._printed.get())
@@ -99,7 +94,6 @@ class Running:
 def running(folder, *words):
     dev = Running(folder, *words)
     try:
-        dev.wait_for("period +heard")
         yield dev
     finally:
         if dev.process.poll() is None:
@@ -108,21 +102,22 @@ def running(folder, *words):
 
 @pytest.mark.heavy
 def test_what_is_kept_goes_on_with_the_same_survey_or_another_of_the_same_authority(tmp_path):
-    """One device is seen alone, and before it comes, that nobody was heard. Its own store does not break: it goes on,
-    and joins the other survey beside the first."""
-    server, authority, asked = r'server="(.+)"', r'fromhex\("(.+)"\)', r'join\("(.+)"\)'
+    """One device is seen alone, and before it comes, that nobody was heard. Its own store does not break: it joins the
+    other survey beside the first."""
     told = []
     for answers in ("yes,no", "yes, no", "yes,never"):
         with running(tmp_path, "--store", "kept", "--answers", answers) as dev:
+            dev.wait_for("period +heard")
             assert any("FOR DEVELOPMENT ONLY" in line for line in dev.lines)
-            told.append([dev.told(pattern) for pattern in (server, authority, asked)])
+            patterns = (r'server="(.+)"', r'fromhex\("(.+)"\)', r'join\("(.+)"\)')
+            told.append([re.search(pattern, dev.script)[1] for pattern in patterns])
             if len(told) == 1:
                 dev.wait_for(r" +\d+ +nothing yet: no device was heard$")
-            with dev.device() as device:
-                dev.wait_for(ALONE)
-                assert device.stdout
-                assert device.stdout.readline().startswith("Recorded.")
-                assert device.stdout.readline().startswith("Flushed(sent=")
+            else:
+                with dev.device() as device:
+                    dev.wait_for(ALONE)
+                    assert device.stdout.readline().startswith("Recorded.")
+                    assert device.stdout.readline().startswith("Flushed(sent=")
             assert dev.stop() == "stopped; everything is kept in kept"
     first, again, other = told
     assert again == first
@@ -131,9 +126,49 @@ def test_what_is_kept_goes_on_with_the_same_survey_or_another_of_the_same_author
     assert (tmp_path / "kept" / "authority.key").stat().st_mode & 0o777 == 0o600
 
 
-@pytest.mark.usefixtures("cli")
-def test_a_folder_serves_at_one_port(tmp_path, capsys):
+@pytest.mark.heavy
+def test_a_fleet_has_a_past_goes_on_and_is_thrown_away(tmp_path):
+    """Every closed period is estimated, with bands, from all devices; then live ones come. At the end nothing stays."""
+    with running(tmp_path, "--fleet", f"{DEVICES}", "--answers", "yes,no") as dev:
+        dev.wait_for("Look at ")
+        assert any("a toy: epsilon" in line for line in dev.lines)
+        assert any(line.startswith("    entry = client.join(") for line in dev.lines)
+        url = dev.lines[-1].split()[2].rstrip("/")
+        (listed,) = httpx.get(f"{url}/v1/surveys", timeout=100).json()["surveys"]
+        assert listed["public"]
+        heard, until = [], time.monotonic() + DEADLINE_SECONDS
+        while time.monotonic() < until and not (len(heard) > 10 and heard[9]["heard"] == DEVICES):
+            time.sleep(0.5)
+            answer = httpx.get(f"{url}/v1/surveys/{listed['id']}/series", timeout=100)
+            heard = answer.json()["series"] if answer.status_code == 200 else []
+        assert {each["heard"] for each in heard[:10]} == {DEVICES}, heard
+        assert all(0 < error < DEVICES for each in heard[:10] for error in each["standard_errors"])
+        dev.stop()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_wave_goes_through_the_fleet():
+    """The first answer's share rises and falls, every answer has somebody, and most devices stay as they are."""
+    held = [[development.answer_at(number, period, 3) for number in range(200)] for period in range(1, 41)]
+    shares = [of_period.count(0) / 200 for of_period in held]
+    assert 0.1 < min(shares) < 0.2
+    assert 0.7 < max(shares) < 0.8
+    assert all(set(of_period) == {0, 1, 2} for of_period in held)
+    changed = [sum(a != b for a, b in zip(*two, strict=True)) for two in pairwise(held)]
+    assert max(changed) < 200 / 10
+    assert {development.answer_at(number, 1, 1) for number in range(20)} == {0, None}
+
+
+def test_a_fleet_is_not_kept(tmp_path):
+    """Its devices would come again as others."""
+    done = invoked(main, "dev", "--fleet", "3", "--store", str(tmp_path / "kept"))
+    assert done.exit_code == 1
+    assert "choose one of --fleet and --store" in done.stderr
+
+
+def test_a_folder_serves_at_one_port(tmp_path, monkeypatch):
     """A second server of the folder finds it taken, says so, and leaves the first one's survey alone."""
+    monkeypatch.chdir(tmp_path)
     kept = tmp_path / "kept"
     kept.mkdir()
     development.kept_survey(kept, development.kept_authority(kept), ("yes", "no"), time.time())
@@ -141,8 +176,9 @@ def test_a_folder_serves_at_one_port(tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         (kept / "port").write_text(f"{port}\n")
-        assert main(["dev", "--store", "kept", "--answers", "others"]) == 1
-    assert capsys.readouterr().err == f"changeling: cannot listen on 127.0.0.1, port {port}: Address already in use\n"
+        done = invoked(main, "dev", "--store", "kept", "--answers", "others")
+    said = f"changeling: cannot listen on 127.0.0.1, port {port}: Address already in use\n"
+    assert (done.exit_code, done.stderr) == (1, said)
     assert (kept / "survey.signed").read_bytes() == before
 
 

@@ -19,127 +19,104 @@ from .serving import in_process
 
 
 class Slow:
-    """Makes answers that wait until they are let go; counts them."""
+    """Has answers made, which wait until they are let go; notes which were."""
 
     def __init__(self):
-        self.go_on, self.made = Event(), list[str]()
+        self.making, self.go_on, self.made = Estimating(), Event(), []
 
-    def make(self, name):
+    def ask(self, name, network=None, opens=None, key=None, fails=False):
+        """The task of somebody who waits for this answer."""
+
         def make():
             self.made.append(name)
             self.go_on.wait(100)
+            if fails:
+                raise ValueError("no")
             return name.encode()
 
-        return make
+        return asyncio.create_task(self.making.answer(key or name, make, network, opens))
 
 
-def test_few_are_made_at_a_time_and_few_wait(monkeypatch):
+@pytest.fixture
+def slow():
+    made = Slow()
+    yield made
+    made.go_on.set()
+    made.making.close()
+
+
+async def test_few_are_made_at_a_time_and_few_wait(monkeypatch, slow):
     """Two are made, three wait, the one too many is told to come again; once they are done there is room again."""
     monkeypatch.setattr(questions, "MOST_WAITING", 3)
-
-    async def asked():
-        making, slow = Estimating(), Slow()
-        waiting = [asyncio.create_task(making.answer(name, slow.make(name))) for name in "abcde"]
-        while len(slow.made) < 2:
-            await asyncio.sleep(0.01)
-        assert sorted(slow.made) == ["a", "b"]
-        with pytest.raises(Overloaded):
-            await making.answer("f", slow.make("f"))
-        slow.go_on.set()
-        assert await asyncio.gather(*waiting) == [b"a", b"b", b"c", b"d", b"e"]
-        assert await making.answer("f", slow.make("f")) == b"f"
-        making.close()
-
-    asyncio.run(asked())
+    waiting = [slow.ask(name) for name in "abcde"]
+    while len(slow.made) < 2:
+        await asyncio.sleep(0.01)
+    assert sorted(slow.made) == ["a", "b"]
+    with pytest.raises(Overloaded):
+        await slow.ask("f")
+    slow.go_on.set()
+    assert await asyncio.gather(*waiting) == [b"a", b"b", b"c", b"d", b"e"]
+    assert await slow.ask("f") == b"f"
 
 
-def test_networks_take_turns_and_the_page_opens_always(monkeypatch):
+async def test_networks_take_turns_and_the_page_opens_always(monkeypatch, slow):
     """One asks for much, and has one thread: others are answered beside it, the page's own at once, and it is kept."""
     monkeypatch.setattr(questions, "MOST_OF_NETWORK", 3)
     monkeypatch.setattr(questions, "MOST_KEPT", 1)
-    greedy, other, third = "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24"
-
-    async def asked():
-        making, slow, tasks = Estimating(), Slow(), list[asyncio.Task[bytes]]()
-        for network, names in ((greedy, "abcd"), (other, "ef"), (third, "g")):
-            tasks += [asyncio.create_task(making.answer(n, slow.make(n), network)) for n in names]
-            await asyncio.sleep(0.05)
-        assert slow.made == ["a", "e"]
-        with pytest.raises(Overloaded):
-            await making.answer("more", slow.make("more"), greedy)
-        tasks.append(asyncio.create_task(making.answer("page", slow.make("page"), greedy, SurveyId(bytes(16)))))
+    greedy, tasks = "192.0.2.0/24", []
+    for network, names in ((greedy, "abcd"), ("198.51.100.0/24", "ef"), ("203.0.113.0/24", "g")):
+        tasks += [slow.ask(name, network) for name in names]
         await asyncio.sleep(0.05)
-        assert slow.made == ["a", "e", "page"]
-        slow.go_on.set()
-        await asyncio.gather(*tasks)
-        assert slow.made[3:5] in (["g", "b"], ["g", "f"])
-        assert sorted(slow.made) == [*"abcdefg", "page"]
-        assert (making.kept("page"), making.kept("a")) == (b"page", None)
-        making.close()
+    assert slow.made == ["a", "e"]
+    with pytest.raises(Overloaded):
+        await slow.ask("more", greedy)
+    tasks.append(slow.ask("page", greedy, SurveyId(bytes(16))))
+    await asyncio.sleep(0.05)
+    assert slow.made == ["a", "e", "page"]
+    slow.go_on.set()
+    await asyncio.gather(*tasks)
+    assert slow.made[3:5] in (["g", "b"], ["g", "f"])
+    assert sorted(slow.made) == [*"abcdefg", "page"]
+    assert (slow.making.kept("page"), slow.making.kept("a")) == (b"page", None)
 
-    asyncio.run(asked())
 
-
-def test_what_nobody_waits_for_any_more_is_not_made():
+async def test_what_nobody_waits_for_any_more_is_not_made(slow):
     """Sixty-six readers ask and go, as often as they like: the next question has room, and waits for two at most."""
-
-    async def asked():
-        making, slow = Estimating(), Slow()
-        for _ in range(3):
-            gone = [asyncio.create_task(making.answer(n, slow.make(str(n)))) for n in range(66)]
-            await asyncio.sleep(0.1)
-            for each in gone:
-                each.cancel()
-            await asyncio.gather(*gone, return_exceptions=True)
-        patient = asyncio.create_task(making.answer("mine", slow.make("mine")))
-        await asyncio.sleep(0.1)
-        slow.go_on.set()
-        assert await patient == b"mine"
-        assert (set(slow.made[:2]), slow.made[2:]) == ({"0", "1"}, ["mine"])
-        making.close()
-
-    asyncio.run(asked())
+    for _ in range(3):
+        gone = [slow.ask(f"{n}") for n in range(66)]
+        await asyncio.sleep(0.05)
+        for each in gone:
+            each.cancel()
+        await asyncio.gather(*gone, return_exceptions=True)
+    patient = slow.ask("mine")
+    await asyncio.sleep(0.05)
+    slow.go_on.set()
+    assert await patient == b"mine"
+    assert (set(slow.made[:2]), slow.made[2:]) == ({"0", "1"}, ["mine"])
 
 
-def test_an_answer_is_made_once_even_by_many_who_ask_at_once():
+async def test_an_answer_is_made_once_even_by_many_who_ask_at_once(slow):
     """One who goes takes it from nobody; an error is told to all and not kept."""
-
-    async def asked():
-        making, slow, failed = Estimating(), Slow(), list[int]()
-
-        def fail():
-            failed.append(1)
-            slow.go_on.wait(100)
-            raise ValueError("no")
-
-        many = [asyncio.create_task(making.answer("key", slow.make("x"))) for _ in range(20)]
-        errors = [asyncio.create_task(making.answer("bad", fail)) for _ in range(5)]
-        await asyncio.sleep(0.1)
-        many.pop().cancel()
-        slow.go_on.set()
-        assert set(await asyncio.gather(*many)) == {b"x"}
-        assert [str(each) for each in await asyncio.gather(*errors, return_exceptions=True)] == ["no"] * 5
-        assert await making.answer("key", slow.make("y")) == b"x"
-        assert await making.answer("bad", slow.make("z")) == b"z"
-        assert (slow.made, failed) == (["x", "z"], [1])
-        making.close()
-
-    asyncio.run(asked())
+    many = [slow.ask("x", key="key") for _ in range(20)]
+    errors = [slow.ask("bad", fails=True) for _ in range(5)]
+    await asyncio.sleep(0.05)
+    many.pop().cancel()
+    slow.go_on.set()
+    assert set(await asyncio.gather(*many)) == {b"x"}
+    assert [str(each) for each in await asyncio.gather(*errors, return_exceptions=True)] == ["no"] * 5
+    assert await slow.ask("y", key="key") == b"x"
+    assert await slow.ask("z", key="bad") == b"z"
+    assert sorted(slow.made) == ["bad", "x", "z"]
 
 
-@pytest.mark.parametrize(("bound", "most"), [("MOST_KEPT_BYTES", 25), ("MOST_KEPT", 2)])
-def test_what_is_kept_is_bounded(monkeypatch, bound, most):
+@pytest.mark.parametrize(("bound", "most"), [("MOST_KEPT_BYTES", 5), ("MOST_KEPT", 2)])
+async def test_what_is_kept_is_bounded(monkeypatch, slow, bound, most):
     """Of answers that exceed it together the one asked for longest ago goes."""
     monkeypatch.setattr(questions, bound, most)
-
-    async def asked():
-        making, made = Estimating(), list[str]()
-        for key in ("a", "b", "a", "c", "a", "b"):
-            await making.answer(key, lambda key=key: made.append(key) or bytes(10))
-        assert made == ["a", "b", "c", "b"]
-        making.close()
-
-    asyncio.run(asked())
+    slow.go_on.set()
+    for name in ("aa", "bb", "aa", "cc", "aa", "bb"):
+        await slow.ask(name)
+    assert slow.made == ["aa", "bb", "cc", "bb"]
 
 
 class Asked:

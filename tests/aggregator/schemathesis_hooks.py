@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st
 
 from tests.aggregator.devices import body
+from tests.aggregator.serving import texts
 from tests.protocol.examples import AUTHORITY, survey
 
 SURVEY = os.environ["SURVEY"]
@@ -44,13 +45,4 @@ def map_path_parameters(context, path_parameters):
 
 @schemathesis.deserializer(MSGPACK)
 def unpack(_, response):
-    return _texts(msgpack.unpackb(response.content))
-
-
-def _texts(value):
-    """What JSON Schema takes for a bin is a text."""
-    if isinstance(value, dict):
-        return {name: _texts(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_texts(each) for each in value]
-    return value.decode("latin-1") if isinstance(value, bytes) else value
+    return texts(msgpack.unpackb(response.content))

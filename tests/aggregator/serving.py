@@ -34,6 +34,7 @@ __all__ = [
     "eventually",
     "in_process",
     "survey_path",
+    "texts",
 ]
 
 
@@ -156,6 +157,15 @@ def certified(folder: Path) -> tuple[Path, Path]:
 
 def survey_path(published: Survey) -> str:
     return f"/v1/surveys/{published.id.hex()}"
+
+
+def texts(value: Any) -> Any:
+    """What is decoded of MessagePack, as JSON Schema takes it: each bin is a text."""
+    if isinstance(value, dict):
+        return {name: texts(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [texts(each) for each in value]
+    return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
 def eventually(read: Callable[[], object], expected: object) -> bool:

@@ -17,8 +17,6 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import pytest
 from changeling_protocol import (
-    Calendar,
-    Constraint,
     Group,
     Memory,
     NodeNumber,
@@ -55,7 +53,6 @@ __all__ = [
     "RandomizerContract",
     "covariance_around",
     "expected_covariance",
-    "lived_histories",
     "matrices",
     "name",
     "one_report",
@@ -418,24 +415,6 @@ Question: TypeAlias = tuple[int, int]
 """What a closing asks an entry of a joint group: the track's place in the group, and the true input."""
 Law: TypeAlias = Mapping[tuple[int, ...], tuple[Fraction, Memory | None]]
 """The probability of each transcript, and what the entry remembers after it."""
-
-
-def lived_histories(
-    answers: int, calendar: Calendar, constraint: Constraint, closed: bool = False
-) -> list[tuple[int, ...]]:
-    """The states at the ends of periods 0 to T of every entry that the constraint admits, by its own word.
-
-    A mutation may lie anywhere in its period. Mutations are nearest to each other if the first lies at the end of its
-    period, and all others at the start of theirs.
-    closed: whether everybody has an answer from the first period on.
-    """
-    histories = []
-    for states in product(range(int(closed), answers + 1), repeat=calendar.periods):
-        periods = [i for i, (old, new) in enumerate(zip((0, *states), states, strict=False), 1) if old != new]
-        times = [calendar.time(i) if i == periods[0] else calendar.time(i - 1) + 1 for i in periods]
-        if all(constraint.admits(made, time - times[0]) for made, time in enumerate(times)):
-            histories.append((0, *states))
-    return histories
 
 
 def questions(group: Group, states: Sequence[int], after: int = 0) -> list[Question]:

@@ -88,7 +88,9 @@ def _altered(name):
 
 
 def test_no_file_is_taken_for_less_than_it_is(tmp_path):
-    """A kind that is missing or unknown is a problem, and so is a part of a case that nobody looks at."""
+    """A file or a kind that is missing or unknown is a problem, and so is a part of a case that nobody looks at."""
+    missing = checked(tmp_path)
+    assert (missing.returncode, missing.stderr.splitlines()) == (1, [f"{name}: no such file" for name in sorted(FILES)])
     cases = read("strata")["cases"]
     for words, altered in {
         "no case of kind refused": [case for case in cases if case["kind"] != "refused"],
@@ -101,15 +103,7 @@ def test_no_file_is_taken_for_less_than_it_is(tmp_path):
         done = checked(tmp_path, "strata")
         assert done.returncode == 1
         assert words in done.stderr
-
-
-def test_a_file_that_is_missing_or_unknown_is_a_problem(tmp_path):
-    """Whichever it is."""
-    done = checked(tmp_path)
-    assert done.returncode == 1
-    assert done.stderr.splitlines() == [f"{name}: no such file" for name in sorted(FILES)]
-    write(tmp_path, "strata", read("strata")["cases"])
-    assert checked(tmp_path, "strata").returncode == 0
+    write(tmp_path, "strata", cases)
     (tmp_path / "surprise.json").write_text("{}")
     done = checked(tmp_path, "strata")
     assert (done.returncode, done.stderr) == (1, "surprise: an unknown file\n")
@@ -124,11 +118,9 @@ LIVED = (
 def test_both_implementations_live_any_life_alike(tmp_path):
     """Lives drawn from a seed: records and flushes at any time, one entry or two, enrolled at any time. What leaves the
     device is the same, byte by byte, and so is what a record becomes."""
-    lives = []
-    for name in LIVED:
-        generator = random.Random(name)
-        lives += [lived(drawn_life(name, generator)) for _ in range(3)]
-    write(tmp_path, "lives", lives)
+    write(
+        tmp_path, "lives", [lived(drawn_life(name, random.Random(f"{name} {at}"))) for name in LIVED for at in (0, 1)]
+    )
     done = checked(tmp_path, "lives")
     assert done.returncode == 0, done.stderr
 

@@ -13,11 +13,6 @@ def test_a_file_holds_what_the_code_does_today(name):
     assert text(name) == (HERE / f"{name}.json").read_text(encoding="utf-8")
 
 
-def test_every_file_is_one_of_ours():
-    """None is left over from an earlier version."""
-    assert {path.stem for path in HERE.glob("*.json")} == set(FILES)
-
-
 @pytest.mark.parametrize("name", FILES)
 def test_every_integer_in_a_file_is_exact_for_any_reader_of_json(name):
     """Larger ones are strings of digits; there are no fractions."""
@@ -30,8 +25,9 @@ def test_every_integer_in_a_file_is_exact_for_any_reader_of_json(name):
     assert exact(json.loads((HERE / f"{name}.json").read_text(encoding="utf-8")))
 
 
-def test_what_a_record_becomes_is_stated_in_every_life():
-    """A reader passes over it only where it is null."""
+def test_every_file_is_one_of_ours_and_lives_state_all_that_a_record_can_become():
+    """None is left over from an earlier version; a reader passes over what a record becomes only where it is null."""
+    assert {path.stem for path in HERE.glob("*.json")} == {*FILES}
     events = [event for life in json.loads((HERE / "lives.json").read_text())["cases"] for event in life["events"]]
-    became = [event["becomes"] for event in events if event["does"] in ("record", "retract")]
-    assert {*became} == {"counted", "unchanged", "frozen", "pending"}
+    became = {event["becomes"] for event in events if event["does"] in ("record", "retract")}
+    assert became == {"counted", "unchanged", "frozen", "pending"}

@@ -5,8 +5,12 @@ One PostgreSQL runs for all tests that need one. A test that is marked as timed 
 """
 
 import gc
+import os
+import shutil
+import tempfile
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from changeling_aggregator.testing.postgres import PostgreSQL
@@ -14,6 +18,17 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile("changeling", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("changeling")
+
+
+MEMORY, MOST_FILES_BYTES = Path("/dev/shm"), 4 * 2**30
+
+
+def pytest_configure() -> None:
+    """Temporary folders lie in memory where it has room, and may hold programs: a process that is killed loses nothing
+    there either, and no test waits for a disk."""
+    roomy = MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > MOST_FILES_BYTES
+    if "TMPDIR" not in os.environ and roomy and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC:
+        os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -4,7 +4,6 @@ Our own client lives them, with coins that keep what was drawn, in front of a se
 are true and the server is in reach, so that nothing but the survey, the records and the coins decides.
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +20,6 @@ from ...protocol.examples import AUTHORITY, PINNED, hierarchical, joint_plan, mi
 from .examples import SURVEYS
 from .notation import Case, LoggedCoins
 
-IN_MEMORY = "/dev/shm" if os.path.isdir("/dev/shm") else None
-"""A folder that is synced in no time, where there is one."""
 Event = tuple[Any, ...]
 """Seconds since the calendar's start, to the millisecond; what is done; with what."""
 
@@ -150,7 +147,7 @@ def lived(life: Life) -> Case:
         clock.now = start + seconds
         return round(clock.now * 1000)
 
-    with TemporaryDirectory(dir=IN_MEMORY) as folder, client(Path(folder), server, clock, coins) as device:
+    with TemporaryDirectory() as folder, client(Path(folder), server, clock, coins) as device:
         joined_ms = set_to(life.joined)
         handle = device.join(life.survey.id, entries=life.entries, answers=life.answers, stratum=life.stratum)
         drawn = coins.taken()

@@ -7,7 +7,7 @@ in expectation given everybody's history, with the same simulated beside them.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
@@ -34,12 +34,12 @@ from changeling_simulations import (
     changelog_path,
     closed_cohort,
     exact_error,
-    fitted_expectation,
-    simulated_errors,
+    sample_tallies,
 )
 from changeling_statistics import (
     Attendance,
     ClosingEdges,
+    Floats,
     Frontier,
     NodeTally,
     Option,
@@ -154,8 +154,27 @@ def _errors(name: str, survey: Survey, tried: list[Population], retrospective: b
     simulated = []
     for seed, each in enumerate(tried):
         draws = (np.random.default_rng([7, seed, draw]) for draw in range(DRAWN // survey.calendar.periods))
-        simulated.append(simulated_errors(each, survey, draws, retrospective=retrospective).mean())
+        simulated.append(_simulated(each, survey, draws, retrospective=retrospective).mean())
     return {name: float(np.sqrt(np.mean(exact))), f"{name}_simulated": float(np.sqrt(np.mean(simulated)))}
+
+
+def _simulated(
+    population: Population, survey: Survey, seeds: Iterator[np.random.Generator], *, retrospective: bool = False
+) -> Floats:
+    """The squared errors of shares in repeated surveys against the frozen histories, shape (seeds, T)."""
+    truth, n, periods = population.frozen_histogram()[1:], population.entries, population.periods
+    drawn = (releases(survey, sample_tallies(population, survey, generator)) for generator in seeds)
+    values = [Solution(known, retrospective).values(periods) for known in drawn]
+    return np.array([(((each - truth) / n) ** 2).mean(1) for each in values])
+
+
+def _expectation(population: Population) -> ExpectedChanges:
+    """The share of entries with an answer after the first period, and how often an entry changes in a later one."""
+    states, n = population.frozen, population.entries
+    first = (states[:, 1] > 0) @ population.weights / n
+    changed = (np.diff(states[:, 1:], axis=1) != 0).sum(1) @ population.weights / n
+    rate = changed / max(1, population.periods - 1)
+    return ExpectedChanges(round(MICRO * float(first)), min(MICRO, round(MICRO * float(rate))))
 
 
 def prediction() -> dict[str, float]:
@@ -177,7 +196,7 @@ def prediction() -> dict[str, float]:
             for draw in range(0, TRIALS, HISTORIES):
                 population = closed_cohort(**TRIED, generator=np.random.default_rng([3, draw]))
                 generators = (np.random.default_rng([3, draw, i]) for i in range(HISTORIES))
-                errors = simulated_errors(population, option.survey, generators, retrospective=retrospective)
+                errors = _simulated(population, option.survey, generators, retrospective=retrospective)
                 squares += errors.mean(1).tolist()
             ratio = option.prediction.mean / np.sqrt(np.mean(squares))
             figures[f"4_{name}_{when}_predicted_over_simulated"] = float(ratio)
@@ -195,7 +214,7 @@ def _school() -> dict[str, float]:
         epsilon=Decimal(8),
         devices=RESAMPLED,
         closed=True,
-        expected=fitted_expectation(source),
+        expected=_expectation(source),
     )
     figures: dict[str, float] = {}
     for name, option in compare_plans(wish).options.items():
@@ -204,7 +223,7 @@ def _school() -> dict[str, float]:
         for seed in range(SCHOOL_SEEDS):
             generator = np.random.default_rng([4, seed])
             population = source.resampled(RESAMPLED, generator)
-            errors.append(simulated_errors(population, survey, iter([generator])).mean())
+            errors.append(_simulated(population, survey, iter([generator])).mean())
         simulated = np.sqrt(np.mean(errors))
         known = exact_error(source, survey, devices=RESAMPLED).mean
         figures[f"4_school_{name}_predicted_over_simulated"] = float(known / simulated)

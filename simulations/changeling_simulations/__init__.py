@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from .changelogs import bundled_names, calendar_for, changelog_path, synthetic_calendar, synthetic_changelog
     from .comparison import Method, SideBySide, compare_methods
     from .designing import Design, Run, design
-    from .experiment import Experiment, epsilon_text, exact_error, in_the_field, simulate, simulated_errors
+    from .experiment import Experiment, epsilon_text, exact_error, in_the_field, simulate
     from .field import Field
     from .field_sampler import FieldTallies, sample_field
-    from .plots import save_plan_plot, save_plot
-    from .population import Population, closed_cohort, fitted_expectation, paper_survey
+    from .plots import save_plot
+    from .population import Population, closed_cohort, paper_survey
     from .sampler import sample_tallies
 
 _NAMES = {
     "changelogs": "bundled_names calendar_for changelog_path synthetic_calendar synthetic_changelog",
     "comparison": "Method SideBySide compare_methods",
     "designing": "Design Run design",
-    "experiment": "Experiment epsilon_text exact_error in_the_field simulate simulated_errors",
+    "experiment": "Experiment epsilon_text exact_error in_the_field simulate",
     "field": "Field",
     "field_sampler": "FieldTallies sample_field",
-    "plots": "save_plan_plot save_plot",
-    "population": "Population closed_cohort fitted_expectation paper_survey",
+    "plots": "save_plot",
+    "population": "Population closed_cohort paper_survey",
     "sampler": "sample_tallies",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -57,15 +57,12 @@ __all__ = [
     "design",
     "epsilon_text",
     "exact_error",
-    "fitted_expectation",
     "in_the_field",
     "paper_survey",
     "sample_field",
     "sample_tallies",
-    "save_plan_plot",
     "save_plot",
     "simulate",
-    "simulated_errors",
     "synthetic_calendar",
     "synthetic_changelog",
 ]

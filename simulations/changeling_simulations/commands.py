@@ -43,7 +43,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from .comparison import compare_methods
-from .plots import draw_comparison, draw_sweep, save_plan_plot
+from .plots import draw_comparison, draw_sweep
 from .reports import RecordingConsole, print_comparison, sweep_table
 from .sweep import partial_rows, read_sweep, rows_of, sweep
 
@@ -137,7 +137,7 @@ def plan(
         console.picture(draw_comparison(comparison, chosen), "Errors of the plans over time, and the release graph")
     write_report(console, report, f"The plan of a survey: {about.text}")
     if plot is not None:
-        save_plan_plot(comparison, chosen, plot)
+        draw_comparison(comparison, chosen).savefig(plot, dpi=150)
         console.print(f"wrote {escape(str(plot))}")
     if output is not None:
         refuse_hopeless(chosen, asked.habits, options.anyway)

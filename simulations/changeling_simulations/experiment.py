@@ -5,7 +5,7 @@ freezing entries that mutate more often than the constraint allows does not.
 """
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
@@ -21,13 +21,11 @@ from changeling_statistics import (
     Histogram,
     Moments,
     Prediction,
-    Solution,
     Tallies,
     conserves,
     counterpart_of,
     intervals,
     predict,
-    releases,
     series,
     without_sum,
 )
@@ -290,39 +288,6 @@ def _heard(survey: Survey, tallies: Tallies, enrolled: Counts) -> float:
     for (_, period), attendance in tallies.attendance.items():
         heard[period] += attendance.heard
     return float(np.mean([count / enrolled[period - 1] for period, count in heard.items()]))
-
-
-def simulated_errors(
-    population: Population, survey: Survey, seeds: Iterator[np.random.Generator], *, retrospective: bool = False
-) -> Floats:
-    """The squared errors of the estimated fractions in repeated surveys, mean over the answers.
-
-    They are against the frozen histories, so the bias of freezing is left out.
-    seeds: a generator for each survey.
-    retrospective: whether histograms are estimated from everything; if not, each as its period closes.
-    Returns shape (seeds, T), in squared fractions.
-
-    >>> from changeling_protocol import AtMost, Calendar
-    >>> from changeling_simulations import closed_cohort, paper_survey
-    >>> population = closed_cohort(10_000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1))
-    >>> survey = paper_survey(population.answers, Calendar(0, "1d", 4), AtMost(2), epsilon=Decimal(20))
-    >>> simulated_errors(population, survey, iter([np.random.default_rng(2)])).shape
-    (1, 4)
-    """
-    truth, n = population.frozen_histogram()[1:], population.entries
-    errors = []
-    for generator in seeds:
-        values = estimated(survey, sample_tallies(population, survey, generator), retrospective=retrospective)
-        errors.append((((values - truth) / n) ** 2).mean(1))
-    return np.array(errors)
-
-
-def estimated(survey: Survey, tallies: Tallies, *, retrospective: bool = False) -> Floats:
-    """The estimated histograms at the ends of periods 1..T, without their covariances, which take longer.
-
-    Returns shape (T, z), in entries; nan for a period that is not estimable.
-    """
-    return Solution(releases(survey, tallies), retrospective).values(survey.calendar.periods)
 
 
 LEVEL = 0.95

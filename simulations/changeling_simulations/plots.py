@@ -26,18 +26,17 @@ PANELS_A_ROW = 3
 MOST_MARKERS = 60
 
 
-def save_plot(experiment: Experiment, path: Path, title: str | None = None) -> None:
+def save_plot(experiment: Experiment, path: Path) -> None:
     """Draws an experiment into a file: PNG, or what format the path's suffix names.
 
-    title: if not given, it tells the number of entries and the total epsilon.
     Raises ValueError for a format there is not, OSError if the file cannot be written.
 
     >>> save_plot(experiment, Path("run.png"))  # doctest: +SKIP
     """
-    draw_experiment(experiment, title).savefig(path, dpi=150)
+    draw_experiment(experiment).savefig(path, dpi=150)
 
 
-def draw_experiment(experiment: Experiment, title: str | None = None) -> "Figure":
+def draw_experiment(experiment: Experiment) -> "Figure":
     """The picture of an experiment: percent of the entries over time, with 95% intervals as bands."""
     from matplotlib.figure import Figure
 
@@ -54,7 +53,9 @@ def draw_experiment(experiment: Experiment, title: str | None = None) -> "Figure
     for last in panels[max(0, len(answers) - across) : len(answers)]:
         last.tick_params(labelbottom=True)
     figure.supylabel("% of entries", fontsize=9)
-    figure.suptitle(title or _title(experiment), fontsize=11)
+    epsilon = epsilon_text(experiment.survey.cost)
+    title = f"{experiment.entries:,} entries, each loses at most ε = {epsilon} over the whole survey"
+    figure.suptitle(title, fontsize=11)
     lines, labels = panels[0].get_legend_handles_labels()
     figure.legend(lines, labels, loc="outside lower center", ncols=len(lines), frameon=False, fontsize=9)
     return figure
@@ -79,13 +80,7 @@ def _draw_answer(panel: "Axes", experiment: Experiment, answer: int) -> None:
     panel.xaxis.set_major_formatter(ConciseDateFormatter(locator))  # type: ignore[no-untyped-call]
     panel.yaxis.set_major_locator(MaxNLocator(5))
     panel.grid(alpha=0.25, lw=0.5)
-    panel.tick_params(labelsize=8)
-    panel.spines[["top", "right"]].set_visible(False)
-
-
-def _title(experiment: Experiment) -> str:
-    epsilon = epsilon_text(experiment.survey.cost)
-    return f"{experiment.entries:,} entries, each loses at most ε = {epsilon} over the whole survey"
+    _bare(panel)
 
 
 COLOURS = {"paper": "#999999", "flat": "#CC79A7", "sampled": "#E69F00", "panel": "#009E73", "optimal": "#0072B2"}
@@ -95,17 +90,6 @@ MOST_SHOWN = 36
 """How many periods of the release graph are drawn."""
 THINNEST, THICKEST = 0.3, 3.4
 ARC = np.linspace(0, np.pi, 40)
-
-
-def save_plan_plot(comparison: Comparison, chosen: Option, path: Path) -> None:
-    """Draws compared plans into a file: PNG, or what format the path's suffix names.
-
-    chosen: the plan whose release graph is drawn.
-    Raises ValueError for a format there is not, OSError if the file cannot be written.
-
-    >>> save_plan_plot(comparison, comparison.choose("optimal"), Path("plan.png"))  # doctest: +SKIP
-    """
-    draw_comparison(comparison, chosen).savefig(path, dpi=150)
 
 
 def draw_comparison(comparison: Comparison, chosen: Option) -> "Figure":
@@ -236,8 +220,7 @@ def _states(option: Option) -> set[tuple[int, int]]:
 
 
 def _bare(panel: "Axes") -> None:
-    for side in ("top", "right"):
-        panel.spines[side].set_visible(False)
+    panel.spines[["top", "right"]].set_visible(False)
     panel.tick_params(labelsize=8)
 
 
@@ -270,6 +253,6 @@ def draw_sweep(rows: Sequence[Row]) -> "Figure":
     if done and min(float(row[across]) for row in done) > 0:
         panel.set_xscale("log")
     panel.grid(alpha=0.25, lw=0.5)
-    panel.spines[["top", "right"]].set_visible(False)
+    _bare(panel)
     panel.legend(frameon=False, fontsize=8)
     return figure

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import MICRO, Calendar, Constraint, ExpectedChanges, Node, Survey, Track
+from changeling_protocol import Calendar, Constraint, Node, Survey, Track
 from changeling_statistics import Changelog, Counts, admitted, hierarchical_plan
 from numpy.typing import NDArray
 
@@ -163,21 +163,6 @@ def weighted_counts(values: NDArray[np.integer], weights: Counts, size: int) -> 
     Added as floats, which is exact below 2^53 entries.
     """
     return np.bincount(values, weights, size).astype(np.int64)
-
-
-def fitted_expectation(population: Population) -> ExpectedChanges:
-    """The share of entries with an answer after the first period, and how often an entry changes in a later one.
-
-    Both are of the frozen histories, which the devices report on. A deletion counts as a change.
-
-    >>> fitted_expectation(closed_cohort(1000, 2, periods=4, most_changes=0, generator=np.random.default_rng(1)))
-    ExpectedChanges(first=1000000, later=0)
-    """
-    states, n = population.frozen, population.entries
-    first = (states[:, 1] > 0) @ population.weights / n
-    changed = (np.diff(states[:, 1:], axis=1) != 0).sum(1) @ population.weights / n
-    rate = changed / max(1, population.periods - 1)
-    return ExpectedChanges(round(MICRO * float(first)), min(MICRO, round(MICRO * float(rate))))
 
 
 def paper_survey(

@@ -208,11 +208,9 @@ def test_what_is_no_finite_number_is_a_plain_error(value):
     assert str(value) not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    "levels", [["0"], ["1", "0"], ["0", "0.0"], [0.5, 1], ["0", "nan"], ["0", "x"], [], ["0", "9" * 99]]
-)
+@pytest.mark.parametrize("levels", [["0", "0.0"], [0.5, 1], ["0", "x"], [], ["0", "9" * 99]])
 def test_levels_that_do_not_rise_or_are_no_decimals_are_refused(levels):
-    """With what was wrong."""
+    """With what was wrong; what a survey can be signed with is in tests/vectors."""
     with pytest.raises(ValueError, match=r"level"):
         Question.of_number("minutes", "How long?", levels, AtMost(2))
 

@@ -166,13 +166,6 @@ def test_a_seal_opens_with_its_key_and_under_its_head_only():
         head_of(envelope[: HEAD_BYTES + SEAL_BYTES])
 
 
-@pytest.mark.parametrize("public", [bytes(32), b"\1" + bytes(31), b"\xec" + b"\xff" * 30 + b"\x7f"])
-def test_a_key_that_nothing_can_be_sealed_to_is_none(public):
-    """A point of low order shares no secret with anybody; it is refused where keys are read, not where uploads are."""
-    with pytest.raises(ValueError, match="low order"):
-        SealingKey(public, 0, 1)
-
-
 RFC = {  # RFC 9180, appendix A.1.1: DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM, base mode
     "info": "4f6465206f6e2061204772656369616e2055726e",
     "skEm": "52c4a758a802cd8b936eceea314432798d5baf2d7e9235dc084ab1b9cfa2f736",

@@ -82,19 +82,14 @@ def test_a_question_among_several_is_known_less_well(experiment: Path) -> None:
     assert among["noise"] > 0
 
 
-def test_an_output_that_exists_is_left_where_nobody_can_be_asked(experiment: Path, tmp_path: Path) -> None:
-    output = tmp_path / "out.csv"
-    output.write_text("mine")
-    done = invoked(main, "sweep", str(experiment), "-o", str(output))
-    assert done.exit_code == 1
-    assert "exists, and is left as it is" in done.stderr
-    assert output.read_text() == "mine"
-
-
 def test_a_report_has_a_row_for_each_cell_and_a_picture(experiment: Path, tmp_path: Path) -> None:
     report, output = tmp_path / "sweep.html", tmp_path / "out.csv"
-    done = invoked(main, "sweep", str(experiment), "-o", str(output), "--processes", "1", "--report", str(report))
-    assert done.exit_code == 0
+    command = ("sweep", str(experiment), "-o", str(output), "--processes", "1", "--report", str(report))
+    assert invoked(main, *command).exit_code == 0
+    swept = output.read_bytes()
+    again = invoked(main, *command)  # where nobody can be asked
+    assert (again.exit_code, output.read_bytes()) == (1, swept)
+    assert "exists, and is left as it is" in again.stderr
     html = report.read_text()
     assert html.count("<tr><td") == 4
     assert "<svg" in html

@@ -56,8 +56,12 @@ def check(asked: Known, answers: Sequence[FirstAnswers] | None) -> None:
     """
     if not 0 <= asked.entries <= MOST_ENTRIES:
         raise ValueError(f"a survey is joined with 0 to {MOST_ENTRIES} entries, got {asked.entries}")
-    if answers is not None and (isinstance(answers, str) or len(answers) != asked.entries):
-        raise ValueError(f"`answers` holds one answer for each of the {asked.entries} entries")
+    _check_count(answers, asked.entries)
+
+
+def _check_count(answers: Sequence[FirstAnswers] | None, entries: int) -> None:
+    if answers is not None and (isinstance(answers, str) or len(answers) != entries):
+        raise ValueError(f"`answers` holds one answer for each of the {entries} entries")
 
 
 def verified(id_: bytes, signed: bytes, authority: Sequence[bytes]) -> Survey:
@@ -117,13 +121,13 @@ class Enroller:
         entries.update(db, self._store.wrapping, *new)
         return new
 
-    def join_asked(self, servers: Servers, network: NetworkTime) -> tuple[list[ClientError], str | None]:
+    def join_asked(
+        self, asked: Sequence[Known], servers: Servers, network: NetworkTime
+    ) -> tuple[list[ClientError], str | None]:
         """Fetches and joins what was asked for and could not be joined yet.
 
         Returns why surveys may not be joined, and the trouble that there was with servers; None if there was none.
         """
-        with self._store.transaction() as db:
-            asked = entries.find_surveys(db, Status.ASKED)
         told: list[ClientError] = []
         trouble: str | None = None
         decided = False
@@ -213,8 +217,7 @@ class Enroller:
             raise EnrolmentOver(f"no entry can be added: {why_not(known, id_)}")
         if not 1 <= count <= MOST_ENTRIES - known.entries:
             raise ValueError(f"a survey has at most {MOST_ENTRIES} entries, and has {known.entries}; got {count} more")
-        if answers is not None and (isinstance(answers, str) or len(answers) != count):
-            raise ValueError(f"`answers` holds one answer for each of the {count} entries")
+        _check_count(answers, count)
         if stratum is not None and known.status is Status.ASKED and stratum != known.stratum:
             raise BadEnrolment(
                 "the survey is not known yet: until it is, all entries have the stratum it is joined with"

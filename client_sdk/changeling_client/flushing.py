@@ -429,7 +429,8 @@ class Flush:
         if awaited:
             return Flushed(0, self._waiting(), 0, "an invitation is open: nothing is joined or answered"), []
         if asked:
-            told, trouble = Enroller(self._store, self._settings, self._coins).join_asked(self._servers, self._network)
+            enroller = Enroller(self._store, self._settings, self._coins)
+            told, trouble = enroller.join_asked(asked, self._servers, self._network)
             self._note(trouble)
         try:
             with self._store.transaction() as db:

@@ -142,6 +142,7 @@ _Wanted = TypeVar("_Wanted")
 _DATE_RESOLUTION_MS = 1000
 _STEP_MS = 60_000
 """Clocks are set back by up to so much every day. If one was set back by more, the lead that we knew is out of date."""
+_FORGET_KEYS = "DELETE FROM sealing_keys WHERE url = ?"
 _BACKOFF = "failed_ms, silence_ms, pause_ms, failures"
 _RESERVED = 2
 """Requests of the budget that are left for keys and an upload when the server is asked for the time alone."""
@@ -313,14 +314,14 @@ class Server:
         """
         keys = self._verified(self._ask("GET", KEYS, None, network, decode_key_list, left))
         with self._store.transaction() as db:
-            self._forget_keys(db)
+            db.execute(_FORGET_KEYS, (self.url,))
             db.executemany("INSERT INTO sealing_keys VALUES (?, ?)", [(self.url, signed) for signed in keys])
         return list(keys.values())
 
     def forget_keys(self) -> None:
         """Drops the kept sealing keys, so that the next use asks the server."""
         with self._store.transaction() as db:
-            self._forget_keys(db)
+            db.execute(_FORGET_KEYS, (self.url,))
 
     def now_ms(self) -> UnixMilliseconds:
         """The device's time, in Unix milliseconds."""
@@ -455,9 +456,6 @@ class Server:
         asked_ms = min(asked_ms, self.now_ms())  # the clock may have been set back meanwhile
         self.heard = HeardTime(date_ms, asked_ms)
         return date_ms
-
-    def _forget_keys(self, db: StoreConnection) -> None:
-        db.execute("DELETE FROM sealing_keys WHERE url = ?", (self.url,))
 
     def _verified(self, signed: Iterable[bytes]) -> dict[bytes, SealingKey]:
         """The keys among these that the authority signed, by their signed bytes."""

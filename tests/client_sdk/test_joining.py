@@ -96,17 +96,6 @@ def test_when_the_server_moves_what_waits_goes_to_the_new_one(tmp_path, known):
     assert server.reports()
 
 
-def test_what_counts_nothing_stays_on_loopback(tmp_path):
-    """A survey that was joined for development, and so cost nothing, is not answered anywhere else afterwards."""
-    home, server = FakeServer(PLAIN), FakeServer(PLAIN)
-    with moved(tmp_path, home, "http://127.0.0.1:8080", development=True) as device:
-        device.join(PLAIN.id, signed=PLAIN.signed_by(AUTHORITY)).record("tea")
-        assert device.ledger().spent == 0
-    with moved(tmp_path, server, "https://elsewhere.example") as device:
-        device.flush()
-    assert server.requests == []
-
-
 def test_a_survey_with_any_byte_changed_is_refused(begin):
     """Every single changed byte is noticed, and nothing is joined."""
     encoded = PLAIN.signed_by(AUTHORITY)
@@ -147,9 +136,10 @@ WRONG = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_survey_that_is_wrong_is_refused_by_name(begin, name):
+def test_a_survey_that_is_wrong_is_refused_by_name(tmp_path, begin, name):
     """Bytes that the app brings at once, with the protocol's own error behind; of the server's the handle and
-    `on_error` tell, once. Nothing is joined, whoever signed it. Any of the pinned keys may have."""
+    `on_error` tell, once. Nothing is joined, whoever signed it; of the answers that waited no byte is left in any file,
+    and later ones are dropped and counted. Any of the pinned keys may have signed."""
     brought, error, words, cause = WRONG[name]
     told, pinned = [], (STRANGER.public_key().public_bytes_raw(), *PINNED)
     device, server, _ = begin(PLAIN, on_error=told.append, authority=pinned)
@@ -159,11 +149,18 @@ def test_a_survey_that_is_wrong_is_refused_by_name(begin, name):
     assert isinstance(refused.value.__cause__, cause)
     handle = device.join(PLAIN.id, signed=None)
     assert (handle.status, handle.reason, told) == (Status.ASKED, "", [])
+    for answer in ("an answer of forty letters or thereabouts", "coffee"):
+        assert handle.record(answer) is Recorded.PENDING
+    assert b"forty letters" in on_disk(tmp_path)
     assert_nothing_joined(device)
-    assert handle.status is Status.REFUSED
-    assert handle.reason.startswith(f"{error.__name__}: ")
-    assert words in handle.reason
+    device.flush()
+    assert (handle.status, handle.answer(), handle.survey) == (Status.REFUSED, None, None)
     assert [type(each) for each in told] == [error]
+    assert handle.reason == f"{error.__name__}: {told[0]}"
+    assert words in handle.reason
+    assert handle.record("coffee") is Recorded.DROPPED
+    assert device.ledger().drops == {"not-taking-part": 1}
+    assert not [word for word in (b"forty letters", b"coffee") if word in on_disk(tmp_path)]
     for asked, key in ((OTHER, AUTHORITY), (PLAIN.asking(question="By the next key?"), STRANGER)):
         assert device.join(asked.id, signed=asked.signed_by(key)).survey == asked
 
@@ -304,6 +301,17 @@ def test_in_development_surveys_count_nothing(tmp_path):
         device.join(PLAIN.id)
 
 
+def test_what_counts_nothing_stays_on_loopback(tmp_path):
+    """A survey that was joined for development, and so cost nothing, is not answered anywhere else afterwards."""
+    home, server = FakeServer(PLAIN), FakeServer(PLAIN)
+    with moved(tmp_path, home, "http://127.0.0.1:8080", development=True) as device:
+        device.join(PLAIN.id, signed=PLAIN.signed_by(AUTHORITY)).record("tea")
+        assert device.ledger().spent == 0
+    with moved(tmp_path, server, "https://elsewhere.example") as device:
+        device.flush()
+    assert server.requests == []
+
+
 CHANGES = MutationSpace(3)
 YEAR = 365 * 86_400
 
@@ -351,39 +359,6 @@ def test_an_entry_takes_part_from_when_the_app_asked(joined):
     moved = {node for node, true in by_node(server).items() if true}
     assert moved == {(5, 6), (4, 6), (4, 8)}
     assert by_node(server)[5, 6] == CHANGES.index(0, 3)
-
-
-ENDED = START + 60 * 8 + 1
-REFUSALS = {
-    "too costly": (TooCostly, {"max_epsilon": 0.5}, START),
-    "signed by a stranger": (BadSurvey, {}, START),
-    "ended": (EnrolmentOver, {}, ENDED),
-}
-
-
-@pytest.mark.parametrize("name", REFUSALS)
-def test_of_a_survey_that_is_refused_no_answer_is_left(tmp_path, name):
-    """The handle says that it is refused and why, `on_error` is told once, later records are dropped and counted, and
-    no byte of the answers that waited is left in any file."""
-    error, options, begins = REFUSALS[name]
-    server, clock, told = FakeServer(PLAIN), Clock(begins), []
-    if error is BadSurvey:
-        server.signed[PLAIN.id.hex()] = PLAIN.signed_by(STRANGER)
-    with client(tmp_path, server, clock, on_error=told.append, **options) as device:
-        handle = device.join(PLAIN.id, signed=None)
-        for answer in ("an answer of forty letters or thereabouts", "coffee", "tea"):
-            assert handle.record(answer) is Recorded.PENDING
-        assert b"an answer of forty letters" in on_disk(tmp_path)
-        for _ in range(2):
-            device.flush()
-        assert [type(each) for each in told] == [error]
-        assert handle.status is Status.REFUSED
-        assert handle.reason == f"{error.__name__}: {told[0]}"
-        assert (handle.answer(), handle.survey) == (None, None)
-        assert handle.record("tea") is Recorded.DROPPED
-        assert device.ledger().drops == {"not-taking-part": 1}
-        content = on_disk(tmp_path)
-        assert not [word for word in (b"forty letters", b"coffee", b"tea") if word in content]
 
 
 def test_once_the_survey_is_known_the_words_and_times_of_what_waited_are_gone(tmp_path, joined):

@@ -84,6 +84,32 @@ def test_no_trouble_with_the_server_loses_anything(begin, name, on):
     assert tried == [] or tried == server.answers()
 
 
+@pytest.mark.parametrize(
+    ("reason", "now", "sent", "waiting", "dropped"),
+    [
+        ("malformed", LATE, 8, 8, 0),
+        ("something new", LATE, 8, 8, 0),
+        ("malformed", START + 480 + 10**6 + 1, 0, 0, 16),
+        ("closed", LATE, 8, 0, 8),
+        ("closed", START + 80, 1, 1, 0),
+    ],
+)
+def test_what_is_refused_waits_until_its_grace_is_over_or_the_server_says_that_the_survey_is(
+    joined, reason, now, sent, waiting, dropped
+):
+    """The latter only once our calendar is: before, the server has not begun the survey, a quarrel about the time."""
+    handle, device, server, _ = joined(PLAIN, entries=2)
+    server.refused = [[0, reason]]
+    for first in (True, False):
+        flushed = device.at(now).flush()
+        assert (flushed.sent, flushed.waiting, flushed.dropped) == (
+            (sent, waiting, dropped) if first else (0, waiting, 0)
+        )
+    assert sum(handle.ledger(entry).dropped for entry in range(2)) == dropped
+    server.refused = []
+    assert device.flush().sent == waiting
+
+
 def test_some_refused_means_the_others_are_done(joined):
     """Only the uploads that the server lists are kept; a flush with nothing to send asks nobody."""
     handle, device, server, clock = joined(PLAIN, entries=3)
@@ -98,33 +124,6 @@ def test_some_refused_means_the_others_are_done(joined):
     before = len(server.requests)
     assert device.flush().sent == 0
     assert len(server.requests) == before
-
-
-@pytest.mark.parametrize("reason", ["malformed", "something new"])
-def test_other_refusals_are_kept_until_past_grace(joined, reason):
-    """They are tried again, and dropped and counted once grace is over."""
-    asked = replace(PLAIN, grace=600)
-    handle, device, server, clock = joined(asked)
-    clock.now = LATE
-    server.refused = [[0, reason]]
-    for _ in range(3):
-        assert device.flush().waiting == 8
-    flushed = device.at(asked.calendar.time(8) + 601).flush()
-    assert (flushed.sent, flushed.waiting, flushed.dropped) == (0, 0, 8)
-    assert handle.ledger().dropped == 8
-
-
-def test_a_server_that_says_the_survey_is_over_ends_the_waiting_once_our_calendar_is(begin):
-    """Before that it has not begun the survey: a quarrel about the time, so the reports wait."""
-    for now, ended in ((START + 80, 0), (LATE, 8)):
-        device, server, _ = begin(PLAIN, folder=f"{now}")
-        handle = device.join(PLAIN.id, entries=2)
-        server.refused = [[0, "closed"]]
-        flushed = device.at(now).flush()
-        assert (flushed.dropped, [handle.ledger(entry).dropped for entry in range(2)]) == (ended, [ended, 0])
-        assert flushed.waiting == (0 if ended else 1)
-        server.refused = []
-        assert device.flush().sent == flushed.waiting
 
 
 @pytest.mark.parametrize("reason", ["unknown-key", "expired-key"])

@@ -28,14 +28,14 @@ ELSEWHERE = FIRST.asking(question="Another's?", relay="https://other.example")
 class Hand:
     """A relay whose rounds a test turns by hand; each lasts 10 s."""
 
-    def __init__(self, folder, upstream, *, batch=10, most_wait=100, seed=1, token=None, **options):
-        """options: of the relay's settings."""
+    def __init__(self, folder, upstream, *, batch=10, most_wait=100, seed=1, token=None, away=False, **options):
+        """away: whether its server cannot be reached. options: of the relay's settings."""
         self.now = NOW
         usual = {"authority": PINNED, "surveys": None, "url": HERE, "room": 2**20, "coins": SeededCoins(seed)}
         settings = RelaySettings(
             batching=Batching(batch, 10, most_wait), clock=lambda: self.now, **{**usual, **options}
         )
-        self.relay = Relay(folder, Upstream(upstream.url, token), settings)
+        self.relay = Relay(folder, Upstream("http://127.0.0.1:9" if away else upstream.url, token), settings)
 
     async def __aenter__(self):
         await self.relay.refresh()
@@ -58,11 +58,15 @@ class Hand:
             await forwarded.forward_due(self.now // 10)
 
 
+def at(app, host):
+    """Asks an application as somebody at this address does."""
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app, client=(host, 1)), base_url="http://relay")
+
+
 @asynccontextmanager
 async def asked(hand, host="127.0.0.1"):
     """The relay's application, as devices at this address ask it."""
-    transport = httpx.ASGITransport(make_app(hand.relay), client=(host, 1))
-    async with hand, httpx.AsyncClient(transport=transport, base_url="http://relay") as http:
+    async with hand, at(make_app(hand.relay), host) as http:
         yield http
 
 

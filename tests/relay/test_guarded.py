@@ -12,7 +12,7 @@ from changeling_aggregator.testing.serving import free_port
 from ..aggregator.devices import body
 from ..aggregator.hostile import HOSTILE_HEADS, connected, push, resident
 from ..protocol.examples import AUTHORITY
-from .hand import FIRST, KEY, Hand, asked, sealed, watching
+from .hand import FIRST, KEY, Hand, asked, at, sealed, watching
 from .relaying import RelayProcess
 
 
@@ -31,8 +31,7 @@ async def test_a_network_that_sends_too_much_waits_and_keeps_nobody_else_from_se
         assert int(answers[-1].headers["retry-after"]) >= 1
         (copy,) = [copy for copy in hand.relay.copies.surveys.values() if copy.spool.waiting()]
         assert len(copy.spool.waiting()) == taken
-        transport = httpx.ASGITransport(http._transport.app, client=("198.51.100.1", 1))
-        async with httpx.AsyncClient(transport=transport, base_url="http://relay") as other:
+        async with at(http._transport.app, "198.51.100.1") as other:
             assert (await other.get("/v1/keys")).status_code == 200
 
 

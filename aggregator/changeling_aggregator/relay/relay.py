@@ -9,7 +9,7 @@ to the disk.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +27,7 @@ from changeling_protocol.wire import (
     encode_acknowledgement,
     survey_path,
 )
-from prometheus_client import CollectorRegistry
-from prometheus_client.core import GaugeMetricFamily
-from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, Gauge
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -352,23 +349,17 @@ def make_app(relay: Relay) -> ASGIApp:
     return FrontDoor(app, relay.clock, Rates(most, monotonic) if most else None, relay.traffic)
 
 
-class RelayCollector(Collector):
-    """A relay's metrics. How much waits is told to nobody: it would tell who came when."""
-
-    def __init__(self, relay: Relay) -> None:
-        self._relay = relay
-
-    def collect(self) -> Iterable[Metric]:
-        """The two figures that /readyz is made of."""
-        yield GaugeMetricFamily(
-            "changeling_relay_trouble", "1 while /readyz answers 503.", self._relay.trouble is not None
-        )
-        yield GaugeMetricFamily("changeling_relay_failing", "1 while forwarding fails.", self._relay.notice != "ok")
-
-
 def registry_of(relay: Relay) -> CollectorRegistry:
-    """All that a relay tells Prometheus: the process, requests by route and status, and how it stands."""
-    return registry_with(*relay.traffic.collectors, RelayCollector(relay))
+    """All that a relay tells Prometheus: the process, requests by route and status, and how it stands.
+
+    How much waits is told to nobody: it would tell who came when.
+    """
+    registry = registry_with(*relay.traffic.collectors)
+    trouble = Gauge("changeling_relay_trouble", "1 while /readyz answers 503.", registry=registry)
+    trouble.set_function(lambda: relay.trouble is not None)
+    failing = Gauge("changeling_relay_failing", "1 while forwarding fails.", registry=registry)
+    failing.set_function(lambda: relay.notice != "ok")
+    return registry
 
 
 def _relay_of(request: Request) -> Relay:

@@ -426,7 +426,7 @@ def every_call(opened):
 def test_a_store_with_flipped_bits_raises_client_errors_alone(tmp_path, device):
     """From every call, and none holds a piece of the store."""
     folder, pieces, clock = device
-    for seed in range(24):
+    for seed in range(40):
         to = tmp_path / f"{seed}"
         flipped(folder, to, seed)
         clock.now = START + 300

@@ -400,6 +400,8 @@ def test_what_no_survey_could_have_as_an_answer_is_not_kept(tmp_path, wrong):
                     handle.record(wrong)
                 with pytest.raises(ValueError, match="numbered 0 to 0, got 1"):
                     handle.record("tea", 1)
+                with pytest.raises(ValueError, match="`retract`"):
+                    handle.record(None)
             else:
                 assert [handle.record(wrong), handle.record("tea", 1)] == [Recorded.DROPPED] * 2
             assert device.ledger().drops == ({} if strict else {"wrong-answer": 2})

@@ -18,14 +18,8 @@ drew, and which nodes, can be seen on its envelopes. So whoever reads them is ta
 Each δ_g is bounded by that of the worst pair of changelogs, and if r of N nodes are drawn, by the worst r of them. All
 figures are upper bounds, and never above the pure ones. Deltas below LEAST_DELTA are not claimed.
 
-A joint group has one curve for all its tracks. Once every slot is used, a transcript is either a:b likelier than the
-base makes it, or it is not. So two changelogs differ only where the one reaches the threshold and the other does not:
-
-    δ(ε) = Pr(u reaches τ, v does not) · (a/b - e^ε) / G,      0 <= ε <= ln(a/b),
-
-the probability being that of the base, and G the mean density. It is largest where u and v tell on the same nodes
-things that agree with the same symbols as seldom as can be. docs/accounting.md, "A joint group". Of a history group it
-is that of k-RR over the |H| possible histories, δ(ε) = (a - e^ε b) / (a + (|H| - 1) b).
+A joint group has one curve for all its tracks, with one bend; a history group that of k-RR over its possible histories.
+docs/accounting.md, "A joint group".
 """
 
 from collections import Counter

@@ -2,9 +2,8 @@
 
 A row is `entry,time,answer` (the entry gives this answer from that time on; an empty one deletes the entry) or
 `entry,time,old,new`. Rows of several entries may be mixed; the times of one entry rise strictly, every row changes
-the entry's answer, and `old` is the answer it held. Other columns may stand beside these; one of them can be read
-in place of `answer`. Whatever the source, the same rows give the same changelog or
-the same refusal, which names the row and never repeats an answer.
+the entry's answer, and `old` is the answer it held. Other columns may stand beside these. Whatever the source, the same
+rows give the same changelog or the same refusal, which names the row and never repeats an answer.
 
 polars is imported only when a file or a frame is read: it takes long.
 """

@@ -4,10 +4,9 @@ A standard error is None where its variance, itself an unbiased estimate, came o
 period that the nodes do not identify has no values, and the node that is missing.
 
 Beside them stands a test of whether the tallies are possible at all, which honest devices fail once in a thousand
-times, whatever they answer. Under every answer a symbol has at least a probability q and at most a p, which the
-randomizer says; so its count among n reports is at least as large as a binomial of n and q, and at most as large as one
-of n and p. Each symbol of each node is asked both ways, and the smallest p-value is multiplied by how many were asked
-(Bonferroni). Tallies that pass may be false all the same: whoever keeps to these rates is not seen.
+times, whatever they answer: each count among n reports lies between binomials of n and the least and the most that its
+symbol's probability can be, and the smallest p-value is multiplied by how many were asked (Bonferroni). Tallies that
+pass may be false all the same.
 
 An edition holds tallies as signed columns, and such figures in files. Whoever has a survey, an edition and its files
 can work every figure out again, from the tallies alone, and see which of them are not what they should be. Signatures

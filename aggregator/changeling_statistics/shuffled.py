@@ -6,15 +6,13 @@ of this entry are taken to be known; the worst group counts. So an envelope hide
 with reports on the same nodes; what the others drew does not depend on data. In a group two bounds hold, and the
 smaller is given, or the local figure if that is smaller still:
 
-- round by round: an entry sends one envelope at each closing, and the relay permutes each closing by itself, so the
-  shuffled rounds compose. The reports of one envelope are taken to be linked. Not so in a joint group, whose reports
-  depend on each other from closing to closing;
+- round by round: the relay permutes each closing by itself, so the shuffled rounds compose; the reports of one envelope
+  are taken to be linked. Not in a joint group, whose reports depend on each other from closing to closing;
 - all linked: if all envelopes of an entry travelled as one, its whole transcript would be a single report of a
-  randomizer that loses at most the group's pure cost, hidden among those that drew the same group and the same nodes.
-  Cutting it up and shuffling the pieces reveals no more, so the bound of that single round holds.
+  randomizer that loses at most the group's pure cost. Cutting it up and shuffling the pieces reveals no more.
 
-Reports that do travel together are never counted as shuffled apart. One round is bounded by theorems on n entries that
-each send one report through the same randomizer; everything in them is rounded up.
+One round is bounded by theorems on n entries that each send one report through the same randomizer; everything in them
+is rounded up. docs/mathematics.md, "Accounting".
 """
 
 from collections import Counter

@@ -51,16 +51,13 @@ from .randomizers.counterpart import (
 __all__ = [
     "FALSE_ALARM",
     "RandomizerContract",
-    "covariance_around",
     "expected_covariance",
     "matrices",
     "name",
     "one_report",
-    "outcomes",
     "possible",
     "questions",
     "transcripts",
-    "worst_fraction",
     "worst_of_laws",
     "worst_of_one_life",
     "worst_of_two_lives",
@@ -122,7 +119,7 @@ class RandomizerContract:
             (losses.vanishes, still, mutations),
             (losses.insertions, insertions, insertions),
         ]:
-            excess = stated - _log_from_below(worst_fraction(randomizer, above, below))
+            excess = stated - _log_from_below(_worst_fraction(randomizer, above, below))
             assert 0 <= excess < Decimal("1e-40")
 
     def test_inputs_outside_the_space_are_refused_without_being_shown(self, small_one: Any) -> None:
@@ -184,7 +181,7 @@ class RandomizerContract:
             chances = np.array([P[o, u] * P[p, v] for o, p in outcomes])
             truth = M[:, u] + M[:, v]
             np.testing.assert_allclose(chances @ decoded, truth, atol=1e-9)
-            exact = covariance_around(decoded, chances, truth)
+            exact = _covariance_around(decoded, chances, truth)
             expected = sum(chance * e.covariance for chance, e in zip(chances, outcomes.values(), strict=True))
             if next(iter(outcomes.values())).upper_bound:
                 assert np.linalg.eigvalsh(expected - exact)[0] > -1e-9
@@ -352,7 +349,7 @@ def one_report(randomizer: Randomizer, symbol: int) -> Estimate:
     return histogram_change(counterpart_of(randomizer).tally(np.array([symbol], dtype=np.uint64)), randomizer)
 
 
-def worst_fraction(randomizer: Randomizer, above: Iterable[int], below: Iterable[int]) -> Fraction:
+def _worst_fraction(randomizer: Randomizer, above: Iterable[int], below: Iterable[int]) -> Fraction:
     """The largest Pr(o|u)/Pr(o|v) over all symbols, u of `above`, v of `below`; 1 where there are none."""
     common = lcm(*(randomizer.total(u) for u in {*above, *below}))
     rows = [
@@ -362,7 +359,7 @@ def worst_fraction(randomizer: Randomizer, above: Iterable[int], below: Iterable
     return max((Fraction(row[u], row[v]) for row in rows for u in above for v in below), default=Fraction(1))
 
 
-def covariance_around(decoded: Floats, chances: Floats, truth: Floats) -> Floats:
+def _covariance_around(decoded: Floats, chances: Floats, truth: Floats) -> Floats:
     """Covariance of decoded values, a row per outcome, with these chances."""
     away = decoded - truth
     covariance: Floats = (away * chances[:, None]).T @ away
@@ -382,7 +379,7 @@ def expected_covariance(counterpart: Counterpart[Any]) -> bool:
     decoded = np.array([estimate.values for estimate in estimates])
     for u in possible(randomizer.space):
         expected = sum(P[o, u] * estimate.covariance for o, estimate in enumerate(estimates))
-        exact = covariance_around(decoded, P[:, u], M[:, u])
+        exact = _covariance_around(decoded, P[:, u], M[:, u])
         scale = max(1, abs(exact).max())
         np.testing.assert_allclose(decoded.T @ P[:, u], M[:, u], atol=1e-10)
         np.testing.assert_allclose(counterpart.report_covariance(u), exact, atol=1e-9 * scale)
@@ -439,13 +436,13 @@ def transcripts(group: Group, asked: Sequence[Question], memory: Memory | None =
         law = {
             (*sent, symbol): (chance * likely, left)
             for sent, (chance, kept) in law.items()
-            for symbol, (likely, left) in outcomes(group, place, true, kept).items()
+            for symbol, (likely, left) in _outcomes(group, place, true, kept).items()
         }
     return law
 
 
 @cache
-def outcomes(group: Group, place: int, true: int, memory: Memory | None) -> dict[int, tuple[Fraction, Memory | None]]:
+def _outcomes(group: Group, place: int, true: int, memory: Memory | None) -> dict[int, tuple[Fraction, Memory | None]]:
     """Each symbol that a device may send for a node, with its probability, and what the entry remembers after it."""
     trying = _TriedCoins()
     drawn = [respond(group, place, true, memory, trying)]

@@ -39,7 +39,7 @@ PLANS = {
     "signed": relayed(surveyed(flat(SignedSubset(MutationSpace(3), Odds(9, 1)), 16), k=1)),
     "hierarchy": relayed(surveyed(Group(tuple(Track(w, kary(3, 2), 0, 16) for w in (1, 4, 16))))),
     "panel": relayed(surveyed(flat(KaryResponse(StateSpace(3), Odds(9, 1)), 16, reported=2))),
-    "mixed": relayed(survey(mixed(3, 8), calendar=Calendar(0, 60, 8), closed=True)),
+    "mixed": relayed(survey(mixed(3, 4), calendar=Calendar(0, 60, 4), closed=True)),
 }
 
 

@@ -80,6 +80,7 @@ def small():
     return survey, np.array([[0, 1, 1, 2], [0, 0, 2, 2], [0, 2, 1, 0]], np.uint16)
 
 
+@cache
 def best():
     """A closed cohort of 200 under the best plan for it."""
     of, generator = wish(periods=8, answers=3, devices=200, closed=True), np.random.default_rng(2)

@@ -19,21 +19,9 @@ read as a population whose answers are uniform, and whose entries move to a unif
 rate; nobody's answer is deleted. One that behaves otherwise is estimated without bias too, only less well.
 docs/mathematics.md, "Planning"; docs/joint.md, "What one entry says twice".
 
-For estimates that are made already the last two parts are quadratic forms of the entries' histories x_i(τ). An entry is
-in group g with probability f_g, draws its nodes on each track j of the group, and is else silent. So the sampling error
-of the estimate Σ_e K_e·(change on e) is
-
-    Σ_g f_g⁻¹ Σ_i {d_ig d_ig' + Σ_{j∈g} [κ_j Σ_{e∈j} K_e² δ_ie δ_ie' + (ρ_j - 1) d_ij d_ij']} - Σ_i x_i x_i'
-
-with d_ij = Σ_{e∈j} K_e δ_ie, d_ig = Σ_{j∈g} d_ij, and x_i = Σ_g d_ig, which is what is estimated of entry i. If some
-are silent, f_g is the share that is in the group and heard, and all are 1/whole as many as are estimated. As
-δ_ie = x_i(end) - x_i(start), all of them are sums over times. A joint group adds, with δ about what the base decodes
-to,
-
-    f_g⁻¹ Σ_i {Σ_jj' ρ_jj' d_ij d_ij'' - Σ_j ρ_jj Σ_{e∈j} K_e² δ_ie δ_ie'}
-
-whose first sum has a square for each eigenvector of ρ; and for a history group what is known of its base. Knows plans
-and weights; nothing of tallies or of anybody's history. docs/mathematics.md, "Shares".
+For estimates that are made already the last two parts are quadratic forms of the entries' histories x_i(τ), sums over
+times, with a square for each eigenvector of ρ. Knows plans and weights; nothing of tallies or of anybody's history.
+docs/mathematics.md, "Shares", has the formula and its proof.
 """
 
 from collections.abc import Iterator, Sequence

@@ -9,13 +9,9 @@ Figures are values, variances, who is silent and what holds whatever they are li
 them. As all of these are linear in the weights of nodes, or in their squares, those of many times take a few products
 of matrices; nothing grows with the square of the number of answers.
 
-Bounds: an estimate Σ_e K_e·(change on edge e) is, for any answers, the sum over the entries of Σ_e K_e δ_ie. Of an
-edge's entries only those are known who were heard as its node closed. Each of the others adds something between the
-least and the most that K_e δ_e can be: δ is 0 or 1 for a state or a first answer, and -1 to 1 for a change.
-
-Influence: an entry that says what it likes has one report on each node of its group. None moves its node by more than
-the largest value that a report decodes to, times the expansion, and the estimate by more than that times the node's
-weight.
+Bounds: of an edge's entries each that was not heard as its node closed adds something between the least and the most
+that its weight times a change can be. Influence: an entry that says what it likes has one report on each node of its
+group, which moves the estimate by the largest value that decodes from it, times expansion and weight.
 """
 
 from collections.abc import Iterable, Sequence

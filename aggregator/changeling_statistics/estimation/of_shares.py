@@ -9,15 +9,11 @@ differ by Δ and fit the estimates best (Miettinen and Nurminen 1985), and few l
 Fisher 1938). So the chance of so large a difference by noise alone, and the interval of all Δ that are not rejected,
 hold for rare answers as well, and agree with each other. docs/mathematics.md, "Differences".
 
-Entries round a number to levels, each with an offset u of its own, one of J, which is public: x is answered as level
-i + 1 or above exactly if x >= v_i + u (v_{i+1} - v_i). So the J strata show the share at or above J·m values, between
-the levels as well; and the mean of all levels is that of the numbers, each taken to the nearest J-th of the way between
-two levels.
-
-The share at or above a value is that of a parabola, fitted to the points around it up to one level away, on a scale of
-smooth steps from level to level (Fritsch and Carlson 1980). Quantiles lie where these shares, made to fall, pass their
-mark, and their intervals hold the values at which the share is not too far from it. What lies beyond the first or last
-level counts as that. docs/mathematics.md, "Numbers".
+Entries round a number to levels, each with a public offset of its own, one of J. So J strata show the share at or above
+J values between two levels; a parabola is fitted to these on a scale of smooth steps (Fritsch and Carlson 1980). The
+mean of all levels is that of the numbers. Quantiles lie where these shares, made to fall, pass their mark, and their
+intervals hold the values at which the share is not too far from it. What lies beyond the first or last level counts as
+that. docs/mathematics.md, "Numbers".
 """
 
 from collections.abc import Mapping, Sequence

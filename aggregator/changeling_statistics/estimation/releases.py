@@ -4,15 +4,10 @@ A node (s, e] of changes measures v_e - v_s; one of states measures v_e - v_0; i
 are heard stand for (`Enrolment`). How much an edge weighs depends on the plan, on how many were heard and on what the
 designer expects, never on what was answered, nor on how many reported on the node itself.
 
-Who is silent is taken to be like who is heard. Let heard_t be the entries heard at a closing t, a_t the share of them
-that enrolled since the closing before, and p_t the mean of their states, 0 or 1 for each answer. What a node (s, t]
-measures is the mean change of those heard at t; newcomers change from nothing. So
-
-    p_t = (1 - a) p_s + mean change,      1 - a = Π (1 - a_τ) over the closings τ in (s, t]
-
-In units m, with m_s / m_t = 1 - a, that is an edge of the release graph again: m_t p_t - m_s p_s = m_t · mean change. m
-starts as the number heard at the first closing, and where nobody is ever silent it is the number of entries.
-docs/mathematics.md, "Who is missing".
+Who is silent is taken to be like who is heard, and newcomers change from nothing. In units m, which fall by the share
+of those who enrolled since, the mean change of those heard is an edge of the release graph again; m starts as the
+number heard at the first closing, and is the number of entries where nobody is ever silent. docs/mathematics.md, "Who
+is missing".
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,20 +2,12 @@
 
 Entries of one track are the same people at all its nodes, so that the error of asking only some of them is common to
 the nodes; and a joint response draws an entry's reports together. Both are quadratic forms of the entries' histories
-x_i(τ) (`Forms`):
-
-    Σ_i d_i d_i' = (Σ_τ c_τ) Σ_τ c_τ V_τ - Σ_{τ<τ'} c_τ c_τ' Q_ττ',     d_i = Σ_τ c_τ x_i(τ), times τ >= 1
-
-V_τ = diag(v_τ) is estimated by the solution. Q_ττ' = Σ_i (x_i(τ') - x_i(τ))(…)' says who changed between two times.
-Reports cannot be linked, so only a node of changes over just (τ, τ'] tells it. For another span, answer by answer,
-
-    0 <= Q_ττ' <= the sum of Q over a chain of nodes from τ to τ', or V_τ + V_τ' if there is no chain
-
-(who changes and comes back is counted in the sum). Where Q adds to the error the upper limit is taken, where it takes
-off from it, as under many joint responses, the lower. Nodes whose tallies do not tell Q, as those of signed subsets
-over an even number of states, are between 0 and the lesser of V_τ + V_τ' and how many changed.
-
-A change node that nobody published is taken to have changed as many as the last one before it on its track.
+(`Forms`), made of who holds what at a time, which the solution estimates, and of who changed between two times. Reports
+cannot be linked, so only a node of changes over just these two times tells that. For another span it lies between 0 and
+the sum over a chain of nodes from the one time to the other, as who changes and comes back is counted in the sum. Where
+it adds to the error the upper limit is taken, where it takes off from it, as under many joint responses, the lower.
+Nodes whose tallies do not tell it, as those of signed subsets over an even number of states, are bounded by how many
+changed; one that nobody published by the last one before it on its track. docs/mathematics.md, "Shares".
 
 So the figure is linear in the tallies. It is unbiased if every span that matters is a node, as for one share and
 prefix sums, (1/f - 1)·v_t, or for panels. It is unbiased too in a closed cohort where entries change at most once

@@ -6,17 +6,10 @@ y_e is the change measured on edge e. The weights K follow from planned variance
 so the covariance is that of the very sum that is published, whatever its weights are. A time that the published nodes
 do not reach is a gap, which names the node that is missing.
 
-Smoothed histograms have less noise and some bias, by the belief that shares drift slowly; they are never the default.
-The share p of each answer is taken to do a random walk: over a period it moves by 0 ± τ, with a τ² for each answer. The
-unbiased estimates p̂ of all times have a planned noise N, which is what they err by about the entries that are asked,
-not about all the people these might stand for: so the entries' own variety, which an estimate's planned covariance
-L⁻¹ holds as well, is taken off. With D the differences between neighbouring times and M = D N D' = U λ U',
-
-    p̃ = p̂ - G (λ + τ²)⁻¹ U' D p̂,      G = N D' U,      E (p̃ - p)² = N - G (λ + τ²)⁻¹ G'
-
-the last is noise and squared bias together, mean over all drifts of that size. τ² is weighed by how likely it makes
-D p̂, marginally, times a broad belief about the drift that n entries make who change independently, as often as the
-designer expects. docs/mathematics.md, "The smoother".
+Smoothed histograms have less noise and some bias, by the belief that the share of each answer does a random walk, whose
+steps are weighed by likelihood; they are never the default. Their errors hold noise and squared bias together, mean
+over all drifts of that size, about the entries that are asked and not about all the people these might stand for.
+docs/mathematics.md, "The smoother".
 """
 
 from collections import defaultdict, deque

@@ -1,15 +1,11 @@
 """How far a plan is from the best of all ε-private reports, of whatever kind.
 
 A plan is the best of groups that the planner knows. This asks what anything at all could do that sees an entry's whole
-history h and answers with o, Pr(o|h) ≤ e^ε Pr(o|h'), read by any estimator that is unbiased whatever the histories. For
-every matrix A over the times, with x̃ the answers about the mean of all answers, and K = E x̃x̃',
+history and answers with ε, read by any estimator that is unbiased whatever the histories. The population is one that
+the constraint admits, whole; the plan is judged by it, too. docs/mathematics.md, "The best of all reports".
 
-    Σ_t E |y_t|²  ≥  (tr A K)² / max_ρ |E ρ A x̃|²
-
-ρ being any density of histories whose values differ by at most e^ε (docs/mathematics.md, "The best of all reports").
-The population is one that the constraint admits, whole; the plan is judged by it, too.
-
-The maximum is *certified* in two ways: E (ρ - 1)² ≤ sinh²(ε/2), and, for a single time, by its symmetry. Both are
+How far a density of histories moves their mean is *certified* in two ways: E (ρ - 1)² ≤ sinh²(ε/2), and, for a single
+time, by its symmetry. Both are
 loose once ε is a few units. A *searched* maximum is much closer: densities 1 and e^ε are climbed from many starts, over
 a sample of histories. A better one may have been missed, so that bound is likely, and not proven.
 """

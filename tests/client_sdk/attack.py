@@ -10,7 +10,8 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations_with_replacement, product
+from itertools import product
+from math import prod
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
@@ -35,7 +36,7 @@ Way: TypeAlias = tuple[Hashable, Hashable, Fraction]
 Act: TypeAlias = tuple[str, Any] | None
 """What an app may do at a moment: record, by the name of a question, an answer or None; or not call the SDK at all."""
 _IDS = 1 << 128
-_TABLES = ("device", "servers", "surveys", "entries", "drawn", "closings", "drops", "looks")
+_TABLES = ("servers", "surveys", "entries", "drawn", "closings", "drops", "looks")
 _URL = "https://statistics.example"
 _ENDPOINT = Endpoint(_URL)
 
@@ -94,7 +95,7 @@ def every_path(run: Callable[[Branching], Hashable], spread_ms: int, delay: int)
 
 
 class MemoryStore:
-    """A store that can go back to any earlier state of its own."""
+    """A store that can go back to any earlier state of its own, but for the random marks that a witness knows it by."""
 
     def __init__(self) -> None:
         self.db = sqlite3.connect(":memory:", isolation_level=None)
@@ -178,6 +179,7 @@ class Device:
 
     The state of the store is all that the future hangs on, so each step is run once from each state.
     delay: the one that is drawn each time, in ms. numbers: what the app may record where a number is asked for.
+    idle: whether an app that may record may also do nothing; it leaves as much behind as one that repeats an answer.
     """
 
     def __init__(
@@ -187,6 +189,7 @@ class Device:
         enrols: float,
         delay: int = 0,
         numbers: Sequence[float] = (),
+        idle: bool = True,
     ) -> None:
         self.survey, self.schedule, self._delay = survey, schedule, delay
         self._store = MemoryStore()
@@ -195,7 +198,8 @@ class Device:
         self._laws: dict[Hashable, Law] = {}
         blank = self._store.state()
         given = [(each.name, numbers if each.is_number else each.answers) for each in survey.asked]
-        self._acts: list[Act] = [None, *((name, one) for name, all_ in given for one in (None, *all_))]
+        acts: list[Act] = [(name, one) for name, all_ in given for one in (None, *all_)]
+        self._acts = [None, *acts] if idle else acts
         firsts = product(*([(name, one) for one in all_] for name, all_ in given)) if survey.closed else [None]
         self._begun = [
             self._ways(blank, lambda coins, first=first: self._enrol(enrols, first, coins)) for first in firsts
@@ -274,35 +278,29 @@ class Device:
             self._draws[key] = [(outcome, Fraction(count, total)) for outcome, count in counts.items()]
         return coins.choose(self._draws[key])
 
-    def worst_ratio(self, backup: int | None = None) -> Fraction:
+    def worst_ratio(self, *copies: tuple[int, int]) -> Fraction:
         """The largest ratio of the probabilities of what is sent, over all pairs of ways in which the entry may live.
 
-        backup: the moment before which a backup of the store is made, with which a second life goes through the rest
-        of the schedule; None for one life. Whoever reads the reports knows which belong to which life.
+        copies: of each life after the first, in the order of time: the moment before which the copy of the store was
+        made that it begins with, and which life's that was. Whoever reads the reports knows which belong to which life.
         """
-        laws = self._laws_of_lives(backup)
-        sent_ever = set().union(*laws)
-        assert all(law.keys() == sent_ever for law in laws), "something is never sent under one of the changelogs"
-        return max(max(law[sent] for law in laws) / min(law[sent] for law in laws) for sent in sent_ever)
+        most: Law = {}
+        least: Law = {}
+        for begun, lives in product(self._begun, self._lives(copies)):
+            law = _mixed(begun, lambda state, lives=lives: self._law_of_all((state,), 0, lives, copies))
+            assert not most or law.keys() == most.keys(), "something is never sent under one of the changelogs"
+            for sent, likely in law.items():
+                most[sent] = max(likely, most.get(sent, likely))
+                least[sent] = min(likely, least.get(sent, likely))
+        return max(most[sent] / least[sent] for sent in most)
 
-    def _laws_of_lives(self, backup: int | None) -> list[Law]:
-        ends = len(self.schedule)
-        if backup is None:
-            return [
-                _mixed(begun, lambda state, lived=lived: self._law(state, 0, lived))
-                for begun in self._begun
-                for lived in self._lives(0, ends)
-            ]
-        return [
-            _mixed(begun, lambda state, lived=lived, both=both: self._law_of_two(state, 0, backup, lived, both))
-            for begun in self._begun
-            for lived in self._lives(0, backup)
-            for both in combinations_with_replacement([*self._lives(backup, ends)], 2)
-        ]
-
-    def _lives(self, begin: int, end: int) -> Iterator[tuple[Act, ...]]:
-        """All that the app may do between two moments."""
-        return product(*(self._acts if moment.act else [None] for moment in self.schedule[begin:end]))
+    def _lives(self, copies: Sequence[tuple[int, int]]) -> list[tuple[tuple[Act, ...], ...]]:
+        """All that the app may do in each of its lives, from the first moment on."""
+        acts = [self._acts if moment.act else [None] for moment in self.schedule]
+        ways: list[tuple[tuple[Act, ...], ...]] = [(one,) for one in product(*acts)]
+        for at, of in copies:
+            ways = [(*lives, (*lives[of][:at], *rest)) for lives in ways for rest in product(*acts[at:])]
+        return ways
 
     def _law(self, state: Hashable, at: int, lived: tuple[Act, ...]) -> Law:
         """All that may be sent from a state on, with its probability."""
@@ -314,13 +312,19 @@ class Device:
             self._laws[key] = _mixed(ways, lambda after: self._law(after, at + 1, lived[1:]))
         return self._laws[key]
 
-    def _law_of_two(self, state: Hashable, at: int, backup: int, lived: tuple[Act, ...], both: Any) -> Law:
-        """The same of a first life, and a second one that begins with a backup made at a moment."""
-        if at < backup:
-            ways = self._step(state, at, lived[0])
-            return _mixed(ways, lambda after: self._law_of_two(after, at + 1, backup, lived[1:], both))
-        first, second = (self._law(state, at, later) for later in both)
-        return {(one, other): p * q for (one, p), (other, q) in product(first.items(), second.items())}
+    def _law_of_all(self, states: tuple[Hashable, ...], at: int, lives: Any, copies: Any) -> Law:
+        """The same of all lives together, those that have begun by a moment being in these states."""
+        while len(states) < len(lives) and copies[len(states) - 1][0] == at:
+            states = (*states, states[copies[len(states) - 1][1]])
+        if len(states) == len(lives):
+            laws = [self._law(state, at, lived[at:]).items() for state, lived in zip(states, lives, strict=True)]
+            return {tuple(sent for sent, _ in each): prod(likely for _, likely in each) for each in product(*laws)}
+        law: Law = {}
+        for ways in product(*(self._step(state, at, lived[at]) for state, lived in zip(states, lives, strict=False))):
+            seen, after, likely = zip(*ways, strict=True)
+            for sent, chance in self._law_of_all(after, at + 1, lives, copies).items():
+                _add(law, (seen, sent), prod(likely) * chance)
+        return law
 
 
 def _raise(error: Exception) -> None:

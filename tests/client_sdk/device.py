@@ -189,3 +189,14 @@ def ended(child: int) -> int:
 def on_disk(folder) -> bytes:
     """All that a device's files hold."""
     return b"".join(file.read_bytes() for file in folder.iterdir() if file.is_file())
+
+
+def written(device: Bundled, act: Callable[[], object]) -> tuple[list[str], int]:
+    """What a call does to a store in a file: its statements in order, and how many bytes of the log it writes."""
+    statements: list[str] = []
+    connection, file = device.store._connection, device.store.file
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.set_trace_callback(statements.append)
+    act()
+    connection.set_trace_callback(None)
+    return [each.split("(")[0].split("=")[0] for each in statements], os.stat(f"{file}-wal").st_size

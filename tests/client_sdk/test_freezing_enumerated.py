@@ -5,10 +5,9 @@ import logging
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
-from unittest.mock import patch
 
 import pytest
-from changeling_client import entries, handover, witness
+from changeling_client import entries, handover
 from changeling_client.testing import Household, audit
 from changeling_protocol import (
     AtMost,
@@ -37,7 +36,7 @@ from tests.coins import SeededCoins
 from tests.enumeration import log_from_below
 
 from .attack import Branching, Device, MemoryStore, Moment, enrol
-from .test_freezing_question import DAY, START, lives
+from .test_freezing_question import DAY, DRINKS, START
 
 EVEN, ODDS = Odds(2, 1), Odds(3, 1)
 KINDS = ("apart", "drawn", "joint", "joint signed", "history", "history of it")
@@ -46,9 +45,11 @@ BOUNDS = (AtMost(2), TimeBounded(SPAN), AtMostWithin(2, SPAN), Hybrid((AtMost(1)
 HEAVY = pytest.param(True, marks=pytest.mark.heavy)
 
 
-def asking(kind: str, constraint: Constraint, closed: bool, periods: int = 2, grace: int = 40 * DAY) -> Survey:
+def asking(
+    kind: str, constraint: Constraint, closed: bool, periods: int = 2, grace: int = 40 * DAY, answers: int = 0
+) -> Survey:
     """About one answer, or two in a closed cohort, in a plan of one group, which asks whether it is frozen as well."""
-    drink = Question("drink", "What do you drink?", ("tea", "coffee")[: 1 + closed], constraint)
+    drink = Question("drink", "What do you drink?", DRINKS[: answers or 1 + closed], constraint)
     questions, calendar = (drink, Question.of_freezing(drink)), Calendar(START, DAY, periods)
     if kind.startswith("history"):
         of = int(kind == "history of it")
@@ -114,45 +115,96 @@ def schedule(moves: float, flushes: tuple[float, ...], begins: int, hears: bool,
     return made
 
 
-@pytest.mark.parametrize("all_", [False, HEAVY], ids=["some", "all"])
+@pytest.mark.parametrize("all_", [False, HEAVY], ids=["one", "all"])
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_two_lives_are_told_apart_beyond_the_stated_loss(kind, closed, all_):
     """Over all that may be recorded, or not, and all coins; some closings are too late where the grace is short."""
-    with patch.object(witness, "advance", lambda _db: None):  # marks at random, so that no state would come again
-        for number, (*way, grace) in enumerate(WAYS[: 5 - closed][:: 2 - all_]):
-            for constraint in BOUNDS if all_ else (BOUNDS[number % 2],):
-                made = asking(kind, constraint, closed, grace=grace)
-                worst = Moving(made, schedule(*way), START + DAY * way[2] + 60).worst_ratio()
-                assert log_from_below(worst) <= made.epsilon
+    ways = [(way, bound) for way in WAYS[: 5 - closed] for bound in BOUNDS]
+    for (*way, grace), constraint in ways if all_ else [ways[3 * KINDS.index(kind)]]:
+        made = asking(kind, constraint, closed, grace=grace)
+        worst = Moving(made, schedule(*way), START + DAY * way[2] + 60).worst_ratio()
+        assert log_from_below(worst) <= made.epsilon
 
 
-@pytest.mark.heavy
+CLOCKS = {
+    "in time": ((0.4, 1.4, 1.6), (1.2, 2.2), {}),
+    "the first too late": ((0.4, 1.4, 1.6), (2.3,), {}),
+    "a clock that leaps": ((0.4, 0.5, 1.4), (1.2, 2.2), {0.5: 9.5}),
+    "a clock set back": ((0.4, 1.4, 2.15), (1.2, 2.1, 2.2), {2.15: 0.9}),
+}
+"""When it records, in days, when it flushes, and what the clock shows instead; the last flush hears the time."""
+
+
+@pytest.mark.parametrize("clock", CLOCKS)
+@pytest.mark.parametrize(
+    ("kind", "constraint", "closed"),
+    [
+        ("apart", AtMost(1), False),
+        ("joint", TimeBounded(DAY // 2), False),
+        ("joint", AtMost(1), True),
+        pytest.param("joint signed", AtMostWithin(2, DAY // 2), False, marks=pytest.mark.heavy),
+    ],
+    ids=str,
+)
+def test_by_whatever_clock_two_lives_are_told_apart_within_the_stated_loss(kind, constraint, closed, clock):
+    """Over all that may be recorded in each period, twice in one of them, and all coins."""
+    acts, flushes, shows = CLOCKS[clock]
+    moments = [
+        Moment(
+            START + DAY * shows.get(time, time), act=time in acts, hears=int(START + DAY * time) * (time == flushes[-1])
+        )
+        for time in sorted((*acts, *flushes))
+    ]
+    made = asking(kind, constraint, closed, grace=6 * DAY // 5)
+    assert log_from_below(Device(made, moments, START - 5, idle=False).worst_ratio()) <= made.epsilon
+
+
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "joint signed"])
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.heavy] * (kind != "apart")) for kind in KINDS if "signed" not in kind],
+)
 def test_a_copy_that_both_devices_go_on_from_loses_no_more_than_the_ledger_states(kind, closed):
     """Made before the first closing, or between the two; without a witness."""
     moments = [Moment(START + DAY * time, act=time in (0.2, 1.6)) for time in (0.2, 1.2, 1.6, 2.2)]
     for constraint in BOUNDS[:2]:
         made = asking(kind, constraint, closed)
         stated = lives_cost(made.plan, made.calendar, made.constraints, closed, lives=2)
-        with patch.object(witness, "advance", lambda _db: None):
-            for backup in (1, 2):
-                assert log_from_below(Device(made, moments, START + 60).worst_ratio(backup)) <= stated
+        device = Device(made, moments, START + 60, idle=False)
+        for backup in (1, 2):
+            assert log_from_below(device.worst_ratio((backup, 0))) <= stated
 
 
-@pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
-@pytest.mark.parametrize("kind", ["drawn", "joint", "history of it"])
-def test_whether_changes_are_used_up_shows_in_nothing_that_two_devices_do(tmp_path, caplog, kind, closed):
-    """Requests, lines down to debug level, what flushes say, errors, nodes, and the size of the parcel."""
-    seen, made = [], asking(kind, AtMost(2), closed, periods=5)
+LIVES = (
+    ("tea",) * 12,
+    ("tea", *("coffee", "milk") * 5, "tea"),
+    ("tea", "coffee", *[None] * 10),
+    ("tea", None, "coffee", None, "milk", None) * 2,
+    ("tea", *["tea"] * 9, "milk", "coffee"),
+)
+"""What is recorded each time: nothing more, the same again, one change, many, and answers taken back."""
+SEEN = {
+    "drawn": ("drawn", AtMost(1), None, False),
+    "joint, closed and encrypted": ("joint", AtMost(2), bytes(32), True),
+    "history, by time": ("history of it", TimeBounded(DAY), None, False),
+    "apart, by time and encrypted": ("apart", TimeBounded(3 * DAY), bytes(32), False),
+}
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_whether_changes_are_turned_down_shows_in_nothing_that_two_devices_do(tmp_path, caplog, name):
+    """Requests, lines down to debug level, what flushes say, errors, nodes, what an encrypted store takes, and the size
+    of the parcel in which the one hands over to the other."""
+    kind, constraint, key, closed = SEEN[name]
+    seen, made = [], asking(kind, constraint, closed, periods=5, answers=3)
 
     def app(household: Household, life: tuple[str | None, ...]) -> None:
         caplog.clear()
         told: list[Any] = []
         sid, folder = household.server.publish(made), tmp_path / str(len(seen))
         folder.mkdir()
-        options = {"on_error": told.append, "witness": None}
+        options = {"on_error": told.append, "witness": None, "key": key}
         with household.client(**options) as old, household.client(path=folder / "new.db", **options) as new:
             old.join(sid, answers=["tea"] if closed else None)
             for step, value in enumerate(life):
@@ -160,9 +212,11 @@ def test_whether_changes_are_used_up_shows_in_nothing_that_two_devices_do(tmp_pa
                 device.flush()
                 handle = device.join(sid)
                 household.clock.advance(hours=10)
-                handle.retract() if value not in made.asked[0].answers else handle.record(value)
+                handle.retract() if value is None else handle.record(value)
+                with device._device.store.transaction() as db:
+                    (length,) = db.execute("SELECT sum(length(private)) FROM entries").fetchone()
                 household.server.go_offline() if step == 5 else household.server.recover()
-                told.append(device.flush())
+                told += [device.flush(), int(length) if key else None]
                 if step == 5:
                     parcel = old.hand_over(new.invite(old.hand_over_key()))
                     told += [len(parcel), new.take_over(parcel), old.flush()]
@@ -170,5 +224,5 @@ def test_whether_changes_are_used_up_shows_in_nothing_that_two_devices_do(tmp_pa
         seen.append((told, [each.getMessage() for each in caplog.records]))
 
     with caplog.at_level(logging.DEBUG):
-        assert audit(app, [*lives(), (None,) * 12]) == []
+        assert audit(app, [*LIVES, (None,) * 12]) == []
     assert all(each == seen[0] for each in seen)

@@ -1,8 +1,6 @@
 """What is handed over is moved: one store answers at a time, one life goes on, and nobody else opens the parcel."""
 
-import os
 import shutil
-import signal
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,15 +8,21 @@ import httpx
 import pytest
 from changeling_client import Callbacks, Recorded, Sidecar, Silenced, Status, WitnessTrouble, witness
 from changeling_client.store import ClientStore
-from changeling_protocol import AtMost
 
 from tests.coins import SeededCoins
 
-from ..protocol.examples import survey
-from .device import LATE, PLAIN, START, Clock, FakeServer, client, ended, forked
-from .test_crashes import PLAN, TOGETHER, Steps, fast_path, sent_reports  # noqa: F401
+from .device import LATE, PLAIN, START, Clock, FakeServer, client
+from .kills import (
+    NOISY,
+    TOGETHER,
+    Steps,
+    assert_each_node_is_answered_once,
+    copies_of_each_step,
+    noted,
+    once_each,
+    sent_reports,
+)
 
-NOISY = survey(PLAN, grace=10**6, constraint=AtMost(3))
 OTHER = PLAIN.asking(question="And what would you rather?")
 TOLD = ("tea", "tea", "coffee", "neither", "tea", "coffee", "coffee", "tea")
 
@@ -236,22 +240,11 @@ def counted(steps: Steps):
 
 
 def live(root: Path, steps: Steps) -> None:
-    """A life of both devices, from where the process before it was killed: each action is done once at least, and both
-    devices report in every period."""
-    home = Home(root, NOISY)
-    answered = httpx.MockTransport(home.server._serve)
+    """A life of both devices: each action is done once at least, and both devices report in every period."""
+    home, carried = Home(root, NOISY), root / "carried"
+    options = {"transport": noted(root / "sent", home.server)}
 
-    def serve(request):
-        if request.method == "POST":
-            with (root / "sent").open("ab") as sent:
-                sent.write(len(request.content).to_bytes(4) + request.content)
-        return answered.handle_request(request)
-
-    done, carried = root / "done", root / "carried"
-    options = {"transport": httpx.MockTransport(serve)}
-
-    def flush(number):
-        home.clock.now = START + 60 * number + 20
+    def flush():
         with home.start("old", **options) as old, home.start("new", **options) as new:
             old.flush()
             new.flush()
@@ -272,45 +265,28 @@ def live(root: Path, steps: Steps) -> None:
 
     actions = [
         (1, lambda: record("old", "tea")),
-        (80, lambda: flush(1)),
+        (80, flush),
         (100, hand_over),
-        (140, lambda: flush(2)),
+        (140, flush),
         (141, take_over),
         (142, lambda: record("new", "coffee")),
-        (200, lambda: flush(3)),
-        (260, lambda: flush(4)),
+        (200, flush),
+        (260, flush),
     ]
-    for number, (moment, action) in enumerate(actions):
-        if done.exists() and number < int(done.read_text()):
-            continue
-        home.clock.now = START + moment
-        action()
-        (root / "next").write_text(str(number + 1))
-        (root / "next").rename(done)
+    once_each(root, home.clock, [(START + moment, act) for moment, act in actions])
     assert home.told == []
 
 
 @pytest.mark.heavy
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_killed_at_any_write_there_is_one_store_that_answers(fast_path):  # noqa: F811
-    """For every statement and every write of a witness: killed there and started again, each node of each entry is
+def test_killed_at_any_write_there_is_one_store_that_answers(in_memory):
+    """For every statement and every write of a witness: from what is on disk there, each node of each entry is
     answered once, or the same answer sent again, by the one store or the other; and none is lost."""
-    counting = Steps()
-    (fast_path / "whole").mkdir()
-    live(fast_path / "whole", counting)
-    assert counting.count > 25
-    for last in range(1, counting.count + 1):
-        root = fast_path / str(last)
-        root.mkdir()
-        assert ended(forked(lambda: live(root, Steps(last)))) == -signal.SIGKILL  # noqa: B023
+    lives = 0
+    for root in copies_of_each_step(in_memory, live):
         live(root, Steps())
-        symbols = sent_reports(root, NOISY)
-        tracks = NOISY.plan.tracks
-        assert set(symbols) == {(number, node) for number, track in enumerate(tracks) for node in track.nodes()}
-        for ids in symbols.values():
-            assert len(ids) == 2, "an entry answered a closing twice, or not at all"
-            assert all(len(drawn) == 1 for drawn in ids.values()), "a node was answered with two symbols"
-        shutil.rmtree(root)
+        assert_each_node_is_answered_once(sent_reports(root, NOISY), NOISY, 2)
+        lives += 1
+    assert lives > 25
 
 
 KEYS = (None, b"o" * 32)

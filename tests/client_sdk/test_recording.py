@@ -26,7 +26,8 @@ from changeling_protocol import (
 )
 
 from ..protocol.examples import AUTHORITY, hierarchical, survey
-from .device import LATE, PLAIN, START, TRUTHFUL, Clock, FakeServer, all_nodes, by_node, client, ended, forked
+from .device import LATE, PLAIN, START, TRUTHFUL, Clock, FakeServer, all_nodes, by_node, client, ended, forked, written
+from .test_questions import asked as questions
 
 ODDS = Odds(3, 1)
 
@@ -58,26 +59,27 @@ def test_the_same_answer_again_is_no_mutation(begin):
     assert [handle.record("coffee"), handle.record("tea")] == [Recorded.COUNTED] * 2
 
 
-@pytest.mark.parametrize("known", [True, False], ids=["joined", "not known yet"])
+SAME = ("tea", "coffee", "coffee", "tea", "tea", None, None, "tea")
+CALLS = {
+    "joined": (PLAIN, {}, [("", each) for each in SAME]),
+    "not known yet": (PLAIN, {"signed": None}, [("", each) for each in SAME]),
+    "questions": (questions(joint=True), {}, [("drink", "tea"), ("minutes", 0), ("minutes", 30), ("drink", "tea")]),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("key", [None, b"K" * 32], ids=["plain", "key"])
-def test_a_change_and_none_do_the_same_to_the_disk(tmp_path, known, key):
-    """The same statements in the same order, and as many bytes of the log: nobody who times a call, or looks at the
-    files' sizes and times, sees whether the answer was another one."""
-    server, done = FakeServer(PLAIN), []
-    with client(tmp_path, server, Clock(), key=key) as device:
-        handle = device.join(PLAIN.id, **({} if known else {"signed": None}))
-        handle.record("tea")
-        log = tmp_path / "store.db-wal"
-        connection = device.store._connection
-        for answer in ("tea", "coffee", "coffee", "tea", "tea", None, None, "tea"):
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-            statements = []
-            connection.set_trace_callback(statements.append)
-            handle.retract() if answer is None else handle.record(answer)
-            connection.set_trace_callback(None)
-            done.append(([each.split("(")[0].split("=")[0] for each in statements], log.stat().st_size))
-    assert done[0][1] > 0
-    assert all(each == done[0] for each in done)
+def test_a_change_and_none_do_the_same_to_the_disk(joined, name, key):
+    """The same statements in the same order, and as many bytes of the log, whichever question is answered and whether a
+    number moved: nobody who times a call, or looks at the files' sizes and times, sees whether it was another one."""
+    made, options, calls = CALLS[name]
+    handle, device, *_ = joined(made, key=key, **options)
+    done = []
+    for question, answer in (calls[0], *calls):
+        asked = handle.question(question) if question else handle
+        done.append(written(device, lambda: asked.retract() if answer is None else asked.record(answer)))  # noqa: B023
+    assert done[1][1] > 0
+    assert all(each == done[1] for each in done[1:])
 
 
 @pytest.mark.parametrize("entry", [-1, 2, 2**63, 2**70, -(2**70), True, 1.0, "1", None])

@@ -1,21 +1,16 @@
-"""Surveys of several questions and of numbers under attack: what is sent, when, and what is left on the device.
+"""Several questions and numbers on a device: what is recorded of each, what is sent, and what is left."""
 
-The laws are read off the client's own code (`attack`); nothing here knows how questions share a budget.
-"""
-
+from collections.abc import Sequence
 from math import inf, nan
 
 import pytest
 from changeling_client import BadEnrolment, Recorded
-from changeling_client.testing import FakeServer as Published
-from changeling_client.testing import ManualClock, make_client, stored
+from changeling_client.testing import stored
 from changeling_protocol import (
     OFFSETS,
     AtMost,
     Calendar,
-    Constraint,
     Group,
-    History,
     Joint,
     KaryChange,
     KaryResponse,
@@ -25,113 +20,37 @@ from changeling_protocol import (
     ReleasePlan,
     StateSpace,
     Survey,
-    TimeBounded,
     Track,
-    lives_cost,
 )
 
 from tests.coins import SeededCoins
-from tests.enumeration import log_from_below
 
-from .attack import Device, Moment
 from .device import LATE, START, URL, Clock, FakeServer, client
 from .test_handover import Middle
 
-BEGIN, PERIOD = 1_000, 10
 ANY = Odds(2, 1)
-NUMBERS = (1.5, 4.0, 900.0)
-"""Between the thresholds of 0 and 10 minutes for some of the offsets, and beyond the last level."""
+DRINK = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(2))
+LEVELS = Question.of_number("minutes", "How long?", ["0", "10", "30"], AtMost(3), "min")
 
 
-def one(name: str, constraint: Constraint) -> Question:
-    return Question(name, f"{name}?", ("yes",), constraint)
-
-
-def changes(question: int, last: int = 2) -> Track:
-    return Track(1, KaryChange(MutationSpace(1), ANY), 0, last, question=question)
-
-
-def states(question: int, width: int = 1, reported: int | None = None, answers: int = 1) -> Track:
-    return Track(width, KaryResponse(StateSpace(answers), ANY), 0, 2, reported, question)
-
-
-def asking(questions: tuple[Question, ...], *groups: Group, closed: bool = False) -> Survey:
+def asking(questions: Sequence[Question], *groups: Group, periods: int = 2, closed: bool = False, **times) -> Survey:
     return Survey.at_cost(
-        questions=questions,
-        calendar=Calendar(BEGIN, PERIOD, 2),
+        questions=tuple(questions),
         plan=ReleasePlan(groups),
-        skew=0,
-        spread=1,
-        grace=12,
-        minimum=1,
+        calendar=Calendar(START, 60, periods),
         closed=closed,
+        **{"skew": 5, "spread": 10, "grace": 600, "minimum": 1, **times},
     )
 
 
-TWO = one("x", AtMost(1)), one("y", AtMost(2))
-MINUTES = Question.of_number("minutes", "How long?", ["0", "10"], AtMost(2), "min")
-SURVEYS = {
-    "changes of one, states of the other": asking(
-        TWO, Group.jointly([changes(0), states(1)], Joint(Odds(5, 1), 3, (2, 1), (1, 2)))
-    ),
-    "bounds of both kinds": asking(
-        (one("x", TimeBounded(5)), one("y", AtMost(1))),
-        Group.jointly([changes(0), changes(1)], Joint(Odds(4, 1), 3, (1, 2), (2, 1))),
-    ),
-    "each by itself": asking(TWO, Group((changes(0), states(1, width=2)))),
-    "a history of one, or a panel of the other": asking(
-        TWO,
-        Group.of_history(
-            History.of(Odds(6, 1), range(1, 3), AtMost(2), Calendar(BEGIN, PERIOD, 2), closed=False), 1, question=1
-        ),
-        Group.jointly([states(0, reported=1), changes(1)], Joint(Odds(6, 1), 2, (1, 1), (1, 2))),
-    ),
-    "a number": asking(
-        (MINUTES, one("y", AtMost(1))),
-        Group.jointly([states(0, width=2, answers=2), changes(1)], Joint(Odds(3, 1), 2, (1, 1), (1, 1))),
-    ),
-}
-
-
-def schedule(*, late: bool = False, first: tuple[int, ...] = (4,)) -> list[Moment]:
-    """A record of whichever question in each period, and a flush after it.
-
-    late: the first flush comes when the first closing is past its grace. first: when records are in the first period.
-    """
-    flush = [] if late else [Moment(BEGIN + PERIOD + 2)]
-    second = [Moment(BEGIN + PERIOD + 5, act=True), Moment(BEGIN + 2 * PERIOD + (3 if late else 2))]
-    return [*(Moment(BEGIN + at, act=True) for at in first), *flush, *second]
-
-
-@pytest.mark.parametrize("late", [False, True], ids=["in time", "the first too late"])
-@pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=[pytest.mark.heavy] * (each == "a number")) for each in SURVEYS]
-)
-def test_nothing_that_is_sent_about_all_questions_tells_two_lives_apart_beyond_the_stated_loss(name, late):
-    """Over all that an app may record of either question, and all coins: group, offset, nodes and symbols together."""
-    device = Device(SURVEYS[name], schedule(late=late), BEGIN - 5, numbers=NUMBERS[1:])
-    assert log_from_below(device.worst_ratio()) <= SURVEYS[name].epsilon
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize("name", SURVEYS)
-def test_what_all_questions_cost_together_is_reached_and_no_more_where_answers_change_within_a_period(name):
-    """Both questions may change in the first period, or one twice; all of a joint group's one budget is spent."""
-    device = Device(SURVEYS[name], schedule(first=(3, 4)), BEGIN - 5, numbers=NUMBERS)
-    worst, joint = device.worst_ratio(), SURVEYS[name].plan.groups[-1].joint
-    assert log_from_below(worst) <= SURVEYS[name].epsilon
-    assert joint is None or worst == joint.odds.favoured
-
-
-@pytest.mark.heavy
-@pytest.mark.parametrize(
-    "name", ["bounds of both kinds", "each by itself", "a history of one, or a panel of the other"]
-)
-def test_two_lives_lose_no_more_about_all_questions_than_the_ledger_states(name):
-    """A backup is made before the first closing, and goes on when the first life has ended; each records at will."""
-    made = SURVEYS[name]
-    stated = lives_cost(made.plan, made.calendar, made.constraints, lives=2)
-    assert log_from_below(Device(made, schedule(), BEGIN - 5).worst_ratio(backup=1)) <= stated
+def asked(*, joint: bool = False) -> Survey:
+    questions = (DRINK, LEVELS)
+    tracks = tuple(
+        Track(1, KaryChange(MutationSpace(len(each.answers)), Odds(10**9, 1)), 0, 4, question=place)
+        for place, each in enumerate(questions)
+    )
+    group = Group.jointly(tracks, Joint(Odds(99, 1), 2, (1, 1), (2, 3))) if joint else Group(tracks)
+    return asking(questions, group, periods=4)
 
 
 def test_after_the_end_a_record_of_any_question_changes_nothing_and_no_count_of_numbers_is_left(joined):
@@ -154,16 +73,21 @@ def test_after_the_end_a_record_of_any_question_changes_nothing_and_no_count_of_
         assert ended or device.flush().waiting == 0
 
 
-def test_a_number_that_waits_or_is_frozen_is_not_counted_twice(joined):
-    """Beyond the levels counts what stands: once, however long it waited to be judged, and not when frozen."""
-    made = asked()
-    handle, device, *_ = joined(made, signed=None)
-    handle.question("minutes").record(500)
+def test_what_is_beyond_the_levels_is_clipped_and_counted_once(joined):
+    """What stands: once, however long it waited to be judged, and not when it is frozen; the ledger says how often,
+    and which offset is public."""
+    handle, device, *_ = joined(asked(), signed=None)
+    minutes = handle.question("minutes")
+    minutes.record(500)
     device.flush()
     assert handle.ledger().clipped == 1
-    given = [handle.question("minutes").record(number) for number in (-1, 500, -1)]
-    assert given == [Recorded.COUNTED, Recorded.COUNTED, Recorded.FROZEN]
-    assert handle.ledger().clipped == 3
+    assert [minutes.record(number) for number in (-1, 12)] == [Recorded.COUNTED] * 2
+    assert handle.ledger().clipped == 2
+    assert minutes.record(-1) is Recorded.FROZEN
+    ledger = handle.ledger()
+    assert ledger.clipped == 2
+    assert "beyond the levels, taken for the first or the last one: 2" in str(ledger)
+    assert ledger.public["offset"] in {f"{2 * at + 1}/{2 * OFFSETS}" for at in range(OFFSETS)}
 
 
 def test_an_entry_with_more_than_255_changes_goes_on_to_report_as_any_other(tmp_path):
@@ -172,17 +96,8 @@ def test_an_entry_with_more_than_255_changes_goes_on_to_report_as_any_other(tmp_
     group = Group.jointly(
         [Track(1, KaryChange(MutationSpace(2), ANY), 0, periods)], Joint(Odds(9, 1), 99, (1,), (periods,))
     )
-    made = Survey.at_cost(
-        question="Which?",
-        answers=["tea", "coffee"],
-        constraint=AtMost(periods),
-        calendar=Calendar(START, 60, periods),
-        plan=ReleasePlan((group,)),
-        skew=1,
-        spread=1,
-        grace=10**6,
-        minimum=1,
-    )
+    question = Question("q", "Which?", ("tea", "coffee"), AtMost(periods))
+    made = asking([question], group, periods=periods, skew=1, spread=1, grace=10**6)
     clock, server = Clock(), FakeServer(made)
     with client(tmp_path, server, clock) as device:
         handle = device.join(made.id)
@@ -230,13 +145,14 @@ def test_what_happens_between_two_requests_and_before_hanging_up_hangs_on_no_rec
 
 def test_the_size_of_a_parcel_does_not_say_how_many_of_many_questions_were_answered(tmp_path):
     """Whatever was recorded of forty questions, what is handed over has one length."""
-    questions = tuple(one(f"question {place}", AtMost(3)) for place in range(40))
-    made = asking(questions, Group(tuple(changes(place) for place in range(40))))
+    questions = tuple(Question(f"question {place}", "?", ("yes",), AtMost(3)) for place in range(40))
+    tracks = [Track(1, KaryChange(MutationSpace(1), ANY), 0, 2, question=place) for place in range(40)]
+    made = asking(questions, Group(tuple(tracks)))
     sizes = set()
     for answered in (0, 13, 27, 40):
         (folder := tmp_path / str(answered)).mkdir()
         (folder / "new").mkdir()
-        server, clock = FakeServer(made), Clock(BEGIN + 1)
+        server, clock = FakeServer(made), Clock(START + 1)
         with client(folder, server, clock, Middle()) as old, client(folder / "new", server, clock) as new:
             handle = old.join(made.id)
             for question in questions[:answered]:
@@ -256,7 +172,7 @@ def test_whether_a_closed_cohort_takes_an_entry_does_not_hang_on_the_group_that_
     groups = set()
     for seed in range(8):
         (folder := tmp_path / str(seed)).mkdir()
-        with client(folder, FakeServer(made), Clock(BEGIN + 1), SeededCoins(seed)) as device:
+        with client(folder, FakeServer(made), Clock(START + 1), SeededCoins(seed)) as device:
             for few in ({"x": "tea"}, {"y": "coffee"}):
                 with pytest.raises(BadEnrolment):
                     device.join(made.id, answers=[few])
@@ -279,36 +195,14 @@ def test_half_a_pair_of_surrogates_is_a_wrong_answer_before_the_survey_is_known_
                 assert drink.record("tea\ud800") is Recorded.DROPPED
 
 
-DRINK = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(2))
-LEVELS = Question.of_number("minutes", "How long?", ["0", "10", "30"], AtMost(3), "min")
-
-
-def asked(*, joint: bool = False) -> Survey:
-    questions = (DRINK, LEVELS)
-    tracks = tuple(
-        Track(1, KaryChange(MutationSpace(len(each.answers)), Odds(10**9, 1)), 0, 4, question=place)
-        for place, each in enumerate(questions)
-    )
-    group = Group.jointly(tracks, Joint(Odds(99, 1), 2, (1, 1), (2, 3))) if joint else Group(tracks)
-    others = {"skew": 5, "spread": 10, "grace": 600, "minimum": 1}
-    return Survey.at_cost(questions=questions, plan=ReleasePlan((group,)), calendar=Calendar(START, 60, 4), **others)
-
-
-def test_two_hundred_questions_are_answered_in_one_report_each(tmp_path):
+def test_two_hundred_questions_are_answered_in_one_report_each(joined):
     """Every entry is asked all of them, at two widths: the tracks are more than a byte can number."""
     space, asked = MutationSpace(2), [Question(f"q{place}", "Which?", ("a", "b"), AtMost(2)) for place in range(200)]
     tracks = [Track(w, KaryChange(space, Odds(3, 2)), 0, 2, question=q) for q in range(200) for w in (1, 2)]
-    others = {"skew": 5, "spread": 10, "grace": 600, "minimum": 1}
-    plan, calendar = ReleasePlan((Group(tuple(tracks)),)), Calendar(START, 60, 2)
-    survey = Survey.at_cost(questions=tuple(asked), plan=plan, calendar=calendar, **others)
-    clock = ManualClock(START + 1.0)
-    server = Published(clock)
-    with make_client(tmp_path, server) as device:
-        handle = device.join(server.publish(survey), signed=server.signed(survey))
-        assert {handle.question(each.name).record("b") for each in asked} == {Recorded.COUNTED}
-        clock.advance(seconds=150)
-        assert device.flush().sent == 2
-    assert sorted(report.track for report in server.reports if report.node.end == 2) == list(range(400))
+    handle, device, server, _ = joined(asking(asked, Group(tuple(tracks))))
+    assert {handle.question(each.name).record("b") for each in asked} == {Recorded.COUNTED}
+    assert device.at(START + 150).flush().sent == 2
+    assert sorted(report.track for report, node, _ in server.reports() if node.end == 2) == list(range(400))
 
 
 def test_each_question_is_recorded_by_its_name_and_bounded_by_its_own_constraint(joined):
@@ -345,21 +239,6 @@ def test_a_number_is_a_finite_number_and_an_answer_is_of_its_question(begin, kno
     assert minutes.answer() is None
 
 
-def test_what_is_beyond_the_levels_is_clipped_and_counted(begin):
-    """The ledger says how often, and which offset is public."""
-    made = asked()
-    device = begin(made).device
-    handle = device.join(made.id)
-    minutes = handle.question("minutes")
-    for number in (-5, 400, 12):
-        minutes.record(number)
-    ledger = handle.ledger()
-    assert ledger is not None
-    assert ledger.clipped == 2
-    assert "beyond the levels, taken for the first or the last one: 2" in str(ledger)
-    assert ledger.public["offset"] in {f"{2 * at + 1}/{2 * OFFSETS}" for at in range(OFFSETS)}
-
-
 def test_the_offset_is_drawn_once_and_a_store_that_was_put_back_has_the_same(tmp_path):
     """Of 64 entries not all have one offset; each has the one it drew when the store is opened again."""
     made = asked()
@@ -371,22 +250,3 @@ def test_the_offset_is_drawn_once_and_a_store_that_was_put_back_has_the_same(tmp
     with client(tmp_path, FakeServer(made), Clock()) as device:
         device.join(made.id, entries=64).question("minutes").record(12)
         assert [entry.stratum for entry, _ in stored(device, made.id)] == before
-
-
-@pytest.mark.parametrize("key", [None, b"K" * 32], ids=["plain", "key"])
-def test_whichever_question_is_answered_and_whether_a_number_moved_the_same_is_written(tmp_path, begin, key):
-    """The same statements in the same order, and as many bytes of the log."""
-    made, done = asked(joint=True), []
-    device = begin(made, key=key).device
-    handle = device.join(made.id)
-    handle.question("drink").record("coffee")
-    connection, log = device.store._connection, tmp_path / "store.db-wal"
-    for name, answer in (("drink", "tea"), ("minutes", 0), ("minutes", 30), ("drink", "tea"), ("minutes", 30)):
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        statements: list[str] = []
-        connection.set_trace_callback(statements.append)
-        handle.question(name).record(answer)
-        connection.set_trace_callback(None)
-        done.append(([each.split("(")[0].split("=")[0] for each in statements], log.stat().st_size))
-    assert done[0][1] > 0
-    assert all(each == done[0] for each in done)

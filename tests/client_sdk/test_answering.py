@@ -1,6 +1,5 @@
 """Which nodes are answered, when, and about what; what a closing says of those before it, and its stratum."""
 
-import itertools
 import tempfile
 from dataclasses import replace
 from inspect import signature
@@ -31,7 +30,7 @@ from hypothesis import strategies as st
 from tests.coins import ListedCoins
 
 from ..protocol.examples import hierarchical, survey
-from .device import LATE, PLAIN, START, TRUTHFUL, Clock, FakeServer, all_nodes, by_node, client
+from .device import LATE, PLAIN, START, TRUTHFUL, Clock, FakeServer, all_nodes, answers_in, by_node, client
 
 CHANGES = MutationSpace(3)
 
@@ -301,22 +300,11 @@ def test_a_retry_repeats_standing_stratum_and_id(joined):
     device.at(START + 140).flush()
     server.reply = lambda _: None
     device.flush()
-    (first, *_), *later = ([*closings] for closings in _by_envelope(server))
+    sent = [answers_in(envelope, server.surveys, server.private) for envelope in server.envelopes]
+    (first, *_), *later = ([closing for closing, _ in answers] for answers in sent)
     assert (first.period, first.standing, first.stratum) == (1, NEW, 2)
-    assert [closings[0] for closings in later] == [first, first]
-    assert [(each.period, each.standing, each.stratum) for each in later[-1]] == [(1, NEW, 2), (2, KNOWN, 3)]
-
-
-def _by_envelope(server):
-    firsts = itertools.groupby(server.answers(), key=lambda answer: answer[0].period == 1)
-    runs: list[list] = []
-    for is_first, answers in firsts:
-        for closing, _ in answers:
-            if is_first:
-                runs.append([closing])
-            else:
-                runs[-1].append(closing)
-    return runs
+    assert [first, first] == [closings[0] for closings in later if closings[0].period == 1]
+    assert [(each.period, each.standing, each.stratum) for each in later[-1]] == [(2, KNOWN, 3)]
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])

@@ -12,10 +12,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from changeling_client import Client, ClientClosed, Recorded, SurveyHandle
@@ -24,7 +24,7 @@ from ..protocol.examples import AUTHORITY, PINNED
 from .device import PLAIN as ASKED
 from .device import START, ended, forked
 
-ENTRIES = 512
+ENTRIES = 256
 _NOWHERE = "http://127.0.0.1:9"
 """Nobody listens there; the client tries it in the background."""
 
@@ -65,26 +65,28 @@ def _now() -> float:
     return START + 5 + time.monotonic() % 50
 
 
-def threads(app: App) -> None:
-    """64 threads record."""
-    workers = [threading.Thread(target=app.record_all, args=(range(n, ENTRIES, 64),)) for n in range(64)]
+@contextmanager
+def beside(work: Callable[[Any], None], *each: Any, waits: bool = True) -> Iterator[None]:
+    """A thread for each of these does its work meanwhile; waits for all of them."""
+    workers = [threading.Thread(target=work, args=(one,), daemon=not waits) for one in each]
     for worker in workers:
         worker.start()
+    yield
     for worker in workers:
         worker.join()
+
+
+def eighths(of: int) -> list[range]:
+    return [range(n, of, 8) for n in range(8)]
 
 
 def forks(app: App) -> None:
     """Forks while eight threads record: each child records, and so does its parent."""
-    workers = [threading.Thread(target=app.record_all, args=(range(n, 256, 8),)) for n in range(8)]
-    for worker in workers:
-        worker.start()
-    for entry in range(256, 320, 2):
-        child = forked(lambda: app.record(entry))  # noqa: B023
-        app.record(entry + 1)
-        _must(ended(child) == 0)
-    for worker in workers:
-        worker.join()
+    with beside(app.record_all, *eighths(128)):
+        for entry in range(128, 192, 2):
+            child = forked(lambda: app.record(entry))  # noqa: B023
+            app.record(entry + 1)
+            _must(ended(child) == 0)
 
 
 def forks_at_once(app: App) -> None:
@@ -97,11 +99,8 @@ def forks_at_once(app: App) -> None:
             app.record(entry + 1)
             failed.append(ended(child) != 0)
 
-    workers = [threading.Thread(target=fork_often, args=(n,)) for n in range(0, 16, 2)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    with beside(fork_often, *range(0, 16, 2)):
+        pass
     _must(not any(failed))
 
 
@@ -110,17 +109,15 @@ def fork_in_transaction(app: App) -> None:
     for entry in range(0, 40, 2):
         inside = threading.Event()
 
-        def hold() -> None:
+        def hold(_: object) -> None:
             with app.client._device.store.transaction():
                 inside.set()  # noqa: B023
                 time.sleep(0.02)
 
-        holder = threading.Thread(target=hold)
-        holder.start()
-        inside.wait()
-        child = forked(lambda: _record_and_close(app, entry))  # noqa: B023
-        app.record(entry + 1)
-        holder.join()
+        with beside(hold, entry):
+            inside.wait()
+            child = forked(lambda: _record_and_close(app, entry))  # noqa: B023
+            app.record(entry + 1)
         _must(ended(child) == 0)
 
 
@@ -172,10 +169,9 @@ def signals(app: App) -> None:
 
 def shutdown(app: App) -> None:
     """The interpreter ends while eight threads record and the client reports; nothing was closed."""
-    for n in range(8):
-        threading.Thread(target=app.record_all, args=(range(n, ENTRIES, 8),), daemon=True).start()
-    time.sleep(0.1)
-    sys.exit(0)
+    with beside(app.record_all, *eighths(ENTRIES), waits=False):
+        time.sleep(0.1)
+        sys.exit(0)
 
 
 def shutdown_joined(app: App) -> None:
@@ -185,26 +181,15 @@ def shutdown_joined(app: App) -> None:
         with suppress(ClientClosed):
             app.record_all(entries)
 
-    for n in range(8):
-        threading.Thread(target=until_closed, args=(range(n, ENTRIES, 8),)).start()
-    time.sleep(0.1)
-    threading.Thread(target=app.client.close).start()
-    sys.exit(0)
+    with beside(until_closed, *eighths(ENTRIES)):
+        time.sleep(0.1)
+        threading.Thread(target=app.client.close).start()
+        sys.exit(0)
 
 
 CASES: dict[str, Callable[[App], None]] = {
     each.__name__: each
-    for each in (
-        threads,
-        forks,
-        forks_at_once,
-        fork_in_transaction,
-        pool,
-        greenlets,
-        signals,
-        shutdown,
-        shutdown_joined,
-    )
+    for each in (forks, forks_at_once, fork_in_transaction, pool, greenlets, signals, shutdown, shutdown_joined)
 }
 
 

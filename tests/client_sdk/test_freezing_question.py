@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from changeling_client import Recorded
-from changeling_client.testing import FakeServer, ManualClock, make_client, stored
+from changeling_client.testing import FakeServer, ManualClock, make_client
 from changeling_protocol import (
     AtMost,
     AtMostWithin,
@@ -139,28 +139,6 @@ def test_a_change_that_is_turned_down_is_told_from_its_period_on(tmp_path, name,
     assert [said[day, 0] for day in range(1, 5)] == frozen
 
 
-def test_in_a_closed_cohort_the_last_answer_stands_and_to_take_it_back_freezes_nothing(tmp_path):
-    """It is joined with an answer to the one question that apps answer, and the truth is the last answer given."""
-    server = FakeServer(ManualClock(START + HOUR))
-    sid = server.publish(asking(AtMost(2), closed=True, groups=[[1], [0], [0, 1]]))
-    with make_client(tmp_path, server, seed=1) as device:
-        handle = device.join(sid, entries=12, answers=["tea"] * 12, signed=server.signed(server._surveys[sid]))
-        for number in range(12):
-            assert (handle.retract(number), handle.record("coffee", number)) == (F, C)
-        server.clock.now = START + 1.5 * DAY
-        for number in range(6):
-            assert handle.record("milk", number) is F
-        server.clock.now = START + 4 * DAY + 2 * HOUR
-        device.flush()
-        groups = [entry.group for entry, _ in stored(device, sid)]
-    tracks = server._surveys[sid].plan.tracks
-    frozen = [(each.node.end, each.says) for each in server.reports if tracks[each.track].question == 0]
-    assert set(groups) == {0, 1, 2}
-    assert len(frozen) == sum(1 for group in groups if group) * 4
-    assert {says.rpartition(": ")[2] for end, says in frozen if end == 1} == {"no"}
-    assert sum(says.endswith("yes") for end, says in frozen if end > 1) == sum(1 for group in groups[:6] if group) * 3
-
-
 def test_no_app_answers_it(kit):
     """Its name is refused, and the one other question needs none."""
     made = asking(AtMost(2))
@@ -183,25 +161,6 @@ def test_a_freezing_question_is_about_one_that_apps_answer_and_no_other_form():
     for questions in ((frozen,), (drink, frozen, Question.of_freezing(frozen))):
         with pytest.raises(ValueError, match="is about one that apps answer"):
             survey_of(questions, ReleasePlan((Group((Track(1, KaryResponse(StateSpace(2), ANY), 0, 4),)),)), False, 4)
-
-
-@pytest.mark.parametrize("constraint", [TimeBounded(DAY), AtMostWithin(2, DAY)], ids=["time", "both"])
-def test_a_change_that_waits_for_the_time_is_told_at_the_first_closing_that_it_is_not_in(tmp_path, constraint):
-    """The device judges it once the server tells the time, which is after that closing was answered."""
-    server = FakeServer()
-    sid = server.publish(asking(constraint))
-    with make_client(tmp_path, server) as device:
-        handle = device.join(sid)
-        device.flush()
-        handle.record("tea")
-        for day in range(1, 5):
-            if day == 3:
-                assert handle.record("coffee") is P
-            server.clock.advance(days=1)
-            device.flush()
-    said = told(server)
-    assert [said[day, 1] for day in range(1, 5)] == ["tea"] * 4
-    assert [said[day, 0] for day in range(1, 5)] == ["no", "no", "yes", "yes"]
 
 
 def test_a_change_that_was_given_after_a_closing_freezes_nothing_there(tmp_path):

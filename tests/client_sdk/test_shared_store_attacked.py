@@ -11,7 +11,6 @@ import time
 from contextlib import suppress
 from itertools import count
 
-import httpx
 import psycopg
 import pytest
 from changeling_client import Client, Recorded, SharedCallbacks, Silenced, StoreBusy, entries
@@ -19,9 +18,8 @@ from changeling_client.postgresql import _Connection, _named_tables
 
 from ..protocol.examples import AUTHORITY, PINNED
 from .device import START, URL, Clock, FakeServer, ended, forked
+from .kills import NOISY, TOGETHER, assert_each_node_is_answered_once, noted, sent_reports
 from .store_contract import Pods, StoreContract
-from .test_crashes import TOGETHER, sent_reports
-from .test_handover import NOISY
 
 CUT = (
     "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'changeling' AND random() < "
@@ -39,7 +37,8 @@ def test_who_left_while_another_pod_waited_does_not_come_back(postgresql, level)
         waiting = threading.Thread(target=lambda: told.append(theirs.record("coffee", entry=1)))
         with one._device.store.transaction() as db:
             waiting.start()
-            time.sleep(0.3)
+            while not postgresql.sql("SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
+                time.sleep(0.01)
             entries.leave(db, pods.survey.id, 1)
         waiting.join()
         assert told == [Recorded.DROPPED]
@@ -177,20 +176,13 @@ def test_pods_killed_and_cut_off_answer_each_node_once(postgresql, tmp_path, ask
 
     def pod(number, moments):
         server, clock, device = FakeServer(asked), Clock(), None
-        server.clock = clock
-
-        def serve(request):
-            if request.method == "POST":
-                with (tmp_path / f"sent{number}").open("ab") as sent:
-                    sent.write(len(request.content).to_bytes(4) + request.content)
-            return server._serve(request)
-
+        server.clock, transport = clock, noted(tmp_path / f"sent{number}", server)
         options = {"server": URL, "authority": PINNED, "database": database, "max_epsilon": 10**6, "clock": clock}
         options["witness"] = witness_elsewhere(elsewhere)
         for moment in moments:
             clock.now = START + moment
             with suppress(StoreBusy):
-                device = device or Client(**options, background=False, transport=httpx.MockTransport(serve))
+                device = device or Client(**options, background=False, transport=transport)
                 handle = device.join(asked.id, entries=STAYING + 2, signed=asked.signed_by(AUTHORITY))
                 for entry in range(STAYING + 2):
                     handle.record(random.choice(asked.answers), entry)
@@ -208,12 +200,7 @@ def test_pods_killed_and_cut_off_answer_each_node_once(postgresql, tmp_path, ask
     os.kill(children[0], signal.SIGKILL)
     assert [ended(child) for child in children] == [-signal.SIGKILL, 0, 0]
     pod(3, (300, 320, 340))
-    (tmp_path / "sent").write_bytes(b"".join(part.read_bytes() for part in tmp_path.glob("sent[0-9]")))
-    symbols = sent_reports(tmp_path, asked)
-    assert len(symbols) == 4 + 2 + 4
-    for ids in symbols.values():
-        assert STAYING <= len(ids) <= STAYING + 2, "an entry answered a closing twice, or not at all"
-        assert all(len(drawn) == 1 for drawn in ids.values()), "a node was answered with two symbols"
+    assert_each_node_is_answered_once(sent_reports(tmp_path, asked), asked, STAYING, STAYING + 2)
     schema = database.rpartition("%3D")[2]
     for column, table in (("number", "entries"), ("entry", "closings"), ("entry", "drawn")):
         assert postgresql.sql(f"SELECT 1 FROM {schema}.{table} WHERE {column} >= {STAYING}") == []

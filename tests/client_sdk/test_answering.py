@@ -59,16 +59,6 @@ def test_the_last_millisecond_of_a_period_belongs_to_it(joined):
     assert (inputs[0, 1], inputs[1, 2], inputs[2, 3]) == (CHANGES.index(0, 1), 0, CHANGES.index(1, 2))
 
 
-def test_no_node_is_answered_before_its_delay_is_over(joined):
-    """Nothing is due until the skew is over, everything once skew and spread are; entries differ in between."""
-    _, device, *_ = joined(PLAIN, entries=40)
-    assert device.at(at(1) + PLAIN.skew).flush().sent == 0
-    half = device.at(at(1) + PLAIN.skew + PLAIN.spread / 2).flush().sent
-    # Each is due by now with probability 1/2: outside 4 to 36 once in 10^7 runs.
-    assert 4 <= half <= 36
-    assert half + device.at(at(1) + PLAIN.skew + PLAIN.spread).flush().sent == 40
-
-
 def test_what_is_past_grace_is_dropped_and_counted(joined):
     """Nodes past close + grace get no report; later ones are answered."""
     asked = replace(PLAIN, grace=90)

@@ -8,6 +8,7 @@ import httpx
 import pytest
 from changeling_client import Callbacks, Recorded, Sidecar, Silenced, Status, WitnessTrouble, witness
 from changeling_client.store import ClientStore
+from changeling_protocol import AtMost, Group, KaryChange, MutationSpace, Odds, Question, Track
 
 from tests.coins import SeededCoins
 
@@ -22,6 +23,7 @@ from .kills import (
     once_each,
     sent_reports,
 )
+from .test_questions import asking
 
 OTHER = PLAIN.asking(question="And what would you rather?")
 TOLD = ("tea", "tea", "coffee", "neither", "tea", "coffee", "coffee", "tea")
@@ -290,7 +292,14 @@ def test_killed_at_any_write_there_is_one_store_that_answers(in_memory):
     assert lives > 25
 
 
-KEYS = (None, b"o" * 32)
+MANY = asking(
+    [Question(f"question {at}", "?", ("yes",), AtMost(3)) for at in range(40)],
+    Group(tuple(Track(1, KaryChange(MutationSpace(1), Odds(2, 1)), 0, 2, question=at) for at in range(40))),
+)
+SIZES = {
+    "answers": (PLAIN, [[("", each)] for each in (None, "tea", "neither")]),
+    "questions": (MANY, [[(each.name, "yes") for each in MANY.questions[:most]] for most in (0, 13, 27, 40)]),
+}
 
 
 class Middle:
@@ -300,21 +309,24 @@ class Middle:
         return n // 2
 
 
-@pytest.mark.parametrize("new_key", KEYS, ids=["to plain", "to encrypted"])
-@pytest.mark.parametrize("key", KEYS, ids=["plain", "encrypted"])
-def test_the_size_of_a_parcel_says_nothing_of_answers(tmp_path, key, new_key):
-    """And what was kept under a key or under none goes on under another or none."""
+@pytest.mark.parametrize("name", SIZES)
+@pytest.mark.parametrize(("key", "new_key"), [(None, b"o" * 32), (b"o" * 32, None)], ids=["encrypts", "opens"])
+def test_the_size_of_a_parcel_says_nothing_of_answers(tmp_path, name, key, new_key):
+    """Nor of how many of many questions were answered; what was kept under a key or none goes on under none or one."""
+    made, lives = SIZES[name]
     sizes = set()
-    for number, answers in enumerate([(None, None, None), ("tea", "tea", "tea"), ("tea", "neither", "coffee")]):
-        home = Home(tmp_path / str(number), PLAIN)
+    for number, answers in enumerate(lives):
+        home = Home(tmp_path / str(number), made)
         with home.start("old", Middle(), key=key) as old, home.start("new", key=new_key) as new:
-            handle = old.join(PLAIN.id)
-            for period, answer in enumerate(answers):
-                _ = handle.retract() if answer is None else handle.record(answer)
-                home.clock.now = START + 60 * period + 80
-                old.flush()
+            old.join(made.id)
+            for question, answer in answers:
+                asked = old.join(made.id).question(question or made.asked[0].name)
+                asked.retract() if answer is None else asked.record(answer)
+            home.clock.now = START + 80
+            old.flush()
             sizes.add(len(moved(old, new)))
-            assert new.join(PLAIN.id).answer() == answers[-1]
+            for question, answer in answers:
+                assert new.join(made.id).question(question or made.asked[0].name).answer() == answer
             home.clock.now = LATE
             assert new.flush().trouble is None
     assert len(sizes) == 1

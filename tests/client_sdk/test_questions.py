@@ -26,7 +26,6 @@ from changeling_protocol import (
 from tests.coins import SeededCoins
 
 from .device import LATE, START, URL, Clock, FakeServer, client
-from .test_handover import Middle
 
 ANY = Odds(2, 1)
 DRINK = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(2))
@@ -141,24 +140,6 @@ def test_what_happens_between_two_requests_and_before_hanging_up_hangs_on_no_rec
         assert "VACUUM" not in done[: done.index("hung up")]
         seen.append(done[: done.index("hung up")])
     assert seen[0] == seen[1]
-
-
-def test_the_size_of_a_parcel_does_not_say_how_many_of_many_questions_were_answered(tmp_path):
-    """Whatever was recorded of forty questions, what is handed over has one length."""
-    questions = tuple(Question(f"question {place}", "?", ("yes",), AtMost(3)) for place in range(40))
-    tracks = [Track(1, KaryChange(MutationSpace(1), ANY), 0, 2, question=place) for place in range(40)]
-    made = asking(questions, Group(tuple(tracks)))
-    sizes = set()
-    for answered in (0, 13, 27, 40):
-        (folder := tmp_path / str(answered)).mkdir()
-        (folder / "new").mkdir()
-        server, clock = FakeServer(made), Clock(START + 1)
-        with client(folder, server, clock, Middle()) as old, client(folder / "new", server, clock) as new:
-            handle = old.join(made.id)
-            for question in questions[:answered]:
-                handle.question(question.name).record("yes")
-            sizes.add(len(old.hand_over(new.invite(old.hand_over_key()))))
-    assert len(sizes) == 1
 
 
 def test_whether_a_closed_cohort_takes_an_entry_does_not_hang_on_the_group_that_it_draws(tmp_path):

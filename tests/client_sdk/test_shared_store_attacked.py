@@ -129,43 +129,6 @@ def test_who_is_refused_by_the_witness_looks_again_and_goes_on(postgresql):
     assert told == []
 
 
-@pytest.mark.parametrize("live", [False, True], ids=["between lives", "under a pod"])
-def test_a_database_that_is_put_back_is_silent_for_good(postgresql, live):
-    """Of a backup two closings old, put back while no pod runs or under one that goes on: all pods are silent, and no
-    closing is answered again."""
-    database, told, elsewhere = postgresql.new(), [], new_elsewhere(postgresql)
-    pods, schema = Pods(database=database), database.rpartition("%3D")[2]
-    options = {"witness": witness_elsewhere(elsewhere), "on_error": told.append}
-
-    def report(device, days):
-        for _ in range(days):
-            pods.clock.advance(days=1)
-            device.flush()
-
-    with pods.client(**options) as one:
-        pods.join(one)
-        report(one, 2)
-        tables = [name for (name,) in postgresql.sql(f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}'")]
-        postgresql.sql(f"CREATE SCHEMA {schema}_backup")
-        for name in tables:
-            postgresql.sql(f"CREATE TABLE {schema}_backup.{name} AS TABLE {schema}.{name}")
-        report(one, 2)
-        if not live:
-            one.close()
-        for name in tables:
-            postgresql.sql(f"TRUNCATE {schema}.{name} CASCADE")
-        for name in tables:
-            postgresql.sql(f"INSERT INTO {schema}.{name} TABLE {schema}_backup.{name}")
-        if live:
-            report(one, 2)
-    for _ in range(2):
-        with pods.client(**options) as other:
-            report(other, 2)
-    assert any(isinstance(error, Silenced) for error in told)
-    closings = [report.closing for report in pods.server.reports]
-    assert len(closings) == len(set(closings)) == 4
-
-
 @pytest.mark.heavy
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("asked", [NOISY, TOGETHER], ids=["each by itself", "joint"])
@@ -256,6 +219,29 @@ class TestPostgreSQL(StoreContract):
                 postgresql.sql(f"INSERT INTO {schema}.{table} SELECT * FROM {schema}_copy.{table}")
 
         return copy
+
+    def test_a_database_that_is_put_back_under_a_pod_is_silent_for_good(self, postgresql, pods, backup):
+        """Of a backup two closings old, under a pod that goes on: it and all later ones are silent."""
+        told: list[object] = []
+        options = {"witness": witness_elsewhere(new_elsewhere(postgresql)), "on_error": told.append}
+
+        def report(device):
+            for _ in range(2):
+                pods.clock.advance(days=1)
+                device.flush()
+
+        with pods.client(**options) as one:
+            pods.join(one)
+            report(one)
+            put_back = backup()
+            report(one)
+            put_back()
+            report(one)
+        with pods.client(**options) as other:
+            report(other)
+        assert any(isinstance(error, Silenced) for error in told)
+        closings = [report.closing for report in pods.server.reports]
+        assert len(closings) == len(set(closings)) == 4
 
 
 def lived(postgresql, lose_at):

@@ -81,9 +81,15 @@ class Device(Forks):
         if words:
             warnings.warn(f"{words} when the answer was given", stacklevel=4 if call == "record" else 3)
 
-    def quietly(self) -> "_Quiet":
-        """Tells what is raised in the block instead of raising it, if the app is silent."""
-        return _Quiet(self)
+    @contextmanager
+    def quietly(self) -> Iterator[None]:
+        """Tells what is raised in the block instead of raising it, if the app is silent; a bad argument is raised."""
+        try:
+            yield
+        except ClientError as error:
+            if not self.settings.silent:
+                raise
+            self.tell(error)
 
     @property
     def store(self) -> ClientStore:
@@ -374,22 +380,6 @@ class Device(Forks):
         if not wiped:
             sentence = "another process reads the store: its old pages are erased when this app next starts"
             self.tell(ClientError(sentence))
-
-
-class _Quiet:
-    """A block out of which nothing comes but a bad argument, where the device's app is silent."""
-
-    def __init__(self, device: Device) -> None:
-        self._device = device
-
-    def __enter__(self) -> None:
-        return
-
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        quiet = self._device.settings.silent and isinstance(error, ClientError)
-        if quiet and isinstance(error, ClientError):
-            self._device.tell(error)
-        return quiet
 
 
 class Reporter(Forks):

@@ -386,18 +386,17 @@ def next_delays(db: StoreConnection, survey: SurveyId) -> list[Entry]:
     return [Entry(survey, EntryNumber(0), answered=answered, delay_ms=delay_ms) for answered, delay_ms in rows]
 
 
-def leave(db: StoreConnection, survey: SurveyId, number: EntryNumber) -> bool:
-    """Deletes an entry with all that hangs on it, and keeps its number. Returns whether there was one.
+def leave(db: StoreConnection, survey: SurveyId, number: EntryNumber) -> None:
+    """Deletes an entry with all that hangs on it, and keeps its number.
 
     Of a survey that is not known, or was left, nothing is kept anyway.
     """
     if not is_number(number):
-        return False
+        return
     for table, column in (("closings", "entry"), ("drawn", "entry"), ("entries", "number")):
         gone = db.execute(f"DELETE FROM {table} WHERE survey = ? AND {column} = ?", (survey, number))  # noqa: S608
     if gone.rowcount:
         db.execute("INSERT INTO departed VALUES (?, ?)", (survey, number))
-    return gone.rowcount > 0
 
 
 def has_left(db: StoreConnection, survey: SurveyId, number: int) -> bool:

@@ -7,7 +7,7 @@ it. So killed anywhere, at most one of the two stores answers. Chances, spent bu
 the two lives together are one. Knows no network: the app carries the bytes.
 """
 
-from dataclasses import replace
+from dataclasses import astuple, replace
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any
@@ -145,14 +145,7 @@ def _invitation(secret: bytes) -> bytes:
 
 
 def _packed(db: StoreConnection, wrapping: Wrapping) -> bytes:
-    surveys = [
-        (
-            *(known.id, int(known.status), known.entries, known.one_person, known.asked_ms),
-            *(known.url, known.charge_micro, known.payload, dict(known.stratum), known.reason, known.handed_over),
-        )
-        for known in entries.find_surveys(db)
-        if known.status is not Status.REFUSED
-    ]
+    surveys = [astuple(known) for known in entries.find_surveys(db) if known.status is not Status.REFUSED]
     tables = {
         name: [
             (*row[:-1], wrapping.unwrap(row[-1], *row[:keys]))

@@ -182,7 +182,7 @@ class PostgreSQLStore(ClientStore):
 
     _connection: _Connection | None
 
-    def __init__(self, where: StoreDatabase, key: bytes | None = None) -> None:
+    def __init__(self, where: StoreDatabase, key: bytes | None) -> None:
         super().__init__(str(where), Wrapping(key))
         self._where = where
         self.reporting: SessionLock = SessionLock(self)

@@ -91,14 +91,14 @@ class _Connection(sqlite3.Connection):
 class SQLiteStore(ClientStore):
     """An open store, made with its folder if there is no file.
 
-    key: 32 bytes under which what it keeps of answers is encrypted; None for none.
+    file: absolute. key: 32 bytes under which what it keeps of answers is encrypted; None for none.
     Raises StoreUnusable if the file is not a sound store of our version and key; StoreFull, StoreReadOnly, StoreBusy.
     """
 
     _connection: _Connection | None
 
-    def __init__(self, path: str | os.PathLike[str], key: bytes | None = None) -> None:
-        self.file = Path(path).absolute()
+    def __init__(self, file: Path, key: bytes | None) -> None:
+        self.file = file
         super().__init__(str(self.file), Wrapping(key))
         self.reporting = ProcessLock(_beside(self.file, ".lock"))
         with self._errors():

@@ -188,7 +188,7 @@ def test_a_kill_at_any_step_changes_no_report(in_memory, asked, every):
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
 def test_a_kill_at_a_step_changes_no_report_where_the_store_is_in_postgresql(in_memory, postgresql):
-    """Every fifth statement and end of a request: the process is killed there and started again."""
+    """Every eleventh statement and end of a request: the process is killed there and started again."""
     last, code = 1, -signal.SIGKILL
     while code == -signal.SIGKILL:
         (directory := in_memory / str(last)).mkdir()
@@ -197,7 +197,7 @@ def test_a_kill_at_a_step_changes_no_report_where_the_store_is_in_postgresql(in_
         if code:
             scenario(directory, Steps())
         assert_one_report_a_node(directory)
-        last += 5
+        last += 11
     assert code == 0
     assert last > 100
 

@@ -6,7 +6,6 @@ Each test makes clients of one store as two pods would, by one server without a 
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -292,17 +291,20 @@ class StoreContract:
         assert len(pods.server.reports) == 4
 
     def test_a_store_is_handed_over_with_the_entries_that_left(self, pods: Pods, tmp_path: Path) -> None:
-        """To a file: who left stays away, the others go on, and the old store is retired."""
+        """To a file: who left stays away, its number is nobody's; the others go on, and may leave, also where
+        one of their number had left the new store; the old one is retired."""
         with pods.client() as old, pods.client(**{**_NOWHERE, "path": tmp_path / "new" / "store.db"}) as new:
-            handle = pods.join(old, entries=3)
+            handle = pods.join(old, entries=4)
             handle.record("tea", 2)
             handle.leave(1)
+            pods.join(new, entries=4).leave(2)
             new.take_over(old.hand_over(new.invite(old.hand_over_key())))
-            taken = pods.join(new, entries=3)
-            assert taken.record("coffee", 1) is Recorded.DROPPED
-            assert taken.answer(2) == "tea"
+            taken = pods.join(new, entries=4)
+            assert (taken.answer(2), taken.add_entries()) == ("tea", range(4, 5))
+            taken.leave(3)
+            assert {taken.record("coffee", entry) for entry in (1, 3)} == {Recorded.DROPPED}
             pods.clock.advance(days=1)
-            assert (new.flush().sent, old.flush().sent) == (2, 0)
+            assert (new.flush().sent, old.flush().sent) == (3, 0)
 
     def test_a_store_that_cannot_be_read_is_destroyed_when_consent_ends(self, pods: Pods) -> None:
         """Whatever is in it; where it was there is none then."""
@@ -320,14 +322,3 @@ class StoreContract:
             assert handle.record("coffee", 0) is Recorded.COUNTED
             assert ended(child) == 0
             assert handle.answer(1) == "tea"
-
-    def test_a_place_knows_its_store(self, pods: Pods) -> None:
-        """Before it is made, while it is there, and once it was destroyed."""
-        with pods.client() as client:
-            place = place_of(client)
-        assert place.exists()
-        assert place.is_ours()
-        place.destroy()
-        assert not place.exists()
-        with closing(place.open(None)) as opened, opened.transaction() as db:
-            assert db.execute("SELECT count(*) FROM surveys").fetchone() == (0,)

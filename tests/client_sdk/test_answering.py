@@ -43,14 +43,6 @@ def at(period: float) -> float:
     return START + 60 * period
 
 
-def test_an_entry_that_never_answers_reports_no_change_on_every_node(joined):
-    """From enrolment to the end every node is answered once, as NULL, though nothing was ever recorded."""
-    _, device, server, _ = joined(PLAIN)
-    for period in range(1, 10):
-        device.at(at(period) + 20).flush()
-    assert by_node(server) == dict.fromkeys(all_nodes(PLAIN), 0)
-
-
 def test_the_last_millisecond_of_a_period_belongs_to_it(joined):
     """A period holds its end and not its start."""
     handle, device, server, clock = joined(PLAIN, now=at(1))

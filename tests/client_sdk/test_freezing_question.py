@@ -395,7 +395,7 @@ def test_by_whatever_clock_two_lives_are_told_apart_within_the_stated_loss(kind,
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
 @pytest.mark.parametrize(
     "kind",
-    [pytest.param(kind, marks=[pytest.mark.heavy] * (kind != "apart")) for kind in KINDS if "signed" not in kind],
+    [pytest.param(kind, marks=[pytest.mark.heavy] * (kind != "history")) for kind in KINDS if "signed" not in kind],
 )
 def test_a_copy_that_both_devices_go_on_from_loses_no_more_than_the_ledger_states(kind, closed):
     """Made before the first closing, or between the two; without a witness."""

@@ -23,7 +23,7 @@ from .kills import (
     once_each,
     sent_reports,
 )
-from .test_questions import asking
+from .test_recording import asking
 
 OTHER = PLAIN.asking(question="And what would you rather?")
 TOLD = ("tea", "tea", "coffee", "neither", "tea", "coffee", "coffee", "tea")
@@ -346,21 +346,6 @@ def test_who_is_invited_while_it_reports_answers_nothing(tmp_path):
         new.flush()
         assert invitations
         assert len(home.server.closings()) == 2
-
-
-def test_who_left_stays_away_and_who_stays_goes_on_through_a_hand_over(tmp_path):
-    """Numbers that left in the old store are not given again; those that left in the new one, whose entries gave way,
-    are those of the old one's entries, which can leave themselves."""
-    home = Home(tmp_path, PLAIN)
-    with home.start("old") as old, home.start("new") as new:
-        old.join(PLAIN.id, entries=3).record("tea", entry=1)
-        old.join(PLAIN.id).leave(2)
-        new.join(PLAIN.id, entries=3).leave(1)
-        moved(old, new)
-        handle = new.join(PLAIN.id, entries=3)
-        assert (handle.answer(1), handle.add_entries()) == ("tea", range(3, 4))
-        handle.leave(1)
-        assert {handle.record("tea", entry) for entry in (1, 2)} == {Recorded.DROPPED}
 
 
 def test_a_survey_that_was_put_in_anothers_place_is_not_taken_over(tmp_path):

@@ -36,10 +36,9 @@ from changeling_protocol import (
     lives_cost,
 )
 
-from tests.coins import SeededCoins
 from tests.enumeration import log_from_below
 
-from .attack import Device, MemoryStore, Moment, answer, enrol
+from .attack import Device, Moment
 
 ANY, ONE = Odds(2, 1), MutationSpace(1)
 HALF = Fraction(1, 2)
@@ -386,39 +385,3 @@ def test_two_lives_lose_no_more_about_all_questions_than_the_ledger_states(name)
     made = SEVERAL[name]
     stated = lives_cost(made.plan, made.calendar, made.constraints, lives=2)
     assert log_from_below(Device(made, recording(0.4), BEGIN - 5).worst_ratio((1, 0))) <= stated
-
-
-def test_a_failure_at_any_draw_leaves_the_store_as_it_was():
-    """Nothing of a try that failed is kept, so its coins cannot show in the next."""
-    asked = SURVEYS["a change at random, a state"]
-    store = MemoryStore()
-
-    class Failing(SeededCoins):
-        left = 10**9
-
-        def below(self, n: int) -> int:
-            self.left -= 1
-            if self.left < 0:
-                raise MemoryError
-            return super().below(n)
-
-    coins = Failing(3)
-    enrol(store, asked, BEGIN + 1, ["a"], coins)
-    before = reports_and_marks(store)
-    failures = 0
-    for draws in range(100):
-        coins.left = draws
-        try:
-            answer(store, Moment(BEGIN + 21, hears=BEGIN + 21, may_drop=False), coins)
-            break
-        except MemoryError:
-            failures += 1
-            assert reports_and_marks(store) == before
-    assert failures >= 3
-    assert reports_and_marks(store) != before
-
-
-def reports_and_marks(store):
-    """What the store holds but the time that the flush has seen."""
-    _, *others = store.state()
-    return store.db.execute("SELECT * FROM device").fetchall(), others

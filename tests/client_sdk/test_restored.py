@@ -3,7 +3,6 @@ store that is put back: nodes are answered again, at a cost that is finite and s
 """
 
 import shutil
-from collections import Counter
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
@@ -31,7 +30,7 @@ from tests.coins import SeededCoins
 from tests.enumeration import log_from_below
 from tests.joint_enumeration import defined_law
 
-from ..protocol.examples import hierarchical, mixed, survey
+from ..protocol.examples import mixed, survey
 from .device import LATE, PLAIN, START, Clock, FakeServer, client
 
 ANY = Odds(2, 1)
@@ -98,18 +97,6 @@ def test_a_restored_backup_answers_again_under_new_ids_and_from_fresh_coins(tmp_
             expected.append((coins.below(2**128).to_bytes(16), symbol))
             coins.below(1000 * asked.spread)
         assert [(closing.id, report.symbol) for closing, (report,) in answers] == expected
-
-
-def test_the_symbols_of_both_lives_are_drawn_apart(tmp_path):
-    """Of 420 reports of 13 symbols that say almost nothing, given again with the same answers, one in 13 is the same:
-    outside 5 to 70 less than once in 10^6 runs."""
-    asked = survey(hierarchical(3, 8, (1,) * 70, Odds(101, 100)), grace=10**6)
-    _, (first, second) = two_lives(tmp_path, asked, ("coffee", "coffee"))
-    first, second = ([report for _, reports in answers for report in reports] for answers in (first, second))
-    of_first = {(report.track, report.node): report.symbol for report in first}
-    same = Counter(of_first[report.track, report.node] == report.symbol for report in second)
-    assert same.total() == 420
-    assert 5 < same[True] < 70
 
 
 STATES, CHANGES = StateSpace(2, null=False), MutationSpace(1)

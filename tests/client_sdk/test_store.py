@@ -381,14 +381,6 @@ def test_no_transaction_of_a_flush_answers_more_than_a_record_may_wait_for(begin
     assert max(drew) <= 512 + 64
 
 
-def test_a_draft_that_a_killed_process_left_is_cleared_away(tmp_path):
-    """It was about to make the store: what it left is gone, and the store is a whole one."""
-    for suffix in (".new", ".new-wal", ".new-shm"):
-        (tmp_path / f"store.db{suffix}").write_bytes(b"half a store")
-    opened(tmp_path / "store.db").close()
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["store.db", "store.db.lock"]
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_file_that_may_not_grow_is_a_full_store_and_keeps_what_it_has(tmp_path):
     """Beyond a quota, record() raises StoreFull; where there is room again, it goes on from what stood before."""

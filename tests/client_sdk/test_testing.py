@@ -12,7 +12,7 @@ from changeling_client import Status
 from changeling_client.testing import FakeServer, Household, audit, let_report, make_client, make_survey
 from changeling_protocol import Calendar
 
-from .test_questions import asked
+from .test_recording import asked
 
 ROOT = Path(__file__).parents[2]
 MOST_SECONDS = 4.0

@@ -241,19 +241,6 @@ def test_periods_released_together_are_those_released_one_by_one(tmp_path, toget
     assert release.output.path.read_bytes() == (tmp_path / "one.csv").read_bytes()
 
 
-def test_a_batch_flushes_the_disk_as_often_as_one_period(tmp_path, monkeypatch):
-    """Twelve periods: three flushes for each batch, and those of a beginning."""
-    flushed, flush = [], os.fsync
-    monkeypatch.setattr(os, "fsync", lambda descriptor: (flushed.append(descriptor), flush(descriptor)))
-    counts = []
-    for together in (1, 6):
-        flushed.clear()
-        list(run(release_in(tmp_path, periods=12, name=f"{together}.csv"), NoNoise(), together=together))
-        counts.append(len(flushed))
-    began = counts[0] - 3 * 12
-    assert counts[1] == began + 3 * 2
-
-
 def test_a_published_digit_that_was_changed_is_noticed(tmp_path):
     """A file of the same length, in the last rows too, of which a crash may leave a part. Put back, it goes on."""
     release = release_in(tmp_path)

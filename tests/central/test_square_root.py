@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 from changeling_central import (
     LinearQuery,
-    answer_query,
     clipped_sum,
     counting,
-    histogram_query,
     square_root,
     square_root_coefficients,
     square_root_concentrated,
@@ -28,10 +26,9 @@ from changeling_central.square_root import (
     lattice_sensitivity,
     level_variances,
     most_of_patterns,
-    squared_sensitivity,
 )
 from changeling_central.testing import SeededNoise
-from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
+from changeling_protocol import AtMost, Calendar, TimeBounded
 from scipy.linalg import toeplitz
 from scipy.stats import norm
 
@@ -40,49 +37,12 @@ from .examples import histories
 T = 7
 CALENDAR, ONE, SMALL = Calendar(0, 1, T), Fraction(1), Fraction(1, 10**6)
 COUNT = counting(["a", "b"], ["a"], "a")
-QUERIES = {
-    "count": COUNT,
-    "fixed histogram": histogram_query(["a", "b"], ["a", "b"], fixed=True),
-    "histogram": histogram_query(["a", "b"], ["a", "b"]),
-    "signed sum": clipped_sum({"a": -2.0, "b": 3.0}, ["a", "b"], -2, 3),
-    "mean": answer_query("mean of x from -2 to 8", ["-2", "8"]),
-    "weighted mean": answer_query("mean of x from -2 to 8", ["-2", "8"], weight=1.5),
-    "mean from both ends": answer_query("mean of x from -2 to 8", ["-2", "8"], weight=None),
-    "fixed mean": answer_query("mean of x from -2 to 8", ["-2", "8"], fixed=True),
-}
-CONSTRAINTS = [
-    AtMost(1), AtMost(2), AtMost(3), AtMost(5), TimeBounded(2), TimeBounded(100), AtMostWithin(3, 4),
-    Hybrid((AtMost(2), TimeBounded(3))),
-]  # fmt: skip
 
 
 def strategy(periods, band):
     c = np.zeros(periods)
     c[:band] = square_root_coefficients(band)
     return toeplitz(c, np.zeros(periods))
-
-
-@cache
-def lives(answers, constraint, fixed):
-    """Every history of an entry over seven periods, as rows."""
-    return np.array(list(histories(answers, constraint, T, fixed)))
-
-
-def most(query, constraint, C):
-    """The largest ‖C x‖² over everything that an entry can do."""
-    held = np.array(query.table)[lives(len(query.table) - 1, constraint, query.fixed)]
-    return ((C @ np.diff(held, axis=1, prepend=0)) ** 2).sum((1, 2)).max()
-
-
-@pytest.mark.parametrize("band", [T, 4])
-@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
-@pytest.mark.parametrize("name", QUERIES)
-def test_no_entry_moves_more_than_is_stated_and_one_moves_as_much(name, constraint, band):
-    """Every history of an entry over seven periods: what is stated is what the worst of them moves."""
-    query = QUERIES[name]
-    found, stated = most(query, constraint, strategy(T, band)), squared_sensitivity(query, CALENDAR, constraint, band)
-    assert found <= stated
-    assert stated == pytest.approx(found, rel=1e-8)
 
 
 def test_the_intervals_that_fit_into_a_window_are_a_bound_whatever_its_width(monkeypatch):
@@ -131,7 +91,9 @@ def test_the_lattice_rounds_what_an_entry_moves_upwards():
     for bits in (3, 8, 30):
         C = toeplitz(lattice_coefficients(T, bits), np.zeros(T))
         for constraint in (AtMost(1), AtMost(3), TimeBounded(3)):
-            assert sqrt(most(COUNT, constraint, C)) <= lattice_sensitivity(COUNT, CALENDAR, constraint, T, bits)
+            held = np.array(COUNT.table)[list(histories(2, constraint, T))]
+            moved = (C @ np.diff(held, axis=1, prepend=0)) ** 2
+            assert sqrt(moved.sum((1, 2)).max()) <= lattice_sensitivity(COUNT, CALENDAR, constraint, T, bits)
 
 
 def test_the_discrete_law_is_the_rounded_one_within_the_stated_bound():

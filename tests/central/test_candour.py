@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import polars as pl
 import pytest
-from changeling_central import BadState, read_about, release
+from changeling_central import read_about, release
 from changeling_commands.__main__ import main as run
 
 from .examples import forbid_draws, release_of
@@ -38,15 +38,6 @@ def test_freezing_says_how_many_entries_it_froze_and_how_far_off_that_is(tmp_pat
     assert "mutations beyond it are left out (--freeze)" in text
     two = released(tmp_path, freeze=True, name="two.csv")
     assert two.asides == ("--freeze froze no entry",)
-
-
-@pytest.mark.parametrize("began", [False, True])
-def test_freezing_is_part_of_the_terms(tmp_path, monkeypatch, began):
-    """The head of the output says what happens beyond the constraint, so it happens to the end; nothing is drawn."""
-    released(tmp_path, freeze=began, through="2026-01-01T02:00")
-    forbid_draws(monkeypatch)
-    with pytest.raises(BadState, match="belongs to a release with another freeze;"):
-        released(tmp_path, freeze=not began)
 
 
 def test_names_that_no_row_holds_and_values_that_nobody_declared_are_said(tmp_path):

@@ -159,56 +159,8 @@ def test_an_older_state_put_back_never_draws_its_nodes_again(tmp_path):
     assert release.output.path.read_bytes().startswith(published)
 
 
-STEPS = ["repaired", "drawn", "before-replace", "after-replace", "saved", "published"]
-
-
 class Killed(BaseException):
     """The end of a life: nothing catches it."""
-
-
-@pytest.mark.parametrize(
-    ("step", "period", "together", "expected"),
-    [
-        *((step, 4, 1, {"drawn": 3, "before-replace": 3, "repaired": 0}.get(step, 4)) for step in STEPS),
-        ("before-replace", 1, 1, 0),
-        ("drawn", 2, 3, 0),
-        ("drawn", 5, 3, 3),
-        ("before-replace", 6, 3, 3),
-        ("saved", 3, 3, 3),
-    ],
-)
-def test_killed_at_any_step_a_release_resumes_and_never_publishes_two_draws_for_a_node(
-    tmp_path, monkeypatch, step, period, together, expected
-):
-    """What was published stays to the byte, each period once, what was saved is what is published; of periods that are
-    drawn together all are discarded, or all published."""
-    release, at, replaced = release_in(tmp_path), 0, os.replace
-
-    def reached(name):
-        nonlocal at
-        at += name == "drawn"
-        if name == step and at == (0 if step == "repaired" else period):
-            raise Killed
-
-    def replacing(source, target):
-        if at == period and step == "before-replace":
-            raise Killed
-        replaced(source, target)
-        if at == period and step == "after-replace":
-            raise Killed
-
-    with monkeypatch.context() as patch:
-        patch.setattr("changeling_central.files.os.replace", replacing)
-        with pytest.raises(Killed):
-            list(run(release, SeededNoise(8), reached=reached, together=together))
-    before = release.output.path.read_bytes() if release.output.path.exists() else b""
-    saved = begun(release.state).saved
-    finish(release_in(tmp_path), SeededNoise(9))
-    after = release.output.path.read_bytes()
-    assert after.startswith(before)
-    assert after[saved.at :].startswith(saved.pending), "a node that was saved was drawn again"
-    assert [(row[0], row[2]) for row in read_rows(release.output.path)] == [(p, n) for p in range(1, 7) for n in "xy"]
-    assert saved.period == expected
 
 
 def test_real_noise_is_added_to_every_column(tmp_path):

@@ -125,6 +125,7 @@ def test_what_differs_from_the_begun_release_is_listed(log, capsys):
         (["--at-most", 3, *DATES[:2], "--until", "2013-01-04", "--fixed"], "query, calendar, constraint"),
         (["--at-most", 2, *DATES, "--delta", "1e-6"], "budget"),
         (["--at-most", 2, *DATES, "--mechanism", "counter"], "mechanism"),
+        (["--at-most", 2, *DATES, "--freeze"], "freeze"),
     ]:
         assert release(log, *options) == 1
         assert f"belongs to a release with another {words};" in capsys.readouterr().err

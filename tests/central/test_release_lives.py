@@ -50,8 +50,9 @@ def charged_in(folder, name="out.csv"):
     return replace(release, account=ReleaseAccount(folder / "ledger", ENTRY, charge, budget=ReleaseCost(Fraction(9))))
 
 
-def go_on(folder, until=None, noise=None, **more):
-    return list(run(charged_in(folder), noise or SeededNoise(next(SEEDS)), until, **more))
+def go_on(folder, until=None, noise=None, ledger=True, **more):
+    release = charged_in(folder) if ledger else replace(charged_in(folder), account=None)
+    return list(run(release, noise or SeededNoise(next(SEEDS)), until, **more))
 
 
 def files(folder):
@@ -155,34 +156,37 @@ def test_all_three_put_back_draw_again(tmp_path):
     assert files(tmp_path)[0] != late[0]
 
 
-@pytest.mark.heavy
 @pytest.mark.usefixtures("unflushed")
+@pytest.mark.parametrize("ledger", [False, pytest.param(True, marks=pytest.mark.heavy)])
 @pytest.mark.parametrize("together", [1, 3])
-def test_killed_before_or_after_any_write_a_release_goes_on_and_draws_no_flush_twice(tmp_path, monkeypatch, together):
-    """At each of them, and once more in the life that mends it; then every period is there once and charged once."""
-    writes = 0
+def test_killed_before_or_after_any_write_a_release_goes_on_and_draws_no_flush_twice(
+    tmp_path, monkeypatch, together, ledger
+):
+    """At each of them, and once more in the life that mends it: every period is there once and charged once, and what
+    was saved is what is published."""
+    writes, how = 0, {"together": together, "ledger": ledger}
     for first in count():
-        folder = tmp_path / f"{first}"
+        folder, ends, seen = tmp_path / f"{first}", [], []
         folder.mkdir()
-        end, *_ = a_run(folder, monkeypatch, first, together=together)
-        seen = [files(folder)[0] or b""]
-        a_run(folder, monkeypatch, first % 5, together=together)
-        seen.append(files(folder)[0] or b"")
-        go_on(folder, together=together)
+        for kill in (first, first % 5):
+            ends.append(a_run(folder, monkeypatch, kill, **how)[0])
+            there = begun(folder / "out.csv.state")
+            seen.append((files(folder)[0] or b"", *((there.saved.at, there.saved.pending) if there else (0, b""))))
+        go_on(folder, **how)
         final = files(folder)[0]
-        assert all(final.startswith(part) for part in seen), first
+        assert all(final.startswith(part) and final[at:].startswith(rows) for part, at, rows in seen), first
         assert [row[0] for row in read_rows(folder / "out.csv")] == [p for p in range(1, PERIODS + 1) for _ in "xy"]
-        ledger = read_ledger(folder / "ledger")
-        assert (ledger.spent, len(ledger.charges)) == ((1, 0), 1)
-        assert ledger.charges[0].drawn.period == PERIODS
-        if end == "end":
+        if ledger:
+            book = read_ledger(folder / "ledger")
+            assert (book.spent, len(book.charges), book.charges[0].drawn.period) == ((1, 0), 1, PERIODS)
+        if ends[0] == "end":
             break
         writes += 1
-    flushes = -(-PERIODS // together)
-    assert writes == 2 * (4 + 4 * flushes), "what begins a release: ledger, state, charge, head; then four a flush"
+    each = 4 if ledger else 2  # ledger, state, charge and head begin a release; then as many a flush
+    assert writes == 2 * (each + each * -(-PERIODS // together))
 
 
-def a_run(folder, monkeypatch, kill, until=None, seed=None, together=1):
+def a_run(folder, monkeypatch, kill, until=None, seed=None, **more):
     """How a run ends that is killed at this write, and what the three files held after each write."""
     seen, left, noise = [], iter(range(kill)), SeededNoise(next(SEEDS) if seed is None else seed)
 
@@ -196,7 +200,7 @@ def a_run(folder, monkeypatch, kill, until=None, seed=None, together=1):
     with monkeypatch.context() as patch:
         spy(patch, written)
         try:
-            go_on(folder, until, noise, together=together)
+            go_on(folder, until, noise, **more)
         except Killed:
             end = "killed"
         except BadState:

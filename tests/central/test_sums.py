@@ -260,12 +260,6 @@ def test_the_exact_composition_is_rounded_by_a_part_in_a_thousand():
     assert fine <= coarse <= fine * 1.002
 
 
-def test_a_delta_below_the_queries_own_is_refused():
-    """Nothing finite holds there."""
-    with pytest.raises(ValueError, match="deltas of their own"):
-        (Composition.of(Loss(0.1, 1e-5)) * 3).least(1e-6)
-
-
 def test_a_composition_of_compositions_is_the_one_of_all_base_queries():
     """Pan 2023, theorem 2.1 and corollary 2.1: counts add up before anything is computed."""
     one, other = Loss(0.2, 1e-7), Loss(0.4)
@@ -277,11 +271,13 @@ def test_a_composition_of_compositions_is_the_one_of_all_base_queries():
 
 @pytest.mark.parametrize("arguments", [(-1.0, 0.0), (1.0, 1.0), (float("inf"), 0.0), (1.0, -0.1)])
 def test_impossible_losses_are_refused(arguments):
-    """Named with their values; also a sum of deltas that promises nothing."""
+    """Named with their values; also a sum of deltas that promises nothing, and a delta below the queries' own."""
     with pytest.raises(ValueError, match="got"):
         Loss(*arguments)
     with pytest.raises(ValueError, match="delta < 1"):
         (Composition.of(Loss(0.1, 0.4)) * 3).basic()
+    with pytest.raises(ValueError, match="deltas of their own"):
+        (Composition.of(Loss(0.1, 1e-5)) * 3).least(1e-6)
 
 
 def test_a_persons_share_of_the_largest_budget_is_a_number():

@@ -85,6 +85,7 @@ def test_the_lower_bound_is_the_last_block_length_that_contradicts_privacy(n, ep
     assert length >= 1
     assert total(length) > 1
     assert all(total(longer) <= 1 for longer in range(length + 1, min(n, length + 400)))
+    assert [unbeatable(short, F(1)) for short in (1, 2, 3)] == [0, 0, 0], "two blocks that are told apart need more"
 
 
 def test_the_notes_closed_form_does_not_follow_for_huge_n():
@@ -93,11 +94,6 @@ def test_the_notes_closed_form_does_not_follow_for_huge_n():
         assert unbeatable(round(exp(logarithm)), F(1)) >= logarithm / 4 - 1
     for logarithm in (130, 200, 700):
         assert unbeatable(round(exp(logarithm)), F(1)) < logarithm / 4 - 1
-
-
-def test_a_stream_too_short_for_the_argument_has_no_lower_bound():
-    """One or two steps cannot hold two blocks that are told apart."""
-    assert [unbeatable(n, F(1)) for n in (1, 2, 3)] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("bias", BIASES)

@@ -123,24 +123,6 @@ def test_streams_and_budgets_that_are_none_are_refused(periods, epsilon):
         binary_mechanism(BasicCounting(), periods, epsilon)
 
 
-def test_cum_is_the_counter_of_the_notes():
-    """n = 4: Lap(2/ε) on each node; the prefix of 3 adds [1,2] and {3}, that of 4 [1,2] and [3,4], never the root."""
-    mechanism = cum(4, EPSILON)
-    assert mechanism.priced.drawn.scale == 2.0
-    state, _ = run(mechanism, [1] * 4, NoNoise())
-    assert [(node.level, node.data) for node in state.stack] == [(1, 2), (1, 2)]
-    assert mechanism.variance(4) == 2 * mechanism.priced.variance
-
-
-def test_noise_grows_with_the_logarithm_to_the_power_of_1_5():
-    """The stated standard deviation of Cum over log₂^1.5 T stays within a constant for T = 2 to 2³⁰."""
-    ratios = []
-    for power in range(1, 31):
-        mechanism = cum(2**power, EPSILON)
-        ratios.append((mechanism.variance(2**power - 1) ** 0.5) / power**1.5)
-    assert max(ratios) / min(ratios) < 1.1
-
-
 class Named(NoNoise):
     """Draws for named nodes: `noise[None]` is N, `noise[start, end]` that of the node."""
 

@@ -16,30 +16,24 @@ EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 TABLE = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1]])
 
 
-def test_a_count_gets_laplace_noise_of_one_over_epsilon():
-    """Sensitivity 1; delta is not used by Laplace noise."""
-    scales = RecordedNoise()
-    assert BasicCounting().under(Fraction(1, 2), DELTA).release(7, scales) == 7
-    assert scales.asked == [("laplace", 2.0, 1)]
-
-
-def test_linear_queries_get_noise_for_what_one_item_does_to_all_of_them():
-    """The worst item of this table is in three queries: L1 length 3, L2 length √3."""
-    scales, data = RecordedNoise(), np.array([1, 2, 3, 4])
-    for law in Law:
-        answers = LinearQueries(TABLE, law=law).under(EPSILON, DELTA).release(data, scales)
-        assert answers.tolist() == [3, 5, 10]
-    rho = concentrated_budget(EPSILON, DELTA)
-    assert scales.asked[0] == ("laplace", 3.0, 3)
-    assert scales.asked[1] == ("gaussian", pytest.approx(sqrt(3 / (2 * rho)), rel=1e-8), 3)
-
-
-def test_queries_between_0_and_1_are_answered_in_multiples_of_the_grain():
-    """f = 1/4 and 3/4 of two items: answers and noise count quarters."""
-    scales = RecordedNoise()
-    answers = LinearQueries(np.array([[1, 3]]), grain=4).under(EPSILON, Fraction(0)).release(np.array([2, 2]), scales)
-    assert answers.tolist() == [8]
-    assert scales.asked == [("laplace", 3.0, 1)]
+def test_answers_get_noise_for_what_one_item_does_to_all_of_them():
+    """The worst item of the table is in three queries: L1 length 3, L2 length √3. Where queries lie between 0 and 1,
+    answers and noise count multiples of the grain. Laplace noise uses no delta."""
+    rho, data = concentrated_budget(EPSILON, DELTA), np.array([1, 2, 3, 4])
+    for queries, asked, answers, drawn in (
+        (BasicCounting(), 7, 7, ("laplace", 1.0, 1)),
+        (LinearQueries(TABLE), data, [3, 5, 10], ("laplace", 3.0, 3)),
+        (
+            LinearQueries(TABLE, law=Law.GAUSSIAN),
+            data,
+            [3, 5, 10],
+            ("gaussian", pytest.approx(sqrt(3 / (2 * rho)), rel=1e-8), 3),
+        ),
+        (LinearQueries(np.array([[1, 3]]), grain=4), np.array([2, 2]), [8], ("laplace", 3.0, 1)),
+    ):
+        scales = RecordedNoise()
+        assert np.array_equal(queries.under(EPSILON, DELTA).release(asked, scales), answers)
+        assert scales.asked == [drawn]
 
 
 @pytest.mark.parametrize("law", list(Law))

@@ -251,13 +251,6 @@ def test_an_output_that_never_comes_breaks_nothing():
     assert stream_bound(stream).slope == 1
 
 
-def test_columns_are_databases_in_lexicographic_order():
-    """The oldest block counts most."""
-    stream = STREAMS["count of three"]
-    assert [stream.column(x) for x in product((0, 1), repeat=3)] == list(range(8))
-    assert stream.given(stream.real, (1, 0)) == transcript_law(stream, [stream.real], (1, 0))
-
-
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -276,15 +269,11 @@ def test_what_is_no_stream_is_named(change, named):
         )
 
 
-def test_matrices_of_another_shape_are_named():
-    """Two blocks of two values are four columns."""
+def test_matrices_of_another_shape_and_step_0_are_named():
+    """Two blocks of two values are four columns; steps are counted from 1."""
     square = FiniteMechanism.of([["1/2", "1/2"], ["1/2", "1/2"]])
     with pytest.raises(ValueError, match="2 outputs by 4 databases, got 2 by 2"):
         StreamingMechanism(HALF, 2, square, (square,))
-
-
-def test_steps_are_counted_from_one():
-    """There is no step 0."""
     bound = stream_bound(STREAMS["independent"])
     for asked in (bound.ratio, bound.epsilon, bound.curve, bound.printed_delta):
         with pytest.raises(ValueError, match="counted from 1, got 0"):

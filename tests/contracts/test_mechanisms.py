@@ -8,7 +8,9 @@ import pytest
 from changeling_central import BadState, Law, Mechanism, Windows, all_offers, counting, sliding_windows
 from changeling_central.testing import MechanismContract
 from changeling_papers import (
+    Assumed,
     BasicCounting,
+    Evolving,
     InfiniteMechanism,
     LinearQueries,
     PanPrivateCounter,
@@ -23,7 +25,7 @@ from changeling_papers import (
 )
 from changeling_protocol import AtMost, Calendar
 
-from .mechanisms import EXAMPLES
+from .mechanisms import ADULTS, EXAMPLES, OLD, SURE
 
 
 class TestMechanisms(MechanismContract):
@@ -52,7 +54,7 @@ def test_every_mechanism_of_the_package_is_tried():
 
 ONE = Fraction(1)
 A, B = counting(["a", "b"], ["a"], "a"), counting(["a", "b"], ["b"], "b")
-TABLE = np.array([[1, 1, 0], [0, 1, 1]])
+TABLE, UNSURE = np.array([[1, 1, 0], [0, 1, 1]]), Assumed(Fraction(2), Fraction(9, 10))
 
 
 def hdcr(query=A, calendar=Calendar(0, 1, 6), k=1):  # noqa: B008
@@ -81,6 +83,8 @@ ALIKE = {
     "a longer partitioning": (Partitioning(ONE, periods=7), Partitioning(ONE, periods=100)),
     "another threshold": (SparseVector(9.0, ONE), SparseVector(-(10.0**9), ONE)),
     "a longer sparse release": tuple(sparse_release(BasicCounting(), Fraction(20), periods=t) for t in (7, 700)),
+    "an evolving count of another query": tuple(Evolving(query, 3, ONE, SURE) for query in (ADULTS, OLD)),
+    "an evolving count of more steps": tuple(Evolving(ADULTS, steps, ONE, UNSURE) for steps in (3, 4)),
     "entries and not updates": (dynamic(Protects.ENTRY), dynamic(Protects.UPDATE)),
     "other noise": tuple(
         hierarchy(A, Calendar(0, 1, 6), AtMost(1), ONE, Fraction(1, 10**6), law=law)

@@ -13,6 +13,7 @@ from changeling_central import (
     NodeNoise,
     OpenDPNoise,
     Windows,
+    answer_query,
     calibrated,
     clipped_sum,
     counting,
@@ -31,6 +32,7 @@ from tests.central.examples import CALENDAR, exact_delta, histories, transcript,
 ANSWERS = ["a", "b"]
 COUNT, HISTOGRAM = counting(ANSWERS, ["a"], "a"), histogram_query(ANSWERS, ANSWERS)
 SUM = clipped_sum({"a": 3, "b": 5}, ANSWERS, 3, 5)
+MEAN = answer_query("mean of x from -2 to 8", ["-2", "8"])
 CONSTRAINTS = [AtMost(2), AtMost(4), TimeBounded(1), TimeBounded(3), AtMostWithin(2, 3),
                Hybrid((AtMost(2), TimeBounded(2)))]  # fmt: skip
 WINDOWS = [Windows(0, 4, 2, 3), Windows(0, 3, 2, 3), Windows(0, 2, 3, 3), Windows(0, 6, 1, 3), Windows(0, 4, 4, 2)]
@@ -44,7 +46,7 @@ def released(release):
     return [value for node in release for value in node.values]
 
 
-@pytest.mark.parametrize("query", [COUNT, HISTOGRAM, SUM], ids=["count", "histogram", "sum"])
+@pytest.mark.parametrize("query", [COUNT, HISTOGRAM, SUM, MEAN], ids=["count", "histogram", "sum", "mean"])
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
 @pytest.mark.parametrize("shape", [1, 3, *WINDOWS[:4]], ids=str)
 def test_the_loss_of_every_transcript_is_at_most_epsilon(query, constraint, shape):
@@ -60,8 +62,11 @@ def test_the_loss_of_every_transcript_is_at_most_epsilon(query, constraint, shap
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_the_stated_loss_is_reached_by_at_most_k(k):
-    """A count is k-epsilon a layer but for the root, which one entry reaches once; a histogram 2k - 1, and not 2k."""
-    for query, layers, shifts in ((COUNT, 1, k), (HISTOGRAM, 1, 2 * k - 1), *[(COUNT, 2, 2 * k)] * (k <= 2)):
+    """A count is k-epsilon a layer but for the root, which one entry reaches once; a histogram 2k - 1, and not 2k; a
+    mean, whose bounds are 5 from their middle, 10 a mutation."""
+    for query, layers, shifts in (
+        (COUNT, 1, k), (HISTOGRAM, 1, 2 * k - 1), (MEAN, 1, 10 * k), *[(COUNT, 2, 2 * k)] * (k <= 2)
+    ):  # fmt: skip
         mechanism = hierarchy(query, CALENDAR, AtMost(k), EPSILON, shape=(2, layers))
         every = EVERY(AtMost(k), 8)
         assert np.abs(transcripts(mechanism, query, CALENDAR, every, released)).sum(1).max() == shifts

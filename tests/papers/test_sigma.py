@@ -279,37 +279,9 @@ def test_under_its_assumptions_no_values_tell_more_than_stated(steps, survival, 
         assert max(ratios) >= bound * (1 - 1e-9)
 
 
-def test_changes_that_the_first_count_gives_away_hide_nothing():
-    """Why `Assumed` asks for changes independent of the first count: where it is ten times the change, all is lost.
-
-    The changes are spread as stated, the entry stays with probability 1/2; the exact law of two values exceeds the
-    bound all the same.
-    """
-    assumed = Assumed(Fraction(2), HALF)
-    mechanism = Evolving(QUERY, 2, Fraction(1) + assumed.loss(2), assumed)
-    noise = Fraction(exp(-1 / mechanism.noise.scale)).limit_denominator(10**12)
-
-    def likely(said, paths):
-        chances = []
-        for path, move in product(paths, range(-REACH, REACH + 1)):
-            first = 50 + 10 * move + path[0]
-            if values(mechanism, (first, first + move + path[1] - path[0]), said[0] - first) == said:
-                chances.append(paths[path] * law(HALF, move) * law(noise, said[0] - first))
-        return sum(chances, Fraction(0))
-
-    said = (51, 50)  # the others' first count says that they do not change, so that one has left
-    told = likely(said, chain(HALF, 2)) / likely(said, {(0, 0): Fraction(1)})
-    assert told > 100 * exp(float(mechanism.guarantee.epsilon))
-
-
-def test_the_loss_of_no_change_is_nothing_and_of_certain_change_all():
-    """An entry that surely stays costs ε₁ alone; one that may do anything costs η a step."""
-    assert Assumed(Fraction(2), Fraction(1)).loss(100) == 0
-    assert float(Assumed(Fraction(2), Fraction(0)).loss(3)) == pytest.approx(2 * np.log(2), rel=1e-12)
-
-
 def test_differences_are_the_true_ones_and_the_noise_is_drawn_once():
-    """After the first value nothing is drawn; a saved state goes on; after the last value it stops."""
+    """After the first value nothing is drawn; a saved state goes on; after the last value it stops. The state serves no
+    other promise, but more steps where they are paid for at the same noise."""
     mechanism = Evolving(QUERY, T, Fraction(1), Assumed(Fraction(2), Fraction(1)))
     state, first = mechanism.step(mechanism.start(), table_of_evolving(5), OpenDPNoise())
     assert "true" not in repr(state)
@@ -320,16 +292,8 @@ def test_differences_are_the_true_ones_and_the_noise_is_drawn_once():
         mechanism.step(state, table_of_evolving(2), Forbidden())
     with pytest.raises(BadState):
         mechanism.check(replace(state, steps=-1))
-
-
-def test_noise_that_was_drawn_never_serves_another_promise():
-    """One value's noise under two queries, or resumed where less was to be spent on it, is covered by no guarantee."""
-    assumed = Assumed(Fraction(2), Fraction(9, 10))
-    mechanism = Evolving(QUERY, T, Fraction(1), assumed)
-    saved = mechanism.saved(mechanism.start())
-    gone = Query.of(HERE, "not here")
-    for other in (Evolving(gone, T, Fraction(1), assumed), Evolving(QUERY, T + 1, Fraction(1), assumed)):
-        with pytest.raises(BadState):
-            other.resumed(saved)
-    longer = Evolving(QUERY, T + 1, Fraction(1) + assumed.loss(2), assumed)  # pays for the step, at the same noise
-    assert longer.resumed(saved) == longer.start()
+    assumed, saved = Assumed(Fraction(2), Fraction(9, 10)), mechanism.saved(mechanism.start())
+    longer = Evolving(QUERY, T + 1, Fraction(1) + assumed.loss(2), assumed)
+    assert longer.resumed(Evolving(QUERY, T, Fraction(1), assumed).saved(longer.start())) == longer.start()
+    with pytest.raises(BadState):
+        longer.resumed(saved)

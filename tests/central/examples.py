@@ -6,6 +6,7 @@ from itertools import product
 import numpy as np
 from changeling_central import Law, OpenDPNoise, read_ledger, release
 from changeling_central.testing import Forbidden, NoNoise
+from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import MICROSECONDS, Mutations
 
@@ -96,6 +97,13 @@ def release_of(log, name="one.csv", epsilon=1, query="any answer", frame=None, *
     """A release of any answer, four hours after four hours, by the mechanism that is quickest to choose."""
     source = log if frame is None else frame
     return release(source, query, epsilon=epsilon, output=log.parent / name, **{**DCR, **more})
+
+
+def command(log, *more, output="out.csv"):
+    """The same on the command line, which returns its exit code. more: other words, at the end."""
+    dated = ["--every", "4h", "--at-most", "2", "--start", "2026-01-01", "--until", "2026-01-02", "--mechanism", "dcr"]
+    words = ["release", log, "--query", "any answer", *dated, "-o", log.parent / output, *more]
+    return run([str(word) for word in words])
 
 
 def ledger_of(log):

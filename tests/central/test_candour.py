@@ -8,9 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 from changeling_central import read_about, release
-from changeling_commands.__main__ import main as run
 
-from .examples import forbid_draws, release_of
+from .examples import command, forbid_draws, release_of
 
 ROWS = {
     "entry": ["a", "b", "c", "a", "b", "a", "d"],
@@ -130,22 +129,19 @@ def test_a_mechanism_for_something_else_says_what_it_is_good_for_before_anything
     assert ", ahead by " in said
 
 
-def test_the_command_prints_what_stands_at_the_head_and_marks_what_is_not_private(tmp_path, capsys):
+def test_the_command_prints_what_stands_at_the_head_and_marks_what_is_not_private(log, capsys):
     """On standard error, line by line; a plan prints it as well, and writes nothing."""
-    pl.DataFrame(ROWS).write_csv(tmp_path / "log.csv")
-    words = ["release", str(tmp_path / "log.csv"), "--query", "any answer", "--every", "1h", "--epsilon", "1"]
-    words += ["--at-most", "1", "--freeze", "--start", "2026-01-01", "--until", "2026-01-01T08:00"]
-    words += ["-o", str(tmp_path / "out.csv")]
-    assert run([*words, "--plan"]) == 0
+    words = ["--epsilon", "1", "--at-most", "1", "--freeze"]
+    assert command(log, *words, "--plan") == 0
     planned = capsys.readouterr().err
-    assert "changeling: periods: 8 of 1h from" in planned
+    assert "changeling: periods: 6 of 4h from" in planned
     assert "that is a plan: nothing was drawn, written or charged" in planned
-    assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
-    assert run(words) == 0
+    assert names(log) == ["log.csv"]
+    assert command(log, *words) == 0
     out, said = capsys.readouterr()
     assert out == ""
-    assert "changeling: not private, for the curator alone: --freeze froze 2 entries" in said
-    for key, value in read_about(tmp_path / "out.csv").items():
+    assert "changeling: not private, for the curator alone: --freeze froze 10 entries" in said
+    for key, value in read_about(log.with_name("out.csv")).items():
         assert f"changeling: {key}: {value}\n" in said
 
 

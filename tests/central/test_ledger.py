@@ -18,9 +18,8 @@ from changeling_central import (
     release,
 )
 from changeling_central.ledger import ReleaseLedger
-from changeling_commands.__main__ import main as run
 
-from .examples import DCR, TEA, forbid_draws, ledger_of, release_of
+from .examples import DCR, TEA, command, forbid_draws, ledger_of, release_of
 
 
 def test_releases_of_a_changelog_add_up_beside_it_and_each_is_charged_once(log):
@@ -142,11 +141,10 @@ def test_a_frame_has_a_ledger_only_where_one_is_named(log):
 
 def test_the_command_says_what_all_releases_cost(log, capsys):
     """With the budget; one too many is a single line."""
-    words = ["release", str(log), "--query", "any answer", "--every", "4h", "--epsilon", "2", "--at-most", "2"]
-    words += ["--start", "2026-01-01", "--until", "2026-01-02", "--mechanism", "dcr", "--budget", "3,1e-6"]
-    assert run([*words, "-o", str(log.parent / "a.csv"), "--changelog-id", "tea"]) == 0
+    words = ["--epsilon", "2", "--budget", "3,1e-6"]
+    assert command(log, *words, "--changelog-id", "tea") == 0
     assert "1 release of the changelog tea cost an entry epsilon 2 of 3" in capsys.readouterr().err
-    assert run([*words, "-o", str(log.parent / "b.csv")]) == 1
+    assert command(log, *words, output="b.csv") == 1
     assert "with it all would cost epsilon 4, delta 1e-06 by exact composition, of epsilon 3" in capsys.readouterr().err
 
 

@@ -20,10 +20,9 @@ from changeling_central import (
 from changeling_central.afterwards import best_estimates, noise_covariance
 from changeling_central.command import smooth
 from changeling_central.testing import NoNoise, SeededNoise
-from changeling_commands.__main__ import main as run
 from changeling_protocol import AtMost, Calendar
 
-from .examples import release_of
+from .examples import command, release_of
 
 HOURS = 24
 ROWS = {
@@ -78,27 +77,24 @@ def test_the_windows_of_a_release_have_the_noise_of_the_mechanism_and_cover_what
         offered("swcr").made(Asked(query, calendar, AtMost(2), 1, window=25))
 
 
-def test_the_command_takes_all_of_it_and_names_what_does_not_fit(tmp_path, capsys):
+def test_the_command_takes_all_of_it_and_names_what_does_not_fit(log, capsys):
     """Windows that are no whole number of periods, or none; mechanisms whose levels tell of no windows."""
-    pl.DataFrame(ROWS).write_csv(tmp_path / "log.csv")
-    words = ["release", str(tmp_path / "log.csv"), "--query", "any answer", "--every", "1h", "--epsilon", "1"]
-    words += ["--at-most", "2", "--start", "2026-01-01", "--until", "2026-01-02"]
-    after = ["--afterwards", str(tmp_path / "after.jsonl"), "--window", "6h"]
-    assert run([*words, *after, "-o", str(tmp_path / "a.csv")]) == 0
-    assert len(read_rows(tmp_path / "after.jsonl")) == HOURS - 5
+    best, after = ["--mechanism", "best"], ["--afterwards", log.with_name("after.jsonl")]
+    assert command(log, "--epsilon", "1", *best, *after, "--window", "12h") == 0
+    assert len(read_rows(log.with_name("after.jsonl"))) == 6 - 2
     for more, said in (
-        (["--mechanism", "swcr", "--window", "90m"], "whole number of periods of 1h"),
+        (["--mechanism", "swcr", "--window", "90m"], "whole number of periods of 4h"),
         (["--mechanism", "swcr"], "say how long"),
-        (["--mechanism", "hdcr", "--window", "6h"], "--window: hdcr has none"),
-        (["--mechanism", "best", "--window", "6h"], "--window: best has none"),
-        (["--mechanism", "ahead", "--window", "6h"], "--window: ahead has none; swcr releases windows directly"),
-        (["--afterwards", str(tmp_path / "x.csv")], "say over how long a --window"),
-        (["--afterwards", str(tmp_path / "x.csv"), "--window", "6h", "--mechanism", "dcr"], "the levels of dcr do"),
+        (["--mechanism", "hdcr", "--window", "8h"], "--window: hdcr has none"),
+        ([*best, "--window", "8h"], "--window: best has none"),
+        (["--mechanism", "ahead", "--window", "8h"], "--window: ahead has none; swcr releases windows directly"),
+        (after, "say over how long a --window"),
+        ([*after, "--window", "8h"], "the levels of dcr do"),
     ):
         capsys.readouterr()
-        assert run([*words, *more, "-o", str(tmp_path / "b.csv")]) == 1
+        assert command(log, "--epsilon", "1", *more, output="b.csv") == 1
         assert said in capsys.readouterr().err
-    assert not (tmp_path / "b.csv").exists()
+    assert not log.with_name("b.csv").exists()
 
 
 @pytest.mark.usefixtures("noiseless")
@@ -187,7 +183,7 @@ def test_smoothed_levels_err_less_and_their_intervals_hold(name):
     much of each there is, and less than half of what is published errs by; and intervals hold.
 
     Levels of one stream hang together, so the streams are the sample: 95% lies within 4 standard errors of the share
-    that holds, or below; a right one fails below 10^-3. Of 200 streams .954 and .978 hold.
+    that holds, or below; a right one fails below 10^-3.
     """
     mechanism = made(name, PERIODS)
     K, random = noise_covariance(mechanism.made_with(), PERIODS), np.random.default_rng(7)

@@ -35,7 +35,7 @@ from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows
 from scipy.special import log_ndtr
 
-from .examples import FOUR_HOURS, forbid_draws, ledger_of
+from .examples import FOUR_HOURS, command, forbid_draws, ledger_of
 
 NONE, SMALL = Fraction(0), Fraction(1, 10**6)
 
@@ -213,13 +213,11 @@ def test_a_pure_release_at_rho_says_the_epsilon_that_it_is_by(log):
 
 def test_the_commands_take_a_rho(log, capsys, monkeypatch):
     """release, ask and count; a cost in both is refused in a line."""
-    words = ["release", str(log), "--query", "any answer", "--every", "4h", "--at-most", "2", "--start", "2026-01-01"]
-    words += ["--until", "2026-01-02", "-o", str(log.parent / "a.csv")]
-    assert run([*words, "--rho", "1/2", "--budget", "rho=1"]) == 0
+    assert command(log, "--rho", "1/2", "--budget", "rho=1") == 0
     said = capsys.readouterr().err
     assert "the whole release costs an entry at most rho 1/2\n" in said
     assert "cost an entry rho 0.5 of 1" in said
-    assert run([*words, "--rho", "1/2", "--epsilon", "1"]) == 1
+    assert command(log, "--rho", "1/2", "--epsilon", "1") == 1
     assert "--epsilon, with a --delta or without, or --rho" in capsys.readouterr().err
     table = log.with_name("table.csv")
     table.write_text("age\n30\n40\n")
@@ -248,16 +246,6 @@ def test_the_least_is_never_above_any_of_them(losses, delta):
     assert least.delta == delta
     assert least.epsilon <= composed.basic().epsilon * (1 + 1e-12)
     assert least.epsilon <= composed.exact_epsilon(delta)
-
-
-def test_the_exact_composition_is_rounded_by_a_part_in_a_thousand():
-    """Of two epsilons that share no grid, a hundred queries: within 0.2% of a grid four times as fine."""
-    composed = Composition.of(Loss(0.011)) * 50 + Composition.of(Loss(0.0173)) * 50
-    coarse = composed.exact_epsilon(1e-6)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("changeling_central.budget.ROUNDED", 4000)
-        fine = composed.exact_epsilon(1e-6)
-    assert fine <= coarse <= fine * 1.002
 
 
 def test_a_composition_of_compositions_is_the_one_of_all_base_queries():

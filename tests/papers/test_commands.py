@@ -19,8 +19,7 @@ def count(folder, monkeypatch, lines, periods="8", epsilon="2", at_most="2"):
 
 
 def test_numbers_go_in_and_noisy_counts_come_out_run_after_run(tmp_path, monkeypatch, capsys):
-    """Three numbers, then six, of which the last is beyond the periods that the guarantee covers; every estimate is near
-    the truth."""
+    """Three numbers, then six, of which the last is beyond the guarantee; every estimate is near the truth."""
     assert count(tmp_path, monkeypatch, [300, -100, 50], epsilon="1000") == 0
     assert count(tmp_path, monkeypatch, [7] * 6, epsilon="1000") == 1
     out, said = capsys.readouterr()

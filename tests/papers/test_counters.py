@@ -89,22 +89,6 @@ def test_without_noise_every_prefix_is_the_truth(make):
     assert (np.array(releases) == np.cumsum(rows @ table.T, axis=0)).all()
 
 
-def test_noise_of_a_prefix_is_one_draw_a_binary_digit():
-    """With every draw 1, the error at t is the number of nodes: popcount(t), and i blocks and the digits inside."""
-
-    class Ones(NoNoise):
-        def laplace(self, scale, size):  # noqa: ARG002
-            return np.ones(size, np.int64)
-
-    counter, stream = (
-        binary_mechanism(BasicCounting(), 32, EPSILON, root=True),
-        InfiniteMechanism(BasicCounting(), EPSILON),
-    )
-    assert run(counter, [0] * 32, Ones())[1] == [t.bit_count() for t in range(1, 33)]
-    blocks = [(t + 1).bit_length() - 1 + (t + 1).bit_count() - 1 for t in range(1, 65)]
-    assert run(stream, [0] * 64, Ones())[1] == blocks
-
-
 def test_memory_is_logarithmic():
     """At most ⌈log₂ T⌉ + 1 nodes at every t, and a saved state of under 12 bytes a node."""
     for mechanism in (binary_mechanism(BasicCounting(), 4096, EPSILON), InfiniteMechanism(BasicCounting(), EPSILON)):

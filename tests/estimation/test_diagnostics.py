@@ -1,8 +1,5 @@
 """Whether tallies are possible: the test against a dense one of its own, and how often it flags honest devices."""
 
-from fractions import Fraction
-from functools import lru_cache
-
 import numpy as np
 import pytest
 from changeling_protocol import (
@@ -20,6 +17,7 @@ from changeling_protocol import (
 )
 from changeling_statistics import Attendance, NodeTally, Tallies, counterpart_of, diagnosed, releases, shown
 from changeling_statistics.shown import FALSE_ALARMS
+from changeling_statistics.testing import matrices
 from scipy.stats import binom
 
 from ..protocol.examples import joint_plan, mixed, survey
@@ -69,26 +67,15 @@ def published(plan, generator, stuffed=0):
     return releases(asked, Tallies(nodes, attendance))
 
 
-@lru_cache(maxsize=64)
-def _chances(randomizer):
-    """Pr(symbol | input) for every input and symbol, as the protocol states them."""
-    return [
-        [Fraction(randomizer.weight(symbol, true), randomizer.total(true)) for symbol in range(randomizer.symbols)]
-        for true in range(randomizer.space.size)
-    ]
-
-
 def dense(known):
     """By node the smallest tail, and how many tails there are in all; every count is asked both ways."""
     smallest, asked = {}, 0
     for used, tally in zip(known.nodes, known.tallies, strict=True):
-        chances = _chances(known.survey.plan.tracks[used.track].randomizer)
-        tails = []
-        for count, of_symbol in zip(tally.slots.tolist(), zip(*chances, strict=True), strict=True):
-            tails.append(binom.cdf(count, tally.reports, float(min(of_symbol))))
-            tails.append(binom.sf(count - 1, tally.reports, float(max(of_symbol))))
-        smallest[used] = min(tails)
-        asked += len(tails)
+        P, _ = matrices(known.survey.plan.tracks[used.track].randomizer)
+        low = binom.cdf(tally.slots, tally.reports, P.min(1))
+        high = binom.sf(tally.slots - 1, tally.reports, P.max(1))
+        smallest[used] = min(low.min(), high.min())
+        asked += 2 * len(P)
     return smallest, asked
 
 

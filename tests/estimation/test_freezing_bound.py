@@ -1,7 +1,6 @@
 """Intervals widened by the freezing question's bound hold what entries hold, where those of reports alone do not."""
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -58,38 +57,30 @@ def asking(most: int) -> Survey:
     )
 
 
-@dataclass(frozen=True)
-class Lived:
-    """The people of `changelog` in a survey that counts so many changes: their own population, and of who is frozen."""
-
-    most: int
-
-    @cached_property
-    def populations(self) -> tuple[Population, Population]:
-        known = asking(self.most).calendar, AtMost(self.most)
-        log = changelog()
-        return Population.from_changelog(replace(log, answers=ANSWERS), *known), Population.of_freezing(log, *known)
-
-    @property
-    def shares(self) -> tuple[np.ndarray, ...]:
-        """The true shares and those reported, shape (PERIODS, z), and the frozen, shape (PERIODS,)."""
-        main, freezing = self.populations
-        counts = main.histogram(), main.frozen_histogram(), freezing.histogram()[:, 1]
-        return tuple(count[1:] / ENTRIES for count in counts)
-
-    @cached_property
-    def surveyed(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of each survey the intervals, shape (SURVEYS, PERIODS, z, 2), and the bounds at 95%, (SURVEYS, PERIODS)."""
-        generator, survey = np.random.default_rng(SEED), asking(self.most)
-        main, freezing = self.populations
-        bands = [share_intervals(main, survey.about(0), generator) for _ in range(SURVEYS)]
-        bounds = [share_intervals(freezing, survey.about(1), generator)[:, 1, 1] for _ in range(SURVEYS)]
-        return np.array(bands), np.array(bounds)
-
-
 @pytest.fixture(scope="module", params=[1, 3])
-def lived(request: pytest.FixtureRequest) -> Lived:
-    return Lived(request.param)
+def lived(request: pytest.FixtureRequest) -> tuple[Survey, Population, Population]:
+    """A survey that counts so many changes, with the people of `changelog` in it: by what they hold, and by whether
+    they are frozen."""
+    survey, log, constraint = asking(request.param), changelog(), AtMost(request.param)
+    main = Population.from_changelog(replace(log, answers=ANSWERS), survey.calendar, constraint)
+    return survey, main, Population.of_freezing(log, survey.calendar, constraint)
+
+
+@pytest.fixture(scope="module")
+def shares(lived) -> tuple[np.ndarray, ...]:
+    """The true shares and those reported, shape (PERIODS, z), and the frozen, shape (PERIODS,)."""
+    _, main, freezing = lived
+    counts = main.histogram(), main.frozen_histogram(), freezing.histogram()[:, 1]
+    return tuple(count[1:] / ENTRIES for count in counts)
+
+
+@pytest.fixture(scope="module")
+def surveyed(lived) -> tuple[np.ndarray, np.ndarray]:
+    """Of each survey the intervals, shape (SURVEYS, PERIODS, z, 2), and the bounds at 95%, (SURVEYS, PERIODS)."""
+    generator, (survey, main, freezing) = np.random.default_rng(SEED), lived
+    bands = [share_intervals(main, survey.about(0), generator) for _ in range(SURVEYS)]
+    bounds = [share_intervals(freezing, survey.about(1), generator)[:, 1, 1] for _ in range(SURVEYS)]
+    return np.array(bands), np.array(bounds)
 
 
 def share_intervals(population: Population, survey: Survey, generator: np.random.Generator) -> np.ndarray:
@@ -102,9 +93,9 @@ def most_misses(chance: float) -> float:
     return float(binom.isf(FALSE_ALARM, SURVEYS, chance))
 
 
-def test_no_share_is_further_from_what_is_reported_than_the_frozen_are_many(lived):
+def test_no_share_is_further_from_what_is_reported_than_the_frozen_are_many(shares):
     """Exactly, without noise: at every period, and for every change since an earlier one."""
-    truth, reported, frozen = lived.shares
+    truth, reported, frozen = shares
     bias = truth - reported
     assert np.abs(bias).max() > 0.3 * HEAVY
     assert (np.abs(bias) <= frozen[:, None] + 1e-12).all()
@@ -113,16 +104,16 @@ def test_no_share_is_further_from_what_is_reported_than_the_frozen_are_many(live
 
 
 @pytest.mark.heavy
-def test_the_upper_end_is_above_the_frozen_share_as_often_as_it_says(lived):
+def test_the_upper_end_is_above_the_frozen_share_as_often_as_it_says(shares, surveyed):
     """In 97.5% of surveys at each period, as it is one end of a 95% interval."""
-    (_, _, frozen), (_, bounds) = lived.shares, lived.surveyed
+    (_, _, frozen), (_, bounds) = shares, surveyed
     assert ((bounds < frozen).sum(0) <= most_misses(0.025)).all()
 
 
 @pytest.mark.heavy
-def test_true_shares_lie_within_band_and_bound_and_not_within_the_band_alone(lived):
+def test_true_shares_lie_within_band_and_bound_and_not_within_the_band_alone(shares, surveyed):
     """At least 92.5% each, as the band misses 5% and the bound 2.5%; the band alone misses where freezing is large."""
-    (truth, reported, _), (bands, bounds) = lived.shares, lived.surveyed
+    (truth, reported, _), (bands, bounds) = shares, surveyed
     wide = bands + bounds[:, :, None, None] * np.array([-1, 1])
     missed = (truth < wide[..., 0]) | (truth > wide[..., 1])
     assert (missed.sum(0) <= most_misses(0.075)).all()

@@ -9,8 +9,6 @@ import pytest
 from changeling_protocol import Breakdown, NodeNumber, StratumNumber, TrackNumber
 from changeling_statistics import (
     Attendance,
-    ClosingCell,
-    NodeCell,
     NodeTally,
     StratifiedTallies,
     batches_to_show,
@@ -65,24 +63,22 @@ def test_what_is_large_enough_is_published() -> None:
 def test_a_union_equals_what_would_have_been_counted_for_it(minimum: int) -> None:
     """Byte for byte: of the nodes that are published, and of attendance everywhere."""
     draws = np.random.default_rng(5)
-    reports = np.column_stack([draws.integers(0, most, 4_000) for most in (2, 9, 7, 5)])
-    heard = np.column_stack([draws.integers(0, most, 3_000) for most in (2, 9, 7, 3)])
-    everything = StratifiedTallies(*counted(reports, heard), minimum)
+    cells = list(product((TrackNumber(0), TrackNumber(1)), map(NodeNumber, range(9)), map(StratumNumber, range(7))))
+    slots = {cell: draws.poisson(draws.choice([0, 0.5, 6]), 5).astype(np.int64) for cell in cells}
+    heard = {(group, period, s): Attendance(*draws.integers(0, 40, 3).tolist()) for group, period, s in cells}
+    nodes = {cell: NodeTally(int(each.sum()), each) for cell, each in slots.items() if each.any()}
+    everything = StratifiedTallies(nodes, heard, minimum)
     for union in ([0], [1, 4], [0, 2, 3, 5, 6], list(range(7))):
-        chosen = [StratumNumber(s) for s in union]
-        of_union = everything.union(chosen)
-        merged = [np.where(np.isin(rows[:, [2]], union), rows, -1) for rows in (reports, heard)]
-        for rows in merged:
-            rows[:, 2] = 0
-        nodes, attendance = counted(*(rows[rows[:, 0] >= 0] for rows in merged))
-        direct = {(track, node): tally for (track, node, _), tally in nodes.items() if tally.reports >= minimum}
-        assert of_union.keys() <= direct.keys()
-        assert of_union.keys() == direct.keys() or minimum > 1
+        of_union = everything.union([StratumNumber(s) for s in union])
+        direct = {(track, node): sum(slots[track, node, s] for s in union) for track, node, _ in cells}
+        large = {node for node, each in direct.items() if each.sum() >= minimum}
+        assert of_union.keys() <= large
+        assert of_union.keys() == large or minimum > 1
         for node, tally in of_union.items():
-            assert tally.reports == direct[node].reports
-            assert tally.slots.dtype == np.int64
-            assert tally.slots.tobytes() == direct[node].slots.tobytes()
-        assert of_union.attendance == {(g, t): each for (g, t, _), each in attendance.items()}
+            assert tally.reports == direct[node].sum()
+            assert tally.slots.tobytes() == direct[node].tobytes()
+        summed = {(g, t): sum((heard[g, t, s] for s in union), Attendance()) for g, t, _ in cells}
+        assert of_union.attendance == summed
 
 
 def test_an_empty_survey_has_empty_unions() -> None:
@@ -122,27 +118,6 @@ def one_track(nodes: list[tuple[int, ...]]) -> StratifiedTallies:
 
 def unions_of(strata: int) -> list[tuple[int, ...]]:
     return list(chain.from_iterable(combinations(range(strata), size) for size in range(strata + 1)))
-
-
-def counted(
-    reports: "np.typing.NDArray[np.int64]", heard: "np.typing.NDArray[np.int64]"
-) -> tuple[dict[NodeCell, NodeTally], dict[ClosingCell, Attendance]]:
-    """Tallies and attendance, counted one by one.
-
-    reports: track, node, stratum and slot of each, shape (reports, 4). heard: group, closing, stratum and standing.
-    """
-    nodes: dict[NodeCell, NodeTally] = {}
-    for track, node, stratum, slot in reports.tolist():
-        one = NodeTally(1, np.eye(5, dtype=np.int64)[slot])
-        cell = TrackNumber(track), NodeNumber(node), StratumNumber(stratum)
-        nodes[cell] = nodes[cell] + one if cell in nodes else one
-    attendance: dict[ClosingCell, Attendance] = {}
-    for group, period, stratum, standing in heard.tolist():
-        cell_heard = group, period, StratumNumber(stratum)
-        attendance[cell_heard] = attendance.get(cell_heard, Attendance()) + Attendance(
-            1, int(standing == 1), int(standing == 2)
-        )
-    return nodes, attendance
 
 
 WHOLE, DRAWN = (TrackNumber(0), NodeNumber(3)), (TrackNumber(1), NodeNumber(1))

@@ -6,16 +6,7 @@ import warnings
 
 import httpx
 import pytest
-from changeling_client import (
-    Callbacks,
-    Client,
-    ClientError,
-    Flushed,
-    Recorded,
-    Status,
-    StoreReadOnly,
-    StoreUnusable,
-)
+from changeling_client import Callbacks, Client, ClientError, Flushed, Recorded, Status, StoreReadOnly, StoreUnusable
 from changeling_client.testing import FakeServer, make_survey
 
 from ..protocol.examples import PINNED

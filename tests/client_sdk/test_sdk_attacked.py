@@ -13,16 +13,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
-from changeling_client import (
-    Client,
-    ClientError,
-    Recorded,
-    Sidecar,
-    Status,
-    StoreBusy,
-    WitnessTrouble,
-    recording,
-)
+from changeling_client import Client, ClientError, Recorded, Sidecar, Status, StoreBusy, WitnessTrouble, recording
 from changeling_protocol import (
     AtMost,
     Group,

@@ -14,19 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..protocol.examples import hierarchical, survey
-from .device import (
-    LATE,
-    PLAIN,
-    START,
-    TRUTHFUL,
-    URL,
-    Clock,
-    FakeServer,
-    all_nodes,
-    by_node,
-    client,
-    signed_key,
-)
+from .device import LATE, PLAIN, START, TRUTHFUL, URL, Clock, FakeServer, all_nodes, by_node, client, signed_key
 
 
 def raising(error):

@@ -1,35 +1,14 @@
 """What an app and a person are told in words: errors, log lines, the ledger, what was sent and what will be."""
 
 import re
-import shutil
 from dataclasses import replace
 from decimal import Decimal, localcontext
-from fractions import Fraction
 from pathlib import Path
 
 import changeling_client
 import pytest
-from changeling_client import (
-    ClientError,
-    Recorded,
-    Silenced,
-    Status,
-)
+from changeling_client import ClientError, Recorded
 from changeling_client.testing import FakeServer, make_client, make_survey
-from changeling_protocol import (
-    Group,
-    MutationSpace,
-    Odds,
-    ReleasePlan,
-    SignedSubset,
-    StateSpace,
-    SubsetSelection,
-    Track,
-)
-
-from ..protocol.examples import survey
-from .device import FakeServer as ContractServer
-from .device import client
 
 APP = (Path(__file__).parents[2] / "docs/app.md").read_text()
 TEN = make_survey(periods=10)
@@ -85,29 +64,6 @@ def test_what_cannot_be_explained_says_why(kit):
     assert "was left" in why(TEN)
     with pytest.raises(ValueError, match=r"no stratum: .* was left"):
         device.join(TEN.id).stratum({"platform": "linux"})
-
-
-def test_a_silenced_store_names_both_files_and_how_to_start_anew(tmp_path):
-    """A developer who deletes the store by hand is told of the witness, and deletes it as well."""
-    server, told, store, witness = FakeServer(), [], tmp_path / "changeling.db", tmp_path / "witness"
-    server.publish(asked := make_survey(epsilon=8))
-    standings = []
-    for deleted in ((), (store,), (store, witness)):
-        for each in deleted:
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
-        with make_client(tmp_path, server, witness=witness, on_error=told.append, max_epsilon=100) as device:
-            handle = device.join(asked.id)
-            device.flush()
-            server.clock.advance(days=1)
-            device.flush()
-            standings.append(handle.status)
-            if handle.status is Status.SILENCED:
-                with pytest.raises(ValueError, match="silent for good on this device"):
-                    device.explain(asked.id)
-    assert standings == [Status.JOINED, Status.SILENCED, Status.JOINED]
-    (error,) = told
-    assert isinstance(error, Silenced)
-    assert f"{store} is not the store that its witness, {witness}, saw" in str(error)
 
 
 def test_a_tilde_is_the_home_folder(tmp_path, monkeypatch):
@@ -216,25 +172,3 @@ def test_the_next_answer_is_due_when_it_is_given(tmp_path, server):
         assert device.flush().sent == 0
         server.clock.now = due + 1
         assert device.flush().sent == 1
-
-
-def test_states_and_signs_are_told_in_words_and_only_drawn_nodes_are_foretold(tmp_path):
-    """A panel's answer at most closes is no report at all."""
-    panel = Track(1, SubsetSelection(StateSpace(3), Odds(5, 1), 2), 0, 8, reported=1)
-    changes = Track(4, SignedSubset(MutationSpace(3), Odds(5, 1), spoken=Fraction(1, 2)), 0, 8)
-    asked = survey(ReleasePlan((Group((panel, changes)),)), grace=10**6)
-    server = ContractServer(asked)
-    server.clock.now = asked.calendar.start
-    with client(tmp_path, server, server.clock) as device:
-        device.join(asked.id).record("tea")
-        kinds = set()
-        for period in range(1, 9):
-            ((coming,),) = (about.coming for about in device.reports())
-            server.clock.now = asked.calendar.time(period) + asked.skew + asked.spread + 1
-            assert device.flush().sent == 1
-            told = device.reports()[0].told if device.reports() else ()
-            if told:
-                assert len(told[-1].reports) == len(coming.reports)
-            kinds |= {report.about_a_change for report in coming.reports}
-            assert len(coming.reports) <= 2
-    assert kinds == {True, False}

@@ -27,7 +27,7 @@ from changeling_protocol import (
 )
 from numpy.typing import NDArray
 
-from .joint_enumeration import Inputs, worst_joint_ratio, worst_ratio_of_lives
+from .joint_enumeration import Inputs, worst_joint_ratio
 
 States: TypeAlias = tuple[int, ...]
 """The states of one entry at the ends of periods 0 to T."""
@@ -53,20 +53,6 @@ def enumerated_loss(plan: ReleasePlan, calendar: Calendar, constraint: Constrain
     answers = plan.tracks[0].randomizer.space.answers
     every = list(changelogs(answers, calendar, constraint, closed))
     return log_from_below(max(worst_ratio_of_pairs(group, every) for group in plan.groups))
-
-
-def enumerated_lives_loss(
-    plan: ReleasePlan, calendar: Calendar, constraint: Constraint, closed: bool = False
-) -> Decimal:
-    """The same over all that two lives of an entry send, where a copy of its store was put back; of joint groups."""
-    answers = plan.tracks[0].randomizer.space.answers
-    every = list(changelogs(answers, calendar, constraint, closed))
-    return log_from_below(
-        max(
-            worst_ratio_of_lives(group, calendar, {states: all_inputs(group, states) for states in every})
-            for group in plan.groups
-        )
-    )
 
 
 def worst_ratio_of_pairs(group: Group, every: Sequence[States]) -> Fraction:

@@ -14,7 +14,7 @@ from itertools import combinations, product
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import Calendar, Group, Joint, Randomizer
+from changeling_protocol import Group, Joint, Randomizer
 from numpy.typing import NDArray
 
 States: TypeAlias = tuple[int, ...]
@@ -123,69 +123,23 @@ def worst_joint_ratio(group: Group, every: Sequence[Inputs]) -> Fraction:
     return worst
 
 
-def worst_ratio_of_lives(group: Group, calendar: Calendar, every: dict[States, Inputs]) -> Fraction:
-    """The same of an entry whose store was copied at some time, answered on, and was put back and went on otherwise.
-
-    every: all changelogs and their inputs. The two lives share what was answered when the copy was made, and each keeps
-    to the constraint. When that was is known, and the same for the two pairs of lives that are compared.
-    """
-    worst = Fraction(1)
-    done: set[tuple[Met, ...]] = set()
-    for copied, drawn in product(range(calendar.periods), _draws(group)):
-        before = [node for node in drawn if _end(group, *node) <= copied]
-        after = [node for node in drawn if _end(group, *node) > copied]
-        lives = [
-            [every[one][place][number] for place, number in before + after]
-            + [every[other][place][number] for place, number in after]
-            for one, other in product(every, every)
-            if one[: copied + 1] == other[: copied + 1]
-        ]
-        tracks = len(group.tracks)
-        places = [place for place, _ in before]
-        places += [part * tracks + place for part in (1, 2) for place, _ in after]
-        for met in _meetings(group, places, lives):
-            shared, first, again = (
-                tuple((at % tracks, n) for at, n in met if at // tracks == part) for part in range(3)
-            )
-            if (shared, first, again) not in done:
-                done.add((shared, first, again))
-                worst = max(worst, _largest_of_lives(group, shared, first, again))
-    return worst
-
-
-def _largest_of_lives(group: Group, shared: Met, first: Met, again: Met) -> Fraction:
-    """What is shared counts once, and what each life adds is as likely as it makes the whole, given what is shared."""
-    before, worst = _used(group, shared), Fraction(1)
-    for scores in _scores(group, shared):
-        ratio = 1 / _largest(group, before, frozenset({scores}))
-        for after in (first, again):
-            used = (_added(before[0], _used(group, after)[0]), _added(before[1], _used(group, after)[1]))
-            ratio *= _largest(group, used, _scores(group, after, frozenset({scores})))
-        worst = max(worst, ratio)
-    return worst
-
-
 def _draws(group: Group) -> Iterator[list[tuple[int, int]]]:
     """Every choice of the nodes that an entry reports, each as the place of its track and its number from 0 on."""
     for drawn in product(*(combinations(range(track.count), track.reports) for track in group.tracks)):
         yield [(place, number) for place, numbers in enumerate(drawn) for number in numbers]
 
 
-def _end(group: Group, place: int, number: int) -> int:
-    return group.tracks[place].nodes()[number].end
-
-
 def _meetings(group: Group, places: Sequence[int], histories: Sequence[Sequence[int]]) -> set[Met]:
     """What the inputs of any two histories do on all nodes, without regard to the order of nodes of one place.
 
-    places: of each node, its track's place in the group; places may be counted on, through the tracks again.
+    places: of each node, its track's place in the group.
     histories: the inputs of each, in that order.
     """
     distinct = np.unique(np.array(histories, dtype=np.intp), axis=0)
     at = np.array(places)
     rows = [np.zeros((len(distinct) ** 2, 0), dtype=np.intp)]
     for place in sorted(set(places)):
-        numbers, _ = _all_meetings(group.tracks[place % len(group.tracks)].randomizer)
+        numbers, _ = _all_meetings(group.tracks[place].randomizer)
         inputs = distinct[:, at == place]
         rows.append(np.sort(numbers[inputs[:, None], inputs[None, :]], axis=2).reshape(-1, inputs.shape[1]))
     met = np.concatenate(rows, axis=1)
@@ -204,10 +158,10 @@ def _used(group: Group, met: Met) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return tuple(one), tuple(other)
 
 
-def _scores(group: Group, met: Met, before: Scores = frozenset({(0, 0)})) -> Scores:
+def _scores(group: Group, met: Met) -> Scores:
     """What the agreements under both changelogs may weigh together, up to the threshold, after all these nodes."""
     joint = joint_of(group)
-    reached = before
+    reached = frozenset({(0, 0)})
     for place, number in met:
         reached = frozenset(
             (
@@ -253,7 +207,3 @@ def tells(randomizer: Randomizer, true: int) -> bool:
 def joint_of(group: Group) -> Joint:
     assert group.joint is not None
     return group.joint
-
-
-def _added(one: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(a + b for a, b in zip(one, other, strict=True))

@@ -244,9 +244,9 @@ def joint_states(answers: int, null: bool = True) -> dict[str, Randomizer]:
 
 
 def lived(case: LossCase) -> bool:
-    """Whether two lives of the case are enumerated: it has three periods at most, one group of changes, one answer."""
-    alone = len(case.plan.groups) == 1 and all(track.reports_changes for track in case.plan.tracks)
-    return alone and case.answers == 1 and case.calendar.periods <= 3
+    """Whether two lives of the case are enumerated: one answer, three periods at most, one group of one track."""
+    (track, *others) = case.plan.tracks
+    return case.answers == 1 and case.calendar.periods <= 3 and track.reports_changes and not others
 
 
 def _filled(

@@ -65,9 +65,6 @@ def subsets(width: int, z: int, odds: Odds, question: int = 0) -> Track:
 
 CALENDAR = Calendar(1_700_000_000, 86_400, PERIODS)
 CHANGES = SignedSubset(MutationSpace(3), Odds(20, 1), spoken=Fraction(1))
-    Calendar(1_700_000_000, 86_400, PERIODS),
-    SignedSubset(MutationSpace(3), Odds(20, 1), spoken=Fraction(1)),
-)
 TRACKS = (*(Track(width, CHANGES, 0, PERIODS) for width in (1, 3)), subsets(4, 3, Odds(9, 1)))
 SURVEY = survey(ReleasePlan((Group(TRACKS),)), calendar=CALENDAR, minimum=10)
 TALLIES = answered(SURVEY, LOST)

@@ -149,7 +149,7 @@ def test_a_survey_that_consent_was_withdrawn_from_never_resumes(tmp_path):
     server, clock = lived(tmp_path)
     with client(tmp_path, server, clock) as device:
         device.set_consent(False)
-        assert device.ledger().spent == EVERYTHING.epsilon
+        assert (device.ledger().spent, device.reports()) == (EVERYTHING.epsilon, ())
         device.set_consent(True)
         handles = [device.join(EVERYTHING.id, entries=3), device.join(b"unknown survey..", signed=None)]
         for handle in handles:
@@ -185,6 +185,7 @@ def test_leaving_one_survey_leaves_no_byte_of_it_and_the_others_as_they_are(tmp_
         content = on_disk(tmp_path)
         assert not [piece for piece in pieces if piece in content]
         assert EVERYTHING.payload not in content
+        assert [about.id for about in device.reports()] == [OTHER.id.hex()]
         server.reply = lambda _: None
         assert device.flush().sent == 1
         assert (left.status, left.record("tea"), left.answer()) == (Status.LEFT, Recorded.DROPPED, None)

@@ -1,13 +1,14 @@
 """What the server sees of a relay: shuffled batches in full bodies, in the same words, until it has taken all."""
 
 import asyncio
+import logging
 import time
 from types import SimpleNamespace
 
-from changeling_protocol import HEAD_BYTES, SEAL_BYTES, Refusal
+from changeling_protocol import HEAD_BYTES, SEAL_BYTES, Refusal, encode
 
 from ..protocol.examples import AUTHORITY
-from .hand import ELSEWHERE, FIRST, NOW, OTHER_KEY, SECOND, Hand, number_of, sealed
+from .hand import ELSEWHERE, FIRST, NOW, OTHER_KEY, SECOND, Hand, asked, number_of, sealed
 
 
 async def test_positions_are_uniform_given_the_batch(tmp_path, upstream):
@@ -101,29 +102,32 @@ async def test_devices_hear_the_same_whatever_the_server_refuses(tmp_path, upstr
     assert "written" not in caplog.text
 
 
-async def test_a_server_that_fails_gets_the_same_body_again_until_it_takes_it(tmp_path, upstream):
-    """503 with Retry-After, 500, then 200: after the silence that was asked for, the very same bytes, once kept."""
-    upstream.status, upstream.headers = 503, {"retry-after": "1"}
-    async with Hand(tmp_path, upstream) as hand:
-        await hand.take(*(sealed() for _ in range(10)))
-        begun = time.monotonic()
-        turning = asyncio.create_task(hand.turn())
-        while not upstream.uploads:
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.2)  # until that one is answered
-        upstream.status, upstream.headers = 500, {}
-        while len(upstream.uploads) < 2:
-            await asyncio.sleep(0.01)
-        assert time.monotonic() - begun >= 1
-        while len(upstream.uploads) < 3:
-            await asyncio.sleep(0.01)
-        assert hand.relay.notice == "forwarding fails at present: what comes is kept"
-        assert hand.relay.trouble is None
-        upstream.status = 200
-        await turning
-        assert hand.relay.notice == "ok"
-        assert hand.waiting() == []
+async def test_a_server_that_fails_gets_the_same_body_again_until_it_takes_it(tmp_path, upstream, caplog):
+    """503 with Retry-After, 500, then 200: after the silence that was asked for, the very same bytes, once kept. Of a
+    device, and of what it sent, taken or refused or rubbish, nothing is logged."""
+    caplog.set_level(logging.DEBUG, "changeling_aggregator")
+    planned, noticed, honest = [(503, {"retry-after": "1"}), (500, {}), (200, {})], [], upstream.answer
+    envelopes, hand = [sealed() for _ in range(10)], Hand(tmp_path, upstream)
+
+    def answer(seen):
+        if seen.method == "POST":
+            noticed.append((hand.relay.notice, hand.relay.trouble, time.monotonic()))
+            upstream.status, upstream.headers = planned.pop(0)
+        return honest(seen)
+
+    upstream.answer = answer
+    async with asked(hand) as http:
+        for content in (encode({"envelopes": [*envelopes, b"", envelopes[0][:60]]}), b"\xff" * 100):
+            await http.post("/v1/uploads", content=content)
+        await hand.turn()
+        assert (hand.relay.notice, hand.waiting()) == ("ok", [])
+    notices, troubles, times = zip(*noticed, strict=True)
+    assert notices == ("ok", *["forwarding fails at present: what comes is kept"] * 2)
+    assert troubles == (None,) * 3
+    assert times[1] - times[0] >= 1
     assert len({seen.body for seen in upstream.uploads}) == 1
+    assert caplog.records
+    assert not [word for word in ("127.0.0.1", envelopes[0][33:].hex(), "\\x") if word in caplog.text]
 
 
 async def test_a_server_that_takes_smaller_bodies_gets_halves(tmp_path, upstream):

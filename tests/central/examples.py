@@ -5,9 +5,9 @@ from itertools import product
 
 import numpy as np
 from changeling_central import Law, OpenDPNoise, read_ledger, release
-from changeling_central.testing import Forbidden, NoNoise
+from changeling_central.testing import Forbidden, NoNoise, RecordedNoise
 from changeling_commands.__main__ import main as run
-from changeling_protocol import AtMost, Calendar
+from changeling_protocol import Calendar
 from changeling_statistics import MICROSECONDS, Mutations
 
 CALENDAR = Calendar(0, 2, 4)
@@ -81,7 +81,22 @@ def _transcript(mechanism, query, calendar, mutations, released):
     return np.array(found)
 
 
-AT_MOST = [AtMost(1), AtMost(2), AtMost(3)]
+class Listed(RecordedNoise):
+    """Hands out the draws that it is given, in their order, whatever the scale, and remembers what was asked for."""
+
+    def __init__(self, draws):
+        super().__init__()
+        self.draws, self.handed = np.asarray(draws, np.int64).ravel(), 0
+
+    def laplace(self, scale, size):
+        self.asked.append(("laplace", scale, size))
+        self.handed += size
+        assert self.handed <= len(self.draws)
+        return self.draws[self.handed - size : self.handed]
+
+    gaussian = laplace
+
+
 TEA = {
     "entry": [str(n % 20) for n in range(30)],
     "time": [f"2026-01-01T{n // 2:02d}:30:00Z" for n in range(30)],

@@ -17,7 +17,7 @@ from changeling_central.testing import RecordedNoise
 from changeling_protocol import AtMost, Calendar
 from scipy.special import ndtr
 
-from .examples import histories
+from .examples import Listed, histories
 
 QUERIES = {
     "count": counting(["a", "b"], ["a"], "a"),
@@ -30,21 +30,6 @@ MOST, TAIL = 2**16, 1e-2
 """So many combinations of draws are followed; looked at are outcomes of which at most such a part lies beyond."""
 LEAST = 1e-280
 """Chances above this are floating point's to ten places."""
-
-
-class Given:
-    """Draws that are given: to each call the next rows, with a number for each column."""
-
-    def __init__(self, rows):
-        self.rows, self.handed = np.asarray(rows, np.int64), 0
-
-    def laplace(self, scale, size):  # noqa: ARG002
-        """As many rows as are asked for."""
-        first = self.handed
-        self.handed += size // self.rows.shape[1]
-        return self.rows[first : self.handed].ravel()
-
-    gaussian = laplace
 
 
 def made_for(name, query, periods, k, epsilon, delta=Fraction(0), rho=None, law=None):
@@ -60,12 +45,12 @@ def wide(mechanism, width):
 
 def published(mechanism, rows):
     """The levels where nothing ever changes, shape (T, columns). rows: of draws, a column each."""
-    made, noise, levels = wide(mechanism, rows.shape[1]), Given(rows), []
+    made, noise, levels = wide(mechanism, rows.shape[1]), Listed(rows), []
     state = made.start()
     for _ in range(made.calendar.periods):
         state, level = made.step(state, np.zeros(rows.shape[1], np.int64), noise)
         levels.append(level.values)
-    assert noise.handed == len(rows)
+    assert noise.handed == rows.size
     return np.array(levels)
 
 

@@ -287,17 +287,3 @@ def test_of_two_releases_at_once_that_are_too_much_together_one_draws(log):
         thread.join()
     assert sorted(done) == [0, 6]
     assert ledger_of(log).spent == (2, 0)
-
-
-def test_that_the_changelog_goes_on_is_said_to_the_curator_alone(log):
-    """One entry's mutation beyond the end would be seen in it."""
-    asides = []
-    for rows in (TEA, {key: [*values, more] for (key, values), more in zip(TEA.items(), LATE, strict=True)}):
-        pl.DataFrame(rows).write_csv(log)
-        released = release_of(log, "a.csv")
-        assert not released.notes
-        asides.append(any("goes on after the calendar's end" in said for said in released.asides))
-    assert asides == [False, True]
-
-
-LATE = ("x", "2026-03-01T00:00:00Z", "tea", "x")

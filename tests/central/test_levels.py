@@ -2,7 +2,6 @@
 
 from fractions import Fraction
 from functools import cache
-from itertools import product
 from math import sqrt
 
 import changeling_central
@@ -24,6 +23,8 @@ from changeling_central.noise import concentrated_length, told_apart
 from changeling_central.offers import in_words, root_mean_square
 from changeling_central.optimised import best_factorisation, optimised, solved
 from changeling_protocol import AtMost, AtMostWithin, Calendar, TimeBounded
+
+from .examples import histories
 
 compared = cache(changeling_central.compared)
 ONE, SMALL = Fraction(1), Fraction(1, 10**6)
@@ -76,11 +77,8 @@ QUERIES = {"count": COUNT, "histogram": HISTOGRAM, "sum": SUM, "fixed": FIXED}
 
 def lives(query, periods, constraint):
     """The changes of every entry that keeps to the constraint, shape (T, w), from all histories of its answers."""
-    for states in product(range(len(query.table)), repeat=periods):
-        moved = [t for t in range(periods) if states[t] != (states[t - 1] if t else 0)]
-        other = query.fixed and len({state for state in states if state}) > 1
-        if moved and len(moved) <= constraint.k and moved[-1] - moved[0] <= constraint.seconds and not other:
-            yield np.diff(np.array(query.table)[list(states)], axis=0, prepend=0)
+    for states in histories(len(query.table) - 1, constraint, periods, query.fixed):
+        yield np.diff(np.array(query.table)[[0, *states]], axis=0)
 
 
 @pytest.mark.parametrize("law", Law)

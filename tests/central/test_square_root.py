@@ -32,7 +32,7 @@ from changeling_protocol import AtMost, Calendar, TimeBounded
 from scipy.linalg import toeplitz
 from scipy.stats import norm
 
-from .examples import histories
+from .examples import Listed, histories
 
 T = 7
 CALENDAR, ONE, SMALL = Calendar(0, 1, T), Fraction(1), Fraction(1, 10**6)
@@ -52,16 +52,6 @@ def test_the_intervals_that_fit_into_a_window_are_a_bound_whatever_its_width(mon
     assert _within.__wrapped__(40, 39) >= whole
 
 
-class Drawn:
-    """Hands out what it was given."""
-
-    def __init__(self, draws):
-        self.draws = list(draws)
-
-    def gaussian(self, scale, size):  # noqa: ARG002
-        return np.array([self.draws.pop(0) for _ in range(size)], np.int64)
-
-
 @pytest.mark.parametrize("band", [40, 6])
 def test_what_is_published_follows_from_what_is_measured_to_the_last_bit(band):
     """The draws z on x, and z + Ĉ(x - y) on y, are one measurement: they publish the same floats, so rounding tells
@@ -76,7 +66,7 @@ def test_what_is_published_follows_from_what_is_measured_to_the_last_bit(band):
     moved = z + toeplitz(c, np.zeros(40, np.int64)).astype(np.int64) @ (x - y)
     published = []
     for changes, draws in ((x, z), (y, moved)):
-        state, noise = mechanism.start(), Drawn(draws)
+        state, noise = mechanism.start(), Listed(draws)
         values = []
         for change in changes:
             state, level = mechanism.step(state, np.array([change]), noise)

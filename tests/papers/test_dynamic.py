@@ -39,6 +39,8 @@ from changeling_papers.dynamic import (
 from changeling_papers.partitioning import SparseVectorState
 from changeling_statistics import BadChangelog
 
+from tests.central.examples import Listed
+
 from .scripted import Exact, Script, ScriptedCounting, ScriptedQueries, charged
 
 
@@ -348,18 +350,6 @@ GRID = 30
 """Noise is enumerated to ±30, beyond which Lap(1) has less than 10⁻¹² of its mass."""
 
 
-class Fixed(NoNoise):
-    """Draws from a list; remembers the scales."""
-
-    def __init__(self, draws):
-        self.draws, self.scales = iter(draws), []
-
-    def laplace(self, scale, size):
-        assert size == 1
-        self.scales.append(scale)
-        return np.array([next(self.draws)])
-
-
 def law(scale):
     grid = np.arange(-GRID, GRID + 1)
     p = exp(-1 / scale)
@@ -371,7 +361,7 @@ def chances_of(vector, first, draw, query):
     """The chances that a query is answered "not above" and "above", the code itself run on every noise of it."""
     state, chances = SparseVectorState(None if first else draw, False), [0.0, 0.0]
     for other, mass in law(4 / float(vector.epsilon)).items():
-        chances[vector.step(state, query, Fixed([draw, other] if first else [other]))[1]] += mass
+        chances[vector.step(state, query, Listed([draw, other] if first else [other]))[1]] += mass
     return chances
 
 
@@ -413,7 +403,7 @@ def test_a_shift_of_threshold_and_answer_changes_no_answer_however_large_the_noi
         for moved in range(4):
             for answer in (0, 1):
                 state = SparseVectorState(raised + moved)
-                assert vector.step(state, raised + moved + answer, Fixed([0]))[1] == (answer == 1)
+                assert vector.step(state, raised + moved + answer, Listed([0]))[1] == (answer == 1)
 
 
 def cuts(partitioning, updates, noise):

@@ -11,6 +11,8 @@ from changeling_central import BadState, BudgetExhausted, OpenDPNoise
 from changeling_central.testing import Forbidden, NoNoise, SeededNoise
 from changeling_papers import Algebra, Assumed, Benchmark, Domain, Evolving, Query, SigmaCounting, under_replacement
 
+from tests.central.examples import Listed
+
 DOMAIN = Domain.of(age=range(4), city=["Paris", "Rome", "Oslo"])
 ROWS = list(product(*DOMAIN.values))
 NESTED = ["age >= 1", "age >= 2", "age >= 2 and city != 'Oslo'", "age == 3 and city == 'Rome'"]
@@ -174,16 +176,6 @@ def table_of_evolving(n):
     return HERE.table({"here": np.ones(n, bool)})
 
 
-class Given:
-    """Noise that was decided elsewhere."""
-
-    def __init__(self, value):
-        self.value = value
-
-    def laplace(self, scale, size):  # noqa: ARG002
-        return np.full(size, self.value, np.int64)
-
-
 def law(ratio, k):
     """Discrete Laplace: Pr(k) ∝ ratio^|k|, exactly."""
     return (1 - ratio) / (1 + ratio) * ratio ** abs(k)
@@ -191,9 +183,9 @@ def law(ratio, k):
 
 def values(mechanism, counts, drawn):
     """What the mechanism says of these counts when its noise is `drawn`."""
-    state, said = mechanism.start(), []
+    state, said, noise = mechanism.start(), [], Listed([drawn])
     for count in counts:
-        state, value = mechanism.step(state, table_of_evolving(count), Given(drawn))
+        state, value = mechanism.step(state, table_of_evolving(count), noise)
         said.append(value)
     return tuple(said)
 

@@ -10,6 +10,8 @@ from changeling_central.testing import NoNoise, RecordedNoise, SeededNoise
 from changeling_papers import BasicCounting, LinearQueries, MultiplicativeWeights
 from changeling_papers.static import PricedWeights
 
+from tests.central.examples import Listed
+
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 
 
@@ -126,16 +128,12 @@ def test_the_choice_of_a_round_as_it_is_coded_is_private_by_enumeration(monkeypa
     law = np.exp(-np.abs(np.arange(-K, K + 1)) / scale)
     law = np.convolve(law / law.sum(), law / law.sum())
 
-    class Given(NoNoise):
-        def laplace(self, scale, size):  # noqa: ARG002
-            return np.array([self.difference, 0])
-
     def chances(data):
-        truth, noise, first = weights.queries.truth(data), Given(), 0.0
+        truth, first = weights.queries.truth(data), 0.0
         assert truth[0] != truth[1]
-        for noise.difference, mass in zip(range(-2 * K, 2 * K + 1), law.tolist(), strict=True):
+        for difference, mass in zip(range(-2 * K, 2 * K + 1), law.tolist(), strict=True):
             asked.clear()
-            weights._fitted(truth, 30, 1, noise)
+            weights._fitted(truth, 30, 1, Listed([difference, 0]))
             first += mass * (asked == [truth[0]])
         return np.array([first, 1 - first])
 

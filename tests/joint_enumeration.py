@@ -74,7 +74,7 @@ def density(group: Group, used: tuple[int, ...], score: int) -> Fraction:
 
 def _chances(group: Group) -> tuple[tuple[int, int], ...]:
     """p of each track, as a numerator and a denominator, which are looked up faster than fractions."""
-    return tuple(agreement(track.randomizer).as_integer_ratio() for track in group.tracks)
+    return tuple(agreement(track.randomizer).as_integer_ratio() for track in group.tracks + group.hidden)
 
 
 @cache
@@ -100,7 +100,7 @@ def defined_law(group: Group, inputs: Inputs) -> dict[tuple[int, ...], Fraction]
     nodes = [(place, true) for place, trues in enumerate(inputs) for true in trues]
     law = {}
     for symbols in product(*(range(group.tracks[place].randomizer.symbols) for place, _ in nodes)):
-        used, score, chance = [0] * len(inputs), 0, Fraction(1)
+        used, score, chance = [0] * len(joint_of(group).slots), 0, Fraction(1)
         for symbol, (place, true) in zip(symbols, nodes, strict=True):
             randomizer = group.tracks[place].randomizer
             chance *= base(randomizer, symbol)

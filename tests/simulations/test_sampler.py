@@ -1,7 +1,7 @@
 """The samplers: distributed as the sum of what devices send, and as fast for a billion entries as for ten."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -32,7 +32,6 @@ from changeling_protocol import (
     Survey,
     TimeBounded,
     Track,
-    agreeing,
 )
 from changeling_simulations import Field, Population, sample_field, sample_tallies, synthetic_changelog
 from changeling_simulations.sampler import in_order, joint_nodes, reporting
@@ -40,6 +39,8 @@ from changeling_statistics import Attendance, counterpart_of, read_rows, series
 from changeling_statistics.estimation.entries import correlations, middle
 from changeling_statistics.testing import questions, transcripts
 from scipy.stats import chisquare
+
+from tests.joint_enumeration import defined_law
 
 FALSE_ALARM = 1e-6
 """The chance that a right sampler fails one of the tests below, were its seed drawn anew."""
@@ -140,32 +141,17 @@ def exact_law(group: Group, states: Sequence[int]) -> dict[Sent, Fraction]:
     law: dict[Sent, Fraction] = defaultdict(Fraction)
     choices = list(product(*(combinations(track.node_numbers(), track.reports) for track in group.tracks)))
     for chosen in choices:
-        for sent, chance in _answers(group, states, chosen, (), [0] * len(group.joint.slots), 0):
-            law[sent] += chance / len(choices)
+        reported = [(place, number) for place, numbers in enumerate(chosen) for number in numbers]
+        inputs = tuple(
+            tuple(
+                track.randomizer.space.index(states[node.start], states[node.end]) for node in map(track.node, numbers)
+            )
+            for track, numbers in zip(group.tracks, chosen, strict=True)
+        )
+        for symbols, chance in defined_law(group, inputs).items():
+            told = dict(zip(reported, symbols, strict=True))
+            law[tuple(map(told.get, in_order(group)))] += chance / len(choices)
     return law
-
-
-def _answers(group, states, chosen, sent, used, score) -> Iterator[tuple[Sent, Fraction]]:
-    nodes = in_order(group)
-    if len(sent) == len(nodes):
-        yield sent, Fraction(1)
-        return
-    place, number = nodes[len(sent)]
-    if number not in chosen[place]:
-        yield from _answers(group, states, chosen, (*sent, None), used, score)
-        return
-    randomizer, node = agreeing(group.tracks[place].randomizer), group.tracks[place].node(number)
-    true = randomizer.space.index(states[node.start], states[node.end])
-    tells = randomizer.tells(true) and used[place] < group.joint.slots[place]
-    odds = group.kernel.conditional_odds(place, used, score) if tells else Odds(1, 1)
-    base = [randomizer.weight(o, 0) if randomizer.space.reports_changes else 1 for o in range(randomizer.symbols)]
-    agrees = [tells and randomizer.agrees(o, true) for o in range(randomizer.symbols)]
-    weights = [w * (odds.favoured if a else odds.other) for w, a in zip(base, agrees, strict=True)]
-    after = [n + (tells and at == place) for at, n in enumerate(used)]
-    for symbol, weight in enumerate(weights):
-        scored = group.kernel.scored(place, score, agrees[symbol]) if tells else score
-        for rest, chance in _answers(group, states, chosen, (*sent, symbol), after, scored):
-            yield rest, chance * Fraction(weight, sum(weights))
 
 
 @cache

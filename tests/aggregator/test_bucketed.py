@@ -1,12 +1,8 @@
 """Several objects on their way to an object store at a time: whatever it does, each upload is kept once or refused."""
 
 import asyncio
-import json
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from changeling_aggregator import segments
@@ -182,23 +178,3 @@ def test_an_upload_arrives_when_the_catalogue_has_its_object(store: Store, bucke
         assert asyncio.run(sent(committer, [b"in the last second"])) == [None]
     ((arrival, *_, body),) = logged(store)
     assert (content_of(body), arrival) == ([b"in the last second"], 9000)
-
-
-@pytest.mark.heavy
-@pytest.mark.timeout(600)
-def test_a_server_killed_at_any_write_leaves_what_it_acknowledged_once(store: Store, tmp_path: Path) -> None:
-    """For every SQL statement, commit and write of a file, of one object and of two at once: SIGKILL there.
-
-    All that was acknowledged is in the log, once; what was not may be, as a whole; and no file is left over.
-    """
-    store.close()
-    killing = [sys.executable, "-m", "tests.aggregator.segment_killer", str(tmp_path), "1800000000"]
-    done = subprocess.run(killing, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr
-    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
-    assert len(outcomes) > 30
-    for each in outcomes:
-        assert set(each["acknowledged"]) <= set(each["kept"]) <= set("123"), each
-        assert len(set(each["kept"])) == len(each["kept"]), each
-        assert each["unnamed"] == [], each
-    assert {len(each["acknowledged"]) for each in outcomes} >= {0, 1, 3}

@@ -254,24 +254,32 @@ def _await_some_moment(chance: random.Random, at_work: Callable[[], bool]) -> No
     time.sleep(chance.uniform(0, MOST_SECONDS))
 
 
-def terminated(folder: Path, place: str, options: Sequence[str] = ()) -> dict[str, float]:
-    """SIGTERM to all of a server while senders send and the fold is behind: how long it takes, and what is lost."""
+def terminated(folder: Path, place: str, options: Sequence[str] = (), backlog: int = 100_000) -> dict[str, float]:
+    """SIGTERM to all of a server while senders send and the fold is behind: how long it takes, and what is lost.
+
+    backlog: so many envelopes are to be counted, and some of them are when it is told to end. left: how many were not.
+    """
     log = prepared_log(folder, place=place)
-    log.append(time.time(), *([sealed_upload(log, os.urandom(ID_BYTES)) for _ in range(50)] * 2000))
+    log.append(time.time(), *([sealed_upload(log, os.urandom(ID_BYTES)) for _ in range(50)] * (backlog // 50)))
     senders = Senders(log)
+
+    def left() -> int:
+        with log.store.view() as view:
+            return view.unfolded()
+
     with _served(folder, place, senders, options) as server:
         senders.start()
         senders.await_work()
-        time.sleep(3)
+        _await(lambda: left() < backlog)
         began = time.monotonic()
         for pid in (*offspring(server.process.pid), server.process.pid):
             with suppress(ProcessLookupError):
                 os.kill(pid, SIGTERM)
         server.process.wait(60)
-        took = time.monotonic() - began
+        took, behind = time.monotonic() - began, left()
     with _served(folder, place, senders, options):
         senders.finish()
-    return {"seconds": took, **_in_the_end(log, senders, already=50)}
+    return {"seconds": took, "left": behind, **_in_the_end(log, senders, already=50)}
 
 
 def restarted(folder: Path, postgresql: PostgreSQL) -> dict[str, float]:

@@ -1,0 +1,62 @@
+"""A fold, or a server that writes segments, that is killed anywhere loses nothing and counts nothing twice."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from changeling_aggregator.store import Store
+from changeling_protocol import Calendar
+
+from ..protocol.examples import survey
+from .clocks import END, START
+from .devices import Log, report
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+
+
+def outcomes(what: str, folder: Path, now: int) -> list[Any]:
+    """What each kill left."""
+    arguments = [sys.executable, "-m", "tests.aggregator.killers", what, str(folder), str(now)]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=500)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_a_fold_killed_at_any_write_counts_each_closing_once(store: Store, tmp_path: Path) -> None:
+    """For every SQL statement that writes, and every commit, of a fold of two batches and of the sealing after it:
+    SIGKILL there, open again, fold. All agree with no kill; each leaves a whole number of batches."""
+    log = Log.of(store, survey(calendar=Calendar(START, 60, 8)))
+    same = bytes(16)
+    log.append_reports(END, [report(1, 1)])
+    log.append_reports(END, [report(1, 2, id_=same), report(2, 200)])
+    log.append_reports(END, [report(1, 4, id_=same), report(8, 5)])
+    store.close()
+    found = outcomes("fold", tmp_path, END + 10_000)
+    final = found[-1][1]
+    assert final["refused"] == {"duplicate": 1, "symbol-out-of-range": 1}
+    assert {node: reports for node, (reports, _) in final["tallies"].items()} == {"0/1": 2, "0/8": 1}
+    assert final["attendance"] == {"0/1": [2, 2, 0], "0/2": [1, 1, 0], "0/8": [1, 1, 0]}
+    assert final["runs"] == 0
+    assert all(after_folding == final for _, after_folding in found)
+    after_kills = [after_kill["unfolded"] for after_kill, _ in found]
+    assert {left: after_kills.count(left) > 5 for left in after_kills} == {3: True, 1: True, 0: True}
+    assert all(left["tallies"] == left["attendance"] == {} for left, _ in found if left["unfolded"] == 3)
+    assert {left["runs"] for left, _ in found} == {0, 2, 3}
+
+
+def test_a_server_killed_at_any_write_leaves_what_it_acknowledged_once(store: Store, tmp_path: Path) -> None:
+    """For every SQL statement that writes, commit and write of a file, of one object and of two at once: SIGKILL there.
+
+    All that was acknowledged is in the log, once; what was not may be, as a whole; and no file is left over.
+    """
+    store.close()
+    found = outcomes("segments", tmp_path, START)
+    assert len(found) > 30
+    for each in found:
+        assert set(each["acknowledged"]) <= set(each["kept"]) <= set("123"), each
+        assert len(set(each["kept"])) == len(each["kept"]), each
+        assert each["unnamed"] == [], each
+    assert {len(each["acknowledged"]) for each in found} >= {0, 1, 3}

@@ -12,7 +12,7 @@ import pytest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.ingest import refusal_of
 from changeling_aggregator.server import GuardedClock, ServerSettings, Service, troubles_of
-from changeling_aggregator.server.clock import LONGEST_PAUSE, MOST_PAUSE, MOST_STEP, SETTLING_SECONDS, Doubt
+from changeling_aggregator.server.clock import MOST_STEP, SETTLING_SECONDS, Doubt
 from changeling_aggregator.store import KeptTime, Store
 from changeling_aggregator.testing import sql
 from changeling_protocol import Calendar, Node, UnixSeconds
@@ -26,19 +26,23 @@ NEVER, KEPT = KeptTime(0, False), KeptTime(int(NOW * 1000), False)
 
 
 class Machine:
-    """The two clocks of a machine, moved by hand."""
+    """The two clocks of a machine: the wall's goes astray when it is set, the steady one never. true: Unix seconds."""
 
     def __init__(self) -> None:
-        self.wall, self.steady = NOW, 500.0
+        self.true, self.steady, self.astray = NOW, 500.0, 0.0
+
+    @property
+    def wall(self) -> UnixSeconds:
+        return UnixSeconds(self.true + self.astray)
 
     def run(self, seconds: float) -> None:
-        self.wall += seconds
+        self.true += seconds
         self.steady += seconds
 
     def boot(self, kept: KeptTime, database: float | None = None) -> GuardedClock:
         self.steady = 7.0
         there = None if database is None else UnixSeconds(database)
-        return GuardedClock(kept, there, lambda: UnixSeconds(self.wall), lambda: self.steady)
+        return GuardedClock(kept, there, lambda: self.wall, lambda: self.steady)
 
 
 @pytest.fixture
@@ -46,36 +50,76 @@ def machine() -> Machine:
     return Machine()
 
 
-def test_a_clock_that_runs_is_shown_and_believed(machine: Machine) -> None:
-    """From a store's first start on, also where it is slowly set right."""
+SECONDS = {"s": 1.0, "h": HOUR, "d": DAY}
+BOOTS = {"first": NEVER, "again": KEPT, "jumped": KeptTime(KEPT.told, True)}
+"""What the store remembers when a machine boots."""
+
+
+def seconds(words: str) -> float:
+    return float(words[:-1]) * SECONDS[words[-1]]
+
+
+LIVES = {
+    **{  # the time goes on from where it was, however long that lasts; set right the clock is believed at once
+        f"set by {step}s": f"boot first; run 100s; set {step}s: SET; run 5h: SET; run 9h: SET; set {-step}s"
+        for step in (61, 25 * 3600, 40 * 86_400, -61, -86_400)
+    },
+    **{  # the time is the machine's all the while; a database may run there, and vouches for nothing
+        f"{pause} of pause, {boot}": f"run {pause}; boot {boot}{doubt}; run 599s{doubt}; run 1s"
+        for pause, doubt in (("0s", ""), ("2h", ""), ("7201s", ": STARTED"), ("7d", ": STARTED"))
+        for boot in ("again", "again beside a database")
+    },
+    **{  # only an operator is believed: a clock that is wrong from the start on, and stays so, looks just the same
+        f"more than a week of pause, {boot}": f"run 604801s; boot {boot}: LONG_PAUSE; run 40d: LONG_PAUSE; "
+        f"boot {boot}: LONG_PAUSE; confirm 0s"
+        for boot in ("again", "again beside a database")
+    },
+    "restarts during each watch": "run 1d; boot again: STARTED; run 599s: STARTED; "
+    "boot again: STARTED; run 599s: STARTED; run 1s",
+    "boots ahead and is set right": "set 25h; boot again: STARTED 25h; run 300s: STARTED 25h; set -25h; set 40d: SET",
+    "is set before a restart": "boot first; set 40d: SET; boot jumped: SET; run 2h: SET; set -40d",
+    "boots behind what the store remembers": "set -1d; boot again: SET; run 2h: SET; set 1d",
+    "differs from its database": "boot again beside a database; database 61s: DATABASE; database -1d: DATABASE; "
+    "database 59s",
+    "boots ahead with its database": "set 40d; boot again beside a database: LONG_PAUSE 40d; run 100s: LONG_PAUSE 40d; "
+    "set -40d; database 40d: DATABASE; database 0s",
+}
+"""What happens, step by step; after each the doubt, if there is one, and how far the time that is shown is astray."""
+
+
+@pytest.mark.parametrize("life", LIVES.values(), ids=LIVES)
+def test_a_clock_is_believed_while_nothing_contradicts_it(machine: Machine, life: str) -> None:
+    """What it shows, whether it is believed, and what the store is to remember, after each step of a life."""
+    clock: GuardedClock | None = None
+    for step in life.split("; "):
+        happens, _, told = step.partition(": ")
+        (what, value, *beside), (doubt, *astray) = happens.split(), told.split() or [""]
+        if what == "boot":
+            clock = machine.boot(BOOTS[value], machine.wall if beside else None)
+        elif what == "run":
+            machine.run(seconds(value))
+        elif what == "set":
+            machine.astray += seconds(value)
+        elif clock is not None:
+            there = UnixSeconds(machine.true + seconds(value))
+            clock.confirm(there) if what == "confirm" else clock.compare(there)
+        if clock is not None:
+            doubted = Doubt[doubt] if doubt else None
+            assert (clock.doubt, clock() - machine.true) == (doubted, sum(map(seconds, astray))), step
+            told_next = KeptTime(int(clock() * 1000), doubted is Doubt.SET)
+            assert clock.kept() == (told_next if doubt in ("", "SET") else None), step
+
+
+def test_small_corrections_are_followed_and_do_not_add_up_to_a_large_one(machine: Machine) -> None:
+    """A minute an hour is the most that it goes astray unseen."""
     clock = machine.boot(NEVER)
     for _ in range(1000):
         machine.run(60)
-        machine.wall += 0.5
+        machine.astray += 0.5
         assert (clock(), clock.doubt) == (machine.wall, None)
-
-
-@pytest.mark.parametrize("step", [MOST_STEP + 1, 25 * HOUR, 40 * DAY, -MOST_STEP - 1, -DAY])
-def test_a_step_is_not_followed_until_it_is_undone(machine: Machine, step: float) -> None:
-    """The time goes on from where it was, however long that lasts; set right the clock is believed at once."""
-    clock = machine.boot(NEVER)
-    machine.run(100)
-    clock()
-    machine.wall += step
-    for _ in range(5):
-        machine.run(HOUR)
-        assert clock.doubt is Doubt.SET
-        assert clock() == machine.wall - step
-    machine.wall -= step
-    assert (clock.doubt, clock()) == (None, machine.wall)
-
-
-def test_small_steps_do_not_add_up_to_a_large_one(machine: Machine) -> None:
-    """A minute an hour is the most that it goes astray unseen."""
-    clock = machine.boot(NEVER)
     for _ in range(10):
         machine.run(1)
-        machine.wall += MOST_STEP / 2
+        machine.astray += MOST_STEP / 2
         clock()
     assert clock.doubt is Doubt.SET
 
@@ -83,92 +127,23 @@ def test_small_steps_do_not_add_up_to_a_large_one(machine: Machine) -> None:
 def test_an_operator_who_says_the_same_time_is_believed(machine: Machine) -> None:
     """Not one who says another; from then on the clock is followed again."""
     clock = machine.boot(NEVER)
-    machine.wall += DAY
+    machine.astray += DAY
     assert clock.doubt is Doubt.SET
     for wrong in (NOW, machine.wall + 61, 1e300, -1e300):
         with pytest.raises(ValueError, match="set it right, then confirm"):
             clock.confirm(UnixSeconds(wrong))
     assert clock.doubt is Doubt.SET
     clock.confirm(UnixSeconds(machine.wall + 59))
-    assert (clock.doubt, clock()) == (None, machine.wall)
-    machine.run(5)
-    assert (clock.doubt, clock()) == (None, machine.wall)
+    for _ in range(2):
+        assert (clock.doubt, clock()) == (None, machine.wall)
+        machine.run(5)
 
 
-@pytest.mark.parametrize("pause", [0.0, MOST_PAUSE, MOST_PAUSE + 1, LONGEST_PAUSE])
-def test_after_a_pause_the_clock_is_believed_within_minutes(machine: Machine, pause: float) -> None:
-    """At once after two hours or less; the time is that of the machine all the while."""
-    machine.run(pause)
-    clock = machine.boot(KEPT)
-    assert clock() == machine.wall
-    assert clock.doubt is (Doubt.STARTED if pause > MOST_PAUSE else None)
-    machine.run(SETTLING_SECONDS)
-    assert (clock.doubt, clock()) == (None, machine.wall)
-    assert clock.kept() == KeptTime(int(machine.wall * 1000), False)
-
-
-def test_a_restart_ends_no_watch(machine: Machine) -> None:
-    """Each begins one anew, as the store does not remember the time of a clock that is watched."""
-    machine.run(DAY)
-    for _ in range(3):
-        clock = machine.boot(KEPT)
-        machine.run(SETTLING_SECONDS - 1)
-        assert (clock.doubt, clock.kept()) == (Doubt.STARTED, None)
-    machine.run(1)
-    assert (clock.doubt, clock.kept()) == (None, KeptTime(int(machine.wall * 1000), False))
-
-
-def test_after_more_than_a_week_only_an_operator_is_believed(machine: Machine) -> None:
-    """A clock that is wrong from the start on, and stays so, looks just the same; restarts change nothing."""
-    machine.run(LONGEST_PAUSE + 1)
-    for _ in range(3):
-        clock = machine.boot(KEPT)
-        assert (clock(), clock.doubt, clock.kept()) == (machine.wall, Doubt.LONG_PAUSE, None)
-        machine.run(40 * DAY)
-        assert (clock(), clock.doubt, clock.kept()) == (machine.wall, Doubt.LONG_PAUSE, None)
-    clock.confirm(UnixSeconds(machine.wall))
-    assert clock.doubt is None
-    assert clock.kept() == KeptTime(int(machine.wall * 1000), False)
-
-
-def test_a_clock_that_was_wrong_at_the_start_is_watched_anew_when_it_is_set_right(machine: Machine) -> None:
-    """A machine may boot 25 hours ahead, and hear the time from the network later."""
-    machine.wall += 25 * HOUR
-    clock = machine.boot(KEPT)
-    assert clock.doubt is Doubt.STARTED
-    machine.run(300)
-    machine.wall -= 25 * HOUR
-    assert (clock.doubt, clock()) == (None, machine.wall)
-    machine.wall += 40 * DAY
-    assert clock.doubt is Doubt.SET
-
-
-def test_a_step_is_not_forgotten_in_a_restart(machine: Machine) -> None:
-    """Nor a clock that is behind what the store remembers: neither is believed by itself."""
-    clock = machine.boot(NEVER)
-    machine.wall += 40 * DAY
-    kept = clock.kept()
-    assert kept == KeptTime(int(NOW * 1000), True)
-    for remembered, wall in ((kept, machine.wall), (KEPT, NOW - DAY)):
-        machine.wall = wall
-        again = machine.boot(remembered)
-        machine.run(2 * HOUR)
-        assert again.doubt is Doubt.SET
-        assert again() == NOW + 2 * HOUR
-        machine.wall = NOW + 30
-        assert machine.boot(remembered).doubt is None
-
-
-def test_a_clock_that_differs_from_the_databases_is_not_believed(machine: Machine) -> None:
-    """At the start the server goes by the database's."""
+def test_at_the_start_the_database_is_believed(machine: Machine) -> None:
+    """Where it differs from the machine's clock."""
     assert machine.boot(KEPT, NOW + 30).doubt is None
     ahead = machine.boot(KEPT, NOW - DAY)
     assert (ahead.doubt, ahead()) == (Doubt.SET, NOW - DAY)
-    clock = machine.boot(KEPT, NOW)
-    for database, doubt in ((NOW + 61, Doubt.DATABASE), (NOW - DAY, Doubt.DATABASE), (NOW + 59, None)):
-        clock.compare(UnixSeconds(database))
-        assert clock.doubt is doubt
-        assert (clock.kept() is None) is (doubt is not None)
 
 
 def serve(store: Store, machine: Machine, database: float | None = None) -> Service:
@@ -209,7 +184,7 @@ def test_forty_days_ahead_seal_nothing_and_destroy_no_key(
     service = started(serve(store, machine))
     machine.run(61)
     service.folding.fold_now()
-    machine.wall += 40 * DAY
+    machine.astray += 40 * DAY
     assert service.clock() == NOW + 61
     upload(service, log, 1)
     for _ in range(3):
@@ -219,7 +194,7 @@ def test_forty_days_ahead_seal_nothing_and_destroy_no_key(
     with store.view() as view:
         assert view.latest_arrival() == 1000 * (NOW + 61)
     assert (log.sealed(), private_keys(store), log.tallies()[0, 1][0]) == (0, {log.key.id}, 1)
-    machine.wall -= 40 * DAY
+    machine.astray -= 40 * DAY
     service.folding.fold_now()
     assert "clock" not in {trouble.name for trouble in troubles_of(service)}
     machine.run(GRACE)
@@ -313,52 +288,19 @@ def test_a_server_whose_clock_differs_from_postgresqls_neither_seals_nor_destroy
 ) -> None:
     """It counts all the same, and leaves the time that the store remembers to others."""
     there = int(time.time())
-    machine.wall = float(there)
+    machine.true = float(there)
     log = Log.of(postgresql_store, survey(calendar=Calendar(there - 100, 60, 8), grace=GRACE))
     log.append_reports(there, [report(1)])
     with postgresql_store.view() as view:
         database = view.database_time()
     service = serve(postgresql_store, machine, database)
-    machine.wall += DAY
+    machine.astray += DAY
     assert service.folding.fold_now().reports == 1
     assert service.guarded_clock is not None
     assert service.guarded_clock.doubt is not None
-    machine.wall -= DAY
+    machine.astray -= DAY
     service.folding.fold_now()
     assert service.guarded_clock.doubt is None
-
-
-@pytest.mark.parametrize(
-    ("pause", "doubt"),
-    [
-        (MOST_PAUSE, None),
-        (MOST_PAUSE + 1, Doubt.STARTED),
-        (LONGEST_PAUSE, Doubt.STARTED),
-        (LONGEST_PAUSE + 1, Doubt.LONG_PAUSE),
-    ],
-)
-def test_a_database_that_shows_the_same_wrong_time_vouches_for_nothing(
-    machine: Machine, pause: float, doubt: Doubt | None
-) -> None:
-    """It may run on the same machine. So a pause of the store counts as it does where the store is a file."""
-    machine.wall += pause
-    clock = machine.boot(KEPT, machine.wall)
-    assert (clock(), clock.doubt) == (machine.wall, doubt)
-    assert (clock.kept() is None) is (doubt is not None)
-    machine.run(SETTLING_SECONDS)
-    assert clock.doubt is (doubt if doubt is Doubt.LONG_PAUSE else None)
-
-
-def test_a_machine_set_right_during_the_watch_is_believed_once_the_database_agrees(machine: Machine) -> None:
-    """Both boot 40 days ahead; time daemons set one right, then the other."""
-    machine.wall += 40 * DAY
-    clock = machine.boot(KEPT, machine.wall)
-    machine.run(100)
-    machine.wall -= 40 * DAY
-    clock.compare(UnixSeconds(machine.wall + 40 * DAY))
-    assert (clock(), clock.doubt) == (machine.wall, Doubt.DATABASE)
-    clock.compare(UnixSeconds(machine.wall))
-    assert (clock(), clock.doubt) == (machine.wall, None)
 
 
 def test_a_postgresql_on_a_machine_that_boots_forty_days_ahead_loses_no_key(
@@ -368,7 +310,8 @@ def test_a_postgresql_on_a_machine_that_boots_forty_days_ahead_loses_no_key(
     with postgresql_store.view() as view:
         ahead = view.database_time()
     assert ahead is not None
-    true, machine.wall = ahead - 40 * DAY, ahead
+    machine.true, machine.astray = ahead - 40 * DAY, 40 * DAY
+    true = machine.true
     log = Log.of(postgresql_store, survey(calendar=Calendar(int(true) - 60, 60, 8)), expires=int(true + DAY))
     with postgresql_store.transaction() as writing:
         writing.keep_time(KeptTime(int(1000 * true), False))
@@ -384,7 +327,7 @@ class SetBetween(Machine):
 
     def look(self) -> UnixSeconds:
         if self.looks_left == 0:
-            self.wall -= 40 * DAY
+            self.astray -= 40 * DAY
         self.looks_left -= 1
         return UnixSeconds(self.wall)
 
@@ -394,7 +337,7 @@ def test_a_clock_set_right_between_two_looks_of_a_fold_destroys_nothing(store: S
     """A time read before belongs to no belief that was asked for after."""
     machine = SetBetween()
     log = Log.of(store, survey(calendar=Calendar(int(NOW), 60, 8), grace=GRACE), expires=int(NOW + DAY))
-    machine.wall += 40 * DAY
+    machine.astray += 40 * DAY
     clock = GuardedClock(KEPT, None, machine.look, lambda: machine.steady)
     service = Service(store, ServerSettings(PINNED, clock))
     assert clock.doubt is Doubt.LONG_PAUSE
@@ -404,38 +347,23 @@ def test_a_clock_set_right_between_two_looks_of_a_fold_destroys_nothing(store: S
 
 
 @pytest.mark.parametrize("ahead", [25 * HOUR, 40 * DAY])
-def test_what_arrives_at_a_machine_that_boots_ahead_counts_once_it_is_set_right(
+def test_what_comes_to_a_machine_that_boots_ahead_counts_and_is_kept_no_longer_for_that(
     store: Store, machine: Machine, started: Callable[[Service], Service], ahead: float
 ) -> None:
     """An upload is acknowledged within its grace; a minute later the time daemon sets the clock right."""
-    log = Log.of(store, survey(calendar=Calendar(int(NOW - 60), 3600, 10_000), grace=7200))
+    log = Log.of(store, survey(calendar=Calendar(int(NOW - 60), 60, 2**17), grace=7200))
     serve(store, machine).folding.fold_now()
     machine.run(HOUR)
-    machine.wall += ahead
+    machine.astray += ahead
     service = started(serve(store, machine))
     upload(service, log, 1)
     service.folding.fold_now()
     machine.run(60)
-    machine.wall -= ahead
+    machine.astray -= ahead
     service.folding.fold_now()
     assert log.refused() == {}
     assert log.tallies()[0, 1][0] == 1
-
-
-def test_envelopes_are_kept_no_longer_because_one_came_while_the_clock_was_ahead(
-    store: Store, machine: Machine, started: Callable[[Service], Service]
-) -> None:
-    """A machine boots forty days ahead, takes one upload, and is set right."""
-    log = Log.of(store, survey(calendar=Calendar(int(NOW - 60), 60, 2**17), grace=GRACE))
-    serve(store, machine).folding.fold_now()
-    machine.wall += 40 * DAY
-    service = started(serve(store, machine))
-    upload(service, log, 1)
-    service.folding.fold_now()
-    machine.wall -= 40 * DAY
-    machine.run(60)
     upload(service, log, 2)
-    service.folding.fold_now()
     machine.run(DAY)
     service.folding.fold_now()
     assert log.kept() == []

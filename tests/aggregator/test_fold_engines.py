@@ -1,7 +1,6 @@
-"""The embedded fold against the contract of fold engines, on each database, and with a log in a folder or a bucket."""
+"""The embedded fold against the contract of fold engines, in this process and in one of its own."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from changeling_aggregator.fold import FoldEngine, FoldProcess, FoldReport, SeenIds, fold
@@ -30,9 +29,9 @@ class Embedded:
 
 
 class TestEmbeddedFold(FoldEngineContract):
-    """In a process of its own on SQLite; in this one, which counts by the same code, wherever else the log lies."""
+    """On each database, and with a log in a bucket."""
 
-    @pytest.fixture(params=[*PLACES, "folder", "bucket"])
+    @pytest.fixture(params=[*PLACES, "bucket"])
     def where(self, request: pytest.FixtureRequest) -> str:
         return str(request.param)
 
@@ -43,16 +42,20 @@ class TestEmbeddedFold(FoldEngineContract):
         opened.close()
 
     @pytest.fixture
-    def place(self, where: str, tmp_path: Path) -> Iterator[str | None]:
+    def place(self, where: str) -> Iterator[str | None]:
         if where == "bucket":
             with small_bucket() as bucket:
                 yield bucket.place
         else:
-            (tmp_path / "segments").mkdir()
-            yield str(tmp_path / "segments") if where == "folder" else None
+            yield None
 
     @pytest.fixture
-    def engine(self, store: Store, where: str) -> Iterator[FoldEngine]:
-        engine = FoldProcess(store.place, store.at_rest) if where == "sqlite" else Embedded(store)
-        yield engine
-        engine.close()
+    def engine(self, store: Store) -> FoldEngine:
+        return Embedded(store)
+
+
+def test_a_fold_in_a_process_of_its_own_counts_the_same(store: Store) -> None:
+    """By the same code, whose log lies in a file; and stands by while another folds."""
+    engine = FoldProcess(store.place, store.at_rest)
+    FoldEngineContract().test_it_counts_what_the_reference_counts(store, engine, None)
+    engine.close()

@@ -67,9 +67,15 @@ def test_spark_submit_runs_the_application_of_the_page(pair: Pair, tmp_path: Pat
 
 
 def test_the_log_is_read_as_a_table_as_its_page_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pair: Pair,
+    engine: SparkFold,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Of a store whose log lies in segments: the files that the command lists, through the view of the example."""
+    engine.turn_to(pair.store)
+    engine.await_start()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "segments").mkdir()
     with closing(Store.open("server.db")) as store:
@@ -79,11 +85,10 @@ def test_the_log_is_read_as_a_table_as_its_page_says(
     listed = [line.partition(" ")[0] for line in capsys.readouterr().out.splitlines()]
     (tmp_path / "segments.txt").write_text("\n".join(listed))
     (example,) = blocks("docs/segments.md", "python")
-    program = example + "\nprint('requests', spark.sql('SELECT count(*) FROM log').head()[0])"
-    environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
-    told = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
-    assert "bytes" in told.stdout
-    assert f"requests {len(log.requests)}" in told.stdout
+    names: dict[str, Any] = {}
+    exec(example, names)  # in the session that runs here
+    assert "bytes" in capsys.readouterr().out
+    assert names["spark"].sql("SELECT count(*) FROM log").head()[0] == len(log.requests)
 
 
 @pytest.mark.usefixtures("many_tasks")
@@ -192,39 +197,28 @@ def test_a_cluster_folds_as_this_machine_does_and_keeps_no_secret(
         assert watch.with_(secret) == []
 
 
-def test_a_session_that_spark_has_ended_is_followed_by_another(pair: Pair, engine: SparkFold) -> None:
-    """As where executors fail again and again: the fold in hand says so and changes nothing; the next one counts."""
+def test_a_session_that_spark_has_ended_and_a_killed_driver_change_nothing_and_another_folds(
+    pair: Pair, spark_cluster: SparkCluster, engine: SparkFold
+) -> None:
+    """As where executors fail again and again: the fold in hand says so. The command as well, killed with SIGKILL. The
+    next session comes to the same, and leaves no file that does not count."""
     engine.turn_to(pair.store)
     engine.await_start()
     pair.append()
     before = contents(pair.store)
     assert engine._spark is not None
-    engine._spark.sparkContext._jsc.sc().stop()
+    engine._spark.sparkContext._jsc.sc().stop()  # which gives the cluster's cores back
     with pytest.raises(SparkTrouble, match="has failed, and changed nothing"):
         engine.fold(AFTER, closing=False)
     assert contents(pair.store) == before
-    assert engine.fold(AFTER, closing=False).requests == 60
-    assert contents(pair.store) == pair.expected
-
-
-def test_a_driver_killed_in_mid_fold_has_changed_nothing_and_folds_again(
-    pair: Pair, spark_cluster: SparkCluster, engine: SparkFold
-) -> None:
-    """The command, killed with SIGKILL; the next driver comes to the same, and leaves no file that does not count."""
-    engine.close()  # whose executors have the cluster's cores
-    pair.append()
     command = [sys.executable, "-m", "changeling_commands", "fold", "--store", str(pair.path), "--engine", "spark"]
     command += ["--master", spark_cluster.master, "--shared", pair.place]
-    before = contents(pair.store)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as killed:
         until(lambda: killed.poll() is not None or any(map(spark_cluster.python_runs, range(2))))
         assert killed.poll() is None, killed.stderr and killed.stderr.read()
         spark_cluster.kill_tree(killed.pid)
     assert contents(pair.store) == before
-    engine = SparkFold(pair.store, EngineOptions(spark_cluster.master, pair.place))
-    with closing(engine):
-        engine.await_start()
-        assert engine.fold(AFTER, closing=False).envelopes == pair.envelopes
+    assert engine.fold(AFTER, closing=False).envelopes == pair.envelopes
     assert contents(pair.store) == pair.expected
     with pair.store.view() as view:
         named = {each.name for each in view.id_files()}

@@ -392,14 +392,23 @@ class FoldEngineContract:
         return engine.fold(now, closing=closing)
 
     def test_it_counts_what_the_reference_counts(self, store: Store, engine: FoldEngine, place: str | None) -> None:
-        """Tallies, attendance and refusals to the byte: with duplicates, late, early, malformed and foreign uploads."""
+        """Tallies, attendance and refusals to the byte: with duplicates, late, early, malformed and foreign uploads.
+
+        Nothing while another has the turn to fold, which is one for all engines, and nothing where nothing is new.
+        """
+        assert self.folded(engine) == FoldReport()
         log, streams = prepared(store, place=place)
         log.append_to(streams)
         expected = reference_of(store)
+        with store.turn_to_fold() as turn:
+            assert turn is not None
+            assert self.folded(engine).stood_by
         done = self.folded(engine)
         assert counted_rows(store) == expected
         assert {row[1] for row in expected["refusals"]} >= {"duplicate", "late", "future", "malformed", "unopenable"}
         assert (done.requests, done.behind, done.stood_by) == (len(log.requests), False, False)
+        assert self.folded(engine).requests == 0
+        assert counted_rows(store) == expected
 
     def test_it_sees_the_ids_that_another_engine_counted(
         self, store: Store, engine: FoldEngine, place: str | None
@@ -420,25 +429,6 @@ class FoldEngineContract:
         ]
         with store.view() as view:
             assert counted_rows(store) == reference_rows(requests, view.surveys(), view.private_keys())
-
-    def test_nothing_new_changes_nothing(self, store: Store, engine: FoldEngine, place: str | None) -> None:
-        """A fold of an empty log, and one of a log that is counted."""
-        assert self.folded(engine) == FoldReport()
-        log, streams = prepared(store, place=place)
-        log.append_to(streams)
-        self.folded(engine)
-        before = counted_rows(store)
-        assert self.folded(engine).requests == 0
-        assert counted_rows(store) == before
-
-    def test_it_stands_by_while_another_folds(self, store: Store, engine: FoldEngine, place: str | None) -> None:
-        """The turn to fold is one for all engines."""
-        log, streams = prepared(store, place=place)
-        log.append_to(streams)
-        with store.turn_to_fold() as turn:
-            assert turn is not None
-            assert self.folded(engine).stood_by
-        assert self.folded(engine).requests == len(log.requests)
 
     def test_what_is_over_is_sealed_and_forgotten(self, store: Store, engine: FoldEngine, place: str | None) -> None:
         """Closings whose grace is over are sealed, and their ids go; what comes for them later is late."""

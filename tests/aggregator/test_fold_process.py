@@ -1,7 +1,6 @@
 """The fold in processes of its own: killed, told to end, beside others; and what it never shows."""
 
 import asyncio
-import logging
 import os
 import shutil
 import signal
@@ -19,8 +18,8 @@ from changeling_aggregator import ingest, opening
 from changeling_aggregator.errors import FoldDied, Overloaded, StoreError
 from changeling_aggregator.fold import FoldProcess, fold
 from changeling_aggregator.ingest import Committer, Registry
-from changeling_aggregator.logs import log_failure
 from changeling_aggregator.opening import OpeningProcesses, open_requests
+from changeling_aggregator.server import MovableClock, ServerSettings, Service, health, service
 from changeling_aggregator.server.service import REST_SECONDS, FoldLoop
 from changeling_aggregator.store import AtRest, Store, TokenScope
 from changeling_aggregator.testing.serving import offspring, running
@@ -28,7 +27,7 @@ from changeling_protocol import Calendar, UnixSeconds
 
 from ..protocol.examples import PINNED, survey
 from .devices import Log, body, envelope, report
-from .serving import ServerProcess, eventually
+from .serving import ServerProcess, eventually, in_process
 from .uploads import SURVEYS, upload
 
 START, END = 1_800_000_000, 1_800_000_480
@@ -66,15 +65,6 @@ def test_a_fold_that_ended_says_why_and_the_next_one_counts(
     process.close()
     assert log.tallies()[0, 1][0] == 1
     assert "Traceback" not in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("error", [StoreError("shutting down"), FoldDied("shutting down"), OSError("shutting down")])
-def test_what_is_no_defect_is_logged_in_one_line(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    try:
-        raise error
-    except type(error):
-        log_failure(logging.getLogger("changeling"), "the fold failed", error)
-    assert [(each.getMessage(), each.exc_info) for each in caplog.records] == [("the fold failed: shutting down", None)]
 
 
 Openers: TypeAlias = tuple[OpeningProcesses, list[int]]
@@ -290,3 +280,42 @@ def test_a_fold_rests_while_nothing_waits(log: Log) -> None:
     folds.fold_now()
     now -= 1
     assert not folds._may_rest(), "the clock went back"
+
+
+def test_a_server_that_does_not_fold_tells_how_long_nobody_has(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Degraded once that is long, with 200 as it takes uploads; well again once another process has folded."""
+    monkeypatch.setattr(service, "EVERY_SECONDS", 0.02)
+    log = Log.of(store, survey(calendar=Calendar(START, 60, 8)))
+    with in_process(Service(store, ServerSettings(PINNED, MovableClock(START + 60), folds=False))) as get:
+
+        def troubles() -> list[dict[str, str]]:
+            return [each for each in get("/readyz").json()["troubles"] if each["name"] == "fold"]
+
+        assert troubles() == []
+        log.append_reports(START + 60, [report(1)])
+        monkeypatch.setattr(health, "MOST_UNFOLDED_SECONDS", 0.5)
+        assert eventually(lambda: len(troubles()), 1)
+        told = get("/readyz")
+        assert (told.status_code, told.json()["status"]) == (200, "degraded")
+        assert troubles()[0]["detail"].startswith("this server does not fold, and for ")
+        assert log.tallies() == {}
+        fold(store, START + 60.0)
+        monkeypatch.setattr(health, "MOST_UNFOLDED_SECONDS", 60.0)
+        assert eventually(troubles, [])
+        assert log.tallies()[0, 1][0] == 1
+
+
+@pytest.mark.heavy
+def test_what_a_server_that_does_not_fold_acknowledged_in_segments_is_counted_by_another(tmp_path: Path) -> None:
+    """Though it was killed, and the other reads the catalogue alone."""
+    with (
+        ServerProcess(tmp_path, "--movable-clock", "--no-fold", "--segments", str(tmp_path / "segments")) as server,
+        closing(Store.open(server.store_path)) as store,
+    ):
+        key, asked = server.new_key(), server.new_survey()
+        server.move_clock(asked.calendar.time(1) + asked.skew + asked.spread + 1)
+        for _ in range(2):
+            assert server.upload(envelope(asked, key, [report(1)])) == []
+            assert server.fold() == {"envelopes": 0, "reports": 0, "refused": {}}
+        server.kill()
+        assert fold(store, asked.calendar.time(1) + 1000.0, closing=False).reports == 2

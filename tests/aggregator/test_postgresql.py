@@ -1,10 +1,12 @@
 """A store on PostgreSQL: how it is named and guarded, what is lost with a connection, several servers, restarts."""
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from re import findall
 
@@ -16,12 +18,13 @@ from changeling_aggregator.store import postgresql as room
 from changeling_aggregator.testing import sql
 from changeling_aggregator.testing.postgres import GUARDED, PASSWORD, PostgreSQL
 from changeling_commands.__main__ import main as run
-from changeling_protocol import Refusal
+from changeling_protocol import Calendar, Refusal
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
-from .devices import body, envelope, report
-from .serving import ADMIN, ServerProcess, eventually
+from ..protocol.examples import survey
+from .devices import Log, body, envelope, report
+from .serving import ADMIN, Cli, ServerProcess, eventually
 from .uploads import split, upload
 
 START = 1_800_000_000
@@ -230,9 +233,9 @@ def test_a_restart_of_the_database_is_told_and_over_by_itself(
     load `test_killed_under_load` restarts it."""
     with ServerProcess(tmp_path, "--movable-clock", store=url) as server:
         server.move_clock(START)
-        key, survey = server.key, server.new_survey()
-        server.move_clock(survey.calendar.time(1) + 16)
-        sealed = [body(envelope(survey, key, [report(1)])) for _ in range(2)]
+        key, asked = server.key, server.new_survey()
+        server.move_clock(asked.calendar.time(1) + 16)
+        sealed = [body(envelope(asked, key, [report(1)])) for _ in range(2)]
 
         def sent(upload: bytes) -> tuple[int, bool]:
             answer = server.http.post("/v1/uploads", content=upload)
@@ -249,18 +252,43 @@ def test_a_restart_of_the_database_is_told_and_over_by_itself(
         assert eventually(lambda: server.http.get("/readyz").status_code, 200)
         assert eventually(lambda: sent(sealed[1]), (200, False))
         assert eventually(lambda: server.http.post("/v1/fold", headers=ADMIN).status_code, 200)
-        assert server.reports(survey) == {(0, 1): 2}
+        assert server.reports(asked) == {(0, 1): 2}
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_a_store_knows_by_itself_that_its_database_is_back(postgresql: PostgreSQL, store: Store) -> None:
-    """Though nobody asks it for anything meanwhile; and the next transaction is as any other."""
-    postgresql.stop()
-    try:
-        with pytest.raises(DBAPIError):
-            store.open_stream(None)
-        assert store.trouble() == "PostgreSQL cannot be reached: uploads are turned away until it is back"
-    finally:
-        postgresql.start()
-    assert eventually(store.trouble, None)
-    assert store.open_stream(None) == 1
+# What operators type
+
+
+def test_every_command_for_a_store_works_on_postgresql(
+    postgresql: PostgreSQL, tmp_path: Path, cli: Cli, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """keys, fold, fold --check, doctor, backup and restore, token and store, one after the other."""
+    url, other = postgresql.new(), postgresql.new()
+    at = ("--store", url)
+    (tmp_path / "store.key").write_text("ab" * 32)
+    now = int(time.time())
+    log = Log.of(Store.open(url), survey(calendar=Calendar(now - 90, 60, 8)))
+    for _ in range(2):
+        log.append_reports(now, [report(1, 2)])
+    log.store.close()
+    cli("keys", "new", *at, "-o", "key.request")
+    assert cli("keys", "list", *at).count("in the clear") == 2
+    assert "2 private keys" in cli("keys", "reencrypt", *at, "--new-store-key-file", "store.key")
+    assert cli("keys", "list", *at).count("encrypted") == 2
+    assert run(["fold", *at]) == 1
+    assert "encrypted" in capsys.readouterr().err
+    keyed = (*at, "--store-key-file", "store.key")
+    assert cli("fold", *keyed).startswith("2 envelopes, 2 reports; refused: none")
+    assert "comes to the same" in cli("fold", *keyed, "--check")
+    cli("token", "new", *at, "--name", "me", "--scope", "read")
+    assert " me " in cli("token", "list", *at)
+    run(["doctor", *keyed])
+    found = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("ok") and "store: schema version" in line for line in found)
+    assert not [line for line in found if "store-key" in line]
+    assert "0 uploads" in cli("backup", *at, "-o", "kept.backup")
+    assert "is what the store was at" in cli("restore", "kept.backup", "--store", other)
+    assert "schema version" in cli("store", "version", "--store", other)
+    restored = replace(log, store=Store.open(other))
+    assert restored.tallies()[0, 1][0] == 2
+    restored.store.close()

@@ -22,8 +22,7 @@ def store(tmp_path: Path) -> Store:
     return Store.open(tmp_path / "server.db")
 
 
-@pytest.mark.parametrize("most_bytes", [0, 1000, 10**6])
-@pytest.mark.parametrize("others", [False, True], ids=["alone", "another_folds_too"])
+@pytest.mark.parametrize(("most_bytes", "others"), [(0, False), (1000, True), (10**6, True)])
 def test_every_id_that_was_counted_is_found_and_no_other(store: Store, most_bytes: int, others: bool) -> None:
     """However much of the runs is in memory, whoever wrote and merged them, and though many ids share a high half."""
     random, seen = Random(5), SeenIds(most_bytes)

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -87,12 +88,7 @@ def test_polling_before_and_after_each_upload_learns_nothing(store: Store) -> No
 @pytest.mark.parametrize("seed", range(2))
 def test_whatever_order_uploads_come_in_differences_are_about_enough(store: Store, seed: int) -> None:
     """A union of strata differs from itself at an earlier moment, or from a part of it, by nothing or by enough."""
-    asked = survey(PLAN, calendar=ASKED.calendar, grace=600, minimum=MINIMUM)
-    asked = Survey.at_cost(
-        **{name: getattr(asked, name) for name in ("question", "answers", "calendar", "constraint", "plan")},
-        **{name: getattr(asked, name) for name in ("closed", "skew", "spread", "grace", "minimum")},
-        breakdowns=(SYSTEM,),
-    )
+    asked = replace(ASKED, breakdowns=(SYSTEM,))
     polled, chance = Polled(store, asked), random.Random(seed)
     path = f"/v1/surveys/{asked.id.hex()}/histogram?period=1"
     seen: dict[str, list[tuple[int, int]]] = {"": [], "&stratum=system:linux": [], "&stratum=system:mac": []}

@@ -220,6 +220,4 @@ def test_a_session_that_spark_has_ended_and_a_killed_driver_change_nothing_and_a
     assert contents(pair.store) == before
     assert engine.fold(AFTER, closing=False).envelopes == pair.envelopes
     assert contents(pair.store) == pair.expected
-    with pair.store.view() as view:
-        named = {each.name for each in view.id_files()}
-    assert {path.name for path in Path(pair.place).iterdir()} == named
+    assert not [*Path(pair.place).iterdir()]  # what the killed one had written has gone

@@ -208,8 +208,8 @@ def test_strata_change_nothing_of_the_loss(name):
 HISTORY = Odds(3, 1)
 CONSTRAINTS = (
     AtMost(2),
-    TimeBounded(10),
     AtMostWithin(2, 11),
+    TimeBounded(10),
     Hybrid((AtMost(2), TimeBounded(6))),
     Hybrid((AtMost(1), AtMost(2))),
 )
@@ -242,18 +242,21 @@ def moments_of(acts: tuple[float, ...], flushes: tuple[float, ...]) -> list[Mome
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
-def test_no_attempts_at_a_history_are_told_apart_beyond_its_odds(how, closed):
-    """Every constraint, two attempts in some period, entries that enrol at the start and later; the odds are reached
-    where nothing is dropped."""
-    (flushes, every, first, grace), reached = HOW[how], Fraction(1)
-    for constraint in CONSTRAINTS:
-        made = history_of(constraint, closed, 3, every, first, grace)
-        for enrols in (0,) if closed else (0, 1):
-            acts = tuple(time for time in (0.3, 0.8, 1.3, 2.3) if time > enrols)
-            device = Device(made, moments_of(acts, flushes), BEGIN + PERIOD * enrols + 0.5, idle=False)
-            reached = max(reached, device.worst_ratio())
-    assert reached <= 3
-    assert reached == 3 or "too late" in how  # where reports are dropped, less is told
+@pytest.mark.parametrize(
+    "constraint",
+    [pytest.param(each, marks=[pytest.mark.heavy] * (each not in CONSTRAINTS[:2])) for each in CONSTRAINTS],
+)
+def test_no_attempts_at_a_history_are_told_apart_beyond_its_odds(constraint, closed, how):
+    """Two attempts in some period, entries that enrol at the start and later; the odds are reached where nothing is
+    dropped."""
+    flushes, every, first, grace = HOW[how]
+    made = history_of(constraint, closed, 3, every, first, grace)
+    for enrols in (0,) if closed else (0, 1):
+        acts = tuple(time for time in (0.3, 0.8, 1.3, 2.3) if time > enrols)
+        device = Device(made, moments_of(acts, flushes), BEGIN + PERIOD * enrols + 0.5, idle=False)
+        worst = device.worst_ratio()
+        assert worst <= 3
+        assert worst == 3 or enrols or "too late" in how  # where reports are dropped, less is told
 
 
 COPIES = {
@@ -264,7 +267,7 @@ COPIES = {
 """Before which moment of `moments_of`, and of which life."""
 
 
-@pytest.mark.parametrize("copies", COPIES)
+@pytest.mark.parametrize("copies", [*[*COPIES][:2], pytest.param([*COPIES][2], marks=pytest.mark.heavy)])
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
 def test_lives_that_begin_with_copies_of_copies_cost_the_odds_of_a_history_once_each(copies, closed):
     """A copy of the store made at a time, of a life that was itself begun with a copy, and lived on with other answers:

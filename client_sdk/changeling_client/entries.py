@@ -53,11 +53,6 @@ _SLOT_BYTES = 2
 _FIRST_STRATUM = StratumNumber(0)
 _SURVEY = "id, status, entries, one_person, asked_ms, url, charge_micro, payload, stratum, reason, handed_over"
 _ENTRY = "survey, number, answered, delay_ms, standing, stratum, stratum_changes, dropped, private"
-_KEPT = ", ".join(f"{name} = excluded.{name}" for name in _ENTRY.split(", ")[2:])
-_UPDATE = (
-    f"INSERT INTO entries ({_ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
-    f" ON CONFLICT (survey, number) DO UPDATE SET {_KEPT}"
-)
 _LOAD = f"SELECT {_ENTRY} FROM entries WHERE survey = ? AND number = ?"  # noqa: S608
 
 
@@ -159,23 +154,22 @@ def why_not(known: Known | None, id_: SurveyId) -> str:
     }.get(known.status, "is at hand")
 
 
+def _upsert(table: str, columns: str, keys: int) -> str:
+    """The statement that keeps a row in place of the one with the same key, which is the first so many columns."""
+    names = columns.split(", ")
+    key, kept = ", ".join(names[:keys]), ", ".join(f"{name} = excluded.{name}" for name in names[keys:])
+    places = ", ".join("?" * len(names))
+    return f"INSERT INTO {table} ({columns}) VALUES ({places}) ON CONFLICT ({key}) DO UPDATE SET {kept}"  # noqa: S608
+
+
+_PUT_SURVEY, _PUT_ENTRY = _upsert("surveys", _SURVEY, 1), _upsert("entries", _ENTRY, 2)
+
+
 def put_survey(db: StoreConnection, known: Known) -> None:
     """Keeps what is known of a survey in place of what was."""
-    kept = ", ".join(f"{name} = excluded.{name}" for name in _SURVEY.split(", ")[1:])
-    values = (
-        known.id,
-        known.status,
-        known.entries,
-        int(known.one_person),
-        known.asked_ms,
-        known.url,
-        known.charge_micro,
-    )
-    places = ", ".join("?" * (len(values) + 4))
-    db.execute(
-        f"INSERT INTO surveys ({_SURVEY}) VALUES ({places}) ON CONFLICT (id) DO UPDATE SET {kept}",  # noqa: S608
-        (*values, known.payload, msgpack.packb(dict(known.stratum)), known.reason, int(known.handed_over)),
-    )
+    asked = known.id, known.status, known.entries, int(known.one_person), known.asked_ms, known.url
+    stratum, reason, handed_over = msgpack.packb(dict(known.stratum)), known.reason, int(known.handed_over)
+    db.execute(_PUT_SURVEY, (*asked, known.charge_micro, known.payload, stratum, reason, handed_over))
 
 
 def find_survey(db: StoreConnection, id_: SurveyId) -> Known | None:
@@ -331,7 +325,7 @@ def is_awaited(db: StoreConnection) -> bool:
 
 def update(db: StoreConnection, wrapping: Wrapping, *changed: Entry) -> None:
     """Keeps entries as they are now, those that are new as well."""
-    db.executemany(_UPDATE, [_row(wrapping, entry) for entry in changed])
+    db.executemany(_PUT_ENTRY, [_row(wrapping, entry) for entry in changed])
 
 
 TAKER = "taker"

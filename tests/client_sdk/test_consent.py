@@ -23,6 +23,7 @@ from changeling_client import (
     StoreReadOnly,
     StoreUnusable,
     SurveyHandle,
+    outbox,
 )
 from changeling_protocol import Group, Joint, KaryResponse, Odds, ReleasePlan, StateSpace, TimeBounded, Track
 
@@ -275,58 +276,46 @@ def test_what_another_process_still_reads_is_erased_when_the_app_starts_next(tmp
     assert_nothing_left(tmp_path, pieces)
 
 
-@pytest.mark.parametrize("step", ["before the key", "before the request", "as another process"])
-@pytest.mark.parametrize("way", ["consent", "leave"])
-def test_at_every_step_of_a_flush_withdrawing_ends_it(tmp_path, monkeypatch, step, way):
-    """Whatever is packed, and whoever withdraws, once that has returned no upload leaves."""
-    server, clock, uploads_then = FakeServer(PLAIN), Clock(START + 1), []
+@pytest.mark.parametrize(
+    ("when", "way"),
+    [
+        *product(("surveys", "keys", "as it seals"), ("consent", "leave")),
+        *product(("surveys", "keys"), ("another process",)),
+    ],
+)
+def test_at_every_step_of_a_flush_withdrawing_ends_it(tmp_path, monkeypatch, when, way):
+    """While the survey or the keys are asked for, or before anything is sealed: once that has returned no upload leaves
+    and no answer is kept, and the survey is never joined."""
+    server, clock = FakeServer(PLAIN), Clock(START + 1)
     with client(tmp_path, server, clock) as device:
-        device.join(PLAIN.id)
-        clock.now = START + 80
+        handle = device.join(PLAIN.id, **({"signed": None} if when == "surveys" else {}))
+        withdraw = {
+            "consent": lambda: device.set_consent(False),
+            "leave": lambda: device.leave(PLAIN.id),
+            "another process": lambda: client(tmp_path, server, clock, consent=False).close(),
+        }[way]
+        seal = outbox.seal
 
-        def withdraw():
-            monkeypatch.setattr(of_server, "sealing_key", newest)
-            if step == "as another process":
-                client(tmp_path, server, clock, consent=False).close()
-            elif way == "consent":
-                device.set_consent(False)
-            else:
-                device.leave(PLAIN.id)
-            uploads_then.append(server.paths().count("/v1/uploads"))
+        def reply(request):
+            if f"/{when}" in request.url.path:
+                server.reply = lambda _: None
+                thread = threading.Thread(target=withdraw)
+                thread.start()
+                thread.join(100)
 
-        def hooked(self, *args):
-            if step == "before the key":
-                withdraw()
-                return newest(self, *args)
-            key = newest(self, *args)
+        def sealed(*arguments):
             withdraw()
-            return key
+            return seal(*arguments)
 
-        of_server = type(device._device._servers.at(URL))
-        newest = of_server.sealing_key
-        monkeypatch.setattr(of_server, "sealing_key", hooked)
-        assert device.flush().sent == 0
-    assert uploads_then == [0]
+        server.reply = reply
+        if when == "as it seals":
+            monkeypatch.setattr(outbox, "seal", sealed)
+        device.at(START + 80).flush()
+        assert (device.flush().sent, handle.record("coffee")) == (0, Recorded.DROPPED)
+        device.set_consent(True)
+        assert device.join(PLAIN.id).status is Status.LEFT
+        assert device.ledger().spent == (0 if when == "surveys" else PLAIN.epsilon)
     assert "/v1/uploads" not in server.paths()
-
-
-def test_a_survey_that_is_asked_for_as_consent_goes_is_not_fetched(joined):
-    """Nor is an answer kept that came meanwhile."""
-    handle, device, server, _ = joined(PLAIN, signed=None)
-
-    def reply(_request):
-        server.reply = lambda _: None
-        thread = threading.Thread(target=device.set_consent, args=(False,))
-        thread.start()
-        thread.join(100)
-
-    server.reply = reply
-    device.flush()
-    assert (device.flush().sent, handle.record("coffee")) == (0, Recorded.DROPPED)
-    device.set_consent(True)
-    assert device.join(PLAIN.id).status is Status.LEFT
-    assert device.ledger().spent == 0
-    assert len(server.requests) == 1
 
 
 def test_records_and_joins_that_race_with_a_withdrawal_leave_nothing(tmp_path, begin):

@@ -200,9 +200,8 @@ def test_cancelled_at_any_await_nothing_is_lost_and_nothing_is_held(tmp_path):
         folder.mkdir()
 
         async def tried(folder=folder, server=server, seen=seen, at=at):
-            lived = CancelledAt(_lived(folder, server, seen), at)
             try:
-                await asyncio.ensure_future(_awaited(lived))
+                await asyncio.ensure_future(CancelledAt(_lived(folder, server, seen), at))
             except asyncio.CancelledError:
                 return True
             return False
@@ -223,10 +222,6 @@ def test_cancelled_at_any_await_nothing_is_lost_and_nothing_is_held(tmp_path):
         nodes = [report.node for report in server.reports]
         assert len({*nodes}) == len(nodes), "a node was answered twice"
     assert at > 10
-
-
-async def _awaited(lived):
-    return await lived
 
 
 def test_closed_it_says_so(tmp_path, server):

@@ -108,6 +108,7 @@ def test_the_least_delta_is_accounted_for_without_waste(law):
     assert exact_delta(law, scale / 1.02, drawn(shifts), 1.0) > least
 
 
+@pytest.mark.heavy
 def test_many_draws_composed_by_stages_lose_no_more_than_few():
     """520: their sum is one draw of scale √draws times as wide, to e^(-2π² scale²), shifted by so many."""
     draws, scale = 520, 130.0

@@ -387,4 +387,4 @@ def test_two_lives_lose_no_more_about_all_questions_than_the_ledger_states(name)
     """A backup is made before the first closing, and goes on when the first life has ended; each records at will."""
     made = SEVERAL[name]
     stated = lives_cost(made.plan, made.calendar, made.constraints, lives=2)
-    assert log_from_below(Device(made, recording(0.4), BEGIN - 5).worst_ratio((1, 0))) <= stated
+    assert log_from_below(Device(made, recording(0.4), BEGIN - 5, idle=False).worst_ratio((1, 0))) <= stated

@@ -50,13 +50,8 @@ def ran(shown, monkeypatch, capsys):
 
     def run(words):
         assert words[0] == "changeling"
-        put_in = [
-            {"2027-03-01": at, "0a1b…": survey.id.hex()}.get(
-                word, word.replace("https://surveys.example.org", server.url)
-            )
-            for word in words
-        ]
-        code = main(put_in[1:])
+        put_in = {"2027-03-01": at, "0a1b…": survey.id.hex(), "https://surveys.example.org": server.url}
+        code = main([put_in.get(word, word) for word in words[1:]])
         printed = capsys.readouterr()
         assert code == 0, printed.err
         return printed.out
@@ -78,16 +73,14 @@ def test_the_commands_of_the_readers_page_print_tables(ran):
 def test_what_the_readers_page_says_of_verifying_is_done(ran, shown):
     """A key is made, certified and published; the newest edition is verified, and kept, and verified again."""
     server, survey = shown
-    folder = Path(server.store_path).parent
-    write_private_key(folder / "authority.key", AUTHORITY)
+    write_private_key(Path(server.store_path).with_name("authority.key"), AUTHORITY)
     newest = f"/v1/surveys/{survey.id.hex()}/editions/latest/edition.signed"
     assert eventually(lambda: server.http.get(newest).status_code, 200)
     verifying, certifying = (commands_of(block) for block in blocks(READING, "console")[1:])
     assert [words[1:3] for words in certifying] == [["keys", "new"], ["keys", "sign"], ["keys", "publish"]]
     printed = [ran(words) for words in [*certifying, *verifying]]
     assert "the key is published" in printed[2]
-    assert all("every figure" in each for each in printed[3:])
-    assert len(printed) == 5
+    assert ["every figure" in each for each in printed[3:]] == [True, True]
 
 
 def test_the_notebook_of_the_readers_page_runs(shown, monkeypatch):
@@ -101,11 +94,16 @@ def test_the_notebook_of_the_readers_page_runs(shown, monkeypatch):
     assert len(names["series"].frame()) == PERIODS * len(ANSWERS)
 
 
-def test_every_path_parameter_and_form_of_the_readers_page_is_answered(shown):
-    """Those of the tables: each path with each parameter of its own, and with each that all of them take; and each form
-    by `format=`, with the media type that is its own."""
+def test_every_path_parameter_form_and_field_of_the_readers_page_is_there(shown):
+    """Those of the tables: each path with each parameter of its own, and with each that all of them take; each form by
+    `format=`, with its media type. No field of an estimate is left out, and none named that there is not, but for what
+    a survey that asks the freezing question has besides (`tests/aggregator/test_freezing_question.py`)."""
     server, survey = shown
     text = (ROOT / READING).read_text()
+
+    def get(path, query):
+        return server.http.get(f"/v1/surveys/{survey.id.hex()}{path}", params=query)
+
     paths = dict(re.findall(r"^\| `(/[a-z]+)` \|[^|]*\| (.*) \|$", text, re.MULTILINE))
     assert list(paths) == ["/histogram", "/series", "/change", "/windows", "/status"]
     shared = re.findall(r"^\| `([a-z]+=[a-z0-9.]+)` \|", text, re.MULTILINE)
@@ -117,27 +115,16 @@ def test_every_path_parameter_and_form_of_the_readers_page_is_answered(shown):
         own = [{name: values[name]} for name in re.findall(r"`([a-z]+)=`", parameters)]
         common = [] if path == "/status" else [dict([each.split("=")]) for each in shared]
         for asked in [{}, *own, *common]:
-            query = needed.get(path, {}) | asked
-            answer = server.http.get(f"/v1/surveys/{survey.id.hex()}{path}", params=query)
-            of_changes = path in needed and query.get("method") == "smoothed"
+            answer = get(path, needed.get(path, {}) | asked)
+            of_changes = path in needed and asked.get("method") == "smoothed"
             assert answer.status_code == (422 if of_changes else 200), answer.text
     for form in ("json", "msgpack", "csv"):
-        answer = server.http.get(f"/v1/surveys/{survey.id.hex()}/series", params={"format": form})
-        assert (answer.status_code, form in answer.headers["content-type"]) == (200, True)
+        assert form in get("/series", {"format": form}).headers["content-type"]
         assert f"`{form}`" in text
-
-
-def test_the_fields_of_the_readers_page_are_those_of_an_estimate(shown):
-    """No field of an estimate is left undocumented, and the page names none that there is not, but for what a survey
-    that asks the freezing question has besides (`tests/aggregator/test_freezing_question.py`)."""
-    server, survey = shown
-    text = (ROOT / READING).read_text()
-    path = f"/v1/surveys/{survey.id.hex()}/series?confidence=0.9&covariance=true"
-    (estimate, *_) = server.http.get(path).json()["series"]
+    (estimate, *_) = get("/series", {"confidence": 0.9, "covariance": "true"}).json()["series"]
     table = text.partition("| field | means |")[2].partition("\n\n")[0]
-    fields = {
-        name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1] if "|" in row else "")
-    }
+    rows = (row.split("|")[1] for row in table.splitlines() if "|" in row)
+    fields = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
     assert set(estimate) - fields == {"period", "time", "covariance"}
     assert fields - {"freezing"} <= set(estimate)
 
@@ -161,21 +148,18 @@ def test_a_relay_starts_as_the_operators_page_says(shown, tmp_path):
     (words,) = commands_of(block)
     put_in = {"https://server.example": server.url, "/var/lib/changeling-relay": str(tmp_path / "spool")}
     command = [sys.executable, "-m", "changeling_commands", *(put_in.get(word, word) for word in words[1:])]
-    command += ["--port", "0"]
-    relay = subprocess.Popen(command, cwd=Path(server.store_path).parent, stdout=subprocess.PIPE, text=True)
-    try:
-        address = re.search(r"http://127\.0\.0\.1:\d+", relay.stdout.readline())[0]
-        assert eventually(lambda: httpx.get(f"{address}/readyz", timeout=100).status_code in (200, 503), True)
-    finally:
-        relay.terminate()
-        relay.communicate(timeout=100)
+    folder = Path(server.store_path).parent
+    with subprocess.Popen([*command, "--port", "0"], cwd=folder, stdout=subprocess.PIPE, text=True) as relay:
+        try:
+            address = re.search(r"http://127\.0\.0\.1:\d+", relay.stdout.readline())[0]
+            assert eventually(lambda: httpx.get(f"{address}/readyz", timeout=100).status_code in (200, 503), True)
+        finally:
+            relay.terminate()
 
 
-def test_the_commands_in_the_operators_sentences_work(shown, ran):
-    """As they stand there, with names put in for the words in capitals."""
-    text = " ".join((ROOT / OPERATOR).read_text().split())
-    put_in = {"NAME": "somebody", "SCOPE": "read", "URL": shown[0].url, "STORE": "server.db"}
-    for command in (
+@pytest.mark.parametrize(
+    "command",
+    [
         "changeling fold --store server.db",
         "changeling fold --store server.db --check",
         "changeling token new --store server.db --name NAME --scope SCOPE",
@@ -183,9 +167,13 @@ def test_the_commands_in_the_operators_sentences_work(shown, ran):
         "changeling store version --store STORE",
         "changeling keys list --store server.db",
         "changeling survey extend survey.signed -o next.json",
-    ):
-        assert f"`{command}`" in text
-        assert ran([put_in.get(word, word) for word in command.split()])
+    ],
+)
+def test_a_command_in_the_operators_sentences_works(shown, ran, command):
+    """As it stands there, with names put in for the words in capitals."""
+    assert f"`{command}`" in " ".join((ROOT / OPERATOR).read_text().split())
+    put_in = {"NAME": "somebody", "SCOPE": "read", "URL": shown[0].url, "STORE": "server.db"}
+    assert ran([put_in.get(word, word) for word in command.split()])
 
 
 class DebianMachine:

@@ -55,25 +55,8 @@ AT_ONCE = 1000
 SURVEYS: list[Survey] = [survey(plan).asking(question=name) for name, plan in PLANS.items()]
 PRIVATE = X25519PrivateKey.from_private_bytes(bytes([1] * 32))
 KEY = SealingKey(PRIVATE.public_key().public_bytes_raw(), 0, 2**40)
-INTERESTING: list[Any] = [
-    0,
-    1,
-    -1,
-    63,
-    64,
-    65,
-    2**16,
-    2**31,
-    2**63 - 1,
-    2**64 - 1,
-    True,
-    None,
-    "",
-    "x",
-    b"",
-    b"\0" * 19,
-]
-INTERESTING += [[], {}, [[]], 1.5, -(2**63)]
+NUMBERS = [0, 1, -1, 63, 64, 65, 2**16, 2**31, 2**63 - 1, 2**64 - 1, -(2**63)]
+INTERESTING: list[Any] = [*NUMBERS, True, None, "", "x", b"", b"\0" * 19, [], {}, [[]], 1.5]
 
 
 def _signed(payload: bytes) -> bytes:
@@ -140,10 +123,9 @@ class Fuzzing:
         asked, plaintexts = SURVEYS[number], self._uploads[number]
         self._uploads[number] = []
         arrival = asked.calendar.time(4) + asked.grace // 2
+        when = UnixMilliseconds(1000 * arrival)
         requests = [
-            LoggedRequest(
-                UnixMilliseconds(int(1000 * arrival)), 1, at, encode_upload_request([seal(each, asked.id, KEY)])
-            )
+            LoggedRequest(when, 1, at, encode_upload_request([seal(each, asked.id, KEY)]))
             for at, each in enumerate(plaintexts, start=1)
         ]
         surveys = {asked.id: asked}

@@ -33,42 +33,38 @@ def wrong(path, now=NOW + DAY, at_rest=KEY):
 
 
 @pytest.fixture
-def log(tmp_path):
+def path(tmp_path):
+    return tmp_path / "server.db"
+
+
+@pytest.fixture
+def log(path):
     """A store on which nothing is wrong for two hundred days."""
-    store = Store.open(tmp_path / "server.db", KEY)
+    store = Store.open(path, KEY)
     log = Log.of(store, survey(calendar=Calendar(NOW, DAY, 301)), begins=NOW, expires=NOW + 200 * DAY)
     store.close()
     return log
 
 
-def test_a_store_that_is_well_is_found_well(log, tmp_path):
-    """All that it looks at has a line; days are told."""
-    assert wrong(tmp_path / "server.db") == {}
-    told = {each.name: each.detail for each in findings(tmp_path / "server.db")}
+def test_a_store_that_is_well_is_found_well_and_what_comes_soon_is_told(log, path):
+    """All that it looks at has a line; days are told. Keys and surveys that end, then that no key is valid; and a log
+    that nobody folds for a minute."""
+    assert wrong(path) == {}
+    told = {each.name: each.detail for each in findings(path)}
     assert told.keys() == {"program", "permissions", "disk", "ntp", "store", "keys", "survey", "clock", "fold"}
     assert told["keys"] == "199 days until the last one expires"
     assert told["survey"] == f"{log.survey.id.hex()} ends in 300 days"
-
-
-@pytest.mark.usefixtures("log")
-def test_what_comes_soon_is_told_before(tmp_path):
-    """Keys and surveys that end; then that no key is valid."""
-    assert wrong(tmp_path / "server.db", NOW + 190 * DAY) == {"keys": doctor.DEGRADED}
-    assert wrong(tmp_path / "server.db", NOW + 201 * DAY) == {"keys": doctor.BAD}
-    assert wrong(tmp_path / "server.db", NOW + 290 * DAY)["survey"] == doctor.DEGRADED
-
-
-def test_a_log_that_nobody_folds_is_wrong(log, tmp_path):
-    """After a minute; before, a server is about to."""
+    assert wrong(path, NOW + 190 * DAY) == {"keys": doctor.DEGRADED}
+    assert wrong(path, NOW + 201 * DAY) == {"keys": doctor.BAD}
+    assert wrong(path, NOW + 290 * DAY)["survey"] == doctor.DEGRADED
     log.append_reports(NOW + DAY, [report(1)])
     log.store.close()
-    assert wrong(tmp_path / "server.db", NOW + DAY + 30) == {}
-    assert wrong(tmp_path / "server.db", NOW + DAY + 90) == {"fold": doctor.BAD}
+    assert wrong(path, NOW + DAY + 30) == {}
+    assert wrong(path, NOW + DAY + 90) == {"fold": doctor.BAD}
 
 
-def test_clock_keys_and_surveys_of_a_store(log, tmp_path):
+def test_clock_keys_and_surveys_of_a_store(log, path):
     """A clock behind the store's or in doubt; a key that nobody published; a survey that cannot be read."""
-    path = tmp_path / "server.db"
     with log.store.transaction() as writing:
         writing.keep_time(KeptTime(1000 * (NOW + 2 * DAY), False))
         writing.make_key()
@@ -82,9 +78,8 @@ def test_clock_keys_and_surveys_of_a_store(log, tmp_path):
 
 
 @pytest.mark.usefixtures("log")
-def test_files_and_disk(tmp_path, monkeypatch):
+def test_files_and_disk(path, monkeypatch):
     """Who else may read the store or a secret; a disk that fills."""
-    path = tmp_path / "server.db"
     path.chmod(0o640)
     assert wrong(path) == {"permissions": doctor.BAD}
     path.chmod(0o600)

@@ -32,15 +32,12 @@ pid {folder}/nginx.pid;
 error_log {folder}/error.log crit;
 events {{ worker_connections 256; }}
 http {{
-client_body_temp_path {folder}/body;
-proxy_temp_path {folder}/proxy;
-fastcgi_temp_path {folder}/fastcgi;
-uwsgi_temp_path {folder}/uwsgi;
-scgi_temp_path {folder}/scgi;
+{kept}
 access_log {folder}/access.log;
 {server}
 }}
 """
+KEPT = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 RATE = 2
 
 
@@ -72,24 +69,18 @@ def server(tmp_path_factory):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Where nginx writes."""
-    made: Path = tmp_path_factory.mktemp("nginx")
-    return made
+    return tmp_path_factory.mktemp("nginx")
 
 
 @pytest.fixture(scope="module")
 def proxy(server, folder):
     """Its URL."""
-    port = free_port()
-    certificate, key = certified(folder)
-    block = from_the_guide(
-        server=server.url,
-        port=str(port),
-        certificate=str(certificate),
-        key=str(key),
-        log=str(folder / "server-error.log"),
-    )
+    port, log = free_port(), folder / "server-error.log"
+    certificate, key = map(str, certified(folder))
+    block = from_the_guide(server=server.url, port=str(port), certificate=certificate, key=key, log=str(log))
+    kept = "\n".join(f"{name}_temp_path {folder}/{name};" for name in KEPT)
     configuration = folder / "nginx.conf"
-    configuration.write_text(AROUND.format(folder=folder, server=block))
+    configuration.write_text(AROUND.format(folder=folder, kept=kept, server=block))
     process = subprocess.Popen([str(NGINX), "-c", str(configuration), "-p", str(folder)])
     try:
         for _ in range(200):
@@ -128,7 +119,7 @@ def test_who_asks_is_told_by_the_proxy_and_not_by_who_asks(server, proxy):
     with httpx.Client(base_url=proxy, timeout=60, verify=False) as http:
         assert {http.get("/v1/surveys", headers=claims).status_code for _ in range(asked)} == {200}
     with httpx.Client(base_url=server.url, timeout=30) as http:
-        assert 429 in {http.get("/v1/surveys", headers=claims).status_code for _ in range(10 * asked)}
+        assert 429 in (http.get("/v1/surveys", headers=claims).status_code for _ in range(10 * asked))
 
 
 def test_a_slow_client_waits_at_the_proxy_and_no_address_is_kept(proxy, folder):

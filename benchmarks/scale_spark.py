@@ -114,7 +114,7 @@ def against_embedded() -> dict[str, float | None]:
             embedded = _taken(COMPARED * MILLION, lambda: fold(store, _now(), closing=False, open_=OpeningProcesses()))
         (place / "shared").mkdir()
         with (
-            cluster(place / "cluster", 2) as running,
+            cluster(place / "cluster") as running,
             _copied(place / "first") as first,
             _copied(place / "second") as second,
         ):
@@ -213,7 +213,7 @@ def costs() -> dict[str, float | None]:
         (folder / "wide").mkdir()
         log_in_segments(folder / "wide", WIDE * PERIODS).close()
         (folder / "shared").mkdir()
-        with cluster(folder / "cluster", 2) as running, _engine(running, folder, logs[str(FEW)]) as (engine, began):
+        with cluster(folder / "cluster") as running, _engine(running, folder, logs[str(FEW)]) as (engine, began):
             few, many, wide, seen = (
                 _medians([_run(running, engine, folder, logged, ids) for _ in range(TIMES)])
                 for logged, ids in (

@@ -101,19 +101,19 @@ class SparkCluster:
 
 
 @contextmanager
-def cluster(folder: Path, workers: int = 2, cores: int = 1) -> Iterator[SparkCluster]:
-    """A cluster for as long as the context lasts."""
-    running = SparkCluster(folder, cores)
+def cluster(folder: Path) -> Iterator[SparkCluster]:
+    """A cluster of two workers for as long as the context lasts."""
+    running = SparkCluster(folder)
     try:
-        running.start(workers)
+        running.start()
         yield running
     finally:
         running.close()
 
 
-def until(holds: Callable[[], bool], seconds: float = 300) -> None:
-    """Wait for it. Raises TimeoutError where that takes longer than so many seconds."""
-    _await(holds, "it has not come", seconds)
+def until(holds: Callable[[], bool]) -> None:
+    """Wait for it. Raises TimeoutError where that takes longer than five minutes."""
+    _await(holds, "it has not come", 300)
 
 
 def _await_port(port: int) -> None:

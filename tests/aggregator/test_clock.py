@@ -250,7 +250,7 @@ def test_a_fold_by_itself_counts_after_any_pause_and_seals_once_the_clock_was_wa
 ) -> None:
     """`changeling fold` on a store that nobody used for days, as of a machine that folds once a day: it waits until it
     may count what came after a deadline, and seal; after more than a week it says what it leaves."""
-    monkeypatch.setattr("changeling_aggregator.server.clock.SETTLING_SECONDS", 1.0)
+    monkeypatch.setattr("changeling_aggregator.server.clock.SETTLING_SECONDS", 0.2)
     monkeypatch.setattr("changeling_aggregator.server.service.KEEP_TIME_SECONDS", 0.0)
     now = int(time.time())
     log = Log.of(Store.open(tmp_path / "server.db"), survey(calendar=Calendar(now - 900, 60, 8), grace=GRACE))

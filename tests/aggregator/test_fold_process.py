@@ -107,7 +107,7 @@ def test_what_openers_have_no_time_for_is_opened_all_the_same(
 ) -> None:
     """By whoever calls, while others keep the processors busy, who waits for them once and not for each of some sixteen
     pieces; what they answer later belongs to no other call."""
-    monkeypatch.setattr(opening, "MOST_SILENCE_SECONDS", 1.0)
+    monkeypatch.setattr(opening, "MOST_SILENCE_SECONDS", 0.3)
     with log.store.view() as view:
         keys = view.private_keys()
     surveys = {log.survey.id: log.survey}

@@ -4,23 +4,19 @@ They are skipped where there is no Java.
 """
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from changeling_aggregator.fold import EngineOptions, fold
-from changeling_aggregator.store import Store
-from changeling_aggregator.testing import AFTER, prepared
+from changeling_aggregator.fold import EngineOptions
 from changeling_spark import runs as running
 from changeling_spark import tasks as pieces
 from changeling_spark.runs import SparkFold
 from changeling_spark.testing import WHY_NOT, SparkCluster, cluster
 
-from .here import contents
+from .here import Case
 
 
 @pytest.fixture(scope="session")
@@ -47,33 +43,10 @@ def engine(spark_cluster: SparkCluster, tmp_path_factory: pytest.TempPathFactory
         yield started
 
 
-class Pair:
-    """A store for Spark, with nothing in its log yet, and what the embedded fold makes of all that is to come."""
-
-    def __init__(self, folder: Path) -> None:
-        self.place, self.path = str(folder / "shared"), folder / "ours.db"
-        Path(self.place).mkdir(parents=True)
-        self.store = Store.open(self.path)
-        self._log, _ = prepared(self.store)
-        self.store.close()
-        shutil.copy(self.path, folder / "theirs.db")
-        theirs = Store.open(folder / "theirs.db")
-        self._log.append_to([partial(theirs.append, stream) for stream in range(1, 4)])
-        self.envelopes = fold(theirs, AFTER, closing=False).envelopes
-        self.expected = contents(theirs)
-        theirs.close()
-        self.store = Store.open(self.path)
-
-    def append(self, first: int = 0, last: int | None = None) -> None:
-        """Append some of the log."""
-        self._log.append_to([partial(self.store.append, stream) for stream in range(1, 4)], first, last)
-
-
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Pair]:
-    made = Pair(tmp_path)
-    yield made
-    made.store.close()
+def case(tmp_path: Path) -> Iterator[Case]:
+    with closing(Case(tmp_path)) as made:
+        yield made
 
 
 @pytest.fixture

@@ -1,14 +1,18 @@
-"""The fold on Spark with executors in this process, which do all that Spark's do one after the other, without Java."""
+"""The fold on Spark with executors in this process, which do all that Spark's do one after the other, without Java; and
+a log for it to fold, beside the embedded fold."""
 
+import shutil
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from changeling_aggregator.fold import FoldReport, in_turn
-from changeling_aggregator.segments import place_at
+from changeling_aggregator.fold import FoldReport, fold, in_turn
+from changeling_aggregator.segments import Folder, place_at
 from changeling_aggregator.segments.parquet import read_ids
 from changeling_aggregator.store import IdFile, LogRange, Store
-from changeling_aggregator.testing import AFTER, counted_rows, sql
+from changeling_aggregator.testing import AFTER, counted_rows, prepared, sql
+from changeling_protocol import UnixMilliseconds
 from changeling_spark.runs import fold_once
 from changeling_spark.tasks import BLOCKS, SparkRun, count_blocks, open_pieces
 
@@ -67,3 +71,59 @@ def counted_ids(store: Store) -> list[bytes]:
         files = view.id_files()
     packed = [ids for file in files for _, ids in read_ids(place_at(file.place), file.name, 0)]
     return [ids[at : at + 16] for ids in packed for at in range(0, len(ids), 16) if len(set(ids[at : at + 16])) > 4]
+
+
+class Case:
+    """A store for Spark, and one for the embedded fold, with one log; and the shared place."""
+
+    def __init__(self, folder: Path, seed: int = 3) -> None:
+        folder.mkdir(exist_ok=True)
+        self.path = folder / "ours.db"
+        self.store = Store.open(self.path)
+        self.log, _ = prepared(self.store, seed)
+        self.store.close()
+        shutil.copy(self.path, folder / "theirs.db")
+        self.store, self.theirs = Store.open(self.path), Store.open(folder / "theirs.db")
+        self.streams = range(1, 4)
+        self.place = Folder(folder / "place", make=True)
+        self._at = 0
+
+    def append(self, requests: int = 60) -> None:
+        """The next of the log, to both."""
+        for at, stream, request in self.log.requests[self._at : self._at + requests]:
+            for store in (self.store, self.theirs):
+                store.append(self.streams[stream], [request], UnixMilliseconds(int(at * 1000)))
+        self._at += requests
+
+    def run(self, executors: Here | None = None) -> None:
+        OnSpark(self.store, self.place.name, executors).fold()
+
+    def expected(self) -> dict[str, list[tuple[Any, ...]]]:
+        """What the embedded fold comes to."""
+        fold(self.theirs, AFTER, batch=7, closing=False)
+        return contents(self.theirs)
+
+    def agree(self) -> None:
+        """Both come to the same."""
+        assert contents(self.store) == self.expected()
+
+    def begin(self, run: str) -> None:
+        """As a run does before it writes."""
+        with self.store.transaction() as writing:
+            writing.begin_run(self.place.name, run)
+
+    def leave(self, *names: str) -> None:
+        """Files in the shared place."""
+        for name in names:
+            (self.place.path / name).write_bytes(b"?")
+
+    def lying(self) -> set[str]:
+        return {each.name for each in self.place.list("")}
+
+    def named(self) -> set[str]:
+        with self.store.view() as view:
+            return {each.name for each in view.id_files()}
+
+    def close(self) -> None:
+        self.store.close()
+        self.theirs.close()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyspark
 import pytest
-from changeling_aggregator.fold import EngineOptions, FoldReport
+from changeling_aggregator.fold import EngineOptions, FoldReport, fold
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import AFTER, prepared
 from changeling_aggregator.testing.serving import offspring
@@ -23,8 +23,7 @@ from changeling_spark.testing import SparkCluster, until
 from tests.command_line import changeling as run
 
 from ..docs.blocks import blocks
-from .conftest import Pair
-from .here import contents, counted_ids
+from .here import Case, contents, counted_ids
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -47,34 +46,34 @@ def test_in_a_session_with_other_settings_nothing_is_folded() -> None:
         theirs.stop()
 
 
-def test_spark_submit_runs_the_application_of_the_page(pair: Pair, tmp_path: Path) -> None:
+def test_spark_submit_runs_the_application_of_the_page(case: Case, tmp_path: Path) -> None:
     """With settings of the operator's behind it: an event log is written where it was asked for."""
     (application,) = (block for block in blocks("docs/spark.md", "python") if "sys.exit(main())" in block)
     (tmp_path / "fold.py").write_text(application)
     events = tmp_path / "events"
     events.mkdir()
-    pair.append()
+    case.append()
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    command = [submit, "--master", "local[2]", tmp_path / "fold.py", "fold", "--store", pair.path, "--engine", "spark"]
-    command += ["--master", "local[2]", "--shared", pair.place]
+    command = [submit, "--master", "local[2]", tmp_path / "fold.py", "fold", "--store", case.path, "--engine", "spark"]
+    command += ["--master", "local[2]", "--shared", case.place.name]
     command += ["--conf", "spark.eventLog.enabled=true", "--conf", f"spark.eventLog.dir={events.as_uri()}"]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
-    assert f"{pair.envelopes} envelopes, " in done.stdout
+    assert f"{fold(case.theirs, AFTER, closing=False).envelopes} envelopes, " in done.stdout
     assert any(path.is_file() and path.stat().st_size for path in events.rglob("*"))
-    assert contents(pair.store)["tallies"] == pair.expected["tallies"]
+    assert contents(case.store)["tallies"] == case.expected()["tallies"]
 
 
 def test_the_log_is_read_as_a_table_as_its_page_says(
-    pair: Pair,
+    case: Case,
     engine: SparkFold,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Of a store whose log lies in segments: the files that the command lists, through the view of the example."""
-    engine.turn_to(pair.store)
+    engine.turn_to(case.store)
     engine.await_start()
     monkeypatch.chdir(tmp_path)
     (tmp_path / "segments").mkdir()
@@ -93,14 +92,14 @@ def test_the_log_is_read_as_a_table_as_its_page_says(
 
 @pytest.mark.usefixtures("many_tasks")
 def test_a_worker_killed_in_mid_fold_changes_nothing_of_what_it_comes_to(
-    pair: Pair, spark_cluster: SparkCluster, engine: SparkFold
+    case: Case, spark_cluster: SparkCluster, engine: SparkFold
 ) -> None:
     """SIGKILL to it and its executor, as soon as that one's Python runs, which it does for a session's first task; the
     other does what is left."""
     reports: list[FoldReport] = []
-    engine.turn_to(pair.store)
+    engine.turn_to(case.store)
     engine.await_start()
-    pair.append()
+    case.append()
     folding = threading.Thread(target=lambda: reports.append(engine.fold(AFTER, closing=False)))
     folding.start()
     until(lambda: spark_cluster.python_runs(0))
@@ -109,7 +108,7 @@ def test_a_worker_killed_in_mid_fold_changes_nothing_of_what_it_comes_to(
     folding.join()
     spark_cluster.restart_worker(0)
     assert [each.requests for each in reports] == [60]
-    assert contents(pair.store) == pair.expected
+    case.agree()
 
 
 class Watch:
@@ -156,7 +155,7 @@ class Watch:
 
 @pytest.mark.usefixtures("many_tasks")
 def test_a_cluster_folds_as_this_machine_does_and_keeps_no_secret(
-    pair: Pair, spark_cluster: SparkCluster, engine: SparkFold, monkeypatch: pytest.MonkeyPatch
+    case: Case, spark_cluster: SparkCluster, engine: SparkFold, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Byte by byte. Neither a private key, nor a run's token, nor an id is ever in a file of the cluster's or the
     driver's, a log, or what a process was started with; also where Spark hands tasks on in blocks, as large ones."""
@@ -172,52 +171,52 @@ def test_a_cluster_folds_as_this_machine_does_and_keeps_no_secret(
     broadcast = SparkContext.broadcast
     monkeypatch.setattr(SparkContext, "broadcast", lambda *each: handed_on.append(each) or broadcast(*each))
     monkeypatch.setattr(runs, "KeyService", Told)
-    with pair.store.view() as view:
+    with case.store.view() as view:
         keys = [key.private_bytes_raw() for key in view.private_keys().values()]
     watch = Watch([spark_cluster.folder])
     try:
-        engine.turn_to(pair.store)
+        engine.turn_to(case.store)
         engine.await_start()
-        pair.append(0, 30)
+        case.append(30)
         assert engine.fold(AFTER, closing=False).requests == 30
         assert not handed_on
         assert engine._spark is not None
         engine._spark.sparkContext._jsc.sc().conf().set("spark.broadcast.UDFCompressionThreshold", "1")
-        pair.append(30)
+        case.append(30)
         assert engine.fold(AFTER, closing=False).requests == 30
         assert handed_on
-        assert contents(pair.store) == pair.expected
+        case.agree()
     finally:
         watch.end()
     for part in ("shuffle", "stderr", "environ"):
         assert any(part in path for path in watch.seen), part
-    ids = counted_ids(pair.store)
+    ids = counted_ids(case.store)
     assert (len(tokens), len(ids) > 20) == (2, True)
     for secret in (*keys, *tokens, *ids):
         assert watch.with_(secret) == []
 
 
 def test_a_session_that_spark_has_ended_and_a_killed_driver_change_nothing_and_another_folds(
-    pair: Pair, spark_cluster: SparkCluster, engine: SparkFold
+    case: Case, spark_cluster: SparkCluster, engine: SparkFold
 ) -> None:
     """As where executors fail again and again: the fold in hand says so. The command as well, killed with SIGKILL. The
     next session comes to the same, and leaves no file that does not count."""
-    engine.turn_to(pair.store)
+    engine.turn_to(case.store)
     engine.await_start()
-    pair.append()
-    before = contents(pair.store)
+    case.append()
+    before = contents(case.store)
     assert engine._spark is not None
     engine._spark.sparkContext._jsc.sc().stop()  # which gives the cluster's cores back
     with pytest.raises(SparkTrouble, match="has failed, and changed nothing"):
         engine.fold(AFTER, closing=False)
-    assert contents(pair.store) == before
-    command = [sys.executable, "-m", "changeling_commands", "fold", "--store", str(pair.path), "--engine", "spark"]
-    command += ["--master", spark_cluster.master, "--shared", pair.place]
+    assert contents(case.store) == before
+    command = [sys.executable, "-m", "changeling_commands", "fold", "--store", str(case.path), "--engine", "spark"]
+    command += ["--master", spark_cluster.master, "--shared", case.place.name]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as killed:
         until(lambda: killed.poll() is not None or any(map(spark_cluster.python_runs, range(2))))
         assert killed.poll() is None, killed.stderr and killed.stderr.read()
         spark_cluster.kill_tree(killed.pid)
-    assert contents(pair.store) == before
-    assert engine.fold(AFTER, closing=False).envelopes == pair.envelopes
-    assert contents(pair.store) == pair.expected
-    assert not [*Path(pair.place).iterdir()]  # what the killed one had written has gone
+    assert contents(case.store) == before
+    assert engine.fold(AFTER, closing=False).requests == 60
+    case.agree()
+    assert not [*case.place.path.iterdir()]  # what the killed one had written has gone

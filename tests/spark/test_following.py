@@ -13,8 +13,7 @@ import pytest
 from changeling_aggregator.testing.serving import command_of, offspring
 from changeling_spark.testing import WHY_NOT, SparkCluster, until
 
-from .conftest import Pair
-from .here import contents
+from .here import Case, contents
 
 pytestmark = [
     pytest.mark.heavy,
@@ -27,18 +26,18 @@ _COUNTED = ("tallies", "attendance", "refusals")
 class Following:
     """The command on a store, as a process."""
 
-    def __init__(self, pair: Pair, folder: Path, master: str = "local[1]") -> None:
-        command = [sys.executable, "-m", "changeling_commands", "fold", "--store", str(pair.path), "--engine", "spark"]
-        command += ["--master", master, "--shared", pair.place, "--follow"]
+    def __init__(self, case: Case, folder: Path, master: str = "local[1]") -> None:
+        command = [sys.executable, "-m", "changeling_commands", "fold", "--store", str(case.path), "--engine", "spark"]
+        command += ["--master", master, "--shared", case.place.name, "--follow"]
         environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(folder)}
         environment["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-        self._pair = pair
+        self._case = case
         self._errors = (folder / "errors").open("w+b")
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._errors, env=environment)
 
     def counts_all(self) -> bool:
         assert self.process.poll() is None, self.said()
-        with self._pair.store.view() as view:
+        with self._case.store.view() as view:
             return view.unfolded() == 0
 
     def said(self) -> str:
@@ -56,53 +55,51 @@ class Following:
 
 
 @pytest.fixture
-def following(pair: Pair, tmp_path: Path) -> Iterator[Following]:
-    with closing(Following(pair, tmp_path)) as started:
+def following(case: Case, tmp_path: Path) -> Iterator[Following]:
+    with closing(Following(case, tmp_path)) as started:
         yield started
 
 
-def counted(pair: Pair) -> list[object]:
-    found = contents(pair.store)
+def counted(case: Case) -> list[object]:
+    found = contents(case.store)
     return [found[table] for table in _COUNTED]
 
 
-def test_what_arrives_while_it_runs_counts_and_it_ends_when_told(pair: Pair, following: Following) -> None:
+def test_what_arrives_while_it_runs_counts_and_it_ends_when_told(case: Case, following: Following) -> None:
     """In one session: twenty requests at a time, each once the ones before are counted. Told to end in mid fold it ends
     with 0, and all of that fold is left for the next, or none; no file is left but those with ids that count."""
-    for first in (0, 20):
-        pair.append(first, first + 20)
+    for _ in range(2):
+        case.append(20)
         until(following.counts_all)
-    before = counted(pair)
+    before = counted(case)
     (java,) = following.java()
-    pair.append(40)
+    case.append()
     os.kill(following.process.pid, signal.SIGTERM)
     assert following.process.wait(300) == 0, following.said()
     until(lambda: not Path(f"/proc/{java}").exists())
-    whole = counted(pair) == [pair.expected[table] for table in _COUNTED]
-    assert whole or counted(pair) == before
-    with pair.store.view() as view:
-        named = {each.name for each in view.id_files()}
-    lying = {path.name for path in Path(pair.place).iterdir()}
-    assert named <= lying
-    assert lying == named or not whole
+    expected = case.expected()
+    whole = counted(case) == [expected[table] for table in _COUNTED]
+    assert whole or counted(case) == before
+    assert case.named() <= case.lying()
+    assert case.lying() == case.named() or not whole
 
 
-def test_when_its_java_process_dies_it_ends_with_a_sentence(pair: Pair, following: Following) -> None:
+def test_when_its_java_process_dies_it_ends_with_a_sentence(case: Case, following: Following) -> None:
     """And with a code that is not 0, so that what watches over it starts it again. What it had counted stays."""
-    pair.append(0, 6)
+    case.append(6)
     until(following.counts_all)
-    before = counted(pair)
+    before = counted(case)
     os.kill(following.java()[0], signal.SIGKILL)
     assert following.process.wait(300) == 1, following.said()
-    assert counted(pair) == before
+    assert counted(case) == before
     assert "Spark's Java process beside this one has died: run the command again" in " ".join(following.said().split())
 
 
-def test_told_to_end_while_it_waits_for_a_master_it_ends(pair: Pair, tmp_path: Path) -> None:
+def test_told_to_end_while_it_waits_for_a_master_it_ends(case: Case, tmp_path: Path) -> None:
     """One that does not answer, for which Spark would wait a minute."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         master = f"spark://127.0.0.1:{silent.getsockname()[1]}"
-        with closing(Following(pair, tmp_path, master)) as started:
+        with closing(Following(case, tmp_path, master)) as started:
             until(lambda: bool(started.java()))
             os.kill(started.process.pid, signal.SIGTERM)
             assert started.process.wait(55) == 0, started.said()

@@ -16,8 +16,8 @@ from changeling_aggregator.testing import appender, counted_rows, reference_rows
 from changeling_protocol import UnixMilliseconds, encode
 from changeling_spark import runs, tasks
 
-from .here import Here, OnSpark, contents
-from .test_runs import Case, lost_at
+from .here import Case, Here, OnSpark, contents
+from .test_runs import lost_at
 
 
 class Life(Case):

@@ -1,7 +1,6 @@
 """Runs on Spark, their tasks in this process: alike to the embedded fold, and whole or not at all."""
 
 import random
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from changeling_aggregator.fold import EngineOptions, FoldEngine, fold
 from changeling_aggregator.segments import Folder, PlacedFile
 from changeling_aggregator.segments.parquet import encoded
 from changeling_aggregator.store import LoggedRequest, LogRange, Segment, Store, Transaction, Turn
-from changeling_aggregator.testing import AFTER, FoldEngineContract, fold_out_of_turn, prepared
+from changeling_aggregator.testing import AFTER, FoldEngineContract, fold_out_of_turn
 from changeling_spark import runs, tasks
 from changeling_spark.session import spark_settings
 from changeling_spark.shuffle import Partitioner
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..aggregator.devices import Log, envelope, report
 from ..protocol.examples import survey
-from .here import Here, OnSpark, contents
+from .here import Case, Here, OnSpark, contents
 
 
 class TestSparkFold(FoldEngineContract):
@@ -45,63 +44,6 @@ class TestSparkFold(FoldEngineContract):
     def engine(self, store: Store, tmp_path: Path) -> FoldEngine:
         (tmp_path / "shared").mkdir()
         return OnSpark(store, str(tmp_path / "shared"))
-
-
-class Case:
-    """A store for Spark, and one for the embedded fold, with one log; and the shared place."""
-
-    def __init__(self, folder: Path, seed: int = 3) -> None:
-        folder.mkdir(exist_ok=True)
-        self.store = Store.open(folder / "ours.db")
-        self.log, self._ours = prepared(self.store, seed)
-        self.store.close()
-        shutil.copy(folder / "ours.db", folder / "theirs.db")
-        self.store, self.theirs = (Store.open(folder / f"{name}.db") for name in ("ours", "theirs"))
-        self.streams = range(1, 4)
-        self.place = Folder(folder / "place", make=True)
-        self._at = 0
-
-    def append(self, requests: int = 60) -> None:
-        for at, stream, request in self.log.requests[self._at : self._at + requests]:
-            for store in (self.store, self.theirs):
-                store.append(self.streams[stream], [request], int(at * 1000))
-        self._at += requests
-
-    def run(self, executors: Here | None = None) -> None:
-        OnSpark(self.store, self.place.name, executors).fold()
-
-    def agree(self) -> None:
-        """The embedded fold comes to the same."""
-        fold(self.theirs, AFTER, batch=7, closing=False)
-        assert contents(self.store) == contents(self.theirs)
-
-    def begin(self, run: str) -> None:
-        """As a run does before it writes."""
-        with self.store.transaction() as writing:
-            writing.begin_run(self.place.name, run)
-
-    def leave(self, *names: str) -> None:
-        """Files in the shared place."""
-        for name in names:
-            (self.place.path / name).write_bytes(b"?")
-
-    def lying(self) -> set[str]:
-        return {each.name for each in self.place.list("")}
-
-    def named(self) -> set[str]:
-        with self.store.view() as view:
-            return {each.name for each in view.id_files()}
-
-    def close(self) -> None:
-        self.store.close()
-        self.theirs.close()
-
-
-@pytest.fixture
-def case(tmp_path: Path) -> Iterator[Case]:
-    made = Case(tmp_path)
-    yield made
-    made.close()
 
 
 def lost_at(monkeypatch: pytest.MonkeyPatch, number: int, error: Exception, *, kept: bool = False) -> None:

@@ -57,7 +57,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..fold import FoldEngine, FoldReport, SeenIds, fold
 from ..fold.folding import BATCH_REQUESTS, batches, count_batches
-from ..opening import Open, open_requests
+from ..opening import open_requests
 from ..store import KeptTime, LoggedRequest, Store
 from .stores import counted_rows, open_stream_at
 
@@ -357,13 +357,13 @@ def reference_of(store: Store) -> dict[str, Rows]:
         return reference_rows(view.kept_requests(), view.surveys(), view.private_keys())
 
 
-def fold_out_of_turn(store: Store, most: int = BATCH_REQUESTS, open_: Open = open_requests) -> FoldReport:
+def fold_out_of_turn(store: Store, most: int = BATCH_REQUESTS) -> FoldReport:
     """Count the next requests as a folder does that lost its turn and has not noticed. Raises Overtaken.
 
     most: so many at most.
     """
     until = UnixMilliseconds(2**62)
-    for report in count_batches(store, store, batches(store, most, open_, 1, until, lambda: False), SeenIds()):
+    for report in count_batches(store, store, batches(store, most, open_requests, 1, until, lambda: False), SeenIds()):
         return report
     return FoldReport()
 

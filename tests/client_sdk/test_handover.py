@@ -309,8 +309,11 @@ class Middle:
         return n // 2
 
 
-@pytest.mark.parametrize("name", SIZES)
-@pytest.mark.parametrize(("key", "new_key"), [(None, b"o" * 32), (b"o" * 32, None)], ids=["encrypts", "opens"])
+@pytest.mark.parametrize(
+    ("name", "key", "new_key"),
+    [("answers", None, b"o" * 32), ("answers", b"o" * 32, None), ("questions", None, b"o" * 32)],
+    ids=["encrypts", "opens", "of many questions"],
+)
 def test_the_size_of_a_parcel_says_nothing_of_answers(tmp_path, name, key, new_key):
     """Nor of how many of many questions were answered; what was kept under a key or none goes on under none or one."""
     made, lives = SIZES[name]

@@ -58,6 +58,11 @@ class UnaryEncoding(OddsRandomizer):
         """2^m, every pattern of bits."""
         return 1 << self.space.size
 
+    @property
+    def ticks(self) -> tuple[Fraction, Fraction]:
+        """The probabilities that the truth's own bit is set, and that another is, by which a person is told of it."""
+        return Fraction(1, 2), Fraction(self.odds.other, self.odds.favoured + self.odds.other)
+
     def total(self, true: int = 0) -> int:  # noqa: ARG002
         """2(a+b)^(m-1), whatever the state."""
         total: int = 2 * self._other_total ** (self.space.size - 1)

@@ -12,13 +12,14 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 from changeling_aggregator.cli.access import write_private_key
+from changeling_aggregator.server import real_time
 from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts
 from changeling_protocol import OFFSETS, AtMost, Question, Survey
 from changeling_simulations import Population, sample_tallies
 
 from tests.command_line import changeling as main
 
-from ..aggregator.serving import ServerProcess
+from ..aggregator.serving import ServerHere
 from ..protocol.examples import AUTHORITY, PINNED
 from .blocks import ROOT, commands_of
 
@@ -103,7 +104,7 @@ def lived(recipe, run, folder, arms, entries=ENTRIES):
     run(sign[0])
     survey = Survey.from_signed(Path(sign[0][-1]).read_bytes(), PINNED)
     answered(folder / "server.db", survey, arms, entries)
-    with ServerProcess(folder) as server:
+    with ServerHere(folder, clock=real_time) as server:
         at_server = {"https://surveys.example.org": server.url}
         home = {"HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_STATE_HOME": str(folder)}
         printed = []

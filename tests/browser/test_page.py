@@ -10,10 +10,11 @@ from threading import Thread
 
 import pytest
 from changeling_aggregator.server import page as page_room
+from changeling_aggregator.server import real_time
 from changeling_aggregator.store import TokenScope
 
 from ..aggregator.fleet import ANSWERS, FINAL, LOST, SHOWN, fleet_store
-from ..aggregator.serving import ServerProcess, eventually
+from ..aggregator.serving import ServerHere, eventually
 from .conftest import overflow, point_at, zoomed
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
@@ -28,7 +29,7 @@ def fleet(tmp_path_factory):
     """A server, and its survey whose results are open and published; it has another, whose are not."""
     folder = tmp_path_factory.mktemp("fleet")
     survey = fleet_store(folder / "server.db", time.time())
-    server = ServerProcess(folder)
+    server = ServerHere(folder, clock=real_time)
     server.add_token(READER, TokenScope.READ)
     server.add_token(OPERATOR, TokenScope.READ, TokenScope.FOLD)
     with server:

@@ -3,9 +3,10 @@
 import time
 
 import pytest
+from changeling_aggregator.server import real_time
 from changeling_protocol import AtMost, Breakdown, Calendar, Question
 
-from ..aggregator.serving import ServerProcess, eventually
+from ..aggregator.serving import ServerHere, eventually
 from ..aggregator.whole_survey import asked, whole_survey_store
 from .conftest import point_at, zoomed
 
@@ -36,7 +37,7 @@ def shown(tmp_path_factory):
             ("long", [asked(HTML, HTML_ANSWERS)], long, ()),
         )
     }
-    with ServerProcess(folder) as server:
+    with ServerHere(folder, clock=real_time) as server:
         yield server, surveys
 
 

@@ -11,11 +11,13 @@ import shutil
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import pyarrow.parquet  # noqa: F401
 from changeling_aggregator.fold import fold
 from changeling_aggregator.ingest import writer_for
 from changeling_aggregator.segments import Folder
@@ -23,6 +25,9 @@ from changeling_aggregator.store import Store
 from sqlalchemy import Connection, event
 
 from .uploads import content_of, split, upload
+
+with suppress(ModuleNotFoundError):
+    import pandas  # noqa: F401  # which pyarrow asks for where it is there: once, and not in each child
 
 BATCH = 2
 REQUESTS = (b"1", b"2" * 50, b"3")

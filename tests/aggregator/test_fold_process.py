@@ -316,6 +316,6 @@ def test_what_a_server_that_does_not_fold_acknowledged_in_segments_is_counted_by
         server.move_clock(asked.calendar.time(1) + asked.skew + asked.spread + 1)
         for _ in range(2):
             assert server.upload(envelope(asked, key, [report(1)])) == []
-            assert server.fold() == {"envelopes": 0, "reports": 0, "refused": {}}
+        assert server.fold() == {"envelopes": 0, "reports": 0, "refused": {}}
         server.kill()
         assert fold(store, asked.calendar.time(1) + 1000.0, closing=False).reports == 2

@@ -127,12 +127,13 @@ def test_what_openers_have_no_time_for_is_opened_all_the_same(
 
 
 def test_an_opener_that_is_killed_is_replaced(openers: Openers) -> None:
-    """The call in which that is seen fails; the next one opens everything."""
+    """The call in which that is seen, which the others may be too quick for, fails; the next one opens everything."""
     requests = [body(bytes(300)) for _ in range(300)]
     os.kill(openers[1][0], signal.SIGKILL)
     assert eventually(lambda: running(openers[1][0]), False)
     with pytest.raises((OSError, EOFError)):
-        openers[0](requests, {}, {})
+        while True:
+            assert openers[0](requests, {}, {}).envelopes == 300
     assert openers[0](requests, {}, {}).envelopes == 300
 
 

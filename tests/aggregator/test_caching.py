@@ -161,6 +161,7 @@ FORMS = (
 METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("public", [False, True], ids=["closed", "open"])
 def test_what_hangs_on_a_token_is_kept_by_no_shared_cache(store, public):
     """Where one of all tokens, or none, gets another answer, each is `no-store` or private; so is every refusal.

@@ -204,6 +204,7 @@ def test_verify_names_what_differs(
             assert f"{name}, period {period}: " in said
 
 
+@pytest.mark.heavy
 def test_verify_heeds_the_early_end(
     server: ServerProcess, cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

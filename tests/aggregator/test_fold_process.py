@@ -131,9 +131,13 @@ def test_an_opener_that_is_killed_is_replaced(openers: Openers) -> None:
     requests = [body(bytes(300)) for _ in range(300)]
     os.kill(openers[1][0], signal.SIGKILL)
     assert eventually(lambda: running(openers[1][0]), False)
-    with pytest.raises((OSError, EOFError)):
+
+    def open_until_it_is_seen() -> None:
         while True:
             assert openers[0](requests, {}, {}).envelopes == 300
+
+    with pytest.raises((OSError, EOFError)):
+        open_until_it_is_seen()
     assert openers[0](requests, {}, {}).envelopes == 300
 
 

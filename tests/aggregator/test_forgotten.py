@@ -87,6 +87,7 @@ def test_counting_the_log_again_writes_no_file(tmp_path: Path, monkeypatch: pyte
     store.close()
 
 
+@pytest.mark.heavy
 def test_a_destroyed_private_key_stands_in_no_tables_file(postgresql: PostgreSQL, store: Store, url: str) -> None:
     """Once the table was rewritten, which waits a second for who reads it, and for any transaction that might still see
     the key, though it has never read that table; then it is tried again the next time."""

@@ -84,6 +84,7 @@ def test_every_answer_has_an_id_a_date_and_security_headers(behind_proxy):
     assert "max-age" in secure.headers["strict-transport-security"]
 
 
+@pytest.mark.heavy
 def test_a_server_speaks_tls_by_itself(tmp_path):
     """With a certificate of its own; it prints https."""
     certificate, key = certified(tmp_path)

@@ -259,6 +259,7 @@ def test_a_restart_of_the_database_is_told_and_over_by_itself(
 # What operators type
 
 
+@pytest.mark.heavy
 def test_every_command_for_a_store_works_on_postgresql(
     postgresql: PostgreSQL, tmp_path: Path, cli: Cli, capsys: pytest.CaptureFixture[str]
 ) -> None:

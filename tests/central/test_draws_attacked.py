@@ -193,6 +193,7 @@ def test_gaussian_noise_at_rho_tells_no_reacting_entry_apart(name, query, period
     assert 0.97 * float(rho) < most <= float(rho) * (1 + 1e-9)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("name", "query", "periods", "k"), GAUSSIAN)
 def test_gaussian_noise_at_delta_tells_no_reacting_entry_apart(name, query, periods, k):
     """An entry that sees every release, and knows what is told of it by then, chooses what to do next so as to be told

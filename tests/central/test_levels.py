@@ -197,7 +197,14 @@ def wished(delta=NONE, periods=48, law=None, constraint=TWICE):
 
 @pytest.mark.parametrize(
     ("periods", "constraint"),
-    [(1, TWICE), (8, AtMost(1)), (8, TimeBounded(3600)), (48, TWICE), (8, AtMostWithin(2, 3 * 3600))],
+    [
+        (1, TWICE),
+        (8, AtMost(1)),
+        *(
+            pytest.param(*each, marks=pytest.mark.heavy)
+            for each in ((8, TimeBounded(3600)), (48, TWICE), (8, AtMostWithin(2, 3 * 3600)))
+        ),
+    ],
     ids=str,
 )
 def test_a_delta_never_makes_a_release_worse(periods, constraint):

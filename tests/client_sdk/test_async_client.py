@@ -265,6 +265,7 @@ def test_the_loop_and_the_apps_own_calls_wait_for_no_disk(tmp_path, server):
     run(lived())
 
 
+@pytest.mark.heavy
 def test_a_client_goes_on_in_the_next_loop_and_in_a_forked_child(tmp_path, server):
     """In each, records are kept and a flush reports; of a child that is forked between two loops as well."""
     client = AsyncClient(**options(tmp_path, server))

@@ -290,6 +290,7 @@ def test_two_lives_lose_no_more_together_than_the_ledger_states(name, backup):
     assert log_from_below(Device(asked, schedule, BEGIN - 5).worst_ratio((backup, 0))) <= stated
 
 
+@pytest.mark.heavy
 def test_a_backup_of_a_joint_group_can_cost_more_than_its_odds_twice():
     """Which is why the ledger counts three times the odds: of one that was made after a report. Each by itself, and
     before the first, it is exactly twice. Put back twice, it keeps to the bound on three lives."""

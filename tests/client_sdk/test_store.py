@@ -124,6 +124,7 @@ IDS = "id FROM closings WHERE id != x''"
 """Those that are not acknowledged yet."""
 
 
+@pytest.mark.heavy
 def test_what_is_erased_is_in_no_gap_of_a_page(tmp_path, begin):
     """SQLite overwrites what it deletes, not what it leaves behind as it splits and merges pages: over the life of
     hundreds of entries that grow and move about, nothing is left in database or log, while it is open, that has been

@@ -141,6 +141,7 @@ def test_a_backup_is_made_and_restored_as_the_operators_page_says(shown, ran):
     restored.close()
 
 
+@pytest.mark.heavy
 def test_a_relay_starts_as_the_operators_page_says(shown, tmp_path):
     """Before the server; it answers for itself."""
     server, _ = shown

@@ -54,7 +54,7 @@ def assert_charged(cases: Iterable[LossCase]) -> None:
         assert stated - enumerated < ROUNDING or not case.reached, case
 
 
-@pytest.mark.parametrize("answers", [1, 2, 3])
+@pytest.mark.parametrize("answers", [1, 2, pytest.param(3, marks=pytest.mark.heavy)])
 def test_every_randomizer_and_assignment_keeps_to_its_charge(answers):
     """Open and closed, under every kind of constraint; groups that are drawn cost the most expensive one."""
     assert_charged(case for case in PLAIN if case.answers == answers)

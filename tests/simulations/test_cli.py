@@ -54,6 +54,7 @@ def test_help_loads_no_server_no_plots_and_no_statistics():
     assert "Usage: " in done.stdout
 
 
+@pytest.mark.heavy
 def test_the_bundled_changelog_runs_by_name_and_writes_its_files(tmp_path):
     """A billion entries of it, with the truth in the table and in the CSV."""
     out, picture = tmp_path / "out.csv", tmp_path / "out.png"
@@ -94,6 +95,7 @@ def test_the_same_seed_repeats_a_run_and_another_does_not():
     assert run[0] == run[1] != run[2]
 
 
+@pytest.mark.heavy
 def test_switches_show_what_they_do_alone_and_together(monkeypatch, tmp_path):
     """A row where everybody answers, one for each switch, one for all; JSON is all of standard output."""
     monkeypatch.setattr(trials, "ENTRIES_A_TRIAL", 0)

@@ -267,7 +267,9 @@ COPIES = {
 """Before which moment of `moments_of`, and of which life."""
 
 
-@pytest.mark.parametrize("copies", [*[*COPIES][:2], pytest.param([*COPIES][2], marks=pytest.mark.heavy)])
+@pytest.mark.parametrize(
+    "copies", ["in the second period", *(pytest.param(each, marks=pytest.mark.heavy) for each in [*COPIES][1:])]
+)
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
 def test_lives_that_begin_with_copies_of_copies_cost_the_odds_of_a_history_once_each(copies, closed):
     """A copy of the store made at a time, of a life that was itself begun with a copy, and lived on with other answers:

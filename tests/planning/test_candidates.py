@@ -236,7 +236,9 @@ def test_the_bound_is_never_above_what_any_shares_reach(seed, closed, retrospect
     assert found.error >= bound
 
 
-@pytest.mark.parametrize(("epsilon", "retrospective"), [("0.5", True), ("30", False)])
+@pytest.mark.parametrize(
+    ("epsilon", "retrospective"), [("0.5", True), pytest.param("30", False, marks=pytest.mark.heavy)]
+)
 def test_the_gap_is_closed_and_rounding_keeps_it_small(epsilon, retrospective):
     """Under 1% before and after the shares are made small integers, with far fewer groups than candidates."""
     whole = problem(wish(periods=16, epsilon=epsilon, retrospective=retrospective))

@@ -49,6 +49,7 @@ def asked(population, survey):
     return asked
 
 
+@pytest.mark.heavy
 def test_estimates_are_unbiased_for_the_frozen_histogram_with_the_variance_they_state(population, survey):
     """100 surveys: mean error and mean squared error within five of their standard errors (false alarm 2e-5)."""
     experiments = [simulate(population, survey, np.random.default_rng([3, i])) for i in range(100)]

@@ -257,26 +257,27 @@ def _await_some_moment(chance: random.Random, at_work: Callable[[], bool]) -> No
 def terminated(folder: Path, place: str, options: Sequence[str] = (), backlog: int = 100_000) -> dict[str, float]:
     """SIGTERM to all of a server while senders send and the fold is behind: how long it takes, and what is lost.
 
-    backlog: so many envelopes are to be counted, and some of them are when it is told to end. left: how many were not.
+    backlog: so many envelopes are to be counted. It is told to end once the first of them are. left: how many were not.
     """
     log = prepared_log(folder, place=place)
     log.append(time.time(), *([sealed_upload(log, os.urandom(ID_BYTES)) for _ in range(50)] * (backlog // 50)))
     senders = Senders(log)
 
-    def left() -> int:
+    def requests() -> tuple[int, int]:
+        """How many the fold has counted, and how many it has not."""
         with log.store.view() as view:
-            return view.unfolded()
+            return view.folded(), view.unfolded()
 
     with _served(folder, place, senders, options) as server:
         senders.start()
         senders.await_work()
-        _await(lambda: left() < backlog)
+        _await(lambda: requests()[0] > 0)
         began = time.monotonic()
         for pid in (*offspring(server.process.pid), server.process.pid):
             with suppress(ProcessLookupError):
                 os.kill(pid, SIGTERM)
         server.process.wait(60)
-        took, behind = time.monotonic() - began, left()
+        took, (_, behind) = time.monotonic() - began, requests()
     with _served(folder, place, senders, options):
         senders.finish()
     return {"seconds": took, "left": behind, **_in_the_end(log, senders, already=50)}

@@ -5,9 +5,9 @@ history and answers with ε, read by any estimator that is unbiased whatever the
 the constraint admits, whole; the plan is judged by it, too. docs/mathematics.md, "The best of all reports".
 
 How far a density of histories moves their mean is *certified* in two ways: E (ρ - 1)² ≤ sinh²(ε/2), and, for a single
-time, by its symmetry. Both are
-loose once ε is a few units. A *searched* maximum is much closer: densities 1 and e^ε are climbed from many starts, over
-a sample of histories. A better one may have been missed, so that bound is likely, and not proven.
+time, by its symmetry. Both are loose once ε is a few units. A *searched* maximum is much closer: densities 1 and e^ε
+are climbed from many starts, over a sample of histories. A better one may have been missed, so that bound is likely,
+and not proven.
 """
 
 from collections.abc import Iterator

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import SystemRandom
+from threading import Lock
 from typing import Self
 
 import httpx
@@ -78,6 +79,7 @@ class RunningServer:
 
     module = "changeling_commands"
     """The module whose `main` is the command; a subclass may name one that registers something first."""
+    _adding = Lock()
 
     def __init__(self, folder: Path, *options: str, store: str | None = None, log: Path | None = None) -> None:
         self._log = log
@@ -139,9 +141,9 @@ class RunningServer:
         self._end()
 
     def add_token(self, text: str, *scopes: TokenScope) -> None:
-        """A token of this text, in the server's store."""
+        """A token of this text, in the server's store, which may be that of servers that start at the same time."""
         store = Store.open(self.store_path)
-        with store.transaction() as writing:
+        with self._adding, store.transaction() as writing:
             if hash_of(text) not in writing.tokens():
                 writing.add_token(text, "tests", scopes, UnixSeconds(0.0))
         store.close()

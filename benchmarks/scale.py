@@ -203,7 +203,7 @@ def _asked(folder: Path, load: Load) -> dict[str, float]:
     figures = {}
     store = Store.open(folder / "server.db")
     with store.view() as view:
-        (survey,) = view.signed_surveys()
+        (survey,) = view.surveys()
     store.close()
     with RunningServer(folder) as server:
         send(load.requests(64), server.url)

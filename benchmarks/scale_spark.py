@@ -284,7 +284,7 @@ def _see(store: Store, place: Folder, count: int) -> None:
     """Files of so many ids of the last closing, as a run before this one would have left them."""
     generator = np.random.default_rng(14)
     with store.transaction() as writing:
-        (survey,) = writing.signed_surveys()
+        (survey,) = writing.surveys()
         files = []
         for number, at in enumerate(range(0, count, _IDS_A_FILE)):
             ids = generator.integers(0, 2**64, (min(_IDS_A_FILE, count - at), 2), np.uint64)

@@ -224,9 +224,8 @@ class Served:
         self._revision += 1
         periods = self.survey.calendar.periods
         with self._store.transaction() as writing:
-            held = [] if self._revision == 1 else list(lots)
-            writing.put_snapshots(self.survey.id, self._revision, lots, held)
-            writing.put_looked(self.survey.id, SnapshotProgress(self._revision, periods - 1, periods, 0))
+            looked = SnapshotProgress(self._revision, periods - 1, periods, 0)
+            writing.put_snapshots(self.survey.id, looked, lots)
 
     def _all_lots(self, randomizer: SignedSubset) -> dict[StratumKey, StratumCounts]:
         counterpart = counterpart_of(randomizer)

@@ -32,7 +32,6 @@ from changeling_protocol import (
     MOST_SPANNED_PERIODS,
     SEAL_BYTES,
     VERSION,
-    EarlyEnd,
     Refusal,
     RefusalCounts,
     ReleasePlan,
@@ -48,7 +47,17 @@ from prometheus_client import Histogram
 
 from .errors import Overloaded, StoreError, Unwritable
 from .segments import Folder, Place, place_at
-from .store import LoggedRequest, PublishedKey, Segment, Store, Token, readable, segment_name, written_segment
+from .store import (
+    LoggedRequest,
+    PublishedKey,
+    Segment,
+    Store,
+    StoredSurvey,
+    Token,
+    readable,
+    segment_name,
+    written_segment,
+)
 
 Refused: TypeAlias = tuple[SurveyId | None, Refusal]
 """The id of the survey to count a refusal for, None if there is none, and the reason."""
@@ -100,17 +109,16 @@ class Registry:
         """Read the store again."""
         with self._refreshing:  # so that an older reading never replaces a newer one
             with self.store.view() as view:
-                signed, keys, tokens = view.signed_surveys(), view.published_keys(), view.tokens()
-                ends, public = view.early_ends(), view.public_surveys()
+                stored, keys, tokens = view.surveys(), view.published_keys(), view.tokens()
                 private: Mapping[bytes, X25519PrivateKey] = {}
                 with suppress(StoreError):
                     private = view.private_keys()
-            known = {id_: each for id_, each in self.surveys.items() if id_ not in ends}
+            known = self.surveys
             self.surveys = {
-                id_: replace(known.get(id_) or _published(survey, signed[id_], ends.get(id_)), public=id_ in public)
-                for id_, survey in readable(signed).items()
+                id_: replace((each.end is None and known.get(id_)) or _published(each), public=each.public)
+                for id_, each in readable(stored).items()
             }
-            self.unreadable = signed.keys() - self.surveys.keys()
+            self.unreadable = stored.keys() - self.surveys.keys()
             self.keys, self.tokens, self.private = keys, tokens, private
 
     def offered(self, now: UnixSeconds) -> PublishedKey | None:
@@ -130,10 +138,10 @@ def most_envelope_bytes(plan: ReleasePlan) -> int:
     return HEAD_BYTES + SEAL_BYTES + 5 * _PACKING_BYTES + most_closings * CLOSING_BYTES + most_symbols
 
 
-def _published(survey: Survey, signed: bytes, end: EarlyEnd | None) -> PublishedSurvey:
-    last = survey.calendar.periods if end is None else end.last
-    taken_until = survey.calendar.time(last) + survey.grace
-    return PublishedSurvey(survey, signed, most_envelope_bytes(survey.plan), last, taken_until)
+def _published(stored: StoredSurvey) -> PublishedSurvey:
+    survey = stored.survey
+    taken_until = survey.calendar.time(stored.last) + survey.grace
+    return PublishedSurvey(survey, stored.signed, most_envelope_bytes(survey.plan), stored.last, taken_until)
 
 
 def survey_of(envelope: bytes) -> SurveyId:

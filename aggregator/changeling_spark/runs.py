@@ -95,19 +95,15 @@ def _counted(
 ) -> FoldReport:
     """Count these pieces, in one transaction."""
     with store.view() as view:
-        signed = view.signed_surveys()
-        ends = {survey: end.last for survey, end in view.early_ends().items()}
-        sealed = {survey: view.sealed_period(survey) for survey in signed}
-        keys = view.private_keys()
-        files = view.id_files()
-        exported = ids_of_runs(view, place_at(place), name, signed)
+        surveys, keys, files = view.surveys(), view.private_keys(), view.id_files()
+        exported = ids_of_runs(view, place_at(place), name, surveys)
     inputs = [*files, *exported]
     tasks: list[Sequence[LogRange | IdFile]] = [*tasks_of(pieces), *([each] for each in inputs)]
     partitioner = Partitioner.drawn(buckets_of(pieces, inputs))
     found = Findings()
     service = KeyService(keys, executors.host, executors.bind)
     try:
-        run = SparkRun(name, signed, ends, sealed, partitioner, service.source, place)
+        run = SparkRun(name, surveys, partitioner, service.source, place)
         for findings in executors(run, tasks):
             found.add(Findings.unpacked(findings))
     finally:

@@ -28,12 +28,12 @@ from changeling_aggregator.store import (
     IdFile,
     LoggedRequest,
     LogRange,
+    StoredSurvey,
     View,
     readable,
     written_segment,
 )
 from changeling_protocol import (
-    EarlyEnd,
     Refusal,
     RefusalCounts,
     Survey,
@@ -162,17 +162,18 @@ _log = logging.getLogger("changeling")
 class SparkRun:
     """The settings that all tasks of a run share; holds no key.
 
-    name: names its files. signed: the surveys, as published. ends: the last period that counts, of those that were
-    ended early. sealed: the period up to which closings are sealed, by survey. place: where ids are written.
+    name: names its files. surveys: by id. place: where ids are written.
     """
 
     name: str
-    signed: Mapping[SurveyId, bytes]
-    ends: Mapping[SurveyId, int]
-    sealed: Mapping[SurveyId, int]
+    surveys: Mapping[SurveyId, StoredSurvey]
     partitioner: Partitioner
     keys: KeySource
     place: str
+
+    def sealed(self, survey: SurveyId) -> int:
+        """The period up to which a survey's closings are sealed; 0 of one that is not published."""
+        return self.surveys[survey].sealed if survey in self.surveys else 0
 
 
 @dataclass(slots=True)
@@ -249,18 +250,23 @@ def _opened(run: SparkRun, pieces: Sequence[LogRange], number: int) -> Iterator[
     """The blocks in a task's pieces. number: decides which bucket is told what else opening has found, as refusals."""
     if not pieces:
         return
-    surveys = readable(run.signed)
-    opener, findings = Opener(surveys, keys_from(run.keys)), Findings()
+    stored = readable(run.surveys)
+    opener = Opener({id_: each.survey for id_, each in stored.items()}, keys_from(run.keys))
+    findings = Findings()
     read = (request for piece in pieces for request in piece.read())
     for requests in batches_of(read, BATCH_REQUESTS, BATCH_BYTES):
-        yield from _rows(_blocks(run, surveys, opener, requests, findings))
+        yield from _rows(_blocks(run, stored, opener, requests, findings))
     yield from _rows(
         iter([ClosingBlock(number % run.partitioner.buckets, SurveyId(b""), _FINDINGS, findings.packed(), [])])
     )
 
 
 def _blocks(
-    run: SparkRun, surveys: Mapping[SurveyId, Survey], opener: Opener, requests: list[LoggedRequest], findings: Findings
+    run: SparkRun,
+    surveys: Mapping[SurveyId, StoredSurvey],
+    opener: Opener,
+    requests: list[LoggedRequest],
+    findings: Findings,
 ) -> Iterator[ClosingBlock]:
     """The blocks in a batch of requests; what else there is to say of these is added to the findings."""
     opened = opener.open(enumerate(each.body for each in requests))
@@ -274,12 +280,11 @@ def _blocks(
         findings.uploads[kind.survey] += len(sheaf.numbers)
     arrivals = np.array([each.arrival for each in requests], np.int64)
     for id_, sheaves in by_survey.items():
-        survey = surveys[id_]
+        survey = surveys[id_].survey
         try:
             rows = UploadRows(survey.plan, sheaves, arrivals)
             of_survey = BatchCounts(Counter())
-            last = run.ends.get(id_, survey.calendar.periods)
-            fresh = fresh_closings(of_survey, survey, last, rows, lambda _: ())
+            fresh = fresh_closings(of_survey, survey, surveys[id_].last, rows, lambda _: ())
             if unanswered := _unanswered(survey, rows):
                 of_survey.refused[id_, Refusal.MALFORMED] += unanswered
             yield from blocks_of(survey, rows, fresh, requests, run.partitioner)
@@ -298,7 +303,7 @@ def _unanswered(survey: Survey, rows: UploadRows) -> int:
 
 def _seen(run: SparkRun, file: IdFile) -> Iterator[ClosingBlock]:
     """A file's ids of closings that are not sealed, by bucket."""
-    for period, packed in read_ids(place_at(file.place), file.name, run.sealed.get(file.survey, 0)):
+    for period, packed in read_ids(place_at(file.place), file.name, run.sealed(file.survey)):
         ids = ids_in(packed)
         bucket = run.partitioner.bucket(ids[:, 0], ids[:, 1], np.full(len(ids), period, np.int64))
         order = np.argsort(bucket, kind="stable")
@@ -356,11 +361,9 @@ def _counted(
     run: SparkRun, id_: SurveyId, blocks: list[ClosingBlock], before: Mapping[int, bytes]
 ) -> tuple[Findings, Mapping[ClosingKey, bytes]]:
     """The counts of one survey's blocks, and the ids that are counted with them."""
-    surveys = readable({id_: run.signed[id_]})
-    ends = {ended: EarlyEnd(ended, last) for ended, last in run.ends.items()}
-    findings = Findings()
+    stored, findings = run.surveys[id_], Findings()
     try:
-        requests, opened = uploads_of(surveys[id_], blocks)
+        requests, opened = uploads_of(stored.survey, blocks)
     except OF_A_SURVEY:
         _log.exception("closings of survey %s cannot be counted", id_.hex())
         findings.failed.add(id_)
@@ -368,9 +371,8 @@ def _counted(
     counted = count(
         requests,
         opened,
-        surveys,
+        {id_: stored},
         lambda wanted: [(key, before[key[1]]) for key in wanted if key[1] in before],
-        ends,
     )
     findings.failed |= set(counted.uncounted)
     findings.judged, findings.counted.tallies = counted.refused, counted.tallies

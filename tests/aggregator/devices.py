@@ -74,7 +74,7 @@ class Log(SurveyLog):
     def sealed(self) -> int:
         """The last period that is sealed."""
         with self.store.view() as view:
-            return view.sealed_period(self.survey.id)
+            return view.surveys()[self.survey.id].sealed
 
 
 def shown(tallies: Tallies) -> dict[tuple[int, int], tuple[int, list[int]]]:

@@ -54,7 +54,6 @@ def fleet_store(path: Path, now: float) -> Survey:
     with store.transaction() as writing:
         for survey, public in ((opened, True), (opened.asking(question="What did you do before?"), False)):
             writing.add_survey(survey.id, survey.signed_by(AUTHORITY), public=public)
-            writing.put_snapshots(survey.id, 1, shown, [])
-            writing.put_looked(survey.id, SnapshotProgress(1, FINAL, SHOWN, 0))
+            writing.put_snapshots(survey.id, SnapshotProgress(1, FINAL, SHOWN, 0), shown)
     store.close()
     return opened

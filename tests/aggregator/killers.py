@@ -96,7 +96,7 @@ def show_fold(folder: Path, now: float) -> None:
 def contents(store: Store) -> dict[str, object]:
     """How much is unfolded, how many runs of ids there are, all tallies and attendance, and refusals."""
     with store.view() as view:
-        (survey,) = view.signed_surveys()
+        (survey,) = view.surveys()
         tallies = view.tallies(survey)
         return {
             "unfolded": view.unfolded(),

@@ -22,7 +22,7 @@ import atheris
 with atheris.instrument_imports(include=["changeling_protocol", "changeling_aggregator"]):
     from changeling_aggregator.fold.counting import count
     from changeling_aggregator.opening import open_requests
-    from changeling_aggregator.store import LoggedRequest
+    from changeling_aggregator.store import LoggedRequest, StoredSurvey
     from changeling_protocol import (
         EarlyEnd,
         MalformedBytes,
@@ -128,9 +128,9 @@ class Fuzzing:
             LoggedRequest(when, 1, at, encode_upload_request([seal(each, asked.id, KEY)]))
             for at, each in enumerate(plaintexts, start=1)
         ]
-        surveys = {asked.id: asked}
-        opened = open_requests([each.body for each in requests], surveys, {KEY.id: PRIVATE})
-        counted = count(requests, opened, surveys, lambda *_: (), {})
+        opened = open_requests([each.body for each in requests], {asked.id: asked}, {KEY.id: PRIVATE})
+        stored = StoredSurvey(asked.id, asked.signed_by(AUTHORITY))
+        counted = count(requests, opened, {asked.id: stored}, lambda *_: ())
         expected = Reference(asked)
         for plaintext in plaintexts:
             expected.add(plaintext, arrival)

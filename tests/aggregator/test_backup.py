@@ -149,17 +149,17 @@ def test_what_a_restored_store_shows_has_revisions_that_nobody_has_seen(new_plac
     survey = SurveyId(b"s" * ID_BYTES)
     with store.transaction() as writing:
         writing.add_survey(survey, b"signed")
-        writing.put_looked(survey, SnapshotProgress(revision=7))
+        writing.put_snapshots(survey, SnapshotProgress(revision=7), {})
     back_up(store, path, NOW)
     with store.transaction() as writing:
-        writing.put_looked(survey, SnapshotProgress(revision=10**6))
+        writing.put_snapshots(survey, SnapshotProgress(revision=10**6), {})
     seen = {10**6}
     for _ in range(2):
         target = new_place().open()
         with opened_backup(path) as backup:
             restore(backup, target)
         with target.view() as view:
-            revision = view.looked_at(survey).revision
+            revision = view.surveys()[survey].looked.revision
         assert revision > 10**6
         seen.add(revision)
         target.close()

@@ -263,7 +263,7 @@ def test_a_fold_by_itself_counts_after_any_pause_and_seals_once_the_clock_was_wa
     assert ("watched for ten minutes" in said, "not sealed" in said) == (days < 7, days > 7)
     store = Store.open(tmp_path / "server.db")
     with store.view() as view:
-        assert (view.sealed_period(log.survey.id) > 0) == (days < 7)
+        assert (view.surveys()[log.survey.id].sealed > 0) == (days < 7)
         assert (view.kept_time().told >= 1000 * now) == (days < 7)
     store.close()
 

@@ -201,10 +201,10 @@ def test_nothing_counts_of_closings_after_an_early_end(log: Log) -> None:
 def test_no_plaintext_stops_the_fold(log: Log, plaintext: bytes) -> None:
     """Whatever a device seals is counted or refused; an envelope of nothing is refused at the door."""
     with log.store.view() as view:
-        keys = view.private_keys()
+        surveys, keys = view.surveys(), view.private_keys()
     entry = LoggedRequest(END * 1000, 1, 1, body(seal(plaintext, log.survey.id, log.key)))
-    surveys = {log.survey.id: log.survey}
-    count([entry], open_requests([entry.body], surveys, keys), surveys, lambda _: (), {})
+    opened = open_requests([entry.body], {log.survey.id: log.survey}, keys)
+    count([entry], opened, surveys, lambda _: ())
 
 
 def test_a_closing_is_sealed_after_its_grace(log: Log) -> None:
@@ -264,7 +264,7 @@ def test_uploads_that_never_stop_do_not_keep_closings_and_keys_alive(store: Stor
         now += 1
         fold(store, now, open_=always_more)
     with store.view() as view:
-        assert view.sealed_period(log.survey.id) == 1
+        assert view.surveys()[log.survey.id].sealed == 1
         assert set(view.private_keys()) == {lasting.key.id}
 
 

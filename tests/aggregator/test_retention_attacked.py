@@ -89,7 +89,7 @@ class World:
         """Nothing is gone that is needed, and, where a fold has done all, nothing is there that is over."""
         with self.store.view() as view:
             kept = {each for row in view.kept_requests() for each in decode_upload_request(row.body)}
-            sealed = {asked.id: view.sealed_period(asked.id) for asked in self.surveys}
+            sealed = {id_: each.sealed for id_, each in view.surveys().items()}
             assert view.private_keys(), "a key that has not expired is there"
         for each in self.sent:
             last = self.ends.get(each.survey.id, PERIODS)

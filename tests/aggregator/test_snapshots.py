@@ -148,7 +148,7 @@ def test_what_is_folded_while_a_snapshot_is_prepared_is_in_it(store: Store, monk
     take_snapshots(store, UnixSeconds(DUE))
     with store.view() as view:
         (lot,) = view.shown_strata(ASKED.id).values()
-        looked = view.looked_at(ASKED.id)
+        looked = view.surveys()[ASKED.id].looked
         assert (lot.attendance.heard, looked.folded) == (PEOPLE + MINIMUM, view.folded())
 
 

@@ -53,7 +53,6 @@ def whole_survey_store(
     store = Store.open(path)
     with store.transaction() as writing:
         writing.add_survey(survey.id, survey.signed_by(AUTHORITY), public=True)
-        writing.put_snapshots(survey.id, 1, lots, [])
-        writing.put_looked(survey.id, SnapshotProgress(1, calendar.periods, calendar.periods, 0))
+        writing.put_snapshots(survey.id, SnapshotProgress(1, calendar.periods, calendar.periods, 0), lots)
     store.close()
     return survey

@@ -82,8 +82,7 @@ def answered(path, survey, arms, entries):
     store = Store.open(path)
     with store.transaction() as writing:
         writing.add_survey(survey.id, survey.signed_by(AUTHORITY), public=True)
-        writing.put_snapshots(survey.id, 1, lots, [])
-        writing.put_looked(survey.id, SnapshotProgress(1, last, last, 0))
+        writing.put_snapshots(survey.id, SnapshotProgress(1, last, last, 0), lots)
     store.close()
 
 

@@ -137,7 +137,7 @@ def test_a_backup_is_made_and_restored_as_the_operators_page_says(shown, ran):
         ran([word.replace("2027-03-01.backup", "a.backup") for word in words])
     restored = Store.open(Path(server.store_path).with_name("new.db"))
     with restored.view() as view:
-        assert view.looked_at(survey.id).final == PERIODS
+        assert view.surveys()[survey.id].looked.final == PERIODS
     restored.close()
 
 

@@ -61,11 +61,11 @@ def known_ids(store: Store) -> dict[tuple[bytes, int], list[bytes]]:
     with store.view() as view:
         packed = [
             ((survey, period), b"".join(view.read_run((survey, period), number)))
-            for survey in view.signed_surveys()
+            for survey in view.surveys()
             for period, number in view.runs_of_survey(survey)
         ]
         for file in view.id_files():
-            sealed = view.sealed_period(file.survey)
+            sealed = view.surveys()[file.survey].sealed
             some = read_ids(place_at(file.place), file.name, sealed)
             packed += [((file.survey, period), ids_) for period, ids_ in some]
     for key, some_ids in packed:

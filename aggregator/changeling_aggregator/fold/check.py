@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from changeling_protocol import NodeNumber, Survey, SurveyId, TrackNumber
+from changeling_protocol import NodeNumber, SurveyId, TrackNumber
 from changeling_statistics import Attendance, NodeTally, PlanNode, Tallies
 
 from ..opening import Open, open_requests
-from ..store import ClosingKey, Store, View
+from ..store import ClosingKey, Store, StoredSurvey, View, readable
 from .counting import count
 from .ids import merged_ids
 
@@ -40,23 +40,18 @@ def check(store: Store, open_: Open = open_requests) -> list[TallyDifference]:
     open_: opens requests, here or in other processes.
     """
     with store.view() as view:
-        again, ends = _counted_again(view, open_), view.early_ends()
+        stored = readable(view.surveys())
+        again = _counted_again(view, open_, stored)
         return [
             difference
-            for survey in view.surveys().values()
-            for difference in _differences(
-                survey,
-                view.sealed_period(survey.id),
-                ends[survey.id].last if survey.id in ends else survey.calendar.periods,
-                view.tallies(survey.id),
-                again[survey.id],
-            )
+            for id_, each in stored.items()
+            for difference in _differences(each, view.tallies(id_), again[id_])
         ]
 
 
-def _counted_again(view: View, open_: Open) -> dict[SurveyId, Tallies]:
+def _counted_again(view: View, open_: Open, stored: Mapping[SurveyId, StoredSurvey]) -> dict[SurveyId, Tallies]:
     """The tallies of each survey, of all that is kept of what the fold has counted."""
-    surveys, ends, keys = view.surveys(), view.early_ends(), view.private_keys()
+    surveys, keys = {id_: each.survey for id_, each in stored.items()}, view.private_keys()
     nodes: dict[SurveyId, dict[PlanNode, NodeTally]] = {id_: {} for id_ in surveys}
     closings: dict[SurveyId, dict[tuple[int, int], Attendance]] = {id_: {} for id_ in surveys}
     seen: dict[ClosingKey, list[bytes]] = {}
@@ -66,7 +61,7 @@ def _counted_again(view: View, open_: Open) -> dict[SurveyId, Tallies]:
 
     requests = view.kept_requests(counted=True)
     while some := [*islice(requests, _REQUESTS_AT_ONCE)]:
-        counted = count(some, open_([each.body for each in some], surveys, keys), surveys, before, ends)
+        counted = count(some, open_([each.body for each in some], surveys, keys), stored, before)
         for (survey, track, node, _), tally in counted.tallies.items():
             _add(nodes[survey], (track, node), tally)
         for (survey, group, period, _), here in counted.attendance.items():
@@ -83,8 +78,9 @@ def _add(sums: MutableMapping[_K, _V], key: _K, more: _V) -> None:
     sums[key] = sums[key] + more if key in sums else more
 
 
-def _differences(survey: Survey, sealed: int, last: int, stored: Tallies, again: Tallies) -> Iterator[TallyDifference]:
-    """last: the last period that counts; of later ones some may have been counted before the survey was ended."""
+def _differences(of: StoredSurvey, stored: Tallies, again: Tallies) -> Iterator[TallyDifference]:
+    """Of periods after the last that counts some may have been counted before the survey was ended: they are left."""
+    survey, sealed, last = of.survey, of.sealed, of.last
     tracks = survey.plan.tracks
     for track, number in sorted({*stored, *again}):
         node = tracks[track].node(number)

@@ -23,7 +23,6 @@ from changeling_protocol import (
     CLOSING_ID_BYTES,
     MOST_PERIODS,
     STANDING_BYTES,
-    EarlyEnd,
     NodeNumber,
     Randomizer,
     Refusal,
@@ -43,7 +42,7 @@ from changeling_statistics import Attendance, Counterpart, NodeTally, counterpar
 from numpy.typing import NDArray
 
 from ..opening import ColumnLayout, Opened, Sheaf, request_number
-from ..store import AttendanceKey, ClosingKey, LoggedRequest, TallyKey, Transaction
+from ..store import AttendanceKey, ClosingKey, LoggedRequest, StoredSurvey, TallyKey, Transaction
 from .ids import Ids, are_in, first_of_each, ids_in
 
 Integers = NDArray[np.int64]
@@ -280,15 +279,13 @@ class BatchCounts:
 def count(
     requests: Sequence[LoggedRequest],
     opened: Opened,
-    surveys: Mapping[SurveyId, Survey],
+    surveys: Mapping[SurveyId, StoredSurvey],
     seen: Seen,
-    ends: Mapping[SurveyId, EarlyEnd],
 ) -> BatchCounts:
     """The counts that these requests add.
 
-    requests: in the log's order, after all whose ids are in `seen`. opened: what is in them. surveys: by id. ends: of
-    the surveys that were ended early, by id. A survey whose counting fails harms no other. Raises what `seen` raises of
-    a store that fails.
+    requests: in the log's order, after all whose ids are in `seen`. opened: what is in them. surveys: by id. A
+    survey whose counting fails harms no other. Raises what `seen` raises of a store that fails.
     """
     rubbish = [(requests[number].stream, requests[number].position) for number in opened.rubbish]
     counted = BatchCounts(opened.refused, envelopes=opened.envelopes, rubbish=rubbish)
@@ -296,9 +293,8 @@ def count(
     for kind, sheaf in opened.sheaves.items():
         by_survey.setdefault(kind.survey, {})[kind] = sheaf
     for id_, sheaves in by_survey.items():
-        last = ends[id_].last if id_ in ends else surveys[id_].calendar.periods
         try:
-            counted.add(_count_survey(surveys[id_], last, sheaves, requests, seen))
+            counted.add(_count_survey(surveys[id_], sheaves, requests, seen))
         except OF_A_SURVEY:
             uploads = sum(len(sheaf.numbers) for sheaf in sheaves.values())
             _log.exception("%d uploads of survey %s cannot be counted", uploads, id_.hex())
@@ -307,11 +303,11 @@ def count(
 
 
 def _count_survey(
-    survey: Survey, last: int, sheaves: Mapping[ColumnLayout, Sheaf], requests: Sequence[LoggedRequest], seen: Seen
+    stored: StoredSurvey, sheaves: Mapping[ColumnLayout, Sheaf], requests: Sequence[LoggedRequest], seen: Seen
 ) -> BatchCounts:
-    counted = BatchCounts(Counter())
+    counted, survey = BatchCounts(Counter()), stored.survey
     rows = UploadRows(survey.plan, sheaves, np.array([each.arrival for each in requests], np.int64))
-    fresh = fresh_closings(counted, survey, last, rows, seen)
+    fresh = fresh_closings(counted, survey, stored.last, rows, seen)
     for upload, until in _early_uploads(fresh, survey):
         request = requests[request_number(upload)]
         at = request.stream, request.position

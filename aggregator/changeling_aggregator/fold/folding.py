@@ -13,7 +13,7 @@ restart changes nothing, and asking more often makes no snapshot come earlier.
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing as ending
 from contextlib import suppress
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from math import ceil, floor
 from typing import NamedTuple, TypeAlias
 
-from changeling_protocol import EarlyEnd, Refusal, Survey, SurveyId, UnixMilliseconds, UnixSeconds
+from changeling_protocol import Refusal, SurveyId, UnixMilliseconds, UnixSeconds
 from changeling_statistics import batches_to_show
 
 from ..errors import Overtaken, SegmentLost, Unwritable
@@ -33,13 +33,14 @@ from ..store import (
     LoggedRequest,
     SnapshotProgress,
     Store,
+    StoredSurvey,
     StratumCounts,
     StratumKey,
-    Transaction,
     Turn,
     View,
     cursors_after,
     positions_after,
+    readable,
 )
 from .counting import BatchCounts, count
 from .ids import Added, SeenIds, add_ids, merged_ids
@@ -162,8 +163,7 @@ class Batch:
 
     requests: Sequence[LoggedRequest]
     opened: Opened
-    surveys: Mapping[SurveyId, Survey]
-    ends: Mapping[SurveyId, EarlyEnd]
+    surveys: Mapping[SurveyId, StoredSurvey]
 
 
 def batches(
@@ -189,9 +189,10 @@ def _next_batch(store: Store, most: int, open_: Open, after: Mapping[int, int], 
     """The next requests that are not counted, opened. after: the positions by stream of what is being counted."""
     with store.view() as view:
         requests = view.unread(most, BATCH_BYTES, after, until)
-        surveys, ends = view.surveys(), view.early_ends()
+        stored = readable(view.surveys())
         keys = view.private_keys() if requests else {}
-    return Batch(requests, open_([each.body for each in requests], surveys, keys), surveys, ends)
+    surveys = {id_: each.survey for id_, each in stored.items()}
+    return Batch(requests, open_([each.body for each in requests], surveys, keys), stored)
 
 
 Written: TypeAlias = tuple[FoldReport, Mapping[ClosingKey, Added]]
@@ -231,7 +232,7 @@ def count_batches(store: Store, turn: Turn | Store, coming: Iterable[Batch], see
         for batch in coming:
             with store.view() as view:
                 before = _Before(seen, view, writing, ids)
-                counted = count(batch.requests, batch.opened, batch.surveys, before, batch.ends)
+                counted = count(batch.requests, batch.opened, batch.surveys, before)
             if writing is not None:
                 yield _written(writing, seen, before.ids)
             ids = counted.ids
@@ -267,7 +268,8 @@ def take_over_files(store: Store, turn: Turn) -> None:
     with turn.transaction() as writing:
         writing.replace_id_files(files, ())
         for file in files:
-            add_ids(writing, _ids_of(file, writing.sealed_period(file.survey)))
+            stored = writing.surveys(file.survey).get(file.survey)
+            add_ids(writing, _ids_of(file, 0 if stored is None else stored.sealed))
     for file in files:
         place_at(file.place).delete(file.name)
 
@@ -320,9 +322,9 @@ def latest_to_count(store: Store, now: UnixSeconds, believed: bool) -> UnixMilli
         if believed:
             return latest
         due = [
-            survey.calendar.time(period) + survey.grace
-            for id_, survey in view.surveys().items()
-            if (period := view.sealed_period(id_) + 1) <= _last(view, survey)
+            each.survey.calendar.time(each.sealed + 1) + each.survey.grace
+            for each in readable(view.surveys()).values()
+            if each.sealed < each.last
         ]
         return min(latest, max(view.kept_time().told, UnixMilliseconds(1000 * min(due, default=0))))
 
@@ -342,67 +344,67 @@ def close_what_ended(store: Store, now: UnixSeconds) -> None:
     comes for a sealed closing is late, and nothing that waits was sealed to a key that is gone.
     """
     destroyed = False
-    if _anything_ended(store, now):
+    with store.view() as view:
+        ended = _Ended.by(view, now)
+        is_over = ended.seal or view.any_key_expired(ended.keys) or view.retention_due(*ended.retention)
+    if is_over:  # without which uploads need not wait for a transaction
         with store.transaction() as writing:
             writing.stop_appending()
-            moment, longest = _moment(writing, now), _retention(writing)
-            writing.raise_arrival_floor(UnixMilliseconds(ceil(moment * 1000)))
-            for survey, period in _to_seal(writing, moment):
+            ended = _Ended.by(writing, now)
+            writing.raise_arrival_floor(UnixMilliseconds(ceil(ended.moment * 1000)))
+            for survey, period in ended.seal.items():
                 writing.seal(survey, period)
-            writing.apply_retention(_ms(moment), _graces(writing), 1000 * longest)
-            destroyed = writing.destroy_expired_keys(UnixSeconds(moment - longest)) > 0
+            writing.apply_retention(*ended.retention)
+            destroyed = writing.destroy_expired_keys(ended.keys) > 0
     store.forget_overwritten(changed=destroyed)
     store.give_back()
 
 
-def _anything_ended(store: Store, now: UnixSeconds) -> bool:
-    """Tell whether there is anything to seal, to destroy or to delete, without a transaction that uploads wait for."""
-    with store.view() as view:
-        longest, moment = _retention(view), _moment(view, now)
-        return bool(
-            _to_seal(view, moment)
-            or view.any_key_expired(UnixSeconds(moment - longest))
-            or view.retention_due(_ms(moment), _graces(view), 1000 * longest)
-        )
+class _Ended(NamedTuple):
+    """The things whose time is over.
 
+    moment: now, or the first arrival that is not folded, if that is earlier; Unix seconds. seal: by survey, the period
+    up to which closings can be sealed, where that is more than is sealed. graces: for how many milliseconds a survey
+    needs its requests: 0 where all that counts is sealed by then. longest: for how many seconds anything that could
+    still be folded again is kept.
+    """
 
-def _moment(view: View, now: UnixSeconds) -> UnixSeconds:
-    """Now, or the first arrival that is not folded, if that is earlier."""
-    first = view.first_unfolded()
-    return now if first is None else min(now, UnixSeconds(first / 1000))
+    moment: UnixSeconds
+    seal: Mapping[SurveyId, int]
+    graces: Mapping[SurveyId, int]
+    longest: int
+
+    @classmethod
+    def by(cls, view: View, now: UnixSeconds) -> "_Ended":
+        """What is over by now, in Unix seconds."""
+        first, stored = view.first_unfolded(), view.surveys()
+        moment = now if first is None else min(now, UnixSeconds(first / 1000))
+        seal, graces, longest = {}, {}, 0
+        for id_, each in readable(stored).items():
+            grace = min(each.survey.grace, MOST_RETENTION_SECONDS)
+            closed = each.survey.calendar.closed(UnixSeconds(moment - each.survey.grace))
+            if closed > each.sealed:
+                seal[id_] = closed
+            if each.sealed < each.last:
+                longest = max(longest, grace)
+            graces[id_] = 1000 * grace if max(closed, each.sealed) < each.last else 0
+        if len(graces) < len(stored):  # another version, perhaps on another server, may need them longer
+            longest = MOST_RETENTION_SECONDS
+        return cls(moment, seal, graces, longest)
+
+    @property
+    def keys(self) -> UnixSeconds:
+        """Keys that expired before this are not needed any more."""
+        return UnixSeconds(self.moment - self.longest)
+
+    @property
+    def retention(self) -> tuple[UnixMilliseconds, Mapping[SurveyId, int], int]:
+        """As `Transaction.apply_retention` takes it."""
+        return _ms(self.moment), self.graces, 1000 * self.longest
 
 
 def _ms(time: UnixSeconds) -> UnixMilliseconds:
     return UnixMilliseconds(floor(time * 1000))
-
-
-def _to_seal(view: View, now: UnixSeconds) -> list[ClosingKey]:
-    """Up to which period the closings of a survey can be sealed, of those where that is more than is sealed already."""
-    ended = ((id_, survey.calendar.closed(UnixSeconds(now - survey.grace))) for id_, survey in view.surveys().items())
-    return [(id_, period) for id_, period in ended if period > view.sealed_period(id_)]
-
-
-def _graces(view: View) -> dict[SurveyId, int]:
-    """For how many milliseconds each survey needs its requests: its grace, or 0 where all that counts is sealed."""
-    return {
-        id_: 1000 * min(survey.grace, MOST_RETENTION_SECONDS) if view.sealed_period(id_) < _last(view, survey) else 0
-        for id_, survey in view.surveys().items()
-    }
-
-
-def _retention(view: View) -> int:
-    """For how many seconds what could still be folded again is kept: the longest grace with something left to seal."""
-    surveys = view.surveys()
-    if len(surveys) < len(view.signed_surveys()):  # another version, perhaps on another server, may need them longer
-        return MOST_RETENTION_SECONDS
-    graces = (survey.grace for survey in surveys.values() if view.sealed_period(survey.id) < _last(view, survey))
-    return min(max(graces, default=0), MOST_RETENTION_SECONDS)
-
-
-def _last(view: View, survey: Survey) -> int:
-    """The last period of a survey that counts."""
-    end = view.early_ends().get(survey.id)
-    return survey.calendar.periods if end is None else end.last
 
 
 def take_snapshots(store: Store, now: UnixSeconds) -> None:
@@ -412,41 +414,40 @@ def take_snapshots(store: Store, now: UnixSeconds) -> None:
     """
     with store.view() as view:
         found = {
-            (survey.id, before, after): _fresh(view, survey, before, after)
-            for survey, before, after in _to_look_at(view, now)
+            (stored.id, stored.looked, after): _fresh(view, stored, after) for stored, after in _to_look_at(view, now)
         }
     if not found:
         return
     with store.transaction() as writing:
         writing.stop_folding()
-        for survey, before, after in list(_to_look_at(writing, now)):
-            known = found.get((survey.id, before, after))  # None where something was folded or sealed since
-            _show(writing, survey, before, after, known or _fresh(writing, survey, before, after))
+        for stored, after in _to_look_at(writing, now):
+            fresh = found.get((stored.id, stored.looked, after))
+            if fresh is None:  # something was folded or sealed since
+                fresh = _fresh(writing, stored, after)
+            if fresh or after.final > stored.looked.final:
+                after = replace(after, revision=after.revision + 1)
+            writing.put_snapshots(stored.id, after, fresh)
 
 
-def _to_look_at(view: View, now: UnixSeconds) -> Iterator[tuple[Survey, SnapshotProgress, SnapshotProgress]]:
-    """The surveys of which anything was folded, closed or sealed since they were looked at; how far before, and now."""
-    counted = view.folded()
-    for id_, survey in view.surveys().items():
-        before = view.looked_at(id_)
-        due = min(survey.calendar.closed(UnixSeconds(now - survey.skew - survey.spread)), _last(view, survey))
+def _to_look_at(view: View, now: UnixSeconds) -> list[tuple[StoredSurvey, SnapshotProgress]]:
+    """The surveys of which anything was folded, closed or sealed since they were looked at; and how far now."""
+    counted, found = view.folded(), []
+    for stored in readable(view.surveys()).values():
+        survey, before = stored.survey, stored.looked
+        due = min(survey.calendar.closed(UnixSeconds(now - survey.skew - survey.spread)), stored.last)
         due = max(due, before.due)  # what was shown stays so, whatever the clock does
-        final = max(before.final, min(view.sealed_period(id_), due))
+        final = max(before.final, min(stored.sealed, due))
         after = SnapshotProgress(before.revision, final, due, counted)
         if after != before and due > before.final:
-            yield survey, before, after
+            found.append((stored, after))
+    return found
 
 
-class _Fresh(NamedTuple):
-    """The counts to show, and those that are shown already, of closings that are not final."""
-
-    counts: dict[StratumKey, StratumCounts]
-    shown: Collection[StratumKey]
-
-
-def _fresh(view: View, survey: Survey, before: SnapshotProgress, after: SnapshotProgress) -> _Fresh:
-    counted = _by_closing(view.counted_strata(survey.id, survey.plan, before.final, after.due))
-    shown = _by_closing(view.shown_strata(survey.id, after=before.final, until=after.due))
+def _fresh(view: View, stored: StoredSurvey, after: SnapshotProgress) -> dict[StratumKey, StratumCounts]:
+    """The counts to show from now on, of closings that are not shown for good."""
+    survey, final = stored.survey, stored.looked.final
+    counted = _by_closing(view.counted_strata(survey.id, survey.plan, final, after.due))
+    shown = _by_closing(view.shown_strata(survey.id, after=final, until=after.due))
     fresh: dict[StratumKey, StratumCounts] = {}
     for period, counts in counted.items():
         chosen = batches_to_show(
@@ -456,16 +457,7 @@ def _fresh(view: View, survey: Survey, before: SnapshotProgress, after: Snapshot
             sealed=period <= after.final,
         )
         fresh |= {key: counts[key] for key in counts.keys() & chosen}
-    return _Fresh(fresh, [key for counts in shown.values() for key in counts])
-
-
-def _show(
-    writing: Transaction, survey: Survey, before: SnapshotProgress, after: SnapshotProgress, fresh: _Fresh
-) -> None:
-    if fresh.counts or after.final > before.final:
-        after = replace(after, revision=before.revision + 1)
-    writing.put_snapshots(survey.id, after.revision, fresh.counts, fresh.shown)
-    writing.put_looked(survey.id, after)
+    return fresh
 
 
 def _by_closing(counts: dict[StratumKey, StratumCounts]) -> defaultdict[int, dict[StratumKey, StratumCounts]]:

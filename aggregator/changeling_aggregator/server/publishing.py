@@ -229,7 +229,8 @@ async def fetch_end(request: Request) -> Response:
 
 def _signed_end(service: Service, survey: SurveyId) -> bytes | None:
     with service.store.view() as view:
-        return view.signed_early_end(survey)
+        stored = view.surveys(survey).get(survey)
+        return None if stored is None else stored.signed_end
 
 
 def _check_end(end: EarlyEnd, published: PublishedSurvey, service: Service) -> None:

@@ -139,7 +139,7 @@ class Showing:
         with self._lock:
             known = self._known.get(survey.id)
         with self._store.view() as view:
-            looked = view.looked_at(survey.id)
+            looked = view.surveys(survey.id)[survey.id].looked
             if known is not None and known.revision == looked.revision:
                 return known
             before = (
@@ -218,7 +218,8 @@ class Editions:
         """Make the editions that are due, and see which others have made. Raises what the store raises."""
         opened = {id_: each for id_, each in self._registry.surveys.items() if each.public}
         with self._store.view() as view:
-            looked, newest = {id_: view.looked_at(id_) for id_ in opened}, view.newest_editions()
+            stored, newest = view.surveys(), view.newest_editions()
+        looked = {id_: stored[id_].looked for id_ in opened}
         for id_, published in opened.items():
             due = looked[id_].revision, published.last
             if due[0] and newest.get(id_, (0, 0, b""))[:2] != due and self._not_made.get(id_) != due:

@@ -9,7 +9,7 @@ few chunks, and whatever reads a whole run holds a little of it at a time. A run
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
@@ -34,6 +34,7 @@ from sqlalchemy import (
 )
 
 from .database import Bound
+from .registry import SnapshotProgress
 from .schema import attendance, refusals, runs, snapshots, surveys, tallies
 
 TallyKey: TypeAlias = tuple[SurveyId, TrackNumber, NodeNumber, StratumNumber]
@@ -48,10 +49,10 @@ StratumKey: TypeAlias = tuple[int, int, StratumNumber]
 _AT_ONCE = 500
 _TALLY_KEY = ("survey", "track", "node", "stratum")
 _ATTENDANCE_KEY = ("survey", "group", "period", "stratum")
-_LOOKED = select(surveys.c.revision, surveys.c.final, surveys.c.due, surveys.c.folded).where(
-    surveys.c.id == bindparam("of")
+_STRATUM_KEY = ("period", "group", "stratum")
+_SNAPSHOT = and_(
+    snapshots.c.survey == bindparam("of"), *(snapshots.c[name] == bindparam(name) for name in _STRATUM_KEY)
 )
-"""It is asked for with each answer to a reader, and so made once."""
 
 
 @dataclass(slots=True)
@@ -68,20 +69,6 @@ class StratumCounts:
     def counts(self) -> dict[Cell, int]:
         """How many were heard, and the reports on each node."""
         return {None: self.attendance.heard, **{node: tally.reports for node, tally in self.nodes.items()}}
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotProgress:
-    """How far a survey has been looked at for snapshots.
-
-    revision: how often what is shown has changed. final: the period up to which all closings are shown for good.
-    due, folded: up to which period, and after how many folded requests, it was looked at last.
-    """
-
-    revision: int = 0
-    final: int = 0
-    due: int = 0
-    folded: int = 0
 
 
 class ReadCounts(Bound):
@@ -107,16 +94,6 @@ class ReadCounts(Bound):
         which = true() if survey is None else refusals.c.survey == survey
         query = select(refusals.c.reason, func.sum(refusals.c.count)).where(which).group_by(refusals.c.reason)
         return {Refusal(reason): int(count) for reason, count in self._connection.execute(query)}
-
-    def sealed_period(self, survey: SurveyId) -> int:
-        """The period up to which all closings of a survey are sealed; 0 if none is."""
-        query = select(surveys.c.sealed).where(surveys.c.id == survey)
-        return self._connection.execute(query).scalar_one_or_none() or 0
-
-    def looked_at(self, survey: SurveyId) -> SnapshotProgress:
-        """How far a survey has been looked at for snapshots."""
-        row = self._connection.execute(_LOOKED, {"of": survey}).first()
-        return SnapshotProgress(*row) if row else SnapshotProgress()
 
     def counted_strata(
         self, survey: SurveyId, plan: ReleasePlan, after: int, until: int
@@ -184,25 +161,23 @@ class WriteCounts(ReadCounts):
         rising = update(surveys).where(surveys.c.id == survey, surveys.c.sealed < period)
         self._connection.execute(rising.values(sealed=period))
 
-    def put_looked(self, survey: SurveyId, looked: SnapshotProgress) -> None:
-        """Remember how far a survey has been looked at for snapshots."""
-        row = {"revision": looked.revision, "final": looked.final, "due": looked.due, "folded": looked.folded}
-        self._connection.execute(update(surveys).where(surveys.c.id == survey).values(row))
-
     def put_snapshots(
-        self, survey: SurveyId, revision: int, counts: Mapping[StratumKey, StratumCounts], shown: Collection[StratumKey]
+        self, survey: SurveyId, looked: SnapshotProgress, counts: Mapping[StratumKey, StratumCounts]
     ) -> None:
         """Show these counts from now on, in the place of what was shown of them.
 
-        revision: one that nothing was shown with before. shown: the counts that are shown already.
+        looked: how far the survey has been looked at by now. Counts come with a revision that nothing was shown with
+        before.
         """
-        for key in counts.keys() & shown:
-            named = (snapshots.c[name] == part for name, part in zip(("period", "group", "stratum"), key, strict=True))
-            self._connection.execute(delete(snapshots).where(snapshots.c.survey == survey, *named))
+        self._connection.execute(update(surveys).where(surveys.c.id == survey).values(asdict(looked)))
+        if not counts:
+            return
+        old = [{"of": survey, **dict(zip(_STRATUM_KEY, key, strict=True))} for key in counts]
+        self._connection.execute(delete(snapshots).where(_SNAPSHOT), old)
         rows = [
             {
-                **{"survey": survey, "period": period, "group": group, "stratum": stratum, "revision": revision},
-                **_of_attendance(each.attendance),
+                **{"survey": survey, "period": period, "group": group, "stratum": stratum},
+                **{"revision": looked.revision, **_of_attendance(each.attendance)},
                 "cells": encode(
                     [
                         [track, node, tally.reports, tally.slots.astype("<i8").tobytes()]
@@ -212,8 +187,7 @@ class WriteCounts(ReadCounts):
             }
             for (period, group, stratum), each in counts.items()
         ]
-        if rows:
-            self._connection.execute(insert(snapshots), rows)
+        self._connection.execute(insert(snapshots), rows)
 
     def _add_tallies(self, added: Mapping[TallyKey, NodeTally]) -> None:
         stored = self._rows_beside(tallies, _TALLY_KEY, added)

@@ -33,7 +33,7 @@ from changeling_protocol import (
 from changeling_statistics import format_instant
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from sqlalchemy import ColumnElement, Row, and_, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, func, insert, select, update
 
 from .database import PRIVATE_BYTES, AtRest, Bound
 from .schema import editions, keys, store, surveys, tokens
@@ -84,12 +84,55 @@ def hash_of(token: str) -> bytes:
     return sha256(token.encode(errors="surrogateescape")).digest()
 
 
-def readable(signed: Mapping[SurveyId, bytes]) -> dict[SurveyId, Survey]:
-    """The surveys that this version can read, of those in these signed bytes: one that it cannot harms no other."""
+@dataclass(frozen=True, slots=True)
+class SnapshotProgress:
+    """How far a survey has been looked at for snapshots.
+
+    revision: how often what is shown has changed. final: the period up to which all closings are shown for good.
+    due, folded: up to which period, and after how many folded requests, it was looked at last.
+    """
+
+    revision: int = 0
+    final: int = 0
+    due: int = 0
+    folded: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSurvey:
+    """A published survey as it is kept.
+
+    signed: its signed bytes. public: whether its results are open to all. end, signed_end: where the authority ended it
+    early, and that as it was signed. sealed: the period up to which all its closings are sealed; 0 if none is. looked:
+    how far it has been looked at for snapshots.
+    """
+
+    id: SurveyId
+    signed: bytes
+    public: bool = False
+    end: EarlyEnd | None = None
+    signed_end: bytes | None = None
+    sealed: int = 0
+    looked: SnapshotProgress = SnapshotProgress()
+
+    @property
+    def survey(self) -> Survey:
+        """The survey itself. Raises MalformedBytes where this version cannot read it."""
+        return _survey_in(self.signed)
+
+    @property
+    def last(self) -> int:
+        """The last period that counts: the calendar's, or an earlier one. Raises MalformedBytes as `survey` does."""
+        return self.survey.calendar.periods if self.end is None else self.end.last
+
+
+def readable(stored: Mapping[SurveyId, StoredSurvey]) -> dict[SurveyId, StoredSurvey]:
+    """Those of these surveys that this version can read: one that it cannot harms no other."""
     read = {}
-    for id_, of_survey in signed.items():
+    for id_, each in stored.items():
         with suppress(MalformedBytes):
-            read[id_] = _survey_in(of_survey)
+            _survey_in(each.signed)
+            read[id_] = each
     return read
 
 
@@ -99,32 +142,29 @@ def _survey_in(signed: bytes) -> Survey:
     return Survey.unverified(signed)
 
 
+_ONE_SURVEY = select(surveys).where(surveys.c.id == bindparam("of"))
+"""It is asked with each answer to a reader, and so made once."""
+
+
 class ReadRegistry(Bound):
     """Reads surveys, tokens and the time."""
 
-    def signed_surveys(self) -> dict[SurveyId, bytes]:
-        """The signed bytes of every survey, by id."""
-        rows = self._connection.execute(select(surveys.c.id, surveys.c.signed).order_by(surveys.c.id))
-        return {row.id: row.signed for row in rows}
-
-    def surveys(self) -> dict[SurveyId, Survey]:
-        """The surveys that this version can read, by id."""
-        return readable(self.signed_surveys())
-
-    def public_surveys(self) -> set[SurveyId]:
-        """The surveys whose results are open to all."""
-        return set(self._connection.scalars(select(surveys.c.id).where(surveys.c.public)))
-
-    def early_ends(self) -> dict[SurveyId, EarlyEnd]:
-        """Every early end, by the survey's id."""
-        query = select(surveys.c.id, surveys.c.last).where(surveys.c.last.is_not(None))
-        return {row.id: EarlyEnd(row.id, row.last) for row in self._connection.execute(query)}
-
-    def signed_early_end(self, survey: SurveyId) -> bytes | None:
-        """A survey's early end as it was signed; None if it has none."""
-        query = select(surveys.c.signed_end).where(surveys.c.id == survey)
-        signed: bytes | None = self._connection.scalar(query)
-        return signed
+    def surveys(self, only: SurveyId | None = None) -> dict[SurveyId, StoredSurvey]:
+        """Every published survey by its id, or only one; also those that this version cannot read."""
+        query = select(surveys).order_by(surveys.c.id) if only is None else _ONE_SURVEY
+        rows = self._connection.execute(query, None if only is None else {"of": only})
+        return {
+            row.id: StoredSurvey(
+                row.id,
+                row.signed,
+                row.public,
+                None if row.last is None else EarlyEnd(row.id, row.last),
+                row.signed_end,
+                row.sealed,
+                SnapshotProgress(row.revision, row.final, row.due, row.folded),
+            )
+            for row in rows
+        }
 
     def tokens(self) -> dict[bytes, Token]:
         """All tokens by their hashes, the oldest first."""
@@ -166,11 +206,11 @@ class WriteRegistry(ReadRegistry):
         putting = update(surveys).where(surveys.c.id == end.survey, surveys.c.last.is_(None))
         if self._connection.execute(putting.values(last=end.last, signed_end=signed)).rowcount:
             return True
-        kept = self.early_ends().get(end.survey)
-        if kept is None:
+        stored = self.surveys(end.survey).get(end.survey)
+        if stored is None or stored.end is None:
             raise ValueError(f"survey {end.survey.hex()} is not published here")
-        if kept != end:
-            raise ValueError(f"the survey was ended after period {kept.last} before: an end stays as it is")
+        if stored.end != end:
+            raise ValueError(f"the survey was ended after period {stored.end.last} before: an end stays as it is")
         return False
 
     def add_token(self, token: str, name: str, scopes: Collection[TokenScope], now: UnixSeconds) -> Token:

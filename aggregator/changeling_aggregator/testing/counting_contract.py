@@ -236,7 +236,7 @@ class CountingContract(OpenedStore):
         with beside.transaction() as writing:
             writing.seal(SURVEY, 1)
         with store.view() as view:
-            assert (view.sealed_period(SURVEY), view.sealed_period(OTHER)) == (2, 0)
+            assert [view.surveys()[id_].sealed for id_ in (SURVEY, OTHER)] == [2, 0]
             assert {*view.runs([(SURVEY, period) for period in (1, 2, 3)])} == {(SURVEY, 3)}
             assert {*view.runs([(OTHER, 1)])} == {(OTHER, 1)}
             assert view.tallies(SURVEY)[0, 1].reports == 4
@@ -300,10 +300,8 @@ class CountingContract(OpenedStore):
                 (2, 0, 0): (Attendance(7, 1, 1), {(0, 2), (1, 1)})
             }
             assert writing.counted_strata(SURVEY, plan, 2, 3).keys() == {(3, 0, 1)}
-            writing.put_snapshots(SURVEY, 1, {**counted, (3, 0, 1): StratumCounts()}, [])
-            writing.put_looked(SURVEY, SnapshotProgress(1, 0, 3, 9))
-            writing.put_snapshots(SURVEY, 2, {(3, 0, 1): StratumCounts(Attendance(4))}, [(3, 0, 1)])
-            writing.put_looked(SURVEY, SnapshotProgress(2, 2, 3, 9))
+            writing.put_snapshots(SURVEY, SnapshotProgress(1, 0, 3, 9), {**counted, (3, 0, 1): StratumCounts()})
+            writing.put_snapshots(SURVEY, SnapshotProgress(2, 2, 3, 9), {(3, 0, 1): StratumCounts(Attendance(4))})
         with beside.view() as view:
             shown = view.shown_strata(SURVEY)
             assert shown.keys() == {(2, 0, 0), (3, 0, 1)}
@@ -313,8 +311,8 @@ class CountingContract(OpenedStore):
                 (3, 0, 1): 4
             }
             assert view.shown_strata(SURVEY, after=2, until=2) == {}
-            assert view.looked_at(SURVEY) == SnapshotProgress(2, 2, 3, 9)
-            assert view.looked_at(OTHER) == SnapshotProgress()
+            assert view.surveys()[SURVEY].looked == SnapshotProgress(2, 2, 3, 9)
+            assert view.surveys()[OTHER].looked == SnapshotProgress()
 
     def test_files_of_ids_take_each_others_place_at_once(self, store: Store, beside: Store) -> None:
         """All or none; who would replace files that another has replaced meanwhile is overtaken, and keeps nothing."""

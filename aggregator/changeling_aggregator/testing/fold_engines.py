@@ -58,7 +58,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from ..fold import FoldEngine, FoldReport, SeenIds, fold
 from ..fold.folding import BATCH_REQUESTS, batches, count_batches
 from ..opening import open_requests
-from ..store import KeptTime, LoggedRequest, Store
+from ..store import KeptTime, LoggedRequest, Store, StoredSurvey
 from .stores import counted_rows, open_stream_at
 
 Append: TypeAlias = Callable[[Sequence[bytes], UnixMilliseconds], None]
@@ -317,14 +317,14 @@ def _closings(survey: Survey, start: int, end: int) -> list[int]:
 
 def reference_rows(
     requests: Iterable[LoggedRequest],
-    surveys: Mapping[SurveyId, Survey],
+    surveys: Mapping[SurveyId, StoredSurvey],
     keys: Mapping[bytes, X25519PrivateKey],
 ) -> dict[str, Rows]:
     """The counts of these requests, as `counted_rows` gives it.
 
     requests: all that there ever were, with the arrivals that count, in any order. None is of a survey that was ended.
     """
-    found = {id_: Reference(survey) for id_, survey in surveys.items()}
+    found = {id_: Reference(each.survey) for id_, each in surveys.items()}
     refused: Counter[tuple[bytes, str]] = Counter()
     for request in sorted(requests):
         try:
@@ -437,7 +437,7 @@ class FoldEngineContract:
         self.folded(engine, closing=True)
         before = counted_rows(store)["tallies"]
         with store.view() as view:
-            assert {view.sealed_period(id_) for id_ in view.surveys()} == {8}
+            assert {each.sealed for each in view.surveys().values()} == {8}
         log.append_to(streams, 0, 10)
         assert self.folded(engine, closing=True).reports == 0
         assert counted_rows(store)["tallies"] == before

@@ -18,6 +18,7 @@ from ..store import (
     KeptTime,
     KeyState,
     Store,
+    StoredSurvey,
     TokenScope,
     hash_of,
     new_token,
@@ -36,16 +37,15 @@ class PublishingContract(OpenedStore):
             assert not writing.add_survey(SURVEY, b"signed otherwise")
             assert writing.add_survey(OTHER, b"too")
         with store.view() as view:
-            assert view.signed_surveys() == {OTHER: b"too", SURVEY: b"signed"}
+            assert {id_: each.signed for id_, each in view.surveys().items()} == {OTHER: b"too", SURVEY: b"signed"}
 
     def test_whether_results_are_public_is_changed_and_the_survey_is_not(self, store: Store, beside: Store) -> None:
         """A new survey's are not; publishing it again leaves that unless it says otherwise."""
-        for public, shown in ((None, set()), (True, {SURVEY}), (None, {SURVEY}), (False, set())):
+        for public, shown in ((None, False), (True, True), (None, True), (False, False)):
             with beside.transaction() as writing:
                 writing.add_survey(SURVEY, b"signed", public)
             with store.view() as view:
-                assert view.public_surveys() == shown
-                assert view.signed_surveys() == {SURVEY: b"signed"}
+                assert view.surveys() == {SURVEY: StoredSurvey(SURVEY, b"signed", shown)}
 
     def test_a_token_is_known_by_its_hash_until_it_is_revoked(self, store: Store, beside: Store) -> None:
         """With its name, scopes and date, to every process."""
@@ -76,9 +76,9 @@ class PublishingContract(OpenedStore):
             with pytest.raises(ValueError, match="ended after period 3 before"):
                 writing.add_early_end(EarlyEnd(SURVEY, 4), b"signed otherwise")
         with store.view() as view:
-            assert view.early_ends() == {SURVEY: EarlyEnd(SURVEY, 3), OTHER: EarlyEnd(OTHER, 4)}
-            assert view.signed_early_end(SURVEY) == b"signed"
-            assert view.signed_early_end(SurveyId(b"nobody's survey.")) is None
+            assert [each.end for each in view.surveys().values()] == [EarlyEnd(OTHER, 4), EarlyEnd(SURVEY, 3)]
+            assert view.surveys(SURVEY)[SURVEY].signed_end == b"signed"
+            assert view.surveys(SurveyId(b"nobody's survey.")) == {}
 
     def test_of_many_who_publish_one_survey_one_is_the_first(self, open_store: Opener, store: Store) -> None:
         """Each in a transaction that goes on after it was told so."""
@@ -94,7 +94,7 @@ class PublishingContract(OpenedStore):
         with ThreadPoolExecutor(4) as pool:
             assert sum(pool.map(publish, range(4))) == 1
         with store.view() as view:
-            assert len(view.signed_surveys()) == 5
+            assert len(view.surveys()) == 5
 
     def test_a_key_is_published_once_and_its_private_half_destroyed_when_it_is_over(
         self, store: Store, beside: Store

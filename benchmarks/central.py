@@ -42,8 +42,8 @@ from changeling_central import (
 )
 from changeling_central.afterwards import best_estimates
 from changeling_central.testing import SeededNoise
-from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint
-from changeling_statistics import Changelog, Counts, Floats, format_instant, read_csv
+from changeling_protocol import AtMost, AtMostWithin, Calendar, Constraint, format_instant
+from changeling_statistics import Changelog, Counts, Floats, read_csv
 
 ONE, NONE, HALF, SMALL, TWICE = Fraction(1), Fraction(0), Fraction(1, 2), Fraction(1, 10**6), AtMost(2)
 BUDGETS: dict[str, tuple[Fraction, Fraction | None]] = {

@@ -21,7 +21,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
-from changeling_aggregator.testing.postgres import PostgreSQL
+from changeling_aggregator.testing.services import PostgreSQL
 from changeling_client import Client, Recorded
 from changeling_client.testing import AUTHORITY, FakeServer, ManualClock, make_survey
 from changeling_protocol import SealingKey, Survey

@@ -22,7 +22,7 @@ from changeling_simulations import (
     sample_tallies,
     synthetic_changelog,
 )
-from changeling_simulations.field_sampler import invented_tallies
+from changeling_simulations.field import invented_tallies
 from changeling_simulations.sampler import SentHistories
 from changeling_statistics import (
     Solution,

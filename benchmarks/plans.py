@@ -15,6 +15,7 @@ from functools import partial
 from time import perf_counter, process_time
 
 import numpy as np
+from changeling_papers import ClosingEdges, Frontier, advance
 from changeling_protocol import (
     MICRO,
     AtMost,
@@ -38,16 +39,13 @@ from changeling_simulations import (
 )
 from changeling_statistics import (
     Attendance,
-    ClosingEdges,
     Floats,
-    Frontier,
     NodeTally,
     Option,
     Releases,
     Solution,
     Tallies,
     Wish,
-    advance,
     compare_plans,
     hierarchical_plan,
     histogram_figures,

@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import AtRest, Store
-from changeling_aggregator.testing.bucket import small_bucket
-from changeling_aggregator.testing.killing import prepared_log
-from changeling_aggregator.testing.serving import TOKEN, RunningServer, children, command_of
+from changeling_aggregator.testing.services import small_bucket
+from changeling_aggregator.testing.serving import TOKEN, RunningServer, children, command_of, prepared_log
 from changeling_protocol import Node
 from changeling_protocol.wire import CHANGE, KEYS, survey_path
 from changeling_reader import ServerClient

@@ -27,7 +27,7 @@ from changeling_aggregator.segments import Folder
 from changeling_aggregator.segments.parquet import encoded, write_ids
 from changeling_aggregator.store import IdFile, LoggedRequest, Segment, Store
 from changeling_aggregator.testing import append_segment, sql
-from changeling_aggregator.testing.killing import prepared_log
+from changeling_aggregator.testing.serving import prepared_log
 from changeling_protocol import SealingKey, Survey, UnixMilliseconds, UnixSeconds, seal
 from changeling_protocol.wire import encode_upload_request
 from changeling_simulations.fleet import Load

@@ -23,10 +23,19 @@ import httpx
 import numpy as np
 from changeling_aggregator.fold import SeenIds, add_ids, fold
 from changeling_aggregator.opening import ColumnLayout, Opened, Sheaf, open_requests, upload_number
-from changeling_aggregator.testing.bucket import small_bucket
-from changeling_aggregator.testing.killing import at_once, killed, prepared_log, restarted, sealed_upload, terminated
-from changeling_aggregator.testing.postgres import PostgreSQL
-from changeling_aggregator.testing.serving import ADMIN, RunningServer, SurveyLog, offspring
+from changeling_aggregator.testing.services import PostgreSQL, small_bucket
+from changeling_aggregator.testing.serving import (
+    ADMIN,
+    RunningServer,
+    SurveyLog,
+    at_once,
+    killed,
+    offspring,
+    prepared_log,
+    restarted,
+    sealed_upload,
+    terminated,
+)
 from changeling_protocol import HEAD_BYTES, Survey, UnixSeconds
 from changeling_protocol.wire import (
     HISTOGRAM,

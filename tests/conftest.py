@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.testing.postgres import PostgreSQL
+from changeling_aggregator.testing.services import PostgreSQL
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("changeling", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])

@@ -27,6 +27,7 @@ from .errors import BadState, BudgetExhausted, CentralError, ConstraintBroken, T
 from .files import PublishedRow, held, read_about, read_rows, replaced
 from .guard import first_breach, frozen
 from .ledger import Charge, ReleaseAccount, ledger_beside, read_ledger
+from .levels import NodeChanges, NodeSums, ReleaseOfNodes, Windows, sliding_windows
 from .linear_query import LinearQuery, clipped_sum, counting, histogram_query
 from .mechanism import (
     NEIGHBOURS,
@@ -62,7 +63,6 @@ from .offers import Asked, MechanismOption, Offer, all_offers, compared, offered
 from .queries import ColumnTest, Mask, Predicate, Value, answer_query, best_weight, comparisons, evaluated, parsed
 from .square_root import square_root, square_root_coefficients, square_root_concentrated
 from .statement import spent
-from .windows import NodeChanges, NodeSums, ReleaseOfNodes, Windows, sliding_windows
 
 __all__ = [
     "ABOVE",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol
 
 import numpy as np
-from changeling_protocol import AtMost, Calendar, Constraint, UnixSeconds
+from changeling_protocol import AtMost, Calendar, Constraint, UnixSeconds, parse_duration, parse_instant
 from changeling_statistics import (
     ANSWER,
     MICROSECONDS,
@@ -28,8 +28,6 @@ from changeling_statistics import (
     Columns,
     Floats,
     constraint_of,
-    parse_duration,
-    parse_instant,
     read_csv,
     read_frame,
     read_parquet,

@@ -16,8 +16,16 @@ from math import ceil
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
-from changeling_protocol import LAST_INSTANT, Calendar, UnixSeconds, parse_duration, parse_instant
-from changeling_statistics import MICROSECONDS, Changelog, Indices, format_duration, format_instant
+from changeling_protocol import (
+    LAST_INSTANT,
+    Calendar,
+    UnixSeconds,
+    format_duration,
+    format_instant,
+    parse_duration,
+    parse_instant,
+)
+from changeling_statistics import MICROSECONDS, Changelog, Indices
 
 from .budget import MOST_RELEASED_PERIODS, check_periods
 

@@ -32,13 +32,12 @@ from changeling_statistics import Floats
 from .ahead import AheadTree, drawn_ahead
 from .budget import implied_by
 from .errors import BadState
-from .levels import FreshLevels, gaussian_levels, laplace_levels
+from .levels import FreshLevels, WindowRelease, gaussian_levels, laplace_levels, sliding_windows, windows_of
 from .linear_query import LinearQuery, counting
 from .mechanism import LevelMechanism, Made, ReleaseMechanism, State
 from .noise import Law, gaussian_length
 from .optimised import Optimised, best_factorisation, optimised
 from .square_root import SquareRoot, square_root, square_root_concentrated
-from .windows import WindowRelease, sliding_windows, windows_of
 
 AnyLevels = LevelMechanism[Any]
 KINDS: dict[str, type[AnyLevels]] = {kind.kind: kind for kind in (AheadTree, SquareRoot, FreshLevels, Optimised)}

@@ -3,8 +3,7 @@
 import sys
 from functools import partial
 
-from .running import run_program
-from .table import CHANGELING
+from .running import CHANGELING, run_program
 
 main = partial(run_program, CHANGELING)
 """Run a command, by default the process's own words; returns the exit code."""

@@ -27,8 +27,8 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from changeling_protocol import Calendar, Constraint, Question
-from changeling_statistics import constraint_in_words, constraint_of, parse_duration
+from changeling_protocol import Calendar, Constraint, Question, parse_duration
+from changeling_statistics import constraint_in_words, constraint_of
 from rich.console import Console
 from rich.table import Table
 

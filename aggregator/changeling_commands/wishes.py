@@ -29,16 +29,12 @@ from changeling_protocol import (
     Question,
     Survey,
     check_answers,
-)
-from changeling_protocol.wire import is_loopback
-from changeling_statistics import (
-    constraint_of,
     format_duration,
-    parse_count,
     parse_duration,
-    parse_epsilon,
     parse_instant,
 )
+from changeling_protocol.wire import is_loopback
+from changeling_statistics import constraint_of, parse_count, parse_epsilon
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table

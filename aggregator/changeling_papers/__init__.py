@@ -20,10 +20,12 @@ from .counters import (
     unbeatable,
 )
 from .dynamic import Born, FullyDynamic, IntervalTree, Protects, StreamSegment, Update, fully_dynamic
-from .grouped import Grouped, OnlineCounting, clustered, grouped
 from .hierarchy import (
     BestEstimates,
+    ClosingEdges,
+    Frontier,
     HierarchyRelease,
+    advance,
     best_hierarchy,
     cover_sum,
     hierarchy,
@@ -38,14 +40,27 @@ from .regions import (
     FiniteMechanism,
     Law,
     PrivacyRegion,
+    StreamBound,
+    StreamingMechanism,
     cw_region,
     region_of,
     region_of_laws,
     save_region_plot,
+    stream_bound,
 )
-from .sigma import Assumed, Benchmark, Evolving, NoisyCount, SigmaCounting, under_replacement
+from .sigma import (
+    Assumed,
+    Benchmark,
+    Evolving,
+    Grouped,
+    NoisyCount,
+    OnlineCounting,
+    SigmaCounting,
+    clustered,
+    grouped,
+    under_replacement,
+)
 from .static import BasicCounting, LinearQueries, Metered, MultiplicativeWeights, Odometer
-from .streaming import StreamBound, StreamingMechanism, stream_bound
 
 __all__ = [
     "Algebra",
@@ -56,9 +71,11 @@ __all__ = [
     "BestEstimates",
     "BinaryMechanism",
     "Born",
+    "ClosingEdges",
     "Domain",
     "Evolving",
     "FiniteMechanism",
+    "Frontier",
     "FullyDynamic",
     "Grouped",
     "HierarchyRelease",
@@ -85,6 +102,7 @@ __all__ = [
     "StreamingMechanism",
     "Table",
     "Update",
+    "advance",
     "best_hierarchy",
     "binary_mechanism",
     "clustered",

@@ -38,9 +38,8 @@ from changeling_central import (
 from changeling_statistics import swallows_rows
 
 from .counters import PanPrivateCounter, PanPrivateMemory, overwrite, read_over
-from .grouped import Grouped, grouped
 from .queries import MOST_VALUES, Algebra, Domain, Query, Table
-from .sigma import SigmaCounting
+from .sigma import Grouped, SigmaCounting, grouped
 
 if TYPE_CHECKING:
     from polars import DataFrame

@@ -11,8 +11,7 @@ from changeling_aggregator.fold import EngineOptions, FoldEngine
 from changeling_aggregator.segments import checked_place
 from changeling_aggregator.store import Store
 
-from .keys import KeysWithheld
-from .session import SparkTrouble, missing, spark_settings
+from .session import KeysWithheld, SparkTrouble, missing, spark_settings
 
 __all__ = ["KeysWithheld", "SparkEngine", "SparkTrouble", "engine"]
 

@@ -18,12 +18,11 @@ from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import IdFile, LogRange, Store, Turn
 from changeling_protocol import UnixMilliseconds, UnixSeconds
 
-from .keys import KeyService
-from .session import SparkTrouble, end_java, is_stopped, see_alive, session, trouble_of
-from .shuffle import Partitioner
+from .session import KeyService, SparkTrouble, end_java, is_stopped, see_alive, session, trouble_of
 from .tasks import (
     Findings,
     NumberedRun,
+    Partitioner,
     SparkRun,
     count_blocks,
     ids_of_runs,

@@ -10,8 +10,6 @@
 Surveys, calendars and constraints come from `changeling_protocol`. Knows no web, no database and no clock.
 """
 
-from changeling_protocol import format_duration, format_instant, parse_duration, parse_instant
-
 from .accounting import (
     SILENT,
     Corner,
@@ -56,8 +54,7 @@ from .estimation.figures import (
     span_figures,
     window_figures,
 )
-from .estimation.frontier import ClosingEdges, Frontier, advance
-from .estimation.network import Network
+from .estimation.network import GROUND, Network
 from .estimation.of_shares import (
     Difference,
     NumberFigure,
@@ -136,6 +133,7 @@ from .surveys import (
 __all__ = [
     "ANSWER",
     "ESTIMANDS",
+    "GROUND",
     "MICROSECONDS",
     "MOST_PLANNED_PERIODS",
     "PLANS",
@@ -149,7 +147,6 @@ __all__ = [
     "ChangeOffers",
     "Changelog",
     "ClosingCell",
-    "ClosingEdges",
     "Columns",
     "Comparison",
     "Corner",
@@ -164,7 +161,6 @@ __all__ = [
     "Figure",
     "Figures",
     "Floats",
-    "Frontier",
     "Gap",
     "GroupClosing",
     "Habits",
@@ -206,7 +202,6 @@ __all__ = [
     "Wish",
     "WrongFigure",
     "admitted",
-    "advance",
     "agreement_chance",
     "asking_freezing",
     "batches_to_show",
@@ -228,8 +223,6 @@ __all__ = [
     "epsilon_at",
     "estimand_error",
     "false_entries",
-    "format_duration",
-    "format_instant",
     "freezing_shown",
     "gap_after_loss",
     "head_shown",
@@ -251,9 +244,7 @@ __all__ = [
     "optimal_plan",
     "outage",
     "parse_count",
-    "parse_duration",
     "parse_epsilon",
-    "parse_instant",
     "periods_told",
     "pilot_of",
     "plan_in_words",

@@ -24,7 +24,6 @@ from .cost import Constraints, bound_of, group_cost, lives_cost, most_telling, n
 from .errors import BadSignature, CannotOpen, ChangelingError, MalformedBytes, ProtocolError, UnderstatedEpsilon
 from .histories import MOST_TIMES, History, HistoryKernel, HistoryState, Limits, PossibleHistories
 from .joint import MOST_JOINT_BITS, MOST_SCORE, Joint, Kernel, agreeing
-from .odds import MICRO, MOST_EPSILON, Odds, from_micro, log_ratio, micro, per_week, rounded_up, upwards
 from .plan import (
     MOST_TRACKS,
     Group,
@@ -54,22 +53,31 @@ from .questions import (
     most_span,
 )
 from .randomizers.interface import (
+    MICRO,
+    MOST_EPSILON,
     SYMBOL_LIMIT,
     Agreeing,
     Coins,
     Losses,
     MutationSpace,
+    Odds,
     OddsRandomizer,
     Randomizer,
     Space,
     StateSpace,
     SystemCoins,
     check_answers,
+    from_micro,
+    log_ratio,
+    micro,
+    per_week,
     randomizer_as_fields,
     randomizer_from_fields,
     register,
     registered,
+    rounded_up,
     symbol_bytes,
+    upwards,
 )
 from .randomizers.kary import BasedResponse, KaryChange, KaryResponse
 from .randomizers.other import MOST_BITS, CustomResponse, UnaryEncoding

@@ -11,10 +11,9 @@ from typing import TypeAlias
 from .calendar import Calendar
 from .histories import History, Limits
 from .joint import Joint
-from .odds import upwards
 from .plan import Group, ReleasePlan, Track
 from .questions import AtMost, AtMostWithin, Constraint
-from .randomizers.interface import Losses
+from .randomizers.interface import Losses, upwards
 
 Constraints: TypeAlias = Constraint | tuple[Constraint, ...]
 """The constraint of all questions of a plan, or one for each."""

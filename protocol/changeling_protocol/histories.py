@@ -16,9 +16,8 @@ from itertools import accumulate
 from math import comb, gcd
 
 from .calendar import Calendar
-from .odds import Odds
 from .questions import AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded
-from .randomizers.interface import Randomizer, StateSpace
+from .randomizers.interface import Odds, Randomizer, StateSpace
 from .randomizers.kary import BasedResponse, KaryResponse
 from .signing import Fields, holds_booleans
 

@@ -15,8 +15,7 @@ from functools import lru_cache
 from math import comb, prod
 from typing import TypeAlias
 
-from .odds import Odds
-from .randomizers.interface import Agreeing, Randomizer
+from .randomizers.interface import Agreeing, Odds, Randomizer
 from .signing import Fields, holds_booleans
 
 MOST_SCORE = 2**10

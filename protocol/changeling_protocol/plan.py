@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, NewType, TypeAlias
 from .calendar import Calendar, Node, cadence
 from .histories import History, HistoryKernel, HistoryState, PossibleHistories
 from .joint import MOST_JOINT_BITS, MOST_STEPS, Joint, Kernel, agreeing
-from .odds import Odds
-from .randomizers.interface import Coins, Randomizer, randomizer_as_fields, randomizer_from_fields
+from .randomizers.interface import Coins, Odds, Randomizer, randomizer_as_fields, randomizer_from_fields
 from .signing import Fields
 
 TrackNumber = NewType("TrackNumber", int)

@@ -19,8 +19,7 @@ from math import isfinite
 from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from .calendar import LAST_INSTANT
-from .odds import MICRO
-from .randomizers.interface import check_answers
+from .randomizers.interface import MICRO, check_answers
 from .signing import Fields, holds_booleans
 
 MOST_MUTATIONS = 2**20

@@ -17,9 +17,9 @@ from typing import Any, ClassVar, NewType, Self
 from .calendar import LAST_INSTANT, MOST_PERIODS, Calendar
 from .cost import plan_cost
 from .errors import UnderstatedEpsilon
-from .odds import from_micro, micro, per_week
 from .plan import ReleasePlan, Track, plan_as_fields, plan_from_fields
 from .questions import MOST_QUESTIONS, OFFSETS, Constraint, ExpectedChanges, Question
+from .randomizers.interface import from_micro, micro, per_week
 from .signing import ID_BYTES, Fields, SignedObject, SurveyId, holds_booleans, members, payload_bytes
 
 MOST_STRATA = 2**10

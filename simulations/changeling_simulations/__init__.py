@@ -17,14 +17,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .changelogs import bundled_names, calendar_for, changelog_path, synthetic_calendar, synthetic_changelog
     from .comparison import Method, SideBySide, compare_methods
     from .designing import Design, Run, design
     from .experiment import Experiment, epsilon_text, exact_error, in_the_field, simulate
-    from .field import Field
-    from .field_sampler import FieldTallies, sample_field
+    from .field import Field, FieldTallies, sample_field
     from .plots import save_plot
-    from .population import Population, closed_cohort, paper_survey
+    from .population import (
+        Population,
+        bundled_names,
+        calendar_for,
+        changelog_path,
+        closed_cohort,
+        paper_survey,
+        synthetic_calendar,
+        synthetic_changelog,
+    )
     from .sampler import sample_tallies
 
 _NAMES = {

@@ -27,9 +27,8 @@ from changeling_statistics import (
     steady_changes,
 )
 
-from .changelogs import HISTORIES, START, synthetic_changelog
 from .experiment import Experiment, simulate
-from .population import Population
+from .population import HISTORIES, START, Population, synthetic_changelog
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

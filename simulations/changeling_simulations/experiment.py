@@ -30,8 +30,7 @@ from changeling_statistics import (
     without_sum,
 )
 
-from .field import Field
-from .field_sampler import FieldTallies, sample_field
+from .field import Field, FieldTallies, sample_field
 from .population import Population
 from .sampler import sample_tallies
 

@@ -1,19 +1,23 @@
-"""A survey in the field: who comes late, leaves, comes back as another, is offline, or is not heard.
+"""A survey in the field: who comes late, leaves, comes back as another, is offline, or is not heard; and its tallies.
 
 All rates are per period. Nothing here depends on answers, but for `reluctance`, and the invented entries that push one.
+
+Tallies are drawn entry by entry. A device that is not heard has drawn its response all the same: what it used up of a
+joint group's slots is used up. Symbols are drawn by how many entries have the same input, as in the other samplers;
+what an entry of a joint group remembers is kept for each.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import Node, Survey, closings
-from changeling_statistics import Counts
+from changeling_protocol import History, Joint, Node, Randomizer, ReleasePlan, Survey, Track, closings
+from changeling_statistics import Attendance, Counts, GroupClosing, NodeTally, PlanNode, Tallies, counterpart_of
 from numpy.typing import NDArray
 
-from .population import Population, States, weighted_counts
-from .sampler import Numbers
+from .population import Population, States, inputs_of, weighted_counts
+from .sampler import Counting, Numbers, SentHistories, check_fits, full_attendance, reporting, tells_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,10 +145,10 @@ def draw_entries(population: Population, survey: Survey, field: Field, generator
     history = np.repeat(np.arange(len(population.weights)), population.weights)
     enrolled = draw_enrolments(len(history), periods, field.arrivals, generator)
     enrolled = np.sort(enrolled) if field.in_order else enrolled
-    left = np.minimum(enrolled + _until(field.uninstalls, len(history), generator), periods)
+    left = np.minimum(enrolled + _periods_before(field.uninstalls, len(history), generator), periods)
     rounds = []
     while len(history):
-        replaced = enrolled + _until(field.reinstalls, len(history), generator)
+        replaced = enrolled + _periods_before(field.reinstalls, len(history), generator)
         rounds.append(FieldEntries(history, enrolled, np.minimum(left, replaced)))
         again = replaced < left
         history, enrolled, left = history[again], replaced[again], left[again]
@@ -181,7 +185,7 @@ def enrolled_histogram(states: States, answers: int, entries: FieldEntries) -> C
     return held
 
 
-def _until(rate: float, entries: int, generator: np.random.Generator) -> Counts:
+def _periods_before(rate: float, entries: int, generator: np.random.Generator) -> Counts:
     """In how many periods from its enrolment on something befalls an entry that has this chance in each but the first:
     the number of those before. So many that it never happens if the rate is 0."""
     if rate == 0:
@@ -245,3 +249,313 @@ def attended_closings(
         known = known | heard
         yield AttendedClosing(period, answering, heard, late, new, missed, known)
         before = period
+
+
+BASE, AGREED, OTHER = 0, 1, 2
+"""How a report of a joint group comes about: it tells nothing; or it tells something, and agrees with it, or not."""
+
+
+class Respondents:
+    """The members of a group, and what they owe and remember.
+
+    plan, number: the group's plan, and its number there.
+    members: the numbers of its entries, rising.
+    """
+
+    def __init__(self, plan: ReleasePlan, number: int, members: Numbers) -> None:
+        self._group, self._members = plan.groups[number], members
+        self._tracks = list(plan.numbered(number))
+        self._owing = [np.full(len(members), track.reported or 0) for _, track in self._tracks]
+        self._counting = Counting(self._group) if isinstance(self._group.joint, Joint) else None
+        self._sent: SentHistories | None = None
+        self._counters = members if self._counting is None else self._counting.starting(len(members))
+
+    def close(
+        self,
+        population: Population,
+        entries: FieldEntries,
+        closing: AttendedClosing,
+        generator: np.random.Generator,
+    ) -> Iterator[tuple[PlanNode, tuple[NodeTally | None, NodeTally | None]]]:
+        """Draws the reports on the nodes that end with a closing; closings come in order, and each once.
+
+        Yields each node with two tallies, of reports on time and of late ones; None where there are no reports.
+        """
+        for place, (track_number, track) in enumerate(self._tracks):
+            number = track.ending_at(closing.period)
+            if number is None:
+                continue
+            reporting = closing.answering[self._members]
+            if track.reported is not None:
+                reporting &= self._draw(place, track.count - number + 1, generator)
+            if isinstance(self._group.joint, History):
+                tallies = self._close_history(population, entries, closing, track, generator)
+                yield (track_number, number), tallies
+                continue
+            who, node = self._members[reporting], track.node(number)
+            some = entries[who]
+            inputs = inputs_of(track, some.states(population, node.start), some.states(population, node.end))
+            kinds = self._respond(place, track, reporting, inputs, generator)
+            parts = (closing.on_time[who], closing.late[who])
+            on_time, late = (_tally(track, inputs, kinds, part, generator) for part in parts)
+            yield (track_number, number), (on_time, late)
+
+    def _close_history(
+        self,
+        population: Population,
+        entries: FieldEntries,
+        closing: AttendedClosing,
+        track: Track,
+        generator: np.random.Generator,
+    ) -> tuple[NodeTally | None, NodeTally | None]:
+        """The reports on time and the late ones at a time of a history group.
+
+        An entry draws its reports of all times, also of those that are not sent or lie before its enrolment.
+        """
+        if self._sent is None:
+            self._sent = SentHistories(self._group.histories, len(self._members), generator)
+        states = entries[self._members].states(population, closing.period)
+        symbols = self._sent.next(inputs_of(track, states, states))
+        on_time, late = (
+            np.bincount(symbols[part[self._members]], minlength=track.randomizer.symbols)
+            for part in (closing.on_time, closing.late)
+        )
+        return (
+            NodeTally(int(on_time.sum()), on_time) if on_time.any() else None,
+            NodeTally(int(late.sum()), late) if late.any() else None,
+        )
+
+    def _draw(self, place: int, to_come: int, generator: np.random.Generator) -> Flags:
+        """Draws who reports the next node of a track, of which so many are to come: an entry that owes j, with j/M.
+
+        Nodes that ended before an entry enrolled are among those that it draws.
+        """
+        drawn: Flags = generator.integers(to_come, size=len(self._members)) < self._owing[place]
+        self._owing[place] -= drawn
+        return drawn
+
+    def _respond(
+        self, place: int, track: Track, reporting: Flags, inputs: Numbers, generator: np.random.Generator
+    ) -> NDArray[np.int8] | None:
+        """How each report of a joint group comes about, and its slot used up; None if the group is not joint.
+
+        reporting: who of the members reports. inputs: theirs.
+        """
+        if self._counting is None:
+            return None
+        counters = self._counters[reporting]
+        telling = tells_of(track)[inputs] & self._counting.have_slots(place, counters)
+        chances = self._counting.agreement_chances(place, counters[telling])
+        agreed = generator.random(len(chances)) < chances
+        kinds = np.full(len(inputs), BASE, np.int8)
+        kinds[telling] = np.where(agreed, AGREED, OTHER)
+        for kind in (AGREED, OTHER):
+            counters[kinds == kind] = self._counting.told(place, counters[kinds == kind], agreed=kind == AGREED)
+        self._counters[reporting] = counters
+        return kinds
+
+
+def _tally(
+    track: Track, inputs: Numbers, kinds: NDArray[np.int8] | None, among: Flags, generator: np.random.Generator
+) -> NodeTally | None:
+    """Draws the tally of some of the reports on a node; None if there are none."""
+    if not among.any():
+        return None
+    size, counterpart = track.randomizer.space.size, counterpart_of(track.randomizer)
+    if kinds is None:
+        return counterpart.sample(np.bincount(inputs[among], minlength=size), generator)
+    agreed, others = (np.bincount(inputs[among & (kinds == kind)], minlength=size) for kind in (AGREED, OTHER))
+    return counterpart.sample_joint(agreed, others, int((among & (kinds == BASE)).sum()), generator)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldTallies:
+    """A survey in the field: what a server knows of it, and what is true.
+
+    survey: whose tallies they are.
+    on_time: of what arrived before the next period closed. late: of what arrived after that.
+    truth: for the times 0..T how many of all that have enrolled by then are in each state, NULL first, whether they
+    are heard or not; shape (T + 1, z + 1). frozen: the same of their frozen histories, which they report on.
+    known: at each closing, of frozen histories, how many of those that are heard of by then, or will be late, are in
+    each state, NULL first; shape (z + 1,). heard: likewise of those that are heard at that closing itself.
+
+    >>> from decimal import Decimal
+    >>> from changeling_protocol import AtMost, Calendar
+    >>> from changeling_simulations import closed_cohort, paper_survey
+    >>> population = closed_cohort(1000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1))
+    >>> survey = paper_survey(population.answers, Calendar(0, "1d", 4), AtMost(2), epsilon=Decimal(20))
+    >>> drawn = sample_field(population, survey, Field(uninstalls=0.5), np.random.default_rng(2))
+    >>> bool(drawn.heard[1].sum() > drawn.heard[4].sum())
+    True
+    """
+
+    survey: Survey
+    on_time: Tallies
+    late: Tallies
+    truth: Counts
+    frozen: Counts
+    known: Mapping[int, Counts]
+    heard: Mapping[int, Counts]
+
+    @property
+    def tallies(self) -> Tallies:
+        """The tallies once everything has arrived."""
+        return self.on_time + self.late
+
+    def known_at(self, period: int) -> Tallies:
+        """The tallies as they are when a period has just closed: of what is late, that of the periods before it."""
+        late = _closings_until(self.survey, self.late, period - 1)
+        return _closings_until(self.survey, self.on_time, period) + late
+
+
+def sample_field(population: Population, survey: Survey, field: Field, generator: np.random.Generator) -> FieldTallies:
+    """Draws the tallies of a survey whose entries fare as a field says.
+
+    population: of the same answers, in the same order, and as many periods as the survey.
+    generator: draws everything. Raises ValueError if the two do not fit, or for a field that does not fit the survey.
+
+    >>> from decimal import Decimal
+    >>> from changeling_protocol import AtMost, Calendar
+    >>> from changeling_simulations import closed_cohort, paper_survey
+    >>> population = closed_cohort(1000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1))
+    >>> survey = paper_survey(population.answers, Calendar(0, "1d", 4), AtMost(2), epsilon=Decimal(20))
+    >>> sample_field(population, survey, Field(), np.random.default_rng(2)).known[4].sum().item()
+    1000
+    """
+    check_fits(population, survey)
+    if len(field.reluctance) not in (0, len(survey.answers) + 1):
+        raise ValueError(f"reluctance is a rate for each of {len(survey.answers) + 1} states, got {field.reluctance}")
+    population, reported = _with_clocks(population, field.behind, generator)
+    entries = draw_entries(population, survey, field, generator)
+    group = _draw_groups(survey.plan, len(entries), generator)
+    respondents = [
+        Respondents(survey.plan, number, np.flatnonzero(group == number)) for number in range(len(survey.plan.groups))
+    ]
+    nodes: tuple[dict[PlanNode, NodeTally], dict[PlanNode, NodeTally]] = ({}, {})
+    attendance: tuple[dict[GroupClosing, Attendance], dict[GroupClosing, Attendance]] = ({}, {})
+    known: dict[int, Counts] = {}
+    heard: dict[int, Counts] = {}
+    for closing in attended_closings(population, survey, field, entries, generator):
+        for part, arrived in enumerate((closing.on_time, closing.late)):
+            attendance[part].update(_attendance(closing, arrived, group))
+        states = entries.states(population, closing.period)
+        for counted, among in ((known, closing.known), (heard, closing.heard)):
+            counted[closing.period] = np.bincount(states[among], minlength=len(survey.answers) + 1)
+        for responding in respondents:
+            for node, tallies in responding.close(reported, entries, closing, generator):
+                for part, tally in enumerate(tallies):
+                    if tally is not None:
+                        nodes[part][node] = tally
+    on_time, late = (Tallies(nodes[part], attendance[part]) for part in (0, 1))
+    if field.liars:
+        on_time += invented_tallies(survey, round(field.liars * population.entries), field.pushed, generator)
+    truth, frozen = (
+        enrolled_histogram(states, len(survey.answers), entries) for states in (population.true, population.frozen)
+    )
+    return FieldTallies(survey, on_time, late, truth, frozen, known, heard)
+
+
+def _with_clocks(
+    population: Population, behind: float, generator: np.random.Generator
+) -> tuple[Population, Population]:
+    """A population whose rows tell apart whose clock is a period behind; and what its entries report, row by row.
+
+    Who is behind reports the first answer on time, as joining asks for it, and each change a period late.
+    """
+    if not behind:
+        return population, replace(population, frozen=np.asfortranarray(population.frozen))  # read time by time
+    slow = generator.binomial(population.weights, behind)
+    late = np.hstack([population.frozen[:, :2], population.frozen[:, 1:-1]])
+    told_apart = Population(
+        population.answers,
+        np.vstack([population.true, population.true]),
+        np.vstack([population.frozen, population.frozen]),
+        np.concatenate([population.weights - slow, slow]),
+    )
+    return told_apart, replace(told_apart, frozen=np.asfortranarray(np.vstack([population.frozen, late])))
+
+
+def _draw_groups(plan: ReleasePlan, entries: int, generator: np.random.Generator) -> NDArray[np.intp]:
+    """Draws the group of each entry, shape (entries,)."""
+    upper = np.cumsum([group.share for group in plan.groups])
+    return np.searchsorted(upper, generator.integers(plan.total_share, size=entries), side="right")
+
+
+def _attendance(closing: AttendedClosing, heard: Flags, group: NDArray[np.intp]) -> dict[GroupClosing, Attendance]:
+    """The attendance at a closing of those that are heard, by group; of groups of which somebody is.
+
+    group: the number of each entry's group, shape (entries,).
+    """
+    standings = (heard, heard & closing.new, heard & closing.missed)
+    counts = np.array([np.bincount(group[among], minlength=int(group.max(initial=0)) + 1) for among in standings])
+    return {
+        (number, closing.period): Attendance(*of_group)
+        for number, of_group in enumerate(counts.T.tolist())
+        if of_group[0]
+    }
+
+
+def _closings_until(survey: Survey, tallies: Tallies, period: int) -> Tallies:
+    """The tallies of closings up to a period."""
+    tracks = survey.plan.tracks
+    return Tallies(
+        {at: tally for at, tally in tallies.nodes.items() if tracks[at[0]].node(at[1]).end <= period},
+        {at: attendance for at, attendance in tallies.attendance.items() if at[1] <= period},
+    )
+
+
+MOST_TRIED = 4096
+"""Of a larger alphabet so many symbols are drawn, of which an attacker takes the best."""
+
+
+def invented_tallies(
+    survey: Survey, liars: int, pushed: int, generator: np.random.Generator, *, group: int | None = None
+) -> Tallies:
+    """Draws the tallies of invented entries, which enrol before the first closing and report on all that they can.
+
+    liars: how many. pushed: the state 1..z whose answer their symbols raise most; 0 for symbols at random.
+    group: the group in the plan of all of them; if not given, each draws its own, as devices do.
+    Raises ValueError for a state that is none of the survey's.
+
+    >>> from decimal import Decimal
+    >>> from changeling_protocol import AtMost, Calendar
+    >>> from changeling_simulations import paper_survey
+    >>> survey = paper_survey(("tea", "milk"), Calendar(0, "1d", 4), AtMost(2), epsilon=Decimal(20))
+    >>> lies = invented_tallies(survey, 5, 1, np.random.default_rng(1))
+    >>> {tally.reports for tally in lies.nodes.values()}
+    {5}
+    """
+    if not 0 <= pushed <= len(survey.answers):
+        raise ValueError(f"there is no answer {pushed} among {len(survey.answers)}")
+    plan = survey.plan
+    shares = np.array([each.share for each in plan.groups]) / plan.total_share
+    chosen = shares if group is None else np.eye(len(shares))[group]
+    members = generator.multinomial([liars], chosen)
+    nodes: dict[PlanNode, NodeTally] = {}
+    for number in range(len(plan.groups)):
+        for track_number, track in plan.numbered(number):
+            best = _raising(track.randomizer, pushed, generator) if pushed else None
+            for at, count in zip(track.node_numbers(), reporting(track, members[:, number], generator), strict=True):
+                symbols = (
+                    np.full(count[0], best, np.uint64)
+                    if best is not None
+                    else generator.integers(0, track.randomizer.symbols, count[0], np.uint64)
+                )
+                if len(symbols):
+                    nodes[track_number, at] = counterpart_of(track.randomizer).tally(symbols)
+    return Tallies(nodes, full_attendance(survey, members))
+
+
+def _raising(randomizer: Randomizer, pushed: int, generator: np.random.Generator) -> np.uint64:
+    """The symbol that raises an answer most: of all, or of so many that are drawn."""
+    few = randomizer.symbols <= MOST_TRIED
+    tried: NDArray[np.uint64] = (
+        np.arange(randomizer.symbols, dtype=np.uint64)
+        if few
+        else generator.integers(0, randomizer.symbols, MOST_TRIED, np.uint64)
+    )
+    counterpart = counterpart_of(randomizer)
+    raised = [
+        counterpart.estimate(counterpart.tally(tried[at : at + 1])).values[pushed - 1] for at in range(len(tried))
+    ]
+    return np.uint64(tried[int(np.argmax(raised))])

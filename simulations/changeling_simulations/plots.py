@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from changeling_statistics import Comparison, Option, format_duration, planned_variances
+from changeling_protocol import format_duration
+from changeling_statistics import Comparison, Option, planned_variances
 
 from .experiment import Experiment, epsilon_text
 from .sweep import Row, varied

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from changeling_protocol import History, HistoryKernel, Joint, Track
+from changeling_protocol import History, HistoryKernel, Joint, Track, format_duration
 from changeling_statistics import (
     PRICE,
     Comparison,
@@ -21,7 +21,6 @@ from changeling_statistics import (
     Planned,
     Prediction,
     Wish,
-    format_duration,
     gap_after_loss,
     loss_statement,
     outage,

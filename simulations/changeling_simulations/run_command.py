@@ -16,21 +16,22 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import track
 
-from .changelogs import (
+from .commands import ReportOption, rate, rate_option, recorder, span, write_report
+from .experiment import Experiment, Trials, exact_error, in_the_field, simulate, trials_of, tried
+from .field import Field
+from .plots import draw_experiment, save_plot
+from .population import (
     HISTORIES,
+    Population,
     World,
     aligned,
     calendar_for,
     changelog_path,
     check_dates,
+    paper_survey,
     synthetic_calendar,
     synthetic_changelog,
 )
-from .commands import ReportOption, rate, rate_option, recorder, span, write_report
-from .experiment import Experiment, Trials, exact_error, in_the_field, simulate, trials_of, tried
-from .field import Field
-from .plots import draw_experiment, save_plot
-from .population import Population, paper_survey
 from .reports import RecordingConsole, print_freezing, print_paper, print_report, print_trials, silent
 
 ANSWERS, BRANCHING, LAYERS, EPSILON = 4, 2, 1, Decimal(8)

@@ -35,9 +35,8 @@ from changeling_protocol import AtMost
 from changeling_statistics import Wish, optimal_plan, steady_changes
 from threadpoolctl import threadpool_limits
 
-from .changelogs import HISTORIES, World, synthetic_calendar, synthetic_changelog
 from .experiment import simulate
-from .population import Population
+from .population import HISTORIES, Population, World, synthetic_calendar, synthetic_changelog
 
 MOST_CELLS = 100_000
 Row: TypeAlias = dict[str, Any]

@@ -11,7 +11,7 @@ from changeling_aggregator.ingest import Committer, SegmentWriter
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import LoggedRequest, Store
 from changeling_aggregator.store.store import OLD_SECONDS
-from changeling_aggregator.testing.bucket import WELL, Conduct, SmallBucket, small_bucket
+from changeling_aggregator.testing.services import WELL, Conduct, SmallBucket, small_bucket
 
 from .uploads import SURVEYS, content_of, upload
 

@@ -11,9 +11,9 @@ from io import StringIO
 
 import pytest
 from changeling_commands.__main__ import main as run
-from changeling_protocol import Calendar, SealingKey, Survey
+from changeling_protocol import Calendar, SealingKey, Survey, format_duration, parse_duration, parse_instant
 from changeling_protocol.wire import KEYS, decode_key_list
-from changeling_statistics import format_duration, parse_duration, parse_instant, write_survey
+from changeling_statistics import write_survey
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from .devices import envelope, report
@@ -165,7 +165,7 @@ print("loaded", *{{"sqlalchemy", "starlette", "polars"}} & {{*sys.modules}})
 
 def test_every_command_and_option_is_explained(cli):
     """`--help` says something about each."""
-    from changeling_commands.table import CHANGELING
+    from changeling_commands.running import CHANGELING
     from typer.main import get_command
 
     def commands(command, name):

@@ -5,8 +5,8 @@ from contextlib import closing
 from types import SimpleNamespace
 
 import pytest
-from changeling_aggregator.cli import doctor
-from changeling_aggregator.cli.doctor import examine
+from changeling_aggregator.cli import store as operators
+from changeling_aggregator.cli.store import BAD, DEGRADED, OK, examine
 from changeling_aggregator.store import AtRest, KeptTime, Store
 from changeling_aggregator.testing import sql
 from changeling_commands.__main__ import main as run
@@ -26,9 +26,9 @@ def findings(path, now=NOW + DAY, at_rest=KEY):
 
 def wrong(path, now=NOW + DAY, at_rest=KEY):
     """The worst of each name, of what is not well."""
-    found = [each for each in findings(path, now, at_rest) if each.severity != doctor.OK]
+    found = [each for each in findings(path, now, at_rest) if each.severity != OK]
     assert all(each.remedy for each in found)
-    worst = [doctor.OK, doctor.DEGRADED, doctor.BAD]
+    worst = [OK, DEGRADED, BAD]
     return {each.name: each.severity for each in sorted(found, key=lambda each: worst.index(each.severity))}
 
 
@@ -54,13 +54,13 @@ def test_a_store_that_is_well_is_found_well_and_what_comes_soon_is_told(log, pat
     assert told.keys() == {"program", "permissions", "disk", "ntp", "store", "keys", "survey", "clock", "fold"}
     assert told["keys"] == "199 days until the last one expires"
     assert told["survey"] == f"{log.survey.id.hex()} ends in 300 days"
-    assert wrong(path, NOW + 190 * DAY) == {"keys": doctor.DEGRADED}
-    assert wrong(path, NOW + 201 * DAY) == {"keys": doctor.BAD}
-    assert wrong(path, NOW + 290 * DAY)["survey"] == doctor.DEGRADED
+    assert wrong(path, NOW + 190 * DAY) == {"keys": DEGRADED}
+    assert wrong(path, NOW + 201 * DAY) == {"keys": BAD}
+    assert wrong(path, NOW + 290 * DAY)["survey"] == DEGRADED
     log.append_reports(NOW + DAY, [report(1)])
     log.store.close()
     assert wrong(path, NOW + DAY + 30) == {}
-    assert wrong(path, NOW + DAY + 90) == {"fold": doctor.BAD}
+    assert wrong(path, NOW + DAY + 90) == {"fold": BAD}
 
 
 def test_clock_keys_and_surveys_of_a_store(log, path):
@@ -69,11 +69,11 @@ def test_clock_keys_and_surveys_of_a_store(log, path):
         writing.keep_time(KeptTime(1000 * (NOW + 2 * DAY), False))
         writing.make_key()
         writing.add_survey(b"survey of 16 by.", b"not a survey")
-    assert wrong(path) == {"clock": doctor.BAD, "keys": doctor.DEGRADED, "survey": doctor.DEGRADED}
+    assert wrong(path) == {"clock": BAD, "keys": DEGRADED, "survey": DEGRADED}
     with log.store.transaction() as writing:
         writing.keep_time(KeptTime(1000 * NOW, True))
-    assert wrong(path)["clock"] == doctor.BAD
-    assert wrong(path, at_rest=AtRest(bytes([1] * 32)))["store-key"] == doctor.BAD
+    assert wrong(path)["clock"] == BAD
+    assert wrong(path, at_rest=AtRest(bytes([1] * 32)))["store-key"] == BAD
     log.store.close()
 
 
@@ -81,24 +81,24 @@ def test_clock_keys_and_surveys_of_a_store(log, path):
 def test_files_and_disk(path, monkeypatch):
     """Who else may read the store or a secret; a disk that fills."""
     path.chmod(0o640)
-    assert wrong(path) == {"permissions": doctor.BAD}
+    assert wrong(path) == {"permissions": BAD}
     path.chmod(0o600)
     monkeypatch.setattr(doctor, "ENOUGH_FREE_BYTES", 2**60)
-    assert wrong(path) == {"disk": doctor.DEGRADED}
-    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
-    assert wrong(path) == {"disk": doctor.BAD}
+    assert wrong(path) == {"disk": DEGRADED}
+    monkeypatch.setattr(operators.shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
+    assert wrong(path) == {"disk": BAD}
 
 
 def test_what_is_no_store_is_named_and_none_is_made(tmp_path):
     """Nothing there, a text, another version, a database that cannot be reached."""
-    assert wrong(tmp_path / "server.db") == {"store": doctor.BAD}
+    assert wrong(tmp_path / "server.db") == {"store": BAD}
     assert not (tmp_path / "server.db").exists()
     (tmp_path / "text").write_text("no store" * 1000)
-    assert wrong(tmp_path / "text")["store"] == doctor.BAD
+    assert wrong(tmp_path / "text")["store"] == BAD
     with closing(Store.open(tmp_path / "other.db")) as store:
         sql(store, "UPDATE store SET version = 9999")
-    assert wrong(tmp_path / "other.db") == {"store": doctor.BAD}
-    assert list(examine("postgresql://nobody@127.0.0.1:1/none", KEY, [], NOW))[-1].severity == doctor.BAD
+    assert wrong(tmp_path / "other.db") == {"store": BAD}
+    assert list(examine("postgresql://nobody@127.0.0.1:1/none", KEY, [], NOW))[-1].severity == BAD
 
 
 def test_the_command_looks_at_a_running_server_and_its_settings(tmp_path, capsys):

@@ -12,7 +12,7 @@ from changeling_aggregator import segments
 from changeling_aggregator.segments import LEAST_FREE_BYTES, Folder
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import SegmentedStore
-from changeling_aggregator.testing.bucket import NOT_HERE, WELL, Conduct, small_bucket
+from changeling_aggregator.testing.services import NOT_HERE, WELL, Conduct, small_bucket
 from changeling_protocol import Calendar, SealingKey, Survey
 
 from ..protocol.examples import survey

@@ -6,7 +6,7 @@ import pytest
 from changeling_aggregator.fold import FoldEngine, FoldProcess, FoldReport, SeenIds, fold
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import FoldEngineContract
-from changeling_aggregator.testing.bucket import small_bucket
+from changeling_aggregator.testing.services import small_bucket
 from changeling_protocol import UnixSeconds
 
 from ..contracts.stores import PLACES

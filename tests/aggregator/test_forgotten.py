@@ -10,7 +10,7 @@ import pytest
 from changeling_aggregator.fold import check, fold
 from changeling_aggregator.store import Store, database
 from changeling_aggregator.testing import sql
-from changeling_aggregator.testing.postgres import PostgreSQL
+from changeling_aggregator.testing.services import PostgreSQL
 from changeling_protocol import UnixSeconds
 
 from ..protocol.examples import survey

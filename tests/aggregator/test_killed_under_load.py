@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.testing.bucket import small_bucket
-from changeling_aggregator.testing.killing import at_once, killed, restarted, terminated
-from changeling_aggregator.testing.postgres import PostgreSQL
+from changeling_aggregator.testing.services import PostgreSQL, small_bucket
+from changeling_aggregator.testing.serving import at_once, killed, restarted, terminated
 
 WRONG = ("lost", "counted_twice", "counted_besides", "differences_folded_again")
 

@@ -16,7 +16,7 @@ from changeling_aggregator.ingest import Committer, RowWriter
 from changeling_aggregator.store import Store, Turn, View
 from changeling_aggregator.store import postgresql as room
 from changeling_aggregator.testing import sql
-from changeling_aggregator.testing.postgres import GUARDED, PASSWORD, PostgreSQL
+from changeling_aggregator.testing.services import GUARDED, PASSWORD, PostgreSQL
 from changeling_commands.__main__ import main as run
 from changeling_protocol import Calendar, Refusal
 from sqlalchemy import event

@@ -14,7 +14,7 @@ from changeling_aggregator.segments.parquet import decoded, encoded, rows_after
 from changeling_aggregator.store import Store, Turn
 from changeling_aggregator.store.store import TOGETHER
 from changeling_aggregator.testing import SegmentedStore, sql
-from changeling_aggregator.testing.bucket import small_bucket
+from changeling_aggregator.testing.services import small_bucket
 from changeling_protocol import Refusal
 
 from ..protocol.examples import AUTHORITY

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.store import IN_CLEAR, AtRest, Store
-from changeling_aggregator.testing.postgres import PostgreSQL
+from changeling_aggregator.testing.services import PostgreSQL
 
 
 @dataclass(frozen=True, slots=True)

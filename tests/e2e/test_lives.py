@@ -20,9 +20,11 @@ from changeling_protocol import (
     SubsetSelection,
     Track,
     UnaryEncoding,
+    parse_duration,
+    parse_instant,
 )
 from changeling_simulations import changelog_path
-from changeling_statistics import parse_duration, parse_instant, read_rows, series, write_survey
+from changeling_statistics import read_rows, series, write_survey
 
 from demo.deployment import deployed
 from demo.replay import joined, replay

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from changeling_statistics import ClosingEdges, Frontier, Network, advance
+from changeling_papers import ClosingEdges, Frontier, advance
+from changeling_statistics import Network
 from changeling_statistics.estimation.network import last_uses, online_rows
 
 from .graphs import dense_row, hierarchy, scattered

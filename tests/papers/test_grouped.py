@@ -9,7 +9,7 @@ import pytest
 from changeling_central import BadState, BudgetExhausted, OpenDPNoise
 from changeling_central.testing import Forbidden, NoNoise
 from changeling_papers import Domain, OnlineCounting, Query, clustered, grouped
-from changeling_papers.grouped import QueryCluster
+from changeling_papers.sigma import QueryCluster
 
 WIDTH = 14
 FLAGS = Domain.of(**{f"c{i}": [False, True] for i in range(WIDTH)})

@@ -21,8 +21,8 @@ from changeling_central import (
     offered,
     sliding_windows,
 )
+from changeling_central.levels import window_shifts
 from changeling_central.testing import Forbidden, NoNoise, RecordedNoise
-from changeling_central.windows import window_shifts
 from changeling_papers import BestEstimates, best_hierarchy, cover_sum, hierarchy, retrospective, state_diagram
 from changeling_papers.hierarchy import hierarchy_shifts, layer_widths, online_variances
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, Node, TimeBounded

@@ -6,7 +6,7 @@ from itertools import pairwise, permutations, product
 
 import pytest
 from changeling_aggregator.relay import Batching, RelaySettings
-from changeling_aggregator.relay.copies import choose
+from changeling_aggregator.relay.files import choose
 from changeling_aggregator.relay.forwarding import shuffled
 from changeling_protocol import SealingKey, SystemCoins
 from changeling_protocol.wire import MOST_BODY_BYTES, encode_upload_request

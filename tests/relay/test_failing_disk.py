@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 from changeling_aggregator.errors import Overloaded
-from changeling_aggregator.relay.spool import Spool
+from changeling_aggregator.relay.files import Spool
 
 from ..aggregator.devices import body
 from .hand import FIRST, Hand, asked, sealed

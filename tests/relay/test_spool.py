@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 from changeling_aggregator.errors import Overloaded
-from changeling_aggregator.relay.spool import SHARE, NetworkShares, Spool
+from changeling_aggregator.relay.files import SHARE, NetworkShares, Spool
 from changeling_protocol import HEAD_BYTES, SEAL_BYTES
 
 from ..aggregator.devices import body

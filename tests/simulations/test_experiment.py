@@ -18,8 +18,8 @@ from changeling_simulations import (
     synthetic_calendar,
     synthetic_changelog,
 )
-from changeling_simulations.changelogs import aligned, check_dates
 from changeling_simulations.experiment import Trials, tried
+from changeling_simulations.population import aligned, check_dates
 from changeling_statistics import read_rows
 
 CALENDAR = Calendar(1_767_225_600, 86_400, 8)

@@ -7,8 +7,7 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
 from changeling_protocol import Node
 from changeling_simulations import Field, Population
-from changeling_simulations.field import attended_closings, draw_entries
-from changeling_simulations.field_sampler import Respondents
+from changeling_simulations.field import Respondents, attended_closings, draw_entries
 from changeling_statistics import Attendance
 
 from tests.aggregator.devices import Log

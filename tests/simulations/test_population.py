@@ -18,7 +18,7 @@ from changeling_protocol import (
     Track,
 )
 from changeling_simulations import Population, synthetic_changelog
-from changeling_simulations.changelogs import World, popularity
+from changeling_simulations.population import World, popularity
 from changeling_statistics import read_rows
 
 CALENDAR = Calendar(start=100, period=10, periods=8)

@@ -16,8 +16,8 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.testing import AFTER, prepared
 from changeling_aggregator.testing.serving import offspring
 from changeling_spark import SparkTrouble, runs, session
-from changeling_spark.keys import KeyService
 from changeling_spark.runs import SparkFold
+from changeling_spark.session import KeyService
 from changeling_spark.testing import SparkCluster, until
 
 from tests.command_line import changeling as run

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import pytest
 from changeling_spark import KeysWithheld
-from changeling_spark import keys as key_service
-from changeling_spark.keys import KeyService, KeySource, keys_from
+from changeling_spark import session as key_service
+from changeling_spark.session import KeyService, KeySource, keys_from
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..aggregator.serving import eventually

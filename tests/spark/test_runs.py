@@ -15,7 +15,7 @@ from changeling_aggregator.store import LoggedRequest, LogRange, Segment, Store,
 from changeling_aggregator.testing import AFTER, FoldEngineContract, fold_out_of_turn
 from changeling_spark import runs, tasks
 from changeling_spark.session import spark_settings
-from changeling_spark.shuffle import Partitioner
+from changeling_spark.tasks import Partitioner
 from numpy.typing import NDArray
 
 from ..aggregator.devices import Log, envelope, report

@@ -1,12 +1,25 @@
-"""A store as operators handle it: its schema version, segments of its log, backups of it and putting them back."""
+"""A store as operators handle it: its schema version, segments of its log, backups; and `changeling doctor`.
 
+The doctor looks at a store and at its surroundings, and says what to do about each finding. It opens the store beside
+servers that run on it, and changes nothing. What is in memory of a server it asks the server.
+"""
+
+import shutil
+import stat
+import subprocess
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from changeling_protocol import UnixMilliseconds, UnixSeconds, format_instant
+from changeling_protocol import UnixMilliseconds, UnixSeconds, __version__, format_instant
+from changeling_protocol.wire import READY
+
+from .access import SettingsCommand, StoreKeyFile, read_store_key
 
 app = typer.Typer(help="Show and change the schema version of a store.", no_args_is_help=True)
 
@@ -128,3 +141,241 @@ def restore(
 
 def _requests(count: int) -> str:
     return f"{count} upload" + ("" if count == 1 else "s")
+
+
+if TYPE_CHECKING:
+    from ..ingest import Registry
+    from ..store import AtRest, Store, View
+
+OK, DEGRADED, BAD = "ok", "degraded", "bad"
+ENOUGH_FREE_BYTES = 2**30
+SOON_SECONDS = 14 * 86_400
+LONG_UNFOLDED_SECONDS = 60.0
+MOST_SECONDS_OFF = 5.0
+_GIB = 2**30
+
+
+class DoctorCommand(SettingsCommand):
+    """Takes a server's settings, and leaves those alone that it has no use for."""
+
+    takes_others = True
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A thing that was looked at. severity: OK where there is nothing to do. remedy: what to do, else empty."""
+
+    name: str
+    severity: str
+    detail: str
+    remedy: str = ""
+
+
+def doctor(
+    store: Annotated[str, typer.Option(help=f"What to look at; servers may be running on it. {STORE_HELP}")],
+    store_key_file: StoreKeyFile = None,
+    certificate_key: Annotated[
+        Path | None, typer.Option(help="PEM file with the certificate's private key, to see who may read it.")
+    ] = None,
+    server: Annotated[str | None, typer.Option(help="The URL of a server to ask as well.")] = None,
+    settings: Annotated[Path | None, typer.Option(help="The server's TOML file; what it names is looked at.")] = None,
+) -> int:
+    """Look whether a server can go on: store, versions, keys, clock, disk, permissions, surveys that end soon.
+
+    A line for each finding, with what to do. Nothing is changed. The exit code is 1 if something is wrong.
+    """
+    at_rest, findings = None, list[Finding]()
+    try:
+        at_rest = read_store_key(store_key_file)
+    except (ValueError, OSError) as error:
+        findings.append(Finding("store-key", BAD, f"{error}", "name the file that the server reads"))
+    secrets = [each for each in (store_key_file, certificate_key) if each is not None]
+    findings += examine(store, at_rest, secrets, UnixSeconds(time.time()))
+    if settings is not None and settings.stat().st_mode & 0o022:
+        findings.append(Finding("permissions", BAD, f"others may change {settings}", f"chmod go-w {settings}"))
+    if server is not None:
+        findings += _server(server)
+    for finding in findings:
+        remedy = f" -> {finding.remedy}" if finding.remedy else ""
+        typer.echo(f"{finding.severity:9}{finding.name}: {finding.detail}{remedy}")
+    return int(any(finding.severity == BAD for finding in findings))
+
+
+def examine(place: str, at_rest: "AtRest | None", secrets: Sequence[Path], now: UnixSeconds) -> Iterator[Finding]:
+    """Look at a store and at this machine.
+
+    place: a file's path or a URL. at_rest: the store key, None where it cannot be read. secrets: files that only their
+    owner may read. now: Unix seconds.
+    """
+    from ..errors import StoreError
+    from ..store import VERSION, AtRest, Store, version_at
+
+    yield Finding("program", OK, f"changeling {__version__}, schema version {VERSION}")
+    yield from _files(place, secrets)
+    yield _time_daemon()
+    if "://" not in place and not Path(place).is_file():
+        yield Finding("store", BAD, f"there is no store at {place}", "start a server on it, or restore a backup")
+        return
+    try:
+        version = version_at(place)
+    except (StoreError, ValueError, OSError) as error:
+        yield Finding("store", BAD, f"{error}", "mend that, or name another --store")
+        return
+    if version is None:
+        yield Finding("store", BAD, f"it has no tables, this program needs {VERSION}", "start a server on it")
+        return
+    if version != VERSION:
+        remedy = "run `changeling store upgrade`, or the version of changeling that wrote it"
+        yield Finding("store", BAD, f"it has schema version {version}, this program needs {VERSION}", remedy)
+        return
+    yield Finding("store", OK, f"schema version {version}")
+    with closing(Store.open(place, at_rest or AtRest())) as store:
+        yield from _store(store, at_rest is not None, now)
+
+
+def _files(place: str, secrets: Sequence[Path]) -> Iterator[Finding]:
+    from ..store import LEAST_FREE_BYTES, files_of
+
+    file = None if "://" in place else Path(place)
+    own = [] if file is None else files_of(file)
+    for path in [each for each in (*own, *secrets) if each.exists()]:
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+            yield Finding("permissions", BAD, f"others may read or write {path}", f"chmod 600 {path}")
+        else:
+            yield Finding("permissions", OK, f"{path} is its owner's alone")
+    if file is not None and file.parent.is_dir():
+        free = shutil.disk_usage(file.parent).free
+        severity = OK if free >= ENOUGH_FREE_BYTES else BAD if free < LEAST_FREE_BYTES else DEGRADED
+        remedy = "" if severity == OK else "make room: with less than 32 MiB no upload is taken"
+        yield Finding("disk", severity, f"{free / _GIB:.1f} GiB are free", remedy)
+
+
+def _time_daemon() -> Finding:
+    """A look at whether a time daemon keeps this machine's clock, as systemd knows it."""
+    program = shutil.which("timedatectl")
+    asked = [program or "", "show", "--property", "NTPSynchronized", "--value"]
+    try:
+        said = subprocess.run(asked, capture_output=True, text=True, timeout=10).stdout.strip()  # noqa: S603
+    except (OSError, subprocess.TimeoutExpired):
+        said = ""
+    if said == "no":
+        return Finding("ntp", DEGRADED, "no time daemon keeps this machine's clock", "run chrony or systemd-timesyncd")
+    known = "a time daemon keeps this machine's clock" if said == "yes" else "whether one runs cannot be told here"
+    return Finding("ntp", OK, known)
+
+
+def _store(store: "Store", knows_key: bool, now: UnixSeconds) -> Iterator[Finding]:
+    from ..errors import StoreError
+    from ..ingest import Registry
+
+    registry = Registry(store)
+    registry.refresh()
+    with store.view() as view:
+        if knows_key:
+            try:
+                view.private_keys()
+            except StoreError as error:
+                yield Finding("store-key", BAD, f"{error}", "give the one that the server has, with --store-key-file")
+        yield from _plugins(view)
+        yield from _keys(registry, view, now)
+        yield from _surveys(registry, now)
+        yield _clock(view, now)
+        yield from _segments(view)
+        yield _fold(view, now)
+
+
+def _plugins(view: "View") -> Iterator[Finding]:
+    """Where Spark folds the store: whether what that needs is here."""
+    from ..fold import engine_plugin
+
+    if files := view.id_files():
+        missing = engine_plugin("spark").missing()
+        if missing is not None:
+            yield Finding("spark", DEGRADED, missing, "needed where `changeling fold --engine spark` is run")
+        else:
+            yield Finding("spark", OK, f"its library and Java are here; {len(files)} files hold ids")
+
+
+def _keys(registry: "Registry", view: "View", now: UnixSeconds) -> Iterator[Finding]:
+    from ..server import covered_until, troubles_of_keys
+    from ..store import KeyState
+
+    troubles = [*troubles_of_keys(registry, now)]
+    for trouble in troubles:
+        yield Finding("keys", trouble.severity, trouble.detail, "`changeling keys new`, `keys sign`, `keys publish`")
+    last = covered_until((each.key for each in registry.keys.values()), now)
+    if not troubles:
+        left = 0.0 if last is None else (last.expires - now) / 86_400
+        yield Finding("keys", OK, "none is needed" if last is None else f"{left:.0f} days until the last one expires")
+    for life in view.key_lives():
+        if life.state(now) is KeyState.UNSIGNED:
+            remedy = "publish it once it is signed; else it is of no use"
+            yield Finding("keys", DEGRADED, f"key {life.id.hex()} is not published", remedy)
+        elif life.in_clear:
+            yield Finding("keys", OK, f"key {life.id.hex()} lies in the store unencrypted", "give a store key")
+
+
+def _surveys(registry: "Registry", now: UnixSeconds) -> Iterator[Finding]:
+    for id_ in registry.unreadable:
+        detail = f"{id_.hex()} cannot be read by this version, and is not run"
+        yield Finding("survey", DEGRADED, detail, "run the version that published it, or a later one")
+    for id_, published in registry.surveys.items():
+        left = published.survey.calendar.time(published.last) - now
+        if left < 0:
+            yield Finding("survey", OK, f"{id_.hex()} has ended")
+        elif left < SOON_SECONDS:
+            remedy = "to go on, publish its successor: `changeling survey extend`"
+            yield Finding("survey", DEGRADED, f"{id_.hex()} ends in {left / 86_400:.1f} days", remedy)
+        else:
+            yield Finding("survey", OK, f"{id_.hex()} ends in {left / 86_400:.0f} days")
+
+
+def _clock(view: "View", now: UnixSeconds) -> Finding:
+    from ..server import MOST_STEP
+
+    kept, remedy = view.kept_time(), "set it right, or `changeling clock confirm`"
+    shown = format_instant(UnixSeconds(kept.told // 1000))
+    if kept.jumped:
+        return Finding("clock", BAD, f"it was {shown} by the store, and a server doubts its clock", remedy)
+    if kept.told / 1000 > now + MOST_STEP:
+        return Finding("clock", BAD, f"it is behind {shown}", remedy)
+    here = format_instant(UnixSeconds(int(now)))
+    return Finding("clock", OK, f"it is {here}, after all that the store knows")
+
+
+def _segments(view: "View") -> Iterator[Finding]:
+    from ..segments import place_at
+
+    for place in view.places():
+        trouble = place_at(place).trouble()
+        remedy = "mount the folder here, or make room" if trouble else ""
+        detail = trouble or f"{view.segment_bytes() / _GIB:.1f} GiB of the log lie in segments, at {place}"
+        yield Finding("segments", BAD if trouble else OK, detail, remedy)
+
+
+def _fold(view: "View", now: UnixSeconds) -> Finding:
+    first, waiting = view.first_unfolded(), f"{view.unfolded()} of the log wait to be counted"
+    if first is None or now - first / 1000 <= LONG_UNFOLDED_SECONDS:
+        return Finding("fold", OK, waiting)
+    return Finding(
+        "fold", BAD, waiting, "see that a server that folds, or `changeling fold`, runs, and what its log says"
+    )
+
+
+def _server(server: str) -> list[Finding]:
+    """The troubles that a server names, and how far its clock is from this machine's."""
+    import httpx
+
+    try:
+        answer = httpx.get(server.rstrip("/") + READY, timeout=10)
+        said = answer.json()
+        troubles = [Finding(each["name"], each["severity"], each["detail"]) for each in said["troubles"]]
+        findings = [Finding("server", said["status"], f"it says that it is {said['status']}"), *troubles]
+        off = parsedate_to_datetime(answer.headers["date"]).timestamp() - time.time()
+    except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
+        detail = f"{server} does not answer as a server does: {error}"
+        return [Finding("server", BAD, detail, "see whether it runs there")]
+    if abs(off) > MOST_SECONDS_OFF:
+        detail = f"the server's is {off:+.0f} seconds from this machine's"
+        findings.append(Finding("clock", BAD, detail, "set the wrong one right"))
+    return findings

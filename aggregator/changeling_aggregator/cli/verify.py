@@ -7,9 +7,18 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_protocol import BadSignature, EarlyEnd, Edition, MalformedBytes, ResultsKey, Survey, UnixSeconds
+from changeling_protocol import (
+    BadSignature,
+    EarlyEnd,
+    Edition,
+    MalformedBytes,
+    ResultsKey,
+    Survey,
+    UnixSeconds,
+    format_instant,
+)
 from changeling_protocol.wire import EDITION_FILE, EDITIONS, END, KEY_FILE, ErrorCode, survey_path
-from changeling_statistics import WrongFigure, format_instant, tallies_in, verify_files
+from changeling_statistics import WrongFigure, tallies_in, verify_files
 
 from .access import TokenFile, asking, read_public_key, token_in
 

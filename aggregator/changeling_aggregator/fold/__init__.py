@@ -9,8 +9,7 @@ An engine of another package is written with the rest: `in_turn` surrounds what 
 are the embedded fold's own.
 """
 
-from .check import TallyDifference, check
-from .counting import OF_A_SURVEY, BatchCounts, UploadRows, count, fresh_closings
+from .counting import OF_A_SURVEY, BatchCounts, TallyDifference, UploadRows, check, count, fresh_closings
 from .engine import EngineOptions, EnginePlugin, FoldEngine, FoldProcess, engine_plugin
 from .folding import MOST_AHEAD_MS, MOST_RETENTION_SECONDS, FoldReport, fold, in_turn
 from .ids import SeenIds, add_ids, ids_in, merged_ids

@@ -1,6 +1,6 @@
 """The relay: it stands between devices and a server, so that the server cannot tell devices apart."""
 
-from .copies import Batching, RelaySettings
+from .files import Batching, RelaySettings
 from .forwarding import Upstream
 from .relay import Relay, make_app, registry_of
 

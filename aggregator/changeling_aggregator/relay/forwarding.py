@@ -34,8 +34,7 @@ from changeling_protocol.wire import (
 from starlette.concurrency import run_in_threadpool
 
 from ..errors import UpstreamTrouble
-from .copies import Copy, RelaySettings
-from .spool import WaitingEnvelope
+from .files import Copy, RelaySettings, WaitingEnvelope
 
 TIMEOUT_SECONDS = 30.0
 """A whole exchange takes no longer."""

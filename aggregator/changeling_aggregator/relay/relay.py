@@ -49,7 +49,7 @@ from ..server import (
     registry_with,
     show_alive,
 )
-from .copies import Batching, Copies, Copy, RelaySettings
+from .files import Batching, Copies, Copy, RelaySettings
 from .forwarding import Forwarding, Upstream
 
 MOST_PENDING_BYTES = 64 * 2**20

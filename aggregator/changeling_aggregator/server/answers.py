@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 import numpy as np
-from changeling_protocol import OFFSETS, StratumNumber
+from changeling_protocol import OFFSETS, StratumNumber, format_instant
 from changeling_statistics import (
     Difference,
     Gap,
@@ -22,7 +22,6 @@ from changeling_statistics import (
     NumberFigures,
     ShownAs,
     Solution,
-    format_instant,
     freezing_shown,
     histogram_figures,
     number_series,

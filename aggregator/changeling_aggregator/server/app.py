@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 import uvicorn
-from changeling_protocol import Survey, UnixSeconds
+from changeling_protocol import Survey, UnixSeconds, format_instant
 from changeling_protocol.wire import (
     ALIVE,
     CLOCK,
@@ -32,7 +32,6 @@ from changeling_protocol.wire import (
     ErrorCode,
     survey_path,
 )
-from changeling_statistics import format_instant
 from msgspec import UNSET, UnsetType
 from starlette.applications import Starlette
 from starlette.requests import Request

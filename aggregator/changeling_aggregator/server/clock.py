@@ -14,8 +14,7 @@ from enum import StrEnum
 from threading import Lock
 from typing import TypeAlias
 
-from changeling_protocol import LAST_INSTANT, UnixMilliseconds, UnixSeconds
-from changeling_statistics import format_instant
+from changeling_protocol import LAST_INSTANT, UnixMilliseconds, UnixSeconds, format_instant
 
 from ..store import KeptTime
 

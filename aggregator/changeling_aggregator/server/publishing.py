@@ -13,11 +13,13 @@ from changeling_protocol import (
     SurveyId,
     UnderstatedEpsilon,
     UnixSeconds,
+    format_duration,
+    format_instant,
     key_id,
     signed_key,
 )
 from changeling_protocol.wire import JSON, MOST_BODY_BYTES, MSGPACK, ErrorCode, encode_key_list
-from changeling_statistics import check_successor, counterpart_of, format_duration, format_instant
+from changeling_statistics import check_successor, counterpart_of
 from msgspec import UNSET, UnsetType
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request

@@ -19,9 +19,9 @@ from math import floor, isfinite
 from typing import Annotated, TypeAlias
 
 import msgspec
-from changeling_protocol import StratumNumber, SurveyId, UnixSeconds
+from changeling_protocol import StratumNumber, SurveyId, UnixSeconds, parse_instant
 from changeling_protocol.wire import JSON, MSGPACK
-from changeling_statistics import NotEstimable, parse_instant, select
+from changeling_statistics import NotEstimable, select
 from msgspec import UNSET, Meta, UnsetType
 from starlette.datastructures import QueryParams
 from starlette.requests import Request

@@ -28,9 +28,9 @@ from changeling_protocol import (
     decode,
     edition_id,
     encode,
+    format_instant,
     key_id,
 )
-from changeling_statistics import format_instant
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, func, insert, select, update

@@ -13,18 +13,19 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import ClassVar, Self
 
-from ..odds import Odds, log_ratio
 from ..signing import Fields
 from .interface import (
     Agreeing,
     Losses,
     MutationSpace,
+    Odds,
     Randomizer,
     Space,
     StateSpace,
     check_input,
     check_telling,
     input_in_words,
+    log_ratio,
     register,
 )
 

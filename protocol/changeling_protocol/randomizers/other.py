@@ -12,7 +12,6 @@ from fractions import Fraction
 from functools import lru_cache, reduce
 from typing import ClassVar, Self
 
-from ..odds import log_ratio
 from ..signing import Fields
 from .interface import (
     Losses,
@@ -23,6 +22,7 @@ from .interface import (
     check_input,
     check_telling,
     listed,
+    log_ratio,
     own_states,
     register,
 )

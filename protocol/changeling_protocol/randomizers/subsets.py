@@ -16,18 +16,19 @@ from itertools import product
 from math import comb, gcd
 from typing import ClassVar, Self
 
-from ..odds import Odds, log_ratio
 from ..signing import Fields
 from .interface import (
     SYMBOL_LIMIT,
     Agreeing,
     Losses,
     MutationSpace,
+    Odds,
     Space,
     StateSpace,
     check_input,
     check_telling,
     listed,
+    log_ratio,
     own_states,
     register,
 )

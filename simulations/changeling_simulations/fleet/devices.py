@@ -37,8 +37,7 @@ from changeling_protocol import (
 )
 from numpy.typing import NDArray
 
-from ..changelogs import synthetic_changelog
-from ..population import Population, States
+from ..population import Population, States, synthetic_changelog
 from .truth import Adding, Truth
 
 MARGIN_SECONDS = 60

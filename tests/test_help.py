@@ -4,7 +4,7 @@ import shlex
 
 import pytest
 from changeling_commands.running import CHANGELING
-from changeling_simulations.commands import CHANGELING_SIM
+from changeling_simulations.cli import CHANGELING_SIM
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.main import get_command
 

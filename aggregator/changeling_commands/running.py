@@ -277,7 +277,7 @@ COMMANDS = {
     ),
     "restore": _of_server("store:restore", "Put a backup into a new store, and say what is lost."),
     "doctor": _of_server(
-        "doctor:doctor",
+        "store:doctor",
         "Look whether a server can go on: store, versions, keys, clock, disk, permissions, surveys that end soon.",
         "changeling_aggregator.cli.store:DoctorCommand",
     ),

@@ -35,14 +35,13 @@ if TYPE_CHECKING:
     from .sampler import sample_tallies
 
 _NAMES = {
-    "changelogs": "bundled_names calendar_for changelog_path synthetic_calendar synthetic_changelog",
     "comparison": "Method SideBySide compare_methods",
     "designing": "Design Run design",
     "experiment": "Experiment epsilon_text exact_error in_the_field simulate",
-    "field": "Field",
-    "field_sampler": "FieldTallies sample_field",
+    "field": "Field FieldTallies sample_field",
     "plots": "save_plot",
-    "population": "Population closed_cohort paper_survey",
+    "population": "Population bundled_names calendar_for changelog_path closed_cohort paper_survey synthetic_calendar "
+    "synthetic_changelog",
     "sampler": "sample_tallies",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from changeling_commands.running import run_program
 
-from .commands import CHANGELING_SIM
+from .cli import CHANGELING_SIM
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -83,7 +83,7 @@ def test_files_and_disk(path, monkeypatch):
     path.chmod(0o640)
     assert wrong(path) == {"permissions": BAD}
     path.chmod(0o600)
-    monkeypatch.setattr(doctor, "ENOUGH_FREE_BYTES", 2**60)
+    monkeypatch.setattr(operators, "ENOUGH_FREE_BYTES", 2**60)
     assert wrong(path) == {"disk": DEGRADED}
     monkeypatch.setattr(operators.shutil, "disk_usage", lambda _: SimpleNamespace(free=2**20))
     assert wrong(path) == {"disk": BAD}

@@ -277,6 +277,27 @@ class Releases:
         return tuple(zip(numbers, edges, strict=True))
 
     @cached_property
+    def reports(self) -> Floats:
+        """How many reports each node has, shape (E,)."""
+        return np.array([tally.reports for tally in self.tallies], np.float64)
+
+    @cached_property
+    def later(self) -> NDArray[np.bool_]:
+        """True for the edges of change nodes that start after time 0, shape (E,)."""
+        changes = np.array([track.reports_changes for track in self.survey.plan.tracks], np.bool_)[self.track]
+        later: NDArray[np.bool_] = changes & (self.network.start > 0)
+        return later
+
+    @cached_property
+    def moved(self) -> tuple[Floats, NDArray[np.bool_]]:
+        """How many entries changed on each edge, shape (E,); and where tallies tell it: elsewhere it is expected."""
+        network, expected = self.network, self.survey.expected
+        counted = np.where(np.isnan(self.changed), np.einsum("eaa->e", self.products) / 2, self.changed)
+        spans = zip(network.start.tolist(), network.end.tolist(), strict=True)
+        likely = self.enrolment.stands_for[network.end] * [expected.share_changed(*span) for span in spans]
+        return np.where(np.isnan(counted), likely, counted), ~np.isnan(counted)
+
+    @cached_property
     def changes(self) -> Floats:
         """The estimated change on every edge, expanded to all entries; shape (E, z), in entries."""
         return self._diagonals[0]

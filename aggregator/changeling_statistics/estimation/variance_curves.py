@@ -83,18 +83,18 @@ def variance_curves(known: Releases, weighed: Weighed, sampling: Sampling | None
     least, usual, aside, more, largest = _of_reports(known)
     phi, squares = _kept(known, until, _differing(weighed)), weighed.rows**2
     told = known.expansion[:, None]
-    of_coins = told**2 * _reports(known)[:, None] * least
+    of_coins = told**2 * known.reports[:, None] * least
     floor = squares @ of_coins
     cubes, of_steps = squares * np.abs(weighed.rows), of_coins * told * largest
-    up, down = (cubes @ each / np.maximum(floor, 1e-300) for each in (of_steps, _later(known)[:, None] * of_steps))
+    up, down = (cubes @ each / np.maximum(floor, 1e-300) for each in (of_steps, known.later[:, None] * of_steps))
     touched = _touched(known, phi)
     on_answers = told * more
     linear = (squares * touched) @ on_answers / scale
     held = np.clip(_held(weighed, sampling, scale), 0.0, n)
     responses, loose, spare = weighed.responses, known.loose, np.zeros_like(weighed.values)
     if loose.any():
-        changed = np.maximum(_changed(known)[0], 0.0)[:, None]
-        lawful = told**2 * _reports(known)[:, None] * usual + told * changed * aside
+        changed = np.maximum(known.moved[0], 0.0)[:, None]
+        lawful = told**2 * known.reports[:, None] * usual + told * changed * aside
         beyond = squares[:, loose] @ (known.response_variances - lawful)[loose]
         beyond -= (squares * touched)[:, loose] @ on_answers[loose] / scale * held
         responses, spare = responses - beyond, np.maximum(beyond, 0.0)
@@ -243,8 +243,8 @@ def _kept(known: Releases, until: Indices, differing: Floats) -> Floats:
     """
     survey, network = known.survey, known.network
     rate = survey.expected.later / MICRO
-    counted, told = _changed(known)
-    told &= _later(known)
+    counted, told = known.moved
+    told = told & known.later
     moved = 1 - (1 - min(rate, 1.0)) ** (network.end - network.start)
     expected = np.where(told, known.enrolment.stands_for[network.end] * moved, 0.0)
     closed = np.searchsorted(network.end, until, side="right")
@@ -256,34 +256,13 @@ def _kept(known: Releases, until: Indices, differing: Floats) -> Floats:
     return np.maximum(0.0, 1 - churn * rate / np.maximum(differing, 1e-9))
 
 
-def _changed(known: Releases) -> tuple[Floats, NDArray[np.bool_]]:
-    """How many entries changed on each edge, shape (E,); and where the tallies tell it: elsewhere it is expected."""
-    network, expected = known.network, known.survey.expected
-    counted = np.where(np.isnan(known.changed), np.einsum("eaa->e", known.products) / 2, known.changed)
-    spans = zip(network.start.tolist(), network.end.tolist(), strict=True)
-    likely = known.enrolment.stands_for[network.end] * [expected.share_changed(*span) for span in spans]
-    return np.where(np.isnan(counted), likely, counted), ~np.isnan(counted)
-
-
 def _touched(known: Releases, phi: Floats) -> Floats:
     """On how many changes over each edge an entry with an answer is expected to have a part, shape (k, E).
 
     Of reports of states and first answers it is one; of later changes it may be the start of one, or the end.
     """
     width = (known.network.end - known.network.start)[None]
-    return np.where(_later(known), 2 * (1 - phi[:, None] ** width), 1.0)
-
-
-def _later(known: Releases) -> NDArray[np.bool_]:
-    """True for the edges of change nodes that start after time 0, shape (E,)."""
-    tracks = known.survey.plan.tracks
-    changes = np.array([track.reports_changes for track in tracks], np.bool_)[known.track]
-    later: NDArray[np.bool_] = changes & (known.network.start > 0)
-    return later
-
-
-def _reports(known: Releases) -> Floats:
-    return np.array([tally.reports for tally in known.tallies], np.float64)
+    return np.where(known.later, 2 * (1 - phi[:, None] ** width), 1.0)
 
 
 def _of_reports(known: Releases) -> Floats:

@@ -154,7 +154,7 @@ def _links(releases: Releases) -> defaultdict[int, list[_Link]]:
 NOTHING = 1e-9
 """Weights below this share of the largest are rounding, not weights."""
 MOST_AT_ONCE = 2**19
-"""How many weights are worked on at a time, so that they stay in the cache; eight times as many take twice as long."""
+"""How many weights are worked on at a time: more take more memory, and hardly less time."""
 
 
 @dataclass(frozen=True, eq=False)

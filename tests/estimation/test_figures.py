@@ -1,5 +1,7 @@
 """The figures of many times at once are those of the estimates one by one."""
 
+from decimal import Decimal
+
 import numpy as np
 import pytest
 from changeling_protocol import (
@@ -15,15 +17,20 @@ from changeling_protocol import (
     Track,
     TrackNumber,
 )
+from changeling_simulations import closed_cohort, sample_tallies
 from changeling_statistics import (
     POINT,
     Attendance,
     Gap,
+    ShownAs,
     Solution,
     Tallies,
+    Wish,
     counterpart_of,
     false_entries,
     histogram_figures,
+    many_shown,
+    optimal_plan,
     releases,
     series,
     span_figures,
@@ -169,3 +176,19 @@ def test_figures_about_those_heard_have_the_same_shares(kind, retrospective):
     np.testing.assert_allclose(*shares)
     there, _ = histogram_figures(Solution(releases(*published(PLANS[kind], silent=False, lost=False))), PERIODS)
     np.testing.assert_allclose(there.of_heard().values, there.values)
+
+
+def test_a_variance_that_came_out_below_zero_shows_a_null_error_and_an_interval_all_the_same():
+    """Six entries in an open cohort, whose variances are estimated from a report or two each."""
+    calendar, once = Calendar(1_800_000_000, 60, 4), AtMost(1)
+    cohort = closed_cohort(6, 2, calendar.periods, once.k, np.random.default_rng(SEED))
+    plan = optimal_plan(Wish(2, calendar, once, Decimal(2), 2000)).plan
+    asked = survey(plan, answers=cohort.answers, calendar=calendar, constraint=once)
+    drawn = (sample_tallies(cohort, asked, np.random.default_rng(seed)) for seed in range(100))
+    tried = (Solution(releases(asked, tallies)) for tallies in drawn)
+    figured = ((solution, *histogram_figures(solution, 4)) for solution in tried)
+    solution, figures, gaps = next(each for each in figured if (each[1].variances < 0).any())
+    rows = many_shown(solution, 4, figures, gaps, ShownAs("online", "enrolled", 0.95, 4, 1, 4))["series"]
+    for row, of_answers in zip((row for row in rows if row["values"]), figures.variances, strict=True):
+        assert [error is None for error in row["standard_errors"]] == (of_answers < 0).tolist()
+        assert np.isfinite(row["intervals"]).all()

@@ -4,6 +4,7 @@ import os
 import resource
 
 import pytest
+from changeling_aggregator.errors import StoreError
 from changeling_aggregator.server import MovableClock, ServerSettings, Service, troubles_of
 from changeling_aggregator.server import service as service_room
 from changeling_aggregator.store import AtRest, Store, database
@@ -16,13 +17,24 @@ from .serving import ServerProcess, eventually, in_process
 NOW, DAY = 1_800_000_000, 86_400
 
 
-def test_a_fold_that_fails_again_and_again_is_told(store, monkeypatch):
-    """503 after the third failure in a row; ok again with the first that succeeds. Its age is that of the last."""
+@pytest.mark.parametrize(
+    ("error", "logged"),
+    [
+        (StoreError("no space left"), ("WARNING", "the fold failed and will be tried again: no space left", False)),
+        (KeyError("a defect"), ("ERROR", "the fold failed and will be tried again", True)),
+    ],
+    ids=["store", "defect"],
+)
+def test_a_fold_that_fails_again_and_again_is_told(store, monkeypatch, caplog, error, logged):
+    """503 after the third failure in a row; ok again with the first that succeeds. Its age is that of the last.
+
+    The log has a line of each, and of a defect its traceback.
+    """
     monkeypatch.setattr("changeling_aggregator.server.service.EVERY_SECONDS", 0.05)
     folding = service_room.fold
 
-    def broken(*_, closing):  # noqa: ARG001
-        raise OSError("no space left")
+    def broken(*_, **__):
+        raise error
 
     service = Service(store, ServerSettings(PINNED, lambda: 1_800_000_000.0))
     with in_process(service) as get:
@@ -34,6 +46,8 @@ def test_a_fold_that_fails_again_and_again_is_told(store, monkeypatch):
         assert told["troubles"][0] == {"name": "fold", "severity": "bad", "detail": "the fold fails: the log says why"}
         assert told["fold_failures"] >= 3
         assert told["fold_age"] > 0
+        failed = caplog.records[0]
+        assert (failed.levelname, failed.getMessage(), failed.exc_info is not None) == logged
         monkeypatch.setattr("changeling_aggregator.server.service.fold", folding)
         assert eventually(lambda: get("/readyz").json()["status"], "ok")
 

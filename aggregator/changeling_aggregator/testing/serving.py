@@ -246,7 +246,8 @@ class SurveyLog:
         return self._streams[survey]
 
 
-SENDERS, SERVERS, RESTARTS = 4, 2, 3
+SENDERS, SERVERS, RESTARTS, FOLDS = 4, 2, 3, 3
+"""FOLDS of a server are killed before it is; RESTARTS of PostgreSQL."""
 PERIOD_SECONDS = 3600
 MOST_SECONDS = 0.2
 """From when a server or a fold is at work to its kill; drawn from a fixed seed."""
@@ -378,7 +379,7 @@ def killed(folder: Path, place: str, kills: int, options: Sequence[str] = ()) ->
     counting = Lock()
 
     def live(number: int) -> None:
-        """Start a server, kill its fold, then the server; again and again."""
+        """Start a server, kill its folds, then the server; again and again."""
         chance = random.Random(number)
         while count["kills_of_server"] + count["kills_of_fold"] < kills:
             server = RunningServer(_own(folder, number), *options, store=place, log=folder / "log")
@@ -405,14 +406,15 @@ def killed(folder: Path, place: str, kills: int, options: Sequence[str] = ()) ->
 
 
 def _ends_of(server: RunningServer, senders: Senders, chance: random.Random) -> list[tuple[str, bool]]:
-    """Kill its fold, then itself; each hit with whether that was at work."""
+    """Kill its folds, one after the other, then itself; each hit with whether that was at work."""
     hits = []
     with _folding(server) as counted:
-        _await_some_moment(chance, lambda: not counted.isdisjoint(server.folds))
-        for fold_ in server.folds:
-            with suppress(ProcessLookupError):
-                os.kill(fold_, SIGKILL)
-                hits.append(("fold", fold_ in counted))
+        for _ in range(FOLDS):
+            _await_some_moment(chance, lambda: not counted.isdisjoint(server.folds))
+            for fold_ in server.folds:
+                with suppress(ProcessLookupError):
+                    os.kill(fold_, SIGKILL)
+                    hits.append(("fold", fold_ in counted))
         _await_some_moment(chance, lambda: server.port in senders.acknowledging)
         server.process.kill()
     return [*hits, ("server", server.port in senders.acknowledging)]

@@ -18,7 +18,7 @@ from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import AtRest, Store
 from changeling_aggregator.testing.services import small_bucket
 from changeling_aggregator.testing.serving import TOKEN, RunningServer, children, command_of, prepared_log
-from changeling_protocol import Node
+from changeling_protocol import Node, UnixMilliseconds
 from changeling_protocol.wire import CHANGE, KEYS, survey_path
 from changeling_reader import ServerClient
 from changeling_simulations.capacity import COSTS, UnitCost
@@ -129,7 +129,7 @@ def _sent(server: RunningServer, store: Store, requests: Iterator[tuple[float, b
     with store.turn_to_fold():
         sent = send(islice(requests, uploads), str(server.url))
         with store.view() as view:
-            objects = len(view.segments(uncounted=True))
+            objects = len(view.unread_ranges(UnixMilliseconds(2**62)))
     if sent.requests != uploads or sent.told:
         raise ValueError(f"of {uploads} uploads {sent.requests} were taken, and {dict(sent.told)} refused")
     with ServerClient(str(server.url), token=TOKEN, timeout=600) as asked:

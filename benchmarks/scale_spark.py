@@ -26,7 +26,7 @@ from changeling_aggregator.opening import OpeningProcesses
 from changeling_aggregator.segments import Folder
 from changeling_aggregator.segments.parquet import encoded, write_ids
 from changeling_aggregator.store import IdFile, LoggedRequest, Segment, Store
-from changeling_aggregator.testing import append_segment, sql
+from changeling_aggregator.testing import append_segments, sql
 from changeling_aggregator.testing.serving import prepared_log
 from changeling_protocol import SealingKey, Survey, UnixMilliseconds, UnixSeconds, seal
 from changeling_protocol.wire import encode_upload_request
@@ -50,8 +50,7 @@ def log_in_segments(folder: Path, reports: int) -> Store:
     uploads = max(1, reports // PERIODS)
     arrival = UnixMilliseconds(1000 * log.survey.calendar.time(PERIODS) + 1000)
     counts = [min(UPLOADS_A_SEGMENT, uploads - at) for at in range(0, uploads, UPLOADS_A_SEGMENT)]
-    with log.store.transaction() as writing:
-        stream = writing.open_stream(None, place.name, "measured")
+    stream = log.store.open_stream(None, place.name, "measured")
     make = partial(_segment, place.name, stream, arrival, log.survey, log.key)
     with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         sizes = list(pool.map(make, range(len(counts)), counts))
@@ -243,11 +242,10 @@ def _logged(folder: Path, load: Load, uploads: int) -> Path:
     shutil.copy(folder / "server.db", place)
     segments = Folder(place / "segments", make=True)
     store = Store.open(place / "server.db")
-    with store.transaction() as writing:
-        stream = writing.open_stream(None, segments.name, "measured")
+    stream = store.open_stream(None, segments.name, "measured")
     bodies = [body for _, body in islice(load.requests(), uploads)]
     for at in range(0, uploads, _AT_ONCE):
-        append_segment(store, stream, bodies[at : at + _AT_ONCE], UnixMilliseconds(int(time.time() * 1000)))
+        append_segments(store, {stream: bodies[at : at + _AT_ONCE]}, UnixMilliseconds(int(time.time() * 1000)))
     store.close()
     return place
 

@@ -263,15 +263,7 @@ class RowWriter(LogWriter):
             if survey not in self._streams:
                 self._streams[survey] = self._store.open_stream(survey)
             appended.setdefault(self._streams[survey], []).append(request)
-        if len(appended) == 1 and not refused:
-            self._store.append(*appended.popitem(), now)
-            return
-        with self._store.transaction() as writing:
-            for stream, parts in sorted(appended.items()):
-                writing.append(stream, parts, now)
-            if not appended and not refused:
-                writing.stop_appending()  # which changes nothing, and is written all the same
-            writing.add_refusals(refused)
+        self._store.append(appended, now, refused)
 
     def free_bytes(self) -> int | None:
         """Ask the store."""
@@ -318,13 +310,11 @@ class SegmentWriter(LogWriter):
                 self._place.put(f"{lane.prefix}-probe", b"")
                 self._place.delete(f"{lane.prefix}-probe")
             with self._store.transaction() as writing:
-                if segment is not None:
-                    at = writing.advance_arrival(lane.stream, now)
-                    if not writing.add_segment(segment._replace(earliest=at, latest=at)):
-                        raise Unwritable("another process writes to this server's stream")
-                elif not refused:
+                if segment is not None and not writing.add_segment(segment):
+                    raise Unwritable("another process writes to this server's stream")
+                if segment is None and not refused:
                     writing.stop_appending()  # which changes nothing, and is written all the same
-                writing.add_refusals(refused)
+                writing.add(refused=refused)
             if segment is not None:
                 lane.length = segment.last
         finally:
@@ -348,13 +338,12 @@ class SegmentWriter(LogWriter):
 
     def _new_lane(self) -> _Lane:
         prefix = token_hex(8)
-        with self._store.transaction() as writing:
-            return _Lane(writing.open_stream(None, self._place.name, prefix), prefix)
+        return _Lane(self._store.open_stream(None, self._place.name, prefix), prefix)
 
     def _written(self, lane: _Lane, requests: Sequence[LogRequest], now: UnixMilliseconds) -> Segment:
         if lane.length is None:
             with self._store.view() as view:
-                lane.length = view.length_of(lane.stream)
+                lane.length = view.streams()[lane.stream].length
         first = lane.length + 1
         lane.length = None
         rows = [LoggedRequest(now, lane.stream, position, body) for position, (_, body) in enumerate(requests, first)]
@@ -587,7 +576,7 @@ class Committer:
     def _fullness(self) -> str | None:
         """Why the store takes no more uploads; None where it does."""
         with self._store.view(once=True) as view:  # as uploads wait meanwhile
-            waiting = view.unfolded()
+            waiting = view.log_state().unfolded
         if waiting > self.most_unfolded:
             return "more uploads wait to be counted than this server keeps: come again later"
         if self._store.bytes_kept() > self.most_store_bytes:

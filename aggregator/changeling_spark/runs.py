@@ -7,12 +7,11 @@ files it leaves the next one deletes. `--follow` does one after the other in the
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from time import sleep
 from typing import TYPE_CHECKING
 
-from changeling_aggregator.errors import AggregatorError
 from changeling_aggregator.fold import BatchCounts, EngineOptions, FoldReport, in_turn
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import IdFile, LogRange, Store, Turn
@@ -78,15 +77,10 @@ def fold_once(store: Store, executors: SparkExecutors, place: str, until: UnixMi
         ranges = view.unread_ranges(until)
     if not ranges:
         return FoldReport()
-    turn.sweep_runs()
-    with turn.transaction() as writing:
-        writing.begin_run(at.name, name)
-    with store.view() as view:
-        pieces = pieces_of(view, ranges, at, name)
-    report = _counted(store, turn, executors, place, name, pieces)
-    with suppress(AggregatorError):
-        turn.sweep_runs(name)
-    return report
+    with turn.run(at.name, name):
+        with store.view() as view:
+            pieces = pieces_of(view, ranges, at, name)
+        return _counted(store, turn, executors, place, name, pieces)
 
 
 def _counted(

@@ -292,9 +292,11 @@ def pieces_of(view: View, ranges: Iterable[LogRange], place: Place, run: str) ->
         if span.segment is not None:
             pieces.append(span)
             continue
-        for some in batches_of(view.requests_in(span), SEGMENT_REQUESTS, SEGMENT_BYTES):
+        after = span.after
+        for some in batches_of(view.kept_requests([span]), SEGMENT_REQUESTS, SEGMENT_BYTES):
             segment = written_segment(place, f"{run}-log-{span.stream}-{some[0].position}.parquet", some)
-            pieces.append(LogRange(span.stream, segment.first - 1, segment.last, segment))
+            pieces.append(LogRange(span.stream, after, segment.last, segment))
+            after = segment.last
     return pieces
 
 

@@ -99,7 +99,7 @@ def contents(store: Store) -> dict[str, object]:
         (survey,) = view.surveys()
         tallies = view.tallies(survey)
         return {
-            "unfolded": view.unfolded(),
+            "unfolded": view.log_state().unfolded,
             "runs": len(view.runs_of_survey(survey)),
             "tallies": {
                 f"{track}/{node}": [each.reports, each.slots.tolist()] for (track, node), each in tallies.items()

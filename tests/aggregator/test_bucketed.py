@@ -169,7 +169,7 @@ def test_an_upload_arrives_when_the_catalogue_has_its_object(store: Store, bucke
     def conduct(method: str, _: str) -> Conduct:
         if method == "PUT":
             with store.transaction() as writing:
-                writing.raise_arrival_floor(9000)
+                writing.seal({}, 9000)
         return WELL
 
     bucket.conduct = conduct

@@ -192,7 +192,7 @@ def test_forty_days_ahead_seal_nothing_and_destroy_no_key(
         service.folding.fold_now()
     assert "clock" in {trouble.name for trouble in troubles_of(service)}
     with store.view() as view:
-        assert view.latest_arrival() == 1000 * (NOW + 61)
+        assert view.log_state().arrival == 1000 * (NOW + 61)
     assert (log.sealed(), private_keys(store), log.tallies()[0, 1][0]) == (0, {log.key.id}, 1)
     machine.astray -= 40 * DAY
     service.folding.fold_now()

@@ -429,4 +429,4 @@ def test_each_closing_counts_once_though_writing_fails(log: Log, monkeypatch: py
 
 def unfolded_in(store: Store) -> int:
     with store.view() as view:
-        return view.unfolded()
+        return view.log_state().unfolded

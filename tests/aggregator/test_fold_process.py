@@ -218,8 +218,7 @@ def test_rubbish_goes_when_it_is_folded(log: Log) -> None:
     """What does not open is deleted at once, but not from beside what counts; the refusals tell."""
     sound = envelope(log.survey, log.key, [report(1)])
     altered = sound[:-1] + bytes([sound[-1] ^ 1])
-    with log.store.transaction() as writing:
-        writing.append(log.stream, [body(altered), body(sound, altered), body(altered, altered)], END * 1000)
+    log.store.append({log.stream: [body(altered), body(sound, altered), body(altered, altered)]}, END * 1000)
     fold(log.store, END)
     assert log.refused() == {"unopenable": 4}
     with log.store.view() as view:

@@ -36,7 +36,7 @@ def expired_keys(store: Store, count: int) -> list[bytes]:
 
 def destroy(store: Store) -> int:
     with store.transaction() as writing:
-        return writing.destroy_expired_keys(3)
+        return writing.delete_overdue(3000, {}, 0)
 
 
 def test_what_was_deleted_leaves_the_write_ahead_log_within_the_hour(
@@ -48,7 +48,7 @@ def test_what_was_deleted_leaves_the_write_ahead_log_within_the_hour(
     def files_with_old() -> list[str]:
         return sorted(path.name for path in tmp_path.iterdir() if OLD in path.read_bytes())
 
-    store.append(store.open_stream(None), [OLD * 100] * 50, 5)
+    store.append({store.open_stream(None): [OLD * 100] * 50}, 5)
     store.write_back()
     for position in range(1, 51):
         sql(store, "DELETE FROM log WHERE position = :position", position=position)
@@ -111,7 +111,7 @@ def test_a_destroyed_private_key_stands_in_no_tables_file(postgresql: PostgreSQL
 def test_no_private_key_and_no_envelope_outlives_its_row_in_statistics(postgresql: PostgreSQL, store: Store) -> None:
     """Which PostgreSQL keeps of columns that it analyses: by itself, or as an administrator tells it to."""
     privates = expired_keys(store, 3)
-    store.append(store.open_stream(None), [OLD + bytes([number]) for number in range(9)], 5)
+    store.append({store.open_stream(None): [OLD + bytes([number]) for number in range(9)]}, 5)
     sql(store, "ANALYZE keys, log")
     question = "SELECT attname FROM pg_stats WHERE schemaname = current_schema() AND attname IN ('private', 'envelope')"
     assert sql(store, question) == []

@@ -44,19 +44,18 @@ def test_much_is_appended_as_little_is(store: Store, monkeypatch: pytest.MonkeyP
     bodies = [bytes([number]) * 10 for number in range(4)]
     for number, each in enumerate(bodies):
         monkeypatch.setattr(room, "MUCH_BYTES", 0 if number % 2 else 2**20)
-        with store.transaction() as writing:
-            writing.append(stream, [each, each], 1000 + number)
+        store.append({stream: [each, each]}, 1000 + number)
     monkeypatch.setattr(room, "MUCH_BYTES", 0)
 
     def lose() -> None:
         with store.transaction() as writing:
             mine = writing._connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
             assert sql(store, f"SELECT pg_terminate_backend({mine}, 60000)")
-            writing.append(stream, [b"lost"], 1500)
+            writing._append(stream, [b"lost"], 1500)
 
     with pytest.raises(DBAPIError):
         lose()
-    store.append(stream, [b"last"], 2000)
+    store.append({stream: [b"last"]}, 2000)
     with store.view() as view:
         logged = [*view.kept_requests()]
     assert [each.position for each in logged] == [*range(1, 10)]
@@ -194,11 +193,10 @@ def test_a_turn_ends_with_its_connection_and_nothing_more_of_it_is_kept(
 ) -> None:
     """Neither what is in hand nor what is begun after; another process has the turn meanwhile."""
     folder = Store.open(url + "&application_name=turn")
-    stream = store.open_stream(None)
 
     def cut_off(turn: Turn) -> None:
         with turn.transaction() as writing:
-            writing.append(stream, [b"lost"], 0)
+            writing.add_survey(bytes(16), b"lost")
             (pid,) = postgresql.sql(
                 "SELECT pid FROM pg_locks JOIN pg_stat_activity USING (pid) "
                 "WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND application_name = 'turn'"
@@ -212,11 +210,11 @@ def test_a_turn_ends_with_its_connection_and_nothing_more_of_it_is_kept(
         with store.turn_to_fold() as other:
             assert other
             with pytest.raises(Overtaken, match="turn to fold was lost"), turn.transaction() as writing:
-                writing.append(stream, [b"lost too"], 0)
+                writing.add_survey(bytes(16), b"lost too")
             with other.transaction() as writing:
-                writing.append(stream, [b"kept"], 0)
+                writing.add_survey(bytes(16), b"kept")
     with store.view() as view:
-        assert view.unfolded() == 1
+        assert [each.signed for each in view.surveys().values()] == [b"kept"]
     with folder.turn_to_fold() as turn:
         assert turn
     folder.close()

@@ -149,7 +149,7 @@ def test_what_is_folded_while_a_snapshot_is_prepared_is_in_it(store: Store, monk
     with store.view() as view:
         (lot,) = view.shown_strata(ASKED.id).values()
         looked = view.surveys()[ASKED.id].looked
-        assert (lot.attendance.heard, looked.folded) == (PEOPLE + MINIMUM, view.folded())
+        assert (lot.attendance.heard, looked.folded) == (PEOPLE + MINIMUM, view.log_state().folded)
 
 
 def test_sealing_shows_what_was_left_where_it_is_enough(store: Store) -> None:

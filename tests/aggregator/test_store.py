@@ -103,14 +103,14 @@ def test_a_writer_waits_for_another_and_says_so_where_that_takes_too_long(
     """Its turn comes once the other has ended; who waits in vain hears what kept it."""
     with ThreadPoolExecutor(1) as another:
         with store.transaction() as writing:
-            writing.open_stream(None)
+            writing.stop_appending()
             monkeypatch.setattr(database, "WAITING_SECONDS", 0.05)
             with pytest.raises(OperationalError, match="locked"):
                 store.open_stream(None)
             monkeypatch.setattr(database, "WAITING_SECONDS", 60.0)
             second = another.submit(store.open_stream, None)
             assert not second.done()
-        assert second.result(60) == 2
+        assert second.result(60) == 1
 
 
 def test_a_log_that_is_written_back_is_begun_anew_while_others_write(
@@ -128,14 +128,12 @@ def test_a_log_that_is_written_back_is_begun_anew_while_others_write(
         store.write_back()
         assert written() <= largest
     with store.view() as view:
-        assert len(view.counted_positions()) == 40
+        assert len(view.streams()) == 40
         store.write_back()
-        assert len(view.counted_positions()) == 40
+        assert len(view.streams()) == 40
     with store.transaction() as writing:
-        writing.open_stream(None)
+        writing.stop_appending()
         store.write_back()
-    with store.view() as view:
-        assert len(view.counted_positions()) == 41
 
 
 def test_a_file_shrinks_when_what_filled_it_is_over(
@@ -144,16 +142,16 @@ def test_a_file_shrinks_when_what_filled_it_is_over(
     """Not while much of it is in use, nor while somebody reads; what is left is there afterwards."""
     stream, file = store.open_stream(None), tmp_path / "server.db"
     for number in range(40):
-        store.append(stream, [bytes([number]) * 2**16], 5)
+        store.append({stream: [bytes([number]) * 2**16]}, 5)
     store.forget_overwritten(changed=True)  # so that all of it is in the file
     full = file.stat().st_size
     sql(store, "DELETE FROM log WHERE position > 1")
-    store.give_back()
+    store.forget_overwritten(changed=False)
     assert file.stat().st_size == full, "a few megabytes are not worth the wait"
     monkeypatch.setattr(database, "LEAST_GIVEN_BACK_BYTES", 2**20)
     with store.view() as view:
-        assert view.unfolded() == 40
-        store.give_back()
+        assert view.log_state().unfolded == 40
+        store.forget_overwritten(changed=False)
     assert file.stat().st_size == full
     store.write_back()
     assert file.stat().st_size < full / 4
@@ -225,14 +223,14 @@ def test_who_lost_its_connections_to_one_that_has_the_store_alone_uses_no_change
 
     def unfolded() -> int | None:
         with suppress(*NO_ANSWER, StoreError), store.view() as view:
-            return view.unfolded()
+            return view.log_state().unfolded
         return None
 
     postgresql.sql(LOSE)
     with closing(Store.open(url, alone=True)):
         for _ in range(3):
             with pytest.raises((*NO_ANSWER, StoreError)) as raised, store.view() as view:
-                view.unfolded()
+                view.log_state()
             assert answer_to(raised.value).status_code == 503
     assert eventually(unfolded, 0)  # PostgreSQL has to notice that the other has gone
     with pytest.raises(StoreError, match="is in use by "):
@@ -274,7 +272,7 @@ def test_an_older_store_is_not_opened_but_upgraded(place: Place, monkeypatch: py
     """With all that is in it, or, where a migration fails, not at all. Until then the program to come says what to do,
     as the older one does after."""
     with closing(place.open()) as store:
-        store.append(store.open_stream(None), [b"one", b"two"], 5)
+        store.append({store.open_stream(None): [b"one", b"two"]}, 5)
     before = columns(place)
     broken = {**TO_COME, VERSION + 1: lambda connection: connection.execute(text("ALTER TABLE none_such DROP x"))}
     with pytest.raises(StoreError, match="none_such"):

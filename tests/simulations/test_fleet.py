@@ -72,10 +72,9 @@ def test_a_fold_counts_what_the_truth_says(store, tmp_path, monkeypatch, plan, s
     now = asked.calendar.time(8) + 1
     log = Log.of(store, asked)
     block = make_block(asked, log.key, Wishes(40, HEARD, OVERDUE, seed=seed, **EVERYTHING), 0)
+    bodies = [encode_upload_request([block.envelopes[place]]) for place in np.argsort(block.due, kind="stable")]
+    store.append({log.stream: bodies}, 1000 * now)
     with store.transaction() as writing:
-        for place in np.argsort(block.due, kind="stable"):
-            body = encode_upload_request([block.envelopes[place]])
-            writing.append(log.stream, [body], 1000 * now)
         writing.keep_time(KeptTime(1000 * now, False))  # so that what is late is counted as late
     fold(store, now + 1, closing=False)
     found = counted(log)

@@ -62,7 +62,11 @@ def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     """What was counted, row by row and byte by byte, how far, and the requests that are kept for an early closing."""
     early = sql(store, "SELECT stream, position, needed_until FROM log WHERE needed_until IS NOT NULL")
     with store.view() as view:
-        return {**counted_rows(store), "cursors": sorted(view.counted_positions().items()), "early": sorted(early)}
+        return {
+            **counted_rows(store),
+            "cursors": [each.counted for each in view.streams().values()],
+            "early": sorted(early),
+        }
 
 
 def counted_ids(store: Store) -> list[bytes]:
@@ -71,6 +75,11 @@ def counted_ids(store: Store) -> list[bytes]:
         files = view.id_files()
     packed = [ids for file in files for _, ids in read_ids(place_at(file.place), file.name, 0)]
     return [ids[at : at + 16] for ids in packed for at in range(0, len(ids), 16) if len(set(ids[at : at + 16])) > 4]
+
+
+def begin(store: Store, place: str, run: str) -> None:
+    """As a run does before it writes."""
+    sql(store, "INSERT INTO files (place, name, kind) VALUES (:place, :name, 'run')", place=place, name=f"{run}-")
 
 
 class Case:
@@ -92,7 +101,7 @@ class Case:
         """The next of the log, to both."""
         for at, stream, request in self.log.requests[self._at : self._at + requests]:
             for store in (self.store, self.theirs):
-                store.append(self.streams[stream], [request], UnixMilliseconds(int(at * 1000)))
+                store.append({self.streams[stream]: [request]}, UnixMilliseconds(int(at * 1000)))
         self._at += requests
 
     def run(self, executors: Here | None = None) -> None:
@@ -109,8 +118,7 @@ class Case:
 
     def begin(self, run: str) -> None:
         """As a run does before it writes."""
-        with self.store.transaction() as writing:
-            writing.begin_run(self.place.name, run)
+        begin(self.store, self.place.name, run)
 
     def leave(self, *names: str) -> None:
         """Files in the shared place."""

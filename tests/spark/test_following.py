@@ -38,7 +38,7 @@ class Following:
     def counts_all(self) -> bool:
         assert self.process.poll() is None, self.said()
         with self._case.store.view() as view:
-            return view.unfolded() == 0
+            return view.log_state().unfolded == 0
 
     def said(self) -> str:
         self._errors.seek(0)

@@ -12,12 +12,16 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.segments import Folder, place_at
 from changeling_aggregator.segments.parquet import read_ids
 from changeling_aggregator.store import LoggedRequest, Store
-from changeling_aggregator.testing import appender, counted_rows, reference_rows
+from changeling_aggregator.testing import Append, appender, counted_rows, reference_rows
 from changeling_protocol import UnixMilliseconds, encode
 from changeling_spark import runs, tasks
 
 from .here import Case, Here, OnSpark, contents
 from .test_runs import lost_at
+
+
+def to(store: Store, stream: int) -> Append:
+    return lambda bodies, now: store.append({stream: bodies}, now)
 
 
 class Life(Case):
@@ -29,7 +33,7 @@ class Life(Case):
         segments = Folder(folder / "segments", make=True)
         in_files = [appender(self.store, segments.name) for _ in range(2)]
         in_rows = [appender(self.theirs) for _ in range(2)]
-        both = [[partial(store.append, at) for at in self.streams] for store in (self.store, self.theirs)]
+        both = [[to(store, at) for at in self.streams] for store in (self.store, self.theirs)]
         self._appends = [*zip(*both, strict=True), *zip(in_files, in_rows, strict=True)]
         self._requests: list[LoggedRequest] = []
 
@@ -147,7 +151,7 @@ def test_whatever_befalls_the_engines_each_closing_counts_once(tmp_path: Path, s
             assert ours[table] == theirs[table], table
         assert known_ids(life.store) == known_ids(life.theirs)
     assert counted_rows(life.store) == reference_rows(life._requests, surveys, keys)
-    life.store.append(1, [encode({"envelopes": [bytes(200)]})], UnixMilliseconds(int(life.now * 1000)))
+    life.store.append({1: [encode({"envelopes": [bytes(200)]})]}, UnixMilliseconds(int(life.now * 1000)))
     life.on_spark()
     assert life.lying() == life.named()
     life.close()

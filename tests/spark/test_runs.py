@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ..aggregator.devices import Log, envelope, report
 from ..protocol.examples import survey
-from .here import Case, Here, OnSpark, contents
+from .here import Case, Here, OnSpark, begin, contents
 
 
 class TestSparkFold(FoldEngineContract):
@@ -138,8 +138,7 @@ def test_ids_follow_to_another_place_though_the_first_is_gone(case: Case, tmp_pa
     case.run()
     fold(case.store, AFTER, closing=False)
     old, case.place = case.place, Folder(tmp_path / "another", make=True)
-    with case.store.transaction() as writing:
-        writing.begin_run(old.name, "killed")
+    begin(case.store, old.name, "killed")
     (old.path / "killed-ids-1.parquet").write_bytes(b"")
     old.path.rename(tmp_path / "away")
     case.append(10)

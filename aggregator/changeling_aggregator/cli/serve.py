@@ -201,7 +201,7 @@ def serve(
         opened.forget_overwritten(changed=encrypted)
         with opened.view() as view:
             view.private_keys()  # raises now, and not at the first fold, where the store key is another
-            last, kept, database = view.latest_arrival(), view.kept_time(), view.database_time()
+            last, kept, database = view.log_state().arrival, view.kept_time(), view.database_time()
         clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept, database)
         how = ServerSettings(
             keys,

@@ -63,9 +63,9 @@ def list_(store: Named) -> None:
     from ..store import Store
 
     with closing(Store.open(store)) as opened, opened.view() as view:
-        counted = view.counted_positions()
+        streams = view.streams()
         for each in view.segments():
-            rest = each.last - max(counted[each.stream], each.first - 1)
+            rest = each.last - max(streams[each.stream].counted, each.first - 1)
             state = "counted" if rest <= 0 else f"{rest} to count"
             typer.echo(f"{each.place}/{each.name}  {each.first}-{each.last}  {each.size} bytes  {state}")
 
@@ -346,15 +346,18 @@ def _clock(view: "View", now: UnixSeconds) -> Finding:
 def _segments(view: "View") -> Iterator[Finding]:
     from ..segments import place_at
 
-    for place in view.places():
+    segments = view.segments()
+    size = sum(each.size for each in segments)
+    for place in sorted({each.place for each in segments}):
         trouble = place_at(place).trouble()
         remedy = "mount the folder here, or make room" if trouble else ""
-        detail = trouble or f"{view.segment_bytes() / _GIB:.1f} GiB of the log lie in segments, at {place}"
+        detail = trouble or f"{size / _GIB:.1f} GiB of the log lie in segments, at {place}"
         yield Finding("segments", BAD if trouble else OK, detail, remedy)
 
 
 def _fold(view: "View", now: UnixSeconds) -> Finding:
-    first, waiting = view.first_unfolded(), f"{view.unfolded()} of the log wait to be counted"
+    log = view.log_state()
+    first, waiting = log.first_unfolded, f"{log.unfolded} of the log wait to be counted"
     if first is None or now - first / 1000 <= LONG_UNFOLDED_SECONDS:
         return Finding("fold", OK, waiting)
     return Finding(

@@ -48,7 +48,18 @@ from changeling_statistics import Attendance, Counterpart, NodeTally, PlanNode, 
 from numpy.typing import NDArray
 
 from ..opening import ColumnLayout, Open, Opened, Sheaf, open_requests, request_number
-from ..store import AttendanceKey, ClosingKey, LoggedRequest, Store, StoredSurvey, TallyKey, Transaction, View, readable
+from ..store import (
+    AttendanceKey,
+    ClosingKey,
+    LoggedRequest,
+    LogRange,
+    Store,
+    StoredSurvey,
+    TallyKey,
+    Transaction,
+    View,
+    readable,
+)
 from .ids import Ids, are_in, first_of_each, ids_in, merged_ids
 
 Integers = NDArray[np.int64]
@@ -471,7 +482,7 @@ def _counted_again(view: View, open_: Open, stored: Mapping[SurveyId, StoredSurv
     def before(wanted: Mapping[ClosingKey, bytes]) -> Iterable[tuple[ClosingKey, bytes]]:
         return ((key, piece) for key in wanted for piece in seen.get(key, ()))
 
-    requests = view.kept_requests(counted=True)
+    requests = view.kept_requests(LogRange(number, 0, each.counted) for number, each in view.streams().items())
     while some := [*islice(requests, _REQUESTS_AT_ONCE)]:
         counted = count(some, open_([each.body for each in some], surveys, keys), stored, before)
         for (survey, track, node, _), tally in counted.tallies.items():

@@ -31,6 +31,7 @@ from ..store import (
     ClosingKey,
     IdFile,
     LoggedRequest,
+    LogState,
     SnapshotProgress,
     Store,
     StoredSurvey,
@@ -146,7 +147,7 @@ def _fold(
     take_over_files(store, turn)
     total = FoldReport()
     with store.view() as view:
-        waiting = view.unfolded()
+        waiting = view.log_state().unfolded
     while total.requests < waiting and not stop():
         left = waiting - total.requests
         with suppress(Overtaken), ending(batches(store, most, open_, left, until, stop)) as coming:
@@ -301,14 +302,14 @@ def set_arrivals_right(store: Store, now: UnixSeconds) -> None:
     """
     if arrivals_are_ahead(store, now):
         with store.transaction() as writing:
-            writing.stop_appending()
             writing.set_back_arrivals(_ms(now))
 
 
 def arrivals_are_ahead(store: Store, now: UnixSeconds) -> bool:
     """Tell whether arrivals were given out so far ahead of now that a clock was wrong. now: Unix seconds."""
     with store.view() as view:
-        return view.latest_arrival() > latest_right(view, now)
+        state = view.log_state()
+    return state.arrival > latest_right(state, now)
 
 
 def latest_to_count(store: Store, now: UnixSeconds, believed: bool) -> UnixMilliseconds:
@@ -318,7 +319,7 @@ def latest_to_count(store: Store, now: UnixSeconds, believed: bool) -> UnixMilli
     for good if it is counted: so what arrived after the time that was last believed waits from the first deadline on.
     """
     with store.view() as view:
-        latest = latest_right(view, now)
+        latest = latest_right(view.log_state(), now)
         if believed:
             return latest
         due = [
@@ -329,12 +330,12 @@ def latest_to_count(store: Store, now: UnixSeconds, believed: bool) -> UnixMilli
         return min(latest, max(view.kept_time().told, UnixMilliseconds(1000 * min(due, default=0))))
 
 
-def latest_right(view: View, now: UnixSeconds) -> UnixMilliseconds:
+def latest_right(state: LogState, now: UnixSeconds) -> UnixMilliseconds:
     """After this moment, in Unix milliseconds, an arrival comes of a clock that was wrong. now: Unix seconds.
 
     Another server may give one out at any time, so a fold counts none that is later, until it is set back.
     """
-    return UnixMilliseconds(max(_ms(now) + MOST_AHEAD_MS, view.arrival_floor()))
+    return UnixMilliseconds(max(_ms(now) + MOST_AHEAD_MS, state.floor))
 
 
 def close_what_ended(store: Store, now: UnixSeconds) -> None:
@@ -346,18 +347,14 @@ def close_what_ended(store: Store, now: UnixSeconds) -> None:
     destroyed = False
     with store.view() as view:
         ended = _Ended.by(view, now)
-        is_over = ended.seal or view.any_key_expired(ended.keys) or view.retention_due(*ended.retention)
+        is_over = ended.seal or view.anything_overdue(*ended.overdue)
     if is_over:  # without which uploads need not wait for a transaction
         with store.transaction() as writing:
             writing.stop_appending()
             ended = _Ended.by(writing, now)
-            writing.raise_arrival_floor(UnixMilliseconds(ceil(ended.moment * 1000)))
-            for survey, period in ended.seal.items():
-                writing.seal(survey, period)
-            writing.apply_retention(*ended.retention)
-            destroyed = writing.destroy_expired_keys(ended.keys) > 0
+            writing.seal(ended.seal, UnixMilliseconds(ceil(ended.moment * 1000)))
+            destroyed = writing.delete_overdue(*ended.overdue) > 0
     store.forget_overwritten(changed=destroyed)
-    store.give_back()
 
 
 class _Ended(NamedTuple):
@@ -377,7 +374,7 @@ class _Ended(NamedTuple):
     @classmethod
     def by(cls, view: View, now: UnixSeconds) -> "_Ended":
         """What is over by now, in Unix seconds."""
-        first, stored = view.first_unfolded(), view.surveys()
+        first, stored = view.log_state().first_unfolded, view.surveys()
         moment = now if first is None else min(now, UnixSeconds(first / 1000))
         seal, graces, longest = {}, {}, 0
         for id_, each in readable(stored).items():
@@ -393,13 +390,8 @@ class _Ended(NamedTuple):
         return cls(moment, seal, graces, longest)
 
     @property
-    def keys(self) -> UnixSeconds:
-        """Keys that expired before this are not needed any more."""
-        return UnixSeconds(self.moment - self.longest)
-
-    @property
-    def retention(self) -> tuple[UnixMilliseconds, Mapping[SurveyId, int], int]:
-        """As `Transaction.apply_retention` takes it."""
+    def overdue(self) -> tuple[UnixMilliseconds, Mapping[SurveyId, int], int]:
+        """As `Transaction.delete_overdue` takes it."""
         return _ms(self.moment), self.graces, 1000 * self.longest
 
 
@@ -431,7 +423,7 @@ def take_snapshots(store: Store, now: UnixSeconds) -> None:
 
 def _to_look_at(view: View, now: UnixSeconds) -> list[tuple[StoredSurvey, SnapshotProgress]]:
     """The surveys of which anything was folded, closed or sealed since they were looked at; and how far now."""
-    counted, found = view.folded(), []
+    counted, found = view.log_state().folded, []
     for stored in readable(view.surveys()).values():
         survey, before = stored.survey, stored.looked
         due = min(survey.calendar.closed(UnixSeconds(now - survey.skew - survey.spread)), stored.last)

@@ -142,7 +142,7 @@ def show_status(request: Request) -> Response:
     )
     if may(request, TokenScope.FOLD):
         with service.store.view() as view:
-            refused, status.unfolded_requests = view.refusals(survey.id), view.unfolded()
+            refused, status.unfolded_requests = view.refusals(survey.id), view.log_state().unfolded
         status.refused = {reason.value: count for reason, count in sorted(refused.items())}
         last = service.folding.last_fold
         status.last_fold = None if last is None else format_instant(last)

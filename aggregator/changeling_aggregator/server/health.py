@@ -283,13 +283,12 @@ def _process_figures(service: Service) -> Iterator[Metric]:
 
 
 def _store_figures(view: View, now: float) -> Iterator[Metric]:
-    folded, unfolded = view.folded(), view.unfolded()
-    yield CounterMetricFamily("changeling_appended", "What was ever appended, by all servers.", folded + unfolded)
-    yield GaugeMetricFamily("changeling_unfolded", "What of the log the fold has not counted.", unfolded)
-    size = view.segment_bytes()
+    log = view.log_state()
+    appended, first, size = log.folded + log.unfolded, log.first_unfolded, log.segment_bytes
+    yield CounterMetricFamily("changeling_appended", "What was ever appended, by all servers.", appended)
+    yield GaugeMetricFamily("changeling_unfolded", "What of the log the fold has not counted.", log.unfolded)
     yield GaugeMetricFamily("changeling_segments_bytes", "What the segments in the catalogue take.", size)
-    yield GaugeMetricFamily("changeling_segments", "How many segments the catalogue has.", view.segment_count())
-    first = view.first_unfolded()
+    yield GaugeMetricFamily("changeling_segments", "How many segments the catalogue has.", log.segments)
     lag = 0.0 if first is None else max(0.0, now - first / 1000)
     yield GaugeMetricFamily("changeling_fold_lag_seconds", "How long the first of that has waited.", lag)
     refused = CounterMetricFamily("changeling_refused", "What was refused, by all servers.", labels=["reason"])

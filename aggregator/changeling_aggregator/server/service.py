@@ -153,7 +153,7 @@ class FoldLoop:
         if doubt or self.failures or self._looked is None or not 0 <= now - self._looked < REST_SECONDS:
             return False
         with self._store.view() as view:
-            if view.unfolded():
+            if view.log_state().unfolded:
                 return False
         self._registry.refresh()
         self.last_fold, self._folded = now, monotonic()
@@ -193,7 +193,7 @@ class FoldLoop:
         """
         began = UnixMilliseconds(int(1000 * since))
         with self._store.view() as view:
-            first = view.first_unfolded()
+            first = view.log_state().first_unfolded
         return first is not None and not began <= first <= began + MOST_AHEAD_MS
 
     def _keep_time(self) -> None:
@@ -210,7 +210,7 @@ class FoldLoop:
     def _fold(self, now: UnixSeconds, *, closing: bool) -> FoldReport:
         if not self.folds:
             with self._store.view() as view:
-                return FoldReport(stood_by=view.unfolded() > 0)
+                return FoldReport(stood_by=view.log_state().unfolded > 0)
         if self._process is not None:
             return self._process.fold(now, closing=closing)
         return fold(self._store, now, closing=closing, stop=self._stop.is_set)

@@ -39,15 +39,8 @@ from .counts import (
     TallyKey,
 )
 from .database import IN_CLEAR, LEAST_FREE_BYTES, STORE_KEY_BYTES, AtRest, Database, Transactions, in_use
-from .log import (
-    IdFile,
-    LogRange,
-    Segment,
-    cursors_after,
-    positions_after,
-    segment_name,
-    written_segment,
-)
+from .files import IdFile, Segment, segment_name, written_segment
+from .log import LogRange, LogState, Stream, cursors_after, positions_after
 from .registry import (
     KeptTime,
     KeyLife,
@@ -91,6 +84,7 @@ __all__ = [
     "KeyLife",
     "KeyState",
     "LogRange",
+    "LogState",
     "LoggedRequest",
     "PublishedKey",
     "Segment",
@@ -101,6 +95,7 @@ __all__ = [
     "StoredSurvey",
     "StratumCounts",
     "StratumKey",
+    "Stream",
     "TallyKey",
     "Token",
     "TokenScope",

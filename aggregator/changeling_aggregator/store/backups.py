@@ -97,7 +97,7 @@ def back_up(store: Store, path: Path, now: UnixMilliseconds) -> Backup:
         with store.view() as view, _file(part).begin() as target:
             if view.id_files():
                 raise StoreError("ids lie in files beside the store, where Spark folds: run `changeling fold` first")
-            about = {"version": schema.VERSION, "taken": now, "unfolded": view.unfolded()}
+            about = {"version": schema.VERSION, "taken": now, "unfolded": view.log_state().unfolded}
             _about.create(target)
             target.execute(insert(_about).values(about))
             for table in _tables():

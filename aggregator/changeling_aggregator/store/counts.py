@@ -143,7 +143,7 @@ class ReadCounts(Bound):
 class WriteCounts(ReadCounts):
     """Writes counts and snapshots."""
 
-    def add_refusals(self, added: Mapping[tuple[SurveyId, Refusal], int]) -> None:
+    def _add_refusals(self, added: Mapping[tuple[SurveyId, Refusal], int]) -> None:
         """Add to the counters of refused envelopes, closings and reports, by survey and reason."""
         for (survey, reason), count in sorted(added.items()):
             more = (
@@ -154,12 +154,6 @@ class WriteCounts(ReadCounts):
             counted = self._connection.execute(more).rowcount > 0
             if not counted and not self._inserted(refusals, survey=survey, reason=reason.value, count=count):
                 self._connection.execute(more)  # another process has put the row there in between
-
-    def seal(self, survey: SurveyId, period: int) -> None:
-        """Seal all closings up to a period: their ids go, nothing more is added to nodes that end there."""
-        self._connection.execute(delete(runs).where(runs.c.survey == survey, runs.c.period <= period))
-        rising = update(surveys).where(surveys.c.id == survey, surveys.c.sealed < period)
-        self._connection.execute(rising.values(sealed=period))
 
     def put_snapshots(
         self, survey: SurveyId, looked: SnapshotProgress, counts: Mapping[StratumKey, StratumCounts]

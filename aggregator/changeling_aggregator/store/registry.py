@@ -350,8 +350,8 @@ class ReadKeys(Bound):
             return SigningKey(private, row.signed if valid else None)
         return None
 
-    def any_key_expired(self, before: UnixSeconds) -> bool:
-        """Tell whether there is a private key left that expired before this Unix time, in seconds."""
+    def _any_key_overdue(self, before: int) -> bool:
+        """Tell whether there is a private key left that expired before this Unix time, in milliseconds."""
         return self._connection.execute(select(keys.c.id).where(_expired(before))).first() is not None
 
     def _private_halves(self, *which: ColumnElement[bool]) -> list[tuple[bytes, bytes]]:
@@ -421,8 +421,8 @@ class WriteKeys(ReadKeys):
         in_clear = any(len(kept) == PRIVATE_BYTES for _, kept in self._private_halves())
         return self._at_rest.secret is not None and in_clear and self.encrypt_keys(self._at_rest) > 0
 
-    def destroy_expired_keys(self, before: UnixSeconds) -> int:
-        """Destroy the private keys that expired before this Unix time, in seconds; returns how many."""
+    def _destroy_keys(self, before: int) -> int:
+        """Destroy the private keys that expired before this Unix time, in milliseconds; returns how many."""
         return self._connection.execute(update(keys).where(_expired(before)).values(private=None)).rowcount
 
     def _put_key(self, purpose: KeyPurpose, private: X25519PrivateKey | Ed25519PrivateKey) -> bytes:
@@ -448,8 +448,8 @@ class WriteKeys(ReadKeys):
         self._connection.execute(update(keys).where(keys.c.id == id_).values(private=kept))
 
 
-def _expired(before: UnixSeconds) -> ColumnElement[bool]:
-    return and_(_SEALING, keys.c.private.is_not(None), keys.c.expires < before)
+def _expired(before: int) -> ColumnElement[bool]:
+    return and_(_SEALING, keys.c.private.is_not(None), keys.c.expires * 1000 < before)
 
 
 def _check_alone(key: SealingKey, others: Iterable[SealingKey]) -> None:

@@ -2,21 +2,21 @@
 
 `View` and `Transaction` have all that is read and written; values go in, values come out, and no caller meets a
 connection of the database. `Turn` is the fold's, which one process at a time has. In it the fold also puts files in
-order: many small segments are written anew as one. A file is in the catalogue, as one to be deleted, before it is
-written and until it is named. The files to be deleted are read in a transaction of the turn: a process that has lost
-its turn gets none, and deletes nothing of its successor.
+order: many small segments are written anew as one. The files to be deleted are read in a transaction of the turn: a
+process that has lost its turn gets none, and deletes nothing of its successor.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Self, TypeAlias
 
-from changeling_protocol import SurveyId, UnixMilliseconds, UnixSeconds
+from changeling_protocol import RefusalCounts, SurveyId, UnixMilliseconds, UnixSeconds
 
-from ..errors import StoreError, Unwritable
+from ..errors import AggregatorError, StoreError, Unwritable
 from ..segments import Place, place_at
 from . import schema
 from .counts import ReadCounts, ReadRuns, WriteRuns
@@ -31,17 +31,8 @@ from .database import (
     usable,
     version_of,
 )
-from .log import (
-    RUN_ENDS,
-    SEGMENT_ENDS,
-    FileKind,
-    ReadLog,
-    Segment,
-    WriteLog,
-    rows_of,
-    segment_name,
-    written_segment,
-)
+from .files import RUN_ENDS, SEGMENT_ENDS, FileKind, Segment, rows_of, segment_name, written_segment
+from .log import ReadLog, WriteLog
 from .registry import ReadEditions, ReadKeys, ReadRegistry, WriteEditions, WriteKeys, WriteRegistry
 
 TOGETHER = 16
@@ -56,25 +47,40 @@ OLD_SECONDS = 3600.0
 class View(ReadRegistry, ReadKeys, ReadEditions, ReadLog, ReadCounts, ReadRuns):
     """One state of a store, to read: what others commit meanwhile is not seen."""
 
+    def anything_overdue(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], longest: int) -> bool:
+        """Tell whether `Transaction.delete_overdue` would find anything."""
+        return self._any_key_overdue(now - longest) or self._any_request_overdue(now, graces, longest)
+
 
 class Transaction(WriteRegistry, WriteKeys, WriteEditions, WriteLog, WriteRuns, View):
     """A transaction that may write: whole and on disk when it ends, and nothing of it where it raises."""
 
+    def delete_overdue(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], longest: int) -> int:
+        """Delete folded requests that no open closing needs, and destroy private keys that none is sealed to.
+
+        Requests go a survey's grace after they arrived, or once the last early closing in them is sealed; a segment
+        goes as a whole, by the longest grace of the surveys in it. Where there are many, some are left for the next
+        time. Keys go `longest` after they expired.
+        now: Unix milliseconds. graces: of surveys, in milliseconds. longest: for keys, and for requests of other
+        surveys, in milliseconds. Returns how many keys it destroyed.
+        """
+        self._delete_requests(now, graces, longest)
+        return self._destroy_keys(now - longest)
+
 
 Views: TypeAlias = Callable[[], AbstractContextManager[View]]
+Turns: TypeAlias = Callable[[], AbstractContextManager[Transaction]]
 
 
 class Turn:
     """The turn of this process to fold; what is written in it is lost once another process has it."""
 
-    def __init__(self, view: Views, transactions: Transactions, at_rest: AtRest) -> None:
-        self._view, self._transactions, self._at_rest = view, transactions, at_rest
+    def __init__(self, view: Views, transactions: Turns) -> None:
+        self._view, self._transactions = view, transactions
 
-    @contextmanager
-    def transaction(self) -> Iterator[Transaction]:
+    def transaction(self) -> AbstractContextManager[Transaction]:
         """A transaction of the turn. Raises Overtaken, or what the database raises, once the turn is lost."""
-        with self._transactions() as connection:
-            yield Transaction(connection, self._at_rest)
+        return self._transactions()
 
     def compact(self) -> int:
         """Write some small segments anew as larger ones, and delete garbage; returns how many it replaced.
@@ -82,9 +88,7 @@ class Turn:
         Raises Unwritable or SegmentLost.
         """
         with self._view() as view:
-            if not view.streams_in_files():
-                return 0
-            due = _due(view.compactable_segments(MOST_BYTES // 4, TOGETHER))[:MOST_MADE]
+            due = _due(view._compactable(MOST_BYTES // 4, TOGETHER))[:MOST_MADE]
         self._delete_garbage()
         for each in due:
             self._compact(each)
@@ -98,22 +102,36 @@ class Turn:
         now: Unix seconds. A server names what it wrote within seconds.
         """
         with self._view() as view:
-            streams = view.streams_in_files()
-        prefixes = {prefix for _, prefix in streams}
+            streams = [each for each in view.streams().values() if each.place is not None]
+        prefixes = {each.prefix for each in streams}
         present = [  # each place is listed once: an object store is paid for that
             (place, each)
-            for place in sorted({place for place, _ in streams})
+            for place in sorted({each.place for each in streams if each.place is not None})
             for each in place_at(place).list("")
             if each.name.partition("-")[0] in prefixes and each.name.endswith((SEGMENT_ENDS, f"{SEGMENT_ENDS}.part"))
         ]
         with self._view() as view:  # after the files were listed, so that all that were named by then are known
-            named = {each.name for each in view.segments()} | {name for _, name in view.garbage()}
+            named = {name for _, name in view._named(FileKind.SEGMENT, FileKind.GARBAGE)}
         unnamed = [at for at in present if at[1].name not in named and now - at[1].written > OLD_SECONDS]
         for place, each in unnamed:
             place_at(place).delete(each.name)
         return len(unnamed)
 
-    def sweep_runs(self, last: str | None = None) -> None:
+    @contextmanager
+    def run(self, place: str, name: str) -> Iterator[None]:
+        """A run beyond this machine: files at a place whose names begin with its name are the store's until it ends.
+
+        name: which no other run has. What earlier runs left is deleted before; after one that did not raise, all that
+        does not count.
+        """
+        self._sweep_runs()
+        with self.transaction() as writing:
+            writing._register(place, f"{name}{RUN_ENDS}", FileKind.RUN)
+        yield
+        with suppress(AggregatorError):
+            self._sweep_runs(name)
+
+    def _sweep_runs(self, last: str | None = None) -> None:
         """Delete the files of all runs beyond this machine, but for those with ids that count.
 
         A place that cannot be reached is swept another time: that is no reason not to count a run.
@@ -121,7 +139,7 @@ class Turn:
         is not, as a task of it that was given up may still write.
         """
         with self._view() as view:
-            begun = sorted(view.garbage(FileKind.RUN))
+            begun = sorted(view._named(FileKind.RUN))
         present: dict[tuple[str, str], list[str]] = {}
         for place, runs in groupby(begun, key=lambda run: run[0]):
             starts = [start for _, start in runs]
@@ -132,31 +150,31 @@ class Turn:
             counting = {each.name for each in writing.id_files()}
             if last is not None:
                 empty = [run for run, names in present.items() if not names]
-                writing.forget_files([run for run in empty if run[1] != f"{last}{RUN_ENDS}"])
+                writing._forget([run for run in empty if run[1] != f"{last}{RUN_ENDS}"])
         for (place, _), names in present.items():
             _delete(place_at(place), names, counting)
 
     def _delete_garbage(self) -> None:
         with self._view() as view:
-            if not view.garbage():
+            if not view._named(FileKind.GARBAGE):
                 return
         with self.transaction() as writing:
-            garbage = writing.garbage()
+            garbage = writing._named(FileKind.GARBAGE)
         for place, name in garbage:
             place_at(place).delete(name)
         with self.transaction() as writing:
-            writing.forget_files(garbage)
+            writing._forget(garbage)
 
     def _compact(self, old: list[Segment]) -> None:
         """Put one segment into the place of these."""
         rows = [row for each in old for row in rows_of(each)]
         name = segment_name(old[0].name.partition("-")[0], old[0].first)
         with self.transaction() as writing:
-            writing.mark_garbage(old[0].place, name)
+            writing._register(old[0].place, name)
         surveys = {survey for each in old for survey in each.survey_ids} if all(each.surveys for each in old) else ()
         new = written_segment(place_at(old[0].place), name, rows, surveys)
         with self.transaction() as writing:
-            writing.replace_segments(old, new)
+            writing._replace_segments(old, new)
 
 
 def _due(in_order: Iterable[Segment]) -> list[list[Segment]]:
@@ -194,9 +212,9 @@ class Store:
     >>> with TemporaryDirectory() as folder:
     ...     store = Store.open(Path(folder) / "store.db")
     ...     stream = store.open_stream(SurveyId(bytes(16)))
-    ...     store.append(stream, [b"an upload request"], UnixMilliseconds(1000))
+    ...     store.append({stream: [b"an upload request"]}, UnixMilliseconds(1000))
     ...     with store.view() as view:
-    ...         view.unfolded()
+    ...         view.log_state().unfolded
     ...     store.close()
     1
     """
@@ -246,23 +264,42 @@ class Store:
         raises.
         """
         with self._database.turn() as transactions:
-            yield None if transactions is None else Turn(self.view, transactions, self.at_rest)
+            yield None if transactions is None else Turn(self.view, partial(self._within, transactions))
 
-    def open_stream(self, survey: SurveyId | None = None) -> int:
-        """The number of a new, empty stream of a survey's requests, or any's, which no other process gets."""
-        with self.transaction() as writing:
-            return writing.open_stream(survey)
+    @contextmanager
+    def _within(self, transactions: Transactions) -> Iterator[Transaction]:
+        with transactions() as connection:
+            yield Transaction(connection, self.at_rest)
 
-    def append(self, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
-        """Put requests at a stream's end; they are on disk when this returns.
+    def open_stream(self, survey: SurveyId | None = None, place: str | None = None, prefix: str | None = None) -> int:
+        """The number of a new, empty stream, which no other process gets.
 
-        stream: from `open_stream`. now: Unix milliseconds; they all arrive then, or later where that is past.
+        survey: whose requests alone it has; None for any. place, prefix: of one that lies in segments, where they are
+        and how the names of all of them begin.
         """
-        with self.transaction(once=self._database.appends_at_once(bodies)) as writing:
-            writing.append(stream, bodies, now)
+        with self.transaction() as writing:
+            return writing._open_stream(survey, place, prefix)
+
+    def append(
+        self, requests: Mapping[int, Sequence[bytes]], now: UnixMilliseconds, refused: RefusalCounts | None = None
+    ) -> None:
+        """Put requests at the ends of streams, and count refusals; all is on disk when this returns.
+
+        requests: by stream, from `open_stream`; those with smaller numbers come first. now: Unix milliseconds; they all
+        arrive then, or later where that is past. Where nothing is given it tries whether it could write.
+        """
+        once = len(requests) == 1 and not refused and all(map(self._database.appends_at_once, requests.values()))
+        with self.transaction(once) as writing:
+            for stream, bodies in sorted(requests.items()):
+                writing._append(stream, bodies, now)
+            if refused:
+                writing.add(refused=refused)
+            elif not requests:
+                writing.stop_appending()  # which changes nothing, and is written all the same
 
     def forget_overwritten(self, changed: bool) -> None:
-        """Take bytes that were overwritten since out of the store's files, as far as the database lets us.
+        """Take bytes that were overwritten since out of the store's files, as far as the database lets us; and give the
+        disk back what was deleted, where hardly anything else is left.
 
         changed: whether anything was overwritten since the last time. Where somebody is reading for longer than a
         second it is left for the next call, which then does it in any case.
@@ -270,14 +307,11 @@ class Store:
         self._overwritten |= changed
         if self._overwritten:
             self._overwritten = not self._database.forget_overwritten()
+        self._database.give_back()
 
     def write_back(self) -> None:
         """Move what was written to its place in the database's files, so that no upload has to, or waits for it."""
         self._database.write_back()
-
-    def give_back(self) -> None:
-        """Give the disk back what was deleted, where hardly anything else is left."""
-        self._database.give_back()
 
     def free_bytes(self) -> int | None:
         """How many bytes are free on its disk; None where that is another machine's."""
@@ -286,7 +320,7 @@ class Store:
     def bytes_kept(self) -> int:
         """About how many bytes all that it holds takes, its segments with it, without what was deleted."""
         with self.view(once=True) as view:
-            in_segments = view.segment_bytes()
+            in_segments = view.log_state().segment_bytes
         return self._database.bytes_kept() + in_segments
 
     def trouble(self) -> str | None:

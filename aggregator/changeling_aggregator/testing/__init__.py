@@ -20,7 +20,7 @@ from .fold_engines import (
     reference_rows,
 )
 from .store_contract import StoreContract
-from .stores import Opener, SegmentedStore, append_segment, counted_rows, open_stream_at, sql
+from .stores import Opener, SegmentedStore, append_segments, counted_rows, sql
 
 __all__ = [
     "AFTER",
@@ -33,13 +33,12 @@ __all__ = [
     "Reference",
     "SegmentedStore",
     "StoreContract",
-    "append_segment",
+    "append_segments",
     "appender",
     "counted_rows",
     "fold_out_of_turn",
     "honest",
     "hostile",
-    "open_stream_at",
     "prepared",
     "reference_of",
     "reference_rows",

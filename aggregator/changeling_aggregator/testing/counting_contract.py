@@ -57,18 +57,18 @@ class CountingContract(OpenedStore):
             short = view.unread(1, 999)
         with store.transaction() as writing:
             writing.add(cursors_after(long))
-            writing.add({}, tallies={NODE: tally(1, 1)})
+            writing.add(tallies={NODE: tally(1, 1)})
 
         def overtaken() -> None:
             with beside.transaction() as writing:
-                writing.add({}, tallies={NODE: tally(5, 5)})
+                writing.add(tallies={NODE: tally(5, 5)})
                 writing.add(cursors_after(short))
 
         with pytest.raises(Overtaken):
             overtaken()
         with store.view() as view:
             assert view.tallies(SURVEY)[0, 1].reports == 2
-            assert view.unfolded() == 0
+            assert view.log_state().unfolded == 0
 
     def test_whatever_is_folded_by_however_many_is_counted_once(self, open_store: Opener, store: Store) -> None:
         """Three folders in small batches, each trying again when it was overtaken: together they count all."""
@@ -87,7 +87,7 @@ class CountingContract(OpenedStore):
                 try:
                     with own.transaction() as writing:
                         writing.add(cursors_after(batch))
-                        writing.add({}, tallies={NODE: tally(len(batch), 0)})
+                        writing.add(tallies={NODE: tally(len(batch), 0)})
                 except Overtaken:
                     continue
                 counted += len(batch)
@@ -104,7 +104,7 @@ class CountingContract(OpenedStore):
             assert turn
             assert other is None
             with turn.transaction() as writing:
-                writing.append(stream, [b"kept"], 0)
+                writing.add_survey(SURVEY, b"kept")
             with beside.turn_to_fold() as other:
                 assert other is None
             put(beside, stream, b"too")
@@ -115,14 +115,14 @@ class CountingContract(OpenedStore):
 
             def broken() -> None:
                 with other.transaction() as writing:
-                    writing.append(stream, [b"lost"], 0)
+                    writing.add_survey(OTHER, b"lost")
                     raise KeyError
 
             with pytest.raises(KeyError):
                 broken()
             with other.transaction() as writing:
-                assert writing.unfolded() == 2
-        assert logged(store) == [b"kept", b"too"]
+                assert writing.surveys().keys() == {SURVEY}
+        assert logged(store) == [b"too"]
 
     def test_a_turn_is_given_back_whatever_was_raised_in_it(self, store: Store, beside: Store) -> None:
         """Also within one of its transactions."""
@@ -141,9 +141,9 @@ class CountingContract(OpenedStore):
     def test_tallies_add_up_node_by_node(self, store: Store) -> None:
         """Those of one survey, by track and node; sums beyond 32 bits."""
         with store.transaction() as writing:
-            writing.add({}, tallies={NODE: tally(1, 0, 2), (SURVEY, 1, 7, 0): tally(2**40), (OTHER, 0, 1, 0): tally(9)})
+            writing.add(tallies={NODE: tally(1, 0, 2), (SURVEY, 1, 7, 0): tally(2**40), (OTHER, 0, 1, 0): tally(9)})
         with store.transaction() as writing:
-            writing.add({}, tallies={NODE: tally(0, 5, 1), (SURVEY, 1, 7, 0): tally(2**40)})
+            writing.add(tallies={NODE: tally(0, 5, 1), (SURVEY, 1, 7, 0): tally(2**40)})
         with store.view() as view:
             held = view.tallies(SURVEY)
         assert {key: (of.reports, of.slots.tolist()) for key, of in held.items()} == {
@@ -156,10 +156,9 @@ class CountingContract(OpenedStore):
         for _ in range(2):
             with store.transaction() as writing:
                 writing.add(
-                    {}, tallies={(SURVEY, 0, 1, 3): tally(1, 0), NODE: tally(0, 4), (SURVEY, 0, 1, 1000): tally(2, 2)}
+                    tallies={(SURVEY, 0, 1, 3): tally(1, 0), NODE: tally(0, 4), (SURVEY, 0, 1, 1000): tally(2, 2)}
                 )
                 writing.add(
-                    {},
                     attendance={
                         (SURVEY, 0, 4, 3): Attendance(5, 2, 1),
                         (SURVEY, 0, 4, 0): Attendance(2**40, 0, 0),
@@ -168,7 +167,7 @@ class CountingContract(OpenedStore):
                     },
                 )
         with store.transaction() as writing:
-            writing.add({}, tallies={(SURVEY, 0, 1, 3): tally(1, 0), (SURVEY, 0, 1, 5): tally(0, 1)})
+            writing.add(tallies={(SURVEY, 0, 1, 3): tally(1, 0), (SURVEY, 0, 1, 5): tally(0, 1)})
         with store.view() as view:
             of = {strata: view.tallies(SURVEY, strata) for strata in (None, (), (3,), (0, 3), (0, 3, 5, 6, 1000))}
         assert {strata: each[0, 1].slots.tolist() for strata, each in of.items() if each} == {
@@ -195,7 +194,7 @@ class CountingContract(OpenedStore):
             own = open_store()
             for _ in range(10):
                 with own.transaction() as writing:
-                    writing.add_refusals({(SURVEY, Refusal.LATE): 1, (SURVEY, Refusal.CLOSED): 2})
+                    writing.add(refused={(SURVEY, Refusal.LATE): 1, (SURVEY, Refusal.CLOSED): 2})
             own.close()
 
         with ThreadPoolExecutor(3) as pool:
@@ -231,10 +230,10 @@ class CountingContract(OpenedStore):
             for survey in (SURVEY, OTHER):
                 for period in (1, 2, 3):
                     writing.put_runs([((survey, period), 0, bytes(16))])
-            writing.add({}, tallies={NODE: tally(4)})
-            writing.seal(SURVEY, 2)
+            writing.add(tallies={NODE: tally(4)})
+            writing.seal({SURVEY: 2}, 0)
         with beside.transaction() as writing:
-            writing.seal(SURVEY, 1)
+            writing.seal({SURVEY: 1}, 0)
         with store.view() as view:
             assert [view.surveys()[id_].sealed for id_ in (SURVEY, OTHER)] == [2, 0]
             assert {*view.runs([(SURVEY, period) for period in (1, 2, 3)])} == {(SURVEY, 3)}
@@ -250,7 +249,7 @@ class CountingContract(OpenedStore):
 
         def delete(now: int) -> list[bytes]:
             with store.transaction() as writing:
-                writing.apply_retention(now, {SURVEY: 10}, 1000)
+                writing.delete_overdue(now, {SURVEY: 10}, 1000)
             return logged(store)
 
         assert len(delete(2000)) == 5
@@ -258,9 +257,9 @@ class CountingContract(OpenedStore):
             writing.add({stream: (0, 3), other: (0, 1)}, needed_until={(stream, 1): 50})
         assert delete(12) == [b"\0", b"\2", b"\3", b"other"]
         with store.view() as view:
-            assert not view.retention_due(12, {SURVEY: 10}, 1000)
-            assert view.retention_due(13, {SURVEY: 10}, 1000)
-            assert view.retention_due(51, {SURVEY: 49}, 1000)
+            assert not view.anything_overdue(12, {SURVEY: 10}, 1000)
+            assert view.anything_overdue(13, {SURVEY: 10}, 1000)
+            assert view.anything_overdue(51, {SURVEY: 49}, 1000)
         assert delete(13) == [b"\0", b"\3", b"other"]
         assert delete(51) == [b"\3", b"other"]
         assert delete(1005) == [b"\3"]
@@ -280,10 +279,10 @@ class CountingContract(OpenedStore):
         left, due = [], True
         while due:
             with store.transaction() as writing:
-                writing.apply_retention(100, {}, 10)
+                writing.delete_overdue(100, {}, 10)
             left.append(len(logged(store)))
             with store.view() as view:
-                due = view.retention_due(100, {}, 10)
+                due = view.anything_overdue(100, {}, 10)
         assert left == [5, 1, 0]
 
     def test_what_is_shown_is_kept_stratum_by_stratum(self, store: Store, beside: Store) -> None:
@@ -292,8 +291,8 @@ class CountingContract(OpenedStore):
         plan = ReleasePlan((Group(tuple(Track(width, response, 0, 8) for width in (1, 2))),))
         tally = NodeTally(5, np.array([1, 2, 2]))
         with store.transaction() as writing:
-            writing.add({}, tallies={(SURVEY, 0, 2, 0): tally, (SURVEY, 1, 1, 0): tally, (SURVEY, 0, 3, 1): tally})
-            writing.add({}, attendance={(SURVEY, 0, 2, 0): Attendance(7, 1, 1)})
+            writing.add(tallies={(SURVEY, 0, 2, 0): tally, (SURVEY, 1, 1, 0): tally, (SURVEY, 0, 3, 1): tally})
+            writing.add(attendance={(SURVEY, 0, 2, 0): Attendance(7, 1, 1)})
             publish_surveys(writing)
             counted = writing.counted_strata(SURVEY, plan, 0, 2)
             assert {key: (stratum.attendance, set(stratum.nodes)) for key, stratum in counted.items()} == {

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
+from secrets import token_hex
 from typing import Any, TypeAlias
 
 import msgpack
@@ -59,7 +60,7 @@ from ..fold import FoldEngine, FoldReport, SeenIds, fold
 from ..fold.folding import BATCH_REQUESTS, batches, count_batches
 from ..opening import open_requests
 from ..store import KeptTime, LoggedRequest, Store, StoredSurvey
-from .stores import counted_rows, open_stream_at
+from .stores import append_segments, counted_rows
 
 Append: TypeAlias = Callable[[Sequence[bytes], UnixMilliseconds], None]
 """Puts requests at the end of a stream, at a time in Unix milliseconds."""
@@ -196,7 +197,9 @@ def prepared(store: Store, seed: int = 3, place: str | None = None) -> tuple[Hos
 
 def appender(store: Store, place: str | None = None) -> Append:
     """A new stream; gives what appends to it. place: where its requests lie in files; None for the database."""
-    return partial(store.append, store.open_stream()) if place is None else open_stream_at(store, place)
+    number = store.open_stream(None, place, None if place is None else token_hex(8))
+    append = store.append if place is None else partial(append_segments, store)
+    return lambda bodies, now: append({number: bodies}, now)
 
 
 Rows = list[tuple[Any, ...]]

@@ -116,10 +116,10 @@ class PublishingContract(OpenedStore):
             (published,) = view.published_keys().values()
             assert (published.key, published.signed) == (key, signed)
             assert len(view.private_keys()) == 2
-            assert not view.any_key_expired(20)
-            assert view.any_key_expired(21)
+            assert not view.anything_overdue(20_000, {}, 0)
+            assert view.anything_overdue(20_001, {}, 0)
         with store.transaction() as writing:
-            assert (writing.destroy_expired_keys(20), writing.destroy_expired_keys(21)) == (0, 1)
+            assert [writing.delete_overdue(now, {}, 5) for now in (20_005, 20_006)] == [0, 1]
         store.forget_overwritten(changed=True)
         with beside.view() as view:
             (left,) = view.private_keys().values()
@@ -168,7 +168,7 @@ class PublishingContract(OpenedStore):
             key = SealingKey(writing.make_key(), 10, 20)
             unsigned = SealingKey(writing.make_key(), 20, 30)
             publish(writing, key)
-            writing.destroy_expired_keys(21)
+            writing.delete_overdue(21_000, {}, 0)
         sql(store, "UPDATE keys SET private = NULL")
         with store.transaction() as writing:
             assert writing.published_keys() == {}

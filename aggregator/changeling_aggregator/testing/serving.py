@@ -236,8 +236,7 @@ class SurveyLog:
         bodies: dict[int, list[bytes]] = {}
         for each in envelopes:
             bodies.setdefault(self._stream_of(each) if stream is None else stream, []).append(body(each))
-        for number, some in sorted(bodies.items()):
-            self.store.append(number, some, UnixMilliseconds(int(at * 1000)))
+        self.store.append(bodies, UnixMilliseconds(int(at * 1000)))
 
     def _stream_of(self, sealed: bytes) -> int:
         survey = SurveyId(sealed[1:17]) if len(sealed) > HEAD_BYTES else self.survey.id
@@ -468,7 +467,8 @@ def terminated(folder: Path, place: str, options: Sequence[str] = (), backlog: i
     def requests() -> tuple[int, int]:
         """How many the fold has counted, and how many it has not."""
         with log.store.view() as view:
-            return view.folded(), view.unfolded()
+            log_state = view.log_state()
+        return log_state.folded, log_state.unfolded
 
     with _served(folder, place, senders, options) as server:
         senders.start()

@@ -26,21 +26,21 @@ class StoreContract(CountingContract, PublishingContract):
     # Transactions
 
     def test_a_transaction_that_raises_leaves_nothing(self, store: Store, beside: Store) -> None:
-        """Neither an envelope nor a stream, nor the arrival that it took."""
+        """Neither a survey nor the floor of arrivals."""
         stream = store.open_stream(SURVEY)
         put(store, stream, b"kept", now=10)
 
         def broken() -> None:
             with store.transaction() as writing:
-                writing.append(stream, [b"lost"], 99)
-                writing.open_stream(SURVEY)
+                writing.seal({}, 99)
+                writing.add_survey(SURVEY, b"lost")
                 raise KeyError
 
         with pytest.raises(KeyError):
             broken()
         assert logged(beside) == [b"kept"]
         with beside.view() as view:
-            assert view.latest_arrival() == 10
+            assert (view.log_state().arrival, view.surveys()) == (10, {})
         put(store, stream, b"next", now=10)
         assert logged(store) == [b"kept", b"next"]
 
@@ -49,12 +49,12 @@ class StoreContract(CountingContract, PublishingContract):
         stream = store.open_stream(SURVEY)
         put(store, stream, b"first")
         with store.view() as view:
-            assert view.unfolded() == 1
+            assert view.log_state().unfolded == 1
             put(beside, stream, b"second")
-            assert view.unfolded() == 1
+            assert view.log_state().unfolded == 1
             assert len(view.unread(9, 999)) == 1
         with store.view() as view:
-            assert view.unfolded() == 2
+            assert view.log_state().unfolded == 2
 
     def test_what_is_committed_is_there_when_the_store_is_opened_again(self, open_store: Opener, store: Store) -> None:
         """By whoever opens it."""
@@ -86,7 +86,7 @@ class StoreContract(CountingContract, PublishingContract):
             put(store, stream, bytes([number]), now=now)
         with store.view() as view:
             envelopes = list(whole_log(view))
-            assert view.latest_arrival() == 301
+            assert view.log_state().arrival == 301
         assert [each.body[0] for each in envelopes] == list(range(len(order)))
         assert [each.arrival for each in envelopes] == [100, 100, 101, 101, 300, 300, 301]
         assert [each.position for each in envelopes if each.stream == first] == [1, 2, 3, 4]
@@ -95,11 +95,13 @@ class StoreContract(CountingContract, PublishingContract):
         """Whatever the clock of the next appender shows, and if somebody would hold them earlier."""
         stream = store.open_stream(SURVEY)
         with store.transaction() as writing:
-            writing.raise_arrival_floor(500)
-            writing.raise_arrival_floor(400)
-            assert writing.advance_arrival(stream, 450) == 500
-            assert writing.advance_arrival(stream, 501) == 501
-            assert writing.latest_arrival() == 501
+            writing.seal({}, 500)
+            writing.seal({}, 400)
+        for now in (450, 501):
+            put(store, stream, b"", now=now)
+        with store.view() as view:
+            assert [each.arrival for each in whole_log(view)] == [500, 501]
+            assert (view.log_state().arrival, view.log_state().floor) == (501, 500)
 
     def test_reading_stops_at_the_bound_and_merges_streams(self, store: Store) -> None:
         """A batch is the first envelopes of all streams together, at most so many or so many bytes."""
@@ -109,14 +111,14 @@ class StoreContract(CountingContract, PublishingContract):
         with store.view() as view:
             assert [each.body[0] for each in view.unread(5, 1000)] == [0, 1, 2, 3, 4]
             assert [each.body[0] for each in view.unread(100, 25)] == [0, 1, 2]
-            assert view.first_unfolded() == 0
+            assert view.log_state().first_unfolded == 0
         assert len(fold_next(store, 4)) == 4
         with store.view() as view:
-            assert view.first_unfolded() == 4
-            assert view.unfolded() == 5
+            assert view.log_state().first_unfolded == 4
+            assert view.log_state().unfolded == 5
         fold_next(store)
         with store.view() as view:
-            assert (view.unread(9, 999), view.first_unfolded(), view.unfolded()) == ([], None, 0)
+            assert (view.unread(9, 999), view.log_state()[2:5]) == ([], (9, 0, None))
 
     def test_of_many_who_append_at_once_each_keeps_its_order_and_a_reader_misses_nothing(
         self, open_store: Opener, store: Store
@@ -181,12 +183,12 @@ class StoreContract(CountingContract, PublishingContract):
                 writing.stop_appending()
                 stopped.set()
                 for _ in range(20):
-                    assert writing.first_unfolded() is None
+                    assert writing.log_state().first_unfolded is None
                 assert not appending.done()
-                writing.raise_arrival_floor(1000)
+                writing.seal({}, 1000)
             appending.result(100)
         with store.view() as view:
-            assert view.first_unfolded() == 1000
+            assert view.log_state().first_unfolded == 1000
 
     def test_arrivals_given_out_ahead_are_set_back(self, store: Store, beside: Store) -> None:
         """As far as nothing was sealed; what is not folded arrived then, too, and the order of appending stays."""
@@ -196,10 +198,9 @@ class StoreContract(CountingContract, PublishingContract):
         for number, stream in enumerate((second, first, second)):
             put(store, stream, bytes([number]), now=9000)
         with store.transaction() as writing:
-            writing.raise_arrival_floor(100)
-            writing.stop_appending()
+            writing.seal({}, 100)
             writing.set_back_arrivals(50)
-            assert writing.latest_arrival() == 100
+            assert writing.log_state().arrival == 100
         put(beside, first, b"next", now=60)
         put(beside, second, b"last", now=150)
         with store.view() as view:

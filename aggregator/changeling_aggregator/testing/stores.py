@@ -1,8 +1,7 @@
 # mypy: disable-error-code="list-item, arg-type, dict-item, index, comparison-overlap, return-value"
 """Stores for tests: what contracts of stores begin with, tables as they are, and a store whose log lies in segments."""
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, TypeAlias
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from changeling_protocol import (
     MalformedBytes,
+    RefusalCounts,
     SealingKey,
     SurveyId,
     UnixMilliseconds,
@@ -42,7 +42,7 @@ AUTHORITY = Ed25519PrivateKey.generate()
 
 def put(store: Store, stream: int, *envelopes: bytes, now: int = 0) -> None:
     """Append as a server does."""
-    store.append(stream, envelopes, UnixMilliseconds(now))
+    store.append({stream: envelopes}, UnixMilliseconds(now))
 
 
 def fold_next(store: Store, most: int = 100) -> list[bytes]:
@@ -115,21 +115,17 @@ def counted_rows(store: Store) -> dict[str, list[tuple[Any, ...]]]:
     return {table: sorted(sql(store, f"SELECT * FROM {table}")) for table in COUNTED}
 
 
-def open_stream_at(store: Store, place: str) -> Callable[[Sequence[bytes], UnixMilliseconds], None]:
-    """A new stream in segments at a place; returns what appends requests to it, at a time in Unix milliseconds."""
+def append_segments(store: Store, requests: Mapping[int, Sequence[bytes]], now: UnixMilliseconds) -> None:
+    """Put requests, by stream, into a segment at the end of each, which lies in segments. now: Unix milliseconds."""
     with store.transaction() as writing:
-        stream = writing.open_stream(None, place, token_hex(8))
-    return partial(append_segment, store, stream)
-
-
-def append_segment(store: Store, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
-    """Put requests into a segment at the end of a stream that lies in segments. now: Unix milliseconds."""
-    ((place, prefix),) = sql(store, "SELECT place, prefix FROM streams WHERE id = :stream", stream=stream)
-    with store.transaction() as writing:
-        arrival, first = writing.advance_arrival(stream, now), writing.length_of(stream) + 1
-        rows = [LoggedRequest(arrival, stream, position, body) for position, body in enumerate(bodies, first)]
-        segment = written_segment(place_at(place), segment_name(prefix, first), rows, _surveys_in(bodies))
-        assert writing.add_segment(segment)
+        for number, bodies in sorted(requests.items()):
+            stream = writing.streams()[number]
+            assert stream.place
+            assert stream.prefix
+            first = stream.length + 1
+            rows = [LoggedRequest(now, number, position, body) for position, body in enumerate(bodies, first)]
+            name = segment_name(stream.prefix, first)
+            assert writing.add_segment(written_segment(place_at(stream.place), name, rows, _surveys_in(bodies)))
 
 
 def _surveys_in(bodies: Sequence[bytes]) -> set[SurveyId]:
@@ -148,15 +144,17 @@ class SegmentedStore(Store):
 
     segments: str | None = None
 
-    def open_stream(self, survey: SurveyId | None = None) -> int:
+    def open_stream(self, survey: SurveyId | None = None, place: str | None = None, prefix: str | None = None) -> int:
         """As a store's, in segments."""
         del survey
-        place = self.segments or str(Path(self.place).absolute().parent / "segments")
+        place = place or self.segments or str(Path(self.place).absolute().parent / "segments")
         if "://" not in place:
             Folder(Path(place), make=True)
-        with self.transaction() as writing:
-            return writing.open_stream(None, place, token_hex(8))
+        return super().open_stream(None, place, prefix or token_hex(8))
 
-    def append(self, stream: int, bodies: Sequence[bytes], now: UnixMilliseconds) -> None:
+    def append(
+        self, requests: Mapping[int, Sequence[bytes]], now: UnixMilliseconds, refused: RefusalCounts | None = None
+    ) -> None:
         """As a store's, in segments."""
-        append_segment(self, stream, bodies, now)
+        assert not refused
+        append_segments(self, requests, now)

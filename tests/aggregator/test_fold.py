@@ -392,7 +392,7 @@ def arrivals(log: Log) -> list[float]:
 
 
 def test_each_closing_counts_once_though_writing_fails(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it or after, or as another folder comes first, while the next batch is counted."""
+    """Before it or after, or as another folder comes first, while the next batch is opened."""
     random, write, seen = Random(1), folding._write, SeenIds(100)
     other = Store.open(log.store.place)
     ids = [random.randbytes(16) for _ in range(12)]

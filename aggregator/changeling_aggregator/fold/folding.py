@@ -2,7 +2,7 @@
 
 Tallies, attendance, ids, refusals and cursors of a batch are written together, in one transaction, the cursors by
 compare-and-set: whatever crashes, and however many fold at once, each closing counts exactly once. While a batch is
-counted the next one is opened, and the one before it is written.
+counted and written the next one is opened.
 
 Once the log is folded, closings whose grace is over are sealed. Private keys are destroyed a grace after they have
 expired, and envelopes deleted that no open closing needs: for keys the grace is the longest of the surveys that have
@@ -18,8 +18,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing as ending
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from math import ceil, floor
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from changeling_protocol import Refusal, SurveyId, UnixMilliseconds, UnixSeconds
 from changeling_statistics import batches_to_show
@@ -44,7 +45,7 @@ from ..store import (
     readable,
 )
 from .counting import BatchCounts, count
-from .ids import Added, SeenIds, add_ids, merged_ids
+from .ids import SeenIds, add_ids, merged_ids
 
 MOST_RETENTION_SECONDS = 90 * 86_400
 """No survey keeps expired keys and folded envelopes longer than that, whatever its grace."""
@@ -196,65 +197,22 @@ def _next_batch(store: Store, most: int, open_: Open, after: Mapping[int, int], 
     return Batch(requests, open_([each.body for each in requests], surveys, keys), stored)
 
 
-Written: TypeAlias = tuple[FoldReport, Mapping[ClosingKey, Added]]
-
-
-@dataclass(slots=True)
-class _Before:
-    """The ids that were counted before a batch, which is asked for those of each survey in turn.
-
-    ids: those that `writing` writes. They count whether the view shows them or not; what is written when the view
-    begins to be read is remembered, and need not be read from it again.
-    """
-
-    seen: SeenIds
-    view: View
-    writing: Future[Written] | None
-    ids: Mapping[ClosingKey, bytes]
-    _asked: bool = False
-
-    def __call__(self, wanted: Mapping[ClosingKey, bytes]) -> Iterator[tuple[ClosingKey, bytes]]:
-        done = self.writing is not None and self.writing.done() and self.writing.exception() is None
-        if self.writing is not None and done and not self._asked:
-            self.seen.remember(self.writing.result()[1], self.ids)
-            self.ids = {}
-        self._asked = True
-        return self.seen.near(self.view, self.ids, wanted)
-
-
 def count_batches(store: Store, turn: Turn | Store, coming: Iterable[Batch], seen: SeenIds) -> Iterator[FoldReport]:
-    """Count batches, each in a transaction of its own, which is written while the next one is counted.
+    """Count batches, each in a transaction of its own.
 
     turn: gives the transactions.
     """
-    ids: Mapping[ClosingKey, bytes] = {}
-    writing: Future[Written] | None = None
-    with ThreadPoolExecutor(1, "writing") as pool:
-        for batch in coming:
-            with store.view() as view:
-                before = _Before(seen, view, writing, ids)
-                counted = count(batch.requests, batch.opened, batch.surveys, before)
-            if writing is not None:
-                yield _written(writing, seen, before.ids)
-            ids = counted.ids
-            writing = pool.submit(_write, turn, batch, counted)
-        if writing is not None:
-            yield _written(writing, seen, ids)
+    for batch in coming:
+        with store.view() as view:
+            counted = count(batch.requests, batch.opened, batch.surveys, partial(seen.near, view))
+        _write(turn, batch, counted)
+        yield FoldReport.of(len(batch.requests), counted)
 
 
-def _written(writing: Future[Written], seen: SeenIds, ids: Mapping[ClosingKey, bytes]) -> FoldReport:
-    """The report on a batch, once it is written. ids: those it added that are not remembered yet."""
-    report, added = writing.result()
-    seen.remember({key: place for key, place in added.items() if key in ids}, ids)
-    return report
-
-
-def _write(turn: Turn | Store, batch: Batch, counted: BatchCounts) -> Written:
-    """Returns in which runs the ids of each closing are, too."""
+def _write(turn: Turn | Store, batch: Batch, counted: BatchCounts) -> None:
     with turn.transaction() as writing:
         counted.write(writing, cursors_after(batch.requests))
-        added = add_ids(writing, counted.ids)
-    return FoldReport.of(len(batch.requests), counted), added
+        add_ids(writing, counted.ids)
 
 
 def take_over_files(store: Store, turn: Turn) -> None:

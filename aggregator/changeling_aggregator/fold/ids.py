@@ -6,8 +6,7 @@ store's runs are read only for ids whose high half was met, which are those of d
 """
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +43,8 @@ def high_halves(ids: Ids) -> Halves:
 def first_of_each(ids: Ids) -> Places:
     """The places of the first of each id, in the order of ids."""
     high = high_halves(ids)
-    order = _order(high)
-    if order is not None:
+    order: Places = np.argsort(high)
+    if not _any_alike(high[order]):
         return order
     order = np.lexsort((ids[:, 1], high))
     ordered = ids[order]
@@ -81,131 +80,62 @@ def merged_ids(runs: Sequence[bytes]) -> bytes:
     return ids.take(order, axis=0).tobytes()
 
 
-def _order(high: Halves) -> Places | None:
-    """The order of high halves that all differ; None where some are alike.
-
-    First the places are written over the lowest bits, which hardly ever tell anything, as numbers by themselves are
-    sorted in a third of the time.
-    """
-    low = np.uint64(len(high).bit_length())
-    ordered = np.sort(high >> low << low | np.arange(len(high), dtype=np.uint64))
-    if not _any_alike(ordered >> low):
-        return (ordered & ((np.uint64(1) << low) - np.uint64(1))).view(np.int64)
-    order = np.argsort(high)
-    return None if _any_alike(high[order]) else order
-
-
 def _any_alike(ordered: Halves) -> bool:
     return bool((ordered[1:] == ordered[:-1]).any())
 
 
-@dataclass(slots=True)
-class _Closing:
-    """High halves of a closing's ids, perhaps of more. runs: the names of those all of whose halves are here. levels:
-    sorted, each about twice as long as the next, or longer.
-    """
-
-    runs: set[tuple[int, bytes]] = field(default_factory=set)
-    levels: list[Halves] = field(default_factory=list)
-
-    @property
-    def ids(self) -> int:
-        return sum(map(len, self.levels))
-
-    def add(self, halves: Halves) -> None:
-        """Add some, which are sorted. Levels that are not much longer become one with them: so there are few."""
-        while self.levels and len(self.levels[-1]) < 2 * len(halves):
-            both = np.sort(np.concatenate([self.levels.pop(), halves]), kind="stable")  # which merges
-            halves = both[np.r_[True, both[1:] != both[:-1]]]
-        self.levels.append(halves)
-
-    def forget_gone(self, there: Sequence[IdRun]) -> None:
-        """Forget runs that others took the place of. there: those that there are, or were before the last came."""
-        names, last = {run.name for run in there}, max((run.number for run in there), default=-1)
-        self.runs = {name for name in self.runs if name in names or name[0] > last}
-
-    def likely(self, halves: Halves) -> Places:
-        """The places of those that are here."""
-        found = np.zeros(len(halves), bool)
-        for level in self.levels:
-            found |= level.take(level.searchsorted(halves), mode="clip") == halves
-        return np.flatnonzero(found)
-
-
-@dataclass(frozen=True, slots=True)
-class Added:
-    """The run that holds the ids that were added to a closing, and those whose place it took, with all they held."""
-
-    run: IdRun
-    merged: Sequence[IdRun] = ()
-
-
 class SeenIds:
-    """Looks ids up, and remembers the high halves of the closings that it met last.
+    """Looks ids up, and remembers the high halves of the runs of closings that it met last.
 
     What is looked up is what the store's transaction sees, whoever wrote it: a run never changes.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes // np.dtype(np.uint64).itemsize
-        self._closings: OrderedDict[ClosingKey, _Closing] = OrderedDict()
+        self._closings: OrderedDict[ClosingKey, dict[tuple[int, bytes], Halves]] = OrderedDict()
+        """Of each closing, by the names of its runs."""
 
-    def near(
-        self, view: View, written: Mapping[ClosingKey, bytes], wanted: Mapping[ClosingKey, bytes]
-    ) -> Iterator[tuple[ClosingKey, bytes]]:
+    def near(self, view: View, wanted: Mapping[ClosingKey, bytes]) -> Iterator[tuple[ClosingKey, bytes]]:
         """Ids that were counted, by closing, among them all of those wanted that were.
 
-        written: ids that count too, whether the transaction sees them already or not. wanted: sorted ids laid end to
-        end. Gives such pieces.
+        wanted: sorted ids laid end to end. Gives such pieces.
         """
         there = view.runs(wanted)
-        for key, packed in wanted.items():
-            ids, runs, closing = ids_in(packed), there.get(key, []), self._met(key)
-            closing.forget_gone(runs)
+        for key, runs in there.items():
+            before = self._closings.pop(key, {})
+            self._closings[key] = {run.name: before[run.name] for run in runs if run.name in before}
+        for key, runs in there.items():
+            ids, known = ids_in(wanted[key]), self._closings[key]
+            high = high_halves(ids)
             for run in runs:
-                if run.name not in closing.runs and run.chunks <= len(ids) and self._fits(run):
+                if run.name not in known and run.chunks <= len(ids) and self._has_room(run, there):
                     pieces = [high_halves(ids_in(piece)) for piece in view.read_run(key, run.number)]
-                    closing.add(np.concatenate(pieces))
-                    closing.runs.add(run.name)
-            likely = ids[closing.likely(high_halves(ids))].tobytes()
-            if key in written:
-                yield key, written[key]
-            for run in runs:
-                for piece in view.chunks_near(key, run.number, likely if run.name in closing.runs else packed):
+                    known[run.name] = np.concatenate(pieces)
+                near = wanted[key]
+                if (halves := known.get(run.name)) is not None:
+                    near = ids[halves.take(halves.searchsorted(high), mode="clip") == high].tobytes()
+                for piece in view.chunks_near(key, run.number, near):
                     yield key, piece
 
-    def remember(self, added: Mapping[ClosingKey, Added], ids: Mapping[ClosingKey, bytes]) -> None:
-        """Remember ids that were committed, and in which runs they are."""
-        for key, place in added.items():
-            closing = self._met(key)
-            if closing.runs.issuperset(run.name for run in place.merged):
-                closing.add(high_halves(ids_in(ids[key])))
-                closing.runs.add(place.run.name)
-        total = self._remembered()
-        while total > self._most:
-            _, closing = self._closings.popitem(last=False)
-            total -= closing.ids
+    def _has_room(self, run: IdRun, there: Collection[ClosingKey]) -> bool:
+        """Tell whether a run may be read into memory, from which others go first. there: closings that do not."""
+        most = self._most - run.size // ID_BYTES
+        while (full := self.remembered > most) and (first := next(iter(self._closings))) not in there:
+            del self._closings[first]
+        return not full
 
-    def _met(self, key: ClosingKey) -> _Closing:
-        """The ids that are remembered of a closing, which is from now on the last that was met."""
-        closing = self._closings.pop(key, None) or _Closing()
-        self._closings[key] = closing
-        return closing
-
-    def _fits(self, run: IdRun) -> bool:
-        """Tell whether a run may be read into memory: with room for what comes next, or it would be read each time."""
-        return self._remembered() + run.size // ID_BYTES <= self._most // 2
-
-    def _remembered(self) -> int:
-        """How many halves are in memory, of all closings."""
-        return sum(closing.ids for closing in self._closings.values())
+    @property
+    def remembered(self) -> int:
+        """How many high halves are in memory, of 8 bytes each."""
+        return sum(len(halves) for closing in self._closings.values() for halves in closing.values())
 
 
-def add_ids(writing: Transaction, added: Mapping[ClosingKey, bytes]) -> dict[ClosingKey, Added]:
+def add_ids(writing: Transaction, added: Mapping[ClosingKey, bytes]) -> int:
     """Add ids to those counted. added: by closing, sorted, laid end to end, none of them counted before.
 
     A closing has a few runs of each length, so that a batch rewrites little: with each rewriting an id gets into a run
     several times as long. Where that would be much more than is added, some closings keep more runs for a while.
+    Returns how many bytes it rewrote.
     """
     runs = writing.runs(added)
     left = max(_LEAST_REWRITTEN_BYTES, _MOST_REWRITTEN * sum(map(len, added.values())))
@@ -217,15 +147,11 @@ def add_ids(writing: Transaction, added: Mapping[ClosingKey, bytes]) -> dict[Clo
     names = [(key, run.number) for key, some in merging.items() for run in some]
     chunks = writing.read_runs(names)
     writing.drop_runs(names)  # whose room the next take
-    whole = {
-        (key, runs[key][-1].number + 1 if key in runs else 0): merged_ids([*chunks.pop(key, []), ids])
+    writing.put_runs(
+        (key, runs[key][-1].number + 1 if key in runs else 0, merged_ids([*chunks.pop(key, []), ids]))
         for key, ids in added.items()
-    }
-    writing.put_runs((key, number, ids) for (key, number), ids in whole.items())
-    return {
-        key: Added(IdRun(number, ids[:ID_BYTES], len(ids)), merging.get(key, ()))
-        for (key, number), ids in whole.items()
-    }
+    )
+    return sum(run.size for some in merging.values() for run in some)
 
 
 def runs_kept(sizes: Sequence[int], size: int) -> int:

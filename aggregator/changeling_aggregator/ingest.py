@@ -371,115 +371,15 @@ REFUSALS_WAIT_SECONDS = 1.0
 
 
 class WaitingUpload(NamedTuple):
-    """An upload. size: in bytes. acknowledged: what its sender waits for, in an event loop of its own."""
+    """An upload. size: in bytes. acknowledged: what its sender waits for."""
 
     requests: Sequence[LogRequest]
     size: int
     acknowledged: "asyncio.Future[None]"
 
 
-class Commit(NamedTuple):
-    """The work of one commit. Both are empty where a commit is only tried, to see whether it succeeds again."""
-
-    uploads: list[WaitingUpload]
-    refused: RefusalCounts
-
-
-class Gathering:
-    """Uploads that wait. Any thread may add to it; as many as the pace allows take from it."""
-
-    def __init__(self, pace: Pace) -> None:
-        self._pace = pace
-        self._changed = Condition()
-        self._waiting: list[WaitingUpload] = []
-        self._bytes = 0
-        self._refused: RefusalCounts = Counter()
-        self._in_hand = 0
-        self._begun = 0.0
-        self._closing = self._troubled = False
-
-    @property
-    def full(self) -> bool:
-        """Tell whether an upload of any size might be turned away."""
-        return self._bytes > MOST_WAITING_BYTES - MOST_BODY_BYTES
-
-    def add(self, upload: WaitingUpload) -> None:
-        """Raises Overloaded where too much waits already, or nothing more is taken."""
-        with self._changed:
-            if self._closing or self._bytes + upload.size > MOST_WAITING_BYTES:
-                raise Overloaded("more uploads wait for the disk than this server keeps: come again later")
-            self._waiting.append(upload)
-            self._bytes += upload.size
-            if len(self._waiting) in (1, self._pace.enough) or self._bytes >= MOST_COMMIT_BYTES:
-                self._changed.notify()
-
-    def count_refused(self, refused: Mapping[tuple[SurveyId, Refusal], int]) -> None:
-        """Count refusals along with the next commit, or a little later."""
-        with self._changed:
-            self._refused.update(refused)
-            self._changed.notify()
-
-    def close(self) -> None:
-        """Take in nothing more; what waits is given out at once."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
-
-    def take(self) -> Commit | None:
-        """The next commit, once it is due; None where no other will come. To be ended by `finish`."""
-        with self._changed:
-            while (pause := self._pause()) is None or pause > 0:
-                self._changed.wait(pause)
-            if self._closing and not self._waiting and not self._refused:
-                return None
-            refused, self._refused = self._refused, Counter()
-            self._in_hand += 1
-            self._begun = monotonic()
-            return Commit(self._cut(), refused)
-
-    def finish(self, batch: Commit, *, failed: bool, troubled: bool) -> None:
-        """A commit has ended.
-
-        failed: whether nothing of it was kept; its refusals are then counted with the next one, and its uploads are the
-        caller's to answer. troubled: whether another one is tried soon, even if nobody sends anything.
-        """
-        with self._changed:
-            self._in_hand -= 1
-            self._troubled = troubled
-            if failed and not self._closing:
-                self._refused.update(batch.refused)
-
-    def _pause(self) -> float | None:
-        """For how many seconds the next commit should wait, and 0 where it is due; None until something changes."""
-        if self._closing:
-            return 0.0
-        since = monotonic() - self._begun
-        if self._waiting:
-            is_enough = len(self._waiting) >= self._pace.enough or self._bytes >= MOST_COMMIT_BYTES
-            return 0.0 if is_enough else max(0.0, self._pace.apart - since)
-        if self._in_hand:  # whoever has it in hand looks again after
-            return None
-        if self._refused:
-            return max(0.0, REFUSALS_WAIT_SECONDS - since)
-        return max(0.0, RETRY_SECONDS - since) if self._troubled else None
-
-    def _cut(self) -> list[WaitingUpload]:
-        """The uploads of one commit."""
-        count, size = len(self._waiting), self._bytes
-        if size > MOST_COMMIT_BYTES:
-            count = size = 0
-            while size < MOST_COMMIT_BYTES:
-                size += self._waiting[count].size
-                count += 1
-        taken, self._waiting = self._waiting[:count], self._waiting[count:]
-        self._bytes -= size
-        if self._waiting:
-            self._changed.notify()
-        return taken
-
-
 class Committer:
-    """Appends to streams of its own.
+    """Gathers uploads that wait, and appends them to streams of its own. One event loop appends at a time.
 
     clock: Unix seconds, for the stamp of arrival. most_store_bytes: a store that holds more takes no uploads; None for
     what its disk has room for now. most_unfolded: with more requests in the log that the fold has not counted it takes
@@ -499,9 +399,14 @@ class Committer:
         self._writer = writer_for(store, segments)
         self.most_store_bytes = self._room() if most_store_bytes is None else most_store_bytes
         self.most_unfolded = self.most_store_bytes // BYTES_A_REQUEST if most_unfolded is None else most_unfolded
-        self._gathering = Gathering(self._writer.pace)
+        self._changed = Condition()
+        self._waiting: list[WaitingUpload] = []
+        self._bytes = 0
+        self._refused: RefusalCounts = Counter()
+        self._in_hand = 0
+        self._begun = self._looked = 0.0
+        self._closing = False
         self._failed: str | None = None
-        self._looked = 0.0
         self._full: str | None = None
         self.commits = Histogram("changeling_commit_seconds", "Commits of uploads.", buckets=BUCKETS, registry=None)
         threads = range(self._writer.pace.at_once)
@@ -513,8 +418,10 @@ class Committer:
             thread.start()
 
     def close(self) -> None:
-        """Commit what waits, then end."""
-        self._gathering.close()
+        """Take in nothing more, commit what waits, then end."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
         for thread in self._threads:
             if thread.ident is not None:
                 thread.join()
@@ -529,11 +436,9 @@ class Committer:
         """Why an upload that came now would be turned away; None where it would be taken."""
         if not self.running:
             return "a thread that writes uploads to disk has died"
-        if self._full:
-            return self._full
-        if self._failed:
-            return self._failed
-        if self._gathering.full:
+        if trouble := self._full or self._failed:
+            return trouble
+        if self._bytes > MOST_WAITING_BYTES - MOST_BODY_BYTES:
             return "more uploads wait for the disk than are kept in memory, and are turned away"
         return None
 
@@ -545,29 +450,93 @@ class Committer:
         """
         if self._full:
             raise Overloaded(self._full)
-        acknowledged: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._gathering.add(WaitingUpload(by_survey(body, surveys), len(body), acknowledged))
-        await acknowledged
+        upload = WaitingUpload(by_survey(body, surveys), len(body), asyncio.get_running_loop().create_future())
+        with self._changed:
+            if self._closing or self._bytes + upload.size > MOST_WAITING_BYTES:
+                raise Overloaded("more uploads wait for the disk than this server keeps: come again later")
+            self._waiting.append(upload)
+            self._bytes += upload.size
+            if len(self._waiting) in (1, self._writer.pace.enough) or self._bytes >= MOST_COMMIT_BYTES:
+                self._changed.notify()
+        await upload.acknowledged
 
     def count_refused(self, refused: Mapping[tuple[SurveyId, Refusal], int]) -> None:
         """Count refusals along with the next commit, or a little later."""
-        self._gathering.count_refused(refused)
-
-    def _run(self) -> None:
-        while (batch := self._gathering.take()) is not None:
-            error = None
-            try:
-                self._commit(batch)
-            except Exception as raised:  # whatever the database says, the thread lives and the sender hears it
-                error, self._looked = raised, 0.0
-            self._failed = None if error is None else _UNWRITTEN if not isinstance(error, Unwritable) else f"{error}"
-            troubled = error is not None or self._full is not None
-            self._gathering.finish(batch, failed=error is not None, troubled=troubled)
-            _acknowledge(batch.uploads, error)
+        with self._changed:
+            self._refused.update(refused)
+            self._changed.notify()
 
     def free_bytes(self) -> int | None:
         """How much is free on the disk that uploads are written to; None where that cannot be seen from here."""
         return self._writer.free_bytes()
+
+    def _run(self) -> None:
+        while (taken := self._take()) is not None:
+            uploads, refused = taken
+            error = None
+            try:
+                self._commit(uploads, refused)
+            except Exception as raised:  # whatever the database says, the thread lives and the sender hears it
+                error, self._looked = raised, 0.0
+            self._failed = None if error is None else _UNWRITTEN if not isinstance(error, Unwritable) else f"{error}"
+            with self._changed:
+                self._in_hand -= 1
+                if error is not None and not self._closing:
+                    self._refused.update(refused)
+            if uploads:
+                with suppress(RuntimeError):  # a loop that has ended, with whoever waited in it
+                    uploads[0].acknowledged.get_loop().call_soon_threadsafe(_acknowledge, uploads, error)
+
+    def _take(self) -> tuple[list[WaitingUpload], RefusalCounts] | None:
+        """The next commit, once it is due; None where no other will come.
+
+        Both are empty where a commit is only tried, to see whether it succeeds again.
+        """
+        with self._changed:
+            while (pause := self._pause()) is None or pause > 0:
+                self._changed.wait(pause)
+            if self._closing and not self._waiting and not self._refused:
+                return None
+            refused, self._refused = self._refused, Counter()
+            self._in_hand += 1
+            self._begun = monotonic()
+            count = size = 0
+            while count < len(self._waiting) and size < MOST_COMMIT_BYTES:
+                size += self._waiting[count].size
+                count += 1
+            uploads, self._waiting = self._waiting[:count], self._waiting[count:]
+            self._bytes -= size
+            if self._waiting:
+                self._changed.notify()
+            return uploads, refused
+
+    def _pause(self) -> float | None:
+        """For how many seconds the next commit should wait, and 0 where it is due; None until something changes."""
+        if self._closing:
+            return 0.0
+        since = monotonic() - self._begun
+        if self._waiting:
+            is_enough = len(self._waiting) >= self._writer.pace.enough or self._bytes >= MOST_COMMIT_BYTES
+            return 0.0 if is_enough else max(0.0, self._writer.pace.apart - since)
+        if self._in_hand:  # whoever has it in hand looks again after
+            return None
+        if self._refused:
+            return max(0.0, REFUSALS_WAIT_SECONDS - since)
+        return max(0.0, RETRY_SECONDS - since) if self._failed or self._full else None
+
+    def _commit(self, uploads: Sequence[WaitingUpload], refused: RefusalCounts) -> None:
+        if trouble := self._store.trouble() or self._writer.trouble():  # SQLite writes on into a file without a name
+            raise Unwritable(trouble)
+        if monotonic() >= self._looked + LOOK_SECONDS:
+            self._full = self._fullness()
+            self._looked = monotonic()
+        if self._full and uploads:
+            raise Overloaded(self._full)
+        began = perf_counter()
+        if uploads or refused or self._failed or self._full:
+            requests = [each for waiting in uploads for each in waiting.requests]
+            self._writer.write(requests, refused, UnixMilliseconds(int(self._clock() * 1000)))
+        self.commits.observe(perf_counter() - began)
 
     def _room(self) -> int:
         free = self.free_bytes()
@@ -583,36 +552,12 @@ class Committer:
             return "this server keeps no more uploads until some of them are due to go: come again later"
         return None
 
-    def _commit(self, batch: Commit) -> None:
-        if trouble := self._store.trouble() or self._writer.trouble():  # SQLite writes on into a file without a name
-            raise Unwritable(trouble)
-        if monotonic() >= self._looked + LOOK_SECONDS:
-            self._full = self._fullness()
-            self._looked = monotonic()
-        if self._full and batch.uploads:
-            raise Overloaded(self._full)
-        began = perf_counter()
-        if batch.uploads or batch.refused or self._failed or self._full:
-            requests = [each for waiting in batch.uploads for each in waiting.requests]
-            self._writer.write(requests, batch.refused, UnixMilliseconds(int(self._clock() * 1000)))
-        self.commits.observe(perf_counter() - began)
 
-
-def _acknowledge(batch: Sequence[WaitingUpload], error: Exception | None) -> None:
-    """Wakes each event loop once, whatever number of uploads wait in it."""
-    waiting: dict[asyncio.AbstractEventLoop, list[asyncio.Future[None]]] = {}
-    for each in batch:
-        waiting.setdefault(each.acknowledged.get_loop(), []).append(each.acknowledged)
-    for loop, some in waiting.items():
-        with suppress(RuntimeError):  # a loop that has ended, with whoever waited in it
-            loop.call_soon_threadsafe(_resolve, some, error)
-
-
-def _resolve(waiting: "Sequence[asyncio.Future[None]]", error: Exception | None) -> None:
-    for each in waiting:
-        if each.done():  # its sender has gone away
+def _acknowledge(uploads: Sequence[WaitingUpload], error: Exception | None) -> None:
+    for each in uploads:
+        if each.acknowledged.done():  # its sender has gone away
             continue
         if error is None:
-            each.set_result(None)
+            each.acknowledged.set_result(None)
         else:
-            each.set_exception(error)
+            each.acknowledged.set_exception(error)

@@ -9,8 +9,7 @@ from typing import Any
 import msgpack
 import pytest
 from changeling_aggregator.errors import Overloaded
-from changeling_aggregator.server import ServerSettings, Service, questions, results
-from changeling_aggregator.server.questions import Estimating
+from changeling_aggregator.server import ServerSettings, Service, results, service
 from changeling_protocol import Calendar, SurveyId
 
 from ..protocol.examples import PINNED, survey
@@ -22,7 +21,7 @@ class Slow:
     """Has answers made, which wait until they are let go; notes which were."""
 
     def __init__(self):
-        self.making, self.go_on, self.made = Estimating(), Event(), []
+        self.making, self.go_on, self.made = service.Estimating(), Event(), []
 
     def ask(self, name, network=None, opens=None, key=None, fails=False):
         """The task of somebody who waits for this answer."""
@@ -47,7 +46,7 @@ def slow():
 
 async def test_few_are_made_at_a_time_and_few_wait(monkeypatch, slow):
     """Two are made, three wait, the one too many is told to come again; once they are done there is room again."""
-    monkeypatch.setattr(questions, "MOST_WAITING", 3)
+    monkeypatch.setattr(service, "MOST_WAITING", 3)
     waiting = [slow.ask(name) for name in "abcde"]
     while len(slow.made) < 2:
         await asyncio.sleep(0.01)
@@ -61,8 +60,8 @@ async def test_few_are_made_at_a_time_and_few_wait(monkeypatch, slow):
 
 async def test_networks_take_turns_and_the_page_opens_always(monkeypatch, slow):
     """One asks for much, and has one thread: others are answered beside it, the page's own at once, and it is kept."""
-    monkeypatch.setattr(questions, "MOST_OF_NETWORK", 3)
-    monkeypatch.setattr(questions, "MOST_KEPT", 1)
+    monkeypatch.setattr(service, "MOST_OF_NETWORK", 3)
+    monkeypatch.setattr(service, "MOST_KEPT", 1)
     greedy, tasks = "192.0.2.0/24", []
     for network, names in ((greedy, "abcd"), ("198.51.100.0/24", "ef"), ("203.0.113.0/24", "g")):
         tasks += [slow.ask(name, network) for name in names]
@@ -112,7 +111,7 @@ async def test_an_answer_is_made_once_even_by_many_who_ask_at_once(slow):
 @pytest.mark.parametrize(("bound", "most"), [("MOST_KEPT_BYTES", 5), ("MOST_KEPT", 2)])
 async def test_what_is_kept_is_bounded(monkeypatch, slow, bound, most):
     """Of answers that exceed it together the one asked for longest ago goes."""
-    monkeypatch.setattr(questions, bound, most)
+    monkeypatch.setattr(service, bound, most)
     slow.go_on.set()
     for name in ("aa", "bb", "aa", "cc", "aa", "bb"):
         await slow.ask(name)

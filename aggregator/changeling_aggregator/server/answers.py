@@ -1,4 +1,4 @@
-"""The answers about results: estimates; differences between arms or times; figures of a number.
+"""A question about results, and the answers to it: estimates; differences between arms or times; figures of a number.
 
 Each has its struct, which the OpenAPI document is made of. Differences and figures of a number are worked out here, and
 have a CSV form of their own.
@@ -10,6 +10,8 @@ the app tells the server with each upload; so who is in which arm is no secret, 
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, TypeAlias
 
 import msgspec
@@ -31,8 +33,53 @@ from msgspec import UNSET, UnsetType
 
 from ..ingest import PublishedSurvey
 from .openapi import Body, Bounds, Count, HexId, Instant, MissingNode, Period
-from .questions import FigurePopulation, ResultMethod, ResultsQuery
-from .shown import ShownSurvey
+from .shown import ResultMethod, ShownSurvey
+
+
+class ResultKind(StrEnum):
+    """The estimates that an answer holds."""
+
+    HISTOGRAM = "histogram"
+    SERIES = "series"
+    CHANGE = "change"
+    WINDOWS = "windows"
+    COMPARISON = "comparison"
+    NUMBERS = "numbers"
+
+
+class FigurePopulation(StrEnum):
+    """Whom figures are about: those heard at the last closing, or all who ever enrolled, as if alike."""
+
+    HEARD = "heard"
+    ENROLLED = "enrolled"
+
+
+@dataclass(frozen=True, slots=True)
+class ResultsQuery:
+    """A question about one survey.
+
+    after: where the window of a change starts; 0 for none. until: the period in question, or the last one.
+    width: of windows, in periods; 0 else.
+    strata: whose entries, rising; None for everybody's.
+    confidence: the level of intervals; None for none. covariance: whether covariances are wanted.
+    against: the strata that these are compared with; None for none.
+    about: the place of the survey's question that it is about.
+    quantiles, above: of a number, the quantiles, and the values at or above which a share is wanted.
+    """
+
+    kind: ResultKind
+    after: int
+    until: int
+    width: int
+    method: ResultMethod
+    population: FigurePopulation
+    strata: tuple[StratumNumber, ...] | None
+    confidence: float | None
+    covariance: bool
+    against: tuple[StratumNumber, ...] | None = None
+    about: int = 0
+    quantiles: tuple[float, ...] = ()
+    above: tuple[float, ...] = ()
 
 
 class PublishedNode(MissingNode):

@@ -1,15 +1,23 @@
-"""One serving process: its store and threads, the fold in the background, and who is signed in. Knows no HTTP.
+"""One serving process: its store and threads, the fold in the background, who is signed in, and answers in the making.
+It knows no HTTP.
 
 The fold runs about every second, and on demand, one at a time. A session is begun by showing a token: a browser keeps a
 random number that says nothing by itself; here its hash is kept, beside that of the token. So a session can do what its
 token may, ends when that is revoked, and with the process.
+
+Answers are worked out on threads of their own: a few at a time, each once, and none that nobody waits for any more. So
+whoever asks for many, for the same again and again, or goes away before the answer, keeps neither uploads nor the fold
+waiting, nor other readers for long.
 """
 
+import asyncio
 import logging
 import secrets
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from hashlib import sha256
 from threading import Event, Lock, Thread
 from time import monotonic
@@ -17,14 +25,13 @@ from typing import TypeAlias
 
 from changeling_protocol import SurveyId, UnixMilliseconds, UnixSeconds
 
-from ..errors import FoldOver
+from ..errors import FoldOver, Overloaded
 from ..fold import MOST_AHEAD_MS, FoldEngine, FoldProcess, FoldReport, fold
 from ..ingest import Committer, Registry
 from ..logs import log_failure
 from ..store import Store
 from .clock import Clock, GuardedClock
 from .http import Bodies, Rates, Traffic, keep_latest
-from .questions import Estimating
 from .shown import Editions, Showing
 
 LIFE_SECONDS = 8 * 3600
@@ -63,6 +70,127 @@ class Sessions:
 
 def _hash_of(id_: str) -> bytes:
     return sha256(id_.encode(errors="surrogateescape")).digest()
+
+
+MOST_OPENINGS = 32
+AT_ONCE = 2
+MOST_WAITING = 64
+"""So many questions wait for a thread at most; however many wait for the answer to one of them."""
+MOST_OF_NETWORK = 16
+"""So many of those that wait are of one network at most."""
+COME_AGAIN = "more estimates are asked for than this server makes at a time: come again later"
+MOST_KEPT_BYTES = 64 * 2**20
+MOST_KEPT = 4096
+
+
+@dataclass(slots=True, eq=False)
+class _Line:
+    """What is asked by one network, and not made yet. turn: as many as it may have made at once."""
+
+    turn: asyncio.Semaphore
+    length: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Work:
+    """An answer that is being made, or waits for it. readers: how many still want it. begun: whether it is in hand."""
+
+    made: asyncio.Task[bytes] = field(init=False)
+    readers: int = 0
+    begun: bool = False
+
+
+class Estimating:
+    """Makes answers and keeps the latest of them: MOST_KEPT, of MOST_KEPT_BYTES together. One event loop uses it.
+
+    Networks take turns, as each has one answer in hand or in line for a thread, and waits with the others. The answer
+    that a survey's page opens with has a thread and a place of its own.
+    """
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(AT_ONCE + 1, thread_name_prefix="estimate")
+        self._free, self._page = asyncio.Semaphore(AT_ONCE), asyncio.Semaphore(1)
+        self._work: dict[Hashable, _Work] = {}
+        self._lines: dict[str | None, _Line] = {}
+        self._opening: OrderedDict[SurveyId, tuple[Hashable, bytes]] = OrderedDict()
+        self._kept: OrderedDict[Hashable, bytes] = OrderedDict()
+        self._kept_bytes = 0
+
+    def kept(self, key: Hashable) -> bytes | None:
+        """The answer to a question, where it is kept."""
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            return self._kept[key]
+        return next((answer for opening, answer in self._opening.values() if opening == key), None)
+
+    async def answer(
+        self,
+        key: Hashable,
+        make: Callable[[], bytes],
+        network: str | None = None,
+        opening: SurveyId | None = None,
+    ) -> bytes:
+        """The answer that `make` returns, or returned for this key, or is about to on another thread.
+
+        If this is cancelled before the answer is begun, and nobody else waits for it, it is not made.
+        key: says all that the answer hangs on. network: that asks; None for this machine. opening: the survey whose
+        page opens with this answer, if one does. Raises what `make` does, Overloaded where too many wait.
+        """
+        if (kept := self.kept(key)) is not None:
+            return kept
+        work = self._work.get(key) or self._stand_in_line(key, make, network, opening)
+        work.readers += 1
+        try:
+            return await asyncio.shield(work.made)
+        finally:
+            work.readers -= 1
+            if not work.readers and not work.begun:
+                work.made.cancel()
+                del self._work[key]
+
+    def close(self) -> None:
+        """Finish the answers in hand, no others."""
+        self._threads.shutdown(cancel_futures=True)
+
+    def _stand_in_line(
+        self, key: Hashable, make: Callable[[], bytes], network: str | None, opening: SurveyId | None
+    ) -> _Work:
+        at_once = AT_ONCE if network is None else 1
+        line = self._lines.get(network) or _Line(asyncio.Semaphore(at_once))
+        too_long = network is not None and line.length >= at_once + MOST_OF_NETWORK
+        if opening is None and (too_long or len(self._work) >= AT_ONCE + MOST_WAITING):
+            raise Overloaded(COME_AGAIN)
+        self._lines[network] = line
+        line.length += 1
+        work = self._work[key] = _Work()
+
+        def over(made: asyncio.Task[bytes]) -> None:
+            line.length -= 1
+            if not line.length:
+                del self._lines[network]
+            if self._work.get(key) is work:
+                del self._work[key]
+            if not made.cancelled() and made.exception() is None:
+                self._keep(key, opening, made.result())
+
+        work.made = asyncio.create_task(self._make(work, line, make, opening))
+        work.made.add_done_callback(over)
+        return work
+
+    async def _make(self, work: _Work, line: _Line, make: Callable[[], bytes], opening: SurveyId | None) -> bytes:
+        turn, thread = (line.turn, self._free) if opening is None else (self._page, nullcontext())
+        async with turn, thread:
+            work.begun = True
+            return await asyncio.get_running_loop().run_in_executor(self._threads, make)
+
+    def _keep(self, key: Hashable, opening: SurveyId | None, answer: bytes) -> None:
+        if opening is not None:
+            keep_latest(self._opening, opening, (key, answer), MOST_OPENINGS)
+            return
+        self._kept[key] = answer
+        self._kept_bytes += len(answer)
+        while self._kept_bytes > MOST_KEPT_BYTES or len(self._kept) > MOST_KEPT:
+            self._kept_bytes -= len(self._kept.popitem(last=False)[1])
 
 
 EVERY_SECONDS = 1.0

@@ -13,6 +13,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from hashlib import sha256
 from threading import Event, Lock, Thread
 from time import perf_counter
@@ -40,11 +41,18 @@ from ..logs import log_failure
 from ..store import SigningKey, SnapshotProgress, Store, StratumCounts, StratumKey
 from .clock import Clock
 from .http import COMPRESSION, PackedFile, keep_latest
-from .questions import ResultMethod
 
 MOST_SURVEYS = 32
 MOST_UNIONS = 32
 MOST_SOLUTIONS = 4
+
+
+class ResultMethod(StrEnum):
+    """Nodes that an estimate uses: those closed by its time, all, or all and the belief that histograms drift."""
+
+    ONLINE = "online"
+    RETROSPECTIVE = "retrospective"
+    SMOOTHED = "smoothed"
 
 
 @dataclass(eq=False)

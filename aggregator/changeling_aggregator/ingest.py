@@ -54,6 +54,7 @@ from .store import (
     Store,
     StoredSurvey,
     Token,
+    published,
     readable,
     segment_name,
     written_segment,
@@ -109,7 +110,7 @@ class Registry:
         """Read the store again."""
         with self._refreshing:  # so that an older reading never replaces a newer one
             with self.store.view() as view:
-                stored, keys, tokens = view.surveys(), view.published_keys(), view.tokens()
+                stored, keys, tokens = view.surveys(), published(view.sealing_keys()), view.tokens()
                 private: Mapping[bytes, X25519PrivateKey] = {}
                 with suppress(StoreError):
                     private = view.private_keys()

@@ -115,10 +115,12 @@ def kept_survey(folder: Path, authority: Ed25519PrivateKey, answers: Sequence[st
 
 def publish(store: "Store", authority: Ed25519PrivateKey, survey: Survey, now: float) -> None:
     """Put the survey into the server's store, and a sealing key if none is good as long as the survey is answered."""
+    from changeling_aggregator.store import published
+
     until = survey.calendar.time(survey.calendar.periods) + survey.grace
     with store.transaction() as writing:
         writing.add_survey(survey.id, survey.signed_by(authority), public=True)
-        keys = [published.key for published in writing.published_keys().values()]
+        keys = [each.key for each in published(writing.sealing_keys()).values()]
         if not any(key.begins <= now and key.expires > until for key in keys):
             begins = max([survey.calendar.start, *(key.expires for key in keys)])
             key = SealingKey(writing.make_key(), begins, until + KEY_SECONDS)
@@ -126,7 +128,7 @@ def publish(store: "Store", authority: Ed25519PrivateKey, survey: Survey, now: f
         if writing.signing_key(UnixSeconds(now)) is None:
             public = writing.make_results_key()
             results_key = ResultsKey(public, int(now), until + KEY_SECONDS)
-            writing.certify_results_key(results_key, results_key.signed_by(authority))
+            writing.publish_key(results_key, results_key.signed_by(authority))
 
 
 _THROWN_AWAY = "Everything here is thrown away at the end, so begin with a new device.db; --store FOLDER keeps it."

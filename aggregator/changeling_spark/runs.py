@@ -89,7 +89,7 @@ def _counted(
     """Count these pieces, in one transaction."""
     with store.view() as view:
         surveys, keys, files = view.surveys(), view.private_keys(), view.id_files()
-        exported = ids_of_runs(view, place_at(place), name, surveys)
+        exported = ids_of_runs(view, place_at(place), name)
     inputs = [*files, *exported]
     tasks: list[Sequence[LogRange | IdFile]] = [*tasks_of(pieces), *([each] for each in inputs)]
     partitioner = Partitioner.drawn(buckets_of(pieces, inputs))
@@ -121,7 +121,7 @@ def _hand_over(
             [file for file in files if file.survey not in found.failed],
             [file for file in found.files if file.survey not in found.failed],
         )
-        writing.drop_runs(run for file, runs in exported.items() if file.survey not in found.failed for run in runs)
+        writing.replace_runs(run for file, runs in exported.items() if file.survey not in found.failed for run in runs)
 
 
 def buckets_of(pieces: Sequence[LogRange], files: Sequence[IdFile]) -> int:

@@ -16,7 +16,7 @@ import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 from typing import Any, TypeAlias, get_args, get_origin
 
 import msgspec
@@ -300,33 +300,34 @@ def pieces_of(view: View, ranges: Iterable[LogRange], place: Place, run: str) ->
     return pieces
 
 
-def ids_of_runs(view: View, place: Place, run: str, surveys: Iterable[SurveyId]) -> dict[IdFile, list[NumberedRun]]:
+def ids_of_runs(view: View, place: Place, run: str) -> dict[IdFile, list[NumberedRun]]:
     """Write the ids in the database's runs to files; returns these, each with the runs whose last ids it has.
 
     run: names the files.
     """
     written: dict[IdFile, list[NumberedRun]] = {}
-    for survey in surveys:
-        for ids, ended in _files(view, survey):
+    kept = sorted((key, each.number) for key, runs in view.runs().items() for each in runs)
+    for survey, of_survey in groupby(kept, lambda each: each[0][0]):
+        for ids, ended in _files(view, of_survey):
             name = f"{run}-ids-{survey.hex()}-run{len(written)}.parquet"
             size = write_ids(place, name, ids)
             written[IdFile(place.name, name, survey, size)] = ended
     return written
 
 
-def _files(view: View, survey: SurveyId) -> Iterator[tuple[dict[int, bytes], list[NumberedRun]]]:
-    """The ids of each file, by period, and the runs that end in it."""
+def _files(view: View, runs: Iterable[NumberedRun]) -> Iterator[tuple[dict[int, bytes], list[NumberedRun]]]:
+    """The ids of each file, by period, and the runs that end in it. runs: of one survey, in order."""
     ids: dict[int, list[bytes]] = {}
     ended: list[NumberedRun] = []
     size = 0
-    for period, number in view.runs_of_survey(survey):
-        for piece in view.read_run((survey, period), number):
+    for key, number in runs:
+        for piece in view.read_run(key, number):
             if size >= ID_FILE_BYTES:
                 yield _merged(ids), ended
                 ids, ended, size = {}, [], 0
-            ids.setdefault(period, []).append(piece)
+            ids.setdefault(key[1], []).append(piece)
             size += len(piece)
-        ended.append(((survey, period), number))
+        ended.append((key, number))
     if ended:
         yield _merged(ids), ended
 

@@ -100,7 +100,7 @@ def contents(store: Store) -> dict[str, object]:
         tallies = view.tallies(survey)
         return {
             "unfolded": view.log_state().unfolded,
-            "runs": len(view.runs_of_survey(survey)),
+            "runs": sum(map(len, view.runs().values())),
             "tallies": {
                 f"{track}/{node}": [each.reports, each.slots.tolist()] for (track, node), each in tallies.items()
             },

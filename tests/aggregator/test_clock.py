@@ -292,7 +292,7 @@ def test_a_server_whose_clock_differs_from_postgresqls_neither_seals_nor_destroy
     log = Log.of(postgresql_store, survey(calendar=Calendar(there - 100, 60, 8), grace=GRACE))
     log.append_reports(there, [report(1)])
     with postgresql_store.view() as view:
-        database = view.database_time()
+        database = view.kept_time().database
     service = serve(postgresql_store, machine, database)
     machine.astray += DAY
     assert service.folding.fold_now().reports == 1
@@ -308,7 +308,7 @@ def test_a_postgresql_on_a_machine_that_boots_forty_days_ahead_loses_no_key(
 ) -> None:
     """The server and its database read the same clock, and agree."""
     with postgresql_store.view() as view:
-        ahead = view.database_time()
+        ahead = view.kept_time().database
     assert ahead is not None
     machine.true, machine.astray = ahead - 40 * DAY, 40 * DAY
     true = machine.true

@@ -133,11 +133,11 @@ def test_the_authority_certifies_the_key(published: Published, get: Get) -> None
     with published.log.store.transaction() as writing:
         public = writing.make_results_key()
         key = ResultsKey(public, START, START + 10**6)
-        assert writing.certify_results_key(key, key.signed_by(AUTHORITY))
-        assert not writing.certify_results_key(key, key.signed_by(AUTHORITY))
+        assert writing.publish_key(key, key.signed_by(AUTHORITY))
+        assert not writing.publish_key(key, key.signed_by(AUTHORITY))
         other = ResultsKey(PINNED[0], START, START + 1)
         with pytest.raises(ValueError, match="did not make that key"):
-            writing.certify_results_key(other, other.signed_by(AUTHORITY))
+            writing.publish_key(other, other.signed_by(AUTHORITY))
     published.counts(2, 60)
     certified = ResultsKey.from_signed(get(published.path("key.signed")).content, PINNED)
     edition = Edition.from_signed(get(published.path("edition.signed")).content, [certified.public])

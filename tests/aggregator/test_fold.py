@@ -215,7 +215,7 @@ def test_a_closing_is_sealed_after_its_grace(log: Log) -> None:
 
     fold(log.store, closes(1) + GRACE)
     with log.store.view() as view:
-        assert list(view.chunks_near(key, 0, same)) == [same]
+        assert list(view.read_run(key, 0, same)) == [same]
 
     fold(log.store, closes(1) + GRACE + 0.25)
     log.append_reports(closes(1) + 1, [report(1, 2, id_=same), report(3, 2)])
@@ -294,7 +294,7 @@ def test_an_answer_to_a_closing_with_a_million_ids_reads_few_of_them(log: Log) -
     assert log.refused() == {"duplicate": 1}
     assert peak < len(ids) / 4
     with log.store.view() as view:
-        assert len(b"".join(view.chunks_near(key, 0, known))) <= CHUNK_BYTES
+        assert len(b"".join(view.read_run(key, 0, known))) <= CHUNK_BYTES
 
 
 @pytest.mark.parametrize("readable", [True, False])

@@ -93,14 +93,14 @@ def test_a_destroyed_private_key_stands_in_no_tables_file(postgresql: PostgreSQL
     the key, though it has never read that table; then it is tried again the next time."""
     (private,) = expired_keys(store, 1)
     with store.view() as view:
-        (id_,) = view.published_keys()
+        (id_,) = (each.id for each in view.sealing_keys())
     with closing(Store.open(url)) as beside, beside.view() as older:
         assert [*older.kept_requests()] == []
         assert destroy(store) == 1
         store.forget_overwritten(changed=True)
         assert postgresql.files_with(private)
     with store.view() as view:
-        view.key_lives()
+        view.sealing_keys()
         store.forget_overwritten(changed=False)
         assert postgresql.files_with(private)
     store.forget_overwritten(changed=False)

@@ -64,9 +64,7 @@ def known_ids(store: Store) -> dict[tuple[bytes, int], list[bytes]]:
     ids: dict[tuple[bytes, int], list[bytes]] = {}
     with store.view() as view:
         packed = [
-            ((survey, period), b"".join(view.read_run((survey, period), number)))
-            for survey in view.surveys()
-            for period, number in view.runs_of_survey(survey)
+            (key, b"".join(view.read_run(key, run.number))) for key, runs_ in view.runs().items() for run in runs_
         ]
         for file in view.id_files():
             sealed = view.surveys()[file.survey].sealed

@@ -86,7 +86,7 @@ def new(
             typer.echo(f"wrote {output}; sign it with `changeling keys sign --results`, where the authority's key is")
             return
         public = writing.make_key()
-        last = max((each.key.expires for each in writing.published_keys().values()), default=0)
+        last = max((each.expires for each in writing.sealing_keys() if each.expires and not each.destroyed), default=0)
     write_public_key(output, public)
     when = f" --begins {_shown(last)}, as the last key expires then" if last > time.time() else ""
     typer.echo(f"wrote {output}; sign it with `changeling keys sign`{when}, where the authority's key is")
@@ -104,7 +104,7 @@ def list_(
 
     now = UnixSeconds(time.time())
     with closing(Store.open(store)) as opened, opened.view() as view:
-        lives = view.key_lives()
+        lives = view.sealing_keys()
     table = Table()
     for column in ("key", "state", "begins", "expires", "days left", "in the store"):
         table.add_column(column, justify="right" if column == "days left" else "left")

@@ -197,12 +197,12 @@ def serve(
     listening, url = listen(host, port, secure=certificate is not None)
     with listening, closing(Store.open(store, at_rest)) as opened, ExitStack() as until_the_end:
         with opened.transaction() as writing:
-            encrypted = writing.encrypt_keys_in_clear()
+            encrypted = writing.encrypt_keys(at_rest) > 0
         opened.forget_overwritten(changed=encrypted)
         with opened.view() as view:
             view.private_keys()  # raises now, and not at the first fold, where the store key is another
-            last, kept, database = view.log_state().arrival, view.kept_time(), view.database_time()
-        clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept, database)
+            last, kept = view.log_state().arrival, view.kept_time()
+        clock: Clock = MovableClock(UnixSeconds(last / 1000)) if movable_clock else GuardedClock(kept, kept.database)
         how = ServerSettings(
             keys,
             clock,
@@ -284,7 +284,7 @@ def fold(
     with closing(Store.open(store, at_rest)) as opened:
         with opened.view() as view:
             view.private_keys()  # raises now where the store key is another
-            kept, database = view.kept_time(), view.database_time()
+            kept = view.kept_time()
         if check:
             _check(opened)
             return
@@ -294,7 +294,7 @@ def fold(
             process = plugin.start(opened, options)
         else:
             process = FoldProcess(store, at_rest)
-        clock = GuardedClock(kept, database)
+        clock = GuardedClock(kept, kept.database)
         loop = FoldLoop(opened, Registry(opened), clock, process)
         try:
             if not follow:

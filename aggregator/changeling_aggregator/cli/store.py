@@ -307,7 +307,7 @@ def _keys(registry: "Registry", view: "View", now: UnixSeconds) -> Iterator[Find
     if not troubles:
         left = 0.0 if last is None else (last.expires - now) / 86_400
         yield Finding("keys", OK, "none is needed" if last is None else f"{left:.0f} days until the last one expires")
-    for life in view.key_lives():
+    for life in view.sealing_keys():
         if life.state(now) is KeyState.UNSIGNED:
             remedy = "publish it once it is signed; else it is of no use"
             yield Finding("keys", DEGRADED, f"key {life.id.hex()} is not published", remedy)

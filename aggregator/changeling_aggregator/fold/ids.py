@@ -114,7 +114,7 @@ class SeenIds:
                 near = wanted[key]
                 if (halves := known.get(run.name)) is not None:
                     near = ids[halves.take(halves.searchsorted(high), mode="clip") == high].tobytes()
-                for piece in view.chunks_near(key, run.number, near):
+                for piece in view.read_run(key, run.number, near):
                     yield key, piece
 
     def _has_room(self, run: IdRun, there: Collection[ClosingKey]) -> bool:
@@ -146,11 +146,11 @@ def add_ids(writing: Transaction, added: Mapping[ClosingKey, bytes]) -> int:
             left -= sum(run.size for run in merging[key])
     names = [(key, run.number) for key, some in merging.items() for run in some]
     chunks = writing.read_runs(names)
-    writing.drop_runs(names)  # whose room the next take
-    writing.put_runs(
+    whole = (
         (key, runs[key][-1].number + 1 if key in runs else 0, merged_ids([*chunks.pop(key, []), ids]))
         for key, ids in added.items()
     )
+    writing.replace_runs(names, whole)
     return sum(run.size for some in merging.values() for run in some)
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from changeling_protocol import (
     EarlyEnd,
-    SealingKey,
     Survey,
     SurveyId,
     UnderstatedEpsilon,
@@ -275,13 +274,8 @@ async def put_key(request: Request) -> Response:
     with reading_signed():
         key = signed_key(signed, service.settings.authority)
 
-    def put(writing: Transaction) -> bool:
-        if isinstance(key, SealingKey):
-            return writing.publish_key(key, signed)
-        return writing.certify_results_key(key, signed)
-
     try:
-        added = await _published(service, put)
+        added = await _published(service, lambda writing: writing.publish_key(key, signed))
     except ValueError as error:
         raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
     return json(Published(id=key_id(key.public).hex()), 201 if added else 200)

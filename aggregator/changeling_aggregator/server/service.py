@@ -329,7 +329,7 @@ class FoldLoop:
         if self._guarded is None or (self._kept_time and monotonic() - self._kept_time < KEEP_TIME_SECONDS):
             return
         with self._store.transaction() as writing:
-            if (database := writing.database_time()) is not None:
+            if (database := writing.kept_time().database) is not None:
                 self._guarded.compare(database)
             if (kept := self._guarded.kept()) is not None:
                 writing.keep_time(kept)

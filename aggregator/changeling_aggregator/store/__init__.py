@@ -43,17 +43,18 @@ from .files import IdFile, Segment, segment_name, written_segment
 from .log import LogRange, LogState, Stream, cursors_after, positions_after
 from .registry import (
     KeptTime,
-    KeyLife,
     KeyState,
     PublishedKey,
     SigningKey,
     SnapshotProgress,
     StoredEdition,
+    StoredKey,
     StoredSurvey,
     Token,
     TokenScope,
     hash_of,
     new_token,
+    published,
     readable,
 )
 from .schema import VERSION
@@ -81,7 +82,6 @@ __all__ = [
     "IdFile",
     "IdRun",
     "KeptTime",
-    "KeyLife",
     "KeyState",
     "LogRange",
     "LogState",
@@ -92,6 +92,7 @@ __all__ = [
     "SnapshotProgress",
     "Store",
     "StoredEdition",
+    "StoredKey",
     "StoredSurvey",
     "StratumCounts",
     "StratumKey",
@@ -111,6 +112,7 @@ __all__ = [
     "new_token",
     "opened_backup",
     "positions_after",
+    "published",
     "readable",
     "register_database",
     "restore",

@@ -19,6 +19,7 @@ from changeling_statistics import Attendance, Cell, NodeTally, PlanNode, Tallies
 from sqlalchemy import (
     ColumnElement,
     Row,
+    Select,
     Table,
     and_,
     bindparam,
@@ -273,69 +274,54 @@ class IdRun(NamedTuple):
         return -(-self.size // CHUNK_BYTES)
 
 
-_chunks, _counted = (
-    runs.alias(),
-    (
-        select(runs.c.survey, runs.c.period, runs.c.number, func.count().label("chunks"))
-        .where(runs.c.survey == bindparam("of"), runs.c.period.in_(bindparam("periods", expanding=True)))
-        .group_by(runs.c.survey, runs.c.period, runs.c.number)
-        .subquery()
-    ),
-)
-_OF_COUNTED = and_(*(_chunks.c[name] == _counted.c[name] for name in ("survey", "period", "number")))
-_FIRST = select(_chunks.c.first).where(_OF_COUNTED).order_by(_chunks.c.first).limit(1).scalar_subquery()
-_ONLY_BYTES = case(
-    (_counted.c.chunks == 1, select(func.length(_chunks.c.ids)).where(_OF_COUNTED).scalar_subquery()), else_=0
-)
-"""The length of a run's only chunk; 0 where it has several."""
+def _runs_of(*where: ColumnElement[bool]) -> Select[Any]:
+    """Asks for the runs of these closings: survey, period, number, first id, how many chunks, and the bytes of an only
+    one, 0 where there are several."""
+    columns = runs.c.survey, runs.c.period, runs.c.number
+    counted = select(*columns, func.count().label("chunks")).where(*where).group_by(*columns).subquery()
+    chunks = runs.alias()
+    of_run = and_(*(chunks.c[column.name] == counted.c[column.name] for column in columns))
+    first = select(chunks.c.first).where(of_run).order_by(chunks.c.first).limit(1).scalar_subquery()
+    size = select(func.length(chunks.c.ids)).where(of_run).scalar_subquery()
+    only = case((counted.c.chunks == 1, size), else_=0)
+    return select(counted.c.survey, counted.c.period, counted.c.number, first, counted.c.chunks, only)
+
+
+_RUNS = _runs_of()
+_SOME_RUNS = _runs_of(runs.c.survey == bindparam("of"), runs.c.period.in_(bindparam("periods", expanding=True)))
 
 
 class ReadRuns(Bound):
     """Reads runs of ids."""
 
-    def runs(self, keys: Iterable[ClosingKey]) -> dict[ClosingKey, list[IdRun]]:
-        """The runs of these closings, by their numbers; a closing without runs is left out."""
+    def runs(self, keys: Iterable[ClosingKey] | None = None) -> dict[ClosingKey, list[IdRun]]:
+        """The runs of these closings, or of all, by their numbers; a closing without runs is left out."""
         found: dict[ClosingKey, list[IdRun]] = {}
-        query = select(_counted.c.period, _counted.c.number, _FIRST, _counted.c.chunks, _ONLY_BYTES)
-        for survey, group in groupby(sorted(keys), lambda key: key[0]):
-            periods = [period for _, period in group]
-            for at in range(0, len(periods), _NAMED_AT_ONCE):
-                some = {"of": survey, "periods": periods[at : at + _NAMED_AT_ONCE]}
-                for period, number, first, chunks, only in self._connection.execute(query, some):
-                    run = IdRun(number, first, only or chunks * CHUNK_BYTES)
-                    found.setdefault((survey, period), []).append(run)
+        for query, values in [(_RUNS, {})] if keys is None else _some_closings(keys):
+            for survey, period, number, first, chunks, only in self._connection.execute(query, values):
+                run = IdRun(number, first, only or chunks * CHUNK_BYTES)
+                found.setdefault((survey, period), []).append(run)
         return {key: sorted(some) for key, some in found.items()}
 
-    def runs_of_survey(self, survey: SurveyId) -> list[tuple[int, int]]:
-        """The runs of a survey, as pairs of the closing's period and the run's number, in order."""
-        query = select(runs.c.period, runs.c.number).where(runs.c.survey == survey).distinct()
-        return sorted((row.period, row.number) for row in self._connection.execute(query))
+    def read_run(self, key: ClosingKey, number: int, near: bytes | None = None) -> Iterator[bytes]:
+        """A run in pieces of several chunks. Other runs may be written to meanwhile.
 
-    def chunks_near(self, key: ClosingKey, number: int, ids: bytes) -> Iterator[bytes]:
-        """The chunks of a run that could hold one of these sorted ids; some are laid end to end."""
-        if not ids:
+        near: sorted ids; only chunks that could hold one of them are read. None for all.
+        """
+        if near == b"":
             return
-        wanted = np.frombuffer(ids, f"S{ID_BYTES}")
-        query = select(runs.c.first).where(_of_run(key, number)).order_by(runs.c.first)
+        survey, period = key
+        of_run = and_(runs.c.survey == survey, runs.c.period == period, runs.c.number == number)
+        query = select(runs.c.first).where(of_run).order_by(runs.c.first)
         firsts = self._connection.execute(query).scalars().all()
-        below = np.append(np.searchsorted(wanted, np.array(firsts, f"S{ID_BYTES}")), len(wanted))
-        near = [firsts[chunk] for chunk in np.flatnonzero(np.diff(below)).tolist()]
-        for at in range(0, len(near), _CHUNKS_AT_ONCE):
-            some = runs.c.first.in_(near[at : at + _CHUNKS_AT_ONCE])
-            chunks = select(runs.c.ids).where(_of_run(key, number), some).order_by(runs.c.first)
+        if near is not None:
+            wanted = np.frombuffer(near, f"S{ID_BYTES}")
+            below = np.append(np.searchsorted(wanted, np.array(firsts, f"S{ID_BYTES}")), len(wanted))
+            firsts = [firsts[chunk] for chunk in np.flatnonzero(np.diff(below)).tolist()]
+        for at in range(0, len(firsts), _CHUNKS_AT_ONCE):
+            some = runs.c.first.in_(firsts[at : at + _CHUNKS_AT_ONCE])
+            chunks = select(runs.c.ids).where(of_run, some).order_by(runs.c.first)
             yield b"".join(self._connection.execute(chunks).scalars())
-
-    def read_run(self, key: ClosingKey, number: int) -> Iterator[bytes]:
-        """A run in pieces of several chunks. Other runs may be written to meanwhile."""
-        query = select(runs.c.first, runs.c.ids).where(_of_run(key, number))
-        after, more = b"", True
-        while more:
-            some = query.where(runs.c.first > after).order_by(runs.c.first).limit(_CHUNKS_AT_ONCE)
-            rows = self._connection.execute(some).all()
-            if rows:
-                yield b"".join(row.ids for row in rows)
-                after = rows[-1].first
-            more = len(rows) == _CHUNKS_AT_ONCE
 
     def read_runs(self, named: Iterable[tuple[ClosingKey, int]]) -> dict[ClosingKey, list[bytes]]:
         """The chunks of short runs, by closing. named: runs by closing and number."""
@@ -349,8 +335,15 @@ class ReadRuns(Bound):
 class WriteRuns(ReadRuns):
     """Writes runs of ids."""
 
-    def put_runs(self, added: Iterable[tuple[ClosingKey, int, bytes]]) -> None:
-        """Put sorted ids into runs, as their chunks after those that are there: of closings, under numbers."""
+    def replace_runs(
+        self, old: Iterable[tuple[ClosingKey, int]], new: Iterable[tuple[ClosingKey, int, bytes]] = ()
+    ) -> None:
+        """Delete runs whose ids are in others by now, and put sorted ids into runs, behind those that are there.
+
+        old: by closing and number. new: of closings, under numbers.
+        """
+        for _, those in _some_of_a_survey(old):
+            self._connection.execute(delete(runs).where(those))
         rows = [
             {
                 "survey": survey,
@@ -359,16 +352,18 @@ class WriteRuns(ReadRuns):
                 "first": ids[at : at + ID_BYTES],
                 "ids": ids[at : at + CHUNK_BYTES],
             }
-            for (survey, period), number, ids in added
+            for (survey, period), number, ids in new
             for at in range(0, len(ids), CHUNK_BYTES)
         ]
         if rows:
             self._connection.execute(insert(runs), rows)
 
-    def drop_runs(self, named: Iterable[tuple[ClosingKey, int]]) -> None:
-        """Delete runs whose ids are in others by now. named: by closing and number."""
-        for _, those in _some_of_a_survey(named):
-            self._connection.execute(delete(runs).where(those))
+
+def _some_closings(keys: Iterable[ClosingKey]) -> Iterator[tuple[Select[Any], dict[str, object]]]:
+    for survey, of_survey in groupby(sorted(keys), lambda key: key[0]):
+        periods = [period for _, period in of_survey]
+        for at in range(0, len(periods), _NAMED_AT_ONCE):
+            yield _SOME_RUNS, {"of": survey, "periods": periods[at : at + _NAMED_AT_ONCE]}
 
 
 def _some_of_a_survey(named: Iterable[tuple[ClosingKey, int]]) -> Iterator[tuple[SurveyId, ColumnElement[bool]]]:
@@ -377,12 +372,3 @@ def _some_of_a_survey(named: Iterable[tuple[ClosingKey, int]]) -> Iterator[tuple
         for at in range(0, len(pairs), _NAMED_AT_ONCE):
             some = tuple_(runs.c.period, runs.c.number).in_(pairs[at : at + _NAMED_AT_ONCE])
             yield survey, and_(runs.c.survey == survey, some)
-
-
-def _of_closing(key: ClosingKey) -> ColumnElement[bool]:
-    survey, period = key
-    return and_(runs.c.survey == survey, runs.c.period == period)
-
-
-def _of_run(key: ClosingKey, number: int) -> ColumnElement[bool]:
-    return and_(_of_closing(key), runs.c.number == number)

@@ -148,6 +148,14 @@ class AtRest:
         nonce = os.urandom(_NONCE_BYTES)
         return nonce + AESGCM(self.secret).encrypt(nonce, private, id_)
 
+    def holds(self, kept: bytes, id_: bytes) -> bool:
+        """Tell whether what is stored is under this key; without one, whether it is in the clear."""
+        if len(kept) == PRIVATE_BYTES or self.secret is None:
+            return len(kept) == PRIVATE_BYTES and self.secret is None
+        with suppress(StoreError):
+            return bool(self.taken(kept, id_))
+        return False
+
     def taken(self, kept: bytes, id_: bytes) -> bytes:
         """The private key in what is stored, encrypted or not. Raises StoreError where this is not its store key."""
         if len(kept) == PRIVATE_BYTES:

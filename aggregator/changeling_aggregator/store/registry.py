@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from changeling_protocol import (
     LAST_INSTANT,
@@ -33,7 +33,7 @@ from changeling_protocol import (
 )
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from sqlalchemy import ColumnElement, Row, and_, bindparam, delete, func, insert, select, update
+from sqlalchemy import ColumnElement, and_, bindparam, delete, func, insert, null, select, update
 
 from .database import PRIVATE_BYTES, AtRest, Bound
 from .schema import editions, keys, store, surveys, tokens
@@ -45,10 +45,14 @@ MOST_NAME_CHARACTERS = 100
 
 
 class KeptTime(NamedTuple):
-    """The latest time of a clock that was believed, in Unix milliseconds, 0 for none; and whether it jumped since."""
+    """The latest time of a clock that was believed, in Unix milliseconds, 0 for none; and whether it jumped since.
+
+    database: the time by the database's own clock, Unix seconds; None where the database is a file.
+    """
 
     told: UnixMilliseconds
     jumped: bool
+    database: UnixSeconds | None = None
 
 
 class TokenScope(StrEnum):
@@ -173,14 +177,10 @@ class ReadRegistry(Bound):
 
     def kept_time(self) -> KeptTime:
         """The latest time of a clock that was believed, as a server kept it."""
-        return KeptTime(*self._connection.execute(select(store.c.believed, store.c.jumped)).one())
-
-    def database_time(self) -> UnixSeconds | None:
-        """The time of the database's own clock, Unix seconds; None where the database is a file."""
-        if self._connection.dialect.name != "postgresql":
-            return None
-        epoch = select(func.extract("epoch", func.clock_timestamp()))
-        return UnixSeconds(float(self._connection.execute(epoch).scalar_one()))
+        has_clock = self._connection.dialect.name == "postgresql"
+        now = func.extract("epoch", func.clock_timestamp()) if has_clock else null()
+        told, jumped, database = self._connection.execute(select(store.c.believed, store.c.jumped, now)).one()
+        return KeptTime(told, jumped, None if database is None else UnixSeconds(float(database)))
 
 
 class WriteRegistry(ReadRegistry):
@@ -265,12 +265,18 @@ class KeyState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class KeyLife:
-    """A key's life, without the key. begins, expires: Unix seconds; None before it is published."""
+class StoredKey:
+    """A sealing key that was made here, without its private half.
+
+    public: 32 bytes. begins, expires: Unix seconds. signed: as the authority signed it. These are None before that.
+    destroyed: whether the private half is. in_clear: whether it is there and not encrypted.
+    """
 
     id: bytes
+    public: bytes
     begins: int | None
     expires: int | None
+    signed: bytes | None
     destroyed: bool
     in_clear: bool
 
@@ -283,6 +289,15 @@ class KeyLife:
         if now < self.begins:
             return KeyState.PENDING
         return KeyState.ACTIVE if now <= self.expires else KeyState.EXPIRED
+
+
+def published(keys_: Iterable[StoredKey]) -> dict[bytes, PublishedKey]:
+    """Those of these keys that the authority has signed and whose private half is there, by id."""
+    return {
+        each.id: PublishedKey(SealingKey(each.public, each.begins, each.expires), each.signed)
+        for each in keys_
+        if not each.destroyed and each.signed and each.begins is not None and each.expires is not None
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,25 +323,14 @@ _SEALING, _RESULTS = (keys.c.purpose == each.value for each in KeyPurpose)
 class ReadKeys(Bound):
     """Reads keys."""
 
-    def published_keys(self) -> dict[bytes, PublishedKey]:
-        """The keys that the authority has signed and whose private half is there, by id; the latest to expire first."""
-        rows = self._connection.execute(
-            select(keys)
-            .where(_SEALING, keys.c.signed.is_not(None), keys.c.private.is_not(None))
-            .order_by(keys.c.expires.desc(), keys.c.id)
-        )
-        return {row.id: PublishedKey(SealingKey(row.public, row.begins, row.expires), row.signed) for row in rows}
-
-    def key_lives(self) -> list[KeyLife]:
-        """The life of every sealing key that was made here, the latest to expire first."""
+    def sealing_keys(self) -> list[StoredKey]:
+        """Every sealing key that was made here, the latest to expire first."""
         rows = self._connection.execute(select(keys).where(_SEALING).order_by(keys.c.expires.desc(), keys.c.id))
         return [
-            KeyLife(
-                row.id,
-                row.begins,
-                row.expires,
-                row.private is None,
-                row.private is not None and len(row.private) == PRIVATE_BYTES,
+            StoredKey(
+                *(row.id, row.public, row.begins, row.expires, row.signed),
+                destroyed=row.private is None,
+                in_clear=row.private is not None and len(row.private) == PRIVATE_BYTES,
             )
             for row in rows
         ]
@@ -334,7 +338,7 @@ class ReadKeys(Bound):
     def private_keys(self) -> dict[bytes, X25519PrivateKey]:
         """The private sealing keys that are not destroyed, by id. Raises StoreError where they are under another store
         key."""
-        opened = ((id_, self._at_rest.taken(kept, id_)) for id_, kept in self._private_halves(_SEALING))
+        opened = ((id_, self._at_rest.taken(kept, id_)) for kept, id_ in self._private_halves(_SEALING))
         return {id_: X25519PrivateKey.from_private_bytes(private) for id_, private in opened}
 
     def signing_key(self, now: UnixSeconds) -> SigningKey | None:
@@ -355,9 +359,9 @@ class ReadKeys(Bound):
         return self._connection.execute(select(keys.c.id).where(_expired(before))).first() is not None
 
     def _private_halves(self, *which: ColumnElement[bool]) -> list[tuple[bytes, bytes]]:
-        """The ids of keys that are not destroyed, with their private halves as they are stored."""
-        query = select(keys.c.id, keys.c.private).where(keys.c.private.is_not(None), *which)
-        return [(row.id, row.private) for row in self._connection.execute(query)]
+        """The private halves, as they are stored, and the ids, of keys that are not destroyed."""
+        query = select(keys.c.private, keys.c.id).where(keys.c.private.is_not(None), *which)
+        return [(row.private, row.id) for row in self._connection.execute(query)]
 
 
 class WriteKeys(ReadKeys):
@@ -376,50 +380,43 @@ class WriteKeys(ReadKeys):
         known = self._connection.scalar(select(keys.c.public).where(_RESULTS, keys.c.signed.is_(None)))
         return self._put_key(KeyPurpose.RESULTS, Ed25519PrivateKey.generate()) if known is None else bytes(known)
 
-    def publish_key(self, key: SealingKey, signed: bytes) -> bool:
-        """Put a checked signature to a sealing key made here; False where the same one is there already.
+    def publish_key(self, key: SealingKey | ResultsKey, signed: bytes) -> bool:
+        """Put a checked signature to a key made here; False where the same one is there already.
 
-        Raises ValueError where the key was not made here, is destroyed, was published with other dates, or is valid
-        while another is: of two keys the later begins in the second in which the earlier expires, so that there is
-        always one.
+        Raises ValueError where the key was not made here; and where a sealing key is destroyed, was published with
+        other dates, or is valid while another is: of two keys the later begins in the second in which the earlier
+        expires, so that there is always one.
         """
+        is_sealing = isinstance(key, SealingKey)
+        purpose, option = (_SEALING, "") if is_sealing else (_RESULTS, " --results")
         # Of two who publish at once one waits here, and then sees the other's dates.
-        self._connection.execute(select(keys.c.id).where(_SEALING).order_by(keys.c.id).with_for_update()).all()
-        row = self._made_here(_SEALING, key, "")
+        rows = self._connection.execute(select(keys).where(purpose).order_by(keys.c.id).with_for_update())
+        row = next((row for row in rows if row.id == key_id(key.public)), None)
+        if row is None:
+            raise ValueError(f"this server did not make that key: ask it for one with `changeling keys new{option}`")
         if row.signed == signed:
             return False
-        if row.signed is not None:
-            raise ValueError("that key is published already, with other dates: make a new one instead")
-        if row.private is None:
-            raise ValueError("that key's private half is destroyed: make a new one instead")
-        _check_alone(key, (each.key for each in self.published_keys().values()))
-        self._sign(key, signed)
+        if isinstance(key, SealingKey):
+            if row.signed is not None:
+                raise ValueError("that key is published already, with other dates: make a new one instead")
+            if row.private is None:
+                raise ValueError("that key's private half is destroyed: make a new one instead")
+            _check_alone(key, (each.key for each in published(self.sealing_keys()).values()))
+        signing = update(keys).where(keys.c.id == row.id)
+        self._connection.execute(signing.values(signed=signed, begins=key.begins, expires=key.expires))
         return True
 
-    def certify_results_key(self, key: ResultsKey, signed: bytes) -> bool:
-        """Put a checked certificate to a key made here; False where the same one is there already.
-
-        Raises ValueError where the key was not made here.
-        """
-        row = self._made_here(_RESULTS, key, " --results")
-        self._sign(key, signed)
-        return bool(row.signed != signed)
-
-    def encrypt_keys(self, new: AtRest) -> int:
-        """Put the private keys under another store key; returns how many.
+    def encrypt_keys(self, under: AtRest) -> int:
+        """Put the private keys under a store key; returns how many were not.
 
         What they were before is overwritten once `Store.forget_overwritten` had its turn. Raises StoreError where they
-        are not under the store's own.
+        are neither under that nor under the store's own.
         """
-        private = [(id_, self._at_rest.taken(kept, id_)) for id_, kept in self._private_halves()]
-        for id_, each in private:
-            self._put_private(id_, new.kept(each, id_))
+        private = [each for each in self._private_halves() if not under.holds(*each)]
+        for kept, id_ in private:
+            again = under.kept(self._at_rest.taken(kept, id_), id_)
+            self._connection.execute(update(keys).where(keys.c.id == id_).values(private=again))
         return len(private)
-
-    def encrypt_keys_in_clear(self) -> bool:
-        """Encrypt the private keys that are not yet; whether there was one, and a store key to encrypt it under."""
-        in_clear = any(len(kept) == PRIVATE_BYTES for _, kept in self._private_halves())
-        return self._at_rest.secret is not None and in_clear and self.encrypt_keys(self._at_rest) > 0
 
     def _destroy_keys(self, before: int) -> int:
         """Destroy the private keys that expired before this Unix time, in milliseconds; returns how many."""
@@ -433,19 +430,6 @@ class WriteKeys(ReadKeys):
             insert(keys).values(row | {"private": self._at_rest.kept(private.private_bytes_raw(), id_)})
         )
         return public
-
-    def _made_here(self, purpose: ColumnElement[bool], key: SealingKey | ResultsKey, option: str) -> Row[Any]:
-        row = self._connection.execute(select(keys).where(purpose, keys.c.id == key_id(key.public))).first()
-        if row is None:
-            raise ValueError(f"this server did not make that key: ask it for one with `changeling keys new{option}`")
-        return row
-
-    def _sign(self, key: SealingKey | ResultsKey, signed: bytes) -> None:
-        dates = {"begins": key.begins, "expires": key.expires}
-        self._connection.execute(update(keys).where(keys.c.id == key_id(key.public)).values(signed=signed, **dates))
-
-    def _put_private(self, id_: bytes, kept: bytes) -> None:
-        self._connection.execute(update(keys).where(keys.c.id == id_).values(private=kept))
 
 
 def _expired(before: int) -> ColumnElement[bool]:

@@ -208,19 +208,17 @@ class CountingContract(OpenedStore):
         """A run is read back in order whatever its length; of a few ids, the chunks that could hold them."""
         ids = [number.to_bytes(16) for number in range(CHUNK_BYTES // 16 * 2 + 5)]
         with store.transaction() as writing:
-            writing.put_runs([(CLOSING, 0, b"".join(ids)), (CLOSING, 1, b"\xff" * 16), ((OTHER, 1), 0, ids[0])])
+            writing.replace_runs([], [(CLOSING, 0, b"".join(ids)), (CLOSING, 1, b"\xff" * 16), ((OTHER, 1), 0, ids[0])])
         with store.view() as view:
-            assert view.runs([CLOSING, (SURVEY, 2), (OTHER, 1)]) == {
-                CLOSING: [IdRun(0, ids[0], 3 * CHUNK_BYTES), IdRun(1, b"\xff" * 16, 16)],
-                (OTHER, 1): [IdRun(0, ids[0], 16)],
-            }
+            closing = {CLOSING: [IdRun(0, ids[0], 3 * CHUNK_BYTES), IdRun(1, b"\xff" * 16, 16)]}
+            assert view.runs([CLOSING, (SURVEY, 2)]) == closing
+            assert view.runs() == closing | {(OTHER, 1): [IdRun(0, ids[0], 16)]}
             assert b"".join(view.read_run(CLOSING, 0)) == b"".join(ids)
             assert view.read_runs([(CLOSING, 1), ((OTHER, 1), 0)]) == {CLOSING: [b"\xff" * 16], (OTHER, 1): [ids[0]]}
-            assert b"".join(view.chunks_near(CLOSING, 0, ids[3])) == b"".join(ids[: CHUNK_BYTES // 16])
-            assert list(view.chunks_near((SURVEY, 2), 0, ids[3])) == []
+            assert b"".join(view.read_run(CLOSING, 0, ids[3])) == b"".join(ids[: CHUNK_BYTES // 16])
+            assert list(view.read_run((SURVEY, 2), 0, ids[3])) == []
         with store.transaction() as writing:
-            writing.put_runs([(CLOSING, 2, ids[0])])
-            writing.drop_runs([(CLOSING, 0), (CLOSING, 1)])
+            writing.replace_runs([(CLOSING, 0), (CLOSING, 1)], [(CLOSING, 2, ids[0])])
             assert writing.runs([CLOSING]) == {CLOSING: [IdRun(2, ids[0], 16)]}
 
     def test_what_is_sealed_stays_sealed_and_its_ids_go(self, store: Store, beside: Store) -> None:
@@ -229,7 +227,7 @@ class CountingContract(OpenedStore):
             publish_surveys(writing)
             for survey in (SURVEY, OTHER):
                 for period in (1, 2, 3):
-                    writing.put_runs([((survey, period), 0, bytes(16))])
+                    writing.replace_runs([], [((survey, period), 0, bytes(16))])
             writing.add(tallies={NODE: tally(4)})
             writing.seal({SURVEY: 2}, 0)
         with beside.transaction() as writing:

@@ -445,4 +445,4 @@ class FoldEngineContract:
         assert self.folded(engine, closing=True).reports == 0
         assert counted_rows(store)["tallies"] == before
         with store.view() as view:
-            assert not any(view.runs_of_survey(id_) for id_ in view.surveys())
+            assert view.runs() == {}

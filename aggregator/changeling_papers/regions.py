@@ -24,16 +24,11 @@ from fractions import Fraction
 from functools import reduce
 from itertools import combinations, product
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from changeling_central import COLOURS
 from changeling_protocol import log_ratio, rounded_up
 from changeling_statistics import SILENT, Corner, Point, PrivacyCurve, curve_of, worst_curve
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 
 Exact: TypeAlias = Fraction | int | str | Decimal
 """A number that is a fraction without rounding: 1, "1/3", Decimal("0.1"). A float is not."""
@@ -136,19 +131,6 @@ def checked_law(law: Sequence[Fraction], name: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class TangentLine:
-    """alarm·f + missed·m ≥ 1 - δ for every test's false alarm f and missed detection m, reached by some test."""
-
-    alarm: Fraction
-    missed: Fraction
-    delta: Fraction
-
-    def holds(self, false_alarm: Fraction, missed_detection: Fraction) -> bool:
-        """True if a test with these errors lies on this side of the line."""
-        return self.alarm * false_alarm + self.missed * missed_detection >= 1 - self.delta
-
-
-@dataclass(frozen=True, slots=True)
 class PrivacyRegion:
     """All pairs (false alarm, missed detection) that some test of the output can have.
 
@@ -161,14 +143,6 @@ class PrivacyRegion:
     def corners(self) -> tuple[Corner, ...]:
         """The (ε_i, δ_i), ε falling: M is (ε_i, δ_i)-private, and the region is all that they allow."""
         return self.curve.corners()
-
-    @property
-    def lines(self) -> tuple[TangentLine, ...]:
-        """Two lines for each (ε_i, δ_i), one where ε_i = 0: with the unit square they bound the region from below."""
-        unit = Fraction(1)
-        steep = [TangentLine(corner.ratio, unit, corner.delta) for corner in self.corners]
-        flat = [TangentLine(unit, line.alarm, line.delta) for line in reversed(steep) if line.alarm != 1]
-        return (*steep, *flat)
 
     @property
     def best_tests(self) -> tuple[Point, ...]:
@@ -187,7 +161,8 @@ class PrivacyRegion:
         f, m = false_alarm, missed_detection
         if not (0 <= f <= 1 and 0 <= m <= 1):
             return False
-        return all(line.holds(f, m) and line.holds(1 - f, 1 - m) for line in self.lines)
+        every = ((a, b, corner) for corner in self.corners for a, b in ((f, m), (m, f), (1 - f, 1 - m), (1 - m, 1 - f)))
+        return all(corner.ratio * a + b >= 1 - corner.delta for a, b, corner in every)
 
     def allows(self, ratio: Fraction, delta: Fraction) -> bool:
         """True if M is (ln ratio, delta)-differentially private, exactly. ValueError for a ratio below 1."""
@@ -247,20 +222,11 @@ def cw_region(
     return region_of_laws(pairs)
 
 
-MOST_LINES = 6
-"""The most tangent lines of a region that are drawn, the steepest first."""
-
-
 def save_region_plot(regions: Mapping[str, PrivacyRegion], path: Path | str, title: str = "Privacy regions") -> None:
-    """Draw regions, each under its name, to a file of the kind that the path's suffix names.
+    """Draw regions, each filled under its name, to a file of the kind that the path's suffix names.
 
     ValueError for no regions; without matplotlib too, naming the extra that brings it.
     """
-    draw_regions(regions, title).savefig(path, dpi=150)
-
-
-def draw_regions(regions: Mapping[str, PrivacyRegion], title: str) -> "Figure":
-    """Each region filled, by name; of a lone one also its tangent lines, each with its (ε_i, δ_i)."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -275,8 +241,6 @@ def draw_regions(regions: Mapping[str, PrivacyRegion], title: str) -> "Figure":
         alarms, missed = zip(*((float(f), float(m)) for f, m in region.vertices), strict=True)
         axes.fill(alarms, missed, facecolor=colour, alpha=0.12, lw=0)
         axes.fill(alarms, missed, facecolor="none", edgecolor=colour, lw=1.5, label=name)
-    if len(regions) == 1:
-        _draw_lines(axes, next(iter(regions.values())), COLOURS[1:])
     axes.plot((0, 1), (1, 0), color="#999999", lw=0.8, ls=":")
     axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01), aspect="equal")
     axes.set_xlabel("false alarms")
@@ -285,23 +249,7 @@ def draw_regions(regions: Mapping[str, PrivacyRegion], title: str) -> "Figure":
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_title(title, fontsize=11, loc="left")
     axes.legend(frameon=False, fontsize=8, loc="upper right")
-    return figure
-
-
-def _draw_lines(axes: "Axes", region: PrivacyRegion, colours: Sequence[str]) -> None:
-    """From the false alarms' axis to the missed detections'; labelled in the steep half, mirrored without a label."""
-    for number, corner in enumerate(region.corners[:MOST_LINES]):
-        colour = colours[number % len(colours)]
-        label = f"ε = {float(corner.epsilon):.3g}, δ = {float(corner.delta):.3g}"
-        for line in region.lines:
-            if line.delta == corner.delta and max(line.alarm, line.missed) == corner.ratio:
-                axes.plot(*_ends(line), color=colour, lw=0.9, ls="--", label=label)
-                label = "_mirrored"
-
-
-def _ends(line: TangentLine) -> tuple[tuple[float, float], tuple[float, float]]:
-    reach = float(1 - line.delta)
-    return (0.0, reach / float(line.alarm)), (reach / float(line.missed), 0.0)
+    figure.savefig(path, dpi=150)
 
 
 Blocks = tuple[int, ...]
@@ -433,12 +381,11 @@ class StreamingMechanism:
 class StreamBound:
     """Bounds on any number of steps. Made by `stream_bound`; steps are counted from 1, ValueError below.
 
-    slope: e^ε_max. cross: e^γ. shift: δ_max. known, unknown: the worst curves of a step at equal z, and over all z.
+    slope: e^ε_max. cross: e^γ. known, unknown: the worst curves of a step at equal z, and over all z.
     """
 
     slope: Fraction
     cross: Fraction
-    shift: Fraction
     known: PrivacyCurve
     unknown: PrivacyCurve
 
@@ -451,42 +398,20 @@ class StreamBound:
         ratio = self.ratio(steps)
         return rounded_up(log_ratio(ratio.numerator, ratio.denominator))
 
-    def printed_delta(self, steps: int) -> Fraction:
-        """t·δ_max, at most 1, as the theorem states it; 0 is as true."""
-        return min(Fraction(1), _checked(steps) * self.shift)
-
     def curve(self, steps: int) -> PrivacyCurve:
         """A curve above that of t steps, exactly. Its size may grow as (outputs)^t: for few steps, or few ratios."""
         return reduce(PrivacyCurve.together, [self.unknown] * (_checked(steps) - 1), self.known)
 
 
 def stream_bound(stream: StreamingMechanism) -> StreamBound:
-    """ε_max, γ and δ_max of a mechanism, each over both directions of the ratio and all alterations."""
+    """ε_max and γ of a mechanism, each over both directions of the ratio and all alterations."""
     real = [stream.given(stream.real, z) for z in stream.known()]
     altered = [[stream.given(each, z) for z in stream.known()] for each in stream.altered]
     equal = [(p, q) for laws in altered for p, q in zip(real, laws, strict=True)]
     every = [(p, q) for laws in altered for p in set(real) for q in set(laws)]
     known, unknown = region_of_laws(equal), region_of_laws(every)
-    ways = [way for p, q in equal for way in ((p, q), (q, p))]
-    return StreamBound(
-        slope=_steepest(known.corners),
-        cross=_steepest(unknown.corners),
-        shift=max(_shift(p, q) for p, q in ways),
-        known=known.curve,
-        unknown=unknown.curve,
-    )
-
-
-def _steepest(corners: tuple[Corner, ...]) -> Fraction:
-    return max(corner.ratio for corner in corners)
-
-
-def _shift(above: Law, below: Law) -> Fraction:
-    """δ at the smallest slope of at least 1 among the outputs."""
-    least = min(p / q for p, q in zip(above, below, strict=True) if q and p >= q)
-    return max(
-        Fraction(0), sum((max(Fraction(0), p - least * q) for p, q in zip(above, below, strict=True)), Fraction(0))
-    )
+    slope, cross = (max(corner.ratio for corner in region.corners) for region in (known, unknown))
+    return StreamBound(slope, cross, known.curve, unknown.curve)
 
 
 def _checked(steps: int) -> int:

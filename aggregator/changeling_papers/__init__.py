@@ -58,7 +58,6 @@ from .sigma import (
     SigmaCounting,
     clustered,
     grouped,
-    under_replacement,
 )
 from .static import BasicCounting, LinearQueries, Metered, MultiplicativeWeights, Odometer
 
@@ -125,5 +124,4 @@ __all__ = [
     "state_diagram",
     "stream_bound",
     "unbeatable",
-    "under_replacement",
 ]

@@ -144,7 +144,6 @@ class Query:
 
     text: as it was written. columns: those it constrains, rising. classes: of each of them.
     mask: which combinations of classes count, one axis for each column. key: the same for queries that mean the same.
-    bits: 2^column, added up over the columns.
     """
 
     text: str
@@ -153,7 +152,6 @@ class Query:
     classes: tuple[Classes, ...]
     mask: Mask
     key: bytes = field(repr=False)
-    bits: int = field(repr=False)
 
     @classmethod
     def of(cls, domain: Domain, text: str) -> "Query":
@@ -230,12 +228,7 @@ def _reduced(text: str, domain: Domain, columns: tuple[int, ...], classes: list[
     # `ascontiguousarray` would give the mask of a constant an axis
     mask = mask.reshape([int(each.max()) + 1 for each in left]).copy()
     said = repr(kept).encode() + b"".join(each.tobytes() for each in left) + mask.tobytes()
-    return Query(text, domain, tuple(kept), tuple(left), mask, sha256(said).digest(), bits_of(kept))
-
-
-def bits_of(columns: Iterable[int]) -> int:
-    """2^column, added up over the columns: which columns these are, in one number."""
-    return sum(1 << column for column in columns)
+    return Query(text, domain, tuple(kept), tuple(left), mask, sha256(said).digest())
 
 
 def _check(comparison: ColumnTest, domain: Domain, text: str) -> None:
@@ -263,7 +256,7 @@ class Algebra:
     columns: all that some query constrains, rising. classes: of each, the coarsest that suit every query.
 
     labels: the atom of each combination of classes, one axis for each column. sizes: combinations in each atom.
-    firsts: the first value of each class of each column. bits: 2^column, added up over the columns.
+    firsts: the first value of each class of each column.
     """
 
     domain: Domain
@@ -272,7 +265,6 @@ class Algebra:
     labels: NDArray[np.int64]
     sizes: Counts
     firsts: tuple[Atoms, ...]
-    bits: int
 
     @classmethod
     def of(cls, queries: Sequence[Query]) -> "Algebra":
@@ -304,20 +296,12 @@ class Algebra:
             np.bitwise_or(labels, 1 << bit, out=labels, where=_spread(query, columns, firsts))
             bit += 1
         labels, atoms = _renumbered(labels)
-        return cls(
-            domain, columns, classes, labels, np.bincount(labels.reshape(-1), minlength=atoms), firsts, bits_of(columns)
-        )
+        return cls(domain, columns, classes, labels, np.bincount(labels.reshape(-1), minlength=atoms), firsts)
 
     @property
     def atoms(self) -> int:
         """The number of atoms."""
         return len(self.sizes)
-
-    @property
-    def key(self) -> bytes:
-        """A hash of which combination of values lies in which atom: the same for equal algebras."""
-        said = repr((self.domain, self.columns, self.labels.shape)).encode()
-        return sha256(said + b"".join(parts.tobytes() for parts in self.classes) + self.labels.tobytes()).digest()
 
     def count(self, table: Table) -> Counts:
         """The true number of rows of the table in each atom, shape (atoms,)."""
@@ -330,7 +314,7 @@ class Algebra:
 
     def members(self, query: Query) -> Atoms | None:
         """The atoms whose union the query is; None where it is no union of atoms."""
-        if query.bits & ~self.bits or query.domain != self.domain:
+        if query.domain != self.domain or not set(query.columns) <= set(self.columns):
             return None
         for column, parts in zip(query.columns, query.classes, strict=True):
             axis = self.columns.index(column)

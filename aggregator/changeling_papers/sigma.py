@@ -7,7 +7,7 @@
     Evolving         a count of a table that changes; private only under assumptions that its caller states (5)
 
 Guarantee: epsilon for all answers together. Neighbours: tables that differ by one row added or removed; a row that is
-replaced costs twice (`under_replacement`), except of the benchmark. What is asked, and when, counts as public.
+replaced costs twice (group privacy), except of the benchmark. What is asked, and when, counts as public.
 Source: sigma-counting, algorithms 1 to 5, theorems 1, 3 and 5.
 
 >>> from fractions import Fraction
@@ -26,8 +26,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import lru_cache
-from itertools import pairwise
-from math import inf, sqrt
+from math import sqrt
 from typing import NamedTuple
 
 import numpy as np
@@ -50,7 +49,6 @@ from .queries import MOST_CELLS, Algebra, Atoms, Classes, Domain, Query, Table, 
 from .static import Odometer
 
 ADDED_OR_REMOVED = "tables that differ by one row added or removed"
-REPLACED = "tables that differ in one row replaced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,25 +75,8 @@ class NoisyCount:
         return interval(self.estimate, self.standard_error) if self.atoms else (0.0, 0.0)
 
 
-def under_replacement(guarantee: Guarantee) -> Guarantee:
-    """The guarantee where one row is replaced, which is a removal and an addition: twice the epsilon (group privacy).
-
-    guarantee: about one row added or removed; ValueError for other neighbours.
-    """
-    if guarantee.neighbours != ADDED_OR_REMOVED:
-        raise ValueError(f"this guarantee speaks of {guarantee.neighbours}")
-    return Guarantee(2 * guarantee.epsilon, Fraction(0), REPLACED, guarantee.source)
-
-
 @dataclass(frozen=True, slots=True)
-class BenchmarkState:
-    """spent: the epsilon of all answers so far, whatever each of them cost when it was given."""
-
-    spent: Fraction = Fraction(0)
-
-
-@dataclass(frozen=True, slots=True)
-class Benchmark(Mechanism[BenchmarkState, tuple[Table, Query], NoisyCount]):
+class Benchmark(Mechanism[Odometer, tuple[Table, Query], NoisyCount]):
     """Answers to one query a step. epsilon: the budget of all answers. each: what one of them costs (ValueError)."""
 
     neighbours = ADDED_OR_REMOVED
@@ -112,27 +93,24 @@ class Benchmark(Mechanism[BenchmarkState, tuple[Table, Query], NoisyCount]):
         """The noise on one answer."""
         return calibrated({1: 1}, self.each)
 
-    def start(self) -> BenchmarkState:
+    def start(self) -> Odometer:
         """Nothing is spent."""
-        return BenchmarkState()
+        return Odometer(self.epsilon)
 
-    def step(
-        self, state: BenchmarkState, value: tuple[Table, Query], noise: Noise
-    ) -> tuple[BenchmarkState, NoisyCount]:
+    def step(self, state: Odometer, value: tuple[Table, Query], noise: Noise) -> tuple[Odometer, NoisyCount]:
         """value: a table, and the query of it that is answered.
 
         Raises BudgetExhausted before the answer that would cost more than is left.
         """
-        odometer = Odometer(self.epsilon, spent_epsilon=state.spent).charged(self.each)
-        table, query = value
-        true, law = query.count(table), self.noise
+        after, (table, query), law = state.charged(self.each), value, self.noise
+        true = query.count(table)
         noisy = true + int(law.draw(noise, 1)[0])
-        return BenchmarkState(odometer.spent_epsilon), NoisyCount(noisy, noisy, 1, law)
+        return after, NoisyCount(noisy, noisy, 1, law)
 
-    def check(self, state: BenchmarkState) -> None:
-        """Raises BadState where less than nothing is spent."""
-        if state.spent < 0:
-            raise BadState("what is spent is not negative")
+    def check(self, state: Odometer) -> None:
+        """Raises BadState for another budget, or where less than nothing is spent."""
+        if state.epsilon != self.epsilon or state.delta or state.spent_delta or state.spent_epsilon < 0:
+            raise BadState(f"the state is of a budget of {state.epsilon}, of which {state.spent_epsilon} are spent")
 
     def identity(self) -> str:
         """The same for any benchmark: the state says itself what is spent, whatever an answer costs."""
@@ -145,15 +123,8 @@ class Benchmark(Mechanism[BenchmarkState, tuple[Table, Query], NoisyCount]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SigmaState:
-    """The atoms' counts with noise. Holds no true count.
+    """noisy: the atoms' counts with noise, not clipped, shape (atoms,); None before they are drawn. No true count."""
 
-    noisy: the atoms' counts with noise, not clipped, shape (atoms,); None before they are drawn.
-
-    algebra: its key, so that no other's atoms are ever taken for these. epsilon: what they cost, for the same reason.
-    """
-
-    algebra: bytes
-    epsilon: Fraction
     noisy: Counts | None = None
 
 
@@ -172,19 +143,21 @@ class SigmaCounting(Mechanism[SigmaState, Table, Counts]):
     source = "sigma-counting, algorithm 2"
     algebra: Algebra
     epsilon: Fraction
-    noise: NodeNoise = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "noise", calibrated({1: 1}, self.epsilon))
+        calibrated({1: 1}, self.epsilon)
+
+    @property
+    def noise(self) -> NodeNoise:
+        """The noise on each atom."""
+        return calibrated({1: 1}, self.epsilon)
 
     def start(self) -> SigmaState:
         """Nothing is drawn."""
-        return SigmaState(self.algebra.key, self.epsilon)
+        return SigmaState()
 
     def check(self, state: SigmaState) -> None:
-        """Raises BadState for another algebra's state, other noise's, or another number of atoms."""
-        if state.algebra != self.algebra.key or state.epsilon != self.epsilon:
-            raise BadState("the state is of another algebra, or of other noise")
+        """Raises BadState for another number of atoms."""
         if state.noisy is not None:
             check_counts(state.noisy, (self.algebra.atoms,))
 
@@ -201,7 +174,7 @@ class SigmaCounting(Mechanism[SigmaState, Table, Counts]):
             raise BudgetExhausted("the atoms' noise is drawn, and the budget spent: another table needs another budget")
         true = self.algebra.count(value)
         noisy = true + self.noise.draw(noise, self.algebra.atoms)
-        return replace(state, noisy=noisy), noisy.copy()
+        return SigmaState(noisy), noisy.copy()
 
     def answer(self, state: SigmaState, query: Query) -> NoisyCount | None:
         """The answer to a query of the algebra, which costs nothing more; None for any other query.
@@ -244,14 +217,8 @@ class Assumed:
 
 @dataclass(frozen=True, slots=True)
 class EvolvingState:
-    """The value that was released last, and the count it stands for, which is not public.
+    """steps: how many values are released. before: the last of them; true: the count it stands for, not public."""
 
-    steps: how many values are released. query: its key, first: what the noise cost, so that it never serves another
-    query, or a lower promise.
-    """
-
-    query: bytes
-    first: Fraction
     steps: int = 0
     before: int = 0
     true: int = field(default=0, repr=False)
@@ -311,18 +278,12 @@ class Evolving(Mechanism[EvolvingState, Table, int]):
 
     def start(self) -> EvolvingState:
         """Before the first value."""
-        return EvolvingState(self.query.key, self.first)
+        return EvolvingState()
 
     def check(self, state: EvolvingState) -> None:
-        """Raises BadState for another query's state, or other noise's."""
-        if state.query != self.query.key or state.first != self.first:
-            raise BadState("the state is of another query, or of other noise")
+        """Raises BadState for a number of values that is none."""
         if state.steps < 0:
             raise BadState(f"the state is of {state.steps} values")
-
-    def identity(self) -> str:
-        """The same for any evolving count: the state says itself of which query it is, and at what cost."""
-        return "Evolving"
 
     def variance(self, step: int) -> float:  # noqa: ARG002
         """Variance of every value, in rows squared: the first one's noise stands in all of them."""
@@ -457,20 +418,13 @@ class GroupedState:
 
 @dataclass(frozen=True, slots=True)
 class Grouped(Mechanism[GroupedState, Table, tuple[Counts, ...]]):
-    """Made by `grouped`. algebras: with a budget ε_g each, the largest first; Σ ε_g is spent (sequential composition).
+    """Made by `grouped`. algebras: with a budget ε_g each; Σ ε_g is spent (sequential composition).
 
     Algebras differ in variance, so `variance` states none and each answer states its own. Order is kept among answers
     that come from one algebra, not between two.
     """
 
     algebras: tuple[SigmaCounting, ...]
-    _noise: tuple[tuple[int, float], ...] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if any(counting.epsilon < following.epsilon for counting, following in pairwise(self.algebras)):
-            raise ValueError("algebras come by falling budgets")
-        noise = tuple((counting.algebra.bits, counting.noise.variance) for counting in self.algebras)
-        object.__setattr__(self, "_noise", noise)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -501,17 +455,9 @@ class Grouped(Mechanism[GroupedState, Table, tuple[Counts, ...]]):
 
     def place(self, query: Query) -> tuple[int, Atoms] | None:
         """The algebra that answers a query with the least variance, and its atoms there; None where none holds it."""
-        best: tuple[int, Atoms] | None = None
-        least = inf
-        for at, (bits, variance) in enumerate(self._noise):
-            if variance >= least:  # and so are all that follow
-                break
-            if query.bits & ~bits:
-                continue
-            atoms = self.algebras[at].algebra.members(query)
-            if atoms is not None and len(atoms) * variance < least:
-                best, least = (at, atoms), len(atoms) * variance
-        return best
+        held = ((at, counting, counting.algebra.members(query)) for at, counting in enumerate(self.algebras))
+        known = [(len(atoms) * counting.noise.variance, at, atoms) for at, counting, atoms in held if atoms is not None]
+        return min(known, key=lambda place: place[0])[1:] if known else None
 
     def answer(self, state: GroupedState, query: Query) -> NoisyCount | None:
         """The answer of the algebra with the least variance, which costs nothing; None where no algebra holds it."""
@@ -614,8 +560,7 @@ class OnlineCounting(Mechanism[OnlineState, tuple[Table, Query], NoisyCount]):
         if known:
             after = replace(state, asked={**state.asked, query.key: (text, paid)})
             return after, min(known, key=lambda answer: answer.standard_error)
-        spent, answer = benchmark.step(BenchmarkState(state.odometer.spent_epsilon), value, noise)
-        odometer = replace(state.odometer, spent_epsilon=spent.spent)
+        odometer, answer = benchmark.step(state.odometer, value, noise)
         return replace(state, odometer=odometer, asked={**state.asked, query.key: (text, answer.value)}), answer
 
     def check(self, state: OnlineState) -> None:

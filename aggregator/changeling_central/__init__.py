@@ -60,7 +60,7 @@ from .noise import (
     total,
 )
 from .offers import Asked, MechanismOption, Offer, all_offers, compared, offered, register
-from .queries import ColumnTest, Mask, Predicate, Value, answer_query, best_weight, comparisons, evaluated, parsed
+from .queries import ColumnTest, Mask, Predicate, Value, answer_query, best_weight, parsed
 from .square_root import square_root, square_root_coefficients, square_root_concentrated
 from .statement import spent
 
@@ -122,11 +122,9 @@ __all__ = [
     "check_periods",
     "clipped_sum",
     "compared",
-    "comparisons",
     "concentrated_budget",
     "counting",
     "drawn_ahead",
-    "evaluated",
     "first_breach",
     "frozen",
     "gaussian_scale",

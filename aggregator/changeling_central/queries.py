@@ -17,9 +17,10 @@ column's declared values a comparison holds.
 import ast
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from math import ceil, inf, isfinite, sqrt
 from typing import NamedTuple
 
@@ -69,22 +70,19 @@ class ColumnTest:
         return np.fromiter((self.holds(value) for value in values), np.bool_, len(values))
 
 
-@dataclass(frozen=True, slots=True)
-class Not:
-    """Whatever the operand does not hold of."""
-
-    operand: "Predicate"
+Where = Callable[[ColumnTest], Mask]
+"""Says where one comparison holds; masks of several shapes broadcast."""
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """Operands joined by and (`every`), or by or."""
+class Predicate:
+    """Comparisons joined by and, or, not.
 
-    every: bool
-    operands: tuple["Predicate", ...]
+    comparisons: every one that stands in it. evaluated: where the predicate holds, from where each of them does.
+    """
 
-
-Predicate = ColumnTest | Not | Joined
+    comparisons: tuple[ColumnTest, ...]
+    evaluated: Callable[[Where], Mask]
 
 
 def parsed(text: str, columns: Sequence[str]) -> Predicate:
@@ -101,53 +99,37 @@ def parsed(text: str, columns: Sequence[str]) -> Predicate:
     return _predicate(tree, text, columns)
 
 
-def comparisons(predicate: Predicate) -> Iterator[ColumnTest]:
-    """Every comparison that stands in it."""
-    match predicate:
-        case ColumnTest():
-            yield predicate
-        case Not(operand):
-            yield from comparisons(operand)
-        case Joined(_, operands):
-            for operand in operands:
-                yield from comparisons(operand)
-
-
-def evaluated(predicate: Predicate, where: Callable[[ColumnTest], Mask]) -> Mask:
-    """Where the predicate holds. where: says the same of one comparison; the masks' shapes broadcast."""
-    match predicate:
-        case ColumnTest():
-            return where(predicate)
-        case Not(operand):
-            return ~evaluated(operand, where)
-        case Joined(every, operands):
-            mask, *others = (evaluated(operand, where) for operand in operands)
-            for other in others:
-                mask = mask & other if every else mask | other
-            return mask
-
-
 def _predicate(node: ast.expr, text: str, columns: Sequence[str]) -> Predicate:
     match node:
         case ast.BoolOp(op, operands):
-            return Joined(isinstance(op, ast.And), tuple(_predicate(operand, text, columns) for operand in operands))
+            return _joined(isinstance(op, ast.And), [_predicate(operand, text, columns) for operand in operands])
         case ast.UnaryOp(ast.Not(), operand):
-            return Not(_predicate(operand, text, columns))
+            of = _predicate(operand, text, columns)
+            return Predicate(of.comparisons, lambda where: ~of.evaluated(where))
         case ast.Name(name):
-            return ColumnTest(_column(name, text, columns), (True,), lambda value: value is True)
+            return _alone(ColumnTest(_column(name, text, columns), (True,), lambda value: value is True))
         case ast.Compare(
             ast.Name(name), [ast.In() | ast.NotIn() as op], [ast.Tuple() | ast.List() | ast.Set() as side]
         ):
             names = tuple(_constant(element, text) for element in side.elts)
             wanted = isinstance(op, ast.In)
-            return ColumnTest(_column(name, text, columns), names, lambda value: (value in names) is wanted)
+            return _alone(ColumnTest(_column(name, text, columns), names, lambda value: (value in names) is wanted))
         case ast.Compare(_, [ast.In() | ast.NotIn()], [ast.Constant(value)]):
             raise ValueError(f"not a query: {text!r}: one constant in parentheses needs a comma: ({value!r},)")
         case ast.Compare(left, ops, rights):
-            sides = [left, *rights]
-            parts = tuple(_ordered(a, op, b, text, columns) for a, op, b in zip(sides, ops, sides[1:], strict=False))
-            return parts[0] if len(parts) == 1 else Joined(True, parts)
+            sides = zip([left, *rights], ops, rights, strict=False)
+            return _joined(True, [_alone(_ordered(a, op, b, text, columns)) for a, op, b in sides])
     raise ValueError(f"not a query: {text!r}: {ast.unparse(node)!r} is no comparison of a column with constants")
+
+
+def _alone(comparison: ColumnTest) -> Predicate:
+    return Predicate((comparison,), lambda where: where(comparison))
+
+
+def _joined(every: bool, operands: Sequence[Predicate]) -> Predicate:
+    both = operator.and_ if every else operator.or_
+    comparisons = tuple(comparison for operand in operands for comparison in operand.comparisons)
+    return Predicate(comparisons, lambda where: reduce(both, [operand.evaluated(where) for operand in operands]))
 
 
 def _ordered(left: ast.expr, op: ast.cmpop, right: ast.expr, text: str, columns: Sequence[str]) -> ColumnTest:
@@ -375,7 +357,7 @@ def names_in(text: str) -> list[str]:
     if _TOTAL.fullmatch(text) or _ANY.fullmatch(text) or (each and each["listed"] == each["column"]):
         return []
     predicate = parsed(each["listed"] if each else text, (column_of(text),))
-    names = [name for comparison in comparisons(predicate) for name in comparison.constants]
+    names = [name for comparison in predicate.comparisons for name in comparison.constants]
     return list(dict.fromkeys(name for name in names if isinstance(name, str)))
 
 
@@ -414,9 +396,9 @@ def _query(
     if _ANY.fullmatch(text):
         return counting(answers, answers, text, fixed)
     predicate = parsed(text, (column,))
-    for comparison in comparisons(predicate):
+    for comparison in predicate.comparisons:
         _checked(comparison, text, declared)
-    holds = evaluated(predicate, lambda comparison: comparison.where(answers))
+    holds = predicate.evaluated(lambda comparison: comparison.where(answers))
     return counting(answers, [answer for answer, held in zip(answers, holds, strict=True) if held], text, fixed)
 
 
@@ -428,9 +410,9 @@ def _bounds(total: re.Match[str], text: str) -> tuple[Fraction, Fraction, Fracti
 def _shown(listed: str, column: str, declared: Sequence[str] | None) -> Sequence[str]:
     """The columns of a histogram: those listed, else those declared."""
     if listed != column:
-        match parsed(listed, (column,)):
-            case ColumnTest() as names:
-                return _checked(names, listed, declared)
+        compared = parsed(listed, (column,)).comparisons
+        if len(compared) == 1:
+            return _checked(compared[0], listed, declared)
         raise ValueError(f"not a query: {listed!r}: a histogram is over `each {column} in ('A', 'B')`")
     if declared is None:
         raise ValueError(

@@ -19,7 +19,7 @@ from math import prod
 from unicodedata import normalize
 
 import numpy as np
-from changeling_central import ColumnTest, Frame, Mask, Predicate, Value, comparisons, evaluated, parsed
+from changeling_central import ColumnTest, Frame, Mask, Predicate, Value, parsed
 from changeling_statistics import Counts
 from numpy.typing import NDArray
 
@@ -166,7 +166,7 @@ class Query:
 
     @classmethod
     def _of(cls, domain: Domain, text: str, predicate: Predicate) -> "Query":
-        compared = list(comparisons(predicate))
+        compared = predicate.comparisons
         for comparison in compared:
             _check(comparison, domain, text)
         columns = tuple(sorted({domain.index(comparison.column) for comparison in compared}))
@@ -188,7 +188,7 @@ class Query:
             return comparison.where([values[at] for at in firsts[column]]).reshape(shape)
 
         shape = [len(firsts[column]) for column in columns]
-        mask = np.broadcast_to(evaluated(predicate, where), shape)
+        mask = np.broadcast_to(predicate.evaluated(where), shape)
         return _reduced(text, domain, columns, [classes[column] for column in columns], mask)
 
     def count(self, table: Table) -> int:

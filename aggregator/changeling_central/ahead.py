@@ -33,7 +33,7 @@ from changeling_protocol import Calendar, Constraint
 from changeling_statistics import Counts, Floats, Indices
 
 from .linear_query import MOST_NUMBERS, Corner, LinearQuery, Reach, reaches
-from .mechanism import Change, Level, LevelMechanism, check_counted, check_counts, checked_change, level_with_noise
+from .mechanism import LevelMechanism, LevelState, check_counted, check_counts
 from .noise import ABOVE, Law, Noise
 
 Layers = tuple[Floats, ...]
@@ -382,14 +382,12 @@ TAILS = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AheadState:
-    """period: how many have been taken in. level: true, (w,), in units. total: the level's noise, in parts of a unit.
+class AheadState(LevelState):
+    """total: the level's noise, in parts of a unit.
 
     ahead: the noise of the changes of the periods to come, (periods, w), in parts of a unit, as far as it is drawn.
     """
 
-    period: int
-    level: Counts
     total: Counts
     ahead: Counts
 
@@ -404,11 +402,6 @@ class NoiseAhead(LevelMechanism[AheadState]):
     def together(self) -> int:
         """Periods whose noise is drawn at once."""
 
-    @property
-    @abstractmethod
-    def bits(self) -> int:
-        """Into how many halves a unit is cut, one after another."""
-
     @abstractmethod
     def drawn(self, period: int, noise: Noise) -> Counts:
         """The noise of the changes of the periods after this one that are drawn at once, (periods, w), in parts."""
@@ -418,19 +411,17 @@ class NoiseAhead(LevelMechanism[AheadState]):
         nothing = np.zeros(self.query.width, np.int64)
         return AheadState(0, nothing, nothing, np.zeros((0, self.query.width), np.int64))
 
-    def step(self, state: AheadState, value: Change, noise: Noise) -> tuple[AheadState, Level]:
-        """One more period; the first of those that are drawn together draws for all of them."""
-        period, change = self.next_period(state.period), checked_change(value, self.query.width)
+    def moved(self, state: AheadState, level: Counts, noise: Noise) -> tuple[AheadState, Counts]:
+        """The first of the periods that are drawn together draws for all of them."""
         ahead = state.ahead if len(state.ahead) else self.drawn(state.period, noise)
-        after = AheadState(period, state.level + change, state.total + ahead[0], ahead[1:].copy())
-        return after, Level(level_with_noise(after.level, after.total, self.bits), self.variance(after.period))
+        after = AheadState(state.period + 1, level, state.total + ahead[0], ahead[1:].copy())
+        return after, after.total
 
     def check(self, state: AheadState) -> None:
-        """Raises BadState for more periods than the calendar has, for other columns, or for noise not drawn by now."""
-        self.check_period(state.period)
+        """Raises BadState as any, and for noise that is not drawn by now."""
+        LevelMechanism.check(self, state)
         width, together = self.query.width, self.together
         ends = min(-(-state.period // together) * together, self.calendar.periods)
-        check_counts(state.level, (width,))
         check_counts(state.total, (width,))
         check_counts(state.ahead, (ends - state.period, width))
 
@@ -469,7 +460,7 @@ class AheadTree(NoiseAhead):
         return _shape(self.calendar.periods, self.widths, self.curves)
 
     @property
-    def bits(self) -> int:
+    def bits(self) -> int:  # type: ignore[override]
         """Into how many halves a unit is cut, one after another."""
         return lattice_bits(self.shape, self.rate)
 

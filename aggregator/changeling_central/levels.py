@@ -35,6 +35,7 @@ from .mechanism import (
     Guarantee,
     Level,
     LevelMechanism,
+    LevelState,
     Made,
     Mechanism,
     NodeRelease,
@@ -45,7 +46,6 @@ from .mechanism import (
     check_counts,
     check_left,
     checked_change,
-    level_with_noise,
 )
 from .noise import ABOVE, JointShifts, Law, NodeNoise, Noise, calibrated, float_above
 from .noise import total as total_shift
@@ -53,16 +53,14 @@ from .square_root import lattice_bits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LevelsState:
-    """period: how many have been taken in. level: true, (w,), in units. common: of all levels, on the lattice."""
+class FreshState(LevelState):
+    """common: the draw of all levels, on the lattice."""
 
-    period: int
-    level: Counts
     common: Counts
 
 
 @dataclass(frozen=True, slots=True)
-class FreshLevels(LevelMechanism[LevelsState]):
+class FreshLevels(LevelMechanism[FreshState]):
     """Made by `laplace_levels` or `gaussian_levels`.
 
     own, common: the scales of a level's own draw and of the common one, which is 0 where there is none, on the lattice
@@ -98,26 +96,22 @@ class FreshLevels(LevelMechanism[LevelsState]):
         own, common = Fraction(self.own), Fraction(self.common)
         return centred is not None and centred * (self.calendar.periods / own + 1 / common) <= self.epsilon
 
-    def start(self) -> LevelsState:
+    def start(self) -> FreshState:
         """Before the first period; nothing is drawn."""
         nothing = np.zeros(self.query.width, np.int64)
-        return LevelsState(0, nothing, nothing)
+        return FreshState(0, nothing, nothing)
 
-    def step(self, state: LevelsState, value: Change, noise: Noise) -> tuple[LevelsState, Level]:
-        """One more period; the first one draws what all have in common."""
-        period, width = self.next_period(state.period), self.query.width
-        change = checked_change(value, width)
-        common = state.common
+    def moved(self, state: FreshState, level: Counts, noise: Noise) -> tuple[FreshState, Counts]:
+        """The first period draws what all have in common."""
+        common, width = state.common, self.query.width
         if self.common and state.period == 0:
             common = NodeNoise(self.law, self.common).draw(noise, width)
-        after = LevelsState(period, state.level + change, common)
         drawn = common + NodeNoise(self.law, self.own).draw(noise, width)
-        return after, Level(level_with_noise(after.level, drawn, self.bits), self.variance(after.period))
+        return FreshState(state.period + 1, level, common), drawn
 
-    def check(self, state: LevelsState) -> None:
-        """Raises BadState for more periods than the calendar has, other columns, or a common draw that there is not."""
-        self.check_period(state.period)
-        check_counts(state.level, (self.query.width,))
+    def check(self, state: FreshState) -> None:
+        """Raises BadState as any, and for a common draw that there is not."""
+        LevelMechanism.check(self, state)
         check_counts(state.common, (self.query.width,))
         if state.common.any() and not (self.common and state.period):
             raise BadState("the state holds a common draw, and none is drawn by then")

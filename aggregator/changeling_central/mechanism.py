@@ -244,11 +244,23 @@ CODECS: dict[object, tuple[Callable[[Any], str | int | list[int]], Callable[[Any
 """How the other fields are written and read, to the last bit, by their types."""
 
 
-class LevelMechanism(ReleaseMechanism[State], Generic[State]):
+@dataclass(frozen=True, slots=True, eq=False)
+class LevelState:
+    """period: how many have been taken in. level: true, (w,), in units. What a mechanism adds holds its noise."""
+
+    period: int
+    level: Counts
+
+
+Held = TypeVar("Held", bound=LevelState)
+
+
+class LevelMechanism(ReleaseMechanism[Held], Generic[Held]):
     """A mechanism that publishes the levels of a query, whose noise has a law that is known before any data are.
 
-    A step takes one more period, or its true change. epsilon, delta: what all periods together cost an entry. rho: the
-    same, where the budget is in that. kind: what it is called in `made_with`. source: where its guarantee is proved.
+    A step takes one more period, or its true change. Noise lies on a lattice of 2^-bits units. epsilon, delta: what all
+    periods together cost an entry. rho: the same, where the budget is in that. kind: what it is called in `made_with`.
+    source: where its guarantee is proved.
     """
 
     __slots__ = ()
@@ -258,6 +270,7 @@ class LevelMechanism(ReleaseMechanism[State], Generic[State]):
     calendar: Calendar
     delta: Fraction
     rho: Fraction | None
+    bits: int
 
     @property
     def covers_reactions(self) -> bool:
@@ -275,11 +288,24 @@ class LevelMechanism(ReleaseMechanism[State], Generic[State]):
         measured by more than `length` scales of Gaussian noise."""
 
     @abstractmethod
-    def step(self, state: State, value: Change, noise: Noise) -> tuple[State, Level]:
+    def moved(self, state: Held, level: Counts, noise: Noise) -> tuple[Held, Counts]:
+        """The state after one more period, at whose end this is the true level; and the level's noise, on the
+        lattice."""
+
+    def step(self, state: Held, value: Change, noise: Noise) -> tuple[Held, Level]:
         """One more period: the state after it, and the level at its end.
 
         Raises BudgetExhausted after the calendar's last period, and ValueError for a change that is not of the query.
         """
+        check_left(state.period, self.calendar.periods, "periods")
+        after, drawn = self.moved(state, state.level + checked_change(value, self.query.width), noise)
+        return after, Level(level_with_noise(after.level, drawn, self.bits), self.variance(after.period))
+
+    def check(self, state: Held) -> None:
+        """Raises BadState for more periods than the calendar has, or for other columns."""
+        if not 0 <= state.period <= self.calendar.periods:
+            raise BadState(f"the state is of {state.period} periods, and the calendar has {self.calendar.periods}")
+        check_counts(state.level, (self.query.width,))
 
     @abstractmethod
     def variance(self, step: int) -> float:
@@ -315,16 +341,6 @@ class LevelMechanism(ReleaseMechanism[State], Generic[State]):
         except (KeyError, TypeError, ValueError) as error:
             raise BadState(f"no mechanism {cls.kind!r} is made with {sorted(made)}") from error
         return cls(query=query, calendar=calendar, epsilon=epsilon, delta=delta, **fields)  # type: ignore[call-arg]
-
-    def next_period(self, period: int) -> int:
-        """The number of the period after this one. BudgetExhausted where the calendar has no more."""
-        check_left(period, self.calendar.periods, "periods")
-        return period + 1
-
-    def check_period(self, period: int) -> None:
-        """Raises BadState for a period that is not within the calendar."""
-        if not 0 <= period <= self.calendar.periods:
-            raise BadState(f"the state is of {period} periods, and the calendar has {self.calendar.periods}")
 
 
 def check_counted(query: LinearQuery) -> None:

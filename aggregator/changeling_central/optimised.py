@@ -320,7 +320,7 @@ class Optimised(NoiseAhead):
         return self.calendar.periods
 
     @property
-    def bits(self) -> int:
+    def bits(self) -> int:  # type: ignore[override]
         """Into how many halves a unit is cut, one after another, so that sums of the noise stay below 2^62."""
         largest = sqrt(float(self.covariance.diagonal().max()))
         return min(BITS, 62 - ceil(log2(max(largest, 1.0) * TAILS)))

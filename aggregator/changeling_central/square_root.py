@@ -44,19 +44,17 @@ from changeling_statistics import Counts, Floats
 
 from .errors import BadState
 from .linear_query import COUNTED, MOST_NUMBERS, Corner, LinearQuery, Reach, corners_of, reaches, unit_corners
-from .mechanism import Change, Level, LevelMechanism, check_counted, check_counts, checked_change, level_with_noise
+from .mechanism import LevelMechanism, LevelState, check_counted, check_counts
 from .noise import ABOVE, Law, Noise, concentrated_length, gaussian_length, implied_epsilon
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SquareRootState:
-    """period: how many have been taken in. level: true, (w,), in units. total: the level's noise, on the lattice.
+class SquareRootState(LevelState):
+    """total: the level's noise, on the lattice.
 
     whole, part: the last w_t, (at most band - 1, w), the newest first: whole units, and what is left in parts of one.
     """
 
-    period: int
-    level: Counts
     total: Counts
     whole: Counts
     part: Floats
@@ -95,47 +93,33 @@ class SquareRoot(LevelMechanism[SquareRootState]):
         nothing, none = np.zeros(self.query.width, np.int64), np.zeros((0, self.query.width), np.int64)
         return SquareRootState(0, nothing, nothing, none, none.astype(np.float64))
 
-    def step(self, state: SquareRootState, value: Change, noise: Noise) -> tuple[SquareRootState, Level]:
-        """One more period, with one draw for each column."""
-        period, change = self.next_period(state.period), checked_change(value, self.query.width)
-        z = noise.gaussian(self.scale, self.query.width)
-        whole, part, solved = self._solved(state, z)
-        kept = max(0, self.band - 2)
-        after = SquareRootState(
-            period,
-            state.level + change,
-            state.total + solved,
-            np.concatenate([whole[None], state.whole[:kept]])[: self.band - 1],
-            np.concatenate([part[None], state.part[:kept]])[: self.band - 1],
-        )
-        return after, Level(level_with_noise(after.level, after.total, self.bits), self.variance(after.period))
-
-    def _solved(self, state: SquareRootState, z: Counts) -> tuple[Counts, Floats, Counts]:
-        """w_t = (z_t - Σ ĉ_i w_{t-i}) / ĉ_0 in whole units, in parts of one, and on the lattice.
+    def moved(self, state: SquareRootState, level: Counts, noise: Noise) -> tuple[SquareRootState, Counts]:
+        """One draw for each column: w_t = (z_t - Σ ĉ_i w_{t-i}) / ĉ_0 in whole units, and in parts of one.
 
         Whole units wrap around modulo 2^64, which the result, far smaller, does not show.
         """
+        z = noise.gaussian(self.scale, self.query.width)
         c = lattice_coefficients(self.band, self.bits)[1 : 1 + len(state.whole)]
         parts = np.einsum("i,iw->w", c, state.part)  # no BLAS: its threads wait for each other longer than this takes
         solved = z - c @ state.whole - np.rint(parts).astype(np.int64)
-        whole = solved >> self.bits
+        whole, kept = solved >> self.bits, self.band - 1
         part = np.ldexp((solved - (whole << self.bits)).astype(np.float64), -self.bits)
-        return whole, part, solved
+        total = state.total + solved
+        whole, part = np.concatenate([whole[None], state.whole])[:kept], np.concatenate([part[None], state.part])[:kept]
+        return SquareRootState(state.period + 1, level, total, whole, part), total
 
     def check(self, state: SquareRootState) -> None:
-        """Raises BadState for more periods than the calendar has, or for another band or other columns."""
-        self.check_period(state.period)
+        """Raises BadState as any, and for another band."""
+        LevelMechanism.check(self, state)
         width, kept = self.query.width, min(state.period, self.band - 1)
-        check_counts(state.level, (width,))
         check_counts(state.total, (width,))
         check_counts(state.whole, (kept, width))
         if state.part.dtype != np.float64 or state.part.shape != (kept, width) or not np.all(abs(state.part) <= 1):
             raise BadState("the state's noise is not of this mechanism")
 
     def variance(self, step: int) -> float:
-        """Variance of each column's level at the end of this period, in units squared."""
-        of_draw = ldexp(self.scale, -self.bits) ** 2
-        return float(level_variances(self.calendar.periods, self.band)[step - 1]) * of_draw
+        """Variance of each column's level at the end of this period, in units squared: of a window from the start."""
+        return self.window_variance(step, self.calendar.periods)
 
     def window_variance(self, step: int, window: int) -> float:
         """Of a window's change, on calendars of any length: exact, as one draw is in both levels."""
@@ -216,21 +200,11 @@ MOST_BAND = 2**14
 
 
 @lru_cache(maxsize=16)
-def level_variances(periods: int, band: int) -> Floats:
-    """The variance of the level at the end of each period, in variances of one draw of noise; shape (periods,).
-
-    Σ_{i < t} β_i²,   β the sums of the coefficients of 1 / c(x)
-    """
-    variances: Floats = np.cumsum(level_coefficients(periods, band) ** 2)
-    variances.flags.writeable = False
-    return variances
-
-
-@lru_cache(maxsize=16)
 def window_variances(periods: int, band: int, window: int) -> Floats:
-    """The variance of what a level differs by from that of `window` periods before, as of `level_variances`.
+    """The variance of what a level differs by from that of `window` periods before, in variances of one draw.
 
-    Σ_{i < t} (β_i - β_{i - window})²,   β_i = 0 for i < 0: before the first period the level is 0, without noise
+    Σ_{i < t} (β_i - β_{i - window})²,   β the sums of the coefficients of 1 / c(x), β_i = 0 for i < 0: before the first
+    period the level is 0, without noise. Shape (periods,).
     """
     beta = level_coefficients(periods, band)
     variances: Floats = np.cumsum((beta - np.concatenate([np.zeros(window), beta])[:periods]) ** 2)

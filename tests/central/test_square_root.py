@@ -24,8 +24,8 @@ from changeling_central.square_root import (
     _within,
     lattice_coefficients,
     lattice_sensitivity,
-    level_variances,
     most_of_patterns,
+    window_variances,
 )
 from changeling_central.testing import SeededNoise
 from changeling_protocol import AtMost, Calendar, TimeBounded
@@ -102,7 +102,7 @@ def test_the_discrete_law_is_the_rounded_one_within_the_stated_bound():
 def test_levels_vary_as_the_matrices_say(band):
     """The rows of A C⁻¹, materialised; and the whole root is a root."""
     C, A = strategy(30, band), np.tril(np.ones((30, 30)))
-    assert level_variances(30, band) == pytest.approx(((A @ np.linalg.inv(C)) ** 2).sum(1))
+    assert window_variances(30, band, 30) == pytest.approx(((A @ np.linalg.inv(C)) ** 2).sum(1))
     if band == 30:
         assert pytest.approx(A) == C @ C
 

@@ -6,20 +6,17 @@ anybody else see. So they are of all surveys together; of a survey there stands 
 """
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from ipaddress import ip_address
-from socket import AF_INET, AF_INET6, gethostname
-from threading import Thread
+from socket import gethostname
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
-from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import prometheus_client as prometheus
 from changeling_protocol import DURATION_UNITS, SealingKey, UnixSeconds, __version__
 from msgspec import Struct
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.exposition import ThreadingWSGIServer
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
@@ -170,29 +167,17 @@ def registry_with(*collectors: Collector) -> prometheus.CollectorRegistry:
 @contextmanager
 def telling(registry: prometheus.CollectorRegistry, host: str, port: int) -> Iterator[int]:
     """Answer Prometheus on this address for as long as the context lasts; gives the port. Raises OSError."""
-    app = _for_own_hosts(prometheus.make_wsgi_app(registry), host)
-    kind: type[ThreadingWSGIServer] = type(
-        "Server", (ThreadingWSGIServer,), {"address_family": AF_INET6 if ":" in host else AF_INET}
-    )
     try:
-        server = make_server(host, port, app, kind, Quiet)
+        server, thread = prometheus.start_http_server(port, host, registry)
     except OSError as error:
         raise OSError(f"cannot listen on {host}, port {port}, for metrics: {error.strerror}") from error
-    thread = Thread(target=server.serve_forever, name="metrics", daemon=True)
-    thread.start()
+    server.set_app(_for_own_hosts(prometheus.make_wsgi_app(registry), host))
     try:
         yield server.server_port
     finally:
         server.shutdown()
         server.server_close()
         thread.join()
-
-
-class Quiet(WSGIRequestHandler):
-    """Logs no requests."""
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
 
 
 def _for_own_hosts(app: "WSGIApplication", host: str) -> "WSGIApplication":
@@ -203,7 +188,7 @@ def _for_own_hosts(app: "WSGIApplication", host: str) -> "WSGIApplication":
     own = {"localhost", host.lower(), gethostname().lower()}
 
     def answer(environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        if (asked := _host_in(environ.get("HTTP_HOST", ""))) in own or _is_address(asked):
+        if _named_in(environ.get("HTTP_HOST", "")) in own:
             return app(environ, start_response)
         start_response("421 Misdirected Request", [("content-type", "text/plain")])
         return [b"ask by this machine's address or name\n"]
@@ -211,20 +196,14 @@ def _for_own_hosts(app: "WSGIApplication", host: str) -> "WSGIApplication":
     return answer
 
 
-def _host_in(header: str) -> str:
-    """The host of a header `Host`, without a port; empty where it is none."""
-    try:
-        return urlsplit(f"//{header}").hostname or ""
-    except ValueError:
-        return ""
-
-
-def _is_address(host: str) -> bool:
-    try:
+def _named_in(header: str) -> str:
+    """The host of a header `Host`, without a port; "localhost" for an address, and empty where it is none."""
+    host = ""
+    with suppress(ValueError):
+        host = urlsplit(f"//{header}").hostname or ""
         ip_address(host)
-    except ValueError:
-        return False
-    return True
+        return "localhost"
+    return host
 
 
 class ServiceCollector(Collector):

@@ -27,7 +27,6 @@ from typing import NamedTuple, TypeAlias
 
 from changeling_protocol import (
     CannotOpen,
-    EnvelopeHead,
     MalformedBytes,
     Node,
     Refusal,
@@ -138,47 +137,41 @@ class Opener:
         self._lengths: dict[ColumnLayout, tuple[int, ...] | None] = {}
 
     def open(self, requests: Iterable[tuple[int, bytes]]) -> Opened:
-        """The uploads in these requests, each of which comes with its number.
-
-        Each thing is done to all of them before the next is: in turn, each would push the others' code out of the
-        processor's cache, which makes opening a tenth slower.
-        """
-        bodies = [(request, envelopes_in(body)) for request, body in requests]
-        numbers = [upload_number(request, at) for request, envelopes in bodies for at in range(len(envelopes))]
-        envelopes = [envelope for _, envelopes in bodies for envelope in envelopes]
-        heads = [head_of(envelope) for envelope in envelopes]
-        plaintexts = [self._plaintext(head, envelope) for head, envelope in zip(heads, envelopes, strict=True)]
-        uploads = [_columns(plaintext) for plaintext in plaintexts]
-        opened = Opened(len(envelopes))
-        rubbish = {request for request, _ in bodies}
-        for number, head, upload in zip(numbers, heads, uploads, strict=True):
-            if isinstance(upload, UploadColumns) and not self._add(opened, head.survey, number, upload):
-                upload = Refusal.MALFORMED
-            if not isinstance(upload, UploadColumns):
-                opened.refused[head.survey, upload or Refusal.UNOPENABLE] += 1
-            if not isinstance(upload, Refusal):
-                rubbish.discard(request_number(number))
-        opened.rubbish = sorted(rubbish)
+        """The uploads in these requests, each of which comes with its number."""
+        opened = Opened()
+        for request, body in requests:
+            envelopes = envelopes_in(body)
+            opened.envelopes += len(envelopes)
+            counts = [self._add(opened, upload_number(request, at), each) for at, each in enumerate(envelopes)]
+            if not any(counts):
+                opened.rubbish.append(request)
         opened.sheaves = {kind: sheaf.joined() for kind, sheaf in opened.sheaves.items()}
         return opened
 
-    def _plaintext(self, head: EnvelopeHead, envelope: bytes) -> bytes | Refusal | None:
-        """None where the key or the survey is unknown: to another program this may be an upload, one day."""
-        private = self._keys.get(head.key)
-        return None if head.survey not in self._surveys or private is None else _plaintext(envelope, private)
+    def _add(self, opened: Opened, number: int, envelope: bytes) -> bool:
+        """Add what is in an envelope; False where that can never be counted.
 
-    def _add(self, opened: Opened, survey: SurveyId, number: int, columns: UploadColumns) -> bool:
-        """Add an upload; False where its columns are not those that the plan asks for."""
-        kind = ColumnLayout(survey, columns.group, columns.span.start, columns.span.end)
-        if kind not in self._lengths:
-            self._lengths[kind] = self._lengths_of(kind)
-        if self._lengths[kind] != (len(columns.closings), *map(len, columns.symbols)):
-            return False
-        sheaf = opened.sheaves.get(kind)
-        if sheaf is None:
-            sheaf = opened.sheaves[kind] = Sheaf()
-        sheaf.add(number, columns)
-        return True
+        Where the key or the survey is unknown it may be an upload to another program, one day.
+        """
+        head, refusal = head_of(envelope), Refusal.MALFORMED
+        private = self._keys.get(head.key)
+        if head.survey not in self._surveys or private is None:
+            opened.refused[head.survey, Refusal.UNOPENABLE] += 1
+            return True
+        try:
+            columns = decode_upload(open_envelope(envelope, private))
+            kind = ColumnLayout(head.survey, columns.group, columns.span.start, columns.span.end)
+            if kind not in self._lengths:
+                self._lengths[kind] = self._lengths_of(kind)
+            if self._lengths[kind] == (len(columns.closings), *map(len, columns.symbols)):
+                opened.sheaves.setdefault(kind, Sheaf()).add(number, columns)
+                return True
+        except CannotOpen:
+            refusal = Refusal.UNOPENABLE
+        except MalformedBytes:
+            pass
+        opened.refused[head.survey, refusal] += 1
+        return False
 
     def _lengths_of(self, kind: ColumnLayout) -> tuple[int, ...] | None:
         """How long the columns of such uploads must be; None where the group is none of the plan's."""
@@ -190,25 +183,12 @@ class Opener:
 
 def opens(envelope: bytes, keys: Mapping[bytes, X25519PrivateKey]) -> bool:
     """Tell whether an envelope opens, whatever is in it; True where its key is not there. keys: by key id."""
-    private = keys.get(head_of(envelope).key)
-    return private is None or isinstance(_plaintext(envelope, private), bytes)
-
-
-def _plaintext(envelope: bytes, private: X25519PrivateKey) -> bytes | Refusal:
-    try:
-        return open_envelope(envelope, private)
-    except CannotOpen:
-        return Refusal.UNOPENABLE
-
-
-def _columns(plaintext: bytes | Refusal | None) -> UploadColumns | Refusal | None:
-    """The columns in a plaintext, if it is one."""
-    if not isinstance(plaintext, bytes):
-        return plaintext
-    try:
-        return decode_upload(plaintext)
-    except MalformedBytes:
-        return Refusal.MALFORMED
+    if (private := keys.get(head_of(envelope).key)) is not None:
+        try:
+            open_envelope(envelope, private)
+        except CannotOpen:
+            return False
+    return True
 
 
 def open_requests(

@@ -19,8 +19,7 @@ from changeling_aggregator.errors import FoldDied, Overloaded, StoreError
 from changeling_aggregator.fold import FoldProcess, fold
 from changeling_aggregator.ingest import Committer, Registry
 from changeling_aggregator.opening import OpeningProcesses, open_requests
-from changeling_aggregator.server import MovableClock, ServerSettings, Service, health, service
-from changeling_aggregator.server.service import REST_SECONDS, FoldLoop
+from changeling_aggregator.server import FoldLoop, MovableClock, ServerSettings, Service, health, service
 from changeling_aggregator.store import AtRest, Store, TokenScope
 from changeling_aggregator.testing.serving import offspring, running
 from changeling_protocol import Calendar, UnixSeconds
@@ -265,25 +264,6 @@ def test_a_store_takes_what_its_disk_has_room_for_unless_it_is_told(tmp_path: Pa
     told = Committer(store, lambda: float(END), 2**40, 10**7)
     assert (told.most_store_bytes, told.most_unfolded) == (2**40, 10**7)
     store.close()
-
-
-def test_a_fold_rests_while_nothing_waits(log: Log) -> None:
-    """An idle server asks its fold every few seconds; at once where something was appended, or the clock moved."""
-    now = float(END)
-    folds = FoldLoop(log.store, Registry(log.store), lambda: UnixSeconds(now))
-    assert not folds._may_rest()
-    folds.fold_now()
-    assert folds._may_rest()
-    now += REST_SECONDS
-    assert not folds._may_rest()
-    folds.fold_now()
-    assert folds._may_rest()
-    log.append_reports(END, [report(1)])
-    assert not folds._may_rest()
-    now -= 1
-    folds.fold_now()
-    now -= 1
-    assert not folds._may_rest(), "the clock went back"
 
 
 def test_a_server_that_does_not_fold_tells_how_long_nobody_has(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

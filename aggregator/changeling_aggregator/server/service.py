@@ -194,8 +194,6 @@ class Estimating:
 
 
 EVERY_SECONDS = 1.0
-REST_SECONDS = 5.0
-"""So long a fold that found the log's end need not be repeated while nothing is appended: it is for sealing, then."""
 MOST_STANDING_BY_SECONDS = 10.0
 """So long who asks for a fold waits for another process on the store that is folding."""
 KEEP_TIME_SECONDS = 60.0
@@ -231,7 +229,6 @@ class FoldLoop:
         self.failures = 0
         """How often in a row folding has failed since."""
         self._folded = monotonic()
-        self._looked: UnixSeconds | None = None
         self._kept_time: float | None = None
         self.uncounted: set[SurveyId] = set()
         self._over: FoldOver | None = None
@@ -274,19 +271,6 @@ class FoldLoop:
             self._stop.wait(0.0 if total.behind else 0.05)
         return total
 
-    def _may_rest(self) -> bool:
-        """True if nothing waits, and what time alone makes due was looked at lately; then that is all of this fold."""
-        now = self._clock()
-        doubt = self._guarded.doubt if self._guarded else None
-        if doubt or self.failures or self._looked is None or not 0 <= now - self._looked < REST_SECONDS:
-            return False
-        with self._store.view() as view:
-            if view.log_state().unfolded:
-                return False
-        self._registry.refresh()
-        self.last_fold, self._folded = now, monotonic()
-        return True
-
     def _fold_some(self) -> FoldReport:
         """Fold for a while, or to the log's end; then see what is new, and remember the time."""
         with self._one_at_a_time:
@@ -312,7 +296,6 @@ class FoldLoop:
             waits = self._anything_waits(now) if self.folds else report.stood_by
             if not report.behind and not waits:
                 self.last_fold, self._folded = now, monotonic()
-                self._looked = now
             return report
 
     def _anything_waits(self, since: UnixSeconds) -> bool:
@@ -346,7 +329,7 @@ class FoldLoop:
     def _run(self) -> None:
         while not self._stop.wait(EVERY_SECONDS):
             try:
-                while not self._may_rest() and self._fold_some().behind and not self._stop.is_set():
+                while self._fold_some().behind and not self._stop.is_set():
                     pass
             except FoldOver as error:
                 self._over = error

@@ -27,7 +27,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgpack
-from changeling_aggregator.errors import AggregatorError, FoldOver
+from changeling_aggregator import AggregatorError, FoldOver
 from changeling_aggregator.fold import EngineOptions
 from changeling_protocol import hpke_seal, hpke_unseal
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey

@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.errors import StoreError
+from changeling_aggregator import StoreError
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import ID_BYTES, SnapshotProgress, Store, back_up, opened_backup, restore
 from changeling_aggregator.testing import sql

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from changeling_aggregator import segments
-from changeling_aggregator.errors import Unwritable
+from changeling_aggregator import Unwritable, segments
 from changeling_aggregator.ingest import Committer, SegmentWriter
 from changeling_aggregator.segments import place_at
 from changeling_aggregator.store import LoggedRequest, Store

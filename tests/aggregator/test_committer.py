@@ -4,8 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from changeling_aggregator import ingest
-from changeling_aggregator.errors import Overloaded, Unwritable
+from changeling_aggregator import Overloaded, Unwritable, ingest
 from changeling_aggregator.fold import fold
 from changeling_aggregator.ingest import Committer, Pace, RowWriter
 from changeling_aggregator.store import Store, database

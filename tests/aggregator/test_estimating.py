@@ -8,7 +8,7 @@ from typing import Any
 
 import msgpack
 import pytest
-from changeling_aggregator.errors import Overloaded
+from changeling_aggregator import Overloaded
 from changeling_aggregator.server import ServerSettings, Service, results, service
 from changeling_protocol import Calendar, SurveyId
 

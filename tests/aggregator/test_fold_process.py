@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from changeling_aggregator import ingest, opening
-from changeling_aggregator.errors import FoldDied, Overloaded, StoreError
+from changeling_aggregator import FoldDied, Overloaded, StoreError, ingest, opening
 from changeling_aggregator.fold import FoldProcess, fold
 from changeling_aggregator.ingest import Committer, Registry
 from changeling_aggregator.opening import OpeningProcesses, open_requests

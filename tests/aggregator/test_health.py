@@ -4,7 +4,7 @@ import os
 import resource
 
 import pytest
-from changeling_aggregator.errors import StoreError
+from changeling_aggregator import StoreError
 from changeling_aggregator.server import MovableClock, ServerSettings, Service, troubles_of
 from changeling_aggregator.server import service as service_room
 from changeling_aggregator.store import AtRest, Store, database

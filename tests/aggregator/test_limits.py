@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import httpx
 import pytest
-from changeling_aggregator.errors import TurnedDown
+from changeling_aggregator import TurnedDown
 from changeling_aggregator.server import Bodies, Front, Rates, network_of, requests
 from changeling_aggregator.server import http as limits
 from changeling_aggregator.server.requests import read_from

@@ -11,7 +11,7 @@ from pathlib import Path
 from re import findall
 
 import pytest
-from changeling_aggregator.errors import Overtaken, StoreError
+from changeling_aggregator import Overtaken, StoreError
 from changeling_aggregator.ingest import Committer, RowWriter
 from changeling_aggregator.store import Store, Turn, View
 from changeling_aggregator.store import postgresql as room

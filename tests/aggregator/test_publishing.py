@@ -9,7 +9,7 @@ from threading import Event
 
 import httpx
 import pytest
-from changeling_aggregator.errors import TurnedDown
+from changeling_aggregator import TurnedDown
 from changeling_aggregator.server import GuardedClock, ServerSettings, Service, make_app, publishing
 from changeling_aggregator.store import KeptTime, Store, TokenScope
 from changeling_client import Client, Status

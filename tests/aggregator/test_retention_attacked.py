@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from changeling_aggregator import segments
-from changeling_aggregator.errors import Unwritable
+from changeling_aggregator import Unwritable, segments
 from changeling_aggregator.fold import check, fold
 from changeling_aggregator.ingest import LogWriter, by_survey, writer_for
 from changeling_aggregator.segments import Folder

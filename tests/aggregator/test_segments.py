@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.errors import Overtaken, SegmentLost, Unwritable
+from changeling_aggregator import Overtaken, SegmentLost, Unwritable
 from changeling_aggregator.fold import check, fold
 from changeling_aggregator.ingest import writer_for
 from changeling_aggregator.segments import Folder, LoggedRequest, checked_place, place_at

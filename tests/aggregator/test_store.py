@@ -14,7 +14,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.errors import StoreError
+from changeling_aggregator import StoreError
 from changeling_aggregator.server.http import answer_to
 from changeling_aggregator.store import NO_ANSWER, VERSION, Store, database
 from changeling_aggregator.store.database import migrate

@@ -13,7 +13,7 @@ from pathlib import Path
 from weakref import finalize
 
 import pytest
-from changeling_aggregator.errors import StoreError
+from changeling_aggregator import StoreError
 from changeling_aggregator.store import Database, Store, Transactions, in_use, register_database
 from changeling_aggregator.testing import StoreContract
 from filelock import FileLock, Timeout

@@ -5,7 +5,7 @@ import os
 from unittest.mock import Mock
 
 import pytest
-from changeling_aggregator.errors import Overloaded
+from changeling_aggregator import Overloaded
 from changeling_aggregator.relay.files import Spool
 
 from ..aggregator.devices import body

@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from changeling_aggregator.errors import UpstreamTrouble
+from changeling_aggregator import UpstreamTrouble
 from changeling_aggregator.relay import Upstream, forwarding
 from changeling_protocol import VERSION, Refusal
 from changeling_protocol.wire import decode_upload_request, encode_acknowledgement

@@ -3,7 +3,7 @@
 from email.utils import parsedate_to_datetime
 
 import pytest
-from changeling_aggregator.errors import SpoolError
+from changeling_aggregator import SpoolError
 from changeling_protocol import SealingKey, encode
 from changeling_protocol.wire import decode_key_list
 

@@ -5,7 +5,7 @@ from collections import Counter
 from itertools import product
 
 import pytest
-from changeling_aggregator.errors import Overloaded
+from changeling_aggregator import Overloaded
 from changeling_aggregator.relay.files import SHARE, NetworkShares, Spool
 from changeling_protocol import HEAD_BYTES, SEAL_BYTES
 

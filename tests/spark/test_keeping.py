@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.errors import SegmentLost, StoreError
+from changeling_aggregator import SegmentLost, StoreError
 from changeling_aggregator.fold import EngineOptions, fold
 from changeling_aggregator.store import Store, back_up
 from changeling_aggregator.testing import AFTER, prepared

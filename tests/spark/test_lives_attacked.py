@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from changeling_aggregator.errors import Unwritable
+from changeling_aggregator import Unwritable
 from changeling_aggregator.fold import fold
 from changeling_aggregator.segments import Folder, place_at
 from changeling_aggregator.segments.parquet import read_ids

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from changeling_aggregator.errors import Overtaken, SegmentLost
+from changeling_aggregator import Overtaken, SegmentLost
 from changeling_aggregator.fold import EngineOptions, FoldEngine, fold
 from changeling_aggregator.segments import Folder, PlacedFile
 from changeling_aggregator.segments.parquet import encoded

@@ -111,15 +111,22 @@ class PackedFile:
         return cls(plain, packed or gzip.compress(plain, COMPRESSION, mtime=0), tag_of(plain), media_type)
 
 
+def tagged(
+    request: Request, content: bytes, media_type: str, headers: Mapping[str, str], tag: str | None = None
+) -> Response:
+    """The answer with some content, or 304 where the sender has it. tag: its entity tag, where that is known."""
+    tag = tag or tag_of(content)
+    if is_kept(request, tag):
+        return Response(status_code=304, headers={**headers, "etag": tag})
+    return Response(content, headers={**headers, "etag": tag}, media_type=media_type)
+
+
 def answer_file(request: Request, file: PackedFile, headers: Mapping[str, str]) -> Response:
     """The answer with a file that any page's scripts may read: compressed, or 304, where the sender takes that."""
-    headers = {**OPEN_TO_ALL, **headers, "etag": file.tag, "vary": "accept-encoding"}
-    if is_kept(request, file.tag):
-        return Response(status_code=304, headers=headers)
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        headers["content-encoding"] = "gzip"
-        return Response(file.packed, headers=headers, media_type=file.media_type)
-    return Response(file.plain, headers=headers, media_type=file.media_type)
+    headers, content = {**OPEN_TO_ALL, **headers, "vary": "accept-encoding"}, file.plain
+    if "gzip" in request.headers.get("accept-encoding", "") and not is_kept(request, file.tag):
+        content, headers["content-encoding"] = file.packed, "gzip"
+    return tagged(request, content, file.media_type, headers, file.tag)
 
 
 def packed(body: bytes) -> Response:

@@ -28,7 +28,7 @@ from ..errors import TurnedDown
 from ..fold import MOST_RETENTION_SECONDS
 from ..ingest import PublishedSurvey
 from ..store import TokenScope, Transaction
-from .http import OPEN_TO_ALL, cache_control_of_keys, is_kept, json, packed, tag_of
+from .http import OPEN_TO_ALL, cache_control_of_keys, json, packed, tagged
 from .openapi import Binary, Body, Described, HexId, Period, Signed, Truth
 from .requests import asked_by, id_in_path, read_body, reading_signed, require, service_of, survey_in_path
 from .service import Service
@@ -107,10 +107,7 @@ async def list_surveys(request: Request) -> Response:
 async def fetch_survey(request: Request) -> Response:
     """GET a survey's signed bytes, which never change: its id is their hash."""
     signed = survey_in_path(request).signed
-    headers = {**OPEN_TO_ALL, "etag": tag_of(signed), "cache-control": SURVEY_KEPT}
-    if is_kept(request, headers["etag"]):
-        return Response(status_code=304, headers=headers)
-    return Response(signed, headers=headers, media_type=MSGPACK)
+    return tagged(request, signed, MSGPACK, {**OPEN_TO_ALL, "cache-control": SURVEY_KEPT})
 
 
 @Described(
@@ -251,10 +248,7 @@ async def list_keys(request: Request) -> Response:
     offered = service.registry.offered(now)
     keys = encode_key_list([] if offered is None else [offered.signed])
     kept = cache_control_of_keys(None if offered is None else offered.key, now)
-    headers = {"etag": tag_of(keys), "cache-control": kept}
-    if is_kept(request, headers["etag"]):
-        return Response(status_code=304, headers=headers)
-    return Response(keys, headers=headers, media_type=MSGPACK)
+    return tagged(request, keys, MSGPACK, {"cache-control": kept})
 
 
 @Described(

@@ -165,8 +165,6 @@ class Showing:
 LOOK_SECONDS = 1.0
 SHARE = 0.1
 """So much of a processor's time editions take at most: where they take longer to make, fewer are made."""
-MOST_REMEMBERED = 16
-"""Older editions in memory, of all surveys."""
 _MEDIA_TYPES = {"json": JSON, "csv": "text/csv", "signed": MSGPACK}
 _log = logging.getLogger("changeling")
 Files: TypeAlias = dict[str, PackedFile]
@@ -189,9 +187,8 @@ class Editions:
     def __init__(self, store: Store, registry: Registry, showing: Showing, clock: Clock) -> None:
         self._store, self._registry, self._showing, self._clock = store, registry, showing, clock
         self._newest: dict[SurveyId, _Newest] = {}
-        self._older: OrderedDict[tuple[SurveyId, bytes], Files] = OrderedDict()
         self._not_made: dict[SurveyId, _Made] = {}
-        self._lock, self._stop = Lock(), Event()
+        self._stop = Event()
         self._thread = Thread(target=self._run, name="editions", daemon=True)
 
     def start(self) -> None:
@@ -211,16 +208,7 @@ class Editions:
     def files(self, survey: SurveyId, id_: bytes) -> Files | None:
         """The files of the edition of this name; None where there is none, or no more. Reads the store if it has to."""
         newest = self._newest.get(survey)
-        if newest is not None and newest.id == id_:
-            return newest.files
-        with self._lock:
-            if (known := self._older.get((survey, id_))) is not None:
-                self._older.move_to_end((survey, id_))
-                return known
-        if (files := self._read(survey, id_)) is not None:
-            with self._lock:
-                keep_latest(self._older, (survey, id_), files, MOST_REMEMBERED)
-        return files
+        return newest.files if newest is not None and newest.id == id_ else self._read(survey, id_)
 
     def look(self) -> None:
         """Make the editions that are due, and see which others have made. Raises what the store raises."""

@@ -360,19 +360,20 @@ def _ms(time: UnixSeconds) -> UnixMilliseconds:
 def take_snapshots(store: Store, now: UnixSeconds) -> None:
     """Show what may be shown by now, in Unix seconds, of what is counted, where that moves enough.
 
-    What that is is found out before the transaction that writes it, which uploads may have to wait for; where something
-    was folded or sealed since, it waits for the next fold.
+    What that is is found out before the transaction that writes it, which uploads may have to wait for.
     """
     with store.view() as view:
-        found = [(stored, after, _fresh(view, stored, after)) for stored, after in _to_look_at(view, now)]
+        found = {
+            (stored.id, stored.looked, after): _fresh(view, stored, after) for stored, after in _to_look_at(view, now)
+        }
     if not found:
         return
     with store.transaction() as writing:
         writing.stop_folding()
-        now_there = {stored.id: (stored.looked, after) for stored, after in _to_look_at(writing, now)}
-        for stored, after, fresh in found:
-            if now_there.get(stored.id) != (stored.looked, after):
-                continue
+        for stored, after in _to_look_at(writing, now):
+            fresh = found.get((stored.id, stored.looked, after))
+            if fresh is None:  # something was folded or sealed since
+                fresh = _fresh(writing, stored, after)
             if fresh or after.final > stored.looked.final:
                 after = replace(after, revision=after.revision + 1)
             writing.put_snapshots(stored.id, after, fresh)

@@ -417,10 +417,7 @@ class Flush:
             if not alone:
                 return Flushed(0, self._waiting(), 0, "another process of this app is reporting"), []
             self._servers.begin(unbidden)
-            try:
-                return self._run()
-            finally:
-                self._servers.end()
+            return self._run()
 
     def _run(self) -> tuple[Flushed, list[ClientError]]:
         told: list[ClientError] = []
@@ -441,7 +438,6 @@ class Flush:
             self._note(str(error))
         self._note(self._sender.trouble)
         waiting, dropped = self._waiting(), self._answerer.dropped + self._sender.dropped
-        self._servers.end()  # erasing takes longer if anything was recorded, and no server sees how long
         self._store.erase_past(changed=self._sender.sent + dropped > 0)
         return Flushed(self._sender.sent, waiting, dropped, self._trouble), told
 

@@ -388,10 +388,6 @@ class Server:
             budget_ms = 0 if self.in_development else self._budget(db).wait_ms(now_ms)
             return max(self.backoff.wait_ms(now_ms), budget_ms)
 
-    def hang_up(self) -> None:
-        """Ends the connection that a flush has kept, if there is one."""
-        self._exchanges.hang_up()
-
     def interrupt(self) -> None:
         """Ends the exchange that is under way in another thread, if there is one. Returns at once."""
         self._exchanges.interrupt()
@@ -429,7 +425,7 @@ class Server:
             if trouble.is_failure:
                 self.fail(silence_ms)
             raise
-        self._lent += answer.requests
+        self._lent += 1
         return wanted
 
     def _pay(self, now_ms: UnixMilliseconds, left: int) -> None:
@@ -478,11 +474,6 @@ class Servers:
     def begin(self, unbidden: bool) -> None:
         """Begins a flush. unbidden: whether nobody asked for it, so that servers that have failed are left in peace."""
         self._unbidden, self._begun = unbidden, set()
-
-    def end(self) -> None:
-        """Ends a flush, and with it the connections that it kept."""
-        for server in list(self._servers.values()):
-            server.hang_up()
 
     def at(self, url: str) -> Server:
         """The server of this base URL. Raises ValueError for a URL that will not do; a store's errors."""

@@ -4,8 +4,7 @@ Requests are handed to httpcore, below httpx and what tracing tools patch in it,
 others. Nothing that the app has set up for its own requests reaches ours: no cookies, hooks, trace ids or headers, and
 no credentials but what it passed for uploads. A transport that the app passes sees them as they are.
 
-The exchanges of one flush share a connection, which ends with the flush. Where the server has ended it before, the
-request is paid for and sent once more over a new one, and then each exchange of that flush has one of its own.
+Each exchange has a connection of its own, so nothing that a server sends behind an answer is taken for the next one.
 
 An HTTP library bounds each read, not their sum, and nobody can call one off from outside. So each exchange runs in a
 daemon thread, and who asked waits until the deadline. An exchange that is ended has its socket shut down, and its
@@ -19,7 +18,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -88,7 +87,7 @@ class Endpoint:
         return f"{parts.scheme}://{parts.netloc}"
 
     def open(self) -> httpcore.ConnectionPool | _AppTransport:
-        """A new way to send requests there, over one connection. Imports httpcore."""
+        """A new way to send requests there, over one connection at a time. Imports httpcore."""
         if self.transport is not None:
             return _AppTransport(self.transport)
         import httpcore
@@ -141,7 +140,9 @@ class _AppTransport:
         self._transport = transport
         of = {base.__module__.partition(".")[0] for base in type(transport).__mro__}
         self._library = "httpx2" if "httpx2" in of else "httpx"
-        self.close = transport.close
+
+    def close(self) -> None:
+        """Keeps the app's own open: it is closed with the client."""
 
     def handle_request(self, request: httpcore.Request) -> httpcore.Response:
         """Hands it the request, and returns what it answers."""
@@ -235,13 +236,11 @@ class Response:
     """A server's answer.
 
     status: of HTTP. headers: their names in small letters. body: empty unless the status is 200.
-    requests: how many it took; 2 where the server had ended the connection that was kept.
     """
 
     status: int
     headers: Mapping[str, str]
     body: bytes
-    requests: int = 1
 
 
 class Exchanges(Forks):
@@ -251,7 +250,7 @@ class Exchanges(Forks):
     """
 
     _call: _Call | None
-    _keeps: bool
+    _http: httpcore.ConnectionPool | _AppTransport | None
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
@@ -276,15 +275,12 @@ class Exchanges(Forks):
                 raise ServerTrouble("no time was left to ask the server", is_failure=False)
             if self._call is not None and not self._call.is_through():
                 raise ServerTrouble("an earlier exchange with the server still hangs", is_failure=False)
-            if not self._keeps:
-                self._line.hang_up()
             before()
-            try:
-                return self._asked(method, path, body, deadline)
-            except _HungUp:
-                self._keeps = False
-                before()
-                return replace(self._asked(method, path, body, deadline), requests=2)
+            call = _Call(lambda call: self._send(call, method, path, body), self._endpoint.origin, deadline)
+            self._call = call  # from here on who closes will find it
+            if self._closed:
+                call.end(_ended())
+            return call.outcome()
         finally:
             turn.release()
 
@@ -293,52 +289,29 @@ class Exchanges(Forks):
         if (call := self._call) is not None:
             call.end(_ended())
 
-    def hang_up(self) -> None:
-        """Ends the connection that is kept, if there is one. An exchange that still hangs will end its own."""
-        self._keeps = True
-        if self._call is None:
-            self._line.hang_up()
-
     def close(self) -> None:
         """Ends the exchange under way, and lets no other begin. Returns within a tenth of a second."""
         self._closed = True
         self.interrupt()
-        call = self._call
-        if call is None or call.is_through():
-            self._line.close()
+        if self._http is not None and (self._call is None or self._call.is_through()):
+            self._http.close()
+            if self._endpoint.transport is not None:
+                self._endpoint.transport.close()
 
     def _begin(self) -> None:
         self._turn = threading.Lock()
-        self._call = None
-        self._line = _Line(self._endpoint)
-        self._keeps = True
+        self._call = self._http = None
 
     def after_fork(self, in_child: bool) -> None:
         """In a child: a thread of the parent's may hold its lock for ever, and its sockets must not be shut down."""
         if in_child:
             self._begin()
 
-    def _asked(self, method: str, path: str, body: bytes | None, deadline: Deadline) -> Response:
-        call = _Call(lambda call: self._send(call, method, path, body, deadline.left()), self._line, deadline)
-        self._call = call  # from here on who closes will find it
-        if self._closed:
-            self._call = None
-            raise _ended()
-        try:
-            call.start()
-        except RuntimeError:  # the interpreter ends, or there are threads enough
-            self._call = None
-            raise ServerTrouble("no thread can be started to ask the server", is_failure=False) from None
-        try:
-            return call.wait()
-        finally:
-            if call.is_through():
-                self._call = None
-
-    def _send(self, call: _Call, method: str, path: str, body: bytes | None, seconds: float) -> Response:
+    def _send(self, call: _Call, method: str, path: str, body: bytes | None) -> Response:
+        """Makes a connection, and ends it with the answer. One exchange uses what `_http` is at a time."""
         import httpcore
 
-        url, token = self._endpoint.url.rstrip("/") + path, self._endpoint.upload_token
+        url, token, seconds = self._endpoint.url.rstrip("/") + path, self._endpoint.upload_token, call.deadline.left()
         headers = [("Host", urlsplit(url).netloc), *_HEADERS]
         if self._endpoint.transport is not None:  # it may keep what is not ours to end
             headers.append(("connection", "close"))
@@ -351,16 +324,10 @@ class Exchanges(Forks):
         request = httpcore.Request(
             method, url, headers=headers, content=body, extensions={"timeout": timeout, "trace": call.trace}
         )
-        http = call.line.opened()
+        http = self._http = self._http or self._endpoint.open()
         if call.is_over:
             raise _ended()
-        try:
-            response = http.handle_request(request)
-        except (httpcore.ReadError, httpcore.WriteError, httpcore.RemoteProtocolError):
-            if call.has_connected or call.is_over:
-                raise
-            raise _HungUp from None
-        with closing(response):
+        with closing(http), closing(http.handle_request(request)) as response:  # closed, it opens another connection
             told = {
                 name.decode("latin-1").lower(): value.decode("latin-1") for name, value in reversed(response.headers)
             }
@@ -368,103 +335,51 @@ class Exchanges(Forks):
             return Response(response.status, told, content)
 
 
-class _HungUp(ServerTrouble):
-    """The server has ended the connection that was kept, before it answered over it."""
-
-    def __init__(self) -> None:
-        super().__init__("the server ended the connection")
-
-
-class _Line:
-    """A connection: made by the first exchange, reached by any thread, and kept until it is hung up."""
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self.endpoint = endpoint
-        self._http: httpcore.ConnectionPool | _AppTransport | None = None
-        self._reaching = threading.RLock()  # a signal may interrupt what holds it, and call again
-        self._socket: socket.socket | None = None
-
-    def opened(self) -> httpcore.ConnectionPool | _AppTransport:
-        """The way to send a request over it."""
-        if self._http is None:
-            self._http = self.endpoint.open()
-        return self._http
-
-    def reach(self, made: socket.socket) -> None:
-        """Takes a handle of its own on a connection that was made just now."""
-        with self._reaching:
-            self._let_go()
-            self._socket = made.dup()
-
-    def shut_down(self) -> None:
-        """Ends every read and write on the connection, now and later, in whichever thread."""
-        with self._reaching:
-            if self._socket is not None:
-                with suppress(OSError):  # the server was quicker
-                    self._socket.shutdown(_BOTH_WAYS)
-
-    def hang_up(self) -> None:
-        """Ends the connection, which no exchange uses. A transport of the app's own keeps what it likes."""
-        with self._reaching:
-            self._let_go()
-        if self._http is not None and self.endpoint.transport is None:
-            self._http.close()  # its connections; it can be used on
-
-    def close(self) -> None:
-        """Hangs up for good, and closes the app's own transport if it was used."""
-        self.hang_up()
-        if self._http is not None:
-            self._http.close()
-            self._http = None
-
-    def _let_go(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-
-
 class _Call:
     """One exchange under way: the thread that does it, the connection that it goes over, and its outcome.
 
-    work: does it, and returns the answer; may raise anything.
+    work: does it, and returns the answer; may raise anything. origin: the server's, for words about it.
     What a signal may interrupt and then call again uses a queue and a lock that allow it.
     """
 
-    def __init__(self, work: Callable[[_Call], Response], line: _Line, deadline: Deadline) -> None:
-        self._work, self.line, self._deadline = work, line, deadline
-        self._origin = line.endpoint.origin
+    def __init__(self, work: Callable[[_Call], Response], origin: str, deadline: Deadline) -> None:
+        self._work, self._origin, self.deadline = work, origin, deadline
         self._thread = threading.Thread(target=self._run, name="changeling-exchange", daemon=True)
         self._outcomes: SimpleQueue[Response | ServerTrouble] = SimpleQueue()  # the first is the one that counts
         self._ending = threading.RLock()
+        self._socket: socket.socket | None = None
         self.is_over = False
         """True if it was ended, and whatever its thread still does is for nobody."""
-        self.has_connected = False
-        """True if it made a connection, and did not go over one that was kept."""
 
-    def start(self) -> None:
-        """Starts the thread. Raises RuntimeError if there can be none."""
-        self._thread.start()
+    def outcome(self) -> Response:
+        """Begins, and gives the answer once it is there.
 
-    def wait(self) -> Response:
-        """The answer, once it is there. Raises ServerTrouble if there is none by the deadline or the call is ended."""
+        Raises ServerTrouble if there is none by the deadline, or the call is ended.
+        """
         try:
-            outcome = self._outcomes.get(timeout=self._deadline.left())
+            self._thread.start()
+        except RuntimeError:  # the interpreter ends, or there are threads enough
+            raise ServerTrouble("no thread can be started to ask the server", is_failure=False) from None
+        try:
+            outcome = self._outcomes.get(timeout=self.deadline.left())
         except Empty:
             self.end(self._too_slow())
             outcome = self._outcomes.get()
         except BaseException:  # such as KeyboardInterrupt
             self.end(_ended())
             raise
+        finally:
+            self.is_through()
         if isinstance(outcome, Response):
             return outcome
         raise outcome
 
     def end(self, trouble: ServerTrouble) -> None:
-        """Ends the call with this outcome, unless it has one. Returns at once."""
+        """Ends the call with this outcome, unless it has one, and every read and write on its connection, at once."""
         self._outcomes.put(trouble)
         with self._ending:
             self.is_over = True
-            self.line.shut_down()
+            self._shut_down()
 
     def is_through(self) -> bool:
         """True if the thread has ended; it is given a moment to."""
@@ -483,10 +398,14 @@ class _Call:
         if reached is None:  # a transport of the app's without sockets
             return
         with self._ending:
-            self.has_connected = True
-            self.line.reach(reached)
+            self._socket = reached.dup()
             if self.is_over:
-                self.line.shut_down()
+                self._shut_down()
+
+    def _shut_down(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):  # the server was quicker
+                self._socket.shutdown(_BOTH_WAYS)
 
     def _run(self) -> None:
         outcome: Response | ServerTrouble
@@ -496,10 +415,12 @@ class _Call:
             outcome = trouble.with_traceback(None)
         except BaseException as error:  # a transport or a certificate check of the app's may raise what it likes
             outcome = ServerTrouble(f"{self._origin} could not be reached: {_cause(error)}")
-            if self._deadline.left() == 0:  # the socket gave up at the same moment
+            if self.deadline.left() == 0:  # the socket gave up at the same moment
                 outcome = self._too_slow()
-        if self.is_over:
-            self.line.hang_up()
+        with self._ending:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
         self._outcomes.put(outcome)
 
     def _too_slow(self) -> ServerTrouble:

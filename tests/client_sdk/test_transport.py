@@ -259,7 +259,7 @@ def test_a_request_is_these_bytes_and_no_others(environment, tmp_path):
     )
     path = b"GET /base/v1/surveys/%b HTTP/1.1\r\n" % PLAIN.id.hex().encode()
     assert server.heard == [path + head % server.port] * 3
-    assert server.connections == 3, "every flush has a connection of its own"
+    assert server.connections == 3
 
 
 DATE = b"date: %b\r\n" % formatdate(LATE, usegmt=True).encode()
@@ -312,16 +312,20 @@ def test_an_upload_adds_its_type_and_the_apps_token_alone():
 
 
 @pytest.mark.parametrize("kind", ["plain", "TLS"])
-def test_one_flush_is_one_connection_and_the_next_another(kind, certified, monkeypatch):
-    """Its end is the connection's: the server sees it go, long before anybody asks again."""
+def test_each_exchange_has_a_connection_that_ends_with_it(kind, certified, monkeypatch):
+    """The server sees it go before the next comes, and what it says behind an answer is not the next one's."""
     gone, context = threading.Semaphore(0), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*certified)
 
-    def behave(connection, stop):
+    def behave(connection, _stop):
         with suppress(OSError), ExitStack() as ends:
+            if server.connections > 1:
+                assert gone.acquire(timeout=AT_ONCE)
             if kind == "TLS":
                 connection.over(ends.enter_context(context.wrap_socket(connection.plain, server_side=True)))
-            taking(connection, stop)
+            connection.send(KEYS + TAKEN if connection.request().startswith(b"GET") else TAKEN + TAKEN)
+            while connection.raw():
+                pass
         gone.release()
 
     monkeypatch.setattr(outbox, "MOST_ENVELOPES_TAKEN", 1)
@@ -329,83 +333,26 @@ def test_one_flush_is_one_connection_and_the_next_another(kind, certified, monke
     with serving(behave) as server:
         url = server.url if kind == "plain" else f"https://localhost:{server.port}"
         with due(url, "One?", "Two?", verify=verify) as device:
-            assert device.flush().sent > 0
-            assert (len(server.heard), server.connections) == (3, 1), "keys and two uploads"
+            assert device.flush().waiting == 0
+            assert (len(server.heard), server.connections) == (3, 3), "keys and two uploads"
             assert gone.acquire(timeout=AT_ONCE)
-            device.join(bytes(16))
-            device.flush()
-            assert server.connections == 2
+            assert owed(device) == 0
 
 
-@pytest.mark.parametrize("when", ["idle", "asked"])
-def test_a_server_that_ends_the_connection_that_is_kept_costs_nothing(when, monkeypatch):
-    """Before the next request, or as it comes: everything arrives, once, and the budget is whole."""
-    taken, ended = [], threading.Event()
-
-    def behave(connection, _stop):
-        request = connection.request()
-        connection.send(KEYS if request.startswith(b"GET") else TAKEN)
-        if not request.startswith(b"GET"):
-            taken.append(request)
-        if when == "asked":
-            connection.raw()
-
-    def later(*arguments):
-        ended.wait(0.05)
-        return send(*arguments)
-
-    monkeypatch.setattr(outbox, "MOST_ENVELOPES_TAKEN", 1)
-    send = outbox.seal
-    monkeypatch.setattr(outbox, "seal", later)  # long enough for the end of a connection to arrive
-    with serving(behave) as server, due(server.url, "One?", "Two?", "Three?") as device:
-        flushed = device.flush()
-        assert (flushed.waiting, flushed.trouble) == (0, None)
-        assert owed(device) == 0
-    assert len(set(taken)) == len(taken) == 3
-    assert server.connections == 4
-
-
-def test_a_request_that_is_sent_once_more_is_paid_for():
+def test_an_upload_that_is_not_answered_is_paid_for():
     """A server that hears uploads, and answers none, is asked as often as the budget has requests, and no more."""
-    uploads = []
 
     def behave(connection, _stop):
-        while connection.request().startswith(b"GET"):
+        if connection.request().startswith(b"GET"):
             connection.send(KEYS)
-        uploads.append(True)
 
     with serving(behave) as server, due(server.url) as device:
         for _ in range(3):
             assert "could not be reached" in trouble(device)
             assert owed(device) == len(server.heard)
-        assert len(server.heard) == 1 + len(uploads), "keys are asked for once"
-        assert len(uploads) == 4, "only the first flush has a connection that was kept"
         for _ in range(20):
             trouble(device)
-        assert len(server.heard) == MOST_IN_VAIN
-
-
-@pytest.mark.parametrize("how", [SLOW, ENDED])
-def test_an_exchange_over_a_connection_that_is_kept_is_ended_too(how):
-    """By the deadline, and by who leaves, though the server goes on and on."""
-    hanging = threading.Event()
-
-    def behave(connection, stop):
-        while b"/keys" in (request := connection.request()) or b"/surveys" in request:
-            connection.send(KEYS)
-        hanging.set()
-        connection.send(b"HTTP/1.1 200 OK\r\nx-slow: ")
-        while not stop.wait(0.02):
-            connection.send(b"a")
-
-    with serving(behave) as server, due(server.url) as device:
-        with (
-            within(SOON + 2 * AT_ONCE if how == SLOW else 1),
-            meanwhile(hanging.wait, lambda: how == ENDED and device.leave(PLAIN.id)),
-        ):
-            assert how in trouble(device, SOON + AT_ONCE if how == SLOW else 30)
-        assert server.connections == 1
-        assert not of_exchanges()
+        assert len(server.heard) == server.connections == MOST_IN_VAIN
 
 
 @pytest.mark.parametrize("how", ["HTTPS_PROXY", "argument"])

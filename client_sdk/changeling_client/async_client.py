@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -217,31 +216,20 @@ def _in_daemon(act: Callable[[], T]) -> asyncio.Future[T]:
 
     It goes on if whoever waited is cancelled, or the loop ends; then nobody hears of its outcome.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def tell(result: T | None, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(result)  # type: ignore[arg-type]
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
 
     def run() -> None:
-        result, raised = None, None
         try:
-            result = act()
+            future.set_result(act())
         except BaseException as error:
-            raised = error
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(tell, result, raised)
+            future.set_exception(error)
 
     try:
         threading.Thread(target=run, name="changeling", daemon=True).start()
     except RuntimeError as error:
         raise _no_thread() from error
-    return future
+    return asyncio.wrap_future(future)
 
 
 def _no_thread() -> ClientError:

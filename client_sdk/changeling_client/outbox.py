@@ -146,7 +146,7 @@ def acknowledge(db: StoreConnection, taken: Sequence[Upload]) -> int:
         " ORDER BY period DESC LIMIT 1 OFFSET ?)",
         [(*(each.survey, each.entry) * 2, MOST_SENT) for each in taken if each.periods[-1] > MOST_SENT],
     )
-    return done.rowcount
+    return int(done.rowcount)
 
 
 def count_refusal(db: StoreConnection, upload: Upload) -> None:

@@ -22,10 +22,8 @@ from .store import (
     DAMAGE,
     TABLES,
     VERSION,
-    Changed,
     ClientStore,
     ReportingLock,
-    Rows,
     StoreConnection,
     Wrapping,
     survive,
@@ -69,9 +67,6 @@ SELECT count(*) FROM (
 ) AS others (age) WHERE age > age(pg_current_xact_id()::xid)
 """
 """How many transactions may see what was there before: for them it is kept, whatever is rewritten."""
-_ROW = re.compile(r"(?<=VALUES )\(\?(, \?)*\)")
-"""The place of the values in a statement that takes many rows of them."""
-_MOST_ROWS = 1_000
 _BUSY = ("55P03", "57014", "40P01", "25P03")
 """A lock was waited for in vain, or a transaction ended as it took too long."""
 
@@ -130,8 +125,8 @@ def _named_tables() -> list[str]:
 class _Connection:
     """A connection of psycopg, which takes statements as SQLite does."""
 
-    def __init__(self, place: str, opened: "psycopg.Connection[Any]") -> None:
-        self.place, self.opened = place, opened
+    def __init__(self, opened: "psycopg.Connection[Any]") -> None:
+        self.opened = opened
 
     @property
     def is_lost(self) -> bool:
@@ -142,32 +137,22 @@ class _Connection:
     def in_transaction(self) -> bool:
         return self.opened.info.transaction_status != TransactionStatus.IDLE
 
-    def execute(self, statement: str, values: Sequence[Any] = ()) -> Rows:
+    def execute(self, statement: str, values: Sequence[Any] = ()) -> Any:
         return self.opened.execute(_numbered(statement), values or None)
 
-    def executemany(self, statement: str, values: Sequence[Sequence[Any]]) -> Changed:
-        """Puts many rows into one statement where it has a place for them, as each takes a journey else."""
-        changed, most = _Changed(0), _MOST_ROWS if _ROW.search(statement) else 1
-        for first in range(0, len(values), most):
-            some = values[first : first + most]
-            flat = [value for row in some for value in row]
-            changed.rowcount += self.opened.execute(_numbered(statement, len(some)), flat).rowcount
-        return changed
+    def executemany(self, statement: str, values: Sequence[Sequence[Any]]) -> "psycopg.Cursor[Any]":
+        """Sends all of them on one journey."""
+        cursor = self.opened.cursor()
+        cursor.executemany(_numbered(statement), values)
+        return cursor
 
     def close(self) -> None:
         self.opened.close()
 
 
-@dataclass(slots=True)
-class _Changed:
-    rowcount: int
-
-
 @lru_cache(maxsize=256)
-def _numbered(statement: str, rows: int = 1) -> bytes:
-    """The statement for so many rows of values, its places for values numbered as PostgreSQL does it."""
-    if rows > 1:
-        statement = _ROW.sub(lambda row: ", ".join([row[0]] * rows), statement)
+def _numbered(statement: str) -> bytes:
+    """The statement with its places for values numbered, as PostgreSQL does it."""
     number = count(1)
     return re.sub(r"\?", lambda _: f"${next(number)}", statement).encode()
 
@@ -191,7 +176,7 @@ class PostgreSQLStore(ClientStore):
         survive(self)
 
     def _connect(self) -> StoreConnection:
-        connection = _Connection(self.place, self._where.connect())
+        connection = _Connection(self._where.connect())
         try:
             for setting in (*_SESSION, f"SET lock_timeout = '{store.BUSY_SECONDS}s'"):
                 connection.execute(setting)

@@ -24,12 +24,13 @@ MOST_EXAMPLES = 6
 
 
 @dataclass(frozen=True, slots=True)
-class _Report:
-    """A report, whatever it says.
+class ReportInWords:
+    """A report that was sent, or that will be before it is chosen. `str()` says it in plain words.
 
     since, until: the span that it is about. about_a_change: whether it is about a change in that span, or about the
     answer at its end. truth: how often such a report tells the truth. luck: how often one would that knows nothing of
     the truth.
+    says: what it says, or some of what it could say; nothing that was answered hangs on that. choices: of how many.
     """
 
     since: datetime
@@ -37,22 +38,15 @@ class _Report:
     about_a_change: bool
     truth: Fraction
     luck: Fraction
+    says: str
+    choices: int = 1
 
-    def _in_words(self, says: str) -> str:
+    def __str__(self) -> str:
         until = moment(self.until)
         about = f"a change from {moment(self.since)} to {until}" if self.about_a_change else f"the answer at {until}"
         truth, luck = percent_up(self.truth), percent_down(self.luck)
+        says = f"“{self.says}”" if self.choices == 1 else self.says
         return f"{about}: {says} (chosen at random: true about {truth} of the time, and {luck} by luck alone)"
-
-
-@dataclass(frozen=True, slots=True)
-class ToldReport(_Report):
-    """One report, in addition with what it says. `str()` says it in plain words."""
-
-    says: str
-
-    def __str__(self) -> str:
-        return self._in_words(f"“{self.says}”")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +60,13 @@ class Told:
     entry: int
     closed: datetime
     arrived: bool
-    reports: tuple[ToldReport, ...]
+    reports: tuple[ReportInWords, ...]
 
     def __str__(self) -> str:
         how = "sent" if self.arrived else "waits to be sent"
         return "\n".join(
             [f"{moment(self.closed)}, {how}:", *(f"  {report}" for report in self.reports or ("no report",))]
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Possible(_Report):
-    """One report that will be sent next, before it is chosen. Its words depend on nothing that was answered.
-
-    examples: some of what it could say. choices: of how many.
-    """
-
-    examples: tuple[str, ...]
-    choices: int
-
-    def __str__(self) -> str:
-        listed = ", ".join(f"“{example}”" for example in self.examples)
-        more = f" … ({self.choices:,} in all)" if self.choices > len(self.examples) else ""
-        return self._in_words(f"one of {listed}{more}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +79,7 @@ class Next:
 
     entry: int
     due: datetime
-    reports: tuple[Possible, ...]
+    reports: tuple[ReportInWords, ...]
 
     def __str__(self) -> str:
         lines = (f"  {report}" for report in self.reports or ("no report",))
@@ -162,19 +140,21 @@ def _next(device: Device, db: StoreConnection, survey: Survey, entry: Entry, lea
     return Next(entry.number, due, tuple(_possible(survey, *each) for each in ending))
 
 
-def _told(survey: Survey, report: Report) -> ToldReport:
-    return ToldReport(*_about(survey, survey.plan.tracks[report.track], report.node), said(survey, report))
+def _told(survey: Survey, report: Report) -> ReportInWords:
+    return _about(survey, survey.plan.tracks[report.track], report.node, said(survey, report))
 
 
-def _possible(survey: Survey, number: TrackNumber, track: Track, node: NodeNumber) -> Possible:
+def _possible(survey: Survey, number: TrackNumber, track: Track, node: NodeNumber) -> ReportInWords:
     choices = track.randomizer.symbols
-    examples = tuple(said(survey, Report(number, node, symbol)) for symbol in range(min(choices, MOST_EXAMPLES)))
-    return Possible(*_about(survey, track, node), examples, choices)
+    examples = [said(survey, Report(number, node, symbol)) for symbol in range(min(choices, MOST_EXAMPLES))]
+    more = f"” … ({choices:,} in all)" if choices > len(examples) else "”"
+    return _about(survey, track, node, f"one of “{'”, “'.join(examples)}{more}", choices)
 
 
-def _about(survey: Survey, track: Track, number: NodeNumber) -> tuple[datetime, datetime, bool, Fraction, Fraction]:
+def _about(survey: Survey, track: Track, number: NodeNumber, says: str, choices: int = 1) -> ReportInWords:
     node, known = track.node(number), truthfulness(track.randomizer)
-    return _at(survey, node.start), _at(survey, node.end), known.changes, known.truth, known.luck
+    since, until = _at(survey, node.start), _at(survey, node.end)
+    return ReportInWords(since, until, known.changes, known.truth, known.luck, says, choices)
 
 
 def _at(survey: Survey, period: int) -> datetime:

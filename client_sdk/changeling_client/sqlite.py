@@ -82,12 +82,6 @@ def _beside(file: Path, suffix: str) -> Path:
     return file.with_name(file.name + suffix)
 
 
-class _Connection(sqlite3.Connection):
-    """A connection that knows its file."""
-
-    place = ""
-
-
 class SQLiteStore(ClientStore):
     """An open store, made with its folder if there is no file.
 
@@ -95,7 +89,7 @@ class SQLiteStore(ClientStore):
     Raises StoreUnusable if the file is not a sound store of our version and key; StoreFull, StoreReadOnly, StoreBusy.
     """
 
-    _connection: _Connection | None
+    _connection: sqlite3.Connection | None
 
     def __init__(self, file: Path, key: bytes | None) -> None:
         self.file = file
@@ -107,7 +101,7 @@ class SQLiteStore(ClientStore):
             self._connected()
         survive(self)
 
-    def _connect(self) -> _Connection:
+    def _connect(self) -> sqlite3.Connection:
         connection = _connect(self.file)
         try:
             self._check(connection)
@@ -117,8 +111,8 @@ class SQLiteStore(ClientStore):
             raise
         return connection
 
-    def _begun(self) -> _Connection:
-        connection: _Connection = self._connected()
+    def _begun(self) -> sqlite3.Connection:
+        connection: sqlite3.Connection = self._connected()
         connection.execute("BEGIN IMMEDIATE")
         return connection
 
@@ -199,17 +193,14 @@ def _make(file: Path, key_check: bytes) -> None:
     sync_folder(file.parent)
 
 
-def _connect(file: Path) -> _Connection:
-    connection = sqlite3.connect(
+def _connect(file: Path) -> sqlite3.Connection:
+    return sqlite3.connect(
         f"{file.as_uri()}?mode=rw",
         uri=True,
         timeout=store.BUSY_SECONDS,
         isolation_level=None,
         check_same_thread=False,
-        factory=_Connection,
     )
-    connection.place = str(file)
-    return connection
 
 
 def _set_up(connection: sqlite3.Connection) -> None:

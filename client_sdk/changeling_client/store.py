@@ -150,45 +150,18 @@ class Forks:
         """Goes on. in_child: whether this is the child, in which no other thread lives on."""
 
 
-class Changed(Protocol):
-    """The outcome of a statement that changes something."""
-
-    @property
-    def rowcount(self) -> int:
-        """How many rows were changed."""
-        ...
-
-
-class Rows(Changed, Protocol):
-    """The rows that a statement gives."""
-
-    def fetchone(self) -> Any:
-        """The next row; None if there is none."""
-        ...
-
-    def fetchall(self) -> list[Any]:
-        """All rows that are left."""
-        ...
-
-    def __iter__(self) -> Iterator[Any]: ...
-
-
 class StoreConnection(Protocol):
     """A connection to what keeps a store. Statements are such as SQLite and PostgreSQL both take, values are `?`.
 
-    place: where the store is, in words.
+    What a statement gives are cursors of `sqlite3` and psycopg, of which `fetchone`, `fetchall`, `rowcount` and going
+    through the rows are alike.
     """
 
-    @property
-    def place(self) -> str:
-        """Where the store is, in words."""
-        ...
-
-    def execute(self, statement: str, values: Sequence[Any] = ..., /) -> Rows:
+    def execute(self, statement: str, values: Sequence[Any] = ..., /) -> Any:
         """Runs a statement."""
         ...
 
-    def executemany(self, statement: str, values: Sequence[Sequence[Any]], /) -> Changed:
+    def executemany(self, statement: str, values: Sequence[Sequence[Any]], /) -> Any:
         """Runs a statement that changes something, with each of these values in turn."""
         ...
 

@@ -189,18 +189,9 @@ def _check_proxy(url: str) -> None:
         raise ValueError(f"the proxy's URL must be like http://host:port, with one of {', '.join(PROXY_SCHEMES)}")
 
 
-@dataclass(frozen=True, slots=True)
-class Deadline:
-    """A moment by the monotonic clock, which nobody sets: what is not done by then is given up.
-
-    at: in seconds of `time.monotonic`.
-    """
-
-    at: float
-
-    def left(self) -> float:
-        """The seconds that are left, as far as a lock can count; 0 if it is over."""
-        return min(max(0.0, self.at - monotonic()), threading.TIMEOUT_MAX)
+def _left(deadline: float) -> float:
+    """The seconds that are left until a moment of the monotonic clock, as far as a lock can count; 0 if it is over."""
+    return min(max(0.0, deadline - monotonic()), threading.TIMEOUT_MAX)
 
 
 class NetworkTime:
@@ -217,11 +208,11 @@ class NetworkTime:
         return NetworkTime(self._seconds / of, self)
 
     @contextmanager
-    def spent(self) -> Iterator[Deadline]:
-        """Counts the time that the block takes. Yields the moment by which it has to be over."""
+    def spent(self) -> Iterator[float]:
+        """Counts the time that the block takes. Yields the moment of the monotonic clock by which it has to be over."""
         began = monotonic()
         try:
-            yield Deadline(began + self._seconds)
+            yield began + self._seconds
         finally:
             self._spend(monotonic() - began)
 
@@ -244,7 +235,7 @@ class Response:
 
 
 class Exchanges(Forks):
-    """Exchanges with one server, one at a time; threads may share it, and take turns.
+    """Exchanges with one server, one at a time: who asks holds the lock of who reports. Any thread may end them.
 
     A process that forks leaves its exchanges to the parent: the child uses none of its connections.
     """
@@ -255,34 +246,26 @@ class Exchanges(Forks):
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._closed = False
-        self._begin()
+        self._call = self._http = None
         survive(self)
 
-    def ask(
-        self, method: str, path: str, body: bytes | None, deadline: Deadline, before: Callable[[], None]
-    ) -> Response:
+    def ask(self, method: str, path: str, body: bytes | None, deadline: float, before: Callable[[], None]) -> Response:
         """Sends a request, and returns the answer, whatever its status.
 
-        path: behind the server's base URL. body: an upload, in MessagePack, or None. before: called when nothing stands
-        in the way of a request any more; if it raises, none is sent.
+        path: behind the server's base URL. body: an upload, in MessagePack, or None. deadline: by the monotonic clock.
+        before: called when nothing stands in the way of a request any more; if it raises, none is sent.
         Raises ServerTrouble if there is no answer by the deadline, or none that can be used.
         """
-        turn = self._turn
-        if not turn.acquire(timeout=deadline.left()):
-            raise ServerTrouble("another exchange with the server took all the time", is_failure=False)
-        try:
-            if deadline.left() == 0:
-                raise ServerTrouble("no time was left to ask the server", is_failure=False)
-            if self._call is not None and not self._call.is_through():
-                raise ServerTrouble("an earlier exchange with the server still hangs", is_failure=False)
-            before()
-            call = _Call(lambda call: self._send(call, method, path, body), self._endpoint.origin, deadline)
-            self._call = call  # from here on who closes will find it
-            if self._closed:
-                call.end(_ended())
-            return call.outcome()
-        finally:
-            turn.release()
+        if _left(deadline) == 0:
+            raise ServerTrouble("no time was left to ask the server", is_failure=False)
+        if self._call is not None and not self._call.is_through():
+            raise ServerTrouble("an earlier exchange with the server still hangs", is_failure=False)
+        before()
+        call = _Call(lambda call: self._send(call, method, path, body), self._endpoint.origin, deadline)
+        self._call = call  # from here on who closes will find it
+        if self._closed:
+            call.end(_ended())
+        return call.outcome()
 
     def interrupt(self) -> None:
         """Ends the exchange under way in another thread, if there is one. Returns at once."""
@@ -298,20 +281,16 @@ class Exchanges(Forks):
             if self._endpoint.transport is not None:
                 self._endpoint.transport.close()
 
-    def _begin(self) -> None:
-        self._turn = threading.Lock()
-        self._call = self._http = None
-
     def after_fork(self, in_child: bool) -> None:
-        """In a child: a thread of the parent's may hold its lock for ever, and its sockets must not be shut down."""
+        """In a child: the parent's sockets must not be shut down."""
         if in_child:
-            self._begin()
+            self._call = self._http = None
 
     def _send(self, call: _Call, method: str, path: str, body: bytes | None) -> Response:
         """Makes a connection, and ends it with the answer. One exchange uses what `_http` is at a time."""
         import httpcore
 
-        url, token, seconds = self._endpoint.url.rstrip("/") + path, self._endpoint.upload_token, call.deadline.left()
+        url, token, seconds = self._endpoint.url.rstrip("/") + path, self._endpoint.upload_token, _left(call.deadline)
         headers = [("Host", urlsplit(url).netloc), *_HEADERS]
         if self._endpoint.transport is not None:  # it may keep what is not ours to end
             headers.append(("connection", "close"))
@@ -342,7 +321,7 @@ class _Call:
     What a signal may interrupt and then call again uses a queue and a lock that allow it.
     """
 
-    def __init__(self, work: Callable[[_Call], Response], origin: str, deadline: Deadline) -> None:
+    def __init__(self, work: Callable[[_Call], Response], origin: str, deadline: float) -> None:
         self._work, self._origin, self.deadline = work, origin, deadline
         self._thread = threading.Thread(target=self._run, name="changeling-exchange", daemon=True)
         self._outcomes: SimpleQueue[Response | ServerTrouble] = SimpleQueue()  # the first is the one that counts
@@ -361,7 +340,7 @@ class _Call:
         except RuntimeError:  # the interpreter ends, or there are threads enough
             raise ServerTrouble("no thread can be started to ask the server", is_failure=False) from None
         try:
-            outcome = self._outcomes.get(timeout=self.deadline.left())
+            outcome = self._outcomes.get(timeout=_left(self.deadline))
         except Empty:
             self.end(self._too_slow())
             outcome = self._outcomes.get()
@@ -415,7 +394,7 @@ class _Call:
             outcome = trouble.with_traceback(None)
         except BaseException as error:  # a transport or a certificate check of the app's may raise what it likes
             outcome = ServerTrouble(f"{self._origin} could not be reached: {_cause(error)}")
-            if self.deadline.left() == 0:  # the socket gave up at the same moment
+            if _left(self.deadline) == 0:  # the socket gave up at the same moment
                 outcome = self._too_slow()
         with self._ending:
             if self._socket is not None:

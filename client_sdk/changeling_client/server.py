@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
@@ -63,24 +63,27 @@ _MOST_OWED_MS = MOST_IN_VAIN * REGAIN_MS
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
-    """The time for which a server that failed is left in peace: as long as it asked for, then a pause of our own.
+class Attempts:
+    """A server's failures, the time for which it is left in peace for them, and the requests that may come to nothing.
 
-    What the server asked for binds everybody. Our own pause is for whoever asks unbidden, such as a background thread:
-    a person who wants to send now may.
+    What the server asked for binds everybody, and so does the budget of requests in vain: each is paid for before it is
+    made, and paid back if something came of it. A pause of our own after that silence is for whoever asks unbidden,
+    such as a background thread: a person who wants to send now may.
     failed_ms: the device's time at the last failure, in Unix milliseconds.
     silence_ms: for how long from then on the server asked not to be asked.
     pause_ms: for how long after that silence nobody asks unbidden.
     failures: how many there were in a row.
+    whole_ms: the device's time when the budget is whole again, in Unix milliseconds; of an hour each that is owed.
     """
 
-    failed_ms: UnixMilliseconds
-    silence_ms: int
-    pause_ms: int
-    failures: int
+    failed_ms: UnixMilliseconds = UnixMilliseconds(0)  # noqa: RUF009
+    silence_ms: int = 0
+    pause_ms: int = 0
+    failures: int = 0
+    whole_ms: UnixMilliseconds = UnixMilliseconds(0)  # noqa: RUF009
 
     def wait_ms(self, now_ms: UnixMilliseconds, unbidden: bool = True) -> int:
-        """For how many milliseconds from now on the server is not asked; 0 if it may be now.
+        """For how many milliseconds from now on the server is left in peace for its failures; 0 if it may be asked now.
 
         now_ms: the device's time, in Unix milliseconds. unbidden: whether nobody wants it to be asked just now.
         """
@@ -88,8 +91,8 @@ class Backoff:
         passed_ms = now_ms - self.failed_ms
         return length_ms - passed_ms if 0 <= passed_ms < length_ms else 0
 
-    def after_failure(self, now_ms: UnixMilliseconds, silence_ms: int, coins: Coins) -> Backoff:
-        """The backoff after one more failure.
+    def after_failure(self, now_ms: UnixMilliseconds, silence_ms: int, coins: Coins) -> Attempts:
+        """The same after one more failure.
 
         now_ms: the device's time, in Unix milliseconds.
         silence_ms: for how long the server asked not to be asked; 0 if it did not.
@@ -98,38 +101,19 @@ class Backoff:
         """
         doublings = min(self.failures, MOST_PAUSE_MS.bit_length())  # a number of any size would be shifted otherwise
         most = min(FIRST_PAUSE_MS << doublings, MOST_PAUSE_MS)
-        pause_ms = most - coins.below(most // 2 + 1)
-        return Backoff(now_ms, min(max(silence_ms, 0), MOST_SILENCE_MS), pause_ms, self.failures + 1)
+        pause_ms, silence_ms = most - coins.below(most // 2 + 1), min(max(silence_ms, 0), MOST_SILENCE_MS)
+        return Attempts(now_ms, silence_ms, pause_ms, self.failures + 1, self.whole_ms)
 
-
-NEVER_FAILED = Backoff(UnixMilliseconds(0), 0, 0, 0)
-"""The backoff of a server that was not asked yet, or took what it was sent."""
-
-
-@dataclass(frozen=True, slots=True)
-class Budget:
-    """The requests that a server may still be asked in vain. It binds everybody, whoever wants what.
-
-    A request is paid for before it is made, and paid back if something came of it.
-    whole_ms: the device's time when the budget is whole again, in Unix milliseconds; of an hour each that is owed.
-    """
-
-    whole_ms: UnixMilliseconds
-
-    def wait_ms(self, now_ms: UnixMilliseconds, left: int = 0) -> int:
+    def unpaid_ms(self, now_ms: UnixMilliseconds, left: int = 0) -> int:
         """For how many milliseconds from now on no request can be paid for; 0 if one can now.
 
         left: how many more must be left after it.
         """
         return max(0, self._owed_ms(now_ms) - (MOST_IN_VAIN - 1 - left) * REGAIN_MS)
 
-    def paying(self, now_ms: UnixMilliseconds) -> Budget:
-        """The budget once a request is paid for at this time."""
-        return Budget(UnixMilliseconds(now_ms + self._owed_ms(now_ms) + REGAIN_MS))
-
-    def paid_back(self, requests: int) -> Budget:
-        """The budget once so many requests are paid back."""
-        return Budget(UnixMilliseconds(self.whole_ms - requests * REGAIN_MS))
+    def paying(self, now_ms: UnixMilliseconds) -> Attempts:
+        """The same once a request is paid for at this time."""
+        return replace(self, whole_ms=UnixMilliseconds(now_ms + self._owed_ms(now_ms) + REGAIN_MS))
 
     def _owed_ms(self, now_ms: UnixMilliseconds) -> int:
         owed_ms = self.whole_ms - now_ms
@@ -143,7 +127,7 @@ _DATE_RESOLUTION_MS = 1000
 _STEP_MS = 60_000
 """Clocks are set back by up to so much every day. If one was set back by more, the lead that we knew is out of date."""
 _FORGET_KEYS = "DELETE FROM sealing_keys WHERE url = ?"
-_BACKOFF = "failed_ms, silence_ms, pause_ms, failures"
+_ATTEMPTS = "failed_ms, silence_ms, pause_ms, failures, whole_ms"
 _RESERVED = 2
 """Requests of the budget that are left for keys and an upload when the server is asked for the time alone."""
 
@@ -238,7 +222,6 @@ class Server:
         self.url = endpoint.url
         self.heard: HeardTime | None = None
         """The time that an answer told last, also if the exchange failed otherwise."""
-        self.backoff = NEVER_FAILED
         self.unknown: set[SurveyId] = set()
         """Surveys that the server did not know, of which the app has been told: once is enough."""
         self.most_body_bytes = MOST_BODY_BYTES
@@ -339,54 +322,41 @@ class Server:
     def begin(self, db: StoreConnection) -> None:
         """Forgets the time that the server told before, as a clock may have been set since."""
         self.heard, self._time, self._lent = None, known_time(db, self.url), 0
-        self._look(db)
 
     def rest(self, unbidden: bool) -> None:
         """Asks nothing until the next flush, if that one is unbidden and the server has failed a short while ago."""
         with self._store.transaction() as db:
-            self._look(db)
-        self._resting = unbidden and self.backoff.wait_ms(self.now_ms()) > 0
-
-    def _look(self, db: StoreConnection) -> None:
-        """Looks what is known of its failures, which another process may have met."""
-        row = db.execute(f"SELECT {_BACKOFF} FROM servers WHERE url = ?", (self.url,)).fetchone()  # noqa: S608
-        self.backoff = NEVER_FAILED if row is None else Backoff(*row)
+            self._resting = unbidden and self._attempts(db).wait_ms(self.now_ms()) > 0
 
     def keep(self, db: StoreConnection) -> None:
-        """Keeps the time that the server told, if it told it, and what is known of its failures."""
+        """Keeps the time that the server told, if it told it."""
         self._time = known_time(db, self.url)
         if self.heard is not None:
             self._time = self._time.hearing(self.heard, self.now_ms())
         keep_time(db, self.url, self._time)
-        self._keep_backoff(db)
-
-    def _keep_backoff(self, db: StoreConnection) -> None:
-        failed = self.backoff
-        row = failed.failed_ms, failed.silence_ms, failed.pause_ms, failed.failures, self.url
-        db.execute(f"UPDATE servers SET ({_BACKOFF}) = (?, ?, ?, ?) WHERE url = ?", row)  # noqa: S608
 
     def fail(self, silence_ms: int = 0) -> None:
-        """Counts a failure: what was asked for was not given, or what was sent not taken. `keep` makes it last.
+        """Counts a failure: what was asked for was not given, or what was sent not taken.
 
         silence_ms: for how long the server asked not to be asked.
         """
-        self.backoff = self.backoff.after_failure(self.now_ms(), silence_ms, self._coins)
+        with self._store.transaction() as db:
+            self._keep_attempts(db, self._attempts(db).after_failure(self.now_ms(), silence_ms, self._coins))
 
     def succeed(self, db: StoreConnection) -> None:
         """Ends the backoff, and pays back the requests that led to this: something was taken, or given for good."""
-        self.backoff, lent, self._lent = NEVER_FAILED, self._lent, 0
-        self._keep_budget(db, self._budget(db).paid_back(lent))
-        self._keep_backoff(db)
+        whole_ms, self._lent = self._attempts(db).whole_ms - self._lent * REGAIN_MS, 0
+        self._keep_attempts(db, Attempts(whole_ms=UnixMilliseconds(whole_ms)))
 
     def waste(self) -> None:
         """Notes that nothing came of the requests so far: whatever is taken later does not pay them back."""
         self._lent = 0
 
     def wait_ms(self, now_ms: UnixMilliseconds) -> int:
-        """For how many milliseconds nobody should ask unbidden, as far as this process knows."""
+        """For how many milliseconds nobody should ask unbidden. now_ms: the device's time."""
         with self._store.transaction() as db:
-            budget_ms = 0 if self.in_development else self._budget(db).wait_ms(now_ms)
-            return max(self.backoff.wait_ms(now_ms), budget_ms)
+            attempts = self._attempts(db)
+        return max(attempts.wait_ms(now_ms), 0 if self.in_development else attempts.unpaid_ms(now_ms))
 
     def interrupt(self) -> None:
         """Ends the exchange that is under way in another thread, if there is one. Returns at once."""
@@ -406,10 +376,6 @@ class Server:
         left: int = 0,
     ) -> _Wanted:
         asked_ms, silence_ms = self.now_ms(), 0
-        if self.backoff.wait_ms(asked_ms, unbidden=False):
-            raise ServerTrouble("the server asked to be left alone for a while", is_failure=False)
-        if self._resting:
-            raise ServerTrouble("the server failed, and is left alone for a while", is_failure=False)
         try:
             with network.spent() as deadline:
                 answer = self._exchanges.ask(method, path, body, deadline, lambda: self._pay(asked_ms, left))
@@ -429,20 +395,31 @@ class Server:
         return wanted
 
     def _pay(self, now_ms: UnixMilliseconds, left: int) -> None:
-        """Pays for a request, on disk before it is made: a process that is killed by what follows has paid as well."""
+        """Pays for a request, on disk before it is made: a process that is killed by what follows has paid as well.
+
+        Raises ServerTrouble where none may be made now.
+        """
         with self._store.transaction() as db:
-            budget = self._budget(db)
-            if budget.wait_ms(now_ms, left) and not self.in_development:
-                raise ServerTrouble("the server was asked in vain too often, and is left alone", is_failure=False)
-            self._keep_budget(db, budget.paying(now_ms))
+            attempts, why_not = self._attempts(db), ""
+            if attempts.wait_ms(now_ms, unbidden=False):
+                why_not = "the server asked to be left alone for a while"
+            elif self._resting:
+                why_not = "the server failed, and is left alone for a while"
+            elif attempts.unpaid_ms(now_ms, left) and not self.in_development:
+                why_not = "the server was asked in vain too often, and is left alone"
+            if why_not:
+                raise ServerTrouble(why_not, is_failure=False)
+            self._keep_attempts(db, attempts.paying(now_ms))
 
-    def _budget(self, db: StoreConnection) -> Budget:
-        row = db.execute("SELECT whole_ms FROM servers WHERE url = ?", (self.url,)).fetchone()
-        return Budget(UnixMilliseconds(0 if row is None else row[0]))
+    def _attempts(self, db: StoreConnection) -> Attempts:
+        """What is known of them, as another process may have made some."""
+        row = db.execute(f"SELECT {_ATTEMPTS} FROM servers WHERE url = ?", (self.url,)).fetchone()  # noqa: S608
+        return Attempts() if row is None else Attempts(*row)
 
-    def _keep_budget(self, db: StoreConnection, budget: Budget) -> None:
+    def _keep_attempts(self, db: StoreConnection, attempts: Attempts) -> None:
         keep_time(db, self.url, known_time(db, self.url))  # the row, if there is none
-        db.execute("UPDATE servers SET whole_ms = ? WHERE url = ?", (budget.whole_ms, self.url))
+        row = (*astuple(attempts), self.url)
+        db.execute(f"UPDATE servers SET ({_ATTEMPTS}) = (?, ?, ?, ?, ?) WHERE url = ?", row)  # noqa: S608
 
     def _hear(self, answer: Response, asked_ms: UnixMilliseconds) -> UnixMilliseconds | None:
         """Takes in the time that an answer tells. Returns it, None if it tells none, or an old one from a cache."""

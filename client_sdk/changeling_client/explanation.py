@@ -221,43 +221,27 @@ def _guessed(randomizer: Randomizer) -> tuple[Fraction, Fraction]:
 class Explanation:
     """The most that can be concluded from all that one entry of a survey ever sends. `str()` says it in plain words.
 
-    question: the survey's. answers: its answers.
+    survey: the survey, with its answers, its dates, and what the server learns as it is.
     conclusions: how far an adversary can be moved, from a probability of 1%, 10% and 50%.
     if_restored: the same if a backup of the store was put back once, so that the entry answered a second time.
     one_report: what a single report says about the truth, for each kind of report in the survey.
     reports: how many reports an entry sends at most.
-    ends: when the survey ends. last_sent: until when reports on it are taken.
-    public: what the server learns as it is, beside the reports: each breakdown, with its values.
-    stratum_changes: how often an entry may change the values of those.
-    goes_on: whether the survey goes on from another one, whose cost it adds to.
-    epsilon: the most that the survey can cost the entry. per_week: that on average over the weeks of its calendar,
-    rounded up; a bound on no single week.
-    epsilon_if_restored: the most that it costs if a backup was put back once, and nothing noticed.
     """
 
-    question: str
-    answers: tuple[str, ...]
+    survey: Survey
     conclusions: tuple[Conclusion, ...]
     if_restored: tuple[Conclusion, ...]
     one_report: tuple[Truthfulness, ...]
     reports: int
-    ends: datetime
-    last_sent: datetime
-    public: tuple[Breakdown, ...]
-    stratum_changes: int
-    goes_on: bool
-    epsilon: Decimal
-    per_week: Decimal
-    epsilon_if_restored: Decimal
 
     def conclude(self, before: Decimal) -> Conclusion:
         """The same from a probability of one's own choice, above 0 and below 1."""
-        return conclude(before, self.epsilon)
+        return conclude(before, self.survey.epsilon)
 
     def __str__(self) -> str:
         return "\n".join(
             (
-                f"What others can learn from your answers to: {shown(self.question)}",
+                f"What others can learn from your answers to: {shown(self.survey.title)}",
                 "",
                 *(f"- {line}" for line in (*_about_reports(self), *_about_conclusions(self), *_about_the_rest(self))),
             )
@@ -271,23 +255,13 @@ def explain(survey: Survey) -> Explanation:
     >>> print(str(explain(make_survey(periods=7, epsilon=2))).splitlines()[0])
     What others can learn from your answers to: What do you drink?
     """
-    calendar, restored = survey.calendar, cost_if_restored(survey)
-    ends = calendar.time(calendar.periods)
+    restored = cost_if_restored(survey)
     return Explanation(
-        question=survey.title,
-        answers=survey.questions[0].answers,
+        survey,
         conclusions=tuple(conclude(before, survey.epsilon) for before in BEFORE),
         if_restored=tuple(conclude(before, restored) for before in BEFORE),
         one_report=most_telling(survey.plan),
         reports=max(sum(track.reports for track in group.tracks) for group in survey.plan.groups),
-        ends=datetime.fromtimestamp(ends, UTC),
-        last_sent=datetime.fromtimestamp(ends + survey.grace, UTC),
-        public=survey.public,
-        stratum_changes=survey.stratum_changes,
-        goes_on=bool(survey.follows),
-        epsilon=survey.epsilon,
-        per_week=survey.per_week,
-        epsilon_if_restored=restored,
     )
 
 
@@ -304,16 +278,19 @@ def in_the_open(breakdowns: Sequence[Breakdown]) -> str:
 
 def _about_reports(explanation: Explanation) -> Sequence[str]:
     sent = "one report" if explanation.reports == 1 else f"{explanation.reports:,} reports"
+    calendar, grace = explanation.survey.calendar, explanation.survey.grace
+    ends = calendar.time(calendar.periods)
+    last, late = (moment(datetime.fromtimestamp(at, UTC)) for at in (ends, ends + grace))
     return (
-        f"Your device sends at most {sent}, until {moment(explanation.ends)}; one that is late may leave it until "
-        f"{moment(explanation.last_sent)}. Whether and when it sends has nothing to do with what you answer.",
+        f"Your device sends at most {sent}, until {last}; one that is late may leave it until {late}. "
+        "Whether and when it sends has nothing to do with what you answer.",
         *(f"{one}" for one in explanation.one_report),
     )
 
 
 def _about_conclusions(explanation: Explanation) -> Sequence[str]:
     rare, example, even = explanation.conclusions
-    answer = f'"{shown(explanation.answers[0])}"'
+    answer = f'"{shown(explanation.survey.questions[0].answers[0])}"'
     return (
         f"All reports together: whoever thought before that it was {percent_up(example.before)} likely that you ever "
         f"answered {answer} can at most come to think it {percent_up(example.at_most)}, and at least "
@@ -327,18 +304,18 @@ def _about_conclusions(explanation: Explanation) -> Sequence[str]:
 
 
 def _about_the_rest(explanation: Explanation) -> Sequence[str]:
+    survey = explanation.survey
     shown = "Not hidden is that you take part, and when your device is on the network to report."
-    if explanation.public:
-        shown += f" So is this, which the app tells as it is: {in_the_open(explanation.public)}"
-        shown += f"; it may change {explanation.stratum_changes} times." if explanation.stratum_changes else "."
-    before = "This survey goes on from another one. " if explanation.goes_on else ""
+    if survey.public:
+        shown += f" So is this, which the app tells as it is: {in_the_open(survey.public)}"
+        shown += f"; it may change {survey.stratum_changes} times." if survey.stratum_changes else "."
+    before = "This survey goes on from another one. " if survey.follows else ""
     return (
         shown,
         f"{before}What other surveys tell about you, those before and after this one too, adds to what is said here.",
-        f"For experts: local differential privacy of the whole history of an entry, epsilon {explanation.epsilon} over "
-        f"the whole survey, {explanation.epsilon_if_restored} with a backup put back once; delta 0. On average over "
-        f"its weeks epsilon is {explanation.per_week} a week, which bounds no single week or report: one alone may "
-        "tell more.",
+        f"For experts: local differential privacy of the whole history of an entry, epsilon {survey.epsilon} over the "
+        f"whole survey, {cost_if_restored(survey)} with a backup put back once; delta 0. On average over its weeks "
+        f"epsilon is {survey.per_week} a week, which bounds no single week or report: one alone may tell more.",
     )
 
 

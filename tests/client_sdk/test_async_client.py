@@ -79,7 +79,7 @@ def test_the_calls_are_those_of_the_client(tmp_path, server):
             assert (flushed.sent, flushed.trouble) == (1, None)
             assert (await survey.ledger()).answered_period == 1
             assert (await client.ledger()).spent == SURVEY.epsilon
-            assert (await client.explain(SURVEY.id)).question == SURVEY.question
+            assert (await client.explain(SURVEY.id)).survey == SURVEY
             assert await survey.retract() is Recorded.COUNTED
             with pytest.raises(ValueError, match="no answer of the survey"):
                 await survey.record("milk")

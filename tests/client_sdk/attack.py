@@ -15,8 +15,7 @@ from math import prod
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
-from changeling_client import enrolment, entries, flushing, outbox
-from changeling_client.client import SurveyHandle
+from changeling_client import SurveyHandle, enrolment, entries, flushing, outbox
 from changeling_client.entries import Known
 from changeling_client.flushing import Answerer
 from changeling_client.recording import Recorder

@@ -14,7 +14,7 @@ from itertools import count
 import psycopg
 import pytest
 from changeling_client import Client, Recorded, SharedCallbacks, Silenced, StoreBusy, entries
-from changeling_client.postgresql import _Connection, _named_tables
+from changeling_client.postgresql import _Connection
 
 from ..protocol.examples import AUTHORITY, PINNED
 from .device import START, URL, Clock, FakeServer, ended, forked
@@ -169,9 +169,6 @@ def test_pods_killed_and_cut_off_answer_each_node_once(postgresql, tmp_path, ask
         assert postgresql.sql(f"SELECT 1 FROM {schema}.{table} WHERE {column} >= {STAYING}") == []
 
 
-TABLES = _named_tables()
-
-
 class TestSQLite(StoreContract):
     @pytest.fixture
     def pods(self, tmp_path):
@@ -207,15 +204,23 @@ class TestPostgreSQL(StoreContract):
     def backup(self, postgresql, pods):
         schema = pods.options["database"].rpartition("%3D")[2]
 
+        tables = []
+
         def copy():
+            query = (
+                "SELECT relname FROM pg_class WHERE relkind = 'r' AND relnamespace = '{}'::regnamespace ORDER BY oid"
+            )
+            tables.extend(name for (name,) in postgresql.sql(query.format(schema)))
             postgresql.sql(f"CREATE SCHEMA {schema}_copy")
-            for table in TABLES:
+            for table in tables:
                 postgresql.sql(f"CREATE TABLE {schema}_copy.{table} AS SELECT * FROM {schema}.{table}")
             return put_back
 
         def put_back():
-            postgresql.sql(f"TRUNCATE {', '.join(f'{schema}.{table}' for table in TABLES)}")
-            for table in TABLES:
+            postgresql.sql(
+                "SET session_replication_role = replica; TRUNCATE " + ", ".join(f"{schema}.{each}" for each in tables)
+            )
+            for table in tables:
                 postgresql.sql(f"INSERT INTO {schema}.{table} SELECT * FROM {schema}_copy.{table}")
 
         return copy

@@ -13,7 +13,6 @@ from random import Random
 import httpx
 import pytest
 from changeling_client import Client, Recorded, StoreFull, StoreReadOnly, StoreUnusable
-from changeling_client.store import VERSION
 from changeling_client.testing import stored
 from changeling_protocol import AtMost, head_of
 
@@ -36,11 +35,13 @@ def used(tmp_path):
     return tmp_path / "store.db"
 
 
-def marked(pragma):
+def marked(name, change):
+    """Changes a number in the file's head."""
+
     def damage(file):
-        connection = sqlite3.connect(file)
-        connection.execute(f"PRAGMA {pragma}")
-        connection.close()
+        with closing(sqlite3.connect(file)) as connection:
+            (number,) = connection.execute(f"PRAGMA {name}").fetchone()
+            connection.execute(f"PRAGMA {name} = {number + change}")
 
     return damage
 
@@ -62,9 +63,9 @@ DAMAGES = {
     "cut after a page": cut(4096),
     "torn pages": torn,
     "text": lambda file: file.write_text("not a database, but long enough to be read as the header of one" * 20),
-    "of a later version": marked(f"user_version = {VERSION + 1}"),
-    "of an earlier commit, with one byte where slots have two": marked(f"user_version = {VERSION - 1}"),
-    "of another application": marked("application_id = 7"),
+    "of a later version": marked("user_version", 1),
+    "of an earlier commit, with one byte where slots have two": marked("user_version", -1),
+    "of another application": marked("application_id", 7),
 }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 from changeling_client import EnrolmentOver
-from changeling_client.device import RETRY_SECONDS, Reporter
+from changeling_client.device import Reporter
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -277,6 +277,6 @@ def test_what_waits_for_a_server_to_tell_the_time_does_not_make_the_reporter_ask
         for _ in range(8):
             waits.append(reporter.step())
             assert device._device.next_due_ms() < 1000 * clock.now
-        assert waits[0] >= RETRY_SECONDS
+        assert waits[0] >= 5
         assert waits == sorted(waits)
-        assert waits[-1] > 100 * RETRY_SECONDS
+        assert waits[-1] > 500

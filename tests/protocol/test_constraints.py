@@ -9,12 +9,12 @@ from changeling_protocol import (
     Calendar,
     Hybrid,
     Node,
+    Question,
     TimeBounded,
     cadence,
     cover,
     most_span,
 )
-from changeling_protocol.questions import constraint_from_fields
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,8 +130,9 @@ def test_whatever_is_attempted_no_more_nodes_are_reached_than_the_cost_counts_wi
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
 def test_a_constraint_comes_back_from_its_fields(constraint):
     """And anything else is refused by name."""
-    fields = constraint.as_fields()
-    assert constraint_from_fields(fields) == constraint
-    for broken in ({}, {**fields, "more": 1}, {"kind": "at-most", "k": "3"}):
+    asked = Question("drink", "Tea?", ("yes", "no"), constraint)
+    fields = asked.as_fields()
+    assert Question.from_fields(fields) == asked
+    for broken in ({}, {**fields["constraint"], "more": 1}, {"kind": "at-most", "k": "3"}):
         with pytest.raises(ValueError, match="not a constraint"):
-            constraint_from_fields(broken)
+            Question.from_fields({**fields, "constraint": broken})

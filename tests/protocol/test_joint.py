@@ -33,7 +33,6 @@ from changeling_protocol import (
     plan_cost,
     signed,
 )
-from changeling_protocol.plan import plan_as_fields, plan_from_fields
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -150,11 +149,11 @@ def test_a_joint_group_costs_its_odds_and_is_signed_without_those_of_its_tracks(
     assert plan_cost(plan, calendar, AtMost(3)) == group.joint.odds.epsilon
     assert survey(plan).epsilon_micro == micro(group.joint.odds.epsilon)
     assert all(0 < track.randomizer.odds.epsilon < group.joint.odds.epsilon for track in group.tracks)
-    (fields,) = plan_as_fields(plan)
+    (fields,) = survey(plan).as_fields()["plan"]
     assert not any("odds" in track["randomizer"] for track in fields["tracks"])
     assert fields["joint"] == {"odds": [55, 1], "threshold": 4, "weights": [2, 1], "slots": [2, 3]}
     both = ReleasePlan((*plan.groups, Group((STATES,), 5)))
-    assert plan_from_fields(plan_as_fields(both), [3]) == both
+    assert Survey.from_payload(survey(both).payload).plan == both
 
 
 def test_more_lives_of_an_entry_cost_more():

@@ -14,7 +14,6 @@ from changeling_protocol import (
     encode,
     signed,
 )
-from changeling_protocol.signing import payload_bytes, verified
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -103,13 +102,11 @@ def test_an_authority_is_a_key_whose_signatures_need_a_private_key():
 
 def test_nobody_signs_without_a_private_key():
     """Under the identity anybody's signature holds, so it is no authority; another beside it still is."""
-    identity = b"\1" + bytes(31)
-    payload = payload_bytes("survey", {"question": "?"})
-    forged = encode({"payload": payload, "signature": identity + bytes(32)})
+    identity, genuine = b"\1" + bytes(31), survey().signed_by(AUTHORITY)
+    forged = encode({**decode(genuine), "signature": identity + bytes(32)})
     with pytest.raises(BadSignature):
-        verified("survey", forged, [identity])
-    genuine = encode({"payload": payload, "signature": AUTHORITY.sign(payload)})
-    assert verified("survey", genuine, [identity, PINNED[0]]) == {"question": "?"}
+        Survey.from_signed(forged, [identity])
+    assert Survey.from_signed(genuine, [identity, PINNED[0]]) == survey()
 
 
 def test_signed_objects_are_read_without_their_signature_in_one_place():

@@ -10,6 +10,7 @@ from changeling_client.testing import read_upload
 from changeling_protocol import (
     HEAD_BYTES,
     MOST_SPANNED_PERIODS,
+    MOST_TRACKS,
     SEAL_BYTES,
     VERSION,
     CannotOpen,
@@ -38,8 +39,6 @@ from changeling_protocol import (
     upload,
     upload_bytes,
 )
-from changeling_protocol.plan import MOST_TRACKS
-from changeling_protocol.survey import MOST_STRATA
 from changeling_protocol.upload import key_schedule
 from changeling_protocol.wire import MOST_BODY_BYTES
 from cryptography.exceptions import InvalidTag
@@ -58,7 +57,7 @@ KEY = SealingKey(PRIVATE.public_key().public_bytes_raw(), 0, 10)
 def answers_in(plan, group, span, generator):
     """Some of the span's closings, each with some of the reports that it could have."""
     answered = [
-        Closing(period, generator.randbytes(16), generator.choice(list(Standing)), generator.randrange(MOST_STRATA))
+        Closing(period, generator.randbytes(16), generator.choice(list(Standing)), generator.randrange(2**10))
         for period in closings(plan, span.start, span.end)
         if generator.random() < 0.8
     ]

@@ -23,6 +23,7 @@ import httpx
 import numpy as np
 from changeling_aggregator.fold import SeenIds, add_ids, fold
 from changeling_aggregator.opening import ColumnLayout, Opened, Sheaf, open_requests, upload_number
+from changeling_aggregator.testing import tallies_in
 from changeling_aggregator.testing.services import PostgreSQL, small_bucket
 from changeling_aggregator.testing.serving import (
     ADMIN,
@@ -522,7 +523,7 @@ def _counted(url: str, log: SurveyLog, honest: list[bytes]) -> list[float]:
             sent.append(time.monotonic())
             httpx.post(url + UPLOADS, content=honest[len(sent) - 1], headers=address, timeout=100).raise_for_status()
         with log.store.view() as view:
-            reports = sum(tally.reports for tally in view.tallies(log.survey.id).values())
+            reports = sum(tally.reports for tally in tallies_in(view, log.survey).values())
         waits += [time.monotonic() - at for at in sent[len(waits) : reports]]
         time.sleep(0.05)
     return waits + [float("inf")] * (len(honest) - len(waits))

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from changeling_aggregator.store import LoggedRequest
+from changeling_aggregator.testing import tallies_in
 from changeling_aggregator.testing.serving import FOREVER, SurveyLog, body, publish_new_key
 from changeling_protocol import Closing, Node, Report, SealingKey, Standing, Survey, encode_upload, seal
 from changeling_statistics import Tallies
@@ -55,12 +56,12 @@ class Log(SurveyLog):
     def tallies(self) -> dict[tuple[int, int], tuple[int, list[int]]]:
         """By track and node: how many reports, and the slots."""
         with self.store.view() as view:
-            return shown(view.tallies(self.survey.id))
+            return shown(tallies_in(view, self.survey))
 
     def attendance(self) -> dict[tuple[int, int], tuple[int, int, int]]:
         """By group and period: how many were heard, and of these how many new, and how many missed before."""
         with self.store.view() as view:
-            return present(view.tallies(self.survey.id))
+            return present(tallies_in(view, self.survey))
 
     def refused(self) -> dict[str, int]:
         with self.store.view() as view:

@@ -22,6 +22,7 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.ingest import writer_for
 from changeling_aggregator.segments import Folder
 from changeling_aggregator.store import Store
+from changeling_aggregator.testing import tallies_in
 from sqlalchemy import Connection, event
 
 from .uploads import content_of, split, upload
@@ -96,8 +97,8 @@ def show_fold(folder: Path, now: float) -> None:
 def contents(store: Store) -> dict[str, object]:
     """How much is unfolded, how many runs of ids there are, all tallies and attendance, and refusals."""
     with store.view() as view:
-        (survey,) = view.surveys()
-        tallies = view.tallies(survey)
+        ((survey, stored),) = view.surveys().items()
+        tallies = tallies_in(view, stored.survey)
         return {
             "unfolded": view.log_state().unfolded,
             "runs": sum(map(len, view.runs().values())),

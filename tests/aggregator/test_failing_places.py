@@ -11,7 +11,7 @@ import pytest
 from changeling_aggregator import segments
 from changeling_aggregator.segments import LEAST_FREE_BYTES, Folder
 from changeling_aggregator.store import Store
-from changeling_aggregator.testing import SegmentedStore
+from changeling_aggregator.testing import SegmentedStore, tallies_in
 from changeling_aggregator.testing.services import NOT_HERE, WELL, Conduct, small_bucket
 from changeling_protocol import Calendar, SealingKey, Survey
 
@@ -54,7 +54,7 @@ class Sending:
         assert self.send() == 200
         self.server.fold()
         with closing(Store.open(self.server.store_path)) as store, store.view() as view:
-            assert view.tallies(self.asked.id)[0, 8].reports == self.acknowledged
+            assert tallies_in(view, self.asked)[0, 8].reports == self.acknowledged
 
 
 @contextmanager

@@ -43,7 +43,7 @@ def test_the_command_folds_once_and_names_a_tally_that_the_log_does_not_give(
     fold(log.store, END, closing=False)
     assert run([*words, "--check"]) == 0
     assert capsys.readouterr().out == "folding the kept log again comes to the same\n"
-    sql(log.store, "UPDATE tallies SET reports = 7 WHERE node = 2")
+    sql(log.store, "UPDATE tallies SET reports = 7 WHERE track = 0 AND node = 2")
     (difference,) = check(log.store)
     assert difference.what == "track 0, node (1, 2]"
     assert difference.stored.startswith("7 reports")

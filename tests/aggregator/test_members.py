@@ -9,7 +9,8 @@ from random import Random
 
 import pytest
 from changeling_aggregator.fold import fold
-from changeling_aggregator.store import Store
+from changeling_aggregator.store import Store, everybody
+from changeling_aggregator.testing import tallies_in
 from changeling_protocol import Breakdown, Calendar, Closing, Node, Report, Standing, encode_upload, seal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -97,8 +98,8 @@ def test_members_are_counted_once_however_their_answers_are_packed(tmp_path: Pat
                     heard[device.group, closing.period, closing.standing] += 1
                     reports.update((report.track, report.node) for report in told)
         with store.view() as view:
-            found = view.tallies(ASKED.id, [stratum])
-        assert {key: (here.heard, here.new, here.missed) for key, here in found.attendance.items()} == {
+            found = {key: each for key, each in view.counted_strata(ASKED.id, ASKED.plan).items() if key[2] == stratum}
+        assert {key: (here.heard, here.new, here.missed) for key, here in everybody(found).attendance.items()} == {
             (group, period): (
                 sum(heard[group, period, standing] for standing in Standing),
                 heard[group, period, Standing.NEW],
@@ -106,9 +107,9 @@ def test_members_are_counted_once_however_their_answers_are_packed(tmp_path: Pat
             )
             for group, period, _ in heard
         }
-        assert {key: tally.reports for key, tally in found.items()} == dict(reports)
+        assert {key: tally.reports for key, tally in everybody(found).items()} == dict(reports)
     answered = sum(len(device.answers) for device in devices)
     with store.view() as view:
-        assert sum(here.heard for here in view.tallies(ASKED.id).attendance.values()) == answered
+        assert sum(here.heard for here in tallies_in(view, ASKED).attendance.values()) == answered
     assert set(log.refused()) <= {"duplicate"}
     store.close()

@@ -13,6 +13,7 @@ from changeling_aggregator.ingest import LogWriter, by_survey, writer_for
 from changeling_aggregator.segments import Folder
 from changeling_aggregator.store import Store
 from changeling_aggregator.store.store import OLD_SECONDS, TOGETHER
+from changeling_aggregator.testing import tallies_in
 from changeling_protocol import Calendar, EarlyEnd, Survey, SurveyId, UnixMilliseconds, UnixSeconds
 from changeling_protocol.wire import decode_upload_request
 
@@ -102,7 +103,7 @@ class World:
         """Each closing in time is counted once, those before an early end whatever else."""
         with self.store.view() as view:
             for asked in self.surveys:
-                tallies = view.tallies(asked.id)
+                tallies = tallies_in(view, asked)
                 for period in range(1, self.ends.get(asked.id, PERIODS) + 1):
                     mine = [each for each in self.sent if (each.survey.id, each.period) == (asked.id, period)]
                     found = tallies[0, period].reports if (0, period) in tallies else 0

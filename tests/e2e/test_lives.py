@@ -6,6 +6,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from changeling_aggregator.store import Store
+from changeling_aggregator.testing import tallies_in
 from changeling_protocol import (
     AtMost,
     Calendar,
@@ -72,7 +73,7 @@ def lived(tmp_path_factory):
     assert {(ledger.answered_period, ledger.waiting, ledger.dropped) for ledger in ledgers} == {(PERIODS, 0, 0)}
     store = Store.open(folder / "server.db")
     with store.view() as view:
-        tallies, refused = view.tallies(asked.id), view.refusals(asked.id)
+        tallies, refused = tallies_in(view, asked), view.refusals(asked.id)
     store.close()
     assert not refused
     return asked, tallies, published

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from changeling_aggregator.server import BURST_SECONDS, real_time
 from changeling_aggregator.store import Store
+from changeling_aggregator.testing import tallies_in
 from changeling_aggregator.testing.serving import free_port
 from changeling_client import Client
 from changeling_protocol import Calendar
@@ -80,7 +81,7 @@ def tallied(server, surveys):
     """What the store holds of them."""
     store = Store.open(server.store_path)
     with store.view() as view:
-        found = [view.tallies(asked.id) for asked in surveys]
+        found = [tallies_in(view, asked) for asked in surveys]
     store.close()
     return [{key: (tally.reports, tally.slots.tolist()) for key, tally in each.items()} for each in found]
 

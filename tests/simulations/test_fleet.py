@@ -51,10 +51,12 @@ def counted(log: Log) -> Truth:
     """What a store has counted, as a truth."""
     truth = Truth(log.survey.id.hex(), refused=Counter(log.refused()))
     rows = counted_rows(log.store)
-    for _, track, node, stratum, reports, slots in rows["tallies"]:
-        truth.tallies[track, node, stratum] = NodeTally(reports, np.frombuffer(slots, "<i8"))
-    for _, group, period, stratum, heard, new, missed in rows["attendance"]:
-        truth.attendance[group, period, stratum] = Attendance(heard, new, missed)
+    for _, track, node, stratum, reports, packed in rows["tallies"]:
+        slots = np.frombuffer(packed, "<i8")
+        if track < 0:
+            truth.attendance[-1 - track, node, stratum] = Attendance(reports, *slots.tolist())
+        else:
+            truth.tallies[track, node, stratum] = NodeTally(reports, slots)
     return truth
 
 

@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.timeout(600),
     pytest.mark.skipif(WHY_NOT is not None, reason=f"{WHY_NOT}"),
 ]
-_COUNTED = ("tallies", "attendance", "refusals")
+_COUNTED = ("tallies", "refusals")
 
 
 class Following:

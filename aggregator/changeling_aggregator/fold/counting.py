@@ -58,6 +58,7 @@ from ..store import (
     TallyKey,
     Transaction,
     View,
+    everybody,
     readable,
 )
 from .ids import Ids, are_in, first_of_each, ids_in, merged_ids
@@ -468,7 +469,7 @@ def check(store: Store, open_: Open = open_requests) -> list[TallyDifference]:
         return [
             difference
             for id_, each in stored.items()
-            for difference in _differences(each, view.tallies(id_), again[id_])
+            for difference in _differences(each, everybody(view.counted_strata(id_, each.survey.plan)), again[id_])
         ]
 
 

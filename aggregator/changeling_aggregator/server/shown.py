@@ -22,11 +22,7 @@ from typing import TypeAlias
 from changeling_protocol import Edition, StratumNumber, Survey, SurveyId, UnixSeconds
 from changeling_protocol.wire import EDITION_FILE, JSON, KEY_FILE, MSGPACK
 from changeling_statistics import (
-    Attendance,
-    GroupClosing,
-    NodeTally,
     NotEstimable,
-    PlanNode,
     Smoothing,
     Solution,
     StratifiedTallies,
@@ -38,7 +34,7 @@ from changeling_statistics import (
 
 from ..ingest import PublishedSurvey, Registry
 from ..logs import log_failure
-from ..store import SigningKey, SnapshotProgress, Store, StratumCounts, StratumKey
+from ..store import SigningKey, SnapshotProgress, Store, StratumCounts, StratumKey, everybody
 from .clock import Clock
 from .http import COMPRESSION, PackedFile, keep_latest
 
@@ -107,19 +103,9 @@ class ShownSurvey:
             return self._solutions[asked]
 
     def _everybody(self) -> Tallies:
-        nodes: dict[PlanNode, NodeTally] = {}
-        closings: dict[GroupClosing, Attendance] = {}
-        for (period, group, _), lot in self.lots.items():
-            other = closings.get((group, period))
-            if other is None:  # no node ends at two closings
-                closings[group, period] = lot.attendance
-                nodes.update(lot.nodes)
-                continue
-            closings[group, period] = other + lot.attendance
-            for node, tally in lot.nodes.items():
-                nodes[node] = nodes[node] + tally if node in nodes else tally
-        minimum = self.survey.minimum
-        return Tallies({node: tally for node, tally in nodes.items() if tally.reports >= minimum}, closings)
+        everyone = everybody(self.lots)
+        nodes = {node: tally for node, tally in everyone.items() if tally.reports >= self.survey.minimum}
+        return Tallies(nodes, everyone.attendance)
 
     def _stratify(self) -> StratifiedTallies:
         if self._stratified is None:

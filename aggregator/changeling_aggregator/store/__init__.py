@@ -37,6 +37,7 @@ from .counts import (
     StratumCounts,
     StratumKey,
     TallyKey,
+    everybody,
 )
 from .database import IN_CLEAR, LEAST_FREE_BYTES, STORE_KEY_BYTES, AtRest, Database, Transactions, in_use
 from .files import IdFile, Segment, segment_name, written_segment
@@ -106,6 +107,7 @@ __all__ = [
     "View",
     "back_up",
     "cursors_after",
+    "everybody",
     "files_of",
     "hash_of",
     "in_use",

@@ -8,19 +8,27 @@ A closing that is not sealed has a few runs of sorted ids, each in chunks, so th
 few chunks, and whatever reads a whole run holds a little of it at a time. A run never changes: another takes its place.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from changeling_protocol import NodeNumber, Refusal, ReleasePlan, StratumNumber, SurveyId, TrackNumber, decode, encode
-from changeling_statistics import Attendance, Cell, NodeTally, PlanNode, Tallies
+from changeling_protocol import (
+    MOST_PERIODS,
+    NodeNumber,
+    Refusal,
+    ReleasePlan,
+    StratumNumber,
+    SurveyId,
+    TrackNumber,
+    decode,
+    encode,
+)
+from changeling_statistics import Attendance, Cell, Counts, GroupClosing, NodeTally, PlanNode, Tallies
 from sqlalchemy import (
     ColumnElement,
-    Row,
     Select,
-    Table,
     and_,
     bindparam,
     case,
@@ -36,7 +44,7 @@ from sqlalchemy import (
 
 from .database import Bound
 from .registry import SnapshotProgress
-from .schema import attendance, refusals, runs, snapshots, surveys, tallies
+from .schema import refusals, runs, snapshots, surveys, tallies
 
 TallyKey: TypeAlias = tuple[SurveyId, TrackNumber, NodeNumber, StratumNumber]
 """Survey id, number of the track, number of the node, stratum."""
@@ -49,7 +57,6 @@ StratumKey: TypeAlias = tuple[int, int, StratumNumber]
 
 _AT_ONCE = 500
 _TALLY_KEY = ("survey", "track", "node", "stratum")
-_ATTENDANCE_KEY = ("survey", "group", "period", "stratum")
 _STRATUM_KEY = ("period", "group", "stratum")
 _SNAPSHOT = and_(
     snapshots.c.survey == bindparam("of"), *(snapshots.c[name] == bindparam(name) for name in _STRATUM_KEY)
@@ -72,23 +79,24 @@ class StratumCounts:
         return {None: self.attendance.heard, **{node: tally.reports for node, tally in self.nodes.items()}}
 
 
+def everybody(counts: Mapping[StratumKey, StratumCounts]) -> Tallies:
+    """The tallies of the entries of all these strata together."""
+    nodes: dict[PlanNode, NodeTally] = {}
+    closings: dict[GroupClosing, Attendance] = {}
+    for (period, group, _), each in counts.items():
+        other = closings.get((group, period))
+        if other is None:  # no node ends at two closings
+            closings[group, period] = each.attendance
+            nodes.update(each.nodes)
+            continue
+        closings[group, period] = other + each.attendance
+        for node, tally in each.nodes.items():
+            nodes[node] = nodes[node] + tally if node in nodes else tally
+    return Tallies(nodes, closings)
+
+
 class ReadCounts(Bound):
     """Reads counts and snapshots."""
-
-    def tallies(self, survey: SurveyId, strata: Collection[StratumNumber] | None = None) -> Tallies:
-        """All tallies of a survey, of open nodes too: the caller decides what may be shown.
-
-        strata: those whose entries are counted; None for all of them.
-        """
-        nodes = self._rows_of(tallies, survey, strata)
-        closings = self._rows_of(attendance, survey, strata)
-        return Tallies(
-            {key: _sum_of_tallies([*rows]) for key, rows in groupby(nodes, lambda row: (row.track, row.node))},
-            {
-                key: sum(map(_attendance, rows), Attendance())
-                for key, rows in groupby(closings, lambda row: (row.group, row.period))
-            },
-        )
 
     def refusals(self, survey: SurveyId | None = None) -> dict[Refusal, int]:
         """How often each reason was met in a survey; None for all of them together."""
@@ -97,20 +105,23 @@ class ReadCounts(Bound):
         return {Refusal(reason): int(count) for reason, count in self._connection.execute(query)}
 
     def counted_strata(
-        self, survey: SurveyId, plan: ReleasePlan, after: int, until: int
+        self, survey: SurveyId, plan: ReleasePlan, after: int = 0, until: int = MOST_PERIODS
     ) -> dict[StratumKey, StratumCounts]:
         """All that is counted of the closings of the periods in (after, until]. Nothing of it may be shown as it is."""
+        track, node = tallies.c.track, tallies.c.node
+        wanted = [and_(track < 0, node > after, node <= until)]
+        for number, each in enumerate(plan.tracks):
+            first, last = ((time - each.first) // each.width for time in (after, until))
+            wanted.append(and_(track == number, node > first, node <= last))
         counts: dict[StratumKey, StratumCounts] = {}
-        closings = and_(attendance.c.survey == survey, attendance.c.period > after, attendance.c.period <= until)
-        for row in self._connection.execute(select(attendance).where(closings)):
-            counts.setdefault((row.period, row.group, row.stratum), StratumCounts()).attendance = _attendance(row)
-        of_tracks = []
-        for number, track in enumerate(plan.tracks):
-            first, last = ((time - track.first) // track.width for time in (after, until))
-            of_tracks.append(and_(tallies.c.track == number, tallies.c.node > first, tallies.c.node <= last))
-        for row in self._connection.execute(select(tallies).where(tallies.c.survey == survey, or_(*of_tracks))):
-            key = plan.tracks[row.track].node(row.node).end, plan.group_of(row.track), row.stratum
-            counts.setdefault(key, StratumCounts()).nodes[row.track, row.node] = _sum_of_tallies([row])
+        for row in self._connection.execute(select(tallies).where(tallies.c.survey == survey, or_(*wanted))):
+            tally = _tally(row.reports, row.slots)
+            if row.track < 0:
+                key = row.node, -1 - row.track, row.stratum
+                counts.setdefault(key, StratumCounts()).attendance = Attendance(tally.reports, *tally.slots.tolist())
+            else:
+                key = plan.tracks[row.track].node(row.node).end, plan.group_of(row.track), row.stratum
+                counts.setdefault(key, StratumCounts()).nodes[row.track, row.node] = tally
         return counts
 
     def shown_strata(
@@ -128,17 +139,12 @@ class ReadCounts(Bound):
         counts: dict[StratumKey, StratumCounts] = {}
         for row in self._connection.execute(query):
             nodes: dict[PlanNode, NodeTally] = {
-                (TrackNumber(track), NodeNumber(node)): NodeTally(reports, np.frombuffer(slots, "<i8").astype(np.int64))
+                (TrackNumber(track), NodeNumber(node)): _tally(reports, slots)
                 for track, node, reports, slots in decode(row.cells)
             }
-            counts[row.period, row.group, row.stratum] = StratumCounts(_attendance(row), nodes)
+            here = Attendance(row.heard, row.new, row.missed)
+            counts[row.period, row.group, row.stratum] = StratumCounts(here, nodes)
         return counts
-
-    def _rows_of(self, table: Table, survey: SurveyId, strata: Collection[StratumNumber] | None) -> Sequence[Row[Any]]:
-        """The rows of a survey's strata, in the order of their keys."""
-        wanted = true() if strata is None else table.c.stratum.in_(strata)
-        query = select(table).where(table.c.survey == survey, wanted).order_by(*table.primary_key)
-        return self._connection.execute(query).all()
 
 
 class WriteCounts(ReadCounts):
@@ -172,10 +178,10 @@ class WriteCounts(ReadCounts):
         rows = [
             {
                 **{"survey": survey, "period": period, "group": group, "stratum": stratum},
-                **{"revision": looked.revision, **_of_attendance(each.attendance)},
+                **{"revision": looked.revision, **asdict(each.attendance)},
                 "cells": encode(
                     [
-                        [track, node, tally.reports, tally.slots.astype("<i8").tobytes()]
+                        [track, node, tally.reports, _packed(tally.slots)]
                         for (track, node), tally in sorted(each.nodes.items())
                     ]
                 ),
@@ -184,67 +190,44 @@ class WriteCounts(ReadCounts):
         ]
         self._connection.execute(insert(snapshots), rows)
 
-    def _add_tallies(self, added: Mapping[TallyKey, NodeTally]) -> None:
-        stored = self._rows_beside(tallies, _TALLY_KEY, added)
-        totals = {key: each + _sum_of_tallies([stored[key]]) if key in stored else each for key, each in added.items()}
-        rows = {key: {"reports": o.reports, "slots": o.slots.astype("<i8").tobytes()} for key, o in totals.items()}
-        self._put(tallies, _TALLY_KEY, rows, stored)
+    def _add_tallies(self, added: Mapping[TallyKey, NodeTally], heard: Mapping[AttendanceKey, Attendance]) -> None:
+        more = dict(added)
+        for (survey, group, period, stratum), here in heard.items():
+            key = survey, TrackNumber(-1 - group), NodeNumber(period), stratum
+            more[key] = NodeTally(here.heard, np.array([here.new, here.missed]))
+        stored = self._stored_beside(more)
+        fresh, changed = [], []
+        for key, tally in more.items():
+            total = tally + stored[key] if key in stored else tally
+            row = {"reports": total.reports, "slots": _packed(total.slots)}
+            if key in stored:
+                changed.append({f"of_{name}": part for name, part in zip(_TALLY_KEY, key, strict=True)} | row)
+            else:
+                fresh.append(dict(zip(_TALLY_KEY, key, strict=True)) | row)
+        if fresh:
+            self._connection.execute(insert(tallies), fresh)
+        if changed:
+            named = (tallies.c[name] == bindparam(f"of_{name}") for name in _TALLY_KEY)
+            self._connection.execute(update(tallies).where(*named), changed)
 
-    def _add_attendance(self, added: Mapping[AttendanceKey, Attendance]) -> None:
-        stored = self._rows_beside(attendance, _ATTENDANCE_KEY, added)
-        totals = {key: each + _attendance(stored[key]) if key in stored else each for key, each in added.items()}
-        rows = {key: _of_attendance(each) for key, each in totals.items()}
-        self._put(attendance, _ATTENDANCE_KEY, rows, stored)
-
-    def _rows_beside(
-        self, table: Table, names: Sequence[str], keys: Iterable[tuple[Any, ...]]
-    ) -> dict[tuple[Any, ...], Row[Any]]:
-        """The rows of these keys that there are, and of other strata, by key.
-
-        names: of the key's four columns, the last of which is the stratum.
-        """
-        stored: dict[tuple[Any, ...], Row[Any]] = {}
-        first, second, third, _ = (table.c[name] for name in names)
-        for (survey, number), alike in groupby(sorted({key[:3] for key in keys}), lambda key: key[:2]):
-            places = [place for *_, place in alike]
-            for at in range(0, len(places), _AT_ONCE):
-                some = third.in_(places[at : at + _AT_ONCE])
-                for row in self._connection.execute(select(table).where(first == survey, second == number, some)):
-                    stored[tuple(row._mapping[name] for name in names)] = row
+    def _stored_beside(self, keys: Iterable[TallyKey]) -> dict[TallyKey, NodeTally]:
+        """The tallies of these keys that there are, and of other strata, by key."""
+        stored: dict[TallyKey, NodeTally] = {}
+        for (survey, track), alike in groupby(sorted({key[:3] for key in keys}), lambda key: key[:2]):
+            nodes = [node for *_, node in alike]
+            for at in range(0, len(nodes), _AT_ONCE):
+                of = tallies.c.survey == survey, tallies.c.track == track, tallies.c.node.in_(nodes[at : at + _AT_ONCE])
+                for row in self._connection.execute(select(tallies).where(*of)):
+                    stored[row.survey, row.track, row.node, row.stratum] = _tally(row.reports, row.slots)
         return stored
 
-    def _put(
-        self,
-        table: Table,
-        names: Sequence[str],
-        rows: Mapping[tuple[Any, ...], Mapping[str, object]],
-        stored: Collection[tuple[Any, ...]],
-    ) -> None:
-        """Write these rows, those that are stored already over the old."""
-        fresh = [{**dict(zip(names, key, strict=True)), **row} for key, row in rows.items() if key not in stored]
-        if fresh:
-            self._connection.execute(insert(table), fresh)
-        changed = [
-            {**{f"of_{name}": part for name, part in zip(names, key, strict=True)}, **row}
-            for key, row in rows.items()
-            if key in stored
-        ]
-        if changed:
-            named = (table.c[name] == bindparam(f"of_{name}") for name in names)
-            self._connection.execute(update(table).where(*named), changed)
+
+def _tally(reports: int, slots: bytes) -> NodeTally:
+    return NodeTally(reports, np.frombuffer(slots, "<i8").astype(np.int64))
 
 
-def _sum_of_tallies(rows: Sequence[Row[Any]]) -> NodeTally:
-    slots = np.frombuffer(b"".join(row.slots for row in rows), "<i8").reshape(len(rows), -1)
-    return NodeTally(sum(row.reports for row in rows), slots.sum(axis=0, dtype=np.int64))
-
-
-def _attendance(row: Row[Any]) -> Attendance:
-    return Attendance(row.heard, row.new, row.missed)
-
-
-def _of_attendance(here: Attendance) -> dict[str, int]:
-    return {"heard": here.heard, "new": here.new, "missed": here.missed}
+def _packed(slots: Counts) -> bytes:
+    return slots.astype("<i8").tobytes()
 
 
 ID_BYTES = 16

@@ -378,8 +378,7 @@ class WriteLog(ReadLog, WriteFiles, WriteCounts):
             at = cursors.c.stream == stream, cursors.c.position == before
             if self._connection.execute(update(cursors).where(*at).values(position=after)).rowcount != 1:
                 raise Overtaken(f"another folder has counted stream {stream} beyond {before}")
-        self._add_tallies(tallies or {})
-        self._add_attendance(attendance or {})
+        self._add_tallies(tallies or {}, attendance or {})
         self._add_refusals(refused or {})
         if needed_until:
             self._keep(needed_until)

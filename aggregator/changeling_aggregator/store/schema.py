@@ -154,20 +154,9 @@ tallies = Table(
     Column("reports", BigInteger, nullable=False),
     Column("slots", LargeBinary, nullable=False),
 )
-"""slots: int64, little-endian."""
-
-attendance = Table(
-    "attendance",
-    metadata,
-    Column("survey", LargeBinary(16), primary_key=True),
-    Column("group", Integer, primary_key=True),
-    Column("period", Integer, primary_key=True),
-    Column("stratum", Integer, primary_key=True),
-    Column("heard", BigInteger, nullable=False),
-    Column("new", BigInteger, nullable=False),
-    Column("missed", BigInteger, nullable=False),
-)
-"""How many entries answered at a period's close, and how many of them for the first time."""
+"""The reports on each node. slots: int64, little-endian. And how many entries answered at each closing of a group: its
+track is then -1 - group, its node the period, and its two slots are how many of them answered for the first time, and
+how many had missed all before."""
 
 runs = Table(
     "runs",

@@ -20,7 +20,7 @@ from .fold_engines import (
     reference_rows,
 )
 from .store_contract import StoreContract
-from .stores import Opener, SegmentedStore, append_segments, counted_rows, sql
+from .stores import Opener, SegmentedStore, append_segments, counted_rows, sql, tallies_in
 
 __all__ = [
     "AFTER",
@@ -43,4 +43,5 @@ __all__ = [
     "reference_of",
     "reference_rows",
     "sql",
+    "tallies_in",
 ]

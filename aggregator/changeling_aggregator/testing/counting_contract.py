@@ -25,6 +25,7 @@ from ..store import (
     Store,
     StratumCounts,
     cursors_after,
+    everybody,
 )
 from .stores import (
     CLOSING,
@@ -38,6 +39,11 @@ from .stores import (
     publish_surveys,
     put,
     tally,
+)
+
+_RESPONSE = KaryResponse(MutationSpace(3), Odds(3, 1))
+PLAN = ReleasePlan(
+    (Group(tuple(Track(width, _RESPONSE, 0, 8) for width in (1, 2))), Group((Track(1, _RESPONSE, 0, 8),)))
 )
 
 
@@ -67,7 +73,7 @@ class CountingContract(OpenedStore):
         with pytest.raises(Overtaken):
             overtaken()
         with store.view() as view:
-            assert view.tallies(SURVEY)[0, 1].reports == 2
+            assert everybody(view.counted_strata(SURVEY, PLAN))[0, 1].reports == 2
             assert view.log_state().unfolded == 0
 
     def test_whatever_is_folded_by_however_many_is_counted_once(self, open_store: Opener, store: Store) -> None:
@@ -95,7 +101,7 @@ class CountingContract(OpenedStore):
         with ThreadPoolExecutor(3) as pool:
             assert sum(pool.map(folder, (2, 3, 5))) == 60
         with store.view() as view:
-            assert view.tallies(SURVEY)[0, 1].slots.tolist() == [60, 0]
+            assert everybody(view.counted_strata(SURVEY, PLAN))[0, 1].slots.tolist() == [60, 0]
 
     def test_one_process_at_a_time_has_the_turn_to_fold(self, store: Store, beside: Store) -> None:
         """Another has it once it was given back, and what was written in a turn is kept."""
@@ -141,18 +147,18 @@ class CountingContract(OpenedStore):
     def test_tallies_add_up_node_by_node(self, store: Store) -> None:
         """Those of one survey, by track and node; sums beyond 32 bits."""
         with store.transaction() as writing:
-            writing.add(tallies={NODE: tally(1, 0, 2), (SURVEY, 1, 7, 0): tally(2**40), (OTHER, 0, 1, 0): tally(9)})
+            writing.add(tallies={NODE: tally(1, 0, 2), (SURVEY, 1, 4, 0): tally(2**40), (OTHER, 0, 1, 0): tally(9)})
         with store.transaction() as writing:
-            writing.add(tallies={NODE: tally(0, 5, 1), (SURVEY, 1, 7, 0): tally(2**40)})
+            writing.add(tallies={NODE: tally(0, 5, 1), (SURVEY, 1, 4, 0): tally(2**40)})
         with store.view() as view:
-            held = view.tallies(SURVEY)
+            held = everybody(view.counted_strata(SURVEY, PLAN))
         assert {key: (of.reports, of.slots.tolist()) for key, of in held.items()} == {
             (0, 1): (9, [1, 5, 3]),
-            (1, 7): (2**41, [2**41]),
+            (1, 4): (2**41, [2**41]),
         }
 
     def test_strata_and_attendance_add_up(self, store: Store) -> None:
-        """Those of one survey, of the strata that are asked for; those that nobody is in add nothing."""
+        """Those of one survey, by stratum and together."""
         for _ in range(2):
             with store.transaction() as writing:
                 writing.add(
@@ -169,23 +175,14 @@ class CountingContract(OpenedStore):
         with store.transaction() as writing:
             writing.add(tallies={(SURVEY, 0, 1, 3): tally(1, 0), (SURVEY, 0, 1, 5): tally(0, 1)})
         with store.view() as view:
-            of = {strata: view.tallies(SURVEY, strata) for strata in (None, (), (3,), (0, 3), (0, 3, 5, 6, 1000))}
-        assert {strata: each[0, 1].slots.tolist() for strata, each in of.items() if each} == {
-            None: [7, 13],
-            (3,): [3, 0],
-            (0, 3): [3, 8],
-            (0, 3, 5, 6, 1000): [7, 13],
+            counts = view.counted_strata(SURVEY, PLAN)
+        whole = everybody(counts)
+        assert (whole[0, 1].slots.tolist(), counts[1, 0, 3].nodes[0, 1].slots.tolist()) == ([7, 13], [3, 0])
+        assert counts[4, 0, 3].attendance == Attendance(10, 4, 2)
+        assert {key: here for key, here in whole.attendance.items() if here.heard} == {
+            (0, 4): Attendance(2**41 + 10, 4, 2),
+            (1, 4): Attendance(14, 0, 14),
         }
-        assert of[()].attendance == {}
-        assert of[3,].attendance == {(0, 4): Attendance(10, 4, 2), (1, 4): Attendance(14, 0, 14)}
-        assert (
-            of[None].attendance
-            == of[0, 3].attendance
-            == {
-                (0, 4): Attendance(2**41 + 10, 4, 2),
-                (1, 4): Attendance(14, 0, 14),
-            }
-        )
 
     def test_refusals_of_all_processes_add_up(self, open_store: Opener, store: Store) -> None:
         """Though each is the first to count them."""
@@ -236,7 +233,7 @@ class CountingContract(OpenedStore):
             assert [view.surveys()[id_].sealed for id_ in (SURVEY, OTHER)] == [2, 0]
             assert {*view.runs([(SURVEY, period) for period in (1, 2, 3)])} == {(SURVEY, 3)}
             assert {*view.runs([(OTHER, 1)])} == {(OTHER, 1)}
-            assert view.tallies(SURVEY)[0, 1].reports == 4
+            assert everybody(view.counted_strata(SURVEY, PLAN))[0, 1].reports == 4
 
     def test_folded_requests_go_when_their_surveys_grace_is_over(self, store: Store) -> None:
         """Not what waits to be folded, nor what arrived later, nor what came early, nor another survey's."""
@@ -285,18 +282,16 @@ class CountingContract(OpenedStore):
 
     def test_what_is_shown_is_kept_stratum_by_stratum(self, store: Store, beside: Store) -> None:
         """Another process reads the same; of a stratum the last snapshot stays; those since a revision can be had."""
-        response = KaryResponse(MutationSpace(3), Odds(3, 1))
-        plan = ReleasePlan((Group(tuple(Track(width, response, 0, 8) for width in (1, 2))),))
         tally = NodeTally(5, np.array([1, 2, 2]))
         with store.transaction() as writing:
             writing.add(tallies={(SURVEY, 0, 2, 0): tally, (SURVEY, 1, 1, 0): tally, (SURVEY, 0, 3, 1): tally})
             writing.add(attendance={(SURVEY, 0, 2, 0): Attendance(7, 1, 1)})
             publish_surveys(writing)
-            counted = writing.counted_strata(SURVEY, plan, 0, 2)
+            counted = writing.counted_strata(SURVEY, PLAN, 0, 2)
             assert {key: (stratum.attendance, set(stratum.nodes)) for key, stratum in counted.items()} == {
                 (2, 0, 0): (Attendance(7, 1, 1), {(0, 2), (1, 1)})
             }
-            assert writing.counted_strata(SURVEY, plan, 2, 3).keys() == {(3, 0, 1)}
+            assert writing.counted_strata(SURVEY, PLAN, 2, 3).keys() == {(3, 0, 1)}
             writing.put_snapshots(SURVEY, SnapshotProgress(1, 0, 3, 9), {**counted, (3, 0, 1): StratumCounts()})
             writing.put_snapshots(SURVEY, SnapshotProgress(2, 2, 3, 9), {(3, 0, 1): StratumCounts(Attendance(4))})
         with beside.view() as view:

@@ -300,8 +300,10 @@ class Reference:
             return Refusal.FUTURE
         return Refusal.LATE if arrival > close + survey.grace else None
 
-    def tallies(self) -> Iterator[tuple[Any, ...]]:
-        """The tallies, as rows of the store's table."""
+    def rows(self) -> Iterator[tuple[Any, ...]]:
+        """The tallies and the attendance, as rows of the store's table."""
+        for (group, period, stratum), (heard, *slots) in self.attendance.items():
+            yield self.survey.id, -1 - group, period, stratum, heard, np.array(slots).astype("<i8").tobytes()
         for (track, node, stratum), symbols in self.symbols.items():
             reported = np.array([symbol for symbol, times in symbols.items() for _ in range(times)], np.uint64)
             counterpart = counterpart_of(self.survey.plan.tracks[track].randomizer)
@@ -346,10 +348,7 @@ def reference_rows(
         {(id_, reason.value): times for id_, each in found.items() for reason, times in each.refused.items()}
     )
     return {
-        "tallies": sorted(row for each in found.values() for row in each.tallies()),
-        "attendance": sorted(
-            (id_, *key, *counts) for id_, each in found.items() for key, counts in each.attendance.items()
-        ),
+        "tallies": sorted(row for each in found.values() for row in each.rows()),
         "refusals": sorted((*key, times) for key, times in refused.items()),
     }
 

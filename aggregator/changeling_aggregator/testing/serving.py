@@ -60,6 +60,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ..fold import check, fold
 from ..store import ID_BYTES, Store, TokenScope, Transaction, hash_of
 from .services import PostgreSQL
+from .stores import tallies_in
 
 FIRST_PORT, END_PORT = 10_000, 30_000
 """Below what the system gives out by itself: a port of these goes to none but who names it."""
@@ -353,7 +354,7 @@ def compared(log: SurveyLog, senders: Senders, already: int = 0) -> dict[str, fl
     sent = senders.acknowledged
     key = log.survey.id, log.survey.calendar.periods
     with log.store.view() as view:
-        (tally,) = view.tallies(log.survey.id).values()
+        (tally,) = tallies_in(view, log.survey).values()
         runs = view.runs([key]).get(key, [])
         packed = b"".join(piece for run in runs for piece in view.read_run(key, run.number))
     ids = [packed[at : at + ID_BYTES] for at in range(0, len(packed), ID_BYTES)]

@@ -12,12 +12,13 @@ from changeling_protocol import (
     MalformedBytes,
     RefusalCounts,
     SealingKey,
+    Survey,
     SurveyId,
     UnixMilliseconds,
     head_of,
 )
 from changeling_protocol.wire import decode_upload_request
-from changeling_statistics import NodeTally
+from changeling_statistics import NodeTally, Tallies
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import text
 
@@ -28,6 +29,7 @@ from ..store import (
     Transaction,
     View,
     cursors_after,
+    everybody,
     segment_name,
     written_segment,
 )
@@ -65,6 +67,11 @@ def logged(store: Store) -> list[bytes]:
         return [each.body for each in whole_log(view)]
 
 
+def tallies_in(view: View, survey: Survey) -> Tallies:
+    """All that is counted of a survey, of open nodes too."""
+    return everybody(view.counted_strata(survey.id, survey.plan))
+
+
 def tally(*slots: int) -> NodeTally:
     """A tally with these slots."""
     return NodeTally(sum(slots), np.array(slots, np.int64))
@@ -99,7 +106,7 @@ class OpenedStore:
         opened.close()
 
 
-COUNTED = ("tallies", "attendance", "refusals")
+COUNTED = ("tallies", "refusals")
 """The tables with what a fold counts; the same on every store and by every engine."""
 
 

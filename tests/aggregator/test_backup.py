@@ -100,7 +100,8 @@ def test_a_backup_under_load_is_one_moment(new_place: NewPlace, tmp_path: Path) 
             back_up(store, path, NOW)
             with opened_backup(path) as backup:
                 ids = sum(len(row.ids) // ID_BYTES for row in backup.execute(text("SELECT ids FROM runs")))
-                reports = sum(row.reports for row in backup.execute(text("SELECT reports FROM tallies WHERE track >= 0")))
+                tallies = backup.execute(text("SELECT reports FROM tallies WHERE track >= 0"))
+                reports = sum(row.reports for row in tallies)
             assert ids == reports
             seen.add(ids)
             path.unlink()

@@ -259,12 +259,12 @@ class Editions:
 
     def _read(self, survey: SurveyId, id_: bytes) -> Files | None:
         with self._store.view() as view:
-            edition = view.edition(survey, id_)
-        if edition is None:
+            files = view.edition(survey, id_)
+        if files is None:
             return None
         return {
             name: PackedFile.of(gzip.decompress(packed), _MEDIA_TYPES[name.rpartition(".")[2]], packed)
-            for name, packed in edition.files.items()
+            for name, packed in files.items()
         }
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""The counts of the fold: tallies, attendance, refusals and the ids behind them; what is sealed, and what is shown.
+"""The counts of the fold: tallies, attendance, refusals and the ids behind them; and what is shown.
 
 Tallies, attendance and ids are written in the transaction that moves the cursors, and after it has moved them: so each
 closing counts exactly once, and no two folders add to a tally at once. Refusals are counted by whoever refuses. What is
@@ -95,8 +95,75 @@ def everybody(counts: Mapping[StratumKey, StratumCounts]) -> Tallies:
     return Tallies(nodes, closings)
 
 
+def _tally(reports: int, slots: bytes) -> NodeTally:
+    return NodeTally(reports, np.frombuffer(slots, "<i8").astype(np.int64))
+
+
+def _packed(slots: Counts) -> bytes:
+    return slots.astype("<i8").tobytes()
+
+
+ID_BYTES = 16
+CHUNK_BYTES = 4096 * ID_BYTES
+_CHUNKS_AT_ONCE = 64
+_NAMED_AT_ONCE = 500
+
+
+class IdRun(NamedTuple):
+    """A run of a closing. number: a later one's is higher. first: the first id.
+
+    size: in bytes; of one with several chunks as if its last chunk were whole, too, so that no chunk is read for this.
+    """
+
+    number: int
+    first: bytes
+    size: int
+
+    @property
+    def name(self) -> tuple[int, bytes]:
+        """Which run of a closing it is: as a number is given again where a transaction was lost, with the first id."""
+        return self.number, self.first
+
+    @property
+    def chunks(self) -> int:
+        """How many chunks it has."""
+        return -(-self.size // CHUNK_BYTES)
+
+
+def _runs_of(*where: ColumnElement[bool]) -> Select[Any]:
+    """Asks for the runs of these closings: survey, period, number, first id, how many chunks, and the bytes of an only
+    one, 0 where there are several."""
+    columns = runs.c.survey, runs.c.period, runs.c.number
+    counted = select(*columns, func.count().label("chunks")).where(*where).group_by(*columns).subquery()
+    chunks = runs.alias()
+    of_run = and_(*(chunks.c[column.name] == counted.c[column.name] for column in columns))
+    first = select(chunks.c.first).where(of_run).order_by(chunks.c.first).limit(1).scalar_subquery()
+    size = select(func.length(chunks.c.ids)).where(of_run).scalar_subquery()
+    only = case((counted.c.chunks == 1, size), else_=0)
+    return select(counted.c.survey, counted.c.period, counted.c.number, first, counted.c.chunks, only)
+
+
+_RUNS = _runs_of()
+_SOME_RUNS = _runs_of(runs.c.survey == bindparam("of"), runs.c.period.in_(bindparam("periods", expanding=True)))
+
+
+def _some_closings(keys: Iterable[ClosingKey]) -> Iterator[tuple[Select[Any], dict[str, object]]]:
+    for survey, of_survey in groupby(sorted(keys), lambda key: key[0]):
+        periods = [period for _, period in of_survey]
+        for at in range(0, len(periods), _NAMED_AT_ONCE):
+            yield _SOME_RUNS, {"of": survey, "periods": periods[at : at + _NAMED_AT_ONCE]}
+
+
+def _some_of_a_survey(named: Iterable[tuple[ClosingKey, int]]) -> Iterator[tuple[SurveyId, ColumnElement[bool]]]:
+    for survey, of_survey in groupby(sorted(named), lambda name: name[0][0]):
+        pairs = [(period, number) for (_, period), number in of_survey]
+        for at in range(0, len(pairs), _NAMED_AT_ONCE):
+            some = tuple_(runs.c.period, runs.c.number).in_(pairs[at : at + _NAMED_AT_ONCE])
+            yield survey, and_(runs.c.survey == survey, some)
+
+
 class ReadCounts(Bound):
-    """Reads counts and snapshots."""
+    """Reads counts, the ids behind them, and snapshots."""
 
     def refusals(self, survey: SurveyId | None = None) -> dict[Refusal, int]:
         """How often each reason was met in a survey; None for all of them together."""
@@ -146,9 +213,46 @@ class ReadCounts(Bound):
             counts[row.period, row.group, row.stratum] = StratumCounts(here, nodes)
         return counts
 
+    def runs(self, keys: Iterable[ClosingKey] | None = None) -> dict[ClosingKey, list[IdRun]]:
+        """The runs of these closings, or of all, by their numbers; a closing without runs is left out."""
+        found: dict[ClosingKey, list[IdRun]] = {}
+        for query, values in [(_RUNS, {})] if keys is None else _some_closings(keys):
+            for survey, period, number, first, chunks, only in self._connection.execute(query, values):
+                run = IdRun(number, first, only or chunks * CHUNK_BYTES)
+                found.setdefault((survey, period), []).append(run)
+        return {key: sorted(some) for key, some in found.items()}
+
+    def read_run(self, key: ClosingKey, number: int, near: bytes | None = None) -> Iterator[bytes]:
+        """A run in pieces of several chunks. Other runs may be written to meanwhile.
+
+        near: sorted ids; only chunks that could hold one of them are read. None for all.
+        """
+        if near == b"":
+            return
+        survey, period = key
+        of_run = and_(runs.c.survey == survey, runs.c.period == period, runs.c.number == number)
+        query = select(runs.c.first).where(of_run).order_by(runs.c.first)
+        firsts = self._connection.execute(query).scalars().all()
+        if near is not None:
+            wanted = np.frombuffer(near, f"S{ID_BYTES}")
+            below = np.append(np.searchsorted(wanted, np.array(firsts, f"S{ID_BYTES}")), len(wanted))
+            firsts = [firsts[chunk] for chunk in np.flatnonzero(np.diff(below)).tolist()]
+        for at in range(0, len(firsts), _CHUNKS_AT_ONCE):
+            some = runs.c.first.in_(firsts[at : at + _CHUNKS_AT_ONCE])
+            chunks = select(runs.c.ids).where(of_run, some).order_by(runs.c.first)
+            yield b"".join(self._connection.execute(chunks).scalars())
+
+    def read_runs(self, named: Iterable[tuple[ClosingKey, int]]) -> dict[ClosingKey, list[bytes]]:
+        """The chunks of short runs, by closing. named: runs by closing and number."""
+        chunks: dict[ClosingKey, list[bytes]] = {}
+        for survey, those in _some_of_a_survey(named):
+            for period, ids in self._connection.execute(select(runs.c.period, runs.c.ids).where(those)):
+                chunks.setdefault((survey, period), []).append(ids)
+        return chunks
+
 
 class WriteCounts(ReadCounts):
-    """Writes counts and snapshots."""
+    """Writes counts, the ids behind them, and snapshots."""
 
     def _add_refusals(self, added: Mapping[tuple[SurveyId, Refusal], int]) -> None:
         """Add to the counters of refused envelopes, closings and reports, by survey and reason."""
@@ -221,103 +325,6 @@ class WriteCounts(ReadCounts):
                     stored[row.survey, row.track, row.node, row.stratum] = _tally(row.reports, row.slots)
         return stored
 
-
-def _tally(reports: int, slots: bytes) -> NodeTally:
-    return NodeTally(reports, np.frombuffer(slots, "<i8").astype(np.int64))
-
-
-def _packed(slots: Counts) -> bytes:
-    return slots.astype("<i8").tobytes()
-
-
-ID_BYTES = 16
-CHUNK_BYTES = 4096 * ID_BYTES
-_CHUNKS_AT_ONCE = 64
-_NAMED_AT_ONCE = 500
-
-
-class IdRun(NamedTuple):
-    """A run of a closing. number: a later one's is higher. first: the first id.
-
-    size: in bytes; of one with several chunks as if its last chunk were whole, too, so that no chunk is read for this.
-    """
-
-    number: int
-    first: bytes
-    size: int
-
-    @property
-    def name(self) -> tuple[int, bytes]:
-        """Which run of a closing it is: as a number is given again where a transaction was lost, with the first id."""
-        return self.number, self.first
-
-    @property
-    def chunks(self) -> int:
-        """How many chunks it has."""
-        return -(-self.size // CHUNK_BYTES)
-
-
-def _runs_of(*where: ColumnElement[bool]) -> Select[Any]:
-    """Asks for the runs of these closings: survey, period, number, first id, how many chunks, and the bytes of an only
-    one, 0 where there are several."""
-    columns = runs.c.survey, runs.c.period, runs.c.number
-    counted = select(*columns, func.count().label("chunks")).where(*where).group_by(*columns).subquery()
-    chunks = runs.alias()
-    of_run = and_(*(chunks.c[column.name] == counted.c[column.name] for column in columns))
-    first = select(chunks.c.first).where(of_run).order_by(chunks.c.first).limit(1).scalar_subquery()
-    size = select(func.length(chunks.c.ids)).where(of_run).scalar_subquery()
-    only = case((counted.c.chunks == 1, size), else_=0)
-    return select(counted.c.survey, counted.c.period, counted.c.number, first, counted.c.chunks, only)
-
-
-_RUNS = _runs_of()
-_SOME_RUNS = _runs_of(runs.c.survey == bindparam("of"), runs.c.period.in_(bindparam("periods", expanding=True)))
-
-
-class ReadRuns(Bound):
-    """Reads runs of ids."""
-
-    def runs(self, keys: Iterable[ClosingKey] | None = None) -> dict[ClosingKey, list[IdRun]]:
-        """The runs of these closings, or of all, by their numbers; a closing without runs is left out."""
-        found: dict[ClosingKey, list[IdRun]] = {}
-        for query, values in [(_RUNS, {})] if keys is None else _some_closings(keys):
-            for survey, period, number, first, chunks, only in self._connection.execute(query, values):
-                run = IdRun(number, first, only or chunks * CHUNK_BYTES)
-                found.setdefault((survey, period), []).append(run)
-        return {key: sorted(some) for key, some in found.items()}
-
-    def read_run(self, key: ClosingKey, number: int, near: bytes | None = None) -> Iterator[bytes]:
-        """A run in pieces of several chunks. Other runs may be written to meanwhile.
-
-        near: sorted ids; only chunks that could hold one of them are read. None for all.
-        """
-        if near == b"":
-            return
-        survey, period = key
-        of_run = and_(runs.c.survey == survey, runs.c.period == period, runs.c.number == number)
-        query = select(runs.c.first).where(of_run).order_by(runs.c.first)
-        firsts = self._connection.execute(query).scalars().all()
-        if near is not None:
-            wanted = np.frombuffer(near, f"S{ID_BYTES}")
-            below = np.append(np.searchsorted(wanted, np.array(firsts, f"S{ID_BYTES}")), len(wanted))
-            firsts = [firsts[chunk] for chunk in np.flatnonzero(np.diff(below)).tolist()]
-        for at in range(0, len(firsts), _CHUNKS_AT_ONCE):
-            some = runs.c.first.in_(firsts[at : at + _CHUNKS_AT_ONCE])
-            chunks = select(runs.c.ids).where(of_run, some).order_by(runs.c.first)
-            yield b"".join(self._connection.execute(chunks).scalars())
-
-    def read_runs(self, named: Iterable[tuple[ClosingKey, int]]) -> dict[ClosingKey, list[bytes]]:
-        """The chunks of short runs, by closing. named: runs by closing and number."""
-        chunks: dict[ClosingKey, list[bytes]] = {}
-        for survey, those in _some_of_a_survey(named):
-            for period, ids in self._connection.execute(select(runs.c.period, runs.c.ids).where(those)):
-                chunks.setdefault((survey, period), []).append(ids)
-        return chunks
-
-
-class WriteRuns(ReadRuns):
-    """Writes runs of ids."""
-
     def replace_runs(
         self, old: Iterable[tuple[ClosingKey, int]], new: Iterable[tuple[ClosingKey, int, bytes]] = ()
     ) -> None:
@@ -340,18 +347,3 @@ class WriteRuns(ReadRuns):
         ]
         if rows:
             self._connection.execute(insert(runs), rows)
-
-
-def _some_closings(keys: Iterable[ClosingKey]) -> Iterator[tuple[Select[Any], dict[str, object]]]:
-    for survey, of_survey in groupby(sorted(keys), lambda key: key[0]):
-        periods = [period for _, period in of_survey]
-        for at in range(0, len(periods), _NAMED_AT_ONCE):
-            yield _SOME_RUNS, {"of": survey, "periods": periods[at : at + _NAMED_AT_ONCE]}
-
-
-def _some_of_a_survey(named: Iterable[tuple[ClosingKey, int]]) -> Iterator[tuple[SurveyId, ColumnElement[bool]]]:
-    for survey, of_survey in groupby(sorted(named), lambda name: name[0][0]):
-        pairs = [(period, number) for (_, period), number in of_survey]
-        for at in range(0, len(pairs), _NAMED_AT_ONCE):
-            some = tuple_(runs.c.period, runs.c.number).in_(pairs[at : at + _NAMED_AT_ONCE])
-            yield survey, and_(runs.c.survey == survey, some)

@@ -146,96 +146,6 @@ def _survey_in(signed: bytes) -> Survey:
     return Survey.unverified(signed)
 
 
-_ONE_SURVEY = select(surveys).where(surveys.c.id == bindparam("of"))
-"""It is asked with each answer to a reader, and so made once."""
-
-
-class ReadRegistry(Bound):
-    """Reads surveys, tokens and the time."""
-
-    def surveys(self, only: SurveyId | None = None) -> dict[SurveyId, StoredSurvey]:
-        """Every published survey by its id, or only one; also those that this version cannot read."""
-        query = select(surveys).order_by(surveys.c.id) if only is None else _ONE_SURVEY
-        rows = self._connection.execute(query, None if only is None else {"of": only})
-        return {
-            row.id: StoredSurvey(
-                row.id,
-                row.signed,
-                row.public,
-                None if row.last is None else EarlyEnd(row.id, row.last),
-                row.signed_end,
-                row.sealed,
-                SnapshotProgress(row.revision, row.final, row.due, row.folded),
-            )
-            for row in rows
-        }
-
-    def tokens(self) -> dict[bytes, Token]:
-        """All tokens by their hashes, the oldest first."""
-        rows = self._connection.execute(select(tokens).order_by(tokens.c.created, tokens.c.hash))
-        return {row.hash: _token(row.hash, row.name, row.scopes, row.created) for row in rows}
-
-    def kept_time(self) -> KeptTime:
-        """The latest time of a clock that was believed, as a server kept it."""
-        has_clock = self._connection.dialect.name == "postgresql"
-        now = func.extract("epoch", func.clock_timestamp()) if has_clock else null()
-        told, jumped, database = self._connection.execute(select(store.c.believed, store.c.jumped, now)).one()
-        return KeptTime(told, jumped, None if database is None else UnixSeconds(float(database)))
-
-
-class WriteRegistry(ReadRegistry):
-    """Writes surveys, tokens and the time."""
-
-    def add_survey(self, id_: SurveyId, signed: bytes, public: bool | None = None) -> bool:
-        """Keep a survey whose signature was checked; False where it is there already, and stays as it was.
-
-        public: whether its results are open to all. That is the operator's to change; None leaves it, and a new one
-        closed.
-        """
-        if self._inserted(surveys, id=id_, signed=signed, public=bool(public)):
-            return True
-        if public is not None:
-            self._connection.execute(update(surveys).where(surveys.c.id == id_).values(public=public))
-        return False
-
-    def add_early_end(self, end: EarlyEnd, signed: bytes) -> bool:
-        """Keep an end whose signature was checked; False where the same one is there already.
-
-        Raises ValueError where the survey ends after another period, or is not published here.
-        """
-        putting = update(surveys).where(surveys.c.id == end.survey, surveys.c.last.is_(None))
-        if self._connection.execute(putting.values(last=end.last, signed_end=signed)).rowcount:
-            return True
-        stored = self.surveys(end.survey).get(end.survey)
-        if stored is None or stored.end is None:
-            raise ValueError(f"survey {end.survey.hex()} is not published here")
-        if stored.end != end:
-            raise ValueError(f"the survey was ended after period {stored.end.last} before: an end stays as it is")
-        return False
-
-    def add_token(self, token: str, name: str, scopes: Collection[TokenScope], now: UnixSeconds) -> Token:
-        """Keep a new token's hash. name: whose it is, or which app's. Raises ValueError without a name, or a scope."""
-        if not name.strip() or len(name) > MOST_NAME_CHARACTERS:
-            raise ValueError(f"a token has a name of 1 to {MOST_NAME_CHARACTERS} characters, got {name!r}")
-        if not scopes:
-            raise ValueError("a token is for something: give it a scope")
-        hashed, kept = hash_of(token), " ".join(sorted(scopes))
-        self._connection.execute(insert(tokens).values(hash=hashed, name=name, scopes=kept, created=int(now)))
-        return _token(hashed, name, kept, int(now))
-
-    def revoke_token(self, id_: bytes) -> Token:
-        """Take a token away. Raises ValueError where there is none with this id."""
-        for hashed, token in self.tokens().items():
-            if token.id == id_:
-                self._connection.execute(delete(tokens).where(tokens.c.hash == hashed))
-                return token
-        raise ValueError(f"there is no token {id_.hex()}: `changeling token list` shows those there are")
-
-    def keep_time(self, kept: KeptTime) -> None:
-        """Remember what was believed of a clock."""
-        self._connection.execute(update(store).values(believed=kept.told, jumped=kept.jumped))
-
-
 def _token(hashed: bytes, name: str, scopes: str, created: int) -> Token:
     known = frozenset(TokenScope(each) for each in scopes.split() if each in TokenScope.__members__.values())
     return Token(hashed[:4], name, known, created)
@@ -320,8 +230,59 @@ class KeyPurpose(StrEnum):
 _SEALING, _RESULTS = (keys.c.purpose == each.value for each in KeyPurpose)
 
 
-class ReadKeys(Bound):
-    """Reads keys."""
+def _expired(before: int) -> ColumnElement[bool]:
+    return and_(_SEALING, keys.c.private.is_not(None), keys.c.expires * 1000 < before)
+
+
+def _check_alone(key: SealingKey, others: Iterable[SealingKey]) -> None:
+    for other in others:
+        if key.begins < other.expires and other.begins < key.expires:
+            begins, expires = (format_instant(min(time, LAST_INSTANT)) for time in (other.begins, other.expires))
+            raise ValueError(
+                f"key {other.id.hex()} is valid from {begins} to {expires}, and one key is at a time: sign this one "
+                f"with --begins {expires} or later, or with --expires {begins} or earlier"
+            )
+
+
+# What is read and written
+
+KEPT_EDITIONS = 16
+"""The most editions that are kept of a survey."""
+_ONE_SURVEY = select(surveys).where(surveys.c.id == bindparam("of"))
+"""It is asked with each answer to a reader, and so made once."""
+
+
+class ReadRegistry(Bound):
+    """Reads surveys, tokens, keys, editions and the time."""
+
+    def surveys(self, only: SurveyId | None = None) -> dict[SurveyId, StoredSurvey]:
+        """Every published survey by its id, or only one; also those that this version cannot read."""
+        query = select(surveys).order_by(surveys.c.id) if only is None else _ONE_SURVEY
+        rows = self._connection.execute(query, None if only is None else {"of": only})
+        return {
+            row.id: StoredSurvey(
+                row.id,
+                row.signed,
+                row.public,
+                None if row.last is None else EarlyEnd(row.id, row.last),
+                row.signed_end,
+                row.sealed,
+                SnapshotProgress(row.revision, row.final, row.due, row.folded),
+            )
+            for row in rows
+        }
+
+    def tokens(self) -> dict[bytes, Token]:
+        """All tokens by their hashes, the oldest first."""
+        rows = self._connection.execute(select(tokens).order_by(tokens.c.created, tokens.c.hash))
+        return {row.hash: _token(row.hash, row.name, row.scopes, row.created) for row in rows}
+
+    def kept_time(self) -> KeptTime:
+        """The latest time of a clock that was believed, as a server kept it."""
+        has_clock = self._connection.dialect.name == "postgresql"
+        now = func.extract("epoch", func.clock_timestamp()) if has_clock else null()
+        told, jumped, database = self._connection.execute(select(store.c.believed, store.c.jumped, now)).one()
+        return KeptTime(told, jumped, None if database is None else UnixSeconds(float(database)))
 
     def sealing_keys(self) -> list[StoredKey]:
         """Every sealing key that was made here, the latest to expire first."""
@@ -363,9 +324,70 @@ class ReadKeys(Bound):
         query = select(keys.c.private, keys.c.id).where(keys.c.private.is_not(None), *which)
         return [(row.private, row.id) for row in self._connection.execute(query)]
 
+    def newest_editions(self) -> dict[SurveyId, tuple[int, int, bytes]]:
+        """The revision, the last period and the name of the newest edition of each survey that has any."""
+        columns = editions.c.survey, editions.c.revision, editions.c.last, editions.c.id
+        rows = self._connection.execute(select(*columns).order_by(editions.c.revision, editions.c.made))
+        return {row.survey: (row.revision, row.last, row.id) for row in rows}
 
-class WriteKeys(ReadKeys):
-    """Writes keys."""
+    def edition(self, survey: SurveyId, id_: bytes) -> dict[str, bytes] | None:
+        """The files of the edition of this name, each compressed with gzip; None where there is none, or no more."""
+        query = select(editions.c.files).where(editions.c.survey == survey, editions.c.id == id_)
+        files: bytes | None = self._connection.scalar(query)
+        return None if files is None else decode(files)
+
+
+class WriteRegistry(ReadRegistry):
+    """Writes surveys, tokens, keys, editions and the time."""
+
+    def add_survey(self, id_: SurveyId, signed: bytes, public: bool | None = None) -> bool:
+        """Keep a survey whose signature was checked; False where it is there already, and stays as it was.
+
+        public: whether its results are open to all. That is the operator's to change; None leaves it, and a new one
+        closed.
+        """
+        if self._inserted(surveys, id=id_, signed=signed, public=bool(public)):
+            return True
+        if public is not None:
+            self._connection.execute(update(surveys).where(surveys.c.id == id_).values(public=public))
+        return False
+
+    def add_early_end(self, end: EarlyEnd, signed: bytes) -> bool:
+        """Keep an end whose signature was checked; False where the same one is there already.
+
+        Raises ValueError where the survey ends after another period, or is not published here.
+        """
+        putting = update(surveys).where(surveys.c.id == end.survey, surveys.c.last.is_(None))
+        if self._connection.execute(putting.values(last=end.last, signed_end=signed)).rowcount:
+            return True
+        stored = self.surveys(end.survey).get(end.survey)
+        if stored is None or stored.end is None:
+            raise ValueError(f"survey {end.survey.hex()} is not published here")
+        if stored.end != end:
+            raise ValueError(f"the survey was ended after period {stored.end.last} before: an end stays as it is")
+        return False
+
+    def add_token(self, token: str, name: str, scopes: Collection[TokenScope], now: UnixSeconds) -> Token:
+        """Keep a new token's hash. name: whose it is, or which app's. Raises ValueError without a name, or a scope."""
+        if not name.strip() or len(name) > MOST_NAME_CHARACTERS:
+            raise ValueError(f"a token has a name of 1 to {MOST_NAME_CHARACTERS} characters, got {name!r}")
+        if not scopes:
+            raise ValueError("a token is for something: give it a scope")
+        hashed, kept = hash_of(token), " ".join(sorted(scopes))
+        self._connection.execute(insert(tokens).values(hash=hashed, name=name, scopes=kept, created=int(now)))
+        return _token(hashed, name, kept, int(now))
+
+    def revoke_token(self, id_: bytes) -> Token:
+        """Take a token away. Raises ValueError where there is none with this id."""
+        for hashed, token in self.tokens().items():
+            if token.id == id_:
+                self._connection.execute(delete(tokens).where(tokens.c.hash == hashed))
+                return token
+        raise ValueError(f"there is no token {id_.hex()}: `changeling token list` shows those there are")
+
+    def keep_time(self, kept: KeptTime) -> None:
+        """Remember what was believed of a clock."""
+        self._connection.execute(update(store).values(believed=kept.told, jumped=kept.jumped))
 
     def make_key(self) -> bytes:
         """Make a private sealing key; returns the public one, 32 bytes, for the authority to sign.
@@ -430,56 +452,6 @@ class WriteKeys(ReadKeys):
             insert(keys).values(row | {"private": self._at_rest.kept(private.private_bytes_raw(), id_)})
         )
         return public
-
-
-def _expired(before: int) -> ColumnElement[bool]:
-    return and_(_SEALING, keys.c.private.is_not(None), keys.c.expires * 1000 < before)
-
-
-def _check_alone(key: SealingKey, others: Iterable[SealingKey]) -> None:
-    for other in others:
-        if key.begins < other.expires and other.begins < key.expires:
-            begins, expires = (format_instant(min(time, LAST_INSTANT)) for time in (other.begins, other.expires))
-            raise ValueError(
-                f"key {other.id.hex()} is valid from {begins} to {expires}, and one key is at a time: sign this one "
-                f"with --begins {expires} or later, or with --expires {begins} or earlier"
-            )
-
-
-# Editions
-
-KEPT_EDITIONS = 16
-"""The most editions that are kept of a survey."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoredEdition:
-    """An edition as it is published. revision, last: which one. id: its name. files: each compressed with gzip."""
-
-    revision: int
-    last: int
-    id: bytes
-    files: Mapping[str, bytes]
-
-
-class ReadEditions(Bound):
-    """Reads editions."""
-
-    def newest_editions(self) -> dict[SurveyId, tuple[int, int, bytes]]:
-        """The revision, the last period and the name of the newest edition of each survey that has any."""
-        columns = editions.c.survey, editions.c.revision, editions.c.last, editions.c.id
-        rows = self._connection.execute(select(*columns).order_by(editions.c.revision, editions.c.made))
-        return {row.survey: (row.revision, row.last, row.id) for row in rows}
-
-    def edition(self, survey: SurveyId, id_: bytes) -> StoredEdition | None:
-        """The edition of this name; None where there is none, or no more."""
-        query = select(editions).where(editions.c.survey == survey, editions.c.id == id_)
-        row = self._connection.execute(query).first()
-        return None if row is None else StoredEdition(row.revision, row.last, row.id, decode(row.files))
-
-
-class WriteEditions(ReadEditions):
-    """Writes editions."""
 
     def add_edition(
         self, survey: SurveyId, revision: int, last: int, made: int, signed: bytes, files: Mapping[str, bytes]

@@ -19,7 +19,7 @@ from changeling_protocol import RefusalCounts, SurveyId, UnixMilliseconds, UnixS
 from ..errors import AggregatorError, StoreError, Unwritable
 from ..segments import Place, place_at
 from . import schema
-from .counts import ReadCounts, ReadRuns, WriteRuns
+from .counts import ReadCounts
 from .database import (
     IN_CLEAR,
     AtRest,
@@ -33,7 +33,7 @@ from .database import (
 )
 from .files import RUN_ENDS, SEGMENT_ENDS, FileKind, Segment, rows_of, segment_name, written_segment
 from .log import ReadLog, WriteLog
-from .registry import ReadEditions, ReadKeys, ReadRegistry, WriteEditions, WriteKeys, WriteRegistry
+from .registry import ReadRegistry, WriteRegistry
 
 TOGETHER = 16
 """The number of small segments in a row that become one."""
@@ -44,7 +44,7 @@ MOST_MADE = 4
 OLD_SECONDS = 3600.0
 
 
-class View(ReadRegistry, ReadKeys, ReadEditions, ReadLog, ReadCounts, ReadRuns):
+class View(ReadRegistry, ReadLog, ReadCounts):
     """One state of a store, to read: what others commit meanwhile is not seen."""
 
     def anything_overdue(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], longest: int) -> bool:
@@ -52,7 +52,7 @@ class View(ReadRegistry, ReadKeys, ReadEditions, ReadLog, ReadCounts, ReadRuns):
         return self._any_key_overdue(now - longest) or self._any_request_overdue(now, graces, longest)
 
 
-class Transaction(WriteRegistry, WriteKeys, WriteEditions, WriteLog, WriteRuns, View):
+class Transaction(WriteRegistry, WriteLog, View):
     """A transaction that may write: whole and on disk when it ends, and nothing of it where it raises."""
 
     def delete_overdue(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], longest: int) -> int:

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
-from changeling_protocol import AtMost, Calendar, Group, History, KaryResponse, Odds, StateSpace
+from changeling_protocol import AtMost, Calendar, Group, History, KaryResponse, NodeNumber, Odds, StateSpace
 from changeling_simulations import (
     Population,
     closed_cohort,
@@ -23,7 +23,7 @@ from changeling_simulations import (
     synthetic_changelog,
 )
 from changeling_simulations.field import invented_tallies
-from changeling_simulations.sampler import SentHistories
+from changeling_simulations.sampler import Entries, Respondents
 from changeling_statistics import (
     Solution,
     Wish,
@@ -157,16 +157,16 @@ def sampling() -> dict[str, float | None]:
     true = generator.integers(1, CATEGORIES + 1, ENTRIES)
     counterpart = counterpart_of(KaryResponse(StateSpace(CATEGORIES, null=False), Odds(27, 10)))
     counts = np.bincount(true - 1, minlength=CATEGORIES)
-    kernel = Group.of_history(
-        History.of(Odds(27, 10), range(1, 2), AtMost(1), Calendar(0, 60, 1), True), CATEGORIES
-    ).histories
+    group = Group.of_history(History.of(Odds(27, 10), range(1, 2), AtMost(1), Calendar(0, 60, 1), True), CATEGORIES)
+    everybody = np.ones(ENTRIES, np.bool_)
     mine, each = [], []
     for _ in range(REPEATS):
         began = time.perf_counter()
         counterpart.estimate(counterpart.sample(counts, generator))
         mine.append(time.perf_counter() - began)
         began = time.perf_counter()
-        np.bincount(SentHistories(kernel, ENTRIES, generator).next(true - 1), minlength=CATEGORIES)
+        respondents = Respondents(group, Entries.of(everybody.astype(np.int64)), generator, indistinct=False)
+        respondents.close(0, NodeNumber(1), true - 1, everybody, everybody)
         each.append(time.perf_counter() - began)
     figures: dict[str, float | None] = {"2_sampler_s": min(mine), "2_entry_by_entry_s": min(each)}
     for name, seconds in zip(("pure_ldp", "multi_freq_ldpy"), _theirs(), strict=True):

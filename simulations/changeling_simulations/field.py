@@ -3,21 +3,19 @@
 All rates are per period. Nothing here depends on answers, but for `reluctance`, and the invented entries that push one.
 
 Tallies are drawn entry by entry. A device that is not heard has drawn its response all the same: what it used up of a
-joint group's slots is used up. Symbols are drawn by how many entries have the same input, as in the other samplers;
-what an entry of a joint group remembers is kept for each.
+joint group's slots is used up. Symbols are drawn by how many entries have the same input, as in the sampler.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 import numpy as np
-from changeling_protocol import History, Joint, Node, Randomizer, ReleasePlan, Survey, Track, closings
+from changeling_protocol import Group, Node, Randomizer, Survey, closings
 from changeling_statistics import Attendance, Counts, GroupClosing, NodeTally, PlanNode, Tallies, counterpart_of
 from numpy.typing import NDArray
 
 from .population import Population, States, inputs_of, weighted_counts
-from .sampler import Counting, Numbers, SentHistories, check_fits, full_attendance, reporting, tells_of
+from .sampler import Entries, Flags, Numbers, Respondents, check_fits, full_attendance, in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +191,6 @@ def _periods_before(rate: float, entries: int, generator: np.random.Generator) -
     return generator.geometric(rate, entries)
 
 
-Flags: TypeAlias = NDArray[np.bool_]
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class AttendedClosing:
     """One closing of a survey's plan. Of shape (entries,), but for the period.
@@ -249,123 +244,6 @@ def attended_closings(
         known = known | heard
         yield AttendedClosing(period, answering, heard, late, new, missed, known)
         before = period
-
-
-BASE, AGREED, OTHER = 0, 1, 2
-"""How a report of a joint group comes about: it tells nothing; or it tells something, and agrees with it, or not."""
-
-
-class Respondents:
-    """The members of a group, and what they owe and remember.
-
-    plan, number: the group's plan, and its number there.
-    members: the numbers of its entries, rising.
-    """
-
-    def __init__(self, plan: ReleasePlan, number: int, members: Numbers) -> None:
-        self._group, self._members = plan.groups[number], members
-        self._tracks = list(plan.numbered(number))
-        self._owing = [np.full(len(members), track.reported or 0) for _, track in self._tracks]
-        self._counting = Counting(self._group) if isinstance(self._group.joint, Joint) else None
-        self._sent: SentHistories | None = None
-        self._counters = members if self._counting is None else self._counting.starting(len(members))
-
-    def close(
-        self,
-        population: Population,
-        entries: FieldEntries,
-        closing: AttendedClosing,
-        generator: np.random.Generator,
-    ) -> Iterator[tuple[PlanNode, tuple[NodeTally | None, NodeTally | None]]]:
-        """Draws the reports on the nodes that end with a closing; closings come in order, and each once.
-
-        Yields each node with two tallies, of reports on time and of late ones; None where there are no reports.
-        """
-        for place, (track_number, track) in enumerate(self._tracks):
-            number = track.ending_at(closing.period)
-            if number is None:
-                continue
-            reporting = closing.answering[self._members]
-            if track.reported is not None:
-                reporting &= self._draw(place, track.count - number + 1, generator)
-            if isinstance(self._group.joint, History):
-                tallies = self._close_history(population, entries, closing, track, generator)
-                yield (track_number, number), tallies
-                continue
-            who, node = self._members[reporting], track.node(number)
-            some = entries[who]
-            inputs = inputs_of(track, some.states(population, node.start), some.states(population, node.end))
-            kinds = self._respond(place, track, reporting, inputs, generator)
-            parts = (closing.on_time[who], closing.late[who])
-            on_time, late = (_tally(track, inputs, kinds, part, generator) for part in parts)
-            yield (track_number, number), (on_time, late)
-
-    def _close_history(
-        self,
-        population: Population,
-        entries: FieldEntries,
-        closing: AttendedClosing,
-        track: Track,
-        generator: np.random.Generator,
-    ) -> tuple[NodeTally | None, NodeTally | None]:
-        """The reports on time and the late ones at a time of a history group.
-
-        An entry draws its reports of all times, also of those that are not sent or lie before its enrolment.
-        """
-        if self._sent is None:
-            self._sent = SentHistories(self._group.histories, len(self._members), generator)
-        states = entries[self._members].states(population, closing.period)
-        symbols = self._sent.next(inputs_of(track, states, states))
-        on_time, late = (
-            np.bincount(symbols[part[self._members]], minlength=track.randomizer.symbols)
-            for part in (closing.on_time, closing.late)
-        )
-        return (
-            NodeTally(int(on_time.sum()), on_time) if on_time.any() else None,
-            NodeTally(int(late.sum()), late) if late.any() else None,
-        )
-
-    def _draw(self, place: int, to_come: int, generator: np.random.Generator) -> Flags:
-        """Draws who reports the next node of a track, of which so many are to come: an entry that owes j, with j/M.
-
-        Nodes that ended before an entry enrolled are among those that it draws.
-        """
-        drawn: Flags = generator.integers(to_come, size=len(self._members)) < self._owing[place]
-        self._owing[place] -= drawn
-        return drawn
-
-    def _respond(
-        self, place: int, track: Track, reporting: Flags, inputs: Numbers, generator: np.random.Generator
-    ) -> NDArray[np.int8] | None:
-        """How each report of a joint group comes about, and its slot used up; None if the group is not joint.
-
-        reporting: who of the members reports. inputs: theirs.
-        """
-        if self._counting is None:
-            return None
-        counters = self._counters[reporting]
-        telling = tells_of(track)[inputs] & self._counting.have_slots(place, counters)
-        chances = self._counting.agreement_chances(place, counters[telling])
-        agreed = generator.random(len(chances)) < chances
-        kinds = np.full(len(inputs), BASE, np.int8)
-        kinds[telling] = np.where(agreed, AGREED, OTHER)
-        for kind in (AGREED, OTHER):
-            counters[kinds == kind] = self._counting.told(place, counters[kinds == kind], agreed=kind == AGREED)
-        self._counters[reporting] = counters
-        return kinds
-
-
-def _tally(
-    track: Track, inputs: Numbers, kinds: NDArray[np.int8] | None, among: Flags, generator: np.random.Generator
-) -> NodeTally | None:
-    """Draws the tally of some of the reports on a node; None if there are none."""
-    if not among.any():
-        return None
-    size, counterpart = track.randomizer.space.size, counterpart_of(track.randomizer)
-    if kinds is None:
-        return counterpart.sample(np.bincount(inputs[among], minlength=size), generator)
-    agreed, others = (np.bincount(inputs[among & (kinds == kind)], minlength=size) for kind in (AGREED, OTHER))
-    return counterpart.sample_joint(agreed, others, int((among & (kinds == BASE)).sum()), generator)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -427,32 +305,63 @@ def sample_field(population: Population, survey: Survey, field: Field, generator
         raise ValueError(f"reluctance is a rate for each of {len(survey.answers) + 1} states, got {field.reluctance}")
     population, reported = _with_clocks(population, field.behind, generator)
     entries = draw_entries(population, survey, field, generator)
-    group = _draw_groups(survey.plan, len(entries), generator)
-    respondents = [
-        Respondents(survey.plan, number, np.flatnonzero(group == number)) for number in range(len(survey.plan.groups))
-    ]
-    nodes: tuple[dict[PlanNode, NodeTally], dict[PlanNode, NodeTally]] = ({}, {})
-    attendance: tuple[dict[GroupClosing, Attendance], dict[GroupClosing, Attendance]] = ({}, {})
     known: dict[int, Counts] = {}
     heard: dict[int, Counts] = {}
-    for closing in attended_closings(population, survey, field, entries, generator):
-        for part, arrived in enumerate((closing.on_time, closing.late)):
-            attendance[part].update(_attendance(closing, arrived, group))
-        states = entries.states(population, closing.period)
-        for counted, among in ((known, closing.known), (heard, closing.heard)):
-            counted[closing.period] = np.bincount(states[among], minlength=len(survey.answers) + 1)
-        for responding in respondents:
-            for node, tallies in responding.close(reported, entries, closing, generator):
-                for part, tally in enumerate(tallies):
-                    if tally is not None:
-                        nodes[part][node] = tally
-    on_time, late = (Tallies(nodes[part], attendance[part]) for part in (0, 1))
+
+    def counted() -> Iterator[AttendedClosing]:
+        for closing in attended_closings(population, survey, field, entries, generator):
+            states = entries.states(population, closing.period)
+            for counts, among in ((known, closing.known), (heard, closing.heard)):
+                counts[closing.period] = np.bincount(states[among], minlength=len(survey.answers) + 1)
+            yield closing
+
+    on_time, late = respond(reported, survey, entries, counted(), generator)
     if field.liars:
         on_time += invented_tallies(survey, round(field.liars * population.entries), field.pushed, generator)
     truth, frozen = (
         enrolled_histogram(states, len(survey.answers), entries) for states in (population.true, population.frozen)
     )
     return FieldTallies(survey, on_time, late, truth, frozen, known, heard)
+
+
+def respond(
+    population: Population,
+    survey: Survey,
+    entries: FieldEntries,
+    attended: Iterable[AttendedClosing],
+    generator: np.random.Generator,
+) -> tuple[Tallies, Tallies]:
+    """Draws what entries say at the closings of a survey's plan: the tallies of what is on time, and of what is late.
+
+    population: whose frozen histories are reported, row by row. attended: all closings, in order.
+    """
+    plan = survey.plan
+    upper = np.cumsum([group.share for group in plan.groups])
+    drawn = np.searchsorted(upper, generator.integers(plan.total_share, size=len(entries)), side="right")
+    groups = []
+    for number, group in enumerate(plan.groups):
+        members = np.flatnonzero(drawn == number)
+        everybody = Entries.of(np.ones(len(members), np.int64))
+        groups.append((number, members, Respondents(group, everybody, generator, indistinct=False)))
+    nodes: tuple[dict[PlanNode, NodeTally], ...] = ({}, {})
+    attendance: tuple[dict[GroupClosing, Attendance], ...] = ({}, {})
+    for closing in attended:
+        arrived = [(part, some) for part, some in enumerate((closing.on_time, closing.late)) if some.any()]
+        for part, some in arrived:
+            attendance[part].update(_attendance(closing, some, drawn))
+        for number, members, respondents in groups:
+            mine, answering = entries[members], closing.answering[members]
+            heard = [some[members] for _, some in arrived]
+            for place, (track_number, track) in enumerate(plan.numbered(number)):
+                if (at := track.ending_at(closing.period)) is None:
+                    continue
+                node = track.node(at)
+                inputs = inputs_of(track, mine.states(population, node.start), mine.states(population, node.end))
+                tallies = respondents.close(place, at, inputs, answering, *heard)
+                for (part, _), tally in zip(arrived, tallies, strict=True):
+                    if tally.reports:
+                        nodes[part][track_number, at] = tally
+    return Tallies(nodes[0], attendance[0]), Tallies(nodes[1], attendance[1])
 
 
 def _with_clocks(
@@ -473,12 +382,6 @@ def _with_clocks(
         np.concatenate([population.weights - slow, slow]),
     )
     return told_apart, replace(told_apart, frozen=np.asfortranarray(np.vstack([population.frozen, late])))
-
-
-def _draw_groups(plan: ReleasePlan, entries: int, generator: np.random.Generator) -> NDArray[np.intp]:
-    """Draws the group of each entry, shape (entries,)."""
-    upper = np.cumsum([group.share for group in plan.groups])
-    return np.searchsorted(upper, generator.integers(plan.total_share, size=entries), side="right")
 
 
 def _attendance(closing: AttendedClosing, heard: Flags, group: NDArray[np.intp]) -> dict[GroupClosing, Attendance]:
@@ -533,16 +436,21 @@ def invented_tallies(
     members = generator.multinomial([liars], chosen)
     nodes: dict[PlanNode, NodeTally] = {}
     for number in range(len(plan.groups)):
-        for track_number, track in plan.numbered(number):
-            best = _raising(track.randomizer, pushed, generator) if pushed else None
-            for at, count in zip(track.node_numbers(), reporting(track, members[:, number], generator), strict=True):
-                symbols = (
-                    np.full(count[0], best, np.uint64)
-                    if best is not None
-                    else generator.integers(0, track.randomizer.symbols, count[0], np.uint64)
-                )
-                if len(symbols):
-                    nodes[track_number, at] = counterpart_of(track.randomizer).tally(symbols)
+        tracks, answering = list(plan.numbered(number)), np.ones(1, np.bool_)
+        best = [_raising(track.randomizer, pushed, generator) if pushed else None for _, track in tracks]
+        plain = Group(tuple(track for _, track in tracks))
+        respondents = Respondents(plain, Entries.of(members[:, number]), generator, indistinct=True)
+        for place, at in in_order(plain):
+            track_number, track = tracks[place]
+            *_, reports = respondents.answer(place, at, np.zeros(1, np.intp), answering)
+            count, told = sum(part.total for part in reports), best[place]
+            symbols = (
+                generator.integers(0, track.randomizer.symbols, count, np.uint64)
+                if told is None
+                else np.full(count, told, np.uint64)
+            )
+            if count:
+                nodes[track_number, at] = counterpart_of(track.randomizer).tally(symbols)
     return Tallies(nodes, full_attendance(survey, members))
 
 

@@ -7,7 +7,7 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.store import Store
 from changeling_protocol import Node
 from changeling_simulations import Field, Population
-from changeling_simulations.field import Respondents, attended_closings, draw_entries
+from changeling_simulations.field import attended_closings, draw_entries, respond
 from changeling_statistics import Attendance
 
 from tests.aggregator.devices import Log
@@ -88,12 +88,7 @@ def test_the_fold_counts_who_was_heard_as_the_field_says(scripted, lived):
 def test_the_fold_tallies_what_the_field_says(scripted, lived):
     """Node by node and slot by slot, as symbols are the truth; nodes of a late entry start from NULL."""
     population, entries, attended = scripted
-    respondents, generator = Respondents(ASKED.plan, 0, np.arange(len(entries))), np.random.default_rng(2)
-    expected = {
-        node: (tally.reports, tally.slots.tolist())
-        for closing in attended
-        for node, (tally, _) in respondents.close(population, entries, closing, generator)
-        if tally is not None
-    }
+    tallies, _ = respond(population, ASKED, entries, attended, np.random.default_rng(2))
+    expected = {node: (tally.reports, tally.slots.tolist()) for node, tally in tallies.items()}
     assert lived.tallies() == expected
     assert not lived.refused()

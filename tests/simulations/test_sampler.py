@@ -34,7 +34,7 @@ from changeling_protocol import (
     Track,
 )
 from changeling_simulations import Field, Population, sample_field, sample_tallies, synthetic_changelog
-from changeling_simulations.sampler import in_order, joint_nodes, reporting
+from changeling_simulations.sampler import in_order
 from changeling_statistics import Attendance, counterpart_of, read_rows, series
 from changeling_statistics.estimation.entries import correlations, middle
 from changeling_statistics.testing import questions, transcripts
@@ -220,14 +220,13 @@ def test_what_two_nodes_decode_to_covaries_as_correlations_say():
     group = Group.jointly([replace(group.tracks[0], reported=None, last=1), group.tracks[1]], group.joint)
     histories = [(0, 1, 2, 1), (0, 2, 1, 1), (0, 1, 1, 2)]
     population = a_population(2, histories, [30, 20, 10])
+    asked = survey(population, Calendar(0, 10, 3), group, closed=True, constraint=AtMost(2))
     generator, decoded = np.random.default_rng(3), []
-    for _ in range(600):
-        drawn = joint_nodes(population, group, population.weights, generator)
-        decoded.append(
-            [counterpart_of(group.tracks[place].randomizer).estimate(tally).values for place, _, tally in drawn]
-        )
-    away = np.array(decoded) - np.mean(decoded, axis=0)
     rho, nodes, states = correlations(group), in_order(group), np.array(histories)
+    for _ in range(600):
+        drawn = sample_tallies(population, asked, generator)
+        decoded.append([counterpart_of(group.tracks[at[0]].randomizer).estimate(drawn[at]).values for at in nodes])
+    away = np.array(decoded) - np.mean(decoded, axis=0)
     told = []
     for place, number in nodes:
         track, node = group.tracks[place], group.tracks[place].node(number)
@@ -245,17 +244,21 @@ def test_what_two_nodes_decode_to_covaries_as_correlations_say():
 
 def test_random_nodes_are_subsets_drawn_uniformly():
     """Two of four nodes: all six subsets of one entry equally often, and every entry reports exactly twice."""
-    track = Track(1, RESPONSE, 0, 4, reported=2)
-    generator = np.random.default_rng(4)
+    asked = Group((Track(1, RESPONSE, 0, 4, reported=2),))
+    generator, calendar = np.random.default_rng(4), Calendar(0, 10, 4)
+
+    def reports(entries):
+        population = a_population(2, [(0, 1, 1, 1, 1)], [entries])
+        drawn = sample_tallies(population, survey(population, calendar, asked), generator)
+        return [drawn[0, number].reports for number in range(1, 5)]
+
     subsets = dict.fromkeys(combinations(range(4), 2), 0)
     for _ in range(3_000):
-        picked = [int(count[0]) for count in reporting(track, np.array([1]), generator)]
-        subsets[tuple(i for i, count in enumerate(picked) if count)] += 1
+        subsets[tuple(np.flatnonzero(reports(1)).tolist())] += 1
     assert chisquare(list(subsets.values())).pvalue > FALSE_ALARM
-    members = np.array([3, 10**9, 0])
-    per_node = np.array(list(reporting(track, members, generator)))
-    assert np.array_equal(per_node.sum(0), 2 * members)
-    assert np.abs(per_node[:, 1] - 5e8).max() < 6 * np.sqrt(2.5e8)
+    many = np.array(reports(10**9))
+    assert many.sum() == 2 * 10**9
+    assert np.abs(many - 5e8).max() < 6 * np.sqrt(2.5e8)
 
 
 def test_a_population_that_grows_is_decoded_without_bias():

@@ -182,26 +182,33 @@ def prediction() -> dict[str, float]:
     school_to_work.csv resampled to 200,000, of which the designer knows how often people change and, from the 712 of
     the file, the rest: `expected` is the prediction from the rate alone, the other one that from the changelog itself.
     """
-    figures: dict[str, float] = {}
+    jobs: list[Callable[[], dict[str, float]]] = []
     for closed, retrospective in ((True, False), (True, True), (False, False)):
         when = "retrospective" if retrospective else "online" if closed else "open"
-        for name, option in compare_plans(
-            cohort_wish(8, retrospective=retrospective, closed=closed, **TRIED)
-        ).options.items():
-            if retrospective and name != "optimal":
-                continue
-            squares: list[float] = []
-            for draw in range(0, TRIALS, HISTORIES):
-                population = closed_cohort(**TRIED, generator=np.random.default_rng([3, draw]))
-                generators = (np.random.default_rng([3, draw, i]) for i in range(HISTORIES))
-                errors = _simulated(population, option.survey, generators, retrospective=retrospective)
-                squares += errors.mean(1).tolist()
-            ratio = option.prediction.mean / np.sqrt(np.mean(squares))
-            figures[f"4_{name}_{when}_predicted_over_simulated"] = float(ratio)
-    return figures | _school()
+        options = compare_plans(cohort_wish(8, retrospective=retrospective, closed=closed, **TRIED)).options
+        for name, option in options.items():
+            if name == "optimal" or not retrospective:
+                jobs.append(partial(_over_simulated, f"4_{name}_{when}", option, retrospective))
+    jobs += [partial(_school, *each) for each in _school_plans()]
+    figures: dict[str, float] = {}
+    with ProcessPoolExecutor(os.cpu_count()) as workers:
+        for mine in [workers.submit(job) for job in jobs]:
+            figures |= mine.result()
+    return figures
 
 
-def _school() -> dict[str, float]:
+def _over_simulated(name: str, option: Option, retrospective: bool) -> dict[str, float]:
+    squares: list[float] = []
+    for draw in range(0, TRIALS, HISTORIES):
+        population = closed_cohort(**TRIED, generator=np.random.default_rng([3, draw]))
+        generators = (np.random.default_rng([3, draw, i]) for i in range(HISTORIES))
+        with threadpool_limits(1):
+            errors = _simulated(population, option.survey, generators, retrospective=retrospective)
+        squares += errors.mean(1).tolist()
+    return {f"{name}_predicted_over_simulated": float(option.prediction.mean / np.sqrt(np.mean(squares)))}
+
+
+def _school_plans() -> Iterator[tuple[str, Population, Option]]:
     changelog = read_csv(changelog_path("school-to-work"))
     calendar, constraint = calendar_for(changelog, MONTH), AtMost(4)
     source = Population.from_changelog(changelog, calendar, constraint)
@@ -214,19 +221,23 @@ def _school() -> dict[str, float]:
         closed=True,
         expected=_expectation(source),
     )
-    figures: dict[str, float] = {}
     for name, option in compare_plans(wish).options.items():
-        survey = option.survey.asking(answers=source.answers)
-        errors = []
+        yield name, source, option
+
+
+def _school(name: str, source: Population, option: Option) -> dict[str, float]:
+    survey, errors = option.survey.asking(answers=source.answers), list[float]()
+    with threadpool_limits(1):
         for seed in range(SCHOOL_SEEDS):
             generator = np.random.default_rng([4, seed])
             population = source.resampled(RESAMPLED, generator)
             errors.append(_simulated(population, survey, iter([generator])).mean())
-        simulated = np.sqrt(np.mean(errors))
-        known = exact_error(source, survey, devices=RESAMPLED).mean
-        figures[f"4_school_{name}_predicted_over_simulated"] = float(known / simulated)
-        figures[f"4_school_{name}_expected_over_simulated"] = float(option.prediction.mean / simulated)
-    return figures
+    simulated = np.sqrt(np.mean(errors))
+    known = exact_error(source, survey, devices=RESAMPLED).mean
+    return {
+        f"4_school_{name}_predicted_over_simulated": float(known / simulated),
+        f"4_school_{name}_expected_over_simulated": float(option.prediction.mean / simulated),
+    }
 
 
 def planner() -> dict[str, float]:

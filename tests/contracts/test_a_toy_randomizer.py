@@ -24,12 +24,10 @@ from changeling_statistics import (
     Likelihoods,
     NodeTally,
     PairKind,
-    RandomizerOffer,
     class_variances,
     compare_plans,
     loss_statement,
     merged,
-    offer_of,
     one_pair,
     read_rows,
     register_counterpart,
@@ -124,8 +122,8 @@ class HadamardCounterpart(CountedCounterpart[HadamardResponse]):
         return one_pair(self.randomizer.space, kind)
 
 
-def offers(space: StateSpace, odds: Odds) -> Iterator[RandomizerOffer]:
-    yield offer_of(HadamardResponse(space, odds))
+def offers(space: StateSpace, odds: Odds) -> Iterator[HadamardResponse]:
+    yield HadamardResponse(space, odds)
 
 
 register_counterpart(HadamardResponse, HadamardCounterpart, states=offers)
@@ -182,7 +180,7 @@ def test_the_planner_chooses_the_toy_where_it_is_best(planned):
     assert class_variances(rival, False).came > 7 * class_variances(track.randomizer, False).came
     few = best_state(16, False, Decimal(1), 1)
     assert few is not None
-    assert type(few.make()) is not HadamardResponse
+    assert type(few) is not HadamardResponse
 
 
 def test_a_survey_of_the_toy_is_charged_predicted_and_signed(planned, survey):

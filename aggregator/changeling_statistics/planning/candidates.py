@@ -39,6 +39,7 @@ from changeling_protocol import (
     KaryChange,
     MutationSpace,
     Odds,
+    Randomizer,
     Space,
     StateSpace,
     Track,
@@ -48,7 +49,7 @@ from changeling_protocol import (
 from ..estimate import Floats, Indices
 from ..estimation.entries import GroupEdges, persistence
 from ..estimation.network import whitened
-from ..randomizers.counterpart import RandomizerOffer, agreeing_offers, change_offers, class_variances, state_offers
+from ..randomizers.counterpart import agreeing_offers, change_offers, class_variances, state_offers
 from .prediction import LEAST_EPSILON, Span, Wish, odds_within, reports_that_tell
 
 CHANCES, ALIKE = tuple(np.geomspace(1e-6, 0.5, 40).tolist()), 0.2
@@ -259,7 +260,7 @@ def _form(made: Agreeing, conserved: bool) -> _Form:
     return _Form(made, p, p * favoured + (1 - p) * against, favoured, told)
 
 
-def best_state(answers: int, null: bool, budget: Decimal, reports: int) -> RandomizerOffer | None:
+def best_state(answers: int, null: bool, budget: Decimal, reports: int) -> Randomizer | None:
     """The best randomizer for reports of a state; None if the budget is so small that they would say nothing.
 
     answers: z. null: whether NULL is one of the states.
@@ -268,23 +269,23 @@ def best_state(answers: int, null: bool, budget: Decimal, reports: int) -> Rando
     odds = odds_within(budget, Decimal(reports))
     if odds is None:
         return None
-    return min(state_offers(StateSpace(answers, null), odds), key=lambda offer: offer.variances.came, default=None)
+    offers = state_offers(StateSpace(answers, null), odds)
+    return min(offers, key=lambda offer: class_variances(offer, False).came, default=None)
 
 
-def best_change(wish: Wish, span: Span, budget: Decimal, moved: float) -> RandomizerOffer | None:
+def best_change(wish: Wish, span: Span, budget: Decimal, moved: float) -> Randomizer | None:
     """The best randomizer for reports of changes; None if the budget is so small that they would say nothing.
 
     span: the nodes that are reported on. budget: for all of them together, in nats.
     moved: the share of the entries that change their answer over a node.
     """
-    offers: list[RandomizerOffer] = []
+    offers: list[Randomizer] = []
     told_moves = wish.closed and span.first > 0
     for kind in change_offers():
         odds = odds_within(budget, reports_that_tell(wish, span, kind.unit))
         if odds is not None:
             offers += kind.offers(MutationSpace(wish.answers, null=not told_moves), odds, moved, wish.closed)
-    closed = wish.closed
-    return min(offers, key=lambda offer: (offer.conserved if closed else offer.variances).mixed(moved), default=None)
+    return min(offers, key=lambda offer: class_variances(offer, wish.closed).mixed(moved), default=None)
 
 
 HISTORY_WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -491,11 +492,11 @@ class Maker:
             return None
         if states:
             offer = best_state(wish.answers, not wish.closed, wish.epsilon, sum(span.reports for span in states))
-            return None if offer is None else Group(tuple(span.track(offer.make()) for span in states))
+            return None if offer is None else Group(tuple(span.track(offer) for span in states))
         if wish.epsilon / len(changes) < LEAST_EPSILON:
             return None
         offers = [best_change(wish, span, wish.epsilon / len(changes), self._moved(span.width)) for span in changes]
-        made = [span.track(offer.make()) for span, offer in zip(changes, offers, strict=True) if offer is not None]
+        made = [span.track(offer) for span, offer in zip(changes, offers, strict=True) if offer is not None]
         return Group(tuple(made)) if len(made) == len(changes) else None
 
     def _still(self, states: Sequence[Span], changes: Sequence[Span]) -> Iterator[Group]:
@@ -504,7 +505,7 @@ class Maker:
             return
         state = self._alone(states, ())
         offers = [best_change(self.wish, span, self.wish.epsilon, 0.0) for span in changes]
-        made = [span.track(offer.make()) for span, offer in zip(changes, offers, strict=True) if offer is not None]
+        made = [span.track(offer) for span, offer in zip(changes, offers, strict=True) if offer is not None]
         if state is not None and made:
             yield Group((*state.tracks, *made))
 

@@ -331,7 +331,7 @@ def _panel(wish: Wish, reports: int) -> ReleasePlan | None:
     offer = best_state(wish.answers, not wish.closed, wish.epsilon, reports)
     if offer is None:
         return None
-    return ReleasePlan((Group((Span(1, 0, wish.periods, reports).track(offer.make()),)),))
+    return ReleasePlan((Group((Span(1, 0, wish.periods, reports).track(offer),)),))
 
 
 PLANS = ("paper", "flat", "sampled", "panel", "optimal")

@@ -401,21 +401,6 @@ class Variances:
 
 
 @dataclass(frozen=True, slots=True)
-class RandomizerOffer:
-    """A randomizer that the planner may choose.
-
-    make: makes the randomizer, once it is chosen; that can be slow.
-    variances: of one report.
-    conserved: of one report if changes are known to add up to zero over the answers, as in a closed cohort after the
-    first period.
-    """
-
-    make: Callable[[], Randomizer]
-    variances: Variances
-    conserved: Variances
-
-
-@dataclass(frozen=True, slots=True)
 class ChangeOffers:
     """The offers of a kind of randomizer for changes, at any odds a:b.
 
@@ -425,11 +410,11 @@ class ChangeOffers:
     """
 
     unit: Losses
-    offers: Callable[[MutationSpace, Odds, float, bool], Iterable[RandomizerOffer]]
+    offers: Callable[[MutationSpace, Odds, float, bool], Iterable[Randomizer]]
 
 
 R = TypeVar("R", bound=Randomizer)
-StateOffers: TypeAlias = Callable[[StateSpace, Odds], Iterable[RandomizerOffer]]
+StateOffers: TypeAlias = Callable[[StateSpace, Odds], Iterable[Randomizer]]
 """Takes a space of states and odds; gives randomizers whose loss is at most that of the odds."""
 
 AgreeingOffers: TypeAlias = Callable[[Space, float], Iterable[Agreeing]]
@@ -482,7 +467,7 @@ def counterpart_of(randomizer: Randomizer) -> Counterpart[Randomizer]:
     return room.counterpart(randomizer)
 
 
-def state_offers(space: StateSpace, odds: Odds) -> Iterator[RandomizerOffer]:
+def state_offers(space: StateSpace, odds: Odds) -> Iterator[Randomizer]:
     """Everything that the planner may choose for reports of a state.
 
     space: the states. odds: the loss of a report is at most their logarithm.
@@ -568,14 +553,3 @@ def _mean_variance(randomizer: Randomizer, inputs: tuple[int, ...], conserved: b
     if conserved:
         covariances = [without_sum(np.zeros(len(each)), each)[1] for each in covariances]
     return sum(float(np.trace(each)) / len(each) for each in covariances) / max(1, len(covariances))
-
-
-@lru_cache(maxsize=4096)
-def offer_of(randomizer: Randomizer, conserved: bool = False) -> RandomizerOffer:
-    """The offer of a randomizer that is made already.
-
-    conserved: whether to work out its variances for changes that add up to zero; if not, both are the same.
-    """
-    return RandomizerOffer(
-        lambda: randomizer, class_variances(randomizer, False), class_variances(randomizer, conserved)
-    )

@@ -40,10 +40,8 @@ from .counterpart import (
     Likelihoods,
     PairKind,
     R_co,
-    RandomizerOffer,
     change_map,
     merged,
-    offer_of,
     one_pair,
     register_counterpart,
     sample_agreements,
@@ -159,11 +157,11 @@ def _kary_agreeing(space: Space, p: float) -> Iterable[KaryResponse]:  # noqa: A
 register_counterpart(
     KaryResponse,
     KaryCounterpart,
-    states=lambda space, odds: (offer_of(KaryResponse(space, odds)),),
+    states=lambda space, odds: (KaryResponse(space, odds),),
     agreeing=_kary_agreeing,
     changes=ChangeOffers(
         UNIT_LOSSES,
-        lambda space, odds, moved, closed: (offer_of(KaryResponse(space, odds), closed),),  # noqa: ARG005
+        lambda space, odds, moved, closed: (KaryResponse(space, odds),),  # noqa: ARG005
     ),
 )
 
@@ -247,7 +245,7 @@ register_counterpart(
     agreeing=_change_agreeing,
     changes=ChangeOffers(
         ONE_CHANGE,
-        lambda space, odds, moved, closed: (offer_of(KaryChange(space, odds), closed),),  # noqa: ARG005
+        lambda space, odds, moved, closed: (KaryChange(space, odds),),  # noqa: ARG005
     ),
 )
 
@@ -442,14 +440,14 @@ def _sets(states: int, size: int) -> int:
 
 
 @lru_cache(maxsize=1024)
-def _subset_states(space: StateSpace, odds: Odds) -> Iterable[RandomizerOffer]:
+def _subset_states(space: StateSpace, odds: Odds) -> Iterable[SubsetSelection]:
     """Sets of about m/(e^ε + 1) states, which is the best size (Ye, Barg 2018). Sets of one state are left to k-RR."""
     m, offers = space.size, []
     best = m / (odds.favoured / odds.other + 1)
     for chosen in {int(best), int(best) + 1} - {0, 1}:
         if chosen < m:
             try:
-                offers.append(offer_of(SubsetSelection(space, odds, chosen)))
+                offers.append(SubsetSelection(space, odds, chosen))
             except ValueError:  # too many sets for a fixed-width symbol
                 continue
     return tuple(offers)
@@ -507,8 +505,8 @@ class UnaryCounterpart(NamedStates[UnaryEncoding]):
 
 
 @lru_cache(maxsize=1024)
-def _unary_states(space: StateSpace, odds: Odds) -> Iterable[RandomizerOffer]:
-    return (offer_of(UnaryEncoding(space, odds)),) if 2 <= space.size <= MOST_BITS else ()
+def _unary_states(space: StateSpace, odds: Odds) -> Iterable[UnaryEncoding]:
+    return (UnaryEncoding(space, odds),) if 2 <= space.size <= MOST_BITS else ()
 
 
 register_counterpart(UnaryEncoding, UnaryCounterpart, states=_unary_states)

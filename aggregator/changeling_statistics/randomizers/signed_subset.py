@@ -1,14 +1,14 @@
 """Signed subset selection, whose reports are vectors of signs: its counterpart, and what it offers the planner.
 
 Signs are added up and scaled, and the covariance follows from their moments. All states but the two of a mutation are
-alike, so four numbers give all second moments, whatever z is; and the planner, which compares many randomizers and
-makes few, has their variances in closed form: one offer for every number of pluses, each at its best u.
+alike, so four numbers give all second moments, whatever z is. The planner is offered one for every number of pluses,
+each at its best u.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from itertools import product
 from math import comb, sqrt
 
@@ -24,8 +24,6 @@ from .counterpart import (
     ChangeOffers,
     Likelihoods,
     PairKind,
-    RandomizerOffer,
-    Variances,
     merged,
     one_pair,
     register_counterpart,
@@ -204,13 +202,10 @@ FINEST = 2**32
 """u is a whole number of such parts."""
 
 
-def changes(space: MutationSpace, odds: Odds, moved: float, closed: bool) -> Iterator[RandomizerOffer]:
-    """One offer for every number of pluses whose vectors fit into a symbol.
-
-    space, odds, moved, closed: as for `offer`.
-    """
+def changes(space: MutationSpace, odds: Odds, moved: float, closed: bool) -> Iterator[SignedSubset]:
+    """Signed subsets, one for each number of pluses whose vectors fit into a symbol. Arguments as for `best_spoken`."""
     for pluses in shapes(space):
-        yield offer(space, odds, pluses, moved, closed)
+        yield best_spoken(space, odds, pluses, moved, closed)
 
 
 def agreeing(space: Space, p: float) -> Iterator[SignedSubset]:
@@ -229,76 +224,35 @@ def shapes(space: MutationSpace) -> Iterator[int]:
             yield pluses
 
 
-def offer(space: MutationSpace, odds: Odds, pluses: int, moved: float, closed: bool) -> RandomizerOffer:
-    """The offer of one number of pluses, at the best u for entries of which a share moves.
+def best_spoken(space: MutationSpace, odds: Odds, pluses: int, moved: float, closed: bool) -> SignedSubset:
+    """The signed subset of one number of pluses, at the best u for entries of which a share moves.
 
         uK = √(1 + moved (η + K w) / ((1 - moved) η)), as far as u <= 1
 
-    w is the mean over the answers of E w_i² in a favoured vector.
+    η and w are the means over the answers of E w_i², of a uniform vector and of one that a move favours.
 
     space: the mutations.
     odds: a:b.
     pluses: j, or 0 for balanced vectors.
     moved: the share of the entries that move on a node.
-    closed: whether the cohort is closed, so that changes add up to zero over the answers.
+    closed: whether changes add up to zero over the answers, so that the mean of a vector over them counts for nothing.
     """
-    shape = _Shape.of(space, pluses, closed)
-    K = shape.favoured * (odds.favoured / odds.other - 1)
-    steady, changed = max(1 - moved, 1e-9) * shape.nonzero, moved * (shape.nonzero + K * shape.moved)
+    z, signs = space.answers, SignMoments.of(space.states, pluses)
+    ends = min(2, z)  # how many answers a mutation touches that is no insertion, as far as there is one
+    nonzero, favoured = signs.nonzero, (ends + (z - ends) * signs.nonzero_rest) / z
+    if closed:  # the signs of the mutation's two states add up to zero, so the sum over the answers is that of the rest
+        nonzero = (signs.nonzero - signs.pair) * (1 - 1 / z)
+        favoured -= (z - 2) * (signs.nonzero_rest + (z - 3) * signs.pair_rest) / z**2
+    K = signs.favoured * (odds.favoured / odds.other - 1)
+    steady, changed = max(1 - moved, 1e-9) * nonzero, moved * (nonzero + K * favoured)
     u = min(1.0, sqrt(1 + changed / steady) / K)
-    spoken = Fraction(1) if u == 1 else Fraction(max(1, round(u * FINEST)), FINEST)
-    return RandomizerOffer(
-        make=partial(SignedSubset, space, odds, pluses, spoken),
-        variances=_Shape.of(space, pluses, False).variances(float(spoken), K),
-        conserved=shape.variances(float(spoken), K),
-    )
+    return SignedSubset(space, odds, pluses, Fraction(1) if u == 1 else Fraction(max(1, round(u * FINEST)), FINEST))
 
 
 def _fits(states: int, pluses: int) -> bool:
     """True if the vectors and "nothing" are fewer than SYMBOL_LIMIT."""
     low, high = (pluses, pluses) if pluses else (states // 2, states - states // 2)
     return comb(states, low) * comb(states - low, high) * (1 if low == high else 2) + 1 < SYMBOL_LIMIT
-
-
-@dataclass(frozen=True, slots=True)
-class _Shape:
-    """The figures that the variances of a signed subset depend on besides u and K, mean over the answers.
-
-    favoured: π, the share of vectors that a mutation favours.
-    nonzero: the mean square of a sign of a uniform vector.
-    came, moved: the mean square of a sign of a vector that an insertion favours, or a move.
-    less_came, less_moved: the square of what is told, δ², of an insertion, or a move.
-    """
-
-    favoured: float
-    nonzero: float
-    came: float
-    moved: float
-    less_came: float
-    less_moved: float
-
-    @classmethod
-    def of(cls, space: MutationSpace, pluses: int, conserved: bool) -> "_Shape":
-        """conserved: whether changes add up to zero over the answers, so that every change is a move."""
-        z, signs = space.answers, SignMoments.of(space.states, pluses)
-        if not conserved:
-            ends = min(2, z)  # how many answers a mutation touches that is no insertion, as far as there is one
-            came, moved = (1 + (z - 1) * signs.nonzero_rest) / z, (ends + (z - ends) * signs.nonzero_rest) / z
-            return cls(signs.favoured, signs.nonzero, came, moved, 1 / z, ends / z)
-        # The signs of the mutation's two states add up to zero, so the sum over the answers is that of the rest.
-        total = (z - 2) * (signs.nonzero_rest + (z - 3) * signs.pair_rest)
-        moved = (2 + (z - 2) * signs.nonzero_rest - total / z) / z
-        return cls(signs.favoured, (signs.nonzero - signs.pair) * (1 - 1 / z), moved, moved, 2 / z, 2 / z)
-
-    def variances(self, u: float, K: float) -> Variances:
-        """Second moments of what a report decodes to, c²uη without a change, c²uη/Z + c·(came or moved), less δ²."""
-        Z = 1 + u * K
-        c = Z / (u * K)
-        return Variances(
-            none=c * c * u * self.nonzero,
-            came=c * c * u / Z * self.nonzero + c * self.came - self.less_came,
-            moved=c * c * u / Z * self.nonzero + c * self.moved - self.less_moved,
-        )
 
 
 AGREES = 1, -1

@@ -3,15 +3,13 @@
 All readers make one of rows that they checked one by one; the last check is here, on columns, so that all refuse the
 same rows in the same words: an entry's times rise, its answers change, and the old answer is the one it holds. Times
 are as people write them, Unix seconds or ISO 8601, UTC where it names no offset. An error never repeats a field: where
-columns are swapped it is somebody's answer. The reader by rows, which is here too, is slow, but tells exactly what is
-wrong with a row. Knows no files, no calendar and no constraint.
+columns are swapped it is somebody's answer. Knows no files, no calendar and no constraint.
 """
 
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -388,73 +386,6 @@ def _check(
 def unknown_answer(answers: Sequence[str]) -> str:
     """The fault of a row whose answer is none of those that are allowed; does not repeat it."""
     return f"unknown answer; the answers are {', '.join(answers)}"
-
-
-class ChangelogRow(NamedTuple):
-    """A row of a changelog.
-
-    number: the number by which errors name it.
-    entry: the entry's name.
-    time: as people write it.
-    answer: what the entry answers from then on; "" for NULL.
-    old: what it answered before, "" for NULL; None if the row does not say.
-    owner: whose the entry is; None if nobody asked.
-    """
-
-    number: int
-    entry: str
-    time: Time
-    answer: str
-    old: str | None
-    owner: str | None = None
-
-
-def changelog_of_rows(
-    rows: Iterable[ChangelogRow],
-    unit: str,
-    answers: Sequence[str] | None,
-    columns: Columns = Columns(),
-) -> Changelog:
-    """The changelog of rows in any order of entries, an entry's own rows in order of time.
-
-    unit: what errors call a row. answers: the only ones allowed, in their order; None to sort those that occur.
-    columns: where the rows' answers are from.
-    Raises BadChangelog, which names the first bad row.
-    """
-    entries: dict[str, int] = {}
-    owners: dict[str, int] = {}
-    states = {name: state for state, name in enumerate(["", *(answers or [])])}
-    entry, time, state, numbers, olds = array("q"), array("q"), array("q"), array("q"), array("q")
-    owned = array("q")
-    for row in rows:
-        try:
-            if not row.entry:
-                raise ValueError("the entry has no name")
-            if row.owner == "":
-                raise ValueError(f"it has no {columns.owner}")
-            if row.answer not in states and answers is not None:
-                raise ValueError(unknown_answer(answers))
-            time.append(microseconds(row.time, columns.zone))
-        except ValueError as error:
-            raise BadChangelog(f"{unit} {row.number}: {error}") from error
-        entry.append(entries.setdefault(row.entry, len(entries)))
-        if row.owner is not None:
-            owned.append(owners.setdefault(row.owner, len(owners)))
-        if row.old is not None:
-            olds.append(states.get(row.old, ABSENT))
-        state.append(states.setdefault(row.answer, len(states)))
-        numbers.append(row.number)
-    encoded = Encoded(
-        names=list(states)[1:],
-        entries=tuple(entries),
-        entry=np.asarray(entry),
-        time=np.asarray(time),
-        state=np.asarray(state),
-        old=np.asarray(olds) if len(olds) else None,
-        number=np.asarray(numbers),
-        owner=np.asarray(owned) if len(owned) else None,
-    )
-    return in_order(encoded, unit, answers, columns)
 
 
 def swallows_rows(row: Sequence[str], is_row: Callable[[Sequence[str]], bool]) -> bool:

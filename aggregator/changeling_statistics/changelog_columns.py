@@ -1,15 +1,15 @@
-"""The readers of whole columns: frames of polars and pandas, Parquet files, and CSV files.
+"""The readers of whole columns: frames of polars and pandas, Parquet files, CSV files, and rows in memory.
 
-In a frame, answers and entries of any kind count as their text. A CSV file is read by columns if it is plain: UTF-8
-without quotes (an empty `""` may stand), and every line has as many commas as the header. All others, and files where
-anything looks odd, are read by rows, which names the line. Both ways give the same changelog.
+In a frame, answers and entries of any kind count as their text. A CSV file is split into columns by polars if it is
+plain: UTF-8 without quotes (an empty `""` may stand), and every line has as many commas as the header. All others, and
+files where anything looks odd, are split row by row, which finds the line that is none. Both give the same columns.
 """
 
 import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, tzinfo
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeAlias
@@ -27,11 +27,10 @@ from .changelog import (
     SKIPPED,
     UNREADABLE,
     Changelog,
-    ChangelogRow,
     Columns,
     Encoded,
     Form,
-    changelog_of_rows,
+    Time,
     form_of,
     in_order,
     microseconds,
@@ -67,6 +66,17 @@ def changelog_of_frame(frame: Any, answers: Sequence[str] | None, columns: Colum
     return in_order(encode(series, form, number, "row", answers, columns.zone), "row", answers, columns)
 
 
+def changelog_of_rows(rows: Iterable[tuple[str, Time, str | None]], answers: Sequence[str] | None) -> Changelog:
+    """The changelog of rows (entry, time, answer). answers: the only ones allowed, in their order."""
+    listed = list(rows)
+    entry, answer = (
+        pl.Series([None if row[at] is None else str(row[at]) for row in listed], dtype=pl.String) for at in (0, 2)
+    )
+    columns = {0: entry, 1: [row[1] for row in listed], 2: answer}
+    number = np.arange(1, len(listed) + 1, dtype=np.int64)
+    return in_order(encode(columns, Form(0, 1, 2), number, "row", answers), "row", answers)
+
+
 def _form(names: Sequence[str], columns: Columns) -> Form:
     try:
         return form_of(names, columns)
@@ -75,7 +85,7 @@ def _form(names: Sequence[str], columns: Columns) -> Form:
 
 
 def encode(
-    columns: Mapping[int, pl.Series],
+    columns: Mapping[int, Any],
     form: Form,
     number: NDArray[np.int64],
     unit: str,
@@ -84,7 +94,7 @@ def encode(
 ) -> Encoded:
     """Columns as numbers, once each row is checked by itself.
 
-    columns: by the places that the form has.
+    columns: series of polars by the places that the form has; times may be a list.
     number: the number by which errors name each row, shape (rows,).
     unit: what they call a row.
     answers: the only ones allowed, in their order; None for those that occur.
@@ -169,8 +179,10 @@ def _answer_codes(answer: pl.Series, answers: Sequence[str] | None) -> tuple[lis
     return names, np.array([known.get(text, -1) for text in texts], np.int64)[codes] if len(codes) else codes
 
 
-def _microseconds(time: pl.Series, zone: tzinfo) -> tuple[Integers, NDArray[np.bool_]]:
+def _microseconds(time: pl.Series | list[Time], zone: tzinfo) -> tuple[Integers, NDArray[np.bool_]]:
     """The times in Unix microseconds, and which rows have none that can be read; those are 0."""
+    if isinstance(time, list):
+        return _one_by_one(time, zone)
     if time.dtype == pl.Date:
         time = time.cast(pl.Datetime("us"))
     if isinstance(time.dtype, pl.Datetime):
@@ -184,9 +196,18 @@ def _microseconds(time: pl.Series, zone: tzinfo) -> tuple[Integers, NDArray[np.b
     if seconds.null_count() == 0 and not texts.str.contains(r"^[0-9]{8}$|[_\s]").any():
         return _seconds(seconds.to_numpy())
     distinct, codes = _codes(texts)
-    parsed = [_parsed(text, zone) for text in distinct]
-    when = np.array([at.time for at in parsed], np.int64)
-    return when[codes], np.array([at.bad for at in parsed], np.bool_)[codes]
+    when, bad = _one_by_one(distinct, zone)
+    return when[codes], bad[codes]
+
+
+def _one_by_one(times: Sequence[Time], zone: tzinfo) -> tuple[Integers, NDArray[np.bool_]]:
+    when, bad = np.zeros(len(times), np.int64), np.zeros(len(times), np.bool_)
+    for at, time in enumerate(times):
+        try:
+            when[at] = microseconds(time, zone)
+        except ValueError:
+            bad[at] = True
+    return when, bad
 
 
 def _of_datetimes(time: pl.Series, zone: tzinfo) -> tuple[Integers, NDArray[np.bool_]]:
@@ -220,26 +241,11 @@ def _seconds(seconds: NDArray[np.float64]) -> tuple[Integers, NDArray[np.bool_]]
     return np.rint(np.where(bad, 0.0, seconds) * MICROSECONDS).astype(np.int64), bad
 
 
-class _Parsed(NamedTuple):
-    """A time as it was read.
-
-    time: Unix microseconds, 0 if it cannot be read. bad: whether it cannot.
-    """
-
-    time: int
-    bad: bool
-
-
-def _parsed(text: str, zone: tzinfo) -> _Parsed:
-    try:
-        return _Parsed(microseconds(text, zone), False)
-    except ValueError:
-        return _Parsed(0, True)
-
-
-def _why(times: pl.Series, row: int, zone: tzinfo) -> str:
+def _why(times: pl.Series | list[Time], row: int, zone: tzinfo) -> str:
     """Why the time of a row cannot be read, in words that do not repeat it."""
-    if isinstance(times.dtype, pl.Datetime) and not times.is_null()[row]:  # polars panics where Python has none
+    if (
+        isinstance(times, pl.Series) and isinstance(times.dtype, pl.Datetime) and not times.is_null()[row]
+    ):  # polars panics where Python has none
         return "its datetime is beyond the year 9999" if _beyond(times)[row] else SKIPPED
     time = times[row]
     try:
@@ -258,20 +264,27 @@ def changelog_of_csv(path: Path, answers: Sequence[str] | None, columns: Columns
     answers: the only ones allowed, in their order; None to sort those that occur.
     Raises BadChangelog, which names the line.
     """
-    plain = _plain_columns(path, columns)
-    if plain is not None:
-        try:
-            form, series = plain
-            number = np.arange(2, len(series[form.entry]) + 2, dtype=np.int64)
-            return in_order(encode(series, form, number, "line", answers, columns.zone), "line", answers, columns)
-        except BadChangelog:
-            pass  # the row reader says it in its own words
-    with _opened(path) as file:
-        return changelog_of_rows(_rows(file, columns), "line", answers, columns)
+    table = _plain_columns(path, columns) or _columns_by_rows(path, columns)
+    rows = encode(table.series, table.form, table.number, "line", answers, columns.zone)
+    if table.fault is not None:  # what is wrong with a row before it was said first
+        raise table.fault
+    return in_order(rows, "line", answers, columns)
 
 
-def _plain_columns(path: Path, columns: Columns) -> tuple[Form, dict[int, pl.Series]] | None:
-    """The columns of a plain file, as text, by their places; None for any other, and for what cannot be read."""
+class _Table(NamedTuple):
+    """The columns of a file, as text.
+
+    series: by their places. number: the line that each row begins on. fault: why the file ends early; None if not.
+    """
+
+    form: Form
+    series: dict[int, pl.Series]
+    number: Integers
+    fault: BadChangelog | None = None
+
+
+def _plain_columns(path: Path, columns: Columns) -> _Table | None:
+    """The columns of a plain file; None for any other, and for what cannot be read."""
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         content = content.removeprefix(BYTE_ORDER_MARK)
@@ -293,7 +306,8 @@ def _plain_columns(path: Path, columns: Columns) -> tuple[Form, dict[int, pl.Ser
         return None
     if len(frame) != lines - 1 or frame.columns != header:
         return None
-    return form, {place: frame[header[place]] for place in form.places}
+    series = {place: frame[header[place]] for place in form.places}
+    return _Table(form, series, np.arange(2, len(frame) + 2, dtype=np.int64))
 
 
 def _opened(path: Path) -> TextIO:
@@ -302,8 +316,27 @@ def _opened(path: Path) -> TextIO:
     return path.open(encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
-def _rows(file: TextIO, columns: Columns) -> Iterator[ChangelogRow]:
-    """Every row, numbered by its first line. Raises BadChangelog for what is no row."""
+def _columns_by_rows(path: Path, columns: Columns) -> _Table:
+    """The columns of any file, up to the first line that is no row. Raises BadChangelog for a header that is none."""
+    rows, number, fault = list[list[str]](), list[int](), None
+    with _opened(path) as file:
+        reading = _rows(file, columns)
+        _, header = next(reading)
+        form = form_of(header, columns)
+        try:
+            for line, row in reading:
+                number.append(line)
+                rows.append([row[place] for place in form.places])
+        except BadChangelog as error:
+            fault = error
+    fields = zip(*rows, strict=True) if rows else [()] * len(form.places)
+    named = zip(form.places, fields, strict=True)
+    series = {place: pl.Series(header[place], texts, dtype=pl.String) for place, texts in named}
+    return _Table(form, series, np.array(number, np.int64), fault)
+
+
+def _rows(file: TextIO, columns: Columns) -> Iterator[tuple[int, list[str]]]:
+    """The header, then every row, each with its first line. Raises BadChangelog for what is none."""
     reader = csv.reader(file, strict=True)
     line = 1
     try:
@@ -314,6 +347,7 @@ def _rows(file: TextIO, columns: Columns) -> Iterator[ChangelogRow]:
             form = form_of(header, columns)
         except BadChangelog as error:
             raise BadChangelog(f"line 1: {error}") from error
+        yield line, header
         line = reader.line_num + 1
         for row in reader:
             if row:
@@ -324,8 +358,7 @@ def _rows(file: TextIO, columns: Columns) -> Iterator[ChangelogRow]:
                     raise BadChangelog(f"line {line}: a quote that opens here goes on over rows, until line {last}")
                 if not all(map(_is_unicode, row)):
                     raise BadChangelog(f"line {line}: not UTF-8")
-                old, owner = (None if place is None else row[place] for place in (form.old, form.owner))
-                yield ChangelogRow(line, row[form.entry], row[form.time], row[form.answer], old, owner)
+                yield line, row
             line = reader.line_num + 1
     except csv.Error as error:
         raise BadChangelog(f"line {line}: not CSV: {error}") from error

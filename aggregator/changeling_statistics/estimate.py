@@ -15,8 +15,8 @@ Of each, every published part has enough reports. Attendance is of who takes par
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
-from operator import itemgetter
+from functools import reduce
+from operator import add
 from statistics import NormalDist
 from typing import TypeAlias, TypeVar
 
@@ -207,6 +207,8 @@ class Estimate:
 
 Counts: TypeAlias = NDArray[np.int64]
 K = TypeVar("K")
+A = TypeVar("A", bound=int)
+B = TypeVar("B", bound=int)
 V = TypeVar("V", "NodeTally", "Attendance")
 
 
@@ -377,7 +379,6 @@ def _moves(before: Mapping[Cell, int], after: Mapping[Cell, int], least: int) ->
     return all((more := count - before.get(cell, 0)) == 0 or more >= least for cell, count in after.items())
 
 
-Flags: TypeAlias = NDArray[np.bool_]
 NodeCell: TypeAlias = tuple[TrackNumber, NodeNumber, StratumNumber]
 """A node of a survey's plan, and the stratum of the entries that reported on it."""
 ClosingCell: TypeAlias = tuple[int, int, StratumNumber]
@@ -409,48 +410,19 @@ def select(breakdowns: Sequence[Breakdown], told: Mapping[str, Collection[str]])
     return [StratumNumber(number) for number in (numbers[np.ix_(*chosen)] if chosen else numbers).ravel().tolist()]
 
 
-def withheld(reports: Counts, minimum: int) -> Flags:
-    """Mask of the cells of a node that may be shown only along with all the others, shape (cells,).
+def withheld(reports: Mapping[StratumNumber, int], minimum: int) -> set[StratumNumber]:
+    """The strata of a node whose cells may be shown only along with all the others.
 
-    reports: of each cell, shape (cells,).
+    reports: by stratum, of the cells that have any.
     minimum: the fewest reports, at least 1, that anything published may be about.
-    These are the cells with fewer reports than the minimum, but for those without any. If they have fewer all together,
-    the smallest of the others is withheld with them: else the whole less all the others would show them.
+    These are the cells with fewer reports than the minimum. If they have fewer all together, the smallest of the others
+    is withheld with them: else the whole less all the others would show them.
     """
-    small: Flags = (reports > 0) & (reports < minimum)
-    others = np.flatnonzero(reports >= minimum)
-    if len(others) and 0 < reports[small].sum() < minimum:
-        small[others[np.argmin(reports[others])]] = True
+    small = {stratum for stratum, count in reports.items() if count < minimum}
+    others = sorted(reports.keys() - small)
+    if others and 0 < sum(reports[stratum] for stratum in small) < minimum:
+        small.add(min(others, key=lambda stratum: reports[stratum]))
     return small
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """Whole numbers by cell; the cells of one node, or of one closing, lie side by side.
-
-    keys: the nodes or closings, N of them.
-    starts: where the cells of each begin, shape (N,).
-    stratum: of each cell, shape (cells,).
-    counts: of each cell, shape (cells, what is counted).
-    """
-
-    keys: tuple[tuple[int, int], ...]
-    starts: NDArray[np.intp]
-    stratum: NDArray[np.intp]
-    counts: Counts
-
-    def any_of(self, cells: Flags) -> Flags:
-        """Mask of the nodes or closings that have one of these cells, shape (N,)."""
-        return np.logical_or.reduceat(cells, self.starts)
-
-    def sums(self, cells: Flags, keys: Flags) -> tuple[list[tuple[int, int]], Counts]:
-        """The sums over these cells for these nodes or closings, each of which has one of the cells."""
-        sizes = np.diff(self.starts, append=len(self.stratum))
-        rows = np.flatnonzero(cells & np.repeat(keys, sizes))
-        number = np.repeat(np.arange(len(self.keys)), sizes)[rows]
-        begins = np.flatnonzero(np.diff(number, prepend=-1))
-        total: Counts = np.add.reduceat(self.counts[rows], begins, axis=0) if len(rows) else self.counts[:0]
-        return [self.keys[at] for at in np.flatnonzero(keys)], total
 
 
 class StratifiedTallies:
@@ -465,12 +437,11 @@ class StratifiedTallies:
         self, nodes: Mapping[NodeCell, NodeTally], attendance: Mapping[ClosingCell, Attendance], minimum: int
     ) -> None:
         self._minimum = max(1, minimum)
-        self._attendance = _rows({key: [each.heard, each.new, each.missed] for key, each in attendance.items()})
-        by_track = groupby(sorted(nodes), key=itemgetter(0))
-        self._tracks = [
-            _rows({cell: [nodes[cell].reports, *nodes[cell].slots.tolist()] for cell in cells}) for _, cells in by_track
-        ]
-        self._withheld = [_withheld(rows, self._minimum) for rows in self._tracks]
+        self._nodes, self._attendance = _by_stratum(nodes), _by_stratum(attendance)
+        self._withheld = {
+            node: withheld({stratum: cell.reports for stratum, cell in cells.items()}, self._minimum)
+            for node, cells in self._nodes.items()
+        }
 
     def union(self, strata: Collection[StratumNumber]) -> Tallies:
         """The tallies of the entries of these strata, which may be published.
@@ -479,35 +450,24 @@ class StratifiedTallies:
         leaves out no cell with reports. So whatever is made of unions, by adding and subtracting them, is about at
         least so many reports, or none. docs/mathematics.md, "Unions of strata".
         """
-        nodes: dict[tuple[TrackNumber, NodeNumber], NodeTally] = {}
-        for rows, hidden in zip(self._tracks, self._withheld, strict=True):
-            chosen = _chosen(rows, strata)
-            shown = rows.any_of(chosen) & ~(rows.any_of(chosen & hidden) & rows.any_of(~chosen))
-            keys, sums = rows.sums(chosen, shown)
-            for (track, node), total in zip(keys, sums, strict=True):
-                if (reports := int(total[0])) >= self._minimum:
-                    nodes[TrackNumber(track), NodeNumber(node)] = NodeTally(reports, total[1:])
-        chosen = _chosen(self._attendance, strata)
-        closings, sums = self._attendance.sums(chosen, self._attendance.any_of(chosen))
-        return Tallies(nodes, {key: Attendance(*row) for key, row in zip(closings, sums.tolist(), strict=True)})
+        chosen, nodes = frozenset(strata), dict[PlanNode, NodeTally]()
+        for node, cells in self._nodes.items():
+            if cells.keys() <= chosen or chosen.isdisjoint(self._withheld[node]):
+                total = _union(cells, chosen)
+                if total is not None and total.reports >= self._minimum:
+                    nodes[node] = total
+        unions = ((closing, _union(cells, chosen)) for closing, cells in self._attendance.items())
+        return Tallies(nodes, {closing: heard for closing, heard in unions if heard is not None})
 
 
-def _rows(counts: Mapping[tuple[int, int, StratumNumber], Sequence[int]]) -> _Rows:
-    cells = sorted(counts)
-    keys = [cell[:2] for cell in cells]
-    starts = [at for at, key in enumerate(keys) if at == 0 or key != keys[at - 1]]
-    return _Rows(
-        tuple(keys[at] for at in starts),
-        np.array(starts, np.intp),
-        np.array([cell[2] for cell in cells], np.intp),
-        np.array([counts[cell] for cell in cells], np.int64).reshape(len(cells), -1 if cells else 0),
-    )
+def _by_stratum(cells: Mapping[tuple[A, B, StratumNumber], V]) -> dict[tuple[A, B], dict[StratumNumber, V]]:
+    by_stratum: dict[tuple[A, B], dict[StratumNumber, V]] = {}
+    for one, other, stratum in sorted(cells):
+        by_stratum.setdefault((one, other), {})[stratum] = cells[one, other, stratum]
+    return by_stratum
 
 
-def _withheld(rows: _Rows, minimum: int) -> Flags:
-    nodes = np.split(rows.counts[:, 0], rows.starts[1:])
-    return np.concatenate([withheld(reports, minimum) for reports in nodes])
-
-
-def _chosen(rows: _Rows, strata: Collection[StratumNumber]) -> Flags:
-    return np.isin(rows.stratum, np.array(sorted(strata), np.intp))
+def _union(cells: Mapping[StratumNumber, V], chosen: frozenset[StratumNumber]) -> V | None:
+    """What these strata have together; None if they have nothing."""
+    there = [cell for stratum, cell in cells.items() if stratum in chosen]
+    return reduce(add, there) if there else None

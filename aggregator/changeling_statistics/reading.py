@@ -5,7 +5,7 @@ A row is `entry,time,answer` (the entry gives this answer from that time on; an 
 the entry's answer, and `old` is the answer it held. Other columns may stand beside these. Whatever the source, the same
 rows give the same changelog or the same refusal, which names the row and never repeats an answer.
 
-polars is imported only when a file or a frame is read: it takes long.
+polars is imported only when something is read: it takes long.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from .changelog import Changelog, ChangelogRow, Columns, Time, changelog_of_rows
+from .changelog import Changelog, Columns, Time
 from .errors import BadChangelog
 
 
@@ -75,8 +75,9 @@ def read_rows(rows: Iterable[tuple[str, Time, str | None]], answers: Sequence[st
     >>> log.answers, log.state.tolist()
     (('coffee', 'tea'), [2, 1])
     """
-    numbered = (ChangelogRow(i, entry, time, answer or "", None) for i, (entry, time, answer) in enumerate(rows, 1))
-    return changelog_of_rows(numbered, "row", answers)
+    from .changelog_columns import changelog_of_rows
+
+    return changelog_of_rows(rows, answers)
 
 
 @contextmanager

@@ -9,8 +9,10 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeAlias
 
@@ -20,26 +22,67 @@ from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 
 from .changelog import (
-    ABSENT,
-    FORMS,
+    ANSWER,
     LATEST,
     MICROSECONDS,
     SKIPPED,
     UNREADABLE,
     Changelog,
     Columns,
-    Encoded,
-    Form,
+    States,
     Time,
-    form_of,
-    in_order,
     microseconds,
     swallows_rows,
-    unknown_answer,
 )
 from .errors import BadChangelog
 
 Integers: TypeAlias = NDArray[np.int64]
+
+FORMS = "entry,time,answer or entry,time,old,new"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The places of the columns in a row. old: None where rows do not say it. owner: None where nobody asks."""
+
+    entry: int
+    time: int
+    answer: int
+    old: int | None = None
+    owner: int | None = None
+
+    @property
+    def places(self) -> list[int]:
+        """All of them."""
+        return [place for place in (self.entry, self.time, self.answer, self.old, self.owner) if place is not None]
+
+
+def form_of(names: Sequence[str], columns: Columns) -> Form:
+    """The places of the columns that are asked for. names: the header of the table.
+
+    Raises BadChangelog, which names the header's columns only if it is one: else they may be answers.
+    """
+    answer, old = columns.answer, None
+    if answer == ANSWER and answer not in names and {"old", "new"} <= set(names):
+        answer, old = "new", "old"
+    wanted = ["entry", "time", answer, *([] if old is None else [old])]
+    wanted += [] if columns.owner is None or columns.owner in wanted else [columns.owner]
+    if any(names.count(name) != 1 for name in wanted):
+        raise BadChangelog(_wrong(names, columns))
+    place = names.index
+    owner = None if columns.owner is None else place(columns.owner)
+    return Form(place("entry"), place("time"), place(answer), None if old is None else place(old), owner)
+
+
+def _wrong(names: Sequence[str], columns: Columns) -> str:
+    expected = f"the columns must be {FORMS}"
+    if columns.answer != ANSWER:
+        expected = f"the columns must be entry,time,{columns.answer}"
+    if not {"entry", "time"} & {name.strip() for name in names}:
+        return f"{expected}; there is no such header, separated by commas"
+    if columns.owner is not None and columns.owner not in names:
+        expected = f"there must be a column {columns.owner!a}, and {expected}"
+    return f"{expected}, got {','.join(names)!a}"
 
 
 def changelog_of_parquet(path: Path, answers: Sequence[str] | None, columns: Columns) -> Changelog:
@@ -62,8 +105,7 @@ def changelog_of_frame(frame: Any, answers: Sequence[str] | None, columns: Colum
     names = [str(name) for name in frame.columns]
     form = _form(names, columns)
     series = {place: _series(names[place], frame[names[place]]) for place in form.places}
-    number = np.arange(1, len(series[form.entry]) + 1, dtype=np.int64)
-    return in_order(encode(series, form, number, "row", answers, columns.zone), "row", answers, columns)
+    return _changelog(_Table(form, series, np.arange(1, len(frame) + 1, dtype=np.int64)), "row", answers, columns)
 
 
 def changelog_of_rows(rows: Iterable[tuple[str, Time, str | None]], answers: Sequence[str] | None) -> Changelog:
@@ -72,9 +114,9 @@ def changelog_of_rows(rows: Iterable[tuple[str, Time, str | None]], answers: Seq
     entry, answer = (
         pl.Series([None if row[at] is None else str(row[at]) for row in listed], dtype=pl.String) for at in (0, 2)
     )
-    columns = {0: entry, 1: [row[1] for row in listed], 2: answer}
-    number = np.arange(1, len(listed) + 1, dtype=np.int64)
-    return in_order(encode(columns, Form(0, 1, 2), number, "row", answers), "row", answers)
+    series = {0: entry, 1: [row[1] for row in listed], 2: answer}
+    table = _Table(Form(0, 1, 2), series, np.arange(1, len(listed) + 1, dtype=np.int64))
+    return _changelog(table, "row", answers, Columns())
 
 
 def _form(names: Sequence[str], columns: Columns) -> Form:
@@ -84,51 +126,93 @@ def _form(names: Sequence[str], columns: Columns) -> Form:
         raise BadChangelog(f"row 1: {error}") from error
 
 
-def encode(
-    columns: Mapping[int, Any],
-    form: Form,
-    number: NDArray[np.int64],
-    unit: str,
-    answers: Sequence[str] | None,
-    zone: tzinfo = UTC,
-) -> Encoded:
-    """Columns as numbers, once each row is checked by itself.
+ABSENT = -1
+"""Stands for the state of an answer that is none."""
 
-    columns: series of polars by the places that the form has; times may be a list.
-    number: the number by which errors name each row, shape (rows,).
-    unit: what they call a row.
-    answers: the only ones allowed, in their order; None for those that occur.
-    zone: that of times which name no offset.
+
+class _Table(NamedTuple):
+    """The columns of a changelog, as they came.
+
+    series: of polars, by the places of the form; times may be a list. number: the number by which errors name each row.
+    fault: why there are no more rows, if that is a fault.
+    """
+
+    form: Form
+    series: dict[int, Any]
+    number: Integers
+    fault: BadChangelog | None = None
+
+
+def _changelog(table: _Table, unit: str, answers: Sequence[str] | None, columns: Columns) -> Changelog:
+    """The changelog that the rows make together, once each is checked by itself and with those before it.
+
+    unit: what errors call a row. answers: the only ones allowed, in their order; None to sort those that occur.
     Raises BadChangelog, which names the first bad row.
     """
-    entry, time = _text(columns[form.entry]), columns[form.time]
-    answer = _text(columns[form.answer]).fill_null("")
-    when, bad_time = _microseconds(time, zone)
-    names, state = _answer_codes(answer, answers)
-    faults = [
-        ((entry.is_null() | (entry == "")).to_numpy(), "the entry has no name"),
-        (bad_time, "its time cannot be read"),
-    ]
+    form, series, number, fault = table
+    entry, answer, time = _text(series[form.entry]), _text(series[form.answer]).fill_null(""), series[form.time]
+    when, unreadable = _microseconds(time, columns.zone)
+    names = list(answers) if answers is not None else sorted(set(answer.unique()) - {""})
+    state = _states(answer, names)
+    faults = [((entry.is_null() | (entry == "")).to_numpy(), "the entry has no name")]
+    if unreadable.any():
+        faults.append((unreadable, _why(time, int(np.argmax(unreadable)), columns.zone)))
+    if form.owner is not None:
+        owners = _text(series[form.owner])
+        faults.append(((owners.is_null() | (owners == "")).to_numpy(), f"it has no {columns.owner}"))
+    faults.append((state < 0, f"unknown answer; the answers are {', '.join(names)}"))
+    _refuse(faults, number, unit)
+    if fault is not None:
+        raise fault
+    if not len(number):
+        raise BadChangelog(f"{unit} 1: there is not one mutation")
+    entries, code = _codes(entry)
     owner = None
     if form.owner is not None:
-        owners = _text(columns[form.owner])
-        faults.append(((owners.is_null() | (owners == "")).to_numpy(), f"it has no {owners.name}"))
-        _, owner = _codes(owners)
-    if answers is not None:
-        faults.append((state < 0, unknown_answer(answers)))
-    first_rows = [(int(np.argmax(bad)), fault) for bad, fault in faults if bad.any()]
-    if first_rows:
-        row, fault = min(first_rows, key=lambda pair: pair[0])
-        if fault == "its time cannot be read":
-            fault = _why(time, row, zone)
-        raise BadChangelog(f"{unit} {number[row]}: {fault}")
-    entries, codes = _codes(entry)
-    old = None
-    if form.old is not None:
-        known = {"": 0, **{name: code for code, name in enumerate(names, 1)}}
-        texts, at = _codes(_text(columns[form.old]).fill_null(""))
-        old = np.array([known.get(text, ABSENT) for text in texts], np.int64)[at] if len(at) else at
-    return Encoded(names, tuple(entries), codes, when, state, old, number, owner)
+        owner, contradicts = _of_entries(code, _codes(owners)[1])
+        _refuse([(contradicts, f"an earlier row of its entry has another {columns.owner}")], number, unit)
+    order = np.lexsort((when, code)) if columns.late else np.argsort(code, kind="stable")
+    states: States = state[order].astype(np.uint16 if len(names) < 2**16 else np.uint32)
+    changelog = Changelog(tuple(names), tuple(entries), code[order], when[order], states, number[order], unit, owner)
+    told = form.old is not None and not columns.late
+    stated = _states(_text(series[form.old]).fill_null(""), names)[order] if told else None
+    lenient = columns.late or columns.answer != ANSWER
+    _check(changelog, number[order], stated, lenient)
+    return changelog.mutating() if lenient and not columns.late else changelog
+
+
+def _of_entries(entry: Integers, owner: Integers) -> tuple[Integers, NDArray[np.bool_]]:
+    """Whose each entry is, as its first row says, and the rows that contradict that."""
+    first = np.unique(entry, return_index=True)[1]
+    return owner[first], owner != owner[first][entry]
+
+
+def _check(changelog: Changelog, number: Integers, stated: Integers | None, lenient: bool) -> None:
+    """Raises BadChangelog, which names the first row that contradicts an earlier one of its entry."""
+    entry, state, before = changelog.entry, changelog.state, changelog.before()
+    first = np.concatenate([[True], entry[1:] != entry[:-1]])
+    passed = np.concatenate([[1], np.diff(changelog.time)])
+    faults = [
+        (~first & (passed < 0), "its time is before the entry's previous row"),
+        (~first & (passed == 0), "it has the same entry and time as an earlier row"),
+    ]
+    if not lenient:
+        faults += [
+            ((state == 0) & (before == 0), "it deletes an entry that has no answer"),
+            ((state != 0) & (state == before), "it repeats the entry's answer, so it is no mutation"),
+        ]
+    if stated is not None:
+        faults.append((stated != before, "its old answer is not what the entry holds"))
+    _refuse(faults, number, changelog.unit)
+
+
+def _refuse(faults: Iterable[tuple[NDArray[np.bool_], str]], number: Integers, unit: str) -> None:
+    """Raises BadChangelog, which names the first row that has a fault; of several of one row the first listed."""
+    first = min(
+        ((int(number[bad].min()), fault) for bad, fault in faults if bad.any()), key=itemgetter(0), default=None
+    )
+    if first is not None:
+        raise BadChangelog(f"{unit} {first[0]}: {first[1]}")
 
 
 def _series(name: str, column: Any) -> pl.Series:
@@ -171,12 +255,11 @@ def _codes(series: pl.Series) -> tuple[list[str], Integers]:
     return names, codes.to_numpy()
 
 
-def _answer_codes(answer: pl.Series, answers: Sequence[str] | None) -> tuple[list[str], Integers]:
-    """The names of the states from 1 on, and the state of each row; -1 where it is none of the answers given."""
+def _states(answer: pl.Series, names: Sequence[str]) -> Integers:
+    """The state of each row, by its answer: 0 for none, ABSENT where it is none of the names."""
     texts, codes = _codes(answer)
-    names = list(answers) if answers is not None else [text for text in texts if text]
     known = {"": 0, **{name: state for state, name in enumerate(names, 1)}}
-    return names, np.array([known.get(text, -1) for text in texts], np.int64)[codes] if len(codes) else codes
+    return np.array([known.get(text, ABSENT) for text in texts], np.int64)[codes] if len(codes) else codes
 
 
 def _microseconds(time: pl.Series | list[Time], zone: tzinfo) -> tuple[Integers, NDArray[np.bool_]]:
@@ -265,22 +348,7 @@ def changelog_of_csv(path: Path, answers: Sequence[str] | None, columns: Columns
     Raises BadChangelog, which names the line.
     """
     table = _plain_columns(path, columns) or _columns_by_rows(path, columns)
-    rows = encode(table.series, table.form, table.number, "line", answers, columns.zone)
-    if table.fault is not None:  # what is wrong with a row before it was said first
-        raise table.fault
-    return in_order(rows, "line", answers, columns)
-
-
-class _Table(NamedTuple):
-    """The columns of a file, as text.
-
-    series: by their places. number: the line that each row begins on. fault: why the file ends early; None if not.
-    """
-
-    form: Form
-    series: dict[int, pl.Series]
-    number: Integers
-    fault: BadChangelog | None = None
+    return _changelog(table, "line", answers, columns)
 
 
 def _plain_columns(path: Path, columns: Columns) -> _Table | None:

@@ -174,8 +174,9 @@ def _changelog(table: _Table, unit: str, answers: Sequence[str] | None, columns:
     order = np.lexsort((when, code)) if columns.late else np.argsort(code, kind="stable")
     states: States = state[order].astype(np.uint16 if len(names) < 2**16 else np.uint32)
     changelog = Changelog(tuple(names), tuple(entries), code[order], when[order], states, number[order], unit, owner)
-    told = form.old is not None and not columns.late
-    stated = _states(_text(series[form.old]).fill_null(""), names)[order] if told else None
+    stated = None
+    if form.old is not None and not columns.late:
+        stated = _states(_text(series[form.old]).fill_null(""), names)[order]
     lenient = columns.late or columns.answer != ANSWER
     _check(changelog, number[order], stated, lenient)
     return changelog.mutating() if lenient and not columns.late else changelog

@@ -12,13 +12,14 @@ from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
 
 import numpy as np
-from changeling_protocol import Randomizer, Survey, closings
+from changeling_protocol import Node, Randomizer, Survey, closings
 from changeling_statistics import (
     POINT,
     Counts,
     Floats,
     Gap,
     Histogram,
+    Indices,
     Moments,
     Prediction,
     Tallies,
@@ -377,10 +378,10 @@ class KnownPopulation:
     survey: Survey
     population: Population
 
-    def report_variances(self, track: int) -> Floats:
-        """The variance of one report on each node of a track, mean over entries and answers, in entries squared.
+    def report_variances(self, track: int, end: Indices) -> Floats:
+        """The variance of one report on some nodes of a track, mean over entries and answers, in entries squared.
 
-        track: its number in the plan. Returns shape (nodes,).
+        track: its number in the plan. end: when the nodes close, shape (nodes,). Returns shape (nodes,).
         """
         reported = self.survey.plan.tracks[track]
         closed, changes = self.survey.closed, reported.reports_changes
@@ -391,7 +392,7 @@ class KnownPopulation:
                 self.population.mutation_counts(reported, node)
                 @ (conserved if conserves(closed, changes, node.start) else kept)
                 / self.population.entries
-                for node in reported.nodes()
+                for node in (Node(last - reported.width, last) for last in end.tolist())
             ]
         )
 

@@ -11,7 +11,7 @@ Over the entries of a group the mean of that is the change over the edge. Its co
 
   P is how likely a slot agrees, P_ab that two both do, p that a symbol of the base does. Of a history group ρ is
   (1 - γ)/γ, and the covariance C of the base between the two times is added (1 - γ)/γ² times,
-  which is known whatever anybody holds (`HistoryBase`; docs/histories.md);
+  which is known whatever anybody holds (`history_scatter`; docs/histories.md);
 - sampling: that the entries differ, E δ_e δ_e', and that each reports only some of the edges.
 
 All are means over the answers and over the entries of a population. The designer's expectation (`ExpectedChanges`) is
@@ -51,72 +51,47 @@ from ..estimate import Floats, Indices, conserves
 from ..randomizers.counterpart import class_variances
 
 
-@dataclass(frozen=True)
-class HistoryBase:
-    """The base of a history group's reports: what is known of them, whatever its entries hold.
-
-    kernel: the distribution of its histories.
-    """
-
-    kernel: HistoryKernel
-
-    @classmethod
-    def of(cls, group: Group) -> "HistoryBase | None":
-        """The base of a group; None if it is no history group."""
-        return _base(group.histories) if isinstance(group.joint, History) else None
-
-    @cached_property
-    def rho(self) -> float:
-        """(1 - γ)/γ, by which what two reports of one entry tell about the base's mean covaries."""
-        told = self.kernel.told
-        return float((1 - told) / told)
-
-    @cached_property
-    def scatter(self) -> tuple[Floats, Floats]:
-        """(1 - γ)/γ² · C between two times, for one answer and for two different ones, each of shape (m, m).
-
-        In entries squared, of one entry; 0 on the diagonal, as one report's own variance is its randomizer's.
-        """
-        d, r = self.kernel.possible.states, self.returns
-        if self.kernel.possible.null:
-            g, between = r[0, 1:], r[1:, 1:]
-            mean = (1 - g) / d
-            earlier = np.minimum.outer(np.arange(len(g)), np.arange(len(g)))
-            first, last = g[earlier], g[np.maximum.outer(np.arange(len(g)), np.arange(len(g)))]
-            same = (1 - first + (d - 1) * (between - last)) / d**2 - np.outer(mean, mean)
-            other = (1 - first - between + last) / d**2 - np.outer(mean, mean)
-        else:
-            same, other = (d - 1) / d**2 * r[1:, 1:], -1 / d**2 * r[1:, 1:]
-        scale = float((1 - self.kernel.told) / self.kernel.told**2)
-        np.fill_diagonal(same, 0.0)
-        np.fill_diagonal(other, 0.0)
-        return scale * same, scale * other
-
-    @cached_property
-    def returns(self) -> Floats:
-        """E (-1/(d - 1))^c for the changes c that the base shows between two of the times 0..m, symmetric.
-
-        In a closed cohort row and column 0 have no meaning, and are 1.
-        """
-        possible, m = self.kernel.possible, self.kernel.possible.times
-        returns, count = np.ones((m + 1, m + 1)), possible.count
-        if possible.null and possible.limits.span == m - 1 and not possible.limits.either:
-            by_length = np.array([possible.alternating(0, length) / count for length in range(m + 1)])
-            returns[:] = by_length[np.abs(np.subtract.outer(np.arange(m + 1), np.arange(m + 1)))]
-            return returns
-        whole = np.full((m + 1, m + 1), 1 / count) if possible.null else np.zeros((m + 1, m + 1))
-        for first in range(1, m + 1 if possible.null else 2):
-            whole += _after_first(possible, first, count)
-        upper = np.triu(whole, 1)
-        returns[:] = upper + upper.T + np.eye(m + 1)
-        if not possible.null:
-            returns[0] = returns[:, 0] = 1.0
-        return returns
-
-
 @lru_cache(maxsize=256)
-def _base(kernel: HistoryKernel) -> HistoryBase:
-    return HistoryBase(kernel)
+def history_scatter(kernel: HistoryKernel) -> tuple[Floats, Floats]:
+    """(1 - γ)/γ² · C between two times, for one answer and for two different ones, each of shape (m, m).
+
+    In entries squared, of one entry; 0 on the diagonal, as one report's own variance is its randomizer's.
+    """
+    d, r = kernel.possible.states, _returns(kernel.possible)
+    if kernel.possible.null:
+        g, between = r[0, 1:], r[1:, 1:]
+        mean = (1 - g) / d
+        earlier = np.minimum.outer(np.arange(len(g)), np.arange(len(g)))
+        first, last = g[earlier], g[np.maximum.outer(np.arange(len(g)), np.arange(len(g)))]
+        same = (1 - first + (d - 1) * (between - last)) / d**2 - np.outer(mean, mean)
+        other = (1 - first - between + last) / d**2 - np.outer(mean, mean)
+    else:
+        same, other = (d - 1) / d**2 * r[1:, 1:], -1 / d**2 * r[1:, 1:]
+    scale = float((1 - kernel.told) / kernel.told**2)
+    np.fill_diagonal(same, 0.0)
+    np.fill_diagonal(other, 0.0)
+    return scale * same, scale * other
+
+
+def _returns(possible: PossibleHistories) -> Floats:
+    """E (-1/(d - 1))^c for the changes c that the base shows between two of the times 0..m, symmetric.
+
+    In a closed cohort row and column 0 have no meaning, and are 1.
+    """
+    m = possible.times
+    returns, count = np.ones((m + 1, m + 1)), possible.count
+    if possible.null and possible.limits.span == m - 1 and not possible.limits.either:
+        by_length = np.array([possible.alternating(0, length) / count for length in range(m + 1)])
+        returns[:] = by_length[np.abs(np.subtract.outer(np.arange(m + 1), np.arange(m + 1)))]
+        return returns
+    whole = np.full((m + 1, m + 1), 1 / count) if possible.null else np.zeros((m + 1, m + 1))
+    for first in range(1, m + 1 if possible.null else 2):
+        whole += _after_first(possible, first, count)
+    upper = np.triu(whole, 1)
+    returns[:] = upper + upper.T + np.eye(m + 1)
+    if not possible.null:
+        returns[0] = returns[:, 0] = 1.0
+    return returns
 
 
 def _after_first(possible: PossibleHistories, first: int, count: int) -> Floats:
@@ -145,9 +120,9 @@ def correlations(group: Group) -> Floats:
     """
     if group.joint is None:
         return np.zeros((len(group.tracks),) * 2)
-    if (base := HistoryBase.of(group)) is not None:
-        alone = base.kernel.possible.times == 1
-        return np.full((len(group.tracks),) * 2, 0.0 if alone else base.rho)
+    if isinstance(group.joint, History):
+        told, alone = group.histories.told, group.histories.possible.times == 1
+        return np.full((len(group.tracks),) * 2, 0.0 if alone else float((1 - told) / told))
     return _correlations(group.kernel, len(group.tracks))
 
 
@@ -367,17 +342,16 @@ def entry_covariance(edges: GroupEdges, report_variances: Floats, moments: Momen
         products = _between(moments.products, start, end)
         products += np.outer(base, base) - np.outer(told, base) - np.outer(base, told)
         joint = together * rho[place[:, None], place] * products
-        if (known := HistoryBase.of(edges.group)) is not None:
-            joint += between_times(edges, known.scatter[0])
+        if isinstance(edges.group.joint, History):
+            at = np.searchsorted(_ends(edges.group), edges.end)
+            joint += history_scatter(edges.group.histories)[0][np.ix_(at, at)]
         np.fill_diagonal(joint, 0.0)
     return EntryCovariance(report_variances / chance[place], joint, sampling)
 
 
-def between_times(edges: GroupEdges, figures: Floats) -> Floats:
-    """Figures between the times 1..m of a history group, as they are between its edges, shape (E, E)."""
-    periods = np.array([node.end for track in edges.group.tracks for node in track.nodes()], np.intp)
-    at = np.searchsorted(periods, edges.end)
-    return figures[np.ix_(at, at)]
+def _ends(group: Group) -> Indices:
+    """When the nodes of a history group end, rising."""
+    return np.array([node.end for track in group.tracks for node in track.nodes()], np.intp)
 
 
 def _drawn_together(edges: GroupEdges) -> Floats:
@@ -423,14 +397,16 @@ class Tie:
     rho: ρ between two reports of each pair of tracks, times how much likelier an entry reports two given nodes than if
     it drew each by itself; shape (J, J).
     middle: what the base of each track decodes to, in each answer, shape (J,).
-    base: what is known of a history group, whatever its entries hold; None for another.
+    ends, base: of a history group, when its F nodes end, and what is known of the base between them, whatever its
+    entries hold: its covariance for one answer and for two different ones, of one entry; None for another group.
     """
 
     group: int
     tracks: Indices
     rho: Floats
     middle: Floats
-    base: "TiedBase | None" = None
+    ends: Indices
+    base: tuple[Floats, Floats] | None
 
     @cached_property
     def squares(self) -> tuple[Floats, Floats]:
@@ -438,27 +414,6 @@ class Tie:
         eigenvalues, vectors = np.linalg.eigh(self.rho)
         counted = np.abs(eigenvalues) > 1e-12 * np.abs(eigenvalues).max()
         return eigenvalues[counted], vectors[:, counted]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class TiedBase:
-    """The covariance of the base of a history group between the ends of its nodes, of one entry.
-
-    ends: when the nodes end, shape (F,).
-    same, other: for one answer and for two different ones, shape (F, F), in entries squared.
-    """
-
-    ends: Indices
-    same: Floats
-    other: Floats
-
-    @classmethod
-    def of(cls, group: Group) -> "TiedBase | None":
-        """The base of a group; None if it is no history group."""
-        if (base := HistoryBase.of(group)) is None:
-            return None
-        ends = np.array([node.end for track in group.tracks for node in track.nodes()], np.intp)
-        return cls(ends, *base.scatter)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -543,7 +498,8 @@ def ties(survey: Survey) -> tuple[Tie, ...]:
         rho[np.diag_indices_from(rho)] *= kept[tracks]
         if rho.any():
             middles = np.array([middle(track) for track in group.tracks])
-            tied.append(Tie(number, tracks, rho, middles, TiedBase.of(group)))
+            base = history_scatter(group.histories) if isinstance(group.joint, History) else None
+            tied.append(Tie(number, tracks, rho, middles, _ends(group), base))
     return tuple(tied)
 
 
@@ -577,10 +533,10 @@ def known_base(design: SamplingDesign, rows: Floats, periods: int) -> tuple[Floa
             at = np.flatnonzero(design.group == tie.group)
             weights = np.zeros((len(rows), periods + 1))
             weights[:, design.end[at]] = rows[:, at]  # at no time two nodes of the group end
-            weights = weights[:, tie.base.ends]
+            weights = weights[:, tie.ends]
             expanded = design.entries * design.expansion[:, tie.group]
-            same += expanded * np.einsum("kt,kt->k", weights @ tie.base.same, weights)
-            other += expanded * np.einsum("kt,kt->k", weights @ tie.base.other, weights)
+            for added, base in zip((same, other), tie.base, strict=True):
+                added += expanded * np.einsum("kt,kt->k", weights @ base, weights)
     return same, other
 
 

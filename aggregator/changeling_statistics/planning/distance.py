@@ -168,10 +168,9 @@ class CountedChanges:
         together = np.convolve(changed, _binomial(self.gaps - lag, self.rate, self.most))[: self.most + 1]
         return float(together.sum() / _binomial(self.gaps, self.rate, self.most).sum())
 
-    def report_variances(self, track: int) -> Floats:
-        """The variance of one report on each node of a track, mean over the answers, in entries squared."""
+    def report_variances(self, track: int, end: Indices) -> Floats:
+        """The variance of one report on some nodes of a track, mean over the answers, in entries squared."""
         survey, reported = self.survey, self.survey.plan.tracks[track]
-        end = reported.first + reported.width * np.arange(1, reported.count + 1, dtype=np.intp)
         start, moments, z = end - reported.width, self.moments, self.answers
         before, after = z * moments.means[start], z * moments.means[end]
         moved = np.maximum(0.0, before - z * moments.products[start, end])

@@ -12,7 +12,6 @@ its nodes are published and that estimates after a loss are within twice the usu
 from bisect import bisect, bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
 from itertools import pairwise
 from math import ceil, log, sqrt
 
@@ -234,22 +233,22 @@ def best_floor(
     room = 1 - max(each.least / share for each, share in zip(chosen, shares.tolist(), strict=True))
     left = [maker.without(group, lost) for group in chosen]
     later = problem.looking_at(problem.times[problem.times >= back_by(lost, wish.periods)])
-    whole = _Told.of(wish, problem, chosen, shares, weights)
-    untold = _untold(lost, wish.periods, left[0])
-    lossy = _Told.of(wish, later, [*left, untold], np.append(shares, 1.0), even(len(later.times)))
+    whole = _informations(problem, chosen, shares)
+    lossy = _informations(later, [*left, _untold(lost, wish.periods, left[0])], np.append(shares, 1.0))
+    usual = _error(wish, problem, weights, whole)
     best: tuple[float, float, float, Candidate] | None = None
     for added in _floors(maker, chosen):
         least = _least(wish, added)
         if least > room or not is_bridged(wish, [*sure, *added.group.tracks]):
             continue
-        told = whole.of_group(added)
-        cheapest = whole.price(told, least)
-        if cheapest > PRICE or (best is not None and (GOOD, cheapest) >= best[:2]):  # larger ones are dearer
+        over = _errors(wish, problem, weights, whole, _informations(problem, [added], np.ones(1)), usual)
+        cheapest = over(least)
+        if cheapest > 1 + PRICE or (best is not None and (GOOD, cheapest) >= best[:2]):  # larger ones are dearer
             continue
-        price = partial(whole.price, told)
-        after = partial(lossy.over, whole.usual, lossy.of_group(maker.without(added, lost)))
-        share = _smallest_useful(least, room, price, after)
-        tried = max(GOOD, after(share)), price(share), share, added
+        rest = _informations(later, [maker.without(added, lost)], np.ones(1))
+        after = _errors(wish, later, even(len(later.times)), lossy, rest, usual)
+        share = _smallest_useful(least, room, over, after)
+        tried = max(GOOD, after(share)), over(share), share, added
         best = tried if best is None or tried[:2] < best[:2] else best
     if best is None:
         return None
@@ -258,66 +257,43 @@ def best_floor(
     return Floor((*chosen, added), tuple(integers.tolist()))
 
 
-@dataclass(frozen=True, eq=False)
-class _Told:
-    """The groups of a plan, and how accurate it is if a floor tells something beside them.
+def _informations(problem: ShareProblem, groups: Sequence[Candidate], shares: Floats) -> list[Floats]:
+    """What some groups with these shares tell of the times that a problem looks at."""
+    return [L.copy() for L in replace(problem, candidates=groups).informations(shares)]
 
-    wish: what it is for. problem: the times that are looked at. weights: what each counts in a mean, adding up to 1.
-    informations: what the plan's groups tell of them without a floor, as `ShareProblem.informations` gives it.
+
+def _error(wish: Wish, problem: ShareProblem, weights: Floats, informations: Iterable[Floats]) -> float:
+    """The standard error that the wish wants small, in fractions, of one device, if so much is told."""
+    variances = problem.variances(informations)
+    least = EXACT * float(problem.own.max())
+    return sqrt(max(least, float(weights @ variances if wish.objective == "mean" else variances.max())))
+
+
+def _errors(
+    wish: Wish, problem: ShareProblem, weights: Floats, told: Sequence[Floats], added: Sequence[Floats], usual: float
+) -> Callable[[float], float]:
+    """The error over the usual one, by the share of a floor.
+
+    told, added: what the plan's groups tell without it, and what it tells itself.
     """
 
-    wish: Wish
-    problem: ShareProblem
-    weights: Floats
-    informations: Sequence[Floats]
+    def over(floor: float) -> float:
+        both = ((1 - floor) * L + floor * more for L, more in zip(told, added, strict=True))
+        return _error(wish, problem, weights, both) / usual
 
-    @classmethod
-    def of(
-        cls, wish: Wish, problem: ShareProblem, groups: Sequence[Candidate], shares: Floats, weights: Floats
-    ) -> "_Told":
-        """The information of some groups with these shares, at the times that a problem looks at."""
-        informations = [L.copy() for L in replace(problem, candidates=groups).informations(shares)]
-        return cls(wish, problem, weights, informations)
-
-    def of_group(self, group: Candidate) -> Sequence[Floats]:
-        """The information of one group about the same times, with all devices in it."""
-        return [L.copy() for L in replace(self.problem, candidates=[group]).informations(np.ones(1))]
-
-    def error(self, added: Sequence[Floats], floor: float) -> float:
-        """The standard error that the wish wants small, in fractions, of one device, if a floor has this share.
-
-        added: what the floor tells, of the same times.
-        """
-        pairs = zip(self.informations, added, strict=True)
-        variances = self.problem.variances((1 - floor) * usual + floor * more for usual, more in pairs)
-        mean = self.wish.objective == "mean"
-        least = EXACT * float(self.problem.own.max())
-        return sqrt(max(least, float(self.weights @ variances if mean else variances.max())))
-
-    def over(self, usual: float, added: Sequence[Floats], floor: float) -> float:
-        """The error over a usual one."""
-        return self.error(added, floor) / usual
-
-    def price(self, added: Sequence[Floats], floor: float) -> float:
-        """By what part a floor with this share raises the error."""
-        return self.over(self.usual, added, floor) - 1
-
-    @cached_property
-    def usual(self) -> float:
-        """The error without a floor."""
-        return self.error(self.informations, 0.0)
+    return over
 
 
 def _smallest_useful(
-    least: float, most: float, price: Callable[[float], float], after: Callable[[float], float]
+    least: float, most: float, over: Callable[[float], float], after: Callable[[float], float]
 ) -> float:
     """The smallest share of a range that is of use; if it is not cheap enough, the largest that is.
 
-    price: by what part a share raises the error, which rises with it.
+    over: the error with a share over the usual one, which rises with it.
     after: the error after a loss over the usual one, which falls.
     """
     shares = least * STEP ** np.arange(1 + int(log(most / least, STEP)))
-    cheap = shares[: max(1, bisect(shares, PRICE, key=price))]
+    cheap = shares[: max(1, bisect(shares, 1 + PRICE, key=over))]
     return float(cheap[min(len(cheap) - 1, bisect_left(cheap, -GOOD, key=lambda share: -after(share)))])
 
 

@@ -6,6 +6,7 @@ what the reports of one entry have in common, and the sampling error of shares (
 not matter who made the plan.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from functools import cached_property, lru_cache
@@ -40,7 +41,7 @@ from changeling_protocol import (
 )
 from numpy.typing import NDArray
 
-from ..estimate import NORMAL, Floats
+from ..estimate import NORMAL, Floats, Indices
 from ..estimation.entries import Moments, edges_by_group, entry_covariance, expected_moments, expected_variances
 from ..estimation.network import Network, best_weights, hangs_together, is_partial, online_rows
 from ..estimation.releases import plan_nodes, planned_variances, shares
@@ -247,10 +248,10 @@ POINT = 0.01
 class PopulationMoments(Protocol):
     """The moments of a population that a prediction needs."""
 
-    def report_variances(self, track: int) -> Floats:
-        """The variance of one report on each node of a track, mean over the answers, in entries squared.
+    def report_variances(self, track: int, end: Indices) -> Floats:
+        """The variance of one report on some nodes of a track, mean over the answers, in entries squared.
 
-        track: its number in the plan. Returns shape (nodes,).
+        track: its number in the plan. end: when the nodes close, shape (nodes,). Returns shape (nodes,).
         """
         ...
 
@@ -269,10 +270,9 @@ class ExpectedPopulation:
 
     survey: Survey
 
-    def report_variances(self, track: int) -> Floats:
+    def report_variances(self, track: int, end: Indices) -> Floats:
         """The mean variance over entries that change as often as expected."""
         survey, reported = self.survey, self.survey.plan.tracks[track]
-        end = reported.first + reported.width * np.arange(1, reported.count + 1, dtype=np.intp)
         return expected_variances(reported.randomizer, end - reported.width, end, survey.expected, survey.closed)
 
     @property
@@ -389,16 +389,16 @@ def predict(
     population, periods = population or ExpectedPopulation(survey), survey.calendar.periods
     plan = PlannedEdges(survey, lost, devices)
     K, reached = plan.weights(retrospective)
-    variances = [population.report_variances(track) for track in range(len(survey.plan.tracks))]
+    variances = plan.by_edge(population.report_variances)
     response, sampling = np.zeros(periods), np.zeros(periods)
     if not hangs_together(survey):
-        response = K**2 @ plan.by_edge(variances)
+        response = K**2 @ variances
     else:
         moments = population.moments
         for share, (edges, at) in zip(shares(survey).tolist(), plan.groups, strict=True):
             if not len(at):
                 continue
-            said = entry_covariance(edges, plan.by_edge(variances)[at], moments)
+            said = entry_covariance(edges, variances[at], moments)
             rows = K[:, at]
             response += (rows**2 @ said.response + _quadratic(rows, said.joint)) / share
             sampling += _quadratic(rows, said.sampling) / share
@@ -447,8 +447,8 @@ class PlannedEdges:
         network = Network(periods, self.start, self.end, np.ones(len(self.end)))  # best weights know no resistances
         best = best_weights(survey, network, self.group, self.track, remember=False)
         if best is None:
-            planned = [self._of_track(number) for number in range(len(survey.plan.tracks))]
-            network = replace(network, variance=self.by_edge(planned))
+            planned = self.by_edge(lambda number, end: planned_variances(survey, TrackNumber(number), end))
+            network = replace(network, variance=planned)
         if retrospective:
             there = [time for time in range(1, periods + 1) if network.connected(time, 0)]
             at = np.array(there, np.intp) - 1
@@ -460,19 +460,13 @@ class PlannedEdges:
                 K[time - 1], reached[time - 1] = row, True
         return K, reached
 
-    def by_edge(self, figures: list[Floats]) -> Floats:
-        """The figures of all edges, from those of each track's nodes, shape (E,)."""
+    def by_edge(self, of_track: Callable[[int, Indices], Floats]) -> Floats:
+        """A figure of every edge, shape (E,). of_track: takes a track's number and when some of its nodes close."""
         by_edge = np.empty(len(self.end))
-        for number, track in enumerate(self._survey.plan.tracks):
+        for number in np.unique(self.track).tolist():
             at = np.flatnonzero(self.track == number)
-            by_edge[at] = figures[number][(self.end[at] - track.first) // track.width - 1]
+            by_edge[at] = of_track(number, self.end[at])
         return by_edge
-
-    def _of_track(self, number: int) -> Floats:
-        """The planned variance of each of a track's nodes, of one entry."""
-        track = self._survey.plan.tracks[number]
-        end = track.first + track.width * np.arange(1, track.count + 1, dtype=np.intp)
-        return planned_variances(self._survey, TrackNumber(number), end)
 
 
 def expected_reports(plan: ReleasePlan, devices: int) -> list[float]:

@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 from changeling_aggregator import Overloaded
-from changeling_aggregator.relay.files import SHARE, NetworkShares, Spool
+from changeling_aggregator.relay.files import SHARE, Spool
 from changeling_protocol import HEAD_BYTES, SEAL_BYTES
 
 from ..aggregator.devices import body
@@ -15,18 +15,28 @@ from .hand import FIRST, SECOND, Hand, asked, at, sealed
 
 MOST = HEAD_BYTES + SEAL_BYTES + 10
 SLOT = MOST + 28
+NETWORK, OTHER = "192.0.2.0/24", "198.51.100.0/24"
 
 
 def an_envelope(number: int, length: int = MOST) -> bytes:
     return bytes([number]) * length
 
 
-def put(spool: Spool, *envelopes: bytes, round_: int = 3) -> list[int]:
-    slots = spool.reserve(len(envelopes))
-    spool.write(slots, envelopes, round_)
+def put(spool: Spool, *envelopes: bytes, network: str | None = None, round_: int = 3) -> list[int]:
+    placed = spool.place(envelopes, network, round_)
+    spool.write(placed, round_)
     spool.flush()
-    spool.admit(slots, envelopes, round_)
-    return slots
+    spool.admit(placed, round_)
+    return placed.slots
+
+
+def has_room(spool: Spool, count: int = 1, network: str = NETWORK, round_: int = 3) -> bool:
+    """Whether so many more of a network would be taken; none are."""
+    try:
+        spool.give_back(spool.place([an_envelope(1)] * count, network, round_))
+    except Overloaded:
+        return False
+    return True
 
 
 @pytest.fixture
@@ -102,8 +112,8 @@ def test_a_full_spool_takes_nothing_and_loses_nothing(path):
     assert os.stat(path).st_blocks * 512 >= 3 * SLOT
     put(spool, an_envelope(1), an_envelope(2))
     with pytest.raises(Overloaded):
-        spool.reserve(2)
-    spool.release(spool.reserve(1))
+        spool.place([an_envelope(3), an_envelope(4)], None, 3)
+    spool.give_back(spool.place([an_envelope(3)], None, 3))
     put(spool, an_envelope(3))
     assert len(spool.waiting()) == 3
     spool.close()
@@ -122,40 +132,36 @@ def test_no_network_fills_a_spool_over_many_starts(path):
         spool = Spool(path, MOST, 16 * SLOT, SeededCoins(1))
         assert len(spool.waiting()) == kept
         taken = 0
-        while spool.shares.take("192.0.2.0/24", 1, 3):
+        while has_room(spool):
+            put(spool, an_envelope(1), network=NETWORK)
             taken += 1
-            put(spool, an_envelope(1))
         assert taken == (16 - kept) // 8
         spool.close()
     spool = Spool(path, MOST, 16 * SLOT, SeededCoins(1))
     spool.erase([each.slot for each in spool.waiting()])
-    assert spool.shares.take("192.0.2.0/24", 2, 4)
-    assert not spool.shares.take("192.0.2.0/24", 1, 4)
+    put(spool, an_envelope(1), an_envelope(2), network=NETWORK, round_=4)
+    assert not has_room(spool, round_=4)
     spool.close()
 
 
-NETWORK, OTHER = "192.0.2.0/24", "198.51.100.0/24"
-
-
-def test_a_network_has_its_share_of_all_rounds_that_wait() -> None:
-    """Whatever it puts in and when; what left with its round makes room again, and so does what was not put in."""
-    shares = NetworkShares(10 * SHARE)
-    assert shares.take(NETWORK, 6, 1)
-    assert not shares.take(NETWORK, 5, 2)
-    assert shares.take(NETWORK, 4, 2)
-    assert not shares.take(NETWORK, 1, 3)
-    assert shares.take(OTHER, 10, 3)
-    shares.give_back(NETWORK, 3, 2)
-    assert shares.take(NETWORK, 3, 3)
-    shares.forget_gone([2, 3], 4)
-    assert not shares.take(NETWORK, 1, 4)
-    shares.forget_gone([3, 4], 5)
-    assert shares.take(NETWORK, 6, 5)
-    assert not shares.take(NETWORK, 1, 5)
-    shares.forget_gone([], 9)
-    assert shares.take(NETWORK, 10, 9)
-    smallest = NetworkShares(1)  # a share is at least one envelope
-    assert [smallest.take(network, 1, 1) for network in (NETWORK, OTHER, OTHER)] == [True, True, False]
+def test_a_network_has_its_share_of_all_rounds_that_wait(path) -> None:
+    """Whatever it puts in and when; what left with its round makes room again, and so does what was not put in. A share
+    is one envelope at least."""
+    spool, one = Spool(path, MOST, 10 * SHARE * SLOT, SeededCoins(1)), an_envelope(1)
+    first = put(spool, *[one] * 6, network=NETWORK, round_=1)
+    assert not has_room(spool, 5)
+    second = put(spool, *[one] * 4, network=NETWORK, round_=2)
+    assert (has_room(spool), has_room(spool, 10, OTHER)) == (False, True)
+    spool.erase(first)
+    spool.forget_shares(4)
+    assert not has_room(spool), "the round before the first that waits counts as well"
+    spool.erase(second)
+    spool.forget_shares(9)
+    assert has_room(spool, 10, round_=9)
+    spool.close()
+    smallest = Spool(path.with_name("smallest"), MOST, SLOT, SeededCoins(1))
+    put(smallest, one, network=NETWORK, round_=1)
+    smallest.close()
 
 
 async def test_a_flood_from_one_network_leaves_room_for_the_others(tmp_path, upstream) -> None:

@@ -64,50 +64,39 @@ class _Round:
 
 
 class NetworkShares:
-    """The shares of all networks in one spool. Threads may share it.
+    """The shares of all networks in one spool, which guards it from threads.
 
     slots: how many envelopes the spool holds. nameless: how many were there at the start, of networks that nobody knows
     any more: shares are of the rest, so that no network fills the room over many starts.
     """
 
     def __init__(self, slots: int, nameless: int = 0) -> None:
-        self._slots, self._nameless = slots, nameless
-        self._lock = Lock()
+        self._slots, self.nameless = slots, nameless
         self._rounds: dict[int, _Round] = {}
 
     def take(self, network: str, count: int, round_: int) -> bool:
         """Take a share of so many for a network, which counts until the round has gone; False where it has no more."""
-        with self._lock:
-            taken = sum(each.taken[each.name(network)] for each in self._rounds.values())
-            if taken + count > max(1, (self._slots - self._nameless) // SHARE):
-                return False
-            now = self._rounds.setdefault(round_, _Round())
-            name = now.name(network)
-            now.taken[name] = now.taken.pop(name, 0) + count
-            if len(now.taken) > MOST_NETWORKS:
-                del now.taken[next(iter(now.taken))]
-            return True
+        taken = sum(each.taken[each.name(network)] for each in self._rounds.values())
+        if taken + count > max(1, (self._slots - self.nameless) // SHARE):
+            return False
+        now = self._rounds.setdefault(round_, _Round())
+        name = now.name(network)
+        now.taken[name] = now.taken.pop(name, 0) + count
+        if len(now.taken) > MOST_NETWORKS:
+            del now.taken[next(iter(now.taken))]
+        return True
 
     def give_back(self, network: str, count: int, round_: int) -> None:
         """Return what was taken and not put in."""
-        with self._lock:
-            if (there := self._rounds.get(round_)) is not None:
-                there.taken[there.name(network)] -= count
+        if (there := self._rounds.get(round_)) is not None:
+            there.taken[there.name(network)] -= count
 
-    def nameless_gone(self, count: int) -> None:
-        """Give the room of so many that were there at the start, and have left, to all networks."""
-        with self._lock:
-            self._nameless -= count
+    def forget_gone(self, first: int) -> None:
+        """Forget the rounds of which nothing is left. first: the first of which something waits, or the present one.
 
-    def forget_gone(self, waiting: Iterable[int], now: int) -> None:
-        """Forget the rounds of which nothing is left. waiting: those of which something waits. now: the present one.
-
-        The round before the first of these is kept, as what took a share in it may have been written in the next.
+        The round before it is kept, as what took a share in it may have been written in the next.
         """
-        with self._lock:
-            first = min([*waiting, now])
-            for gone in [each for each in self._rounds if each < first - 1]:
-                del self._rounds[gone]
+        self._rounds = {round_: each for round_, each in self._rounds.items() if round_ >= first - 1}
 
 
 _HEAD = struct.Struct(">16sQI")
@@ -124,13 +113,23 @@ class WaitingEnvelope:
     key: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class PlacedEnvelopes:
+    """Envelopes of one survey with the slots that are reserved for them. network, round: whose share they are of."""
+
+    spool: "Spool"
+    slots: Sequence[int]
+    envelopes: Sequence[bytes]
+    network: str | None
+    round: int
+
+
 class Spool:
     """The envelopes of one survey. Threads may share it; processes may not.
 
     path: the file, made if there is none, readable by its owner alone.
     most_bytes: the length that no envelope exceeds; a file belongs to one such length.
     room: how many bytes the file has at least. coins: what slots are drawn with.
-    shares: of networks in it, for who takes envelopes from them.
     Raises OSError, also where the disk has no such room.
     """
 
@@ -150,38 +149,50 @@ class Spool:
         for slot in range(slots):
             self._find(slot)
         self._nameless = set(self._waiting)
-        self.shares = NetworkShares(slots, len(self._nameless))
+        self._shares = NetworkShares(slots, len(self._nameless))
         self.flush()
 
     def close(self) -> None:
         """Close the file; what waits stays in it."""
         os.close(self._file)
 
-    def reserve(self, count: int) -> list[int]:
-        """Draw so many free slots. Raises Overloaded where there are fewer."""
+    def place(self, envelopes: Sequence[bytes], network: str | None, round_: int) -> PlacedEnvelopes:
+        """Draw free slots for envelopes, which `write`, `flush` and `admit` keep, or `give_back` frees.
+
+        network: whose share they are of, None for one that may have all the room. round_: the present one.
+        Raises Overloaded where there are fewer slots, or the network has no such share left.
+        """
+        count = len(envelopes)
         with self._lock:
+            if network is not None and not self._shares.take(network, count, round_):
+                whose = "of your network wait here than this relay keeps of one"
+                raise Overloaded(f"more envelopes {whose}: come again later")
             if count > len(self._free):
+                if network is not None:
+                    self._shares.give_back(network, count, round_)
                 raise Overloaded("more envelopes wait here than this relay keeps: come again later")
-            return [self._drawn() for _ in range(count)]
+            return PlacedEnvelopes(self, [self._drawn() for _ in range(count)], envelopes, network, round_)
 
-    def release(self, slots: Iterable[int]) -> None:
-        """Give back slots that were reserved and not written."""
+    def give_back(self, placed: PlacedEnvelopes) -> None:
+        """Free slots that were not written."""
         with self._lock:
-            self._free += slots
+            self._free += placed.slots
+            if placed.network is not None:
+                self._shares.give_back(placed.network, len(placed.slots), placed.round)
 
-    def write(self, slots: Sequence[int], envelopes: Sequence[bytes], round_: int) -> None:
-        """Put envelopes into slots that were reserved for them; `flush` keeps them. round_: the present one."""
-        for slot, envelope in zip(slots, envelopes, strict=True):
+    def write(self, placed: PlacedEnvelopes, round_: int) -> None:
+        """Put envelopes into their slots; `flush` keeps them. round_: the present one."""
+        for slot, envelope in zip(placed.slots, placed.envelopes, strict=True):
             os.pwrite(self._file, _record(envelope, round_), slot * self._slot_bytes)
 
     def flush(self) -> None:
         """Returns when all that was written or erased is on disk."""
         os.fdatasync(self._file)
 
-    def admit(self, slots: Sequence[int], envelopes: Sequence[bytes], round_: int) -> None:
+    def admit(self, placed: PlacedEnvelopes, round_: int) -> None:
         """Count what was written and flushed among what waits."""
         with self._lock:
-            for slot, envelope in zip(slots, envelopes, strict=True):
+            for slot, envelope in zip(placed.slots, placed.envelopes, strict=True):
                 self._waiting[slot] = WaitingEnvelope(slot, round_, head_of(envelope).key)
 
     def waiting(self) -> list[WaitingEnvelope]:
@@ -214,7 +225,12 @@ class Spool:
                 self._free += slots
                 gone = self._nameless.intersection(slots)
                 self._nameless -= gone
-            self.shares.nameless_gone(len(gone))
+                self._shares.nameless -= len(gone)
+
+    def forget_shares(self, now: int) -> None:
+        """Give networks the room back of rounds of which nothing is left. now: the present one."""
+        with self._lock:
+            self._shares.forget_gone(min([*(each.round for each in self._waiting.values()), now]))
 
     def _drawn(self) -> int:
         place = self._coins.below(len(self._free))

@@ -187,7 +187,7 @@ class Forwarding:
             if refused := self.refused - before:
                 reasons = ", ".join(sorted(f"{number} {reason or 'otherwise'}" for reason, number in refused.items()))
                 _log.warning("survey %s: of %d the server refused %s", self._copy.survey.id.hex(), count, reasons)
-        self._copy.spool.shares.forget_gone((each.round for each in self._copy.spool.waiting()), now)
+        self._copy.spool.forget_shares(now)
 
     async def _forward(self, slots: Sequence[int]) -> None:
         """Send one body until the server has answered for it, then erase it here."""

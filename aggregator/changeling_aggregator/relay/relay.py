@@ -11,7 +11,6 @@ import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 
@@ -49,7 +48,7 @@ from ..server import (
     registry_with,
     show_alive,
 )
-from .files import Batching, Copies, Copy, RelaySettings
+from .files import Batching, Copies, PlacedEnvelopes, RelaySettings
 from .forwarding import Forwarding, Upstream
 
 MOST_PENDING_BYTES = 64 * 2**20
@@ -75,29 +74,12 @@ def refusal_of(envelope: bytes, copies: Copies, now: UnixSeconds) -> Refusal | N
     return Refusal.TOO_LARGE if len(envelope) > copy.most_bytes else None
 
 
-@dataclass(frozen=True, slots=True)
-class _Placed:
-    """Envelopes of one survey with the slots that are reserved for them. network, round: whose share they are of."""
-
-    copy: Copy
-    slots: list[int]
-    envelopes: list[bytes]
-    network: str | None
-    round: int
-
-    def give_back(self) -> None:
-        """Free what was not written."""
-        self.copy.spool.release(self.slots)
-        if self.network is not None:
-            self.copy.spool.shares.give_back(self.network, len(self.slots), self.round)
-
-
 class Intake:
     """Keeps envelopes. clock: Unix seconds."""
 
     def __init__(self, copies: Copies, batching: Batching, clock: Callable[[], UnixSeconds]) -> None:
         self._copies, self._batching, self._clock = copies, batching, clock
-        self._pending: list[tuple[list[_Placed], asyncio.Future[None]]] = []
+        self._pending: list[tuple[list[PlacedEnvelopes], asyncio.Future[None]]] = []
         self._pending_bytes = 0
         self._writing: asyncio.Task[None] | None = None
 
@@ -127,13 +109,13 @@ class Intake:
         size = sum(len(envelope) for envelopes in accepted.values() for envelope in envelopes)
         if self._pending_bytes + size > MOST_PENDING_BYTES:
             raise Overloaded("more envelopes wait for the disk than this relay keeps: come again later")
-        placed: list[_Placed] = []
+        placed, round_ = list[PlacedEnvelopes](), self._batching.round_at(self._clock())
         try:
             for id_, envelopes in accepted.items():
-                placed.append(self._place(self._copies.surveys[id_], envelopes, network))
+                placed.append(self._copies.surveys[id_].spool.place(envelopes, network, round_))
         except Overloaded:
             for each in placed:
-                each.give_back()
+                each.spool.give_back(each)
             raise
         kept = asyncio.get_running_loop().create_future()
         self._pending.append((placed, kept))
@@ -145,18 +127,6 @@ class Intake:
         finally:
             self._pending_bytes -= size
 
-    def _place(self, copy: Copy, envelopes: list[bytes], network: str | None) -> _Placed:
-        round_ = self._batching.round_at(self._clock())
-        if network is not None and not copy.spool.shares.take(network, len(envelopes), round_):
-            raise Overloaded("more envelopes of your network wait here than this relay keeps of one: come again later")
-        try:
-            slots = copy.spool.reserve(len(envelopes))
-        except Overloaded:
-            if network is not None:
-                copy.spool.shares.give_back(network, len(envelopes), round_)
-            raise
-        return _Placed(copy, slots, envelopes, network, round_)
-
     async def _write(self) -> None:
         while self._pending:
             together, self._pending = self._pending, []
@@ -166,21 +136,21 @@ class Intake:
                 _log.exception("what came could not be kept")
                 for placed, kept in together:
                     for each in placed:
-                        each.give_back()
+                        each.spool.give_back(each)
                     kept.set_exception(Overloaded("the disk of this relay fails: come again later"))
                     kept.exception()  # whether or not its sender is still there to hear it
             else:
                 for _, kept in together:
                     kept.set_result(None)
 
-    def _put(self, placed: Sequence[_Placed]) -> None:
+    def _put(self, placed: Sequence[PlacedEnvelopes]) -> None:
         round_ = self._batching.round_at(self._clock())
         for each in placed:
-            each.copy.spool.write(each.slots, each.envelopes, round_)
-        for spool in {id(each.copy.spool): each.copy.spool for each in placed}.values():
+            each.spool.write(each, round_)
+        for spool in {each.spool for each in placed}:
             spool.flush()
         for each in placed:
-            each.copy.spool.admit(each.slots, each.envelopes, round_)
+            each.spool.admit(each, round_)
 
 
 REFRESH_SECONDS = 60.0

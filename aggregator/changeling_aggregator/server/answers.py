@@ -18,12 +18,9 @@ import msgspec
 import numpy as np
 from changeling_protocol import OFFSETS, StratumNumber, format_instant
 from changeling_statistics import (
-    Difference,
-    Gap,
     NumberFigure,
     NumberFigures,
     ShownAs,
-    Solution,
     freezing_shown,
     histogram_figures,
     number_series,
@@ -244,12 +241,39 @@ def compared(question: ResultsQuery, published: PublishedSurvey, shown: ShownSur
     there, differences, gaps = share_differences(
         arms[0], arms[1] if len(arms) == 2 else None, question.until, since=question.after
     )
-    series = [*_estimated(question, arms, there, differences, shown.final), *(_lost(gap) for gap in gaps)]
-    frozen = _frozen(question, shown, strata, question.confidence)
+    frozen, calendar = _frozen(question, shown, strata, question.confidence), published.survey.calendar
+    series = [
+        ShareDifference(
+            period=gap.span.end,
+            time="",
+            differences=None,
+            missing=gap.missing
+            and MissingNode(track=gap.missing.track, start=gap.missing.node.start, end=gap.missing.node.end),
+        )
+        for gap in gaps
+    ]
+    if there:
+        errors, p_values, together = differences.standard_errors, differences.p_values, differences.p_together
+        ends = None if question.confidence is None else differences.intervals(question.confidence).tolist()
+        last = max(int(np.flatnonzero(arm.releases.enrolment.heard).max(initial=0)) for arm in arms)
+        series += [
+            ShareDifference(
+                period=period,
+                time="",
+                differences=differences.values[at].tolist(),
+                standard_errors=errors[at].tolist(),
+                intervals=UNSET if ends is None else ends[at],
+                p_values=p_values[at].tolist(),
+                p_together=float(together[at]),
+                shares=[each[at].tolist() for each in (differences.first, differences.second)[: len(arms)]],
+                entries=[round(float(arm.releases.enrolment.latest[period])) for arm in arms],
+                freezing=UNSET if frozen is None else frozen.get(period),
+                provisional=(last if arms[0].retrospective else period) > shown.final,
+            )
+            for at, period in enumerate(there)
+        ]
     for each in series:
-        each.time = format_instant(published.survey.calendar.time(each.period))
-        if frozen is not None and each.differences is not None:
-            each.freezing = frozen.get(each.period)
+        each.time = format_instant(calendar.time(each.period))
     return ComparisonAnswer(
         **_head(question, published, shown),
         answers=list(published.survey.questions[question.about].answers),
@@ -287,38 +311,6 @@ def _frozen(
         for period in range(1, question.until + 1)
         if not np.isnan(frozen[:, period, 0]).any()
     }
-
-
-def _estimated(
-    question: ResultsQuery, arms: list[Solution], there: list[int], found: Difference, final: int
-) -> list[ShareDifference]:
-    if not there:
-        return []
-    errors, p_values, together = found.standard_errors, found.p_values, found.p_together
-    ends = None if question.confidence is None else found.intervals(question.confidence).tolist()
-    last = max(int(np.flatnonzero(arm.releases.enrolment.heard).max(initial=0)) for arm in arms)
-    return [
-        ShareDifference(
-            period=period,
-            time="",
-            differences=found.values[at].tolist(),
-            standard_errors=errors[at].tolist(),
-            intervals=UNSET if ends is None else ends[at],
-            p_values=p_values[at].tolist(),
-            p_together=float(together[at]),
-            shares=[each[at].tolist() for each in (found.first, found.second)[: len(arms)]],
-            entries=[round(float(arm.releases.enrolment.latest[period])) for arm in arms],
-            provisional=(last if arms[0].retrospective else period) > final,
-        )
-        for at, period in enumerate(there)
-    ]
-
-
-def _lost(gap: Gap) -> ShareDifference:
-    missing = gap.missing and MissingNode(
-        track=gap.missing.track, start=gap.missing.node.start, end=gap.missing.node.end
-    )
-    return ShareDifference(period=gap.span.end, time="", differences=None, missing=missing)
 
 
 def _csv(columns: Sequence[str], answer: "ComparisonAnswer | NumbersAnswer", rows: Iterable[_Row]) -> str:

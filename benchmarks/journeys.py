@@ -89,7 +89,7 @@ def from_record_to_the_wire(walk: Walk, folder: Path) -> None:
 
 def from_a_wish_to_a_survey(walk: Walk, folder: Path) -> None:
     """A wish on the command line becomes the best plan and its survey, which the authority signs."""
-    from changeling_commands.__main__ import main as changeling
+    from changeling_commands import main as changeling
 
     survey, authority = folder / "survey.json", folder / "authority"
     _run(changeling, "authority", "new", "-o", authority)
@@ -102,7 +102,7 @@ def from_a_wish_to_a_survey(walk: Walk, folder: Path) -> None:
 
 def from_a_row_to_a_released_line(walk: Walk, folder: Path) -> None:
     """A curator's changelog becomes counts with noise, period by period."""
-    from changeling_commands.__main__ import main as changeling
+    from changeling_commands import main as changeling
 
     source = folder / "changes.csv"
     source.write_text("entry,time,answer\n1,2027-01-01T01:00,a\n2,2027-01-01T02:00,b\n1,2027-01-03T00:00,\n")

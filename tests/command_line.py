@@ -6,7 +6,7 @@ from io import StringIO
 from types import SimpleNamespace
 from unittest.mock import patch
 
-from changeling_commands.__main__ import main as changeling
+from changeling_commands import main as changeling
 from changeling_simulations.__main__ import main as changeling_sim
 
 __all__ = ["changeling", "changeling_sim", "invoked"]

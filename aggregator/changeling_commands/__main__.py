@@ -1,12 +1,8 @@
-"""The console script `changeling`; where an extra is missing, one line that names it."""
+"""The console script `changeling`, by its module's name."""
 
 import sys
-from functools import partial
 
-from .running import CHANGELING, run_program
-
-main = partial(run_program, CHANGELING)
-"""Run a command, by default the process's own words; returns the exit code."""
+from . import main
 
 if __name__ == "__main__":
     sys.exit(main())

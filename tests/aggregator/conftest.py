@@ -7,7 +7,7 @@ import pytest
 from changeling_aggregator.segments import Folder
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing.services import PostgreSQL
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 from changeling_protocol import Calendar
 
 from ..protocol.examples import survey

@@ -14,7 +14,7 @@ from changeling_aggregator import StoreError
 from changeling_aggregator.fold import fold
 from changeling_aggregator.store import ID_BYTES, SnapshotProgress, Store, back_up, opened_backup, restore
 from changeling_aggregator.testing import sql, tallies_in
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 from changeling_protocol import Calendar, Refusal, Survey, SurveyId
 from sqlalchemy import text
 

@@ -10,7 +10,7 @@ from contextlib import closing
 from io import StringIO
 
 import pytest
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 from changeling_protocol import Calendar, SealingKey, Survey, format_duration, parse_duration, parse_instant
 from changeling_protocol.wire import KEYS, decode_key_list
 from changeling_statistics import write_survey
@@ -151,7 +151,7 @@ def test_help_and_files_load_no_numbers_no_server_and_no_store(tmp_path):
     script = f"""
 import sys
 from pathlib import Path
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 assert run(["--help"]) == run(["keys", "--help"]) == 0
 print("loaded", *{{*{HEAVY}}} & {{*sys.modules}})
 from changeling_statistics import read_survey

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from changeling_aggregator.server import ROUTES, MovableClock, ServerSettings, Service, registry_of
 from changeling_aggregator.testing.serving import free_port
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 from changeling_protocol import Refusal
 from changeling_protocol.wire import ALIVE, UPLOADS
 

@@ -9,7 +9,7 @@ from changeling_aggregator.cli import store as operators
 from changeling_aggregator.cli.store import BAD, DEGRADED, OK, examine
 from changeling_aggregator.store import AtRest, KeptTime, Store
 from changeling_aggregator.testing import sql
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 from changeling_protocol import Calendar
 
 from ..protocol.examples import survey

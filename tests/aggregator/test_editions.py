@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from changeling_aggregator.server import ServerSettings, Service
 from changeling_aggregator.store import AtRest, Store
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 from changeling_protocol import Calendar, EarlyEnd, Edition, ResultsKey, SurveyId, UnixSeconds, edition_id
 from changeling_statistics import edition_columns, verify_files
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -8,7 +8,7 @@ import pytest
 from changeling_aggregator.fold import check, fold
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import sql
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 from changeling_protocol import Calendar, EarlyEnd
 
 from ..protocol.examples import AUTHORITY, survey

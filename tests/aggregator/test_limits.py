@@ -75,7 +75,7 @@ def test_a_server_has_no_more_connections_than_it_may_have_files(tmp_path):
     """Beyond that it answers 503 with what it keeps for itself, and goes on when connections are closed."""
     limited = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (400, 400));"
     server = ServerProcess(tmp_path)
-    run = f"{limited} import sys; from changeling_commands.__main__ import main; sys.exit(main({server.arguments!r}))"
+    run = f"{limited} import sys; from changeling_commands import main; sys.exit(main({server.arguments!r}))"
     with subprocess.Popen([sys.executable, "-c", run], stdout=subprocess.PIPE, text=True) as process:
         try:
             server.process, server.url = process, process.stdout.readline().split()[3].rstrip(";")

@@ -17,7 +17,7 @@ from changeling_aggregator.store import Store, Turn, View
 from changeling_aggregator.store import postgresql as room
 from changeling_aggregator.testing import sql
 from changeling_aggregator.testing.services import GUARDED, PASSWORD, PostgreSQL
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 from changeling_protocol import Calendar, Refusal
 from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError

@@ -13,7 +13,7 @@ from changeling_aggregator import TurnedDown
 from changeling_aggregator.server import GuardedClock, ServerSettings, Service, make_app, publishing
 from changeling_aggregator.store import KeptTime, Store, TokenScope
 from changeling_client import Client, Status
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 from changeling_protocol import Calendar, EarlyEnd, Odds, SealingKey, UnixSeconds, decode, signed
 from changeling_protocol.wire import ErrorCode
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -21,7 +21,7 @@ from changeling_aggregator.store.database import migrate
 from changeling_aggregator.store.store import database_at
 from changeling_aggregator.testing import sql
 from changeling_aggregator.testing.services import PostgreSQL
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from changeling_aggregator.server import real_time
 from changeling_aggregator.store import AtRest
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 from changeling_protocol import AtMost, Calendar, Odds, format_instant
 from changeling_protocol.wire import KEYS, decode_key_list
 from changeling_statistics import check_successor, read_survey, write_survey

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from changeling_aggregator.server import ServerSettings, Service, app, requests
 from changeling_aggregator.store import TokenScope, new_token
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 from changeling_protocol import UnixSeconds
 from changeling_protocol.wire import ErrorAnswer, ErrorCode
 from changeling_reader import Reader, ServerClient

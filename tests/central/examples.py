@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 from changeling_central import Law, OpenDPNoise, read_ledger, release
 from changeling_central.testing import Forbidden, NoNoise, RecordedNoise
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 from changeling_protocol import Calendar
 from changeling_statistics import MICROSECONDS, Mutations
 

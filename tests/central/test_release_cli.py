@@ -6,7 +6,7 @@ import os
 
 import pytest
 from changeling_central import read_rows
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 
 LOG = "entry,time,answer\n" + "".join(
     f"{i},2013-01-01T{i % 20:02d}:{i % 60:02d}:00Z,{'United' if i % 3 else 'Delta'}\n" for i in range(200)

@@ -30,7 +30,7 @@ from changeling_central.budget import Unit, number, refuse_beyond, spending
 from changeling_central.ledger import ReleaseLedger
 from changeling_central.noise import concentrated_epsilon, pure_epsilon
 from changeling_central.testing import Release, Statement
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows
 from scipy.special import log_ndtr

@@ -24,7 +24,7 @@ from ..protocol.examples import AUTHORITY, survey
 
 SHORT = (
     "import sys; from changeling_commands import dev as d; d.PERIOD_SECONDS, d.FLEET_PAST = 2, 8; "
-    "from changeling_commands.__main__ import main; sys.exit(main())"
+    "from changeling_commands import main; sys.exit(main())"
 )
 """The command with periods of two seconds, so that a test need not wait for ten; a fleet has lived through eight."""
 ALONE = r" +\d+ +1 of 1 +1\.00 ± 0\.00 +0\.00 ± 0\.00$"

@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 DEV = """
 import sys
 from changeling_commands import dev as development
-from changeling_commands.__main__ import main
+from changeling_commands import main
 development.PERIOD_SECONDS = 2
 sys.exit(main(["dev", "--answers", "tea,coffee,neither"]))
 """

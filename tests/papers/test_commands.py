@@ -7,7 +7,7 @@ from fractions import Fraction
 import pytest
 from changeling_central import read_ledger
 from changeling_central.testing import Forbidden
-from changeling_commands.__main__ import main as run
+from changeling_commands import main as run
 from changeling_papers import Domain, PanPrivateCounter, read_over
 from changeling_papers.commands import domain_of
 

@@ -43,9 +43,7 @@ SUITES = {
     ),
     "evidence": (
         "evidence.first_run",
-        "evidence.sampling",
         "evidence.compared",
-        "evidence.lied",
     ),
     "questions": ("questions.accuracy", "questions.numbers", "questions.differences"),
     "sigma": ("central_sigma.largest",),

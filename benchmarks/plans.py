@@ -15,7 +15,6 @@ from functools import partial
 from time import perf_counter, process_time
 
 import numpy as np
-from changeling_papers import ClosingEdges, Frontier, advance
 from changeling_protocol import (
     MICRO,
     AtMost,
@@ -42,7 +41,6 @@ from changeling_statistics import (
     Floats,
     NodeTally,
     Option,
-    Releases,
     Solution,
     Tallies,
     Wish,
@@ -53,7 +51,6 @@ from changeling_statistics import (
     read_csv,
     releases,
 )
-from changeling_statistics.estimation.network import last_uses
 from threadpoolctl import threadpool_limits
 
 ENTRIES, ANSWERS, PERIODS, MOST_CHANGES = 20_000, 4, 64, 3
@@ -267,14 +264,12 @@ def planner() -> dict[str, float]:
     return figures
 
 
-GRAPH_PERIODS, SHORT, STATES, REPORTS = 10_000, 1_000, 16, 20_000
+GRAPH_PERIODS, STATES, REPORTS = 10_000, 16, 20_000
 SEED = 6
-APPENDED = 200
-"""How many periods are appended to time one; the median counts."""
 
 
 def graph() -> dict[str, float]:
-    """Measure 6: seconds over 10,000 periods; the ratio of appending one period at T = 10,000 and at T = 1,000.
+    """Measure 6: seconds over 10,000 periods.
 
     Histograms start from tallies, nothing decoded; the rest from a decoded graph, and one time and one window
     from a factored one.
@@ -297,7 +292,6 @@ def graph() -> dict[str, float]:
         "6_seconds_all_standard_errors_retrospective": errors_all,
         "6_seconds_covariance_of_one_time": one,
         "6_seconds_covariance_of_one_window": window,
-        "6_append_10000_over_1000": appending(known) / appending(releases(*synthetic(SHORT))),
     }
 
 
@@ -331,20 +325,6 @@ def synthetic(periods: int) -> tuple[Survey, Tallies]:
     }
     attendance = {(0, t): Attendance(REPORTS, REPORTS if t == 1 else 0) for t in range(1, periods + 1)}
     return survey, Tallies(tallies, attendance)
-
-
-def appending(known: Releases) -> float:
-    """Seconds for one more period at the end of the calendar: the median of many."""
-    network, last_use = known.network, last_uses(known.network)
-    frontier, seconds = Frontier.before(len(known.survey.answers)), []
-    for period in range(1, network.periods + 1):
-        at = np.flatnonzero(network.end == period)
-        closing = ClosingEdges(network.start[at], network.variance[at], known.changes[at])
-        started = perf_counter()
-        frontier, _ = advance(frontier, closing, last_use)
-        if period > network.periods - APPENDED:
-            seconds.append(perf_counter() - started)
-    return float(np.median(seconds))
 
 
 def timed(do: Callable[[], object]) -> float:

@@ -411,13 +411,10 @@ MOST_TRIED = 4096
 """Of a larger alphabet so many symbols are drawn, of which an attacker takes the best."""
 
 
-def invented_tallies(
-    survey: Survey, liars: int, pushed: int, generator: np.random.Generator, *, group: int | None = None
-) -> Tallies:
+def invented_tallies(survey: Survey, liars: int, pushed: int, generator: np.random.Generator) -> Tallies:
     """Draws the tallies of invented entries, which enrol before the first closing and report on all that they can.
 
     liars: how many. pushed: the state 1..z whose answer their symbols raise most; 0 for symbols at random.
-    group: the group in the plan of all of them; if not given, each draws its own, as devices do.
     Raises ValueError for a state that is none of the survey's.
 
     >>> from decimal import Decimal
@@ -432,8 +429,7 @@ def invented_tallies(
         raise ValueError(f"there is no answer {pushed} among {len(survey.answers)}")
     plan = survey.plan
     shares = np.array([each.share for each in plan.groups]) / plan.total_share
-    chosen = shares if group is None else np.eye(len(shares))[group]
-    members = generator.multinomial([liars], chosen)
+    members = generator.multinomial([liars], shares)
     nodes: dict[PlanNode, NodeTally] = {}
     for number in range(len(plan.groups)):
         tracks, answering = list(plan.numbered(number)), np.ones(1, np.bool_)

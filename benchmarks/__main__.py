@@ -41,18 +41,10 @@ SUITES = {
         "central_papers.dynamic",
         "central_sigma",
     ),
-    "evidence": (
-        "evidence.first_run",
-        "evidence.compared",
-    ),
+    "evidence": ("evidence.first_run", "evidence.compared"),
     "questions": ("questions.accuracy", "questions.numbers", "questions.differences"),
     "sigma": ("central_sigma.largest",),
-    "field": (
-        "field.stopped",
-        "coverage.field",
-        "field.silence",
-        "field.bridge",
-    ),
+    "field": ("coverage.field", "field.silence"),
     "client": (
         "client.blocking",
         "client.costs",

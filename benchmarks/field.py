@@ -1,25 +1,14 @@
-"""Measures 1, 3 and 5 to 7 of the field: a stop, silence that depends on answers, lost periods, growth with losses, and
-freezing.
+"""Measures 3, 6 and 7 of the field: silence that depends on answers, growth with losses, and freezing.
 
 What goes wrong at random is measure 2, in `coverage.field`.
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import replace
 from decimal import Decimal
-from math import ceil
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
-import httpx
 import numpy as np
 from changeling_protocol import (
-    MICRO,
     AtMost,
-    Calendar,
-    ExpectedChanges,
     Survey,
 )
 from changeling_simulations import Field, Population, calendar_for, changelog_path, sample_field, simulate
@@ -29,93 +18,17 @@ from changeling_statistics import (
     Histogram,
     SteadyChanges,
     Wish,
-    hierarchical_plan,
     intervals,
     ladder,
-    optimal_plan,
-    outage,
     pilot_of,
     read_csv,
     rung,
     series,
-    write_survey,
 )
 
-from demo.deployment import Deployment, deployed
-from demo.replay import Clock, device, flush
-
 from .coverage import FIELD_ANSWERS, FIELD_PERIODS, Scenario, in_the_field, open_to_all, simulated
-from .plans import cohort_wish
 
-DEVICES, PERIODS, PAUSED = 60, 40, (14, 15)
-ANSWERS = ("works", "learns", "neither")
-CALENDAR, CONSTRAINT = Calendar(1_800_000_000, "1h", PERIODS), AtMost(4)
-SKEW, SPREAD, GRACE = 5, 10, 600
-"""The grace is shorter than a period: what is not sent by then is lost."""
 RELUCTANT = Field(reluctance=(0.05, *(0.05,) * (FIELD_ANSWERS - 1), 0.5))
-
-
-def stopped() -> dict[str, float]:
-    """Measure 1: sixty real clients stop for a while, and a real server's series goes on after it.
-
-    For PAUSED periods nobody flushes, until the grace of what they should have reported is over. From then on everybody
-    reports again. Counted are the periods without a figure, and those of them that name the node which is missing: for
-    a planned survey with its bridge, one without, and a hierarchy of changes.
-    """
-    figures: dict[str, float] = {"1_tenth_of_horizon": ceil(PERIODS / 10), "1_lost_periods": len(PAUSED)}
-    for name, survey in _stopping_surveys().items():
-        null = [each for each in _lived(survey) if each["values"] is None]
-        figures[f"1_null_{name}"] = len(null)
-        figures[f"1_null_that_name_a_node_{name}"] = sum(each["missing"] is not None for each in null)
-        figures[f"1_periods_until_back_{name}"] = max((each["period"] - PAUSED[-1] for each in null), default=0)
-    return figures
-
-
-def _stopping_surveys() -> dict[str, Survey]:
-    """Plans at ε = 8 for as many devices, and at a larger one the paper's."""
-    wish = Wish(
-        len(ANSWERS), CALENDAR, CONSTRAINT, Decimal(8), DEVICES, expected=ExpectedChanges(first=MICRO, later=30_000)
-    )
-    plans = {
-        "bridged": optimal_plan(wish).plan,
-        "unbridged": optimal_plan(replace(wish, bridge=False)).plan,
-        "hierarchy": hierarchical_plan(len(ANSWERS), CALENDAR, CONSTRAINT, epsilon=Decimal(40), branching=2, layers=4),
-    }
-    return {
-        name: replace(wish.survey(plan, ANSWERS), skew=SKEW, spread=SPREAD, grace=GRACE) for name, plan in plans.items()
-    }
-
-
-def _lived(survey: Survey) -> list[dict[str, Any]]:
-    """The series after real clients and a real server went through the whole calendar."""
-    with TemporaryDirectory(prefix="changeling-stopped-") as made:
-        folder = Path(made)
-        write_survey(folder / "survey.json", survey)
-        with deployed(folder, folder / "survey.json") as deployment:
-            _live(deployment, folder)
-            deployment.fold()
-            return deployment.series()
-
-
-def _live(deployment: Deployment, folder: Path) -> None:
-    survey, generator = deployment.survey, np.random.default_rng(11)
-    calendar, clock = survey.calendar, Clock(survey.calendar.start + 1)
-    deployment.move_clock(clock())
-    with ExitStack() as stack:
-        transport = stack.enter_context(httpx.HTTPTransport())
-        clients = [
-            stack.enter_context(device(folder / f"device-{i}.db", deployment, transport, clock)) for i in range(DEVICES)
-        ]
-        handles = [client.join(survey.id) for client in clients]
-        flush(clients)
-        for period in range(1, PERIODS + 1):
-            for handle in handles:
-                if period == 1 or generator.random() < 0.03:
-                    handle.record(ANSWERS[generator.integers(len(ANSWERS))])
-            clock.time = calendar.time(period) + SKEW + SPREAD + 1
-            deployment.move_clock(clock())
-            if period not in PAUSED:
-                flush(clients)
 
 
 def silence() -> dict[str, float]:
@@ -157,48 +70,6 @@ def _silent(scenario: Scenario, generator: np.random.Generator, surveys: int) ->
             stated[row, at] = intervals(histogram.estimate, 0.95) / known.sum()
             truth[row, at] = known[1:] / known.sum()
     return bounds, stated, truth
-
-
-def bridge() -> dict[str, float]:
-    """Measure 5: what it costs that any lost period is bridged, and what a loss does to estimates.
-
-    The wishes are those of the release plans' measure 2, with the minimum that surveys usually have; their best plans
-    tell states all along. A second cohort changes its answers so seldom that the best plan hardly tells states later.
-
-    Of each wish, in fractions: the error without a bridge and with one, and the largest error after a loss.
-
-    Beside them, in periods, for how long estimates are missing at worst after any one loss, without a bridge and with
-    one; which part of the devices is there for it; and its price, as a part of the error without it.
-    """
-    figures: dict[str, float] = {}
-    for name, wish in _wishes():
-        bare, bridged = optimal_plan(replace(wish, bridge=False)), optimal_plan(wish)
-        lost = outage(wish, bridged.option)
-        figures |= {
-            f"5_{name}_error_without": bare.option.error(wish),
-            f"5_{name}_error_with": bridged.option.error(wish),
-            f"5_{name}_price": bridged.option.error(wish) / bare.option.error(wish) - 1,
-            f"5_{name}_gap_without": outage(wish, bare.option).gap,
-            f"5_{name}_gap_with": lost.gap,
-            f"5_{name}_gap_allowed": lost.allowed,
-            f"5_{name}_floor": bridged.floor,
-            f"5_{name}_error_after_a_loss": lost.error,
-        }
-    return figures
-
-
-def _wishes() -> Iterator[tuple[str, Wish]]:
-    for epsilon in (2, 8, 32):
-        for retrospective in (False, True):
-            name = f"{'retrospective' if retrospective else 'online'}_{epsilon}"
-            yield name, replace(cohort_wish(epsilon, retrospective=retrospective), minimum=100)
-    seldom = replace(
-        cohort_wish(12),
-        constraint=AtMost(2),
-        expected=ExpectedChanges(MICRO, 3_000),
-        minimum=100,
-    )
-    yield "seldom_12", seldom
 
 
 GROWING = Field(arrivals=0.08, uninstalls=0.08, in_order=True)

@@ -14,13 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 SUITES = {
-    "plans": (
-        "plans.accuracy",
-        "plans.references",
-        "plans.prediction",
-        "plans.graph",
-        "plans.planner",
-    ),
+    "plans": ("plans.accuracy", "plans.references", "plans.prediction", "plans.planner"),
     "joint": ("plans.accuracy", "joint_best"),
     "histories": (
         "joint_best",

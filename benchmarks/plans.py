@@ -1,4 +1,4 @@
-"""Release plans: their accuracy beside those of the papers, their predictions, and the planner's and graph's times.
+"""Release plans: their accuracy beside those of the papers, their predictions, and the planner's times.
 
 The usual population has 20,000 entries of a closed cohort with 4 answers over 64 periods, of which everybody changes
 the answer 0 to 3 times. The planner knows the rate of changes that such a population has, nothing of the one that a
@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from decimal import Decimal
 from functools import partial
-from time import perf_counter, process_time
+from time import process_time
 
 import numpy as np
 from changeling_protocol import (
@@ -20,13 +20,7 @@ from changeling_protocol import (
     AtMost,
     Calendar,
     ExpectedChanges,
-    Group,
-    KaryResponse,
-    MutationSpace,
-    Odds,
-    ReleasePlan,
     Survey,
-    Track,
 )
 from changeling_simulations import (
     Population,
@@ -37,16 +31,12 @@ from changeling_simulations import (
     sample_tallies,
 )
 from changeling_statistics import (
-    Attendance,
     Floats,
-    NodeTally,
     Option,
     Solution,
-    Tallies,
     Wish,
     compare_plans,
     hierarchical_plan,
-    histogram_figures,
     optimal_plan,
     read_csv,
     releases,
@@ -262,79 +252,3 @@ def planner() -> dict[str, float]:
         figures[f"7_{name}_gap"] = planned.gap
         figures[f"7_{name}_devices_for_a_point"] = planned.option.prediction.devices_for()
     return figures
-
-
-GRAPH_PERIODS, STATES, REPORTS = 10_000, 16, 20_000
-SEED = 6
-
-
-def graph() -> dict[str, float]:
-    """Measure 6: seconds over 10,000 periods.
-
-    Histograms start from tallies, nothing decoded; the rest from a decoded graph, and one time and one window
-    from a factored one.
-    """
-    survey, tallies = synthetic(GRAPH_PERIODS)
-    values_online = timed(lambda: Solution(releases(survey, tallies)).values(GRAPH_PERIODS))
-    values_all = timed(lambda: Solution(releases(survey, tallies), retrospective=True).values(GRAPH_PERIODS))
-    known = releases(survey, tallies)
-    errors_online = timed(lambda: histogram_figures(Solution(known), GRAPH_PERIODS))
-    errors_all = timed(lambda: histogram_figures(Solution(known, retrospective=True), GRAPH_PERIODS))
-    online, whole = Solution(known), Solution(known, retrospective=True)
-    one = max(median_time(partial(solution.estimate, GRAPH_PERIODS - 1)) for solution in (online, whole))
-    window = max(
-        median_time(partial(solution.estimate, GRAPH_PERIODS - 1, GRAPH_PERIODS // 3)) for solution in (online, whole)
-    )
-    return {
-        "6_seconds_all_histograms_online": values_online,
-        "6_seconds_all_histograms_retrospective": values_all,
-        "6_seconds_all_standard_errors_online": errors_online,
-        "6_seconds_all_standard_errors_retrospective": errors_all,
-        "6_seconds_covariance_of_one_time": one,
-        "6_seconds_covariance_of_one_window": window,
-    }
-
-
-def synthetic(periods: int) -> tuple[Survey, Tallies]:
-    """All tracks of a hierarchy of c = 2 up to the calendar, and tallies of nearly unchanged entries."""
-    response = KaryResponse(MutationSpace(STATES), Odds(50, 1))
-    widths = [2**i for i in range(periods.bit_length()) if 2**i <= periods]
-    plan = ReleasePlan((Group(tuple(Track(width, response, 0, periods) for width in widths)),))
-    calendar, constraint = Calendar(0, 86_400, periods), AtMost(3)
-    survey = Survey.at_cost(
-        question="What is it like at scale?",
-        answers=tuple(f"answer {a}" for a in range(1, STATES + 1)),
-        calendar=calendar,
-        constraint=constraint,
-        plan=plan,
-        skew=60,
-        spread=600,
-        grace=86_400,
-        minimum=10,
-    )
-    generator = np.random.default_rng(SEED)
-    q = response.odds.other / response.total()
-    chances = np.full(response.symbols, q)
-    chances[0] = 1 - q * (response.symbols - 1)
-    tallies = {
-        (number, at): NodeTally(REPORTS, slots)
-        for number, track in plan.numbered(0)
-        for at, slots in zip(
-            track.node_numbers(), generator.multinomial(REPORTS, chances, size=track.count), strict=True
-        )
-    }
-    attendance = {(0, t): Attendance(REPORTS, REPORTS if t == 1 else 0) for t in range(1, periods + 1)}
-    return survey, Tallies(tallies, attendance)
-
-
-def timed(do: Callable[[], object]) -> float:
-    """Seconds."""
-    started = perf_counter()
-    do()
-    return perf_counter() - started
-
-
-def median_time(do: Callable[[], object], times: int = 5) -> float:
-    """The median seconds of several runs after one."""
-    do()
-    return float(np.median([timed(do) for _ in range(times)]))

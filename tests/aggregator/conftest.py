@@ -11,8 +11,7 @@ from changeling_commands import main as run
 from changeling_protocol import Calendar
 
 from ..protocol.examples import survey
-from .clocks import END, GRACE, START, Clock
-from .devices import Log
+from .devices import END, GRACE, START, Clock, Log
 from .serving import TOKEN, Cli, ServerHere, ServerProcess
 
 

@@ -1,14 +1,71 @@
-"""What devices send, made straight from the protocol; and a store to fold it in without a server."""
+"""What devices send, made straight from the protocol; a store to fold it in without a server; and its times.
+
+Upload requests of `upload` say whose survey they are of, and nothing else that anybody could open.
+"""
 
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from changeling_aggregator.ingest import LogRequest, by_survey
 from changeling_aggregator.store import LoggedRequest
 from changeling_aggregator.testing import tallies_in
 from changeling_aggregator.testing.serving import FOREVER, SurveyLog, body, publish_new_key
-from changeling_protocol import Closing, Node, Report, SealingKey, Standing, Survey, encode_upload, seal
+from changeling_protocol import (
+    HEAD_BYTES,
+    SEAL_BYTES,
+    VERSION,
+    Closing,
+    Node,
+    Report,
+    SealingKey,
+    Standing,
+    Survey,
+    SurveyId,
+    encode_upload,
+    seal,
+)
+from changeling_protocol.wire import decode_upload_request, encode_upload_request
 from changeling_statistics import Tallies
+
+START, GRACE = 1_800_000_000, 600
+END = START + 8 * 60
+
+
+def closes(node: int) -> int:
+    """When a period ends."""
+    return START + node * 60
+
+
+class Clock:
+    """Unix seconds that a test moves."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+SURVEYS = SurveyId(b"survey of 16 by."), SurveyId(b"another survey..")
+
+
+def upload(*contents: bytes) -> bytes:
+    """A request with an envelope for each of these contents, of one survey after the other."""
+    heads = [bytes([VERSION]) + survey + bytes(HEAD_BYTES - 17) for survey in SURVEYS]
+    envelopes = [heads[at % 2] + bytes(SEAL_BYTES) + content for at, content in enumerate(contents)]
+    return encode_upload_request(envelopes)
+
+
+def split(*bodies: bytes) -> list[LogRequest]:
+    """Such requests as a writer is given them."""
+    return [each for body in bodies for each in by_survey(body, SURVEYS)]
+
+
+def content_of(request: bytes) -> list[bytes]:
+    """What is in the envelopes of a request."""
+    return [each[HEAD_BYTES + SEAL_BYTES :] for each in decode_upload_request(request)]
+
 
 __all__ = ["FOREVER", "Log", "Said", "body", "envelope", "publish_new_key", "report"]
 

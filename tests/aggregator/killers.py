@@ -25,7 +25,7 @@ from changeling_aggregator.store import Store
 from changeling_aggregator.testing import tallies_in
 from sqlalchemy import Connection, event
 
-from .uploads import content_of, split, upload
+from .devices import content_of, split, upload
 
 with suppress(ModuleNotFoundError):
     import pandas  # noqa: F401  # which pyarrow asks for where it is there: once, and not in each child

@@ -12,7 +12,7 @@ from changeling_aggregator.store import LoggedRequest, Store
 from changeling_aggregator.store.store import OLD_SECONDS
 from changeling_aggregator.testing.services import WELL, Conduct, SmallBucket, small_bucket
 
-from .uploads import SURVEYS, content_of, upload
+from .devices import SURVEYS, content_of, upload
 
 pytestmark = pytest.mark.timed  # by the second
 

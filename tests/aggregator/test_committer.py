@@ -13,8 +13,7 @@ from sqlalchemy import Connection, event
 from sqlalchemy.exc import OperationalError
 
 from ..protocol.examples import survey
-from .devices import Log
-from .uploads import SURVEYS, content_of, upload
+from .devices import SURVEYS, Log, content_of, upload
 
 
 def appended(store: Store) -> list[bytes]:

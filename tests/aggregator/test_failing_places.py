@@ -16,8 +16,7 @@ from changeling_aggregator.testing.services import NOT_HERE, WELL, Conduct, smal
 from changeling_protocol import Calendar, SealingKey, Survey
 
 from ..protocol.examples import survey
-from .clocks import END, GRACE, START
-from .devices import Log, body, envelope, report
+from .devices import END, GRACE, START, Log, body, envelope, report
 from .serving import ADMIN, ServerHere, ServerProcess, eventually
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]

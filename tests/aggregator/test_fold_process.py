@@ -24,9 +24,8 @@ from changeling_aggregator.testing.serving import offspring, running
 from changeling_protocol import Calendar, UnixSeconds
 
 from ..protocol.examples import PINNED, survey
-from .devices import Log, body, envelope, report
+from .devices import SURVEYS, Log, body, envelope, report, upload
 from .serving import ServerProcess, eventually, in_process
-from .uploads import SURVEYS, upload
 
 START, END = 1_800_000_000, 1_800_000_480
 

@@ -1,20 +1,22 @@
-"""A fold, or a server that writes segments, that is killed anywhere loses nothing and counts nothing twice."""
+"""Whatever is killed, at any write or under load: what was acknowledged counts exactly once, and nothing else does."""
 
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from changeling_aggregator.store import Store
+from changeling_aggregator.testing.services import PostgreSQL, small_bucket
+from changeling_aggregator.testing.serving import at_once, killed, restarted, terminated
 from changeling_protocol import Calendar
 
 from ..protocol.examples import survey
-from .clocks import END, START
-from .devices import Log, report
+from .devices import END, START, Log, report
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -68,3 +70,65 @@ def test_a_server_killed_at_any_write_leaves_what_it_acknowledged_once(store: St
         assert len(set(each["kept"])) == len(each["kept"]), each
         assert each["unnamed"] == [], each
     assert {len(each["acknowledged"]) for each in found} >= {0, 1, 3}
+
+
+WRONG = ("lost", "counted_twice", "counted_besides", "differences_folded_again")
+
+
+@pytest.fixture
+def place(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of a new store."""
+    on_postgresql = kind.startswith("postgresql")
+    return str(request.getfixturevalue("postgresql").new() if on_postgresql else tmp_path / "server.db")
+
+
+@pytest.fixture
+def options(kind: str, tmp_path: Path) -> Iterator[tuple[str, ...]]:
+    """Of its servers."""
+    if kind == "bucket":
+        with small_bucket() as bucket:
+            yield "--segments", bucket.place
+    else:
+        yield ("--segments", str(tmp_path / "segments")) if kind.endswith("segments") else ()
+
+
+def exact(figures: dict[str, float]) -> bool:
+    """Whether something was sent, and all of it counted once."""
+    return figures["acknowledged"] > 20 and not any(figures[each] for each in WRONG)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql", "bucket"])
+def test_killed_servers_and_folds_lose_nothing_and_count_nothing_twice(
+    tmp_path: Path, place: str, options: tuple[str, ...]
+) -> None:
+    """Six SIGKILLs, while four senders send, of two servers and of their folds, each of which was at work."""
+    figures = killed(tmp_path, place, 6, options)
+    assert min(figures["kills_of_server"], figures["kills_of_fold"]) >= 2
+    assert figures["kills_of_server"] + figures["kills_of_fold"] >= 6
+    assert exact(figures), figures
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize("kind", ["sqlite", "bucket"])
+def test_sigterm_under_load_loses_nothing(tmp_path: Path, place: str, options: tuple[str, ...]) -> None:
+    """Out within five seconds, with a backlog and senders, where all its processes are told to end."""
+    figures = terminated(tmp_path, place, options, backlog=30_000)
+    assert figures["left"] > 0
+    assert figures["seconds"] < 5
+    assert exact(figures), figures
+
+
+@pytest.mark.timed
+def test_a_database_that_is_restarted_under_load_is_used_again(tmp_path: Path) -> None:
+    """By itself, within ten seconds each time."""
+    with PostgreSQL() as postgresql:
+        figures = restarted(tmp_path, postgresql)
+    assert figures["seconds"] < 10
+    assert exact(figures), figures
+
+
+@pytest.mark.parametrize("kind", ["postgresql, segments"])
+def test_what_is_sent_to_two_servers_at_once_counts_once(tmp_path: Path, place: str, options: tuple[str, ...]) -> None:
+    """Each envelope to both, in transactions of either."""
+    figures = at_once(tmp_path, place, 1.0, options)
+    assert exact(figures), figures

@@ -23,9 +23,8 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
 from ..protocol.examples import survey
-from .devices import Log, body, envelope, report
+from .devices import Log, body, envelope, report, split, upload
 from .serving import ADMIN, Cli, ServerProcess, eventually
-from .uploads import split, upload
 
 START = 1_800_000_000
 

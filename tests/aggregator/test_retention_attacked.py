@@ -18,8 +18,7 @@ from changeling_protocol import Calendar, EarlyEnd, Survey, SurveyId, UnixMillis
 from changeling_protocol.wire import decode_upload_request
 
 from ..protocol.examples import AUTHORITY, survey
-from .clocks import START
-from .devices import Log, body, envelope, report
+from .devices import START, Log, body, envelope, report
 
 PERIOD, PERIODS, SKEW = 60, 8, 5
 GRACES = (90, 600, 1500)

@@ -18,10 +18,8 @@ from changeling_aggregator.testing.services import small_bucket
 from changeling_protocol import Refusal
 
 from ..protocol.examples import AUTHORITY
-from .clocks import END, GRACE, closes
-from .devices import Log, envelope, report
+from .devices import END, GRACE, Log, closes, content_of, envelope, report, split, upload
 from .serving import Cli
-from .uploads import content_of, split, upload
 
 
 @pytest.fixture

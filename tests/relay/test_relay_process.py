@@ -25,8 +25,7 @@ from ..aggregator.hostile import HOSTILE_HEADS, connected, push, resident
 from ..aggregator.serving import ServerHere, eventually
 from ..command_line import invoked
 from ..protocol.examples import AUTHORITY, PINNED, survey
-from .hand import FIRST, KEY, Hand, asked, at, sealed, watching
-from .relaying import RelayProcess
+from .hand import FIRST, KEY, Hand, RelayProcess, asked, at, sealed, watching
 
 QUICK = ("--batch", "4", "--wait", "1s", "--most-wait", "3s")
 GRACE = 3600

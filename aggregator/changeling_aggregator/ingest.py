@@ -18,7 +18,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
-from itertools import product
 from pathlib import Path
 from secrets import token_hex
 from threading import Condition, Lock, Thread
@@ -150,29 +149,21 @@ def survey_of(envelope: bytes) -> SurveyId:
     return SurveyId(envelope[1 : 1 + ID_BYTES])
 
 
-def refusals_of(
-    envelopes: Sequence[bytes], heads: Collection[bytes], registry: Registry, now: UnixSeconds
-) -> dict[int, Refused]:
+def refusals_of(envelopes: Sequence[bytes], registry: Registry, now: UnixSeconds) -> dict[int, Refused]:
     """Why some of these envelopes are refused, by their places; the others are to be appended.
 
-    heads: theirs, each once. now: Unix seconds. Head and length decide. So where many envelopes are alike, as in a
-    relay's batch, few are judged.
+    now: Unix seconds. A key is taken for the survey's skew beyond its expiry, as clocks differ. Head and length decide,
+    so that where many envelopes are alike, as in a relay's batch, few are judged.
     """
-    lengths = set(map(len, envelopes))
-    if len(heads) * len(lengths) < len(envelopes) and not any(
-        _refusal(head, length, registry, now) for head, length in product(heads, lengths)
-    ):
-        return {}
-    judged = ((place, refusal_of(envelope, registry, now)) for place, envelope in enumerate(envelopes))
-    return {place: refused for place, refused in judged if refused}
-
-
-def refusal_of(envelope: bytes, registry: Registry, now: UnixSeconds) -> Refused | None:
-    """Why this envelope is refused; None where it is to be appended.
-
-    now: Unix seconds. A key is taken for the survey's skew beyond its expiry, as clocks differ.
-    """
-    return _refusal(envelope[:HEAD_BYTES], len(envelope), registry, now)
+    judged: dict[tuple[bytes, int], Refused | None] = {}
+    refused = {}
+    for place, envelope in enumerate(envelopes):
+        kind = envelope[:HEAD_BYTES], len(envelope)
+        if kind not in judged:
+            judged[kind] = _refusal(*kind, registry, now)
+        if (why := judged[kind]) is not None:
+            refused[place] = why
+    return refused
 
 
 def _refusal(head: bytes, length: int, registry: Registry, now: UnixSeconds) -> Refused | None:

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 from changeling_aggregator.fold import fold
-from changeling_aggregator.ingest import refusal_of
-from changeling_aggregator.server import GuardedClock, ServerSettings, Service, troubles_of
-from changeling_aggregator.server.clock import MOST_STEP, SETTLING_SECONDS, Doubt
+from changeling_aggregator.ingest import refusals_of
+from changeling_aggregator.server import MOST_STEP, Doubt, GuardedClock, ServerSettings, Service, clock, troubles_of
 from changeling_aggregator.store import KeptTime, Store
 from changeling_aggregator.testing import sql
 from changeling_protocol import Calendar, Node, UnixSeconds
@@ -218,7 +217,7 @@ def test_a_pause_stops_no_counting_and_seals_within_minutes(store: Store, machin
     service = serve(store, machine)
     service.folding.fold_now()
     assert log.sealed() == 0
-    machine.run(SETTLING_SECONDS)
+    machine.run(clock.SETTLING_SECONDS)
     service.folding.fold_now()
     assert log.sealed() > 0
 
@@ -274,13 +273,11 @@ def test_a_destroyed_key_is_not_offered_and_not_taken(store: Store, machine: Mac
     service = serve(store, machine)
     upload = envelope(log.survey, log.key, [report(1)])
     assert service.registry.offered(UnixSeconds(NOW)) is not None
-    assert refusal_of(upload, service.registry, UnixSeconds(NOW)) is None
+    assert refusals_of([upload], service.registry, UnixSeconds(NOW)) == {}
     sql(store, "UPDATE keys SET private = NULL")
     service.folding.fold_now()
     assert service.registry.offered(UnixSeconds(NOW)) is None
-    refused = refusal_of(upload, service.registry, UnixSeconds(NOW))
-    assert refused is not None
-    assert refused[1] == "unknown-key"
+    assert refusals_of([upload], service.registry, UnixSeconds(NOW)) == {0: (log.survey.id, "unknown-key")}
 
 
 def test_a_server_whose_clock_differs_from_postgresqls_neither_seals_nor_destroys(

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from secrets import choice, randbelow
 from typing import Annotated
 
-from changeling_protocol import HEAD_BYTES, ID_BYTES, BadSignature, MalformedBytes, Survey, SurveyId
+from changeling_protocol import ID_BYTES, BadSignature, MalformedBytes, Survey, SurveyId
 from changeling_protocol.wire import (
     MOST_BODY_BYTES,
     MOST_ENVELOPES_TAKEN,
@@ -315,8 +315,7 @@ class Uploads:
             raise TurnedDown(ErrorCode.MALFORMED, f"the body is no upload: {error}") from error
         if stranger:
             _charge(service, scope, 0, len(envelopes))
-        heads = {envelope[:HEAD_BYTES] for envelope in envelopes}
-        refused = refusals_of(envelopes, heads, service.registry, service.clock())
+        refused = refusals_of(envelopes, service.registry, service.clock())
         if refused:
             service.committer.count_refused(Counter((survey, why) for survey, why in refused.values() if survey))
             envelopes = [each for place, each in enumerate(envelopes) if place not in refused]
@@ -324,7 +323,7 @@ class Uploads:
         if envelopes:
             if stranger:
                 _fine_for_garbage(service, scope, envelopes)
-            await service.committer.append(body, set(map(survey_of, heads)))
+            await service.committer.append(body, set(map(survey_of, envelopes)))
         return _ALL_TAKEN if not refused else encode_acknowledgement({at: why for at, (_, why) in refused.items()})
 
     async def _admitted(self, scope: Scope, receive: Receive) -> tuple[bytes, bool]:

@@ -51,15 +51,6 @@ class Ledger:
             lines.append(f"Numbers beyond the levels, taken for the first or the last one: {self.clipped:,}.")
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        return _as_html(self)
-
-
-def _as_html(account: object) -> str:
-    from html import escape  # late: apps do not need it
-
-    return f"<p>{'<br>'.join(escape(line) for line in str(account).splitlines())}</p>"
-
 
 @dataclass(frozen=True, slots=True)
 class SurveyAccount:
@@ -117,9 +108,6 @@ class Account:
                 "If a backup of this app's data is put back, surveys may cost more: nothing here would notice."
             )
         return "\n".join(lines)
-
-    def _repr_html_(self) -> str:
-        return _as_html(self)
 
 
 @lru_cache(maxsize=64)

@@ -71,21 +71,14 @@ def needed_close(
     A close is needed where a node that the entry has still to report ends or, on a track of changes, begins.
     drawn: the nodes it reports, where it does not report all. questions: those whose nodes count, by their places.
     """
-    best = None
+    closes: list[int] = []
     for track in plan.groups[entry.group].tracks:
-        if track.reported is not None or track.question not in questions:
-            continue
-        first, width = track.first, track.width
-        count = (track.last - first) // width
-        unanswered = max((entry.answered - first) // width + 1, 1)
-        if unanswered > count:
-            continue
-        bound = -((first - period) // width)
-        if bound < unanswered:
-            bound = max(bound, unanswered - 1 if track.reports_changes else unanswered)
-        if bound <= count and (best is None or first + bound * width < best):
-            best = first + bound * width
-    closes = [] if best is None else [best]
+        if track.reported is None and track.question in questions:
+            first, width, count = track.first, track.width, track.count
+            unanswered = max((entry.answered - first) // width + 1, 1)
+            bound = max(-((first - period) // width), unanswered - track.reports_changes)
+            if max(unanswered, bound) <= count:
+                closes.append(first + bound * width)
     for number, node_number in drawn:
         track = plan.tracks[number]
         node = track.node(node_number)

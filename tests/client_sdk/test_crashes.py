@@ -70,18 +70,23 @@ def scenario(directory, steps: Steps, asked=NOISY) -> None:
     server.clock = clock
     if asked is TOGETHER:
         server.reply = refusing_all
-    connect, execute = sqlite3.connect, psycopg.Connection.execute
+    connect, execute, many = sqlite3.connect, psycopg.Connection.execute, psycopg.RawCursor.executemany
 
     def executed(connection, statement, *given, **options):
         steps.step(statement if isinstance(statement, str) else statement.decode())
         return execute(connection, statement, *given, **options)
+
+    def executed_many(cursor, statement, given):
+        for each in given:
+            steps.step()
+            many(cursor, statement, [each])
 
     def counted(*args, **options):
         connection = connect(*args, **options)
         connection.set_trace_callback(steps.step)
         return connection
 
-    sqlite3.connect, psycopg.Connection.execute = counted, executed
+    sqlite3.connect, psycopg.Connection.execute, psycopg.RawCursor.executemany = counted, executed, executed_many
     try:
         with opened(directory, noted(directory / "sent", server, steps), clock) as device:
 
@@ -101,7 +106,7 @@ def scenario(directory, steps: Steps, asked=NOISY) -> None:
             ]
             once_each(directory, clock, [(START + moment, act) for moment, act in actions])
     finally:
-        sqlite3.connect, psycopg.Connection.execute = connect, execute
+        sqlite3.connect, psycopg.Connection.execute, psycopg.RawCursor.executemany = connect, execute, many
 
 
 EXPECTED = {1: [(0, 1), (0, 0)], 2: [(0, 0), (0, 0)], 3: [(1, 2), (0, 1)], 4: [(2, 0), (0, 0)]}

@@ -39,7 +39,7 @@ from hypothesis import strategies as st
 
 from ..contracts.randomizers import LARGER, RANDOMIZERS
 from ..enumeration import all_inputs, changelogs, literal_transcript_ratio, probability, worst_transcript_ratio
-from ..joint_enumeration import agrees, defined_law, worst_joint_ratio
+from ..joint_enumeration import worst_joint_ratio
 from ..protocol.examples import joint_plan, mixed, survey
 from .device import PLAIN, START, Clock, FakeServer, client
 
@@ -185,34 +185,6 @@ def test_one_report_tells_the_truth_just_as_often_as_is_said(randomizer):
     assert lucky == {stated.luck}
 
 
-@pytest.mark.parametrize(
-    ("tracks", "joint", "states"),
-    [
-        ((Track(1, SignedSubset(ONE, Odds(2, 1)), 0, 2),), Joint(Odds(9, 1), 2, (1,), (2,)), (0, 1, 0)),
-        ((Track(1, KaryChange(TWO, Odds(2, 1)), 0, 2),), Joint(Odds(5, 1), 1, (1,), (2,)), (0, 2, 1)),
-        (
-            (
-                Track(1, KaryResponse(StateSpace(1), Odds(2, 1)), 0, 2),
-                Track(1, KaryChange(ONE, Odds(2, 1)), 0, 2),
-            ),
-            Joint(Odds(7, 1), 3, (2, 1), (2, 2)),
-            (0, 1, 0),
-        ),
-    ],
-    ids=["signed", "silent", "two tracks"],
-)
-def test_one_report_of_a_joint_group_by_itself_tells_as_often_as_is_said(tracks, joint, states):
-    """The marginal of the whole transcript's law, from the definition, for every report that tells."""
-    group = Group.jointly(tracks, joint)
-    inputs = all_inputs(group, states)
-    law = defined_law(group, inputs)
-    reports = [(place, true) for place, trues in enumerate(inputs) for true in trues]
-    for at, (place, true) in enumerate(reports):
-        randomizer = group.tracks[place].randomizer
-        agreeing = sum(chance for symbols, chance in law.items() if agrees(randomizer, symbols[at], true))
-        assert agreeing == truthfulness(randomizer).truth
-
-
 @pytest.mark.parametrize("epsilon", ["0", "0.000001", "0.5", "1", "8", "25", "43", "99.9", "100", "1000000000"])
 @pytest.mark.parametrize("before", ["0.000001", "0.01", "0.1", "0.5", "0.99"])
 def test_bounds_are_rounded_against_us_and_by_less_than_the_last_place(epsilon, before):
@@ -328,14 +300,6 @@ SAYING = {
 def all_said(randomizer):
     asked = survey(ReleasePlan((Group((Track(1, randomizer, 0, 8),)),)), answers=("tea", "coffee", "water"))
     return [said(asked, Report(0, 1, symbol)) for symbol in range(randomizer.symbols)]
-
-
-@pytest.mark.parametrize("name", SAYING)
-def test_no_two_symbols_say_the_same(name):
-    """So the words hold all that was sent."""
-    words = all_said(SAYING[name])
-    assert len({*words}) == len(words)
-    assert all(words)
 
 
 @pytest.mark.parametrize(

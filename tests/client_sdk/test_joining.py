@@ -101,7 +101,7 @@ def test_a_survey_with_any_byte_changed_is_refused(begin):
     encoded = PLAIN.signed_by(AUTHORITY)
     device = begin().device
     for at in range(len(encoded)):
-        tampered = encoded[:at] + bytes([encoded[at] ^ 1]) + encoded[at + 1 :]
+        tampered = encoded[:at] + bytes([encoded[at] ^ (0x01, 0x80)[at % 2]]) + encoded[at + 1 :]
         with pytest.raises(BadSurvey) as refused:
             device.join(PLAIN.id, signed=tampered)
         assert isinstance(refused.value.__cause__, BadSignature | MalformedBytes)
@@ -389,15 +389,19 @@ def test_wrong_answers_that_waited_are_drops_that_are_counted(begin, strict):
     assert [handle.record("neither"), handle.record("tea")] == [Recorded.COUNTED, Recorded.FROZEN]
 
 
-@pytest.mark.parametrize("wrong", [True, b"tea", "x" * 1_001], ids=["a truth", "bytes", "too long"])
+NO_ANSWERS = {"a truth": True, "bytes": b"tea", "too long": "x" * 1_001, "half a pair of surrogates": "tea\ud800"}
+
+
+@pytest.mark.parametrize("wrong", NO_ANSWERS.values(), ids=NO_ANSWERS.keys())
 def test_what_no_survey_could_have_as_an_answer_is_not_kept(tmp_path, wrong):
     """A ValueError that does not repeat it of a strict client, else a counted drop; so with an unknown entry."""
     for strict in (True, False):
         with client(tmp_path / str(strict), FakeServer(), Clock(), strict=strict) as device:
             handle = device.join(PLAIN.id, signed=None)
             if strict:
-                with pytest.raises(ValueError, match="a text of the survey's"):
+                with pytest.raises(ValueError, match="a text of the survey's") as raised:
                     handle.record(wrong)
+                assert raised.value.__context__ is None
                 with pytest.raises(ValueError, match="numbered 0 to 0, got 1"):
                     handle.record("tea", 1)
                 with pytest.raises(ValueError, match="`retract`"):

@@ -409,20 +409,6 @@ def test_whether_a_closed_cohort_takes_an_entry_does_not_hang_on_the_group_that_
     assert groups == {0, 1}
 
 
-def test_half_a_pair_of_surrogates_is_a_wrong_answer_before_the_survey_is_known_too(tmp_path):
-    """It cannot be kept: an error of the store's would stop the app, and what Python raises holds the answer."""
-    made = asked()
-    for strict in (True, False):
-        with client(tmp_path, FakeServer(made), Clock(), strict=strict) as device:
-            drink = device.join(made.id, signed=None).question("drink")
-            if strict:
-                with pytest.raises(ValueError, match="an answer is a text") as raised:
-                    drink.record("tea\ud800")
-                assert raised.value.__context__ is None
-            else:
-                assert drink.record("tea\ud800") is Recorded.DROPPED
-
-
 def test_two_hundred_questions_are_answered_in_one_report_each(joined):
     """Every entry is asked all of them, at two widths: the tracks are more than a byte can number."""
     space, asked = MutationSpace(2), [Question(f"q{place}", "Which?", ("a", "b"), AtMost(2)) for place in range(200)]

@@ -1,7 +1,6 @@
 """What an app and a person are told in words: errors, log lines, the ledger, what was sent and what will be."""
 
 import re
-from dataclasses import replace
 from decimal import Decimal, localcontext
 from pathlib import Path
 
@@ -87,7 +86,7 @@ def test_every_error_of_the_package_is_in_the_table_of_the_docs():
 
 def test_the_ledger_says_in_words_what_is_spent_on_whom_and_what_was_lost(kit):
     """All of it beside the average a week, one person's entries each, a survey that was refused, and drops with their
-    reasons; whatever the app's decimal context. As HTML, no text of a survey or an app is markup."""
+    reasons; whatever the app's decimal context."""
     asked, dear = make_survey(periods=364, epsilon=8), make_survey(epsilon=100, question="Dear?")
     device, server = kit(strict=False, max_epsilon=50)
     handle = device.join(server.publish(asked), entries=3, one_person=True)
@@ -96,7 +95,7 @@ def test_the_ledger_says_in_words_what_is_spent_on_whom_and_what_was_lost(kit):
     handle.record("milk")
     account, _ = device.ledger().surveys
     with localcontext(prec=1):
-        shown, own, page = str(device.ledger()), str(handle.ledger()), device.ledger()._repr_html_()
+        shown, own = str(device.ledger()), str(handle.ledger())
     assert account.epsilon == 3 * asked.epsilon
     assert abs(account.per_week - account.epsilon / 52) < Decimal("0.000002")
     each_week = f"at most {account.epsilon} in all, on average {account.per_week} a week"
@@ -105,8 +104,6 @@ def test_the_ledger_says_in_words_what_is_spent_on_whom_and_what_was_lost(kit):
     assert "Not kept or not sent: 1 wrong-answer." in shown
     assert own.startswith(f"At most {asked.epsilon} in all, on average {asked.per_week} a week; ")
     assert "Done with up to period 0; 0 to be sent, 0 too late." in own
-    assert each_week in page
-    assert "platform &lt;linux&gt;" in replace(handle.ledger(), public={"platform": "<linux>"})._repr_html_()
 
 
 @pytest.fixture

@@ -176,11 +176,7 @@ def test_beyond_a_limit_is_refused_by_name(make, limit):
     "changed",
     [
         {"calendar": [START, 1, 2**31 - 1]},
-        {"questions": {"constraint": {"kind": "at-most", "k": 2**40}}},
-        {"questions": {"constraint": {"kind": "hybrid", "classes": [{"kind": "hybrid", "classes": []}] * 2}}},
         {"questions": {"answers": [str(i) for i in range(20_000)]}},
-        {"epsilon_micro": 10**15 + 1},
-        {"grace": 2**60},
     ],
 )
 def test_a_signed_survey_beyond_a_limit_is_malformed(changed):

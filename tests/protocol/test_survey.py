@@ -11,12 +11,10 @@ import pytest
 from changeling_client import Client, TooCostly
 from changeling_protocol import (
     Calendar,
-    ExpectedChanges,
     Group,
     MalformedBytes,
     MutationSpace,
     Odds,
-    ProtocolError,
     ReleasePlan,
     SignedSubset,
     Survey,
@@ -31,15 +29,8 @@ from changeling_protocol import (
 )
 
 from ..vectors.generate import HERE, text
-from .examples import AUTHORITY, PINNED, hierarchical, joint_plan, mixed, survey
-
-SURVEYS = {
-    "plain": survey(),
-    "expected": survey().asking(expected=ExpectedChanges(5, 7)),
-    "mixed": survey(mixed(3, 8)),
-    "closed": survey(closed=True),
-    "joint": survey(joint_plan(3, 8)),
-}
+from ..vectors.making.examples import SURVEYS
+from .examples import AUTHORITY, PINNED, hierarchical, survey
 
 
 @pytest.mark.parametrize("name", SURVEYS)
@@ -49,16 +40,6 @@ def test_a_signed_survey_comes_back_with_its_name(name):
     read = Survey.from_signed(encoded, PINNED)
     assert read == SURVEYS[name]
     assert read.id == sha256(decode(encoded)["payload"]).digest()[:16]
-
-
-def test_a_survey_with_any_byte_altered_is_refused():
-    """Each byte of the signed object in turn, two ways; nothing but a protocol error comes of it."""
-    encoded = survey().signed_by(AUTHORITY)
-    for i in range(len(encoded)):
-        for flip in (0x01, 0x80):
-            tampered = encoded[:i] + bytes([encoded[i] ^ flip]) + encoded[i + 1 :]
-            with pytest.raises(ProtocolError):
-                Survey.from_signed(tampered, PINNED)
 
 
 @pytest.mark.parametrize("name", SURVEYS)

@@ -151,18 +151,13 @@ class Coins(Protocol):
 
 
 class SystemCoins:
-    """The operating system's generator: integers of as many bits as n - 1 has, until one is below n."""
+    """The operating system's generator: integers of as many bits as it takes, until one is below n."""
 
     __slots__ = ()
 
     def below(self, n: int) -> int:
         """A uniform integer in [0, n). Raises ValueError for n < 1."""
-        if n < 1:
-            raise ValueError(f"the bound of an integer is positive, got {n}")
-        bits = (n - 1).bit_length()  # `secrets.randbelow` takes one more of a power of two, and draws twice
-        while (drawn := secrets.randbits(bits)) >= n:
-            pass
-        return drawn
+        return secrets.randbelow(n)
 
 
 @dataclass(frozen=True, slots=True)

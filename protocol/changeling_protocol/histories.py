@@ -19,7 +19,7 @@ from .calendar import Calendar
 from .questions import AtMost, AtMostWithin, Constraint, Hybrid, TimeBounded
 from .randomizers.interface import Odds, Randomizer, StateSpace
 from .randomizers.kary import BasedResponse, KaryResponse
-from .signing import Fields, holds_booleans
+from .signing import Fields, as_terms, from_terms
 
 MOST_TIMES = 2**10
 """The most times of a history group: a device counts histories over all of them."""
@@ -129,35 +129,18 @@ class History:
 
     def as_fields(self) -> Fields:
         """The parameters as they stand in a survey's signed bytes."""
-        limits = self.limits
-        return {
-            "odds": [self.odds.favoured, self.odds.other],
-            "changes": limits.changes,
-            "span": limits.span,
-            "either": int(limits.either),
-            "first": self.first,
-            "every": self.every,
-            "times": self.times,
-            "null": int(self.null),
-        }
+        own = as_terms(self, "limits")
+        return {"odds": own.pop("odds"), **as_terms(self.limits), **own}
 
     @classmethod
     def from_fields(cls, fields: Fields) -> "History":
         """The parameters that `as_fields` wrote. Raises ValueError for anything else."""
-        match fields:
-            case {
-                "odds": [int(a), int(b)],
-                "changes": int(changes),
-                "span": int(span),
-                "either": 0 | 1 as either,
-                "first": int(first),
-                "every": int(every),
-                "times": int(times),
-                "null": 0 | 1 as null,
-                **rest,
-            } if not rest and not holds_booleans(fields):
-                return cls(Odds(a, b), Limits(changes, span, either == 1), first, every, times, null == 1)
-        raise ValueError("a history group is its odds, its limits and its times")
+        names = as_terms(Limits(0, 0)).keys()
+        limits = from_terms(Limits, {name: fields[name] for name in names & fields.keys()})
+        told = from_terms(cls, {name: fields[name] for name in fields.keys() - names}, "limits")
+        if told is None or limits is None:
+            raise ValueError("a history group is its odds, its limits and its times")
+        return cls(limits=Limits(**limits), **told)
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -16,7 +16,7 @@ from math import comb, prod
 from typing import TypeAlias
 
 from .randomizers.interface import Agreeing, Odds, Randomizer
-from .signing import Fields, holds_booleans
+from .signing import Fields, as_terms, from_terms
 
 MOST_SCORE = 2**10
 """The most that all slots of a group may weigh together: a device goes through all scores for each answer."""
@@ -72,26 +72,14 @@ class Joint:
 
     def as_fields(self) -> Fields:
         """The parameters as they stand in a survey's signed bytes."""
-        return {
-            "odds": [self.odds.favoured, self.odds.other],
-            "threshold": self.threshold,
-            "weights": list(self.weights),
-            "slots": list(self.slots),
-        }
+        return as_terms(self)
 
     @classmethod
     def from_fields(cls, fields: Fields) -> "Joint":
         """The parameters that `as_fields` wrote. Raises ValueError for anything else."""
-        match fields:
-            case {
-                "odds": [int(a), int(b)],
-                "threshold": int(threshold),
-                "weights": [*weights],
-                "slots": [*slots],
-                **rest,
-            } if not rest and not holds_booleans(fields) and all(isinstance(n, int) for n in (*weights, *slots)):
-                return cls(Odds(a, b), threshold, tuple(weights), tuple(slots))
-        raise ValueError("a joint response is its odds, threshold, weights and slots")
+        if (told := from_terms(cls, fields)) is None:
+            raise ValueError("a joint response is its odds, threshold, weights and slots")
+        return cls(**told)
 
 
 @dataclass(frozen=True, slots=True)

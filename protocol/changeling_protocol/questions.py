@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from .calendar import LAST_INSTANT
 from .randomizers.interface import MICRO, check_answers
-from .signing import Fields, holds_booleans
+from .signing import Fields, from_terms, holds_booleans
 
 MOST_MUTATIONS = 2**20
 """The largest k: a device keeps the mutations of an entry until their node is answered, and these are some 50 MB."""
@@ -137,22 +137,27 @@ Constraint: TypeAlias = AtMost | TimeBounded | AtMostWithin | Hybrid
 """A bound on the mutations of one entry. A value, so that it can be the key of a cache."""
 
 
+_ALONE: dict[str, type[AtMost | TimeBounded | AtMostWithin]] = {
+    "at-most": AtMost,
+    "time-bounded": TimeBounded,
+    "at-most-within": AtMostWithin,
+}
+
+
 def constraint_from_fields(fields: Fields) -> Constraint:
     """The constraint that `as_fields` wrote. Raises ValueError for anything else."""
     match fields:
-        case {"kind": "hybrid", "classes": [*classes], **rest} if not rest:
-            return Hybrid(tuple(_class_from_fields(each) for each in classes))
-        case {"kind": "at-most-within", "k": int(k), "seconds": int(seconds), **rest} if not rest:
-            return AtMostWithin(k, seconds)
-    return _class_from_fields(fields)
+        case {"kind": "hybrid", "classes": [*listed], **rest} if not rest:
+            classes = [each for each in map(_alone, listed) if isinstance(each, AtMost | TimeBounded)]
+            if len(classes) == len(listed):
+                return Hybrid(tuple(classes))
+    return _alone(fields)
 
 
-def _class_from_fields(fields: Fields) -> AtMost | TimeBounded:
+def _alone(fields: Any) -> AtMost | TimeBounded | AtMostWithin:
     match fields:
-        case {"kind": "at-most", "k": int(k), **rest} if not rest:
-            return AtMost(k)
-        case {"kind": "time-bounded", "seconds": int(seconds), **rest} if not rest:
-            return TimeBounded(seconds)
+        case {"kind": str(kind), **terms} if kind in _ALONE and (told := from_terms(_ALONE[kind], terms)) is not None:
+            return _ALONE[kind](**told)
     raise ValueError(f"not a constraint: {fields!r}")
 
 

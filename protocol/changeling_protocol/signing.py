@@ -5,11 +5,14 @@ protocol version stand inside the signed bytes, so a signature over one kind nev
 authority's current and next key.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, is_dataclass
+from dataclasses import fields as dataclass_fields
+from fractions import Fraction
 from functools import lru_cache
-from typing import Any, ClassVar, NewType, Self, TypeAlias
+from math import gcd
+from typing import Any, ClassVar, NewType, Self, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgpack
 from cryptography.exceptions import InvalidSignature
@@ -257,3 +260,55 @@ def holds_booleans(value: Any) -> bool:
     """True if there is a boolean anywhere. Python takes True for 1: whole numbers would have two forms."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return isinstance(value, bool) or any(map(holds_booleans, items))
+
+
+def as_terms(value: Any, *but: str) -> Fields:
+    """The fields of a dataclass as they stand in signed bytes, but for some.
+
+    Whole numbers stand as they are, truth values as 0 and 1, and as lists tuples, fractions and dataclasses of numbers.
+    """
+    return {name: _written(getattr(value, name)) for name in kinds_of(value.__class__) if name not in but}
+
+
+def from_terms(of: type, fields: Mapping[Any, Any], *but: str) -> Fields | None:
+    """The arguments of a dataclass whose `as_terms` these are, but for some; None if they are not of its form.
+
+    Raises ValueError for numbers that cannot be.
+    """
+    kinds = {name: kind for name, kind in kinds_of(of).items() if name not in but}
+    if fields.keys() != kinds.keys():
+        return None
+    try:
+        return {name: _read(kind, fields[name]) for name, kind in kinds.items()}
+    except TypeError:
+        return None
+
+
+@lru_cache(maxsize=64)
+def kinds_of(of: Any) -> dict[str, Any]:
+    """The type of each field of a dataclass, by its name."""
+    hints = get_type_hints(of)
+    return {each.name: hints[each.name] for each in dataclass_fields(of)}
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, Fraction):
+        return [value.numerator, value.denominator]
+    parts = astuple(value) if is_dataclass(value) and not isinstance(value, type) else value
+    return [*map(_written, parts)] if isinstance(parts, tuple) else int(value)
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """A value of this type from its form. Raises TypeError for another form."""
+    if kind in (int, bool):
+        if type(value) is not int or (kind is bool and value not in (0, 1)):
+            raise TypeError
+        return kind(value)
+    if not isinstance(value, list):
+        raise TypeError
+    if get_origin(kind) is tuple:
+        return tuple(_read(get_args(kind)[0], each) for each in value)
+    numbers = [_read(int, each) for each in value]
+    if kind is Fraction and (len(numbers) != 2 or numbers[1] < 1 or gcd(*numbers) != 1):
+        raise TypeError
+    return kind(*numbers)

@@ -20,7 +20,7 @@ from math import gcd, inf, nextafter
 from types import MappingProxyType
 from typing import ClassVar, Protocol, Self, TypeAlias, TypeVar
 
-from ..signing import Fields, holds_booleans
+from ..signing import Fields, as_terms, from_terms, kinds_of
 
 MICRO = 10**6
 """Surveys are signed in whole millionths, of epsilons and of expected changes."""
@@ -360,18 +360,18 @@ class Randomizer(ABC):
         states: the names of the states from NULL on.
         """
 
-    @abstractmethod
     def as_fields(self) -> Fields:
-        """The parameters as they stand in a survey's signed bytes, without kind and space."""
+        """The parameters as they stand in a survey's signed bytes, without kind and space: all other fields."""
+        return as_terms(self, "space")
 
     @classmethod
-    @abstractmethod
     def from_fields(cls, space: Space, fields: Fields) -> Self | None:
-        """The randomizer on this space whose `as_fields` these are; None if they are not of its form.
+        """The randomizer on this space whose `as_fields` these are; None if they, or the space, are not of its form.
 
-        fields: read from signed bytes; there are no booleans among them.
-        Raises ValueError for a space or a parameter that it cannot have.
+        Raises ValueError for a parameter that it cannot have.
         """
+        own = from_terms(cls, fields, "space") if isinstance(space, kinds_of(cls)["space"]) else None
+        return None if own is None else cls(space=space, **own)  # type: ignore[call-arg]
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,18 +385,6 @@ class OddsRandomizer(Randomizer):
     def losses(self) -> Losses:
         """ln(a/b) between any two inputs."""
         return Losses.alike(self.odds.epsilon)
-
-    def as_fields(self) -> Fields:
-        """The odds."""
-        return {"odds": [self.odds.favoured, self.odds.other]}
-
-    @classmethod
-    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
-        """The randomizer of these odds; None for other fields."""
-        match fields:
-            case {"odds": [int(a), int(b)], **rest} if not rest:
-                return cls(space, Odds(a, b))
-        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -510,7 +498,7 @@ def randomizer_from_fields(fields: Fields, answers: int) -> Randomizer:
     Raises ValueError for anything else, and for a kind that is not registered.
     """
     match fields:
-        case {"kind": str(kind), "space": str(space), **own} if kind in _KINDS and not holds_booleans(own):
+        case {"kind": str(kind), "space": str(space), **own} if kind in _KINDS:
             if (randomizer := _KINDS[kind].from_fields(_space(space, answers), own)) is not None:
                 return randomizer
     raise ValueError(f"not a randomizer: {fields!r}")

@@ -11,16 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from ..signing import Fields
 from .interface import (
     Agreeing,
     Losses,
     MutationSpace,
     Odds,
     Randomizer,
-    Space,
     StateSpace,
     check_input,
     check_telling,
@@ -188,15 +186,3 @@ class BasedResponse(Randomizer):
     def said(self, symbol: int, states: Sequence[str]) -> str:
         """The state that the symbol stands for."""
         return input_in_words(self.space, symbol, states)
-
-    def as_fields(self) -> Fields:
-        """The three weights."""
-        return {"truth": self.truth, "null": self.null, "answer": self.answer}
-
-    @classmethod
-    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
-        """The randomizer of these weights; None for other fields, or a space of changes."""
-        match space, fields:
-            case StateSpace(), {"truth": int(truth), "null": int(null), "answer": int(answer), **rest} if not rest:
-                return cls(space, truth, null, answer)
-        return None

@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache, reduce
-from typing import ClassVar, Self
+from typing import ClassVar
 
-from ..signing import Fields
 from .interface import (
     Losses,
     OddsRandomizer,
@@ -151,18 +150,6 @@ class CustomResponse(Randomizer):
     def said(self, symbol: int, states: Sequence[str]) -> str:  # noqa: ARG002
         """The symbol's number: its meaning is in the weights."""
         return f"the number {symbol}, of {self.symbols}"
-
-    def as_fields(self) -> Fields:
-        """The weights, row by row."""
-        return {"weights": [list(row) for row in self.weights]}
-
-    @classmethod
-    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
-        """The randomizer of these weights; None for other fields."""
-        match fields:
-            case {"weights": [*rows], **rest} if not rest and all(isinstance(row, list) for row in rows):
-                return cls(space, tuple(tuple(row) for row in rows))
-        return None
 
 
 @lru_cache(maxsize=64)

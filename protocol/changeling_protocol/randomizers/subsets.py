@@ -13,17 +13,15 @@ from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from itertools import product
-from math import comb, gcd
-from typing import ClassVar, Self
+from math import comb
+from typing import ClassVar
 
-from ..signing import Fields
 from .interface import (
     SYMBOL_LIMIT,
     Agreeing,
     Losses,
     MutationSpace,
     Odds,
-    Space,
     StateSpace,
     check_input,
     check_telling,
@@ -272,22 +270,6 @@ class SignedSubset(Agreeing):
         more, less = ([name for name, sign in signs if sign == wanted] for wanted in (1, -1))
         return f"more of {listed(more, 'and')}, less of {listed(less, 'and')}"
 
-    def as_fields(self) -> Fields:
-        """The odds, the number of pluses, and u as a fraction in lowest terms."""
-        spoken = [self.spoken.numerator, self.spoken.denominator]
-        return {**Agreeing.as_fields(self), "pluses": self.pluses, "spoken": spoken}
-
-    @classmethod
-    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
-        """The randomizer of these parameters; None for other fields, or a space of states."""
-        match space, fields:
-            case (
-                MutationSpace(),
-                {"odds": [int(a), int(b)], "pluses": int(pluses), "spoken": [int(u), int(whole)], **rest},
-            ) if not rest and 1 <= u <= whole and gcd(u, whole) == 1:
-                return cls(space, Odds(a, b), pluses, Fraction(u, whole))
-        return None
-
     @staticmethod
     def _favour(true: int, odds: Odds) -> Odds:
         """How a vector that the input favours is weighed against any other: 1:1 without a change."""
@@ -373,15 +355,3 @@ class SubsetSelection(Agreeing):
         """The states of the set, one of which may be the true one."""
         chosen = zip(own_states(self.space, states), self.subsets.unrank(symbol), strict=True)
         return listed([name for name, sign in chosen if sign], "or")
-
-    def as_fields(self) -> Fields:
-        """The odds, and how many states a set has."""
-        return {**Agreeing.as_fields(self), "chosen": self.chosen}
-
-    @classmethod
-    def from_fields(cls, space: Space, fields: Fields) -> Self | None:
-        """The randomizer of these parameters; None for other fields, or a space of mutations."""
-        match space, fields:
-            case StateSpace(), {"odds": [int(a), int(b)], "chosen": int(chosen), **rest} if not rest:
-                return cls(space, Odds(a, b), chosen)
-        return None

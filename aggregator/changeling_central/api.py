@@ -58,7 +58,7 @@ from .noise import Law, OpenDPNoise, PooledNoise
 from .offers import BEST, FRESH, SWCR, Asked, Offer, compared, in_words, offered, root_mean_square
 from .queries import Mean, answer_query, best_weight, column_of, mean_of
 from .run import Release, run
-from .statement import UNBOUNDED, About, Begun, Statement, about_release, begun, state_beside
+from .statement import UNBOUNDED, About, SavedRelease, Statement, about_release, begun, state_beside
 
 if TYPE_CHECKING:
     from polars import DataFrame
@@ -261,7 +261,7 @@ def release_with(changelog: Source, options: ReleaseOptions) -> Released:
     counted = options.query, query, dates.calendar, wish.constraint
     statement = Statement(*counted, spent, options.freeze, wish.late)
     if before is not None:
-        before.refuse_others(statement.terms())
+        before.refuse_others(statement.terms(), state_beside(wish.output))
     for sentence in dates.said(begins=before is None):
         listener.note(sentence)
     listener.hear_of_data(options.query, wish.answers, log, query)
@@ -435,28 +435,30 @@ def changelog_of(source: Source, columns: Columns = Columns()) -> Changelog:  # 
         raise UnusableChangelog(str(error)) from error
 
 
-def _read(source: Source, wish: _Wish, before: Begun | None, listener: Listener) -> tuple[Changelog, Arrivals | None]:
+def _read(
+    source: Source, wish: _Wish, before: SavedRelease | None, listener: Listener
+) -> tuple[Changelog, Arrivals | None]:
     """Reads the mutations to count; and all rows, where late ones do not stop the release."""
     column, options = column_of(wish.options.query), wish.options
     stops = wish.late == Late.STOP
     log = changelog_of(source, Columns(column, options.person, zone_of(wish.every.zone), late=not stops))
     if stops:
         return log, None
-    if before is None or not before.saved.period:
+    if before is None or not before.period:
         arrivals = arrived(log, wish.late, None, SeenRows())
     else:
-        end = before.calendar.time(before.saved.period)
-        arrivals = arrived(log, wish.late, end * MICROSECONDS, before.saved.seen)
+        end = before.calendar.time(before.period)
+        arrivals = arrived(log, wish.late, end * MICROSECONDS, before.seen)
         if arrivals.late:
             listener.aside(arrivals.said(wish.late, local_instant(end, wish.every.zone)))
     return arrivals.counted, arrivals
 
 
-def _dates(wish: _Wish, log: Changelog, before: Begun | None) -> Dates:
+def _dates(wish: _Wish, log: Changelog, before: SavedRelease | None) -> Dates:
     """The release's calendar; one that was once read from the data stays so."""
     start, until = _iso(wish.options.start), _iso(wish.options.until)
     dates = calendar_for(log, wish.every, start, until, None if before is None else before.calendar)
-    return replace(dates, from_data=True) if before is not None and before.saved.calendar_from_data else dates
+    return replace(dates, from_data=True) if before is not None and before.calendar_from_data else dates
 
 
 def _last_period(calendar: Calendar, through: str | datetime | None, zone: str) -> int:
@@ -487,11 +489,11 @@ def _held_to_promise(log: Changelog, statement: Statement) -> Changelog:
 
 
 def _mechanism(
-    wish: _Wish, statement: Statement, log: Changelog, before: Begun | None, listener: Listener
+    wish: _Wish, statement: Statement, log: Changelog, before: SavedRelease | None, listener: Listener
 ) -> ReleaseMechanism[object]:
     """The mechanism that is asked for, or with which the release has begun; the listener hears why."""
     direct = wish.offer.name == SWCR.name or wish.options.afterwards is None
-    begun_with = None if before is None else before.saved.terms.mechanism
+    begun_with = None if before is None else before.terms.mechanism
     asked = _asked(statement, wish.law, begun_with, wish.window if direct else None)
     wish.offer.check(asked)
     if before is None and wish.offer.name == BEST.name:
@@ -559,13 +561,15 @@ SHOWN_CONSTRAINTS = (1, 2, 3, 4, 6, 8, 12)
 """Numbers of mutations whose cost in noise and in freezing a plan shows, as far as entries mutate so often."""
 
 
-def _say_plan(job: Release, last: int, before: Begun | None, log: Changelog, wish: _Wish, listener: Listener) -> None:
+def _say_plan(
+    job: Release, last: int, before: SavedRelease | None, log: Changelog, wish: _Wish, listener: Listener
+) -> None:
     """Say what the release would do: its periods, its noise, other constraints, and all that would be refused.
 
     log: as it was read. Nothing is drawn, written or charged.
     """
     statement, calendar = job.statement, job.statement.calendar
-    done = 0 if before is None else before.saved.period
+    done = 0 if before is None else before.period
     listener.note(f"a plan: {last - done} of {calendar.periods} periods would be published now; nothing is charged")
     error = _expected_error(job.mechanism, statement, job.changelog)
     if error is not None:

@@ -36,7 +36,7 @@ from secrets import token_hex
 from .budget import ReleaseCost, Unit, number, refuse_beyond, total_cost
 from .errors import BadState, BudgetExhausted
 from .files import held, replaced
-from .statement import Mark, SavedRelease, begun
+from .statement import SavedRelease, begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,43 +51,43 @@ class Drawn:
     tag: str = ""
     about: str = ""
 
-    def settled(self, mark: Mark, published: bool) -> "Drawn":
+    def settled(self, saved: SavedRelease, published: bool) -> "Drawn":
         """The entry of the ledger once a release goes on from this state.
 
         published: whether the output holds rows of the state's flush already.
         Raises BadState, which says what is older than what, for a state that does not follow what the ledger knows.
         """
-        if mark.tag == self.tag:
+        if saved.tag == self.tag:
             return self
-        if mark.tag == self.about and mark.before == self.tag and not published:  # killed before it was marked
-            return Drawn(mark.period, mark.tag)
-        if mark.period < self.period:
+        if saved.tag == self.about and saved.before == self.tag and not published:  # killed before it was marked
+            return Drawn(saved.period, saved.tag)
+        if saved.period < self.period:
             raise BadState(
-                f"this output is older than what the ledger says was drawn: its state ends with period {mark.period}, "
+                f"this output is older than what the ledger says was drawn: its state ends with period {saved.period}, "
                 f"and the ledger knows of draws until period {self.period}, so going on would draw again for what was "
                 "published; put the newer output and state back, or choose another output"
             )
-        if mark.period > self.period or mark.tag == self.about:
+        if saved.period > self.period or saved.tag == self.about:
             raise BadState(
                 f"the ledger is older than this output: it knows of draws until period {self.period}, and the state "
-                f"ends with period {mark.period}, so what was charged since may be missing; put the newer ledger back"
+                f"ends with period {saved.period}, so what was charged since may be missing; put the newer ledger back"
             )
         raise BadState(
             f"the draws until period {self.period} that the ledger knows of are others than this state's: the release "
             "went on from a copy or a backup; go on with that one, or choose another output"
         )
 
-    def announced(self, mark: Mark, about: str) -> "Drawn":
+    def announced(self, saved: SavedRelease, about: str) -> "Drawn":
         """With a flush that is about to be drawn after the state's. BadState where another process was faster."""
-        if mark.tag != self.tag:
+        if saved.tag != self.tag:
             raise _fork()
         return replace(self, about=about)
 
-    def marked(self, mark: Mark) -> "Drawn":
+    def marked(self, saved: SavedRelease) -> "Drawn":
         """With the flush of this state as drawn. BadState where another process was faster: nothing is published."""
-        if (self.tag, self.about) != (mark.before, mark.tag):
+        if (self.tag, self.about) != (saved.before, saved.tag):
             raise _fork()
-        return Drawn(mark.period, mark.tag)
+        return Drawn(saved.period, saved.tag)
 
 
 def _fork() -> BadState:
@@ -347,31 +347,37 @@ class ReleaseAccount:
                     f"losses add up only in that one, --ledger {path}"
                 )
 
-    def opened(self, release: str | None, known: str) -> str:
+    def opened(self, saved: SavedRelease | None = None) -> str:
         """The id of the ledger's changelog, which is made where there is none; nothing is charged.
 
-        release: its id, None before it has begun. known: the changelog's id that it began with, "" for none.
+        saved: the release's state, None before it has begun.
         Raises BadState for a damaged ledger, one of another changelog, and one that is gone; BudgetExhausted where
         the release is more than what is left; ValueError for another unit, and for a budget that would be raised.
         """
         with held(self.path, WAIT):
-            ledger = self._ledger(known)
-            self._charged(ledger, release or "")
+            ledger = self.checked(saved)
             write_ledger(self.path, ledger)
             return ledger.changelog
 
-    def checked(self, saved: SavedRelease | None) -> None:
-        """Raise what `opened` would, and write nothing. saved: the release's state, None before it has begun."""
-        self._charged(self._ledger("" if saved is None else saved.changelog), "" if saved is None else saved.charge)
+    def checked(self, saved: SavedRelease | None) -> ReleaseLedger:
+        """The ledger that would be opened. Raises what `opened` does, and writes nothing."""
+        ledger = self._ledger("" if saved is None else saved.changelog)
+        self._charged(ledger, "" if saved is None else saved.charge)
+        return ledger
 
     def settled(
-        self, release: str, known: str, mark: Mark | None = None, published: bool = False, charged: bool = False
+        self,
+        release: str,
+        known: str,
+        saved: SavedRelease | None = None,
+        published: bool = False,
+        charged: bool = False,
     ) -> ReleaseLedger:
         """Charge the release, durably, unless it is.
 
-        mark: what its state knows, None for what is drawn at once. published: the output holds rows of the state's
-        flush. charged: it was charged before, so a ledger without it is an older one. The other arguments and errors:
-        as of `opened`, and BadState where output, state or ledger is an older one.
+        release: its id. known: the changelog's, "" where there was none. saved: its state, None for what is drawn at
+        once. published: the output holds rows of the state's flush. charged: it was charged before, so a ledger without
+        it is an older one. Errors: as of `opened`, and BadState where output, state or ledger is an older one.
         """
         with held(self.path, WAIT):
             before = self._ledger(known)
@@ -380,30 +386,30 @@ class ReleaseAccount:
                     f"the ledger {self.path} is older than this release, which it does not hold: put the newer one back"
                 )
             ledger = self._charged(before, release)
-            if mark is not None:
-                there = before.drawn(release) or Drawn(mark.period, mark.tag)
-                ledger = ledger.with_drawn(release, self._said(lambda: there.settled(mark, published)))
+            if saved is not None:
+                there = before.drawn(release) or Drawn(saved.period, saved.tag)
+                ledger = ledger.with_drawn(release, self._said(lambda: there.settled(saved, published)))
             write_ledger(self.path, ledger)
             return ledger
 
-    def announced(self, release: str, known: str, mark: Mark, about: str) -> None:
-        """Say, durably, that a flush is about to be drawn. about: its tag. mark: what the state knows before it.
+    def announced(self, saved: SavedRelease, about: str) -> None:
+        """Say, durably, that a flush is about to be drawn. about: its tag. saved: the state before it.
 
         Raises BadState where another process drew from the same state, and for a ledger that was changed meanwhile.
         """
-        self._follow(release, known, lambda drawn: drawn.announced(mark, about))
+        self._follow(saved, lambda drawn: drawn.announced(saved, about))
 
-    def marked(self, release: str, known: str, mark: Mark) -> None:
+    def marked(self, saved: SavedRelease) -> None:
         """Say, durably, that the flush of the state is drawn and will be published. Errors: as of `announced`."""
-        self._follow(release, known, lambda drawn: drawn.marked(mark))
+        self._follow(saved, lambda drawn: drawn.marked(saved))
 
-    def _follow(self, release: str, known: str, step: Callable[[Drawn], Drawn]) -> None:
+    def _follow(self, saved: SavedRelease, step: Callable[[Drawn], Drawn]) -> None:
         with held(self.path, WAIT):
-            ledger = self._ledger(known)
-            there = ledger.drawn(release)
+            ledger = self._ledger(saved.changelog)
+            there = ledger.drawn(saved.charge)
             if there is None:
                 raise BadState(f"{self.path} no longer holds this release: put it back, {OTHERS}")
-            write_ledger(self.path, ledger.with_drawn(release, self._said(lambda: step(there))))
+            write_ledger(self.path, ledger.with_drawn(saved.charge, self._said(lambda: step(there))))
 
     def _said(self, step: Callable[[], Drawn]) -> Drawn:
         try:
@@ -467,7 +473,7 @@ def _goes_on_elsewhere(charge: Charge, output: Path) -> bool:
         there = begun(charged.with_name(charged.name + ".state"))
     except BadState:
         return False
-    return there is not None and there.saved.charge == charge.release
+    return there is not None and there.charge == charge.release
 
 
 def ledger_beside(source: object) -> Path | None:

@@ -25,7 +25,7 @@ from .guard import Arrivals, Breach, SeenRows, first_beyond, first_breach
 from .ledger import ReleaseAccount
 from .mechanism import Level, PeriodChange, ReleaseMechanism
 from .noise import Noise
-from .statement import Begun, SavedRelease, Statement, Terms, begun, keep, state_beside
+from .statement import SavedRelease, Statement, Terms, begun, keep, state_beside
 
 if TYPE_CHECKING:
     from _hashlib import HASH
@@ -84,7 +84,7 @@ class Release:
             found.append(first_beyond(self.changelog, unit.most, unit.column))
         return min((each for each in found if each is not None), key=lambda each: each.time, default=None)
 
-    def refused(self, before: Begun | None, until: int) -> Iterator[str]:
+    def refused(self, before: SavedRelease | None, until: int) -> Iterator[str]:
         """All that would stop it, in words, as far as that is known before it runs.
 
         before: what it has begun with, None for a new one. until: the last period that is to be published.
@@ -96,7 +96,7 @@ class Release:
             yield f"{output} exists without its state {self.state.name}"
         if self.account is not None:
             try:
-                self.account.checked(before.saved if before is not None else None)
+                self.account.checked(before)
             except (CentralError, ValueError) as error:
                 yield str(error)
 
@@ -198,7 +198,7 @@ class _Flush:
         """Before the first draw of a flush: the ledger hears of it."""
         self.tag = token_hex(8)
         if (account := self.release.account) is not None:
-            account.announced(self.saved.charge, self.saved.changelog, self.saved.mark, self.tag)
+            account.announced(self.saved, self.tag)
         self.reached("announced")
 
     def take(self, period: _Period, level: Level) -> None:
@@ -226,7 +226,7 @@ class _Flush:
         keep(self.release.state, self.saved)
         self.reached("saved")
         if (account := self.release.account) is not None:
-            account.marked(self.saved.charge, self.saved.changelog, self.saved.mark)
+            account.marked(self.saved)
         self.reached("marked")
         self.repair()
         self.reached("published")
@@ -251,23 +251,23 @@ def _resumed(release: Release) -> tuple[SavedRelease, "HASH"]:
     running = _checked_output(release.output, release.state.name, saved)
     if account is not None:
         published = release.output.size() > saved.at
-        charged = before is not None and before.saved.changelog != "" and (saved.before != "" or published)
-        account.settled(saved.charge, saved.changelog, saved.mark, published, charged)
-        if before is not None and before.saved.changelog != saved.changelog:  # begun without a ledger
+        charged = before is not None and before.changelog != "" and (saved.before != "" or published)
+        account.settled(saved.charge, saved.changelog, saved, published, charged)
+        if before is not None and before.changelog != saved.changelog:  # begun without a ledger
             keep(release.state, saved)
     return saved, running
 
 
-def _known(release: Release, before: Begun) -> SavedRelease:
+def _known(release: Release, before: SavedRelease) -> SavedRelease:
     """The state of a release that has begun, in the ledger that it is charged to."""
-    before.refuse_others(release.terms())
-    known = before.saved.changelog
+    before.refuse_others(release.terms(), release.state)
+    known = before.changelog
     if release.account is not None:
-        known = release.account.opened(before.saved.charge, known)
+        known = release.account.opened(before)
     elif known:
         raise BadState(f"{release.state} is charged to the ledger of the changelog {known!r}: name it, --ledger")
-    from_data = before.saved.calendar_from_data or release.calendar_from_data
-    return replace(before.saved, calendar_from_data=from_data, changelog=known)
+    from_data = before.calendar_from_data or release.calendar_from_data
+    return replace(before, calendar_from_data=from_data, changelog=known)
 
 
 def _first(release: Release) -> SavedRelease:
@@ -278,7 +278,7 @@ def _first(release: Release) -> SavedRelease:
             f"{output} exists without its state {release.state.name}: releasing again would draw twice for the same "
             "nodes; choose another output, and count what this one cost"
         )
-    known = "" if release.account is None else release.account.opened(None, "")
+    known = "" if release.account is None else release.account.opened()
     saved = SavedRelease(
         release.terms(),
         release.calendar_from_data,

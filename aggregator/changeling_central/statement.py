@@ -173,15 +173,6 @@ def _number(exact: Fraction) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
-    """A state's mark of its flush. period: its last one. tag: of it. before: of the one before it, "" for none."""
-
-    period: int
-    tag: str
-    before: str
-
-
-@dataclass(frozen=True, slots=True)
 class SavedRelease:
     """A release as it is kept on disk.
 
@@ -208,37 +199,24 @@ class SavedRelease:
     seen: SeenRows = field(default_factory=SeenRows)
 
     @property
-    def mark(self) -> Mark:
-        """The mark of its flush."""
-        return Mark(self.period, self.tag, self.before)
-
-
-@dataclass(frozen=True, slots=True)
-class Begun:
-    """A release that has begun, by the state that is kept at `path`."""
-
-    path: Path
-    saved: SavedRelease
-
-    @property
     def calendar(self) -> Calendar:
         """The calendar that it has begun with."""
-        calendar, (every, zone, ends) = self.saved.terms.calendar, self.saved.terms.dates
+        calendar, (every, zone, ends) = self.terms.calendar, self.terms.dates
         return DatedCalendar(calendar, every, zone, ends) if every else calendar
 
-    def refuse_others(self, terms: Terms) -> None:
-        """BadState, which lists the terms that differ from those given, as far as these are known."""
-        ours = self.saved.terms
+    def refuse_others(self, terms: Terms, path: Path) -> None:
+        """BadState, which lists the terms that differ from those given, as far as these are known. path: of the
+        state."""
         known = [name for name in (each.name for each in fields(terms)) if getattr(terms, name) is not None]
-        if other := [name for name in known if getattr(terms, name) != getattr(ours, name)]:
+        if other := [name for name in known if getattr(terms, name) != getattr(self.terms, name)]:
             raise BadState(
-                f"{self.path} belongs to a release with another {', '.join(other)}; its nodes are never drawn again: "
+                f"{path} belongs to a release with another {', '.join(other)}; its nodes are never drawn again: "
                 "choose another output"
             )
 
 
-def begun(path: Path) -> Begun | None:
-    """The release whose state is kept there, None where none is.
+def begun(path: Path) -> SavedRelease | None:
+    """The release that has begun, whose state is kept there; None where none is.
 
     Raises BadState for one that is not whole, or of another version.
     """
@@ -246,7 +224,7 @@ def begun(path: Path) -> Begun | None:
     if content is None:
         return None
     try:
-        return Begun(path, read_state(content, IDENTITY, SavedRelease))
+        return read_state(content, IDENTITY, SavedRelease)
     except BadState as error:
         raise BadState(f"{path} was written by another version of changeling: go on with that one") from error
 

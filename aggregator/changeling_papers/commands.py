@@ -149,7 +149,7 @@ def ask(
     account = ReleaseAccount(path, ENTRY, Charge.of(output, "; ".join(query), cost), None, total_of(total), table)
     for sentence in account.doubts():
         typer.echo(f"changeling: not private, for the curator alone: {sentence}", err=True)
-    known = account.opened(None, "")
+    known = account.opened()
     from changeling_central import OpenDPNoise  # OpenDP loads slowly, so only now
 
     added_up = account.settled(token_hex(8), known)

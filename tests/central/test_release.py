@@ -197,7 +197,7 @@ def test_a_published_digit_that_was_changed_is_noticed(tmp_path):
     """A file of the same length, in the last rows too, of which a crash may leave a part. Put back, it goes on."""
     release = release_in(tmp_path)
     finish(release, SeededNoise(1), 4)
-    whole, pending = release.output.path.read_bytes(), begun(release.state).saved.pending
+    whole, pending = release.output.path.read_bytes(), begun(release.state).pending
     for at in (3, len(whole) // 2, len(whole) - len(pending) - 2):
         release.output.path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
         with pytest.raises(BadState, match="was changed in what is published"):

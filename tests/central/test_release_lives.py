@@ -171,7 +171,7 @@ def test_killed_before_or_after_any_write_a_release_goes_on_and_draws_no_flush_t
         for kill in (first, first % 5):
             ends.append(a_run(folder, monkeypatch, kill, **how)[0])
             there = begun(folder / "out.csv.state")
-            seen.append((files(folder)[0] or b"", *((there.saved.at, there.saved.pending) if there else (0, b""))))
+            seen.append((files(folder)[0] or b"", *((there.at, there.pending) if there else (0, b""))))
         go_on(folder, **how)
         final = files(folder)[0]
         assert all(final.startswith(part) and final[at:].startswith(rows) for part, at, rows in seen), first
@@ -330,7 +330,7 @@ def test_no_row_is_published_twice_however_often_files_are_put_back(tmp_path, mo
                     if content is not None and content not in known:
                         known.append(content)
                 for period, rows in rows_of(moment[0]).items():
-                    assert published.setdefault((there.saved.charge, period), rows) == rows, (life, turn)
+                    assert published.setdefault((there.charge, period), rows) == rows, (life, turn)
             now = list(files(tmp_path))
             for at in random.choice([(0,), (1,), (2,), (0, 1), (0, 2), (1, 2), ()]):
                 now[at] = random.choice(versions[at][-6:] or [None])
@@ -370,7 +370,7 @@ def test_rows_of_a_flush_that_was_given_up_never_replace_those_that_took_their_p
 def test_what_a_crash_leaves_of_the_last_rows_is_mended(tmp_path, left):
     """File systems may keep the length and lose the bytes."""
     go_on(tmp_path, 2)
-    whole, size = files(tmp_path)[0], len(begun(tmp_path / "out.csv.state").saved.pending)
+    whole, size = files(tmp_path)[0], len(begun(tmp_path / "out.csv.state").pending)
     head, rows = whole[:-size], whole[-size:]
     torn = {"nothing": b"", "a part": rows[:9], "zeros": bytes(size), "a part and zeros": rows[:9] + bytes(7)}[left]
     (tmp_path / "out.csv").write_bytes(head + torn)

@@ -280,17 +280,6 @@ class Unit:
         share = Fraction(exp(part - together) * expm1(-part) / expm1(-together) * BELOW)
         return epsilon / self.most, delta * share
 
-    def guarantee(self, of_entry: Guarantee, epsilon: Fraction, delta: Fraction) -> Guarantee:
-        """The guarantee for the unit, from a mechanism that promises so much of an entry."""
-        if self.column is None:
-            return of_entry
-        neighbours = (
-            f"all entries of one person (column {self.column}), at most {self.most}, in place of one entry in: "
-            f"{of_entry.neighbours}"
-        )
-        rho = None if of_entry.rho is None else of_entry.rho * self.most**2
-        return Guarantee(epsilon, delta, neighbours, f"{of_entry.source}, for groups of {self.most}", rho)
-
 
 ENTRY = Unit()
 """The unit where nobody says otherwise."""
@@ -440,12 +429,19 @@ class Spending:
 
     def guarantee(self, of_entry: Guarantee) -> Guarantee:
         """The guarantee for the unit, from a mechanism that promises so much of an entry."""
-        if self.cost.rho is None:
-            return self.unit.guarantee(of_entry, self.cost.epsilon, self.cost.delta)
-        pure = of_entry.epsilon * self.unit.most, Fraction(0)
-        epsilon, delta = implied_by(self.cost.rho) if of_entry.rho is not None else pure
-        of_unit = self.unit.guarantee(of_entry, epsilon, delta)
-        return replace(of_unit, epsilon=epsilon, delta=delta, rho=self.cost.rho)
+        unit, (epsilon, delta), rho = self.unit, (self.cost.epsilon, self.cost.delta), self.cost.rho
+        if rho is not None:
+            pure = of_entry.epsilon * unit.most, Fraction(0)
+            epsilon, delta = implied_by(rho) if of_entry.rho is not None else pure
+        elif of_entry.rho is not None:
+            rho = of_entry.rho * unit.most**2
+        if unit.column is None:
+            return of_entry if self.cost.rho is None else replace(of_entry, epsilon=epsilon, delta=delta, rho=rho)
+        neighbours = (
+            f"all entries of one person (column {unit.column}), at most {unit.most}, in place of one entry in: "
+            f"{of_entry.neighbours}"
+        )
+        return Guarantee(epsilon, delta, neighbours, f"{of_entry.source}, for groups of {unit.most}", rho)
 
 
 def spending(unit: Unit, epsilon: Number | None, delta: Number, rho: Number | None) -> Spending:

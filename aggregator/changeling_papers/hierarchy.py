@@ -20,7 +20,7 @@ if the answers that are reported *are* the components (`component_of` maps them)
 mutation. NULL is a state like any other, so insertion and deletion count. Pan 2023, section 4.3.1.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -352,20 +352,6 @@ class HierarchyState:
 class HierarchyRelease(ReleaseOfNodes[HierarchyState]):
     """The hierarchy `mechanism` with its best online estimates, which cost nothing."""
 
-    @classmethod
-    def as_begun(cls, asked: Asked, begun: Made) -> "HierarchyRelease":
-        """The release with the shape and the noise that it has begun with.
-
-        Whether that noise keeps the promise of what is asked is for `covers` to say. BadState for what is no hierarchy.
-        """
-        match begun:
-            case {"kind": "hierarchy", "widths": list(widths), "law": str(law), "scale": str(scale)}:
-                noise = NodeNoise(Law(law), float.fromhex(scale))
-                layers = tuple((width, width) for width in widths)
-                wished = asked.query, asked.calendar, layers, noise, SOURCE
-                return cls(NodeChanges(*wished, asked.epsilon, asked.delta))
-        raise BadState(f"not a hierarchy: {sorted(begun)}")
-
     @property
     def estimates(self) -> BestEstimates:
         """The estimates at the end of every period, from the nodes closed by then."""
@@ -413,32 +399,39 @@ class HierarchyRelease(ReleaseOfNodes[HierarchyState]):
         return float(online_variances(branching, len(widths), np.array([step]))[0] * self.mechanism.noise.variance)
 
 
-def _hdcr(asked: Asked) -> HierarchyRelease:
-    law = asked.law or Law.LAPLACE
-    if asked.begun is not None and asked.begun["kind"] == "hierarchy" and asked.begun["law"] == law:
-        return HierarchyRelease.as_begun(asked, asked.begun)
-    best = best_hierarchy(asked.query, asked.calendar, asked.constraint, asked.epsilon, asked.delta, law)
-    return _released(asked, (best.branching, best.layers))
+def _hierarchy(
+    asked: Asked, shape: Callable[[Asked, Law], tuple[int, int]], widths: list[int] | None
+) -> HierarchyRelease:
+    """The hierarchy of this shape; with the noise that it has begun with, where it has, of these widths or any.
+
+    Whether that noise keeps the promise of what is asked is for `covers` to say.
+    """
+    law, begun = asked.law or Law.LAPLACE, asked.begun
+    match begun:
+        case {"kind": "hierarchy", "widths": list(held), "law": str(drawn), "scale": str(scale)} if (
+            drawn == law and widths in (None, held)
+        ):
+            layers, noise = tuple((width, width) for width in held), NodeNoise(law, float.fromhex(scale))
+            budget = asked.epsilon, asked.delta
+            return HierarchyRelease(NodeChanges(asked.query, asked.calendar, layers, noise, SOURCE, *budget))
+    return HierarchyRelease(hierarchy(*asked.wished, asked.epsilon, asked.delta, shape(asked, law), law))
 
 
-def _dcr(asked: Asked) -> HierarchyRelease:
-    if (
-        asked.begun is not None
-        and asked.begun.get("widths") == [1]
-        and asked.begun["law"] == (asked.law or Law.LAPLACE)
-    ):
-        return HierarchyRelease.as_begun(asked, asked.begun)
-    return _released(asked, (2, 1))
-
-
-def _released(asked: Asked, shape: tuple[int, int]) -> HierarchyRelease:
-    budget, law = (asked.epsilon, asked.delta), asked.law or Law.LAPLACE
-    return HierarchyRelease(hierarchy(asked.query, asked.calendar, asked.constraint, *budget, shape, law))
+def _best(asked: Asked, law: Law) -> tuple[int, int]:
+    best = best_hierarchy(*asked.wished, asked.epsilon, asked.delta, law)
+    return best.branching, best.layers
 
 
 LAWS = frozenset({MechanismOption.LAW, MechanismOption.DELTA})
-HDCR = Offer("hdcr", "The best hierarchy whose nodes draw their noise as they close.", _hdcr, LAWS)
-DCR = Offer("dcr", "One noisy change a period, added up.", _dcr, LAWS)
+HDCR = Offer(
+    "hdcr",
+    "The best hierarchy whose nodes draw their noise as they close.",
+    lambda asked: _hierarchy(asked, _best, None),
+    LAWS,
+)
+DCR = Offer(
+    "dcr", "One noisy change a period, added up.", lambda asked: _hierarchy(asked, lambda *_: (2, 1), [1]), LAWS
+)
 
 
 # At most k, from a state diagram

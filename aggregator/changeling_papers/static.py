@@ -281,15 +281,6 @@ PASSES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Scales:
-    """Noise scales of multiplicative weights: on the size, on each score of a round, on the query that is chosen."""
-
-    size: float
-    choice: float
-    measurement: float
-
-
-@dataclass(frozen=True, slots=True)
 class PricedWeights:
     """Multiplicative weights at the price (epsilon, delta).
 
@@ -314,26 +305,27 @@ class PricedWeights:
         Where the noisy size is worth no round, they are those of a flat dataset, and what the rounds would have cost
         measures the size a second time, as a flat dataset is nothing but its size.
         """
-        table, true, scale = self.queries.table, self.queries.size(data), self.scales(1).size
-        size: float = self._measured(true, scale, noise)
+        table, true = self.queries.table, self.queries.size(data)
+        size: float = self._measured(true, self.scale(1, SIZE_SHARE), noise)
         weights = np.zeros(self.queries.items)
         if rounds := self.rounds(size):
             weights = self._fitted(self.queries.truth(data), size, rounds, noise)
         else:
-            again, trust = self._measured(true, self.rest_scale(), noise), (self.rest_scale() / scale) ** 2
+            rest = self.scale(1, 1 - SIZE_SHARE)
+            again, trust = self._measured(true, rest, noise), (rest / self.scale(1, SIZE_SHARE)) ** 2
             size = (trust * size + again) / (trust + 1)
         return np.rint(table @ _shares(weights) * size).astype(np.int64)
 
     def _fitted(self, truth: Counts, size: float, rounds: int, noise: Noise) -> Floats:
-        table, grain, scales = self.queries.table, self.queries.grain, self.scales(rounds)
+        table, grain, (choice, measurement) = self.queries.table, self.queries.grain, self.round_scales(rounds)
         weights = np.zeros(self.queries.items)
         asked: list[int] = []
         measured: list[float] = []
         for _ in range(rounds):
             answers = np.rint(table @ _shares(weights) * size).astype(np.int64)
-            worst = int(np.argmax(np.abs(truth - answers) + noise.laplace(scales.choice, len(table))))
+            worst = int(np.argmax(np.abs(truth - answers) + noise.laplace(choice, len(table))))
             asked.append(worst)
-            measured.append(self._measured(int(truth[worst]), scales.measurement, noise) / grain)
+            measured.append(self._measured(int(truth[worst]), measurement, noise) / grain)
             weights = _reweighted(weights, table[asked] / grain, np.array(measured), size)
         return weights
 
@@ -346,23 +338,20 @@ class PricedWeights:
             worth = n * sqrt(concentrated_budget(self.epsilon, self.delta) * log(x)) / (2 * log(q + 1))
         return min(int(worth), self.queries.most_rounds)
 
-    def scales(self, rounds: int) -> Scales:
-        """The noise under which the size and this many rounds cost the price."""
-        grain = self.queries.grain
+    def scale(self, moved: int, share: Fraction) -> float:
+        """The scale of the noise on a number that an item moves by so much, at this share of the price."""
         if self.delta == 0:
-            half = self.epsilon * (1 - SIZE_SHARE) / rounds / 2
-            parts = ((1, self.epsilon * SIZE_SHARE), (2 * grain, half), (grain, half))
-            return Scales(*(calibrated({shift: 1}, epsilon).scale for shift, epsilon in parts))
-        rho = concentrated_budget(self.epsilon, self.delta)
-        of_half = rho * float(1 - SIZE_SHARE) / (2 * rounds)
-        choice = 2 * grain / sqrt(2 * of_half) * ABOVE
-        return Scales(gaussian_scale(1, rho * float(SIZE_SHARE)), choice, gaussian_scale(grain**2, of_half))
+            return calibrated({moved: 1}, self.epsilon * share).scale
+        return gaussian_scale(moved**2, concentrated_budget(self.epsilon, self.delta) * float(share))
 
-    def rest_scale(self) -> float:
-        """The noise scale of a size on which all that the rounds would cost is spent."""
+    def round_scales(self, rounds: int) -> tuple[float, float]:
+        """The scales, on each score and on the query that is chosen, under which the size and so many rounds cost the
+        price; a choice is of Laplace noise at any."""
+        half, grain = (1 - SIZE_SHARE) / (2 * rounds), self.queries.grain
         if self.delta == 0:
-            return calibrated({1: 1}, self.epsilon * (1 - SIZE_SHARE)).scale
-        return gaussian_scale(1, concentrated_budget(self.epsilon, self.delta) * float(1 - SIZE_SHARE))
+            return self.scale(2 * grain, half), self.scale(grain, half)
+        rho = concentrated_budget(self.epsilon, self.delta) * float(half)
+        return 2 * grain / sqrt(2 * rho) * ABOVE, self.scale(grain, half)
 
     def _measured(self, value: int, scale: float, noise: Noise) -> int:
         drawn = noise.gaussian(scale, 1) if self.delta else noise.laplace(scale, 1)

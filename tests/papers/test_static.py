@@ -8,7 +8,7 @@ import pytest
 from changeling_central import Law, concentrated_budget
 from changeling_central.testing import NoNoise, RecordedNoise, SeededNoise
 from changeling_papers import BasicCounting, LinearQueries, MultiplicativeWeights
-from changeling_papers.static import PricedWeights
+from changeling_papers.static import SIZE_SHARE, PricedWeights
 
 from tests.central.examples import Listed
 
@@ -89,12 +89,12 @@ def test_the_budgets_of_the_rounds_of_multiplicative_weights_add_up_to_the_price
     """Size, and per round a choice of sensitivity 2·grain for the maximum and a measurement, in epsilon or in rho."""
     for rounds in (1, 3, 30):
         weights = MultiplicativeWeights(TABLE * 2, grain=2).under(EPSILON, delta)
-        scales = weights.scales(rounds)
+        size, (choice, measurement) = weights.scale(1, SIZE_SHARE), weights.round_scales(rounds)
         if delta == 0:
-            spent = 1 / scales.size + rounds * (4 / scales.choice + 2 / scales.measurement)
+            spent = 1 / size + rounds * (4 / choice + 2 / measurement)
             assert 0.999 < spent <= 1 + 1e-12
         else:
-            rho = 1 / (2 * scales.size**2) + rounds * ((4 / scales.choice) ** 2 / 2 + 4 / (2 * scales.measurement**2))
+            rho = 1 / (2 * size**2) + rounds * ((4 / choice) ** 2 / 2 + 4 / (2 * measurement**2))
             assert 0.999 < rho / concentrated_budget(EPSILON, delta) <= 1
 
 
@@ -103,8 +103,9 @@ def test_multiplicative_weights_draw_what_their_scales_say():
     scales = RecordedNoise()
     weights = MultiplicativeWeights(TABLE, most_rounds=4).under(Fraction(8), Fraction(0))
     weights.release(np.array([400, 0, 0, 0]), scales)
-    of = weights.scales(4)
-    assert scales.asked == [("laplace", of.size, 1), *[("laplace", of.choice, 3), ("laplace", of.measurement, 1)] * 4]
+    choice, measurement = weights.round_scales(4)
+    rounds = [("laplace", choice, 3), ("laplace", measurement, 1)] * 4
+    assert scales.asked == [("laplace", weights.scale(1, SIZE_SHARE), 1), *rounds]
 
 
 @pytest.mark.parametrize("grain", [1, 2])
@@ -122,7 +123,7 @@ def test_the_choice_of_a_round_as_it_is_coded_is_private_by_enumeration(monkeypa
 
     monkeypatch.setattr(PricedWeights, "_measured", measured)
     weights = MultiplicativeWeights(np.array([[1, 1, 0], [1, 0, 1]]) * grain, grain).under(Fraction(8, 3), Fraction(0))
-    scale = weights.scales(1).choice
+    scale, _ = weights.round_scales(1)
     assert 2 * grain / Fraction(scale) <= 1, "ε·3/4, of which half is the choice's"
     K = int(40 * scale)
     law = np.exp(-np.abs(np.arange(-K, K + 1)) / scale)

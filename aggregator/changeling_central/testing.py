@@ -18,13 +18,14 @@ import pytest
 from changeling_statistics import Counts, Floats
 from numpy.typing import NDArray
 
+from .budget import Unit, spending
 from .errors import BadState, BudgetExhausted, CentralError
 from .files import Output
 from .mechanism import Mechanism, State, written_state
 from .noise import Noise
 from .offers import _OFFERS, Offer, register
 from .run import Release, run
-from .statement import Statement
+from .statement import Statement, begun
 
 __all__ = [
     "Example",
@@ -36,8 +37,11 @@ __all__ = [
     "Release",
     "SeededNoise",
     "Statement",
+    "Unit",
+    "begun",
     "registered",
     "run",
+    "spending",
 ]
 
 

@@ -6,9 +6,19 @@ from math import log
 
 import numpy as np
 import pytest
-from changeling_central import Blocks, Law, NodeNoise, Shape, clipped_sum, counting, drawn_ahead, histogram_query
-from changeling_central.ahead import best_shape, estimated_changes, laplace_variance, mean_variance, reached_at_most
-from changeling_central.levels import laplace_levels
+from changeling_central import (
+    Asked,
+    Blocks,
+    Law,
+    NodeNoise,
+    Shape,
+    clipped_sum,
+    counting,
+    drawn_ahead,
+    histogram_query,
+    offered,
+)
+from changeling_central.ahead import estimated_changes, laplace_variance, reached_at_most
 from changeling_central.linear_query import Reach
 from changeling_central.testing import Forbidden, NoNoise
 from changeling_papers import best_hierarchy
@@ -103,8 +113,8 @@ def test_without_noise_a_release_is_the_truth_and_draws_a_block_ahead():
 def test_the_best_shape_errs_far_less_than_the_best_hierarchy_of_closed_nodes(k):
     """In mean square, over 168 periods at epsilon 1: 53.7, and 126.1 where 126.5 are asked for."""
     calendar = Calendar(0, 3600, 168)
-    shape = best_shape(COUNT, calendar, AtMost(k), 1.0)
-    found = mean_variance(shape, 1 / shape.loss(COUNT, calendar, AtMost(k)))
+    tree = drawn_ahead(COUNT, calendar, AtMost(k), ONE)
+    found = np.mean([tree.variance(step) for step in range(1, 169)])
     assert found <= {1: 54, 2: 126.5}[k]
     assert found <= best_hierarchy(COUNT, calendar, AtMost(k), ONE).mean_variance * {1: 0.6, 2: 0.35}[k]
 
@@ -126,7 +136,7 @@ def test_who_reacts_to_what_is_published_learns_no_more(share):
     calendar, epsilon = Calendar(0, 1, 3), Fraction(3)
     if share == "fresh levels":
         epsilon = Fraction(5)
-        fresh = laplace_levels(COUNT, calendar, epsilon)
+        fresh = offered("fresh").made(Asked(COUNT, calendar, AtMost(2), epsilon))
         z, chances = drawn_at([fresh.common, *[fresh.own] * 3])
         noise = z[0] + z[1:]
     else:

@@ -16,9 +16,8 @@ from changeling_central import (
     histogram_query,
     release,
 )
-from changeling_central.budget import Unit
 from changeling_central.guard import admitted, beyond, first_beyond
-from changeling_central.testing import Forbidden
+from changeling_central.testing import Forbidden, Unit
 from changeling_papers import hierarchy
 from changeling_protocol import AtMost, AtMostWithin, Hybrid, TimeBounded
 from changeling_statistics import Changelog, Columns, read_frame, read_rows

@@ -1,5 +1,6 @@
 """Fresh levels: whom their promise is made to, and how far they err."""
 
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from math import sqrt
@@ -18,10 +19,9 @@ from changeling_central import (
     histogram_query,
     offered,
 )
-from changeling_central.levels import gaussian_levels, laplace_levels
-from changeling_central.noise import concentrated_length, told_apart
+from changeling_central.noise import told_apart
 from changeling_central.offers import in_words, root_mean_square
-from changeling_central.optimised import best_factorisation, optimised, solved
+from changeling_central.optimised import solved
 from changeling_protocol import AtMost, AtMostWithin, Calendar, TimeBounded
 
 from .examples import histories
@@ -36,24 +36,36 @@ MEAN = LinearQuery(("v", "w"), ((0, 0), (2, 1), (-2, 1)), (2, 1), (4, 1), corner
 LENGTH = told_apart(ONE, SMALL)
 
 
+def made_for(name, query, periods, constraint, **budget):
+    """The mechanism of this name; budget: what is not a pure epsilon of 1."""
+    return offered(name).made(Asked(query, Calendar(0, 1, periods), constraint, ONE, **budget))
+
+
+GAUSSIAN, AT_RHO = ({"law": Law.GAUSSIAN, **budget} for budget in ({"delta": SMALL}, {"rho": ONE / 2}))
+
+
 @pytest.mark.parametrize("query", [COUNT, HISTOGRAM, SUM, FIXED, MEAN], ids=lambda query: " ".join(query.names))
 def test_the_promise_of_fresh_levels_is_of_entries_that_do_whatever_they_like(query):
     """And of no less noise than was drawn. What entries lose is enumerated in test_draws_attacked.py."""
-    gaussian = gaussian_levels(query, Calendar(0, 1, 5), LENGTH, ONE, SMALL)
-    assert gaussian.costs_at_most(LENGTH, AtMost(1000))
-    assert not gaussian.costs_at_most(LENGTH * (1 - 1e-6), AtMost(1000))
-    assert laplace_levels(query, Calendar(0, 1, 5), ONE).costs_at_most(0.0, AtMost(1000))
+    for budget in (GAUSSIAN, {}):
+        made = made_for("fresh", query, 5, AtMost(1000), **budget)
+        assert made.covers(query, made.calendar, AtMost(1000))
+        less = replace(made, own=made.own * (1 - 1e-6), common=made.common * (1 - 1e-6))
+        assert not less.covers(query, made.calendar, AtMost(1000))
 
 
 def test_a_draw_in_common_halves_the_error_of_a_count_and_more():
     """Mean squared errors over 20 periods: 293 in place of 800 at epsilon 1, 7.5 in place of 20 at rho 1/2."""
-    year = Calendar(0, 1, 20)
-    assert laplace_levels(COUNT, year, ONE).variance(1) == pytest.approx((1 + 20 ** (2 / 3)) ** 3 / 2, rel=0.01)
-    root = gaussian_levels(COUNT, year, concentrated_length(Fraction(1, 2)), ONE, SMALL)
-    assert root.variance(1) == pytest.approx(((1 + sqrt(20)) / 2) ** 2, rel=0.01)
     panel = histogram_query(list("abcdefgh"), list("abcdefgh"))
-    assert laplace_levels(panel, year, ONE).variance(1) <= 28.4**2
-    assert gaussian_levels(panel, year, concentrated_length(Fraction(1, 2)), ONE, SMALL).variance(1) <= 4.47**2
+    pure, root, of_panel, root_of_panel = (
+        made_for("fresh", query, 20, AtMost(20), **budget).variance(1)
+        for query in (COUNT, panel)
+        for budget in ({}, AT_RHO)
+    )
+    assert pure == pytest.approx((1 + 20 ** (2 / 3)) ** 3 / 2, rel=0.01)
+    assert root == pytest.approx(((1 + sqrt(20)) / 2) ** 2, rel=0.01)
+    assert of_panel <= 28.4**2
+    assert root_of_panel <= 4.47**2
 
 
 @pytest.mark.parametrize("budget", [(Fraction(0), None), (SMALL, None), (Fraction(0), Fraction(1, 2))])
@@ -85,30 +97,24 @@ def lives(query, periods, constraint):
 @pytest.mark.parametrize("name", QUERIES)
 def test_no_history_loses_more_than_is_stated(name, law):
     """Every history of five periods, on the lattice, in whole numbers; and of most queries one attains it."""
-    query, constraint, calendar = QUERIES[name], AtMostWithin(3, 2), Calendar(0, 1, 5)
+    query, constraint = QUERIES[name], AtMostWithin(3, 2)
+    made = made_for("optimised", query, 5, constraint, **(GAUSSIAN if law is Law.GAUSSIAN else {}))
+    moved = [made.coefficients @ x for x in lives(query, 5, constraint)]
     if law is Law.LAPLACE:
-        made = optimised(query, calendar, constraint, ONE)
-        lost = [
-            Fraction(int(np.abs(made.coefficients @ x).sum())) / Fraction(made.scale)
-            for x in lives(query, 5, constraint)
-        ]
-        stated = made.epsilon
+        lost, stated = [Fraction(int(np.abs(each).sum())) / Fraction(made.scale) for each in moved], made.epsilon
     else:
-        made = optimised(query, calendar, constraint, ONE, SMALL, LENGTH)
-        squares = [int(((made.coefficients @ x) ** 2).sum()) for x in lives(query, 5, constraint)]
-        lost, stated = [sqrt(square) * 2.0**made.shift / made.scale for square in squares], LENGTH
+        lost, stated = [sqrt(int((each**2).sum())) * 2.0**made.shift / made.scale for each in moved], LENGTH
     assert max(lost) <= stated
     assert max(lost) >= 0.999 * stated
-    assert made.costs_at_most(LENGTH, constraint)
-    assert not made.costs_at_most(LENGTH * (1 - 1e-6), AtMost(4))
+    assert made.covers(query, made.calendar, constraint)
+    assert not made.covers(query, made.calendar, AtMost(4))
 
 
 @pytest.mark.parametrize("law", Law)
 def test_what_is_published_is_one_function_of_what_is_measured(law):
     """True changes that are added to the measurements come out whole, to the last bit, whatever the draws; and with
     Gaussian noise what is published until a period does not know of later draws."""
-    length = None if law is Law.LAPLACE else LENGTH
-    made = optimised(COUNT, Calendar(0, 1, 6), AtMost(3), ONE, SMALL * (length is not None), length)
+    made = made_for("optimised", COUNT, 6, AtMost(3), **(GAUSSIAN if law is Law.GAUSSIAN else {}))
     random = np.random.default_rng(3)
     for _ in range(20):
         z = np.rint(made.scale * random.normal(size=(6, 2))).astype(np.int64)
@@ -133,11 +139,11 @@ def mean_variance(made, periods):
 def test_gaussian_matrices_are_certified(periods, k):
     """Within .2% of what no matrix goes below, which a law over what entries do proves; over 8 periods at k = 2 that
     is 2.66 at rho 1/2, where the square root errs by 3.38."""
-    made = optimised(COUNT, Calendar(0, 1, periods), AtMost(k), ONE, SMALL, concentrated_length(ONE / 2))
-    least = best_factorisation(COUNT, Calendar(0, 1, periods), AtMost(k), Law.GAUSSIAN).least
-    assert least <= mean_variance(made, periods) <= 1.002 * least + 1e-9
+    asked = Asked(COUNT, Calendar(0, 1, periods), AtMost(k), ONE, **AT_RHO)
+    (found,) = [each for each in compared(asked) if each.name == "optimised"]
+    assert found.least**2 <= mean_variance(found.made, periods) <= 1.002 * found.least**2 + 1e-9
     if (periods, k) == (8, 2):
-        assert mean_variance(made, periods) == pytest.approx(2.66, abs=0.01)
+        assert mean_variance(found.made, periods) == pytest.approx(2.66, abs=0.01)
 
 
 def test_laplace_matrices_beat_trees_and_levels_where_entries_mutate_often():
@@ -170,21 +176,20 @@ def test_whatever_is_offered_errs_no_less_than_what_is_chosen(query, periods, k)
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("name", "periods", "k", "budget", "words"),
     [
-        ((COUNT, Calendar(0, 1, 65), AtMost(3), ONE, SMALL, LENGTH), "up to 64 periods"),
-        ((COUNT, Calendar(0, 1, 30), AtMost(30), ONE), "too much"),
-        ((COUNT, Calendar(0, 1, 8), AtMost(3), Fraction(0)), "epsilon > 0"),
+        ("optimised", 65, 3, GAUSSIAN, "up to 64 periods"),
+        ("optimised", 30, 30, {}, "too much"),
+        ("fresh", 48, 2, {"law": Law.GAUSSIAN}, "needs a delta"),
     ],
 )
-def test_what_no_matrix_is_searched_for_is_refused(asked, words):
-    """By the calendar, what entries may do or the budget, in words; so are fresh levels."""
+def test_what_no_matrix_is_searched_for_is_refused(name, periods, k, budget, words):
+    """By the calendar, what entries may do or the budget, in words."""
     with pytest.raises(ValueError, match=words):
-        optimised(*asked)
-    with pytest.raises(ValueError, match="epsilon > 0"):
-        laplace_levels(COUNT, TWO_DAYS, NONE)
-    with pytest.raises(ValueError, match="needs a delta"):
-        offered("fresh").made(wished(law=Law.GAUSSIAN))
+        made_for(name, COUNT, periods, AtMost(k), **budget)
+    for each in ("optimised", "fresh"):
+        with pytest.raises(ValueError, match="epsilon > 0"):
+            offered(each).made(replace(wished(periods=8), epsilon=NONE))
 
 
 TWICE, TWO_DAYS = AtMost(2), Calendar(0, 3600, 48)

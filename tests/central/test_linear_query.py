@@ -17,8 +17,7 @@ from changeling_central import (
     histogram_query,
     linear_query,
 )
-from changeling_central.linear_query import check_within
-from changeling_central.queries import column_of, mean_of, mean_query, names_in
+from changeling_central.queries import column_of, mean_of, names_in
 from changeling_protocol import AtMost
 from changeling_statistics import read_rows
 
@@ -237,7 +236,7 @@ def test_the_weight_of_the_count_is_that_of_the_least_worst_error(k, gaussian):
     """Among weights from 0.5 to 3, of a row of changes: within a percent of the least."""
 
     def worst(weight):
-        extent = mean_query(mean_of("mean of x from 0 to 2000", weight), {}, []).extent
+        extent = answer_query("mean of x from 0 to 2000", [], weight=weight).extent
         norm = 1 if gaussian else 0
         moved = extent.appears[norm] + (k - 1) * extent.moves[norm]
         return (moved if gaussian else moved**2) * (1 + 1 / weight**2)
@@ -249,14 +248,16 @@ def test_the_weight_of_the_count_is_that_of_the_least_worst_error(k, gaussian):
 def test_a_simplex_is_told_from_rows_outside_of_it():
     """A row between the corners is taken, one outside is refused, and so are corners that span none."""
     corners = ((0, 0), (2, 3), (-2, 3))
-    check_within(np.array([[0, 0], [2, 3], [1, 2], [-1, 2]]), corners)
-    for row in ([2, 2], [0, 4], [0, -1]):
+
+    def between(corners, *rows):
+        return LinearQuery(("a", "b"), ((0, 0), *rows), (4, 4), (8, 4), corners=corners)
+
+    assert between(corners, (2, 3), (1, 2), (-1, 2)).extent.appears == (5, 13)
+    for row in ((2, 2), (0, 4), (0, -1), (3, 3)):
         with pytest.raises(ValueError, match="not between"):
-            check_within(np.array([row]), corners)
+            between(corners, row)
     with pytest.raises(ValueError, match="span a simplex"):
-        check_within(np.array([[0, 0]]), ((0, 0), (1, 1), (2, 2)))
-    with pytest.raises(ValueError, match="not between"):
-        LinearQuery(("a", "b"), ((0, 0), (3, 3)), (3, 3), (4, 3), corners=corners)
+        between(((0, 0), (1, 1), (2, 2)))
 
 
 @pytest.mark.parametrize("weight", WEIGHTS)

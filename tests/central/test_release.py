@@ -20,10 +20,18 @@ from changeling_central import (
     held,
     read_rows,
 )
-from changeling_central.budget import spending
 from changeling_central.files import load, save
-from changeling_central.statement import Statement, begun
-from changeling_central.testing import Forbidden, NoNoise, Output, Release, SeededNoise, run
+from changeling_central.testing import (
+    Forbidden,
+    NoNoise,
+    Output,
+    Release,
+    SeededNoise,
+    Statement,
+    begun,
+    run,
+    spending,
+)
 from changeling_papers import HierarchyRelease, hierarchy
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows as changelog_of

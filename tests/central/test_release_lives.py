@@ -28,8 +28,7 @@ from changeling_central import (
     read_rows,
     release,
 )
-from changeling_central.statement import begun
-from changeling_central.testing import Forbidden, Output, SeededNoise, run
+from changeling_central.testing import Forbidden, Output, SeededNoise, begun, run
 
 from .test_release import Killed, release_in
 

@@ -12,11 +12,11 @@ from changeling_central import (
     LinearQuery,
     clipped_sum,
     counting,
+    drawn_ahead,
     square_root,
     square_root_coefficients,
     square_root_concentrated,
 )
-from changeling_central.ahead import best_shape
 from changeling_central.linear_query import Reach
 from changeling_central.noise import SLACK, implied_epsilon
 from changeling_central.square_root import (
@@ -157,7 +157,7 @@ def test_a_release_of_many_columns_holds_no_more_numbers_than_memory_is_for():
     wide = LinearQuery(tuple(map(str, range(columns))), rows, (1,), (1,), fixed=True)
     calendar = Calendar(0, 1, 2000)
     assert square_root(wide, calendar, AtMost(2), ONE, SMALL).band == 1000
-    assert best_shape(wide, calendar, AtMost(2), 1.0).blocks.widths[-1] <= 1000
+    assert drawn_ahead(wide, calendar, AtMost(2), ONE).widths[-1] <= 1000
 
 
 COUNTED = ((0,), (1,))

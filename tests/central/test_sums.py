@@ -22,14 +22,14 @@ from changeling_central import (
     counting,
     implied_delta,
     offered,
+    pure_of,
     release,
     total_cost,
     total_of,
 )
-from changeling_central.budget import Unit, number, refuse_beyond, spending
+from changeling_central.budget import refuse_beyond
 from changeling_central.ledger import ReleaseLedger
-from changeling_central.noise import concentrated_epsilon, pure_epsilon
-from changeling_central.testing import Release, Statement
+from changeling_central.testing import Release, Statement, Unit, spending
 from changeling_commands import main as run
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows
@@ -48,22 +48,20 @@ def at_rho(rho):
 def test_the_pure_epsilon_of_a_rho_is_the_largest_of_ten_digits(rho):
     """ε²/2 is at most rho, and that of the next number is more."""
     exact = Fraction(rho)
-    found = pure_epsilon(exact)
+    _, found = pure_of(None, exact)
     assert found**2 <= 2 * exact < (found * (1 + Fraction(2, 10**9))) ** 2
     with pytest.raises(ValueError, match="rho > 0"):
-        pure_epsilon(Fraction(0))
+        pure_of(None, "0")
 
 
 @pytest.mark.parametrize("rho", [1e-6, 0.01, 0.5, 30.0])
 @pytest.mark.parametrize("delta", [1e-12, 1e-6, 0.1])
 def test_the_epsilon_that_a_rho_implies_is_the_least_that_the_conversion_shows(rho, delta):
     """At it delta is enough, a billionth below it is not; and no more than rho + 2 √(rho ln 1/delta)."""
-    epsilon = concentrated_epsilon(rho, delta)
+    epsilon = Composition((), Fraction(rho)).least(delta).epsilon
     assert implied_delta(rho, epsilon) <= delta
     assert epsilon < 1e-15 or delta < implied_delta(rho, epsilon * (1 - 1e-8))
     assert epsilon <= rho + 2 * sqrt(rho * -log(delta)) * (1 + 1e-9)
-    with pytest.raises(ValueError, match="between 0 and 1"):
-        concentrated_epsilon(rho, 0.0)
 
 
 def test_of_the_ways_to_add_up_each_is_the_least_somewhere_and_none_is_below_the_optimum():
@@ -142,9 +140,10 @@ def test_rhos_add_up_and_a_pure_epsilon_is_worth_half_its_square():
 def test_a_number_is_told_in_few_digits_and_never_as_less():
     """Fractions that people wrote as they are."""
     for exact in (Fraction(1, 3), Fraction(10**9 + 1, 10**9), Fraction(2.0**0.5), Fraction(3), Fraction(1e-7 / 3)):
-        assert Fraction(number(exact)) >= exact
-        assert len(number(exact)) < 20
-    assert (number(Fraction(1, 3)), number(Fraction(3))) == ("1/3", "3")
+        told = ReleaseCost(exact).said().removeprefix("epsilon ")
+        assert Fraction(told) >= exact
+        assert len(told) < 20
+    assert [ReleaseCost(exact).said() for exact in (Fraction(1, 3), Fraction(3))] == ["epsilon 1/3", "epsilon 3"]
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "rho"), [(None, 0, None), (1, 0, 1), (None, "1e-6", 1), (None, 0, 0)])

@@ -14,7 +14,6 @@ from changeling_central import (
     square_root,
 )
 from changeling_central import offered as offer_of
-from changeling_central.levels import gaussian_levels
 from changeling_central.testing import Example
 from changeling_papers import (
     Algebra,
@@ -104,7 +103,7 @@ OF_LEVELS = [
     ),
     Example(
         "fresh, gaussian",
-        gaussian_levels(HISTOGRAM, CALENDAR, 1.0, ONE, SMALL),
+        offer_of("fresh").made(Asked(HISTOGRAM, CALENDAR, TWICE, ONE, SMALL, Law.GAUSSIAN)),
         PAIRS,
         delta=SMALL,
         bad=BAD_CHANGES,

@@ -36,7 +36,6 @@ from changeling_papers.dynamic import (
     left_path,
     level_of,
 )
-from changeling_papers.partitioning import SparseVectorState
 from changeling_statistics import BadChangelog
 
 from tests.central.examples import Listed
@@ -359,7 +358,7 @@ def law(scale):
 @cache
 def chances_of(vector, first, draw, query):
     """The chances that a query is answered "not above" and "above", the code itself run on every noise of it."""
-    state, chances = SparseVectorState(None if first else draw, False), [0.0, 0.0]
+    state, chances = replace(vector.start(), raised=None if first else draw), [0.0, 0.0]
     for other, mass in law(4 / float(vector.epsilon)).items():
         chances[vector.step(state, query, Listed([draw, other] if first else [other]))[1]] += mass
     return chances
@@ -402,7 +401,7 @@ def test_a_shift_of_threshold_and_answer_changes_no_answer_however_large_the_noi
     for raised in (0, 2**53, 2**60, -(2**60)):
         for moved in range(4):
             for answer in (0, 1):
-                state = SparseVectorState(raised + moved)
+                state = replace(vector.start(), raised=raised + moved)
                 assert vector.step(state, raised + moved + answer, Listed([0]))[1] == (answer == 1)
 
 

@@ -9,7 +9,6 @@ import pytest
 from changeling_central import Asked, ConstraintBroken, LinearQuery, PeriodChange, answer_query, offered
 from changeling_central.testing import Forbidden
 from changeling_papers import InfiniteMechanism, Partitioning, binary_mechanism
-from changeling_papers.partitioning import PartitionState, SparseVectorState
 from changeling_protocol import AtMost, Calendar, Hybrid, TimeBounded
 from changeling_statistics import read_rows as changelog_of
 
@@ -108,8 +107,7 @@ class ScriptedCuts(Partitioning):
 
     def step(self, state, value, noise):  # noqa: ARG002
         ends = self.script.next("cut", value, self.epsilon, Fraction(0)) > 0
-        after = PartitionState(state.time + 1, state.segment + ends, state.limit, 0, SparseVectorState())
-        return after, ends
+        return replace(state, time=state.time + 1, segment=state.segment + ends), ends
 
 
 def scripted(made, script):

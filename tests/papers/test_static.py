@@ -8,13 +8,14 @@ import pytest
 from changeling_central import Law, concentrated_budget
 from changeling_central.testing import NoNoise, RecordedNoise, SeededNoise
 from changeling_papers import BasicCounting, LinearQueries, MultiplicativeWeights
-from changeling_papers.static import SIZE_SHARE, PricedWeights
+from changeling_papers.static import PricedWeights
 
 from tests.central.examples import Listed
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 
 
+SIZE_SHARE = Fraction(1, 4)
 TABLE = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1]])
 
 

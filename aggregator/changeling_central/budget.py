@@ -167,7 +167,7 @@ class Composition:
         """
         if not self.counts:
             return 0.0
-        allowed = delta - self._hidden()
+        allowed = delta - ROUNDING * sum(count for _, count in self.counts)  # by the transforms that compose
         return float(self._distribution().get_epsilon_for_delta(allowed)) / UNDER if allowed > 0 else inf
 
     def least(self, delta: float) -> Loss:
@@ -187,39 +187,30 @@ class Composition:
         at all that the deltas leave in the basic sum, else at half. At a delta of 0 only the basic sum is left.
         """
         epsilon, own = self._sums()
+        rho = float(self.rho) / UNDER
         free = float(Fraction(delta) - own) * UNDER
         found: dict[str, float] = {}
         if own <= delta and (not self.rho or free > 0):
-            implied = concentrated_epsilon(self._rho_above(), free) if self.rho else 0.0
+            implied = concentrated_epsilon(rho, free) if rho else 0.0
             found["basic"] = float_above(epsilon + Fraction(implied))
         if not 0 < delta < 1:
             return found
         left = delta / 2 if self.rho else delta
-        beside = concentrated_epsilon(self._rho_above(), left) if self.rho else 0.0
+        beside = concentrated_epsilon(rho, left) if rho else 0.0
         small = all(loss.epsilon <= MOST_EXACT for loss, _ in self.counts)
         if self.counts and small and (exact := self.exact_epsilon(left)) < inf:
             found["exact"] = beside + exact
-        slack = -expm1(log1p(-delta) - self._log_kept()) * UNDER
+        kept = sum(count * log1p(-loss.delta) for loss, count in self.counts)  # ln Π(1 - δ)
+        slack = -expm1(log1p(-delta) - kept) * UNDER
         squares = sum(loss.epsilon**2 * count for loss, count in self.counts) / 2
         if 0 < slack < 1 and (self.rho or squares):
-            found["concentrated"] = concentrated_epsilon(self._rho_above() + squares / UNDER, slack)
+            found["concentrated"] = concentrated_epsilon(rho + squares / UNDER, slack)
         return found
 
     def _sums(self) -> tuple[Fraction, Fraction]:
         """The sums of epsilon and of delta, exactly: floats added one to another may come out below both."""
         epsilons = sum((Fraction(loss.epsilon) * count for loss, count in self.counts), Fraction(0))
         return epsilons, sum((Fraction(loss.delta) * count for loss, count in self.counts), Fraction(0))
-
-    def _rho_above(self) -> float:
-        return float(self.rho) / UNDER
-
-    def _hidden(self) -> float:
-        """The delta of the composition, by the Fourier transforms that compose the queries."""
-        return ROUNDING * sum(count for _, count in self.counts)
-
-    def _log_kept(self) -> float:
-        """ln Π(1 - δ)."""
-        return sum(count * log1p(-loss.delta) for loss, count in self.counts)
 
     def _distribution(self) -> "PrivacyLossDistribution":
         from dp_accounting.pld import common, privacy_loss_distribution

@@ -151,22 +151,6 @@ def test_lost_files_are_never_a_fresh_start(tmp_path):
         finish(release, Forbidden())
 
 
-def test_an_older_state_put_back_never_draws_its_nodes_again(tmp_path):
-    """Restored from a backup: the output holds rows it does not know of. They stay, and the newer state goes on."""
-    release = release_in(tmp_path)
-    finish(release, SeededNoise(1), 2)
-    older = release.state.read_bytes()
-    finish(release, SeededNoise(2), 3)
-    newer, published = release.state.read_bytes(), release.output.path.read_bytes()
-    release.state.write_bytes(older)
-    with pytest.raises(BadState, match="an older one"):
-        finish(release, Forbidden())
-    assert release.output.path.read_bytes() == published
-    release.state.write_bytes(newer)
-    assert [period for period, _ in finish(release, SeededNoise(3))] == [4, 5, 6]
-    assert release.output.path.read_bytes().startswith(published)
-
-
 class Killed(BaseException):
     """The end of a life: nothing catches it."""
 

@@ -1,5 +1,6 @@
 """What an entry can do, enumerated within periods too, against what is stated."""
 
+import sys
 from fractions import Fraction
 from random import Random
 
@@ -16,7 +17,7 @@ from changeling_central import (
     square_root_coefficients,
 )
 from changeling_central.noise import gaussian_delta, implied_epsilon, told_apart
-from changeling_central.square_root import most_moved, squared_sensitivity
+from changeling_central.square_root import most_moved, most_of_patterns, squared_sensitivity
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, TimeBounded
 from scipy.linalg import toeplitz
 from scipy.special import log_ndtr
@@ -42,10 +43,15 @@ CONSTRAINTS = [
 WIDTHS = [(1,), (1, 2), (1, 3), (1, 2, 4), (1, 8)]
 
 
+@pytest.mark.parametrize("patterns", [True, False])
 @pytest.mark.parametrize("constraint", CONSTRAINTS, ids=str)
-def test_no_entry_moves_more_than_is_stated_and_one_moves_as_much(constraint):
+def test_no_entry_moves_more_than_is_stated_and_one_moves_as_much(constraint, patterns, monkeypatch):
     """Wherever in a period it mutates: five periods of one second, where one moves as much, and three of two. Of the
-    square root at every band, of trees of any shape, which are exact for few mutations anywhere in the calendar."""
+    square root at every band, from place to place and by the patterns of a short window; of trees of any shape, which
+    are exact for few mutations anywhere in the calendar."""
+    most_of_patterns.cache_clear()
+    if not patterns:
+        monkeypatch.setattr(sys.modules["changeling_central.square_root"], "MOST_PATTERNS", 0)
     random = Random(str(constraint))
     for periods, seconds in ((5, 1), (3, 2)):
         calendar = Calendar(0, seconds, periods)
@@ -62,7 +68,7 @@ def test_no_entry_moves_more_than_is_stated_and_one_moves_as_much(constraint):
                 squares = (np.einsum("ij,njw->niw", toeplitz(c, np.zeros(periods)), x) ** 2).sum((1, 2)).max()
                 assert squares <= (stated := squared_sensitivity(query, calendar, constraint, band))
                 assert not exact or stated == pytest.approx(squares, rel=1e-8)
-            for widths in WIDTHS:
+            for widths in WIDTHS * patterns:
                 if len(widths) > 1 and widths[-2] >= periods:
                     continue
                 curves = tuple((random.gauss(0, 1.5), random.gauss(0, 1.5), random.gauss(0, 2)) for _ in widths[1:])

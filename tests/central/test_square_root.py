@@ -2,8 +2,7 @@
 
 import sys
 from fractions import Fraction
-from functools import cache
-from itertools import pairwise, product
+from itertools import pairwise
 from math import sqrt
 
 import numpy as np
@@ -161,44 +160,11 @@ def test_a_release_of_many_columns_holds_no_more_numbers_than_memory_is_for():
 
 
 COUNTED = ((0,), (1,))
-STATES = {
-    "count": COUNTED,
-    "signed sum": ((3,), (-2,)),
-    "mean": ((0, 0), (5, 7), (-5, 7)),
-    "three columns": ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)),
-}
 
 
 def searched(*arguments):
     """Not remembered, so that what a test changes has its effect."""
     return most_of_patterns.__wrapped__(*arguments)
-
-
-@cache
-def most_of_ways(states, k, periods, band, span):
-    """The largest ‖C x‖² over every way through the states, of at most k mutations within span + 1 periods."""
-    corners, C, found = [(0,) * len(states[0]), *states], strategy(periods, band), 0.0
-    for way in product(range(len(corners)), repeat=periods):
-        held = np.array([corners[0], *(corners[at] for at in way)])
-        jumps = np.diff(held, axis=0)
-        times = np.flatnonzero(jumps.any(1))
-        if 0 < len(times) <= k and times[-1] - times[0] <= span:
-            found = max(found, float(((C @ jumps) ** 2).sum()))
-    return found
-
-
-@pytest.mark.parametrize("patterns", [False, True])
-@pytest.mark.parametrize("band", [T, 4])
-@pytest.mark.parametrize("name", STATES)
-def test_few_mutations_are_exact_within_every_window(name, band, patterns, monkeypatch):
-    """Every way through the states over seven or four periods, from place to place, and by the patterns of a short
-    window, as often as an entry will."""
-    states, periods = STATES[name], T if len(STATES[name]) < 3 else 4
-    if not patterns:
-        monkeypatch.setattr(sys.modules["changeling_central.square_root"], "MOST_PATTERNS", 0)
-    for k, span in product((3, 4, T) if patterns else (1, 2, 3, 5), (2, periods // 2 + 1, periods - 1)):
-        found = most_of_ways(states, k, periods, min(band, periods), span)
-        assert searched(states, k, periods, min(band, periods), span) == pytest.approx(found, rel=1e-9), (k, span)
 
 
 @pytest.mark.parametrize(("k", "periods", "band"), [(3, 2000, 2000), (3, 2000, 300), (4, 200, 200), (5, 60, 60)])

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from pathlib import Path
 from secrets import token_hex
@@ -34,7 +34,6 @@ from changeling_protocol import (
     Refusal,
     RefusalCounts,
     ReleasePlan,
-    Survey,
     SurveyId,
     UnixMilliseconds,
     UnixSeconds,
@@ -65,40 +64,19 @@ _PACKING_BYTES = 5
 """The most that MessagePack needs for the head of an array or of a column, or for one of the numbers before them."""
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedSurvey:
-    """A survey as this server runs it.
-
-    signed: its signed bytes.
-    most_bytes: the length that no envelope of it exceeds.
-    last: the last period that counts: the calendar's, or an earlier one that the authority has ended it after.
-    taken_until: when the grace of that period ends, in Unix seconds.
-    public: whether its results are open to all.
-    """
-
-    survey: Survey
-    signed: bytes
-    most_bytes: int
-    last: int
-    taken_until: int
-    public: bool = False
-
-    def closed(self, time: UnixSeconds) -> int:
-        """How many of the periods that count had closed by this Unix time, in seconds."""
-        return min(self.survey.calendar.closed(time), self.last)
-
-
 @dataclass(slots=True)
 class Registry:
     """Published surveys, keys and tokens of a store, by id, or by hash.
 
+    surveys: those that this version can read. most_bytes: the length that no envelope of one exceeds.
     keys: those whose private half is there: nothing is offered, or taken, that nobody could open.
     private: these halves, by key id; none where the store key is another by now.
     unreadable: the published surveys that this version cannot read, and does not run.
     """
 
     store: Store
-    surveys: Mapping[SurveyId, PublishedSurvey] = field(default_factory=dict)
+    surveys: Mapping[SurveyId, StoredSurvey] = field(default_factory=dict)
+    most_bytes: Mapping[SurveyId, int] = field(default_factory=dict)
     keys: Mapping[bytes, PublishedKey] = field(default_factory=dict)
     tokens: Mapping[bytes, Token] = field(default_factory=dict)
     private: Mapping[bytes, X25519PrivateKey] = field(default_factory=dict, repr=False)
@@ -113,11 +91,11 @@ class Registry:
                 private: Mapping[bytes, X25519PrivateKey] = {}
                 with suppress(StoreError):
                     private = view.private_keys()
-            known = self.surveys
-            self.surveys = {
-                id_: replace((each.end is None and known.get(id_)) or _published(each), public=each.public)
-                for id_, each in readable(stored).items()
+            surveys = readable(stored)
+            self.most_bytes = {
+                id_: self.most_bytes.get(id_) or most_envelope_bytes(each.survey.plan) for id_, each in surveys.items()
             }
+            self.surveys = surveys
             self.unreadable = stored.keys() - self.surveys.keys()
             self.keys, self.tokens, self.private = keys, tokens, private
 
@@ -136,12 +114,6 @@ def most_envelope_bytes(plan: ReleasePlan) -> int:
         for group in plan.groups
     )
     return HEAD_BYTES + SEAL_BYTES + 5 * _PACKING_BYTES + most_closings * CLOSING_BYTES + most_symbols
-
-
-def _published(stored: StoredSurvey) -> PublishedSurvey:
-    survey = stored.survey
-    taken_until = survey.calendar.time(stored.last) + survey.grace
-    return PublishedSurvey(survey, stored.signed, most_envelope_bytes(survey.plan), stored.last, taken_until)
 
 
 def survey_of(envelope: bytes) -> SurveyId:
@@ -173,13 +145,13 @@ def _refusal(head: bytes, length: int, registry: Registry, now: UnixSeconds) -> 
     if (published := registry.surveys.get(id_)) is None:
         return None, Refusal.UNKNOWN_SURVEY
     survey = published.survey
-    if not survey.calendar.start <= now <= published.taken_until:
+    if not survey.calendar.start <= now <= survey.calendar.time(published.last) + survey.grace:
         return id_, Refusal.CLOSED
     if (key := registry.keys.get(head[1 + ID_BYTES :])) is None:
         return id_, Refusal.UNKNOWN_KEY
     if now > key.key.expires + survey.skew:
         return id_, Refusal.EXPIRED_KEY
-    return (id_, Refusal.TOO_LARGE) if length > published.most_bytes else None
+    return (id_, Refusal.TOO_LARGE) if length > registry.most_bytes[id_] else None
 
 
 # Appending

@@ -28,7 +28,7 @@ from changeling_statistics import (
 )
 from msgspec import UNSET, UnsetType
 
-from ..ingest import PublishedSurvey
+from ..store import StoredSurvey
 from .openapi import Body, Bounds, Count, HexId, Instant, MissingNode, Period
 from .shown import ResultMethod, ShownSurvey
 
@@ -222,7 +222,7 @@ class ComparisonAnswer(AnswerHead, kw_only=True):
     series: list[ShareDifference]
 
 
-def _head(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey) -> dict[str, Any]:
+def _head(question: ResultsQuery, published: StoredSurvey, shown: ShownSurvey) -> dict[str, Any]:
     survey = published.survey
     return {
         "survey": survey.id.hex(),
@@ -234,7 +234,7 @@ def _head(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey
     }
 
 
-def compared(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey) -> ComparisonAnswer:
+def compared(question: ResultsQuery, published: StoredSurvey, shown: ShownSurvey) -> ComparisonAnswer:
     """The answer to a question about differences."""
     strata = [question.strata] if question.against is None else [question.strata, question.against]
     arms = [shown.solution(each, question.method, question.about) for each in strata]
@@ -375,7 +375,7 @@ class NumbersAnswer(AnswerHead, kw_only=True):
     series: list[PeriodNumbers]
 
 
-def numbered(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey) -> NumbersAnswer:
+def numbered(question: ResultsQuery, published: StoredSurvey, shown: ShownSurvey) -> NumbersAnswer:
     """The answer to a question about a number. Raises ValueError where the survey asks for none."""
     survey, place = published.survey, question.about
     asked = survey.questions[place]

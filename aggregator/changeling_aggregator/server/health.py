@@ -21,8 +21,8 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from ..fold import MOST_RETENTION_SECONDS
-from ..ingest import PublishedSurvey, Registry
-from ..store import IN_CLEAR, STORE_FAILURES, View
+from ..ingest import Registry
+from ..store import IN_CLEAR, STORE_FAILURES, StoredSurvey, View
 from .http import UNNAMED_PROXY, turned_down_so_far
 from .service import Service
 
@@ -133,7 +133,7 @@ def troubles_of_keys(registry: Registry, now: UnixSeconds) -> Iterator[Trouble]:
         yield Trouble("keys", Severity.DEGRADED, detail)
 
 
-def _answered_until(published: PublishedSurvey) -> int:
+def _answered_until(published: StoredSurvey) -> int:
     survey = published.survey
     return survey.calendar.time(published.last) + min(survey.grace, MOST_RETENTION_SECONDS)
 

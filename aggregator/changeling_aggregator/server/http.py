@@ -53,8 +53,7 @@ from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ..errors import Overloaded, StoreError, TurnedDown, Unwritable
-from ..ingest import PublishedSurvey
-from ..store import NO_ANSWER, SnapshotProgress
+from ..store import NO_ANSWER, SnapshotProgress, StoredSurvey
 from .clock import Clock
 
 RETRY_AFTER_SECONDS = 5
@@ -152,7 +151,7 @@ def is_kept(request: Request, tag: str) -> bool:
     return asked.strip() == "*" or tag in (each.strip().removeprefix("W/") for each in asked.split(","))
 
 
-def cache_control(published: PublishedSurvey, looked: SnapshotProgress, now: UnixSeconds) -> str:
+def cache_control(published: StoredSurvey, looked: SnapshotProgress, now: UnixSeconds) -> str:
     """The header of an answer that is made of what is shown of a survey. now: Unix seconds."""
     if not published.public:
         return OWN

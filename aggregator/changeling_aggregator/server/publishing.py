@@ -26,8 +26,7 @@ from starlette.responses import Response
 
 from ..errors import TurnedDown
 from ..fold import MOST_RETENTION_SECONDS
-from ..ingest import PublishedSurvey
-from ..store import TokenScope, Transaction
+from ..store import StoredSurvey, TokenScope, Transaction
 from .http import OPEN_TO_ALL, cache_control_of_keys, json, packed, tagged
 from .openapi import Binary, Body, Described, HexId, Period, Signed, Truth
 from .requests import asked_by, id_in_path, read_body, reading_signed, require, service_of, survey_in_path
@@ -217,21 +216,13 @@ async def end_survey(request: Request) -> Response:
 @Described({200: {MSGPACK: Signed}})
 async def fetch_end(request: Request) -> Response:
     """GET a survey's early end as it was signed, for devices; 404 where it has none."""
-    published = survey_in_path(request)
-    ended = published.last < published.survey.calendar.periods
-    signed = await run_in_threadpool(_signed_end, service_of(request), published.survey.id) if ended else None
+    signed = survey_in_path(request).signed_end
     if signed is None:
         raise TurnedDown(ErrorCode.NOT_FOUND, "the survey was not ended early")
     return packed(signed)
 
 
-def _signed_end(service: Service, survey: SurveyId) -> bytes | None:
-    with service.store.view() as view:
-        stored = view.surveys(survey).get(survey)
-        return None if stored is None else stored.signed_end
-
-
-def _check_end(end: EarlyEnd, published: PublishedSurvey, service: Service) -> None:
+def _check_end(end: EarlyEnd, published: StoredSurvey, service: Service) -> None:
     """Turn down an end before the last period that has closed: what is published already stays."""
     periods, closed = published.survey.calendar.periods, published.closed(service.clock())
     if end.last >= periods:

@@ -31,9 +31,9 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from ..errors import Overloaded, TurnedDown
-from ..ingest import PublishedSurvey, Registry, refusals_of, survey_of
+from ..ingest import Registry, refusals_of, survey_of
 from ..opening import opens
-from ..store import Token, TokenScope, hash_of
+from ..store import StoredSurvey, Token, TokenScope, hash_of
 from .http import (
     FROM_ONE_NETWORK,
     NETWORK,
@@ -152,7 +152,7 @@ def id_in_path(request: Request) -> SurveyId:
     return SurveyId(id_)
 
 
-def survey_in_path(request: Request) -> PublishedSurvey:
+def survey_in_path(request: Request) -> StoredSurvey:
     """The survey whose id is in the path: 404 where it is not published here."""
     published = service_of(request).registry.surveys.get(id_in_path(request))
     if published is None:
@@ -183,7 +183,7 @@ def may(request: Request, scope: TokenScope) -> bool:
     return token is not None and scope in token.scopes
 
 
-def require_reader(request: Request, published: PublishedSurvey) -> None:
+def require_reader(request: Request, published: StoredSurvey) -> None:
     """Let everybody read the results of a public survey, and only those with a token for it those of another."""
     if not published.public:
         check_scope(_token(request) or signed_in(request), TokenScope.READ)

@@ -37,8 +37,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from ..errors import TurnedDown
-from ..ingest import PublishedSurvey
-from ..store import TokenScope
+from ..store import StoredSurvey, TokenScope
 from .answers import (
     ComparisonAnswer,
     FigurePopulation,
@@ -137,7 +136,7 @@ QUERIES: dict[ResultKind, Any] = {
 
 
 def parse(
-    kind: ResultKind, query: QueryParams, published: PublishedSurvey, last_shown: int, now: UnixSeconds
+    kind: ResultKind, query: QueryParams, published: StoredSurvey, last_shown: int, now: UnixSeconds
 ) -> tuple[ResultsQuery, Format | None]:
     """The question in a URL's parameters, and the form that they ask for, if they do.
 
@@ -174,7 +173,7 @@ def parse(
     return question, asked.format or None
 
 
-def _about(asked: Any, published: PublishedSurvey) -> int:
+def _about(asked: Any, published: StoredSurvey) -> int:
     names = [each.name for each in published.survey.questions]
     if asked.question is not UNSET:
         return published.survey.place_of(asked.question)
@@ -210,7 +209,7 @@ def format_of(request: Request, asked: Format | None) -> Format:
     return Format.JSON
 
 
-def check_closed(published: PublishedSurvey, period: int, now: UnixSeconds) -> int:
+def check_closed(published: StoredSurvey, period: int, now: UnixSeconds) -> int:
     """The period, where it has closed. Raises NotEstimable where it has not, ValueError for none of the survey's."""
     if not 1 <= period <= published.survey.calendar.periods:
         periods = published.survey.calendar.periods
@@ -243,7 +242,7 @@ def _converted(query: QueryParams, kind: Any) -> Any:
         raise ValueError(f"{name}: {expected}, got {str(asked[name])[:40]!r}" if name else f"{error}") from error
 
 
-def _strata(asked: Sequence[str], published: PublishedSurvey) -> tuple[StratumNumber, ...] | None:
+def _strata(asked: Sequence[str], published: StoredSurvey) -> tuple[StratumNumber, ...] | None:
     if not asked:
         return None
     values: dict[str, set[str]] = {}
@@ -253,7 +252,7 @@ def _strata(asked: Sequence[str], published: PublishedSurvey) -> tuple[StratumNu
     return None if len(chosen) == published.survey.strata else chosen
 
 
-def _period(asked: Any, name: str, published: PublishedSurvey, last_shown: int, now: UnixSeconds) -> int:
+def _period(asked: Any, name: str, published: StoredSurvey, last_shown: int, now: UnixSeconds) -> int:
     period, time = getattr(asked, name), getattr(asked, "time", UNSET)
     if period is not UNSET and time is not UNSET:
         raise ValueError(f"give one of {name} and time")
@@ -356,7 +355,7 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _made(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey, form: Format) -> bytes:
+def _made(question: ResultsQuery, published: StoredSurvey, shown: ShownSurvey, form: Format) -> bytes:
     answer = {ResultKind.COMPARISON: compared, ResultKind.NUMBERS: numbered}.get(question.kind, answered)
     try:
         content: Any = answer(question, published, shown)
@@ -371,7 +370,7 @@ def _made(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey
     return table(content).encode()
 
 
-def answered(question: ResultsQuery, published: PublishedSurvey, shown: ShownSurvey) -> dict[str, Any]:
+def answered(question: ResultsQuery, published: StoredSurvey, shown: ShownSurvey) -> dict[str, Any]:
     """The answer to a question. Raises NotEstimable, ValueError, or TurnedDown where it would be too large."""
     solution = shown.solution(question.strata, question.method, question.about)
     showing = ShownAs(

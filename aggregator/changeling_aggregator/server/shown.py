@@ -32,9 +32,9 @@ from changeling_statistics import (
     releases,
 )
 
-from ..ingest import PublishedSurvey, Registry
+from ..ingest import Registry
 from ..logs import log_failure
-from ..store import SigningKey, SnapshotProgress, Store, StratumCounts, StratumKey, everybody
+from ..store import SigningKey, SnapshotProgress, Store, StoredSurvey, StratumCounts, StratumKey, everybody
 from .clock import Clock
 from .http import COMPRESSION, PackedFile, keep_latest
 
@@ -127,7 +127,7 @@ class Showing:
         self._known: OrderedDict[SurveyId, ShownSurvey] = OrderedDict()
         self._lock = Lock()
 
-    def of(self, published: PublishedSurvey) -> ShownSurvey:
+    def of(self, published: StoredSurvey) -> ShownSurvey:
         """The part of a survey that is shown now."""
         survey = published.survey
         with self._lock:
@@ -217,7 +217,7 @@ class Editions:
                 found[id_] = _Newest(name, files, looked[id_], is_latest)
         self._newest = found
 
-    def _make(self, published: PublishedSurvey, due: _Made) -> None:
+    def _make(self, published: StoredSurvey, due: _Made) -> None:
         """Put an edition of what is shown now into the store. due: what it was to be of, which may be past."""
         shown = self._showing.of(published)
         if (shown.revision, published.last) != due:
@@ -278,7 +278,7 @@ class Editions:
             rest = (perf_counter() - began) * (1 / SHARE - 1)
 
 
-def _figures(published: PublishedSurvey, shown: ShownSurvey) -> dict[str, bytes]:
+def _figures(published: StoredSurvey, shown: ShownSurvey) -> dict[str, bytes]:
     return edition_files(
         published.survey, shown.tallies(), revision=shown.revision, last=published.last, final=shown.final
     )

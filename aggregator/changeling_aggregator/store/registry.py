@@ -129,6 +129,10 @@ class StoredSurvey:
         """The last period that counts: the calendar's, or an earlier one. Raises MalformedBytes as `survey` does."""
         return self.survey.calendar.periods if self.end is None else self.end.last
 
+    def closed(self, time: UnixSeconds) -> int:
+        """How many of the periods that count had closed by this Unix time, in seconds. Raises as `survey` does."""
+        return min(self.survey.calendar.closed(time), self.last)
+
 
 def readable(stored: Mapping[SurveyId, StoredSurvey]) -> dict[SurveyId, StoredSurvey]:
     """Those of these surveys that this version can read: one that it cannot harms no other."""

@@ -22,8 +22,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...errors import TurnedDown
-from ...ingest import PublishedSurvey
-from ...store import TokenScope, hash_of
+from ...store import StoredSurvey, TokenScope, hash_of
 from ..http import UNKEPT, PackedFile, answer_file, json
 from ..requests import needs_secure, read_body, service_of, session_cookie, signed_in, survey_in_path
 from ..service import LIFE_SECONDS
@@ -92,7 +91,7 @@ async def show_in_words(request: Request) -> Response:
     return json(_in_words(survey_in_path(request)), headers={"cache-control": "no-cache"})
 
 
-def _in_words(published: PublishedSurvey) -> dict[str, Any]:
+def _in_words(published: StoredSurvey) -> dict[str, Any]:
     survey, calendar = published.survey, published.survey.calendar
     return {
         "id": survey.id.hex(),

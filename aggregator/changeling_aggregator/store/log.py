@@ -11,11 +11,24 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from heapq import merge
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from changeling_protocol import Refusal, SurveyId, UnixMilliseconds
 from changeling_statistics import Attendance, NodeTally
-from sqlalchemy import BigInteger, ColumnElement, and_, bindparam, case, cast, delete, func, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    case,
+    cast,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from ..errors import Overtaken, SegmentLost
 from ..segments import LoggedRequest
@@ -23,7 +36,7 @@ from .counts import AttendanceKey, TallyKey, WriteCounts
 from .files import FileKind, ReadFiles, Segment, WriteFiles, requests_between, rows_of
 from .schema import cursors, files, log, runs, store, streams, surveys
 
-_CHUNK = 500
+_AT_ONCE = 500
 _MOST_DELETED = 20_000
 """The most requests of a stream, or of those that came early, that are deleted at once: appending has to wait."""
 _ADVANCE = (
@@ -75,32 +88,40 @@ class LogState(NamedTuple):
 
 _OF_STREAM = cursors.c.stream == streams.c.id
 _STREAM = streams.c.survey, streams.c.place, streams.c.prefix, streams.c.length, cursors.c.position, cursors.c.deleted
-_IN_SEGMENT = (
-    select(files.c.earliest)
-    .where(files.c.stream == streams.c.id, files.c.first <= cursors.c.position + 1, files.c.last > cursors.c.position)
-    .order_by(files.c.first.desc())
-)
-_IN_ROW = (
-    select(log.c.arrival)
-    .where(log.c.stream == streams.c.id, log.c.position > cursors.c.position)
-    .order_by(log.c.position)
-)
-_FIRST, _OR = (each.limit(1).correlate(streams, cursors).scalar_subquery() for each in (_IN_SEGMENT, _IN_ROW))
-_FIRST_UNFOLDED = func.min(func.coalesce(_FIRST, _OR, 0))  # 0 of a request that the catalogue has lost
-_ALL_STREAMS, _SEGMENTS = streams.join(cursors, _OF_STREAM), files.c.kind == FileKind.SEGMENT
-_STATE = select(
-    store.c.arrival,
-    store.c.floor,
-    *(
-        cast(func.coalesce(select(each).select_from(_ALL_STREAMS).scalar_subquery(), 0), BigInteger)
-        for each in (func.sum(cursors.c.position), func.sum(streams.c.length - cursors.c.position))
-    ),
-    select(_FIRST_UNFOLDED).select_from(_ALL_STREAMS).where(cursors.c.position < streams.c.length).scalar_subquery(),
-    *(
-        cast(func.coalesce(select(each).where(_SEGMENTS).scalar_subquery(), 0), BigInteger)
+
+
+def _asked_of_log() -> Select[Any]:
+    """Asks for what a `LogState` has."""
+    next_segment = (
+        select(files.c.earliest)
+        .where(files.c.stream == streams.c.id, files.c.first <= cursors.c.position + 1)
+        .where(files.c.last > cursors.c.position)
+        .order_by(files.c.first.desc())
+    )
+    next_row = (
+        select(log.c.arrival)
+        .where(log.c.stream == streams.c.id, log.c.position > cursors.c.position)
+        .order_by(log.c.position)
+    )
+    arrivals = (each.limit(1).correlate(streams, cursors).scalar_subquery() for each in (next_segment, next_row))
+    first = func.min(func.coalesce(*arrivals, 0))  # 0 of a request that the catalogue has lost
+    sums = func.sum(cursors.c.position), func.sum(streams.c.length - cursors.c.position)
+    of_streams = streams.join(cursors, _OF_STREAM)
+    counts = [select(each).select_from(of_streams).scalar_subquery() for each in sums]
+    sizes = [
+        select(each).where(files.c.kind == FileKind.SEGMENT).scalar_subquery()
         for each in (func.count(files.c.name), func.sum(files.c.size))
-    ),
-)
+    ]
+    return select(
+        store.c.arrival,
+        store.c.floor,
+        *(cast(func.coalesce(each, 0), BigInteger) for each in counts),
+        select(first).select_from(of_streams).where(cursors.c.position < streams.c.length).scalar_subquery(),
+        *(cast(func.coalesce(each, 0), BigInteger) for each in sizes),
+    )
+
+
+_STATE = _asked_of_log()
 
 
 class LogRange(NamedTuple):
@@ -222,20 +243,20 @@ class ReadLog(ReadFiles):
         segments = self._segments(files.c.stream == span.stream, files.c.last > span.after)
         last = span.after
         in_segments = (row for each in segments for row in rows_of(each, span.after))
-        for each in merge(self._rows_after(span.stream, span.after, _CHUNK), in_segments):
+        for each in merge(self._rows_after(span.stream, span.after), in_segments):
             if each.position > span.until:
                 break
             if each.position > last:  # what came early is kept in a row, too
                 yield each
             last = each.position
 
-    def _rows_after(self, stream: int, position: int, at_once: int) -> Iterator[LoggedRequest]:
-        """The stream's requests after a position that lie in rows, in order; read so many at once."""
+    def _rows_after(self, stream: int, position: int) -> Iterator[LoggedRequest]:
+        """The stream's requests after a position that lie in rows, in order."""
         query = (
             select(log.c.arrival, log.c.stream, log.c.position, log.c.envelope)
             .where(log.c.stream == stream, log.c.position > bindparam("after"))
             .order_by(log.c.position)
-            .limit(at_once)
+            .limit(_AT_ONCE)
         )
         while rows := self._connection.execute(query, {"after": position}).all():
             yield from map(LoggedRequest._make, rows)
@@ -246,7 +267,7 @@ class ReadLog(ReadFiles):
 
         Raises SegmentLost where one of them is in no segment.
         """
-        for logged in self._rows_after(stream, position, _CHUNK):
+        for logged in self._rows_after(stream, position):
             yield logged
             position = logged.position
         for segment in self._segments(files.c.stream == stream, files.c.last > position):

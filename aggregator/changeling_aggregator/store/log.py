@@ -34,7 +34,8 @@ from ..errors import Overtaken, SegmentLost
 from ..segments import LoggedRequest
 from .counts import AttendanceKey, TallyKey, WriteCounts
 from .files import FileKind, ReadFiles, Segment, WriteFiles, requests_between, rows_of
-from .schema import cursors, files, log, runs, store, streams, surveys
+from .registry import expired
+from .schema import cursors, files, keys, log, runs, store, streams, surveys
 
 _AT_ONCE = 500
 _MOST_DELETED = 20_000
@@ -218,13 +219,14 @@ class ReadLog(ReadFiles):
         """How much the log holds, and how far it is counted; by one statement."""
         return LogState(*self._connection.execute(_STATE).one())
 
-    def _any_request_overdue(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], otherwise: int) -> bool:
-        """Tell whether `_delete_requests` would find anything."""
-        early = select(log.c.needed_until).where(log.c.needed_until < now).limit(1)
+    def anything_overdue(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], longest: int) -> bool:
+        """Tell whether `Transaction.delete_overdue` would find anything."""
+        early = select(log.c.position).where(log.c.needed_until < now).limit(1)
+        ended = select(keys.c.id).where(expired(now - longest)).limit(1)
         return (
-            any(True for _ in self._rows_over(now, graces, otherwise, 1))
-            or bool(self._segments_over(now, graces, otherwise))
-            or self._connection.execute(early).first() is not None
+            any(self._connection.execute(query).first() for query in (ended, early))
+            or any(True for _ in self._rows_over(now, graces, longest, 1))
+            or bool(self._segments_over(now, graces, longest))
         )
 
     def _streams(self, *where: ColumnElement[bool]) -> dict[int, Stream]:
@@ -406,16 +408,24 @@ class WriteLog(ReadLog, WriteFiles, WriteCounts):
         if rows := [{"of": stream, "at": at} for stream, at in rubbish]:
             self._connection.execute(delete(log).where(_NAMED), rows)
 
-    def _delete_requests(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], otherwise: int) -> None:
-        """As `Transaction.delete_overdue`."""
-        for stream, after, until in list(self._rows_over(now, graces, otherwise, _MOST_DELETED)):
+    def delete_overdue(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], longest: int) -> int:
+        """Delete folded requests that no open closing needs, and destroy private keys; returns how many keys.
+
+        Requests go a survey's grace after they arrived, or once the last early closing in them is sealed; a segment
+        goes as a whole, by the longest grace of the surveys in it. Where there are many, some are left for the next
+        time. Keys go `longest` after they expired.
+        now: Unix milliseconds. graces: of surveys, in milliseconds. longest: for keys, and for requests of other
+        surveys, in milliseconds.
+        """
+        for stream, after, until in list(self._rows_over(now, graces, longest, _MOST_DELETED)):
             of_range = log.c.stream == stream, log.c.position > after, log.c.position <= until
             self._connection.execute(delete(log).where(*of_range, log.c.needed_until.is_(None)))
             self._connection.execute(update(cursors).where(cursors.c.stream == stream).values(deleted=until))
         early = select(log.c.stream.label("of"), log.c.position.label("at")).where(log.c.needed_until < now)
         if rows := [dict(row) for row in self._connection.execute(early.limit(_MOST_DELETED)).mappings()]:
             self._connection.execute(delete(log).where(_NAMED), rows)
-        self._replace_segments(self._segments_over(now, graces, otherwise))
+        self._replace_segments(self._segments_over(now, graces, longest))
+        return self._connection.execute(update(keys).where(expired(now - longest)).values(private=None)).rowcount
 
     def add_segment(self, segment: Segment) -> bool:
         """Let a stream go on with a segment that is durable; False where it has gone on: then nothing of this may stay.

@@ -234,7 +234,8 @@ class KeyPurpose(StrEnum):
 _SEALING, _RESULTS = (keys.c.purpose == each.value for each in KeyPurpose)
 
 
-def _expired(before: int) -> ColumnElement[bool]:
+def expired(before: int) -> ColumnElement[bool]:
+    """The condition for private keys that expired before this Unix time, in milliseconds."""
     return and_(_SEALING, keys.c.private.is_not(None), keys.c.expires * 1000 < before)
 
 
@@ -318,10 +319,6 @@ class ReadRegistry(Bound):
             private = Ed25519PrivateKey.from_private_bytes(self._at_rest.taken(row.private, row.id))
             return SigningKey(private, row.signed if valid else None)
         return None
-
-    def _any_key_overdue(self, before: int) -> bool:
-        """Tell whether there is a private key left that expired before this Unix time, in milliseconds."""
-        return self._connection.execute(select(keys.c.id).where(_expired(before))).first() is not None
 
     def _private_halves(self, *which: ColumnElement[bool]) -> list[tuple[bytes, bytes]]:
         """The private halves, as they are stored, and the ids, of keys that are not destroyed."""
@@ -443,10 +440,6 @@ class WriteRegistry(ReadRegistry):
             again = under.kept(self._at_rest.taken(kept, id_), id_)
             self._connection.execute(update(keys).where(keys.c.id == id_).values(private=again))
         return len(private)
-
-    def _destroy_keys(self, before: int) -> int:
-        """Destroy the private keys that expired before this Unix time, in milliseconds; returns how many."""
-        return self._connection.execute(update(keys).where(_expired(before)).values(private=None)).rowcount
 
     def _put_key(self, purpose: KeyPurpose, private: X25519PrivateKey | Ed25519PrivateKey) -> bytes:
         public = private.public_key().public_bytes_raw()

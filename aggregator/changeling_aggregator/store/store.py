@@ -8,11 +8,10 @@ process that has lost its turn gets none, and deletes nothing of its successor.
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager, suppress
 from itertools import groupby
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Self
 
 from changeling_protocol import RefusalCounts, SurveyId, UnixMilliseconds, UnixSeconds
 
@@ -47,47 +46,29 @@ OLD_SECONDS = 3600.0
 class View(ReadRegistry, ReadLog, ReadCounts):
     """One state of a store, to read: what others commit meanwhile is not seen."""
 
-    def anything_overdue(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], longest: int) -> bool:
-        """Tell whether `Transaction.delete_overdue` would find anything."""
-        return self._any_key_overdue(now - longest) or self._any_request_overdue(now, graces, longest)
-
 
 class Transaction(WriteRegistry, WriteLog, View):
     """A transaction that may write: whole and on disk when it ends, and nothing of it where it raises."""
-
-    def delete_overdue(self, now: UnixMilliseconds, graces: Mapping[SurveyId, int], longest: int) -> int:
-        """Delete folded requests that no open closing needs, and destroy private keys that none is sealed to.
-
-        Requests go a survey's grace after they arrived, or once the last early closing in them is sealed; a segment
-        goes as a whole, by the longest grace of the surveys in it. Where there are many, some are left for the next
-        time. Keys go `longest` after they expired.
-        now: Unix milliseconds. graces: of surveys, in milliseconds. longest: for keys, and for requests of other
-        surveys, in milliseconds. Returns how many keys it destroyed.
-        """
-        self._delete_requests(now, graces, longest)
-        return self._destroy_keys(now - longest)
-
-
-Views: TypeAlias = Callable[[], AbstractContextManager[View]]
-Turns: TypeAlias = Callable[[], AbstractContextManager[Transaction]]
 
 
 class Turn:
     """The turn of this process to fold; what is written in it is lost once another process has it."""
 
-    def __init__(self, view: Views, transactions: Turns) -> None:
-        self._view, self._transactions = view, transactions
+    def __init__(self, store: "Store", transactions: Transactions) -> None:
+        self._store, self._transactions = store, transactions
 
-    def transaction(self) -> AbstractContextManager[Transaction]:
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
         """A transaction of the turn. Raises Overtaken, or what the database raises, once the turn is lost."""
-        return self._transactions()
+        with self._transactions() as connection:
+            yield Transaction(connection, self._store.at_rest)
 
     def compact(self) -> int:
         """Write some small segments anew as larger ones, and delete garbage; returns how many it replaced.
 
         Raises Unwritable or SegmentLost.
         """
-        with self._view() as view:
+        with self._store.view() as view:
             due = _due(view._compactable(MOST_BYTES // 4, TOGETHER))[:MOST_MADE]
         self._delete_garbage()
         for each in due:
@@ -101,7 +82,7 @@ class Turn:
 
         now: Unix seconds. A server names what it wrote within seconds.
         """
-        with self._view() as view:
+        with self._store.view() as view:
             streams = [each for each in view.streams().values() if each.place is not None]
         prefixes = {each.prefix for each in streams}
         present = [  # each place is listed once: an object store is paid for that
@@ -110,7 +91,7 @@ class Turn:
             for each in place_at(place).list("")
             if each.name.partition("-")[0] in prefixes and each.name.endswith((SEGMENT_ENDS, f"{SEGMENT_ENDS}.part"))
         ]
-        with self._view() as view:  # after the files were listed, so that all that were named by then are known
+        with self._store.view() as view:  # after the files were listed, so that all that were named by then are known
             named = {name for _, name in view._named(FileKind.SEGMENT, FileKind.GARBAGE)}
         unnamed = [at for at in present if at[1].name not in named and now - at[1].written > OLD_SECONDS]
         for place, each in unnamed:
@@ -138,7 +119,7 @@ class Turn:
         last: the run that has just ended, if one has. Other runs that have no files left are then forgotten; this one
         is not, as a task of it that was given up may still write.
         """
-        with self._view() as view:
+        with self._store.view() as view:
             begun = sorted(view._named(FileKind.RUN))
         present: dict[tuple[str, str], list[str]] = {}
         for place, runs in groupby(begun, key=lambda run: run[0]):
@@ -155,7 +136,7 @@ class Turn:
             _delete(place_at(place), names, counting)
 
     def _delete_garbage(self) -> None:
-        with self._view() as view:
+        with self._store.view() as view:
             if not view._named(FileKind.GARBAGE):
                 return
         with self.transaction() as writing:
@@ -264,12 +245,7 @@ class Store:
         raises.
         """
         with self._database.turn() as transactions:
-            yield None if transactions is None else Turn(self.view, partial(self._within, transactions))
-
-    @contextmanager
-    def _within(self, transactions: Transactions) -> Iterator[Transaction]:
-        with transactions() as connection:
-            yield Transaction(connection, self.at_rest)
+            yield None if transactions is None else Turn(self, transactions)
 
     def open_stream(self, survey: SurveyId | None = None, place: str | None = None, prefix: str | None = None) -> int:
         """The number of a new, empty stream, which no other process gets.

@@ -2,8 +2,8 @@
 
 What a store must do, whatever database holds it (tests/contracts/test_stores.py holds every store to it):
 
-- A transaction of `Store.writing` is kept whole, and on disk when it ends; or nothing of it is, when it raises. One of
-  `Store.reading` sees one state.
+- A `Store.transaction` is kept whole, and on disk when it ends; or nothing of it is, when it raises. A `Store.view`
+  sees one state.
 - Any number of processes append at once, each to a stream of its own that has no gaps. (arrival, stream, position) is
   the order in which transactions were kept, so a reader that has seen an envelope has seen all before it.
 - One process at a time has the turn to fold (`Store.turn_to_fold`), until it gives it back, ends, or loses its
@@ -12,7 +12,7 @@ What a store must do, whatever database holds it (tests/contracts/test_stores.py
   are written in that transaction, so each closing counts once.
 - Surveys, sealing keys and refusals are written by any process at any time: what is published stays as it is, and
   counts add up.
-- Where a database has levels of isolation, `reading` is repeatable read and `writing` read committed: a statement that
+- Where a database has levels of isolation, `view` is repeatable read and `transaction` read committed: a statement that
   waited for another transaction then sees what that one did.
 - After `stop_appending` nothing is appended until the transaction ends. Arrivals that are held, and closings that are
   sealed, never go back.

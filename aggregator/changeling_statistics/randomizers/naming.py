@@ -1,8 +1,8 @@
 """Randomizers whose reports name inputs: k-ary randomized response one, subset selection and unary encoding several.
 
-k-RR and that of changes whose "no change" is uniform are decoded in closed form, in O(m) steps, and no matrix over the
-alphabet is built; a state of a history is told, or else drawn from a base. Subset selection and unary encoding name the
-state that an entry holds more often than others, and are decoded from how often each state was named.
+k-RR, that of changes whose "no change" is uniform, and a state of a history, which is told or else drawn from a base,
+are decoded in one closed form, in O(m) steps, and no matrix over the alphabet is built. Subset selection and unary
+encoding name the state that an entry holds more often than others, and are decoded from how often each state was named.
 """
 
 from abc import abstractmethod
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property, lru_cache
 from math import comb
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from changeling_protocol import (
@@ -54,98 +55,117 @@ UNIT_LOSSES = Losses(mutations=Decimal(1), appears=Decimal(1), vanishes=Decimal(
 
 @dataclass(frozen=True)
 class _OneNamed(CountedCounterpart[R_co]):
-    """A report is the truth, or else uniform over all inputs."""
+    """A report is the truth with probability γ, or else of the base, by which the symbol o is sent with probability b_o.
+
+        v̂ = M_δv ŝ        squares = { M diag(O) M' - MO u' - u (MO)' + n u u' } / γ²,  u = M_δv b
+
+    first: the first input whose truth is told; those before it are reports of the base.
+    """
 
     answers_alike = True
+    first: ClassVar[int] = 0
 
-    def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:
-        """One pair, as all are told apart equally well."""
-        return one_pair(self.randomizer.space, kind)
+    @property
+    @abstractmethod
+    def told(self) -> float:
+        """γ, how likely the truth is told. Raises ValueError if it never is."""
 
-    def sample_agreeing(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
-        """A report that agrees is the input, and any other is uniform over the rest."""
-        return sample_inputs(agreed, others, generator)
+    @property
+    @abstractmethod
+    def beside(self) -> Floats:
+        """b, shape (m,)."""
 
-    def _with_uniform(self, told: Counts, counts: Counts, generator: np.random.Generator) -> Counts:
-        """Slots, where of so many reports some told the truth and the others are uniform."""
-        m = self.randomizer.symbols
-        uniform: Counts = generator.multinomial(counts.sum(1) - told.sum(1), np.full(m, 1 / m))
-        return told + uniform
+    def input_counts(self, tally: NodeTally) -> Floats:
+        """ŝ = (O - n·b) / γ: unbiased for how many reports came from each input, shape (m,)."""
+        return (tally.slots.astype(np.float64) - tally.reports * self.beside) / self.told
+
+    def estimate(self, tally: NodeTally) -> Estimate:
+        """M_δv ŝ, with the covariance A diag(O) A' - M_δv diag(ŝ) M_δv'."""
+        s = self.input_counts(tally)
+        return Estimate(self._map.apply(s), self.squares(tally) - self._map.sandwich(s))
+
+    def squares(self, tally: NodeTally) -> Floats:
+        """A diag(O) A', as above."""
+        M, u, O = self._map, self._beside_told, tally.slots.astype(np.float64)
+        cross = np.outer(M.apply(O), u)
+        squares: Floats = (M.sandwich(O) - cross - cross.T + tally.reports * np.outer(u, u)) / self.told**2
+        return squares
+
+    def report_covariance(self, true: int) -> Floats:
+        """{ M diag(p) M' - Mp (Mp)' } / γ², p being how likely each symbol is sent."""
+        self.randomizer.space.pair(true)  # raises outside the space
+        p = self.beside + self.told * np.eye(1, self.randomizer.symbols, true)[0]
+        if true < self.first:
+            p = self.beside / self.beside.sum()
+        mean = self._map.apply(p)
+        covariance: Floats = (self._map.sandwich(p) - np.outer(mean, mean)) / self.told**2
+        return covariance
+
+    def sample_slots(self, counts: Counts, generator: np.random.Generator) -> Counts:
+        """So many reports tell the truth, and all others are drawn from the base."""
+        told: Counts = generator.binomial(counts, self.told)
+        told[:, : self.first] = 0
+        base: Counts = generator.multinomial(counts.sum(1) - told.sum(1), self.beside / self.beside.sum())
+        return told + base
 
     @property
     def _map(self) -> ChangeMap:
         return change_map(self.randomizer.space)
 
+    @cached_property
+    def _beside_told(self) -> Floats:
+        """u, shape (z,)."""
+        return self._map.apply(self.beside)
+
+
+K_co = TypeVar("K_co", bound=KaryResponse | KaryChange, covariant=True)
+
 
 @dataclass(frozen=True)
-class KaryCounterpart(_OneNamed[KaryResponse]):
-    """The counterpart of k-RR: column o of the decoder A is (M_o - q·U) / (p - q), where U = M_δv 1."""
+class _Kary(_OneNamed[K_co]):
+    """k-RR: the base is uniform over all inputs."""
 
-    def input_counts(self, tally: NodeTally) -> Floats:
-        """ŝ = P⁻¹O = (O - n·q) / (p - q): unbiased for how many reports came from each input, shape (m,)."""
-        return (tally.slots.astype(np.float64) - tally.reports * self._q) / self._gap
+    @property
+    def told(self) -> float:
+        """γ = p - q, computed without cancellation."""
+        odds = self.randomizer.odds
+        if odds.favoured == odds.other:
+            raise ValueError(f"odds of {odds.favoured}:{odds.other} say nothing: choose favoured > other")
+        return (odds.favoured - odds.other) / self.randomizer.total(1)
 
-    def estimate(self, tally: NodeTally) -> Estimate:
-        """M_δv ŝ, with the covariance A diag(O) A' - M_δv diag(ŝ) M_δv'. Raises ValueError for odds of 1:1."""
-        s = self.input_counts(tally)
-        return Estimate(self._map.apply(s), self.squares(tally) - self._map.sandwich(s))
+    @cached_property
+    def beside(self) -> Floats:
+        """q, the probability of each symbol that is not the truth."""
+        return np.full(self.randomizer.symbols, self.randomizer.odds.other / self.randomizer.total(1))
 
-    def squares(self, tally: NodeTally) -> Floats:
-        """{ M diag(O) M' - q (MO U' + U (MO)') + q² n U U' } / (p-q)²."""
-        q, M, U, O = self._q, self._map, self._sum, tally.slots.astype(np.float64)
-        cross = q * np.outer(M.apply(O), U)
-        ADA: Floats = (M.sandwich(O) - cross - cross.T + q * q * tally.reports * np.outer(U, U)) / self._gap**2
-        return ADA
+    def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:
+        """One pair, as all are told apart equally well."""
+        return one_pair(self.randomizer.space, kind)
 
-    def report_covariance(self, true: int) -> Floats:
-        """{ q·M M' + (p-q) δδ' - μμ' } / (p-q)²,  μ = q·U + (p-q) δ."""
-        self.randomizer.space.pair(true)
-        delta = self._map.apply(np.eye(1, self.randomizer.symbols, true)[0])
-        mean = self._q * self._sum + self._gap * delta
-        second = self._q * self._square + self._gap * np.outer(delta, delta)
-        return (second - np.outer(mean, mean)) / self._gap**2
-
-    def likelihoods(self, u: int, v: int) -> Likelihoods:  # noqa: ARG002
+    def likelihoods(self, u: int, v: int) -> Likelihoods:
         """Three classes: the symbol u, the symbol v, and all others."""
-        a, b, total = self.randomizer.odds.favoured, self.randomizer.odds.other, self.randomizer.total()
-        return merged([(a, b, 1), (b, a, 1), (b, b, self.randomizer.symbols - 2)], total, total)
+        randomizer, m = self.randomizer, self.randomizer.symbols
+        named = {u, v}
+        rest = next((symbol for symbol in range(m) if symbol not in named), 0)
+        classes = [(randomizer.weight(o, u), randomizer.weight(o, v), 1) for o in named]
+        if len(named) < m:
+            classes.append((randomizer.weight(rest, u), randomizer.weight(rest, v), m - len(named)))
+        return merged(classes, randomizer.total(u), randomizer.total(v))
+
+    def sample_agreeing(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
+        """A report that agrees is the input, and any other is uniform over the rest."""
+        return sample_inputs(agreed, others, generator)
+
+
+@dataclass(frozen=True)
+class KaryCounterpart(_Kary[KaryResponse]):
+    """The counterpart of k-RR."""
 
     @property
     def blanket(self) -> Blanket | None:
         """Uniform with probability m·q, else the truth; none where one symbol is all that anybody sends."""
-        total = self.randomizer.total()
-        if self.randomizer.symbols == 1:
-            return None
-        return Blanket(self.randomizer.odds.favoured / total, self._q, self.randomizer.symbols)
-
-    def sample_slots(self, counts: Counts, generator: np.random.Generator) -> Counts:
-        """A report is the truth with probability p - q = (a - b)/total, and else uniform over all symbols."""
-        odds = self.randomizer.odds
-        told = generator.binomial(counts, (odds.favoured - odds.other) / self.randomizer.total())
-        return self._with_uniform(told, counts, generator)
-
-    @property
-    def _q(self) -> float:
-        """q, the probability of each symbol that is not the truth."""
-        return self.randomizer.odds.other / self.randomizer.total()
-
-    @property
-    def _gap(self) -> float:
-        """p - q, computed without cancellation. Raises ValueError if it is 0."""
-        odds = self.randomizer.odds
-        if odds.favoured == odds.other:
-            raise ValueError(f"odds of {odds.favoured}:{odds.other} say nothing: choose favoured > other")
-        return (odds.favoured - odds.other) / self.randomizer.total()
-
-    @cached_property
-    def _sum(self) -> Floats:
-        """U = M_δv 1, shape (z,)."""
-        return self._map.apply(np.ones(self.randomizer.symbols))
-
-    @cached_property
-    def _square(self) -> Floats:
-        """M_δv M_δv', shape (z, z)."""
-        return self._map.sandwich(np.ones(self.randomizer.symbols))
+        m, total = self.randomizer.symbols, self.randomizer.total()
+        return None if m == 1 else Blanket(self.randomizer.odds.favoured / total, self.randomizer.odds.other / total, m)
 
 
 @lru_cache(maxsize=1024)
@@ -171,64 +191,21 @@ MOST_PLANNED_SYMBOLS = 200
 
 
 @dataclass(frozen=True)
-class KaryChangeCounterpart(_OneNamed[KaryChange]):
-    """A change is told with probability `gap`; every other report is uniform, and cancels out in M_δv O."""
+class KaryChangeCounterpart(_Kary[KaryChange]):
+    """k-RR of changes, where no change is a uniform report, and cancels out in M_δv O."""
+
+    first = 1
 
     def input_counts(self, tally: NodeTally) -> Floats:
-        """Unbiased for how many reports came from each input, shape (m,).
-
-        n_c = (n - m·O_0) / gap entries changed, and of those ŝ_v = (O_v - (n - gap·n_c)/m) / gap are v.
-        """
-        m, O = self.randomizer.symbols, tally.slots.astype(np.float64)
-        uniform = m * O[0]  # reports that were uniform, as only those can be of the symbol 0
-        s: Floats = (O - uniform / m) / self.gap
-        s[0] = tally.reports - (tally.reports - uniform) / self.gap
-        return s
-
-    def estimate(self, tally: NodeTally) -> Estimate:
-        """M_δv O / gap, with the covariance M_δv diag(O) M_δv' / gap² - M_δv diag(ŝ) M_δv'."""
-        values = self._map.apply(tally.slots.astype(np.float64)) / self.gap
-        return Estimate(values, self.squares(tally) - self._map.sandwich(self.input_counts(tally)))
-
-    def squares(self, tally: NodeTally) -> Floats:
-        """M_δv diag(O) M_δv' / gap²."""
-        return self._map.sandwich(tally.slots.astype(np.float64)) / self.gap**2
+        """ŝ = (O - O_0) / γ, as only uniform reports are of the symbol 0; 0 for no change, which adds nothing."""
+        O = tally.slots.astype(np.float64)
+        counts: Floats = (O - O[0]) / self.told
+        return counts
 
     def changed(self, tallies: Sequence[NodeTally]) -> Floats:
         """From how often the symbol 0 was sent, which nobody favours."""
         m = self.randomizer.symbols
-        return np.array([tally.reports - m * tally.slots[0] for tally in tallies], np.float64) / self.gap
-
-    def report_covariance(self, true: int) -> Floats:
-        """{(1 - gap)/m · M_δv M_δv' + gap δδ'} / gap² - δδ'; without a change the first term, with gap = 0 inside."""
-        self.randomizer.space.pair(true)  # raises outside the space
-        m, told = self.randomizer.symbols, self.gap if true else 0.0
-        every = self._map.sandwich(np.ones(m))
-        delta = self._map.apply(np.eye(1, m, true)[0])
-        covariance: Floats = ((1 - told) / m * every + told * np.outer(delta, delta)) / self.gap**2
-        return covariance - np.outer(delta, delta)
-
-    def likelihoods(self, u: int, v: int) -> Likelihoods:
-        """Three classes: the symbol u, the symbol v, and all others."""
-        randomizer, m = self.randomizer, self.randomizer.symbols
-        named = {u, v}
-        rest = next((symbol for symbol in range(m) if symbol not in named), 0)
-        classes = [(randomizer.weight(o, u), randomizer.weight(o, v), 1) for o in named]
-        if len(named) < m:
-            classes.append((randomizer.weight(rest, u), randomizer.weight(rest, v), m - len(named)))
-        return merged(classes, randomizer.total(u), randomizer.total(v))
-
-    def sample_slots(self, counts: Counts, generator: np.random.Generator) -> Counts:
-        """A change is told with chance `gap`; every other report is uniform over all symbols."""
-        told = generator.binomial(counts, self.gap)
-        told[:, 0] = 0
-        return self._with_uniform(told, counts, generator)
-
-    @cached_property
-    def gap(self) -> float:
-        """(P - p)/(1 - p): how likely a change sends its own symbol, less how likely any other."""
-        odds = self.randomizer.odds
-        return (odds.favoured - odds.other) / self.randomizer.total(1)
+        return np.array([tally.reports - m * tally.slots[0] for tally in tallies], np.float64) / self.told
 
 
 @lru_cache(maxsize=1024)
@@ -251,52 +228,23 @@ register_counterpart(
 
 
 @dataclass(frozen=True)
-class BasedCounterpart(CountedCounterpart[BasedResponse]):
-    """The counterpart of a state that is told, or else drawn from a base: v̂ = (O - n·q) / γ, answer by answer.
-
-    q is how often the base is sent, and is an answer: `answer` over the sum of the weights.
-    """
-
-    answers_alike = True
+class BasedCounterpart(_OneNamed[BasedResponse]):
+    """The counterpart of a state that is told, or else drawn from a base in which NULL is as likely as it may be."""
 
     @property
     def told(self) -> float:
-        """γ, how likely the truth is told."""
+        """γ."""
         return self.randomizer.truth / self.randomizer.total()
 
-    @property
-    def _q(self) -> float:
-        return self.randomizer.answer / self.randomizer.total()
-
-    def estimate(self, tally: NodeTally) -> Estimate:
-        """The values, with the covariance A diag(O) A' - diag(v̂)."""
-        values: Floats = (tally.slots[1:].astype(np.float64) - tally.reports * self._q) / self.told
-        return Estimate(values, self.squares(tally) - np.diag(values))
-
-    def squares(self, tally: NodeTally) -> Floats:
-        """{ diag(O) - O q' - q O' + n q q' } / γ²."""
-        O, q = tally.slots[1:].astype(np.float64), self._q
-        squares: Floats = (np.diag(O) - q * (O[:, None] + O[None, :]) + tally.reports * q * q) / self.told**2
-        return squares
-
-    def report_covariance(self, true: int) -> Floats:
-        """{ diag(p) - p p' } / γ², p being how likely each answer is sent."""
-        self.randomizer.space.pair(true)  # raises outside the space
-        p = self._q + self.told * np.eye(self.randomizer.symbols)[true, 1:]
-        covariance: Floats = (np.diag(p) - np.outer(p, p)) / self.told**2
-        return covariance
+    @cached_property
+    def beside(self) -> Floats:
+        """Every answer as often as any other."""
+        answers = [self.randomizer.answer] * self.randomizer.space.answers
+        return np.array([self.randomizer.null, *answers], np.float64) / self.randomizer.total()
 
     def telling_pairs(self, kind: PairKind) -> list[tuple[int, int]]:  # noqa: ARG002
         """NULL against an answer, an answer against NULL, and one answer against another."""
         return [(0, 1), (1, 0), (1, 2)][: 3 if self.randomizer.space.answers > 1 else 2]
-
-    def sample_slots(self, counts: Counts, generator: np.random.Generator) -> Counts:
-        """A report is the truth with probability γ, and else drawn from the base."""
-        kept: Counts = generator.binomial(counts, self.told)
-        base = np.full(self.randomizer.symbols, float(self.randomizer.answer))
-        base[0] = self.randomizer.null
-        others: Counts = generator.multinomial(counts.sum(1) - kept.sum(1), base / base.sum())
-        return kept + others
 
 
 register_counterpart(BasedResponse, BasedCounterpart)

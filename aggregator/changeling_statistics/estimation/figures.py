@@ -181,27 +181,10 @@ class Basis:
         return bounds
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _FigureBlock:
-    """The weights of k estimates of v_plus - v_minus; until: how much is known for each.
-
-    weights, magnitudes, squares: K, |K| and K², shape (k, E). plus, minus, until: shape (k,).
-    """
-
-    weights: Floats
-    magnitudes: Floats
-    squares: Floats
-    plus: Indices
-    minus: Indices
-    until: Indices
-
-    @classmethod
-    def of(cls, solution: Solution, spans: list[Node], weights: Floats) -> "_FigureBlock":
-        """The weights of these spans, shape (k, E)."""
-        plus = np.array([span.end for span in spans], np.intp)
-        minus = np.array([span.start for span in spans], np.intp)
-        until = np.full_like(plus, solution.network.periods) if solution.retrospective else plus
-        return cls(weights, np.abs(weights), weights**2, plus, minus, until)
+def _times(solution: Solution, spans: Sequence[Node]) -> tuple[Indices, Indices, Indices]:
+    """The two times of each span, the later first, and how much is known for it, shape (k,) each."""
+    plus, minus = (np.array([getattr(span, name) for span in spans], np.intp) for name in ("end", "start"))
+    return plus, minus, np.full_like(plus, solution.network.periods) if solution.retrospective else plus
 
 
 def _figures(solution: Solution, rows: Iterable[tuple[Node, Floats]]) -> Figures:
@@ -215,15 +198,15 @@ def _figures(solution: Solution, rows: Iterable[tuple[Node, Floats]]) -> Figures
         spans.append(span)
         here += 1
         if here == len(weights):
-            parts.append(_of_block(solution, _FigureBlock.of(solution, spans[-here:], weights)))
+            parts.append(_of_block(solution, spans[-here:], weights))
             here = 0
-    parts.append(_of_block(solution, _FigureBlock.of(solution, spans[len(spans) - here :], weights[:here])))
+    parts.append(_of_block(solution, spans[len(spans) - here :], weights[:here]))
     values, variances, bounds, influence, bounded, *curve = (np.concatenate(each) for each in zip(*parts, strict=True))
-    whole = _FigureBlock.of(solution, spans, weights[:0])
-    if solution.everybody_reports and len(spans) and solution.needs_sampling(whole.until):
-        of_values = values / enrolment.scales[whole.until][:, None]
-        sampling = solution.sampling if whole.minus.any() else Sampling(known, of_values)
-        common, bounded = sampling.variances_of_everybody(of_values, whole.plus, whole.minus, whole.until)
+    plus, minus, until = _times(solution, spans)
+    if solution.everybody_reports and len(spans) and solution.needs_sampling(until):
+        of_values = values / enrolment.scales[until][:, None]
+        sampling = solution.sampling if minus.any() else Sampling(known, of_values)
+        common, bounded = sampling.variances_of_everybody(of_values, plus, minus, until)
         variances = variances + common
     last = np.flatnonzero(enrolment.heard).max(initial=0)
     return Figures(
@@ -231,14 +214,14 @@ def _figures(solution: Solution, rows: Iterable[tuple[Node, Floats]]) -> Figures
         values,
         variances,
         VarianceCurve(*curve),
-        bounded.astype(np.bool_) | known.bounded_by(whole.until),
+        bounded.astype(np.bool_) | known.bounded_by(until),
         bounds,
         influence,
-        known_until=np.full(len(spans), last) if solution.retrospective else whole.plus,
-        enrolled=np.round(enrolment.enrolled[whole.until]),
-        heard=np.round(enrolment.latest[whole.plus]),
-        entries=np.round(enrolment.enrolled[whole.until]),
-        summed=enrolment.scales[whole.until] * enrolment.stands_for[whole.plus],
+        known_until=np.full(len(spans), last) if solution.retrospective else plus,
+        enrolled=np.round(enrolment.enrolled[until]),
+        heard=np.round(enrolment.latest[plus]),
+        entries=np.round(enrolment.enrolled[until]),
+        summed=enrolment.scales[until] * enrolment.stands_for[plus],
     )
 
 
@@ -264,22 +247,22 @@ def _smoothed(solution: Smoothing, times: Indices) -> Figures:
     )
 
 
-def _of_block(solution: Solution, block: _FigureBlock) -> tuple[NDArray[Any], ...]:
+def _of_block(solution: Solution, spans: Sequence[Node], weights: Floats) -> tuple[NDArray[Any], ...]:
     """Values, variances, bounds and influence; where a variance is an upper bound; and the parts of the curve."""
-    known, weights = solution.releases, block.weights
-    values, responses = weights @ known.changes, block.squares @ known.variances
+    known, (plus, minus, until) = solution.releases, _times(solution, spans)
+    values, responses = weights @ known.changes, weights**2 @ known.variances
     common, sampling = np.zeros_like(responses), None
     bounded = np.full(len(weights), False)
-    if len(weights) and solution.needs_sampling(block.until):
-        sampling = solution.sampling if block.minus.any() or not solution.everybody_reports else None
+    if len(weights) and solution.needs_sampling(until):
+        sampling = solution.sampling if minus.any() or not solution.everybody_reports else None
         if not solution.everybody_reports:
-            common, bounded = _sampled(solution, weights, block.until)
-    of_all = known.enrolment.enrolled[block.until]
+            common, bounded = _sampled(solution, weights, until)
+    of_all = known.enrolment.enrolled[until]
     weighed = Weighed(
         weights,
-        block.plus,
-        block.minus,
-        block.until,
+        plus,
+        minus,
+        until,
         of_all,
         values,
         responses,
@@ -287,7 +270,7 @@ def _of_block(solution: Solution, block: _FigureBlock) -> tuple[NDArray[Any], ..
         bounded | solution.everybody_reports,
     )
     curve = variance_curves(known, weighed, sampling, everybody=solution.everybody_reports)
-    bounds, influence = _bounds(solution, block), influences(known, block.magnitudes)
+    bounds, influence = _bounds(solution, spans, weights), influences(known, np.abs(weights))
     return values, responses + common, bounds, influence, bounded, *curve.parts
 
 
@@ -304,41 +287,41 @@ def _sampled(
     return np.array([np.diag(covariance) for covariance, _ in told]), np.array([bounded for _, bounded in told])
 
 
-def _bounds(solution: Solution, block: _FigureBlock) -> Floats:
+def _bounds(solution: Solution, spans: Sequence[Node], weights: Floats) -> Floats:
     """The bounds of `Basis.bounds`, shape (k, z, 2)."""
     known, enrolment = solution.releases, solution.releases.enrolment
-    end, until = known.network.end, block.until
+    end, (plus, minus, until) = known.network.end, _times(solution, spans)
     scale = enrolment.scales[until][:, None]
-    below, above = (each / scale for each in _moved_by_silent(solution, block))
+    below, above = (each / scale for each in _moved_by_silent(solution, weights, until))
     told = enrolment.heard[end] / enrolment.stands_for[end]
-    rows, heard = block.weights * told / scale, enrolment.latest[block.plus]
+    rows, heard = weights * told / scale, enrolment.latest[plus]
     values, responses = rows @ known.changes, rows**2 @ known.response_variances
     common, bounded, sampling = np.zeros_like(responses), np.zeros(len(rows), np.bool_), None
     if len(until) and solution.needs_sampling(until, of_heard=True):
         sampling = solution.sampling
         common, bounded = _sampled(solution, rows, until, of_heard=True)
-    weighed = Weighed(rows, block.plus, block.minus, until, heard, values, responses, common, bounded, of_heard=True)
+    weighed = Weighed(rows, plus, minus, until, heard, values, responses, common, bounded, of_heard=True)
     ends = variance_curves(known, weighed, sampling, everybody=False).ends(values, half_width(LEVEL))
     ends += np.stack([below, above], axis=-1)
     enrolled = np.round(enrolment.enrolled[until])
-    lowest = np.where(block.minus == 0, 0.0, -enrolled)[:, None, None]
+    lowest = np.where(minus == 0, 0.0, -enrolled)[:, None, None]
     clipped: Floats = np.clip(ends, lowest, enrolled[:, None, None])
     return clipped
 
 
-def _moved_by_silent(solution: Solution, block: _FigureBlock) -> tuple[Floats, Floats]:
+def _moved_by_silent(solution: Solution, weights: Floats, until: Indices) -> tuple[Floats, Floats]:
     """How far the silent can move each estimate down and up, times its scale, shape (k, 1) each.
 
     Of s = K·silent, per node, it is the sum of all that is below 0, and of what is above on a node where δ may be -1.
     """
     enrolment, network = solution.releases.enrolment, solution.releases.network
-    below, above = np.empty((len(block.until), 1)), np.empty((len(block.until), 1))
-    missed = enrolment.missed[block.until]
+    below, above = np.empty((len(until), 1)), np.empty((len(until), 1))
+    missed = enrolment.missed[until]
     for number in np.unique(missed).tolist():
         silent = np.maximum((enrolment.new - enrolment.heard)[network.end] + number, 0.0)
         each = np.stack([silent, np.where(network.start > 0, silent, 0.0)], axis=1)
         at = missed == number
-        signed, unsigned = block.weights[at] @ each, block.magnitudes[at] @ each
+        signed, unsigned = weights[at] @ each, np.abs(weights[at]) @ each
         (up, up_falling), (down, down_falling) = ((unsigned + signed).T / 2, (signed - unsigned).T / 2)
         below[at, 0], above[at, 0] = down - up_falling, up - down_falling
     return below, above

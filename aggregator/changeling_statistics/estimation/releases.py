@@ -11,7 +11,7 @@ is missing".
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
@@ -297,10 +297,10 @@ class Releases:
         likely = self.enrolment.stands_for[network.end] * [expected.share_changed(*span) for span in spans]
         return np.where(np.isnan(counted), likely, counted), ~np.isnan(counted)
 
-    @cached_property
+    @property
     def changes(self) -> Floats:
         """The estimated change on every edge, expanded to all entries; shape (E, z), in entries."""
-        return self._diagonals[0]
+        return self._decoded[0]
 
     @cached_property
     def covariances(self) -> Floats:
@@ -317,51 +317,23 @@ class Releases:
 
     def bounded_by(self, times: Indices) -> NDArray[np.bool_]:
         """True where the covariance of some node that closes by a time is an upper bound, of the shape of the times."""
-        bounded: NDArray[np.bool_] = times >= self.network.end[self._diagonals[3]].min(initial=self.network.periods + 1)
+        bounded: NDArray[np.bool_] = times >= self.network.end[self.loose].min(initial=self.network.periods + 1)
         return bounded
 
     @property
     def loose(self) -> NDArray[np.bool_]:
         """True for each edge whose covariance is an upper bound, shape (E,)."""
-        return self._diagonals[3]
+        return self._decoded[2]
 
     @property
     def variances(self) -> Floats:
         """The diagonals of `covariances`, shape (E, z), in entries squared."""
-        return self._diagonals[1]
+        return np.diagonal(self.covariances, axis1=1, axis2=2)
 
     @property
     def response_variances(self) -> Floats:
         """The diagonals of `responses`, shape (E, z), in entries squared."""
-        return self._diagonals[2]
-
-    @cached_property
-    def _diagonals(self) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
-        """Changes, diagonals of covariances and of responses, and what is bounded, without all covariances at once."""
-        z = len(self.survey.answers)
-        step = max(1, MOST_AT_ONCE // z**2)
-        if len(self) <= step:
-            return self._own_diagonals
-        parts = [self._part(slice(at, at + step))._own_diagonals for at in range(0, len(self), step)]
-        changes, variances, responses, bounded = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return changes, variances, responses, bounded
-
-    @property
-    def _own_diagonals(self) -> tuple[Floats, Floats, Floats, NDArray[np.bool_]]:
-        covariances, responses = (np.diagonal(each, axis1=1, axis2=2) for each in (self.covariances, self.responses))
-        return self._decoded[0], covariances, responses, self._decoded[2]
-
-    def _part(self, edges: slice) -> "Releases":
-        """Some of the nodes."""
-        return replace(
-            self,
-            nodes=self.nodes[edges],
-            tallies=self.tallies[edges],
-            track=self.track[edges],
-            group=self.group[edges],
-            expansion=self.expansion[edges],
-            network=self.network.take(edges),
-        )
+        return np.diagonal(self.responses, axis1=1, axis2=2)
 
     @cached_property
     def products(self) -> Floats:

@@ -55,7 +55,7 @@ UNIT_LOSSES = Losses(mutations=Decimal(1), appears=Decimal(1), vanishes=Decimal(
 
 @dataclass(frozen=True)
 class _OneNamed(CountedCounterpart[R_co]):
-    """A report is the truth with probability γ, or else of the base, by which the symbol o is sent with probability b_o.
+    """A report is the truth with probability γ, or else of the base, which sends the symbol o with probability b_o.
 
         v̂ = M_δv ŝ        squares = { M diag(O) M' - MO u' - u (MO)' + n u u' } / γ²,  u = M_δv b
 

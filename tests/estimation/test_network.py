@@ -82,19 +82,14 @@ def _without(network, generator):
 
 
 @pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("lag", [1, 3, 8])
+@pytest.mark.parametrize("lag", [0, 1, 3, 8])
 @pytest.mark.parametrize("made", NETWORKS.values(), ids=NETWORKS)
 def test_the_weights_at_every_time_are_those_of_dense_least_squares(made, lag, seed):
     """Of histograms and windows, where edges lead there, whether or not the spans of edges lie within one another."""
     network = made(np.random.default_rng(seed))
-    told = 0
-    for time, alone, over in online_rows(network, PERIODS, lag):
-        known = network.closed_by(time)
-        assert (alone is not None) == known.connected(time, 0)
-        if alone is not None:
-            np.testing.assert_allclose(alone, dense_row(network, time, 0, time), atol=1e-9)
-        assert (over is not None) == (time >= lag and known.connected(time, time - lag))
-        if over is not None:
-            told += 1
-            np.testing.assert_allclose(over, dense_row(network, time, time - lag, time), atol=1e-9)
+    told = dict(online_rows(network, PERIODS, lag))
+    before = {time: time - lag if lag else 0 for time in range(max(1, lag), PERIODS + 1)}
     assert told
+    assert told.keys() == {time for time, since in before.items() if network.closed_by(time).connected(time, since)}
+    for time, row in told.items():
+        np.testing.assert_allclose(row, dense_row(network, time, before[time], time), atol=1e-9)

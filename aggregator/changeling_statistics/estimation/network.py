@@ -204,8 +204,15 @@ class _State:
         self.part[row] = -1
         self._free.append(row)
 
-    def update(self, start: int, end: int, edge: int, first: int, variance: float) -> None:
-        """One more edge between two rows of one part. first: in the weights of edges before the two do not differ."""
+    def link(self, start: int, end: int, edge: int, first: int, variance: float) -> None:
+        """One more edge between two rows. first: in weights of edges before, two rows of one part do not differ."""
+        if self.part[start] == self.part[end]:
+            self._update(start, end, edge, first, variance)
+        else:
+            fixed, loose, sign = (end, start, -1.0) if self.part[end] == GROUND else (start, end, 1.0)
+            self._join(fixed, loose, edge, variance, sign)
+
+    def _update(self, start: int, end: int, edge: int, first: int, variance: float) -> None:
         P, known = self.planned, slice(first, edge + 1)
         toward = P[end] - P[start]
         gain = (toward / (toward[end] - toward[start] + variance))[:, None]
@@ -224,8 +231,9 @@ class _State:
         P[fresh, fresh] = P[start, start] + variance
         self.part[fresh] = self.part[start]
 
-    def join(self, moved: NDArray[np.bool_], fixed: int, loose: int, edge: int, variance: float, sign: float) -> None:
+    def _join(self, fixed: int, loose: int, edge: int, variance: float, sign: float) -> None:
         """The first edge between two parts: one is shifted as a whole to where the edge says it is."""
+        moved = self.part == self.part[loose]
         self.weights[moved] += self.weights[fixed] - self.weights[loose]
         self.weights[moved, edge] += sign
         P = self.planned
@@ -235,12 +243,11 @@ class _State:
         self.part[moved] = self.part[fixed]
 
 
-def online_rows(network: Network, until: int, lag: int = 0) -> Iterator[tuple[int, Floats | None, Floats | None]]:
-    """(t, K_t, K_t - K_s) at each time t from 1 to `until`, from the edges that end by t; s = t - lag.
+def online_rows(network: Network, until: int, lag: int = 0) -> Iterator[tuple[int, Floats]]:
+    """(t, K) at each time t from 1 to `until` that the edges which end by t connect with t - lag; K of shape (E,).
 
     network: E edges, in order of their ends.
-    lag: how long times are kept; at least 0. K_s is that of the histogram at s as it is known at t.
-    Each is of shape (E,), and only good until the next is asked for; None for one that no edges lead to.
+    lag: so long are the windows over which changes are estimated; 0 for the histograms, which are since time 0.
     """
     until_used = np.maximum(last_uses(network), np.arange(network.periods + 1) + lag)[: until + 1].tolist()
     dropped: list[list[int]] = [[] for _ in range(until + 1)]
@@ -263,19 +270,11 @@ def online_rows(network: Network, until: int, lag: int = 0) -> Iterator[tuple[in
             i = row_of[starts[edge]]
             if edge == bounds[period]:
                 state.begin(here, i, edge, variances[edge])
-            elif state.part[i] == state.part[here]:
-                state.update(i, here, edge, firsts[edge], variances[edge])
-            elif state.part[here] == GROUND:
-                state.join(state.part == state.part[i], here, i, edge, variances[edge], -1.0)
             else:
-                state.join(state.part == state.part[here], i, here, edge, variances[edge], 1.0)
-        earlier = row_of.get(period - lag) if lag and period >= lag else None
-        linked = earlier is not None and state.part[earlier] == state.part[here]
-        yield (
-            period,
-            state.weights[here] if state.part[here] == GROUND else None,
-            state.weights[here] - state.weights[earlier] if linked else None,
-        )
+                state.link(i, here, edge, firsts[edge], variances[edge])
+        earlier = row_of.get(period - lag if lag else 0)
+        if earlier is not None and state.part[earlier] == state.part[here]:
+            yield period, state.weights[here] - state.weights[earlier]
         for time in dropped[period]:
             state.drop(row_of.pop(time))
 
@@ -388,19 +387,21 @@ class BestWeights:
     @cached_property
     def online(self) -> Sequence[tuple[int, Floats]]:
         """(t, K) of the histogram at each time t that the edges closed by then connect with time 0."""
-        try:
-            return self._growing()
-        except np.linalg.LinAlgError:  # some time is reached late, or never
-            return list(self._one_by_one(self.network.periods))
+        return self.windows(0)
 
     def windows(self, width: int) -> Sequence[tuple[int, Floats]]:
         """(t, K) of v_t - v_{t - width} at each time t that the edges closed by then connect with t - width.
 
-        Raises LinAlgError where some time is reached late.
+        width: 0 for the histograms, which are since time 0.
         """
-        return self._growing(width)
+        if not len(self.network.end):
+            return []
+        try:
+            return self._growing(width)
+        except np.linalg.LinAlgError:  # some time is reached late, or never
+            return list(self._one_by_one(width))
 
-    def _growing(self, lag: int = 0) -> list[tuple[int, Floats]]:
+    def _growing(self, lag: int) -> list[tuple[int, Floats]]:
         """(t, K) at each time t at which edges end; where there is a lag, of what changed since so many periods before.
 
         Raises LinAlgError unless each time that an edge has is reached as it closes.
@@ -431,13 +432,13 @@ class BestWeights:
             weights[:, heard.at] = solve_triangular(C, currents, lower=True, trans="T", check_finite=False).T
         return list(zip(reached, weights, strict=True))
 
-    def _one_by_one(self, until: int) -> Iterator[tuple[int, Floats]]:
+    def _one_by_one(self, lag: int) -> Iterator[tuple[int, Floats]]:
         information = np.zeros((self.network.periods + 1,) * 2)
-        for time in range(1, until + 1):
-            network = self.network.closed_by(time)
+        for time in range(1, self.network.periods + 1):
+            network, before = self.network.closed_by(time), time - lag if lag else 0
             information += self._information(time, after=time - 1)
-            if network.connected(time, 0):
-                yield time, self._solved(network.unit_sources([time]), network, information, time)[0]
+            if before >= 0 and network.connected(time, before):
+                yield time, self._solved(network.unit_sources([time], before), network, information, time)[0]
 
     def _information(self, until: int, after: int = -1) -> Floats:
         """Σ_g f_g L_g from the edges that end in (after, until], shape (T+1, T+1)."""

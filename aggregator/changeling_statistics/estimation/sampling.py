@@ -196,17 +196,6 @@ def _second_moments(omega: Floats, c: Floats) -> Floats:
     return moments
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Between:
-    """Counts of who changed between any two of the times 0..T, the earlier first; 0 for other pairs, and for time 0.
-
-    changed: Q's diagonals, or upper limits, shape (T+1, T+1, z). loose: where they are limits, shape (T+1, T+1).
-    """
-
-    changed: Floats
-    loose: NDArray[np.bool_]
-
-
 @dataclass(frozen=True, eq=False)
 class Sampling:
     """The covariance between the reports of one entry, in estimates on one release graph.
@@ -383,8 +372,8 @@ class Sampling:
 
     def _over_pairs(self, many: Forms, single: Floats) -> tuple[Floats, NDArray[np.bool_]]:
         """Σ over pairs of times of their weight times Q, shape (k, z); where a limit stands in for some, shape (k,)."""
-        between, network = self._between, self.releases.network
-        z, least = between.changed.shape[2], np.where(between.loose, 0.0, -np.inf)
+        (changed, loose), network = self._between, self.releases.network
+        z, least = changed.shape[2], np.where(loose, 0.0, -np.inf)
         untold = self._changes[~self._identified[self._changes]]
         on_node = np.where(np.abs(single[:, untold]) > NOTHING, single[:, untold], 0.0)
         at_start = [np.flatnonzero(network.start[untold] == time) for time in range(network.periods + 1)]
@@ -400,19 +389,23 @@ class Sampling:
                 if network.end[untold[at]] <= last:
                     weights[:, network.end[untold[at]] - time - 1] += on_node[:, at]
             if furthest.min(initial=np.inf) <= NOTHING:
-                np.maximum(furthest, (np.abs(weights) * between.loose[time, later]).max(1), out=furthest)
+                np.maximum(furthest, (np.abs(weights) * loose[time, later]).max(1), out=furthest)
             np.maximum(weights, least[time, later], out=weights)
-            total += weights @ between.changed[time, later]
+            total += weights @ changed[time, later]
         return total, furthest > NOTHING
 
     @cached_property
-    def _between(self) -> _Between:
+    def _between(self) -> tuple[Floats, NDArray[np.bool_]]:
+        """Counts of who changed between any two of the times 1..T, the earlier first; 0 for other pairs.
+
+        Q's diagonals, or upper limits, shape (T+1, T+1, z); and where they are limits, shape (T+1, T+1).
+        """
         ways, times = self._all_chains, self.releases.network.periods + 1
         changed, exact = self._changed_between(ways, None)
         at = ways.times[ways.first], ways.times[ways.second]
         all_changed, loose = np.zeros((times, times, changed.shape[1])), np.zeros((times, times), np.bool_)
         all_changed[at], loose[at] = changed, ~exact
-        return _Between(all_changed, loose)
+        return all_changed, loose
 
     def _changed_between(self, ways: Chains, pairs: Indices | None) -> tuple[Floats, NDArray[np.bool_]]:
         """The diagonals of Q, or upper limits, between some pairs of times, shape (p, z); and which are exact, (p,).

@@ -13,7 +13,7 @@ docs/mathematics.md, "The smoother".
 """
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple, TypeAlias
@@ -194,31 +194,25 @@ class Solution:
         return scaled
 
     def histogram_rows(self, until: int) -> Iterator[tuple[int, Floats]]:
-        """(t, K) of the histogram at each time t from 1 to `until` that can be estimated, faster than one by one.
-
-        Each row is only good until the next is asked for.
-        """
-        if self.retrospective:
-            yield from self._retrospective_rows([(time, 0) for time in range(1, until + 1)])
-        elif self._best is not None:
-            yield from self._scaled(self._best.online if len(self.releases) else [], until)
-        else:
-            yield from self._scaled(((time, row) for time, row, _ in online_rows(self.network, until)), until)
+        """(t, K) of the histogram at each time t from 1 to `until` that can be estimated, faster than one by one."""
+        return self.window_rows(0, until)
 
     def window_rows(self, width: int, until: int) -> Iterator[tuple[int, Floats]]:
-        """(t, K) of the change over each window (t - width, t] up to `until` that can be estimated, likewise."""
+        """(t, K) of the change over each window (t - width, t] up to `until` that can be estimated, likewise.
+
+        width: 0 for the histograms.
+        """
         if self.retrospective:
-            yield from self._retrospective_rows([(end, end - width) for end in range(width, until + 1)])
-        elif self._best is None:
-            yield from self._scaled(((end, row) for end, _, row in online_rows(self.network, until, width)), until)
+            ends = range(max(1, width), until + 1)
+            yield from self._retrospective_rows([(end, end - width if width else 0) for end in ends])
+            return
+        if self._best is None:
+            rows: Iterable[tuple[int, Floats]] = online_rows(self.network, until, width)
         else:
-            try:
-                rows = self._best.windows(width) if len(self.releases) else []
-            except np.linalg.LinAlgError:  # some time is reached late, or never
-                ends = [end for end in range(width, until + 1) if self.reaches(end, end - width)]
-                yield from ((end, self.row(end, end - width)) for end in ends)
-            else:
-                yield from self._scaled(rows, until)
+            rows = self._best.windows(width) if width else self._best.online
+        for time, row in rows:
+            if time <= until:
+                yield time, self.releases.enrolment.scales[time] * row
 
     def used(self, plus: int, minus: int = 0) -> tuple[UsedNode, ...]:
         """The nodes that have a weight in the estimate of v_plus - v_minus. Raises NotEstimable."""
@@ -371,15 +365,6 @@ class Solution:
 
     def _used_for(self, time: int) -> Network:
         return self.network if self.retrospective else self.network.closed_by(time)
-
-    def _scaled(
-        self, rows: Iterator[tuple[int, Floats | None]] | Sequence[tuple[int, Floats]], until: int
-    ) -> Iterator[tuple[int, Floats]]:
-        """Online weights, taken from units m to entries."""
-        scales = self.releases.enrolment.scales
-        for time, row in rows:
-            if time <= until and row is not None:
-                yield time, scales[time] * row
 
     def _retrospective_rows(self, spans: list[tuple[int, int]]) -> Iterator[tuple[int, Floats]]:
         """(plus, K) of v_plus - v_minus for those of these pairs of times that edges connect, some solved at once."""

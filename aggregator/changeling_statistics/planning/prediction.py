@@ -455,9 +455,8 @@ class PlannedEdges:
             reached[at] = True
             K[at] = best.retrospective[there] if best else network.rows(network.unit_sources(there))
             return K, reached
-        for time, row in best.online if best else ((time, row) for time, row, _ in online_rows(network, periods)):
-            if row is not None:
-                K[time - 1], reached[time - 1] = row, True
+        for time, row in best.online if best else online_rows(network, periods):
+            K[time - 1], reached[time - 1] = row, True
         return K, reached
 
     def by_edge(self, of_track: Callable[[int, Indices], Floats]) -> Floats:

@@ -17,7 +17,7 @@ from changeling_protocol import CustomResponse, SignVectors, agreeing, arrangeme
 from numpy.typing import NDArray
 
 from ..estimate import Counts, Estimate, Floats, NodeTally
-from .counterpart import Counterpart, DecodedNodes, R_co, change_map, register_counterpart
+from .counterpart import Counterpart, DecodedNodes, R_co, change_map, register_counterpart, sample_agreements
 
 BLOCK = 2**22
 """The most figures unpacked at a time."""
@@ -177,12 +177,12 @@ class WithContents(CountedCounterpart[R_co]):
     def added_up(self, symbols: NDArray[np.uint64]) -> Counts:
         """`content_sums` of symbols that are few enough to hold all their contents in memory."""
 
-    @abstractmethod
     def sample_sums(self, counts: Counts, generator: np.random.Generator) -> Counts:
-        """Draws the `content_sums` of many reports, without drawing each.
+        """Draws the `content_sums` of many reports, without drawing each: first how many agree, then what they say.
 
         counts: how many entries have each input, shape (m,).
         """
+        return self.sample_agreeing_sums(*sample_agreements(self.randomizer, counts, generator), generator)
 
     def sample_agreeing_sums(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
         """Draws `content_sums` as `sample_agreeing` draws slots. Raises ValueError as that does."""

@@ -494,34 +494,23 @@ def agreeing_offers(space: Space, p: float) -> Iterator[Agreeing]:
             yield from room.agreeing(space, p)
 
 
-@dataclass(frozen=True, slots=True)
-class InputClasses:
-    """The inputs of a space, classed by what the entry did: none, came, moved, as in `Variances`.
+def input_classes(space: Space, answers_alike: bool) -> tuple[list[int], list[int], list[int]]:
+    """The inputs of a space by what the entry did: none, came, moved, as in `Variances`.
 
     Deletions, and the paper's pairs (r, r), which never occur, are in no class.
+    answers_alike: whether the randomizer treats all answers alike; if so, each class holds just one of its inputs.
     """
-
-    none: tuple[int, ...]
-    came: tuple[int, ...]
-    moved: tuple[int, ...]
-
-    @classmethod
-    def of(cls, space: Space, answers_alike: bool) -> "InputClasses":
-        """The classes of a space.
-
-        answers_alike: whether the randomizer treats all answers alike; if so, each class holds just one of its inputs.
-        """
-        none, came, moved = [], [], []
-        for true in _representatives(space) if answers_alike else range(space.size):
-            old, new = space.pair(true)
-            if old == new == 0:
-                none.append(true)
-            elif old == 0 < new:
-                came.append(true)
-            elif 0 < old != new > 0:
-                moved.append(true)
-        most = 1 if answers_alike else None
-        return cls(tuple(none[:most]), tuple(came[:most]), tuple(moved[:most]))
+    none, came, moved = list[int](), list[int](), list[int]()
+    for true in _representatives(space) if answers_alike else range(space.size):
+        old, new = space.pair(true)
+        if old == new == 0:
+            none.append(true)
+        elif old == 0 < new:
+            came.append(true)
+        elif 0 < old != new > 0:
+            moved.append(true)
+    most = 1 if answers_alike else None
+    return none[:most], came[:most], moved[:most]
 
 
 def _representatives(space: Space) -> Iterator[int]:
@@ -539,15 +528,12 @@ def class_variances(randomizer: Randomizer, conserved: bool) -> Variances:
 
     conserved: whether changes are known to add up to zero over the answers, which the estimator makes use of.
     """
-    classes = InputClasses.of(randomizer.space, counterpart_of(randomizer).answers_alike)
-    none, came, moved = (
-        _mean_variance(randomizer, inputs, conserved)
-        for inputs in (classes.none, classes.came or classes.moved, classes.moved or classes.came)
-    )
-    return Variances(none, came, moved)
+    none, came, moved = input_classes(randomizer.space, counterpart_of(randomizer).answers_alike)
+    classes = none, came or moved, moved or came
+    return Variances(*(_mean_variance(randomizer, inputs, conserved) for inputs in classes))
 
 
-def _mean_variance(randomizer: Randomizer, inputs: tuple[int, ...], conserved: bool) -> float:
+def _mean_variance(randomizer: Randomizer, inputs: Sequence[int], conserved: bool) -> float:
     """The mean over the answers and over some inputs, in entries squared; 0 for no inputs."""
     covariances = [counterpart_of(randomizer).report_covariance(true) for true in inputs]
     if conserved:

@@ -45,7 +45,6 @@ from .counterpart import (
     merged,
     one_pair,
     register_counterpart,
-    sample_agreements,
     sample_inputs,
 )
 
@@ -366,10 +365,6 @@ class SubsetCounterpart(NamedStates[SubsetSelection]):
         only_v = only_u
         neither = sets.count - both - only_u - only_v
         return merged([(a, a, both), (a, b, only_u), (b, a, only_v), (b, b, neither)], total, total)
-
-    def sample_sums(self, counts: Counts, generator: np.random.Generator) -> Counts:
-        """First how many sets hold the truth, then what else they hold."""
-        return self.sample_agreeing_sums(*sample_agreements(self.randomizer, counts, generator), generator)
 
     def sample_agreeing_sums(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
         """A set is uniform among those that hold the truth, or among those that do not."""

@@ -27,7 +27,6 @@ from .counterpart import (
     merged,
     one_pair,
     register_counterpart,
-    sample_agreements,
 )
 
 
@@ -72,126 +71,6 @@ def _moments(positions: int, signs: int, odd: int) -> tuple[float, float]:
         return 0.0, 0.0
     pair = (odd - signs) / (positions * (positions - 1)) if positions > 1 else 0.0
     return signs / positions, pair
-
-
-@dataclass(frozen=True)
-class Decoder:
-    """Decodes a vector w to c·w and "nothing" to 0, with c = Z / uK and Z = 1 + uK.
-
-    Without a change E ww' = u·B. With a change old -> new it is (u/Z)·B + (uK/Z)·B_F. Here B is the second moment of
-    a uniform vector, and B_F that of a uniform favoured one:
-
-        B   = ξ + (η - ξ) I,   η the mean square of a sign, ξ the mean product of two
-        B_F = the same with η_F and ξ_F over the other states; 1 at (old, old) and (new, new), -1 at (old, new)
-
-    All shapes are over the d states, NULL included if it is one.
-    """
-
-    randomizer: SignedSubset
-
-    @property
-    def scale(self) -> float:
-        """c: what one sign is worth, in entries."""
-        return self._norm / self._gain
-
-    def covariance(self, old: int, new: int) -> Floats:
-        """The covariance of what one report of old -> new decodes to, shape (d, d), in entries squared.
-
-        With old == new, of a report of no change.
-        """
-        c, u, moments = self.scale, self._spoken, self._moments
-        B = _alike(moments.states, moments.nonzero, moments.pair)
-        if old == new:
-            return c * c * u * B
-        favoured = _alike(moments.states, moments.nonzero_rest, moments.pair_rest)
-        moved = np.zeros((moments.states, moments.states))
-        ends = np.ix_([old, new], [old, new])
-        moved[ends] = [[1, -1], [-1, 1]]
-        favoured[[old, new], :] = favoured[:, [old, new]] = 0
-        favoured[ends] = moved[ends]
-        return c * c * u / self._norm * B + c * favoured - moved
-
-    def changed(self, reports: int, quiet: float) -> float:
-        """n_c, unbiased for how many entries changed; u must be below 1.
-
-        reports: how many reported. quiet: how many of them said nothing, which has the probability 1 - u without a
-        change, and (1 - u)/Z with one.
-        """
-        return (reports - quiet / (1 - self._spoken)) / (1 - 1 / self._norm)
-
-    def counted(self, squares: Floats, reports: int, quiet: float) -> tuple[Floats, bool]:
-        """The covariance estimated from counts of symbols, shape (d, d), and whether it is an upper bound.
-
-        squares: Σww' over all reports.
-        reports: how many there are.
-        quiet: how many said nothing.
-        It is c²·Σww' - Σδδ'. The counts tell Σδδ' unless u = 1, or vectors are balanced over an even number of states,
-        four or more; then Σδδ' is left out, which makes a bound.
-        """
-        randomizer, d = self.randomizer, self._moments.states
-        told = randomizer.spoken < 1 and (d == 2 or d % 2 == 1 or randomizer.pluses != 0)
-        moved = self._moved(squares, reports, quiet) if told else np.zeros((d, d))
-        return self.scale**2 * squares - moved, not told
-
-    def summed(self, reports: int, quiet: float) -> Floats:
-        """An upper bound of the covariance from sums alone, shape (d, d): (n_0 + g·n_c)·C_0.
-
-        C_0 is the covariance of a report of no change, and g·C_0 the least multiple of it that is above the covariance
-        of every change. n_c entries changed, n_0 did not. If u = 1 the sums do not tell n_c, and everybody counts with
-        the larger of 1 and g. As all entries might change alike, the bound can be too large: for balanced vectors with
-        u = min(1, 1/K) by up to an eighth.
-        """
-        if self.randomizer.quiet:
-            return (reports + (self._excess - 1) * self.changed(reports, quiet)) * self.covariance(0, 0)
-        return reports * max(1.0, self._excess) * self.covariance(0, 0)
-
-    def _moved(self, squares: Floats, reports: int, quiet: float) -> Floats:
-        """Unbiased for Σδδ' over the entries that changed, from Σww' and how many said nothing.
-
-        Let m_ik entries have changed between the states i and k, in either direction, t_i = Σ_k m_ik, and n_c in all.
-        Then, off the diagonal, E Σww' = ξν + (1/c){ξ_F (n_c - t_i - t_k) - (1 - ξ_F) m_ik}, where ν is how many
-        vectors are sent, less those that are sent because changes favour them.
-        """
-        c, d, u = self.scale, self._moments.states, self._spoken
-        xi, xi_rest = self._moments.pair, self._moments.pair_rest
-        base = u / (1 - u) * quiet
-        changed = self.changed(reports, quiet)
-        off = squares - np.diag(np.diag(squares))
-        common = xi * base + xi_rest * changed / c
-        touched = c * ((d - 1) * common - 2 * xi_rest * changed / c - off.sum(1)) / (1 + xi_rest * (d - 3))
-        spread = touched[:, None] + touched[None, :]
-        between = (c * (common - off) - xi_rest * spread) / (1 - xi_rest)
-        np.fill_diagonal(between, 0)
-        moved: Floats = np.diag(touched) - between
-        return moved
-
-    @cached_property
-    def _excess(self) -> float:
-        """g, the same for every mutation: the largest eigenvalue of its covariance in units of C_0."""
-        values, vectors = np.linalg.eigh(self.covariance(0, 0))
-        kept = values > 1e-9 * values[-1]
-        whitening = vectors[:, kept] / np.sqrt(values[kept])
-        return float(np.linalg.eigvalsh(whitening.T @ self.covariance(0, 1) @ whitening)[-1])
-
-    @cached_property
-    def _moments(self) -> SignMoments:
-        return SignMoments.of(self.randomizer.states, self.randomizer.pluses)
-
-    @property
-    def _spoken(self) -> float:
-        """u."""
-        return float(self.randomizer.spoken)
-
-    @cached_property
-    def _gain(self) -> float:
-        """uK."""
-        odds = self.randomizer.odds
-        return self._spoken * self._moments.favoured * ((odds.favoured - odds.other) / odds.other)
-
-    @property
-    def _norm(self) -> float:
-        """Z."""
-        return 1 + self._gain
 
 
 def _alike(d: int, diagonal: float, elsewhere: float) -> Floats:
@@ -260,30 +139,6 @@ CLASSES = tuple(product((1, -1, 0), repeat=2))
 """The signs that a vector can have at `new` and at `old`; those with the signs `AGREES` agree."""
 
 
-def sample_sums(randomizer: SignedSubset, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
-    """Draws how many of many reports say nothing, then how many give each state a plus, then a minus.
-
-    agreed, others: how many reports of each input agree with it, and how many do not, shape (m,); none of no change.
-    Returns shape (1 + 2d,).
-    """
-    rests, chances = _classes(randomizer)
-    held = np.flatnonzero(agreed + others)
-    old, new = np.array([randomizer.positions(true) for true in held.tolist()], np.intp).reshape(-1, 2).T
-    drawn = generator.multinomial(others[held], chances)
-    drawn[:, 1 + CLASSES.index(AGREES)] = agreed[held]
-    rows, elsewhere = np.arange(len(held)), np.ones((len(held), randomizer.states), np.bool_)
-    elsewhere[rows, old] = elsewhere[rows, new] = False
-    signs = np.zeros((2, len(held), randomizer.states), np.int64)
-    for (at_new, at_old), rest, reports in zip(CLASSES, rests, drawn[:, 1:].T, strict=True):
-        if not reports.any():
-            continue
-        for of_sign, sign, at_rest in zip(signs, (1, -1), sample_vector_sums(rest, reports, generator), strict=True):
-            of_sign[elsewhere] += at_rest.ravel()
-            of_sign[rows, new] += reports * (at_new == sign)
-            of_sign[rows, old] += reports * (at_old == sign)
-    return np.concatenate([[drawn[:, 0].sum()], *signs.sum(1)])
-
-
 @lru_cache(maxsize=256)
 def _classes(randomizer: SignedSubset) -> tuple[list[SignVectors], Floats]:
     """The vectors over the other states for each class; and how likely a report that does not agree says nothing, or
@@ -298,14 +153,19 @@ def _classes(randomizer: SignedSubset) -> tuple[list[SignVectors], Floats]:
 @dataclass(frozen=True)
 class SignedSubsetCounterpart(WithContents[SignedSubset]):
     """A tally counts symbols, or keeps sums: how many reports said nothing, then how many gave each of the d
-    states a plus, then how many gave it a minus."""
+    states a plus, then how many gave it a minus.
+
+    A vector w decodes to c·w and "nothing" to 0, with c = Z / uK and Z = 1 + uK. Without a change E ww' = u·B. With a
+    change old -> new it is (u/Z)·B + (uK/Z)·B_F. Here B is the second moment of a uniform vector, and B_F that of a
+    uniform favoured one:
+
+        B   = ξ + (η - ξ) I,   η the mean square of a sign, ξ the mean product of two
+        B_F = the same with η_F and ξ_F over the other states; 1 at (old, old) and (new, new), -1 at (old, new)
+
+    All shapes are over the d states, NULL included if it is one.
+    """
 
     answers_alike = True
-
-    @cached_property
-    def decoder(self) -> Decoder:
-        """Decodes the sums of signs."""
-        return Decoder(self.randomizer)
 
     @property
     def sum_slots(self) -> int:
@@ -332,22 +192,22 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
         if self.counts_symbols:
             w = self.all_contents
             sums, quiet = O @ w, O[: self.randomizer.quiet].sum()
-            covariance, upper_bound = self.decoder.counted(w.T @ (O[:, None] * w), tally.reports, quiet)
+            covariance, upper_bound = self._counted(w.T @ (O[:, None] * w), tally.reports, quiet)
         else:
             sums, quiet = O[1 : 1 + d] - O[1 + d :], O[0]
-            covariance, upper_bound = self.decoder.summed(tally.reports, quiet), True
-        return Estimate(self.decoder.scale * sums[self._answers], covariance[self._answers, self._answers], upper_bound)
+            covariance, upper_bound = self._summed(tally.reports, quiet), True
+        return Estimate(self.scale * sums[self._answers], covariance[self._answers, self._answers], upper_bound)
 
     def changed(self, tallies: Sequence[NodeTally]) -> Floats:
         """From how many said nothing, which slot 0 counts in either form of tally; nan if u = 1."""
         if not self.randomizer.quiet:
             return super().changed(tallies)
-        return np.array([self.decoder.changed(tally.reports, float(tally.slots[0])) for tally in tallies])
+        return np.array([self._changed(tally.reports, float(tally.slots[0])) for tally in tallies])
 
     def report_covariance(self, true: int) -> Floats:
         """The covariance in closed form, from the second moments of the signs."""
         self.randomizer.space.pair(true)  # raises outside the space
-        return self.decoder.covariance(*self.randomizer.positions(true))[self._answers, self._answers]
+        return self._of_change(*self.randomizer.positions(true))[self._answers, self._answers]
 
     @cached_property
     def probabilities(self) -> Floats:
@@ -395,18 +255,135 @@ class SignedSubsetCounterpart(WithContents[SignedSubset]):
         """One pair of each kind; of two mutations, one and its reverse, as no vector is favoured by both."""
         return one_pair(self.randomizer.space, kind)
 
-    def sample_sums(self, counts: Counts, generator: np.random.Generator) -> Counts:
-        """First how many reports agree, then the sums class by class."""
-        return self.sample_agreeing_sums(*sample_agreements(self.randomizer, counts, generator), generator)
-
     def sample_agreeing_sums(self, agreed: Counts, others: Counts, generator: np.random.Generator) -> Counts:
         """Draws the sums class by class of the signs at `old` and `new`, never a vector by itself."""
-        return sample_sums(self.randomizer, agreed, others, generator)
+        rests, chances = _classes(self.randomizer)
+        held = np.flatnonzero(agreed + others)
+        old, new = np.array([self.randomizer.positions(true) for true in held.tolist()], np.intp).reshape(-1, 2).T
+        drawn = generator.multinomial(others[held], chances)
+        drawn[:, 1 + CLASSES.index(AGREES)] = agreed[held]
+        rows, elsewhere = np.arange(len(held)), np.ones((len(held), self.randomizer.states), np.bool_)
+        elsewhere[rows, old] = elsewhere[rows, new] = False
+        signs = np.zeros((2, len(held), self.randomizer.states), np.int64)
+        for (at_new, at_old), rest, reports in zip(CLASSES, rests, drawn[:, 1:].T, strict=True):
+            if not reports.any():
+                continue
+            for of_sign, sign, at_rest in zip(
+                signs, (1, -1), sample_vector_sums(rest, reports, generator), strict=True
+            ):
+                of_sign[elsewhere] += at_rest.ravel()
+                of_sign[rows, new] += reports * (at_new == sign)
+                of_sign[rows, old] += reports * (at_old == sign)
+        return np.concatenate([[drawn[:, 0].sum()], *signs.sum(1)])
 
     @property
     def _answers(self) -> slice:
         """The states without NULL."""
         return slice(self.randomizer.states - self.randomizer.space.answers, None)
+
+    @property
+    def scale(self) -> float:
+        """c: what one sign is worth, in entries."""
+        return self._norm / self._gain
+
+    def _of_change(self, old: int, new: int) -> Floats:
+        """The covariance of what one report of old -> new decodes to, shape (d, d), in entries squared.
+
+        With old == new, of a report of no change.
+        """
+        c, u, moments = self.scale, self._spoken, self._moments
+        B = _alike(moments.states, moments.nonzero, moments.pair)
+        if old == new:
+            return c * c * u * B
+        favoured = _alike(moments.states, moments.nonzero_rest, moments.pair_rest)
+        moved = np.zeros((moments.states, moments.states))
+        ends = np.ix_([old, new], [old, new])
+        moved[ends] = [[1, -1], [-1, 1]]
+        favoured[[old, new], :] = favoured[:, [old, new]] = 0
+        favoured[ends] = moved[ends]
+        return c * c * u / self._norm * B + c * favoured - moved
+
+    def _changed(self, reports: int, quiet: float) -> float:
+        """n_c, unbiased for how many entries changed; u must be below 1.
+
+        reports: how many reported. quiet: how many of them said nothing, which has the probability 1 - u without a
+        change, and (1 - u)/Z with one.
+        """
+        return (reports - quiet / (1 - self._spoken)) / (1 - 1 / self._norm)
+
+    def _counted(self, squares: Floats, reports: int, quiet: float) -> tuple[Floats, bool]:
+        """The covariance estimated from counts of symbols, shape (d, d), and whether it is an upper bound.
+
+        squares: Σww' over all reports.
+        reports: how many there are.
+        quiet: how many said nothing.
+        It is c²·Σww' - Σδδ'. The counts tell Σδδ' unless u = 1, or vectors are balanced over an even number of states,
+        four or more; then Σδδ' is left out, which makes a bound.
+        """
+        randomizer, d = self.randomizer, self._moments.states
+        told = randomizer.spoken < 1 and (d == 2 or d % 2 == 1 or randomizer.pluses != 0)
+        moved = self._moved(squares, reports, quiet) if told else np.zeros((d, d))
+        return self.scale**2 * squares - moved, not told
+
+    def _summed(self, reports: int, quiet: float) -> Floats:
+        """An upper bound of the covariance from sums alone, shape (d, d): (n_0 + g·n_c)·C_0.
+
+        C_0 is the covariance of a report of no change, and g·C_0 the least multiple of it that is above the covariance
+        of every change. n_c entries changed, n_0 did not. If u = 1 the sums do not tell n_c, and everybody counts with
+        the larger of 1 and g. As all entries might change alike, the bound can be too large: for balanced vectors with
+        u = min(1, 1/K) by up to an eighth.
+        """
+        if self.randomizer.quiet:
+            return (reports + (self._excess - 1) * self._changed(reports, quiet)) * self._of_change(0, 0)
+        return reports * max(1.0, self._excess) * self._of_change(0, 0)
+
+    def _moved(self, squares: Floats, reports: int, quiet: float) -> Floats:
+        """Unbiased for Σδδ' over the entries that changed, from Σww' and how many said nothing.
+
+        Let m_ik entries have changed between the states i and k, in either direction, t_i = Σ_k m_ik, and n_c in all.
+        Then, off the diagonal, E Σww' = ξν + (1/c){ξ_F (n_c - t_i - t_k) - (1 - ξ_F) m_ik}, where ν is how many
+        vectors are sent, less those that are sent because changes favour them.
+        """
+        c, d, u = self.scale, self._moments.states, self._spoken
+        xi, xi_rest = self._moments.pair, self._moments.pair_rest
+        base = u / (1 - u) * quiet
+        changed = self._changed(reports, quiet)
+        off = squares - np.diag(np.diag(squares))
+        common = xi * base + xi_rest * changed / c
+        touched = c * ((d - 1) * common - 2 * xi_rest * changed / c - off.sum(1)) / (1 + xi_rest * (d - 3))
+        spread = touched[:, None] + touched[None, :]
+        between = (c * (common - off) - xi_rest * spread) / (1 - xi_rest)
+        np.fill_diagonal(between, 0)
+        moved: Floats = np.diag(touched) - between
+        return moved
+
+    @cached_property
+    def _excess(self) -> float:
+        """g, the same for every mutation: the largest eigenvalue of its covariance in units of C_0."""
+        values, vectors = np.linalg.eigh(self._of_change(0, 0))
+        kept = values > 1e-9 * values[-1]
+        whitening = vectors[:, kept] / np.sqrt(values[kept])
+        return float(np.linalg.eigvalsh(whitening.T @ self._of_change(0, 1) @ whitening)[-1])
+
+    @cached_property
+    def _moments(self) -> SignMoments:
+        return SignMoments.of(self.randomizer.states, self.randomizer.pluses)
+
+    @property
+    def _spoken(self) -> float:
+        """u."""
+        return float(self.randomizer.spoken)
+
+    @cached_property
+    def _gain(self) -> float:
+        """uK."""
+        odds = self.randomizer.odds
+        return self._spoken * self._moments.favoured * ((odds.favoured - odds.other) / odds.other)
+
+    @property
+    def _norm(self) -> float:
+        """Z."""
+        return 1 + self._gain
 
     def _probability(self, symbol: int, true: int) -> float:
         return self.randomizer.weight(symbol, true) / self.randomizer.total(true)

@@ -22,7 +22,7 @@ import numpy as np
 from changeling_central import BadState, Mechanism, NodeNoise, Noise, calibrated, check_counts, check_left, whole
 from changeling_statistics import Counts
 
-from .static import BasicCounting, Data, Priced, Static, check_answers, check_data
+from .static import BasicCounting, Data, Priced, Static, check_like
 
 
 class Closed(NamedTuple, Generic[Data]):
@@ -54,8 +54,8 @@ def check_stack(stack: tuple[Closed[Data], ...], static: Static[Data], steps: in
     if [node.level for node in stack] != levels_after(steps, most):
         raise BadState(f"the nodes of the state are not those of {steps} steps")
     for node in stack:
-        check_data(static, node.data)
-        check_answers(static, node.prefix)
+        check_like(static.gathered([]), node.data)
+        check_like(static.zero(), node.prefix)
 
 
 def levels_after(steps: int, most: int) -> list[int]:
@@ -228,8 +228,8 @@ class InfiniteMechanism(Mechanism[InfiniteState[Data], Data, Data], Generic[Data
         """Raises BadState for nodes that are not those of its time, or for datasets of another shape."""
         if state.time < 0:
             raise BadState(f"the state is of {state.time} steps")
-        check_answers(self.static, state.closed)
-        check_data(self.static, state.block)
+        check_like(self.static.zero(), state.closed)
+        check_like(self.static.gathered([]), state.block)
         i, inside = block_of(state.time + 1)
         check_stack(state.stack, self.static, inside - 1, i)
 

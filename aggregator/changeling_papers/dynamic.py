@@ -24,7 +24,7 @@ from changeling_central import BadState, ConstraintBroken, Guarantee, Mechanism,
 
 from .counters import InfiniteMechanism, InfiniteState, block_of
 from .partitioning import Partitioning, PartitionState, partitioned
-from .static import BasicCounting, Data, Odometer, Static, check_answers, check_data
+from .static import BasicCounting, Data, Odometer, Static, check_like
 
 BASEL = Fraction(6079271018540266, 10**16)
 """6/π², rounded down: BASEL · Σ 1/r² < 1."""
@@ -68,10 +68,11 @@ class DeletingNode(Generic[Data]):
 
     def begun(self, data: Data, noise: Noise, round_: int = 1) -> NodeState[Data]:
         """The state of a round that begins on this dataset; releases its size and its answers. round_: from 1 on."""
-        epsilon, delta = self.round_share(round_)
-        size = self._sized(data, round_, noise)
-        answers = self.static.under(epsilon, delta).release(data, noise)
-        return NodeState(round_, data, size, answers, self.stream(round_).start(), self._number(round_).start())
+        return self._answered(data, self._sized(data, round_, noise), round_, noise)
+
+    def _answered(self, data: Data, size: int, r: int, noise: Noise) -> NodeState[Data]:
+        answers = self.static.under(*self.round_share(r)).release(data, noise)
+        return NodeState(r, data, size, answers, self.stream(r).start(), self._number(r).start())
 
     def step(self, state: NodeState[Data], deleted: Data, noise: Noise) -> NodeState[Data]:
         """The state after one more segment. deleted: the items of D that it deletes."""
@@ -88,9 +89,7 @@ class DeletingNode(Generic[Data]):
         if size < 2 * self._error_bound(r + 1, after_n.time):
             zero = self.static.zero()
             return replace(state, round=r + 1, remaining=remaining, size=size, answers=zero, halted=True)
-        epsilon, delta = self.round_share(r + 1)
-        answers = self.static.under(epsilon, delta).release(remaining, noise)
-        return NodeState(r + 1, remaining, size, answers, self.stream(r + 1).start(), self._number(r + 1).start())
+        return self._answered(remaining, size, r + 1, noise)
 
     def answers(self, state: NodeState[Data]) -> Data:
         """On D by now: the round's answers less the deletions since, or 0."""
@@ -108,8 +107,8 @@ class DeletingNode(Generic[Data]):
         """Raises BadState for a state that no node at this price reaches, as far as its shape tells."""
         if state.round < 1:
             raise BadState(f"the rounds of a node are counted from 1, and the state is of round {state.round}")
-        check_data(self.static, state.remaining)
-        check_answers(self.static, state.answers)
+        check_like(self.static.gathered([]), state.remaining)
+        check_like(self.static.zero(), state.answers)
         self.stream(state.round).check(state.deleted)
         self._number(state.round).check(state.number)
 

@@ -19,7 +19,7 @@ from typing import Generic
 from changeling_central import BadState, BudgetExhausted, Guarantee, Mechanism, Noise, calibrated, check_left, whole
 
 from .counters import NEIGHBOURS, InfiniteMechanism, InfiniteState
-from .static import Data, Static, check_data
+from .static import Data, Static, check_like
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +224,7 @@ class PartitionedRelease(Mechanism[SegmentState[Data], tuple[Data, ...], Data], 
         self.partitioning.check(state.partition)
         if not len(state.pending) == len(state.streams) == len(self.signs):
             raise BadState(f"the state is of {len(state.streams)} streams, not of {len(self.signs)}")
-        check_data(self.release.static, *state.pending)
+        check_like(self.release.static.gathered([]), *state.pending)
         for stream in state.streams:
             self.release.check(stream)
             if state.partition.segment != stream.time + 1:

@@ -347,20 +347,10 @@ class StreamingMechanism:
         """Every z: what the newest k-1 blocks may hold."""
         return product(range(len(self.law)), repeat=self.blocks - 1)
 
-    def column(self, database: Blocks) -> int:
-        """The column of a database."""
-        place = 0
-        for value in database:
-            place = place * len(self.law) + value
-        return place
-
     def given(self, mechanism: FiniteMechanism, z: Blocks) -> Law:
         """P(y|z) of one of its mechanisms, shape (outputs,)."""
-        columns = [mechanism.column(self.column((value, *z))) for value in range(len(self.law))]
-        return tuple(
-            sum((weight * p for weight, p in zip(self.law, row, strict=True)), Fraction(0))
-            for row in zip(*columns, strict=True)
-        )
+        databases = product(range(len(self.law)), repeat=self.blocks)
+        return mechanism.mixed([self.law[x[0]] if x[1:] == z else Fraction(0) for x in databases])
 
     def _check_assumption(self) -> None:
         laws = [(name, z, self.given(each, z)) for name, each in self._named() for z in self.known()]

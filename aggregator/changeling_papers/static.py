@@ -128,25 +128,16 @@ def check_price(epsilon: Fraction, delta: Fraction) -> None:
         raise ValueError(f"a price has epsilon > 0 and 0 <= delta < 1, got {epsilon} and {delta}")
 
 
-def check_data(static: Static[Data], *datasets: Data) -> None:
-    """Raises BadState unless a state's datasets have the shape of this mechanism's datasets."""
-    for data in datasets:
-        _check_like(data, static.gathered([]))
-
-
-def check_answers(static: Static[Data], answers: Data) -> None:
-    """Raises BadState unless a state's answers have the shape of this mechanism's answers."""
-    _check_like(answers, static.zero())
-
-
-def _check_like(value: Data, like: Data) -> None:
-    if isinstance(like, int):
-        if type(value) is not int:
-            raise BadState(f"the state holds a {type(value).__name__} where a whole number belongs")
-    elif isinstance(value, int) or not hasattr(value, "dtype"):
-        raise BadState(f"the state holds a {type(value).__name__} where an array belongs")
-    else:
-        check_counts(value, like.shape)
+def check_like(like: Data, *values: Data) -> None:
+    """Raises BadState unless the values of a state are of the kind and the shape of this one."""
+    for value in values:
+        if isinstance(like, int):
+            if type(value) is not int:
+                raise BadState(f"the state holds a {type(value).__name__} where a whole number belongs")
+        elif isinstance(value, int) or not hasattr(value, "dtype"):
+            raise BadState(f"the state holds a {type(value).__name__} where an array belongs")
+        else:
+            check_counts(value, like.shape)
 
 
 def _noise_under(law: Law, moved: int, squares: int, epsilon: Fraction, delta: Fraction) -> NodeNoise:

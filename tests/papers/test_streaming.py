@@ -15,10 +15,11 @@ def transcript_law(stream, mechanisms, z):
     """Pr[y_1, …, y_t | the newest k-1 blocks are z], transcripts in lexicographic order; one mechanism a step."""
     steps, k = len(mechanisms), stream.blocks
     masses = {outputs: Fraction(0) for outputs in product(range(stream.real.outputs), repeat=steps)}
+    databases = list(product(range(len(stream.law)), repeat=k))
     for hidden in product(range(len(stream.law)), repeat=steps):
         held = (*hidden, *z)
         weight = prod((stream.law[value] for value in hidden), start=Fraction(1))
-        columns = [each.column(stream.column(held[s : s + k])) for s, each in enumerate(mechanisms)]
+        columns = [each.column(databases.index(held[s : s + k])) for s, each in enumerate(mechanisms)]
         for outputs in masses:
             masses[outputs] += weight * prod((column[y] for column, y in zip(columns, outputs, strict=True)))
     return tuple(masses.values())

@@ -19,12 +19,9 @@ from changeling_central import (
     histogram_query,
     offered,
 )
-from changeling_central.noise import told_apart
 from changeling_central.offers import in_words, root_mean_square
 from changeling_central.optimised import solved
 from changeling_protocol import AtMost, AtMostWithin, Calendar, TimeBounded
-
-from .examples import histories
 
 compared = cache(changeling_central.compared)
 ONE, SMALL = Fraction(1), Fraction(1, 10**6)
@@ -33,7 +30,6 @@ HISTOGRAM = histogram_query(["a", "b"], ["a", "b"])
 SUM = clipped_sum({"a": -2.0, "b": 3.0}, ["a", "b"], -2, 3)
 FIXED = histogram_query(["a", "b"], ["a", "b"], fixed=True)
 MEAN = LinearQuery(("v", "w"), ((0, 0), (2, 1), (-2, 1)), (2, 1), (4, 1), corners=((0, 0), (2, 1), (-2, 1)))
-LENGTH = told_apart(ONE, SMALL)
 
 
 def made_for(name, query, periods, constraint, **budget):
@@ -85,29 +81,6 @@ def test_where_entries_mutate_often_fresh_levels_are_chosen_and_go_on_as_begun(b
 
 
 QUERIES = {"count": COUNT, "histogram": HISTOGRAM, "sum": SUM, "fixed": FIXED}
-
-
-def lives(query, periods, constraint):
-    """The changes of every entry that keeps to the constraint, shape (T, w), from all histories of its answers."""
-    for states in histories(len(query.table) - 1, constraint, periods, query.fixed):
-        yield np.diff(np.array(query.table)[[0, *states]], axis=0)
-
-
-@pytest.mark.parametrize("law", Law)
-@pytest.mark.parametrize("name", QUERIES)
-def test_no_history_loses_more_than_is_stated(name, law):
-    """Every history of five periods, on the lattice, in whole numbers; and of most queries one attains it."""
-    query, constraint = QUERIES[name], AtMostWithin(3, 2)
-    made = made_for("optimised", query, 5, constraint, **(GAUSSIAN if law is Law.GAUSSIAN else {}))
-    moved = [made.coefficients @ x for x in lives(query, 5, constraint)]
-    if law is Law.LAPLACE:
-        lost, stated = [Fraction(int(np.abs(each).sum())) / Fraction(made.scale) for each in moved], made.epsilon
-    else:
-        lost, stated = [sqrt(int((each**2).sum())) * 2.0**made.shift / made.scale for each in moved], LENGTH
-    assert max(lost) <= stated
-    assert max(lost) >= 0.999 * stated
-    assert made.covers(query, made.calendar, constraint)
-    assert not made.covers(query, made.calendar, AtMost(4))
 
 
 @pytest.mark.parametrize("law", Law)

@@ -4,11 +4,10 @@ from fractions import Fraction
 from itertools import product
 from math import exp, log1p, sqrt
 
-import numpy as np
 import pytest
 from changeling_papers import BasicCounting, unbeatable
 from changeling_protocol import KaryResponse, Odds, StateSpace
-from changeling_statistics import NodeTally, counterpart_of, histogram_change, randomizer_curve
+from changeling_statistics import counterpart_of, randomizer_curve
 
 from tests.enumeration import probability
 
@@ -20,18 +19,6 @@ def sign_response(bias):
     """The mechanism RR of the lecture notes, section 1: an answer ±1 is kept with probability (1 + bias)/2."""
     ratio = (1 + bias) / (1 - bias)
     return KaryResponse(StateSpace(1), Odds(ratio.numerator, ratio.denominator))
-
-
-def sums_law(randomizer, truth):
-    """The law of Σ of the ±1 answers, holders answering -1, by listing what everybody may send."""
-    law = {}
-    for sent in product((0, 1), repeat=len(truth)):
-        chance = F(1)
-        for symbol, true in zip(sent, truth, strict=True):
-            chance *= probability(randomizer, symbol, true)
-        total = sum(-1 if symbol else 1 for symbol in sent)
-        law[total] = law.get(total, F(0)) + chance
-    return law
 
 
 @pytest.mark.parametrize("bias", BIASES)
@@ -47,30 +34,6 @@ def test_the_loss_is_the_log_of_the_odds_and_not_twice_the_bias(bias):
     curve = randomizer_curve(randomizer)
     assert curve.delta_at_ratio(worst) == 0
     assert curve.delta_at(2 * float(bias)) > 0
-
-
-@pytest.mark.parametrize("bias", BIASES)
-@pytest.mark.parametrize("truth", [(0,), (1, 0), (1, 1, 0, 0, 0), (1, 1, 1, 1, 0, 1)])
-def test_the_aggregation_is_unbiased_with_the_stated_deviation(bias, truth):
-    """Over everything n parties can send, n/2 - Σ/(2e) has the true count as its mean and (1 - e²)n/(4e²) as its
-    variance, exactly."""
-    n, law = len(truth), sums_law(sign_response(bias), truth)
-    estimates = {total: F(n, 2) - total / (2 * bias) for total in law}
-    mean = sum(law[total] * estimates[total] for total in law)
-    assert mean == sum(truth)
-    assert sum(law[total] * (estimates[total] - mean) ** 2 for total in law) == (1 - bias**2) * n / (4 * bias**2)
-
-
-@pytest.mark.parametrize("bias", BIASES)
-def test_the_products_estimate_is_that_aggregation(bias):
-    """`histogram_change` of a tally of n reports is n/2 - Σ/(2e), and its noise per report (1 - e²)/(4e²)."""
-    randomizer, n = sign_response(bias), 9
-    for ones in range(n + 1):
-        estimate = histogram_change(NodeTally(n, np.array([n - ones, ones])), randomizer)
-        assert estimate.values[0] == pytest.approx(float(F(n, 2) - F(n - 2 * ones) / (2 * bias)), rel=1e-12, abs=1e-12)
-    for true in (0, 1):
-        stated = counterpart_of(randomizer).report_covariance(true)[0, 0]
-        assert sqrt(n * stated) == pytest.approx(sqrt((1 - bias**2) * n) / (2 * float(bias)), rel=1e-12)
 
 
 @pytest.mark.parametrize(("n", "epsilon"), [(256, F(1)), (65536, F(1)), (65536, F(1, 4)), (10**6, F(2))])

@@ -38,7 +38,6 @@ from changeling_protocol import (
     Survey,
     SurveyId,
     Track,
-    TrackNumber,
     UnixMilliseconds,
     closings,
     symbol_bytes,
@@ -464,13 +463,32 @@ def check(store: Store, open_: Open = open_requests) -> list[TallyDifference]:
     open_: opens requests, here or in other processes.
     """
     with store.view() as view:
-        stored = readable(view.surveys())
-        again = _counted_again(view, open_, stored)
-        return [
-            difference
-            for id_, each in stored.items()
-            for difference in _differences(each, everybody(view.counted_strata(id_, each.survey.plan)), again[id_])
-        ]
+        surveys = readable(view.surveys())
+        again = _counted_again(view, open_, surveys)
+        differences = []
+        for id_, each in surveys.items():
+            stored = _in_words(each, everybody(view.counted_strata(id_, each.survey.plan)))
+            counted = _in_words(each, again[id_])
+            for what in sorted({*stored, *counted}):
+                one, other = stored.get(what, "nothing"), counted.get(what, "nothing")
+                if one != other:
+                    differences.append(TallyDifference(id_, what, one, other))
+        return differences
+
+
+def _in_words(of: StoredSurvey, tallies: Tallies) -> dict[str, str]:
+    """The counts of nodes and closings that are not sealed. Of periods after the last that counts some may have been
+    counted before the survey was ended: they are left out."""
+    words, tracks = dict[str, str](), of.survey.plan.tracks
+    for (track, number), tally in tallies.items():
+        node = tracks[track].node(number)
+        if of.sealed < node.end <= of.last:
+            said = f"{tally.reports} reports, slots {tally.slots.tolist()}"
+            words[f"track {track}, node ({node.start}, {node.end}]"] = said
+    for (group, period), here in tallies.attendance.items():
+        if of.sealed < period <= of.last:
+            words[f"group {group}, attendance at period {period}"] = str(here)
+    return words
 
 
 def _counted_again(view: View, open_: Open, stored: Mapping[SurveyId, StoredSurvey]) -> dict[SurveyId, Tallies]:
@@ -500,28 +518,3 @@ def _counted_again(view: View, open_: Open, stored: Mapping[SurveyId, StoredSurv
 
 def _add(sums: MutableMapping[_K, _V], key: _K, more: _V) -> None:
     sums[key] = sums[key] + more if key in sums else more
-
-
-def _differences(of: StoredSurvey, stored: Tallies, again: Tallies) -> Iterator[TallyDifference]:
-    """Of periods after the last that counts some may have been counted before the survey was ended: they are left."""
-    survey, sealed, last = of.survey, of.sealed, of.last
-    tracks = survey.plan.tracks
-    for track, number in sorted({*stored, *again}):
-        node = tracks[track].node(number)
-        if not sealed < node.end <= last:
-            continue
-        shown = [_tally(tallies, (track, number)) for tallies in (stored, again)]
-        if shown[0] != shown[1]:
-            yield TallyDifference(survey.id, f"track {track}, node ({node.start}, {node.end}]", *shown)
-    for group, period in sorted({*stored.attendance, *again.attendance}):
-        if not sealed < period <= last:
-            continue
-        here = [tallies.attendance.get((group, period)) for tallies in (stored, again)]
-        if here[0] != here[1]:
-            yield TallyDifference(survey.id, f"group {group}, attendance at period {period}", *map(str, here))
-
-
-def _tally(tallies: Tallies, key: tuple[TrackNumber, NodeNumber]) -> str:
-    if key not in tallies:
-        return "nothing"
-    return f"{tallies[key].reports} reports, slots {tallies[key].slots.tolist()}"

@@ -51,39 +51,21 @@ class ReportInWords:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """An entry's answer as a period closed.
+    """An entry's answer at a period's close, given or to come. `str()` says it in plain words.
 
-    entry: its number. closed: when the period did. arrived: whether the server has said that it has it; else it waits
-    to be sent, or sent again. reports: none, if nothing was to be reported.
+    entry: its number. at: when the period closed or, of one to come, when it is due by the device's clock.
+    arrived: whether the server has said that it has it; else it waits to be sent, or sent again. None for one to come.
+    reports: those that it consists of; none, if there is nothing to be reported.
     """
 
     entry: int
-    closed: datetime
-    arrived: bool
+    at: datetime
+    arrived: bool | None
     reports: tuple[ReportInWords, ...]
 
     def __str__(self) -> str:
-        how = "sent" if self.arrived else "waits to be sent"
-        return "\n".join(
-            [f"{moment(self.closed)}, {how}:", *(f"  {report}" for report in self.reports or ("no report",))]
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Next:
-    """An entry's next answer.
-
-    entry: its number. due: when, by the device's clock. reports: those it consists of; none, if there is nothing to be
-    reported at that close.
-    """
-
-    entry: int
-    due: datetime
-    reports: tuple[ReportInWords, ...]
-
-    def __str__(self) -> str:
-        lines = (f"  {report}" for report in self.reports or ("no report",))
-        return "\n".join([f"{moment(self.due)}, next:", *lines])
+        how = "next" if self.arrived is None else "sent" if self.arrived else "waits to be sent"
+        return "\n".join([f"{moment(self.at)}, {how}:", *(f"  {report}" for report in self.reports or ("no report",))])
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +79,7 @@ class SurveyReports:
     id: str
     question: str
     told: tuple[Told, ...]
-    coming: tuple[Next, ...]
+    coming: tuple[Told, ...]
 
     def __str__(self) -> str:
         return "\n".join([f"Reports on: {shown(self.question)}", *map(str, self.told), *map(str, self.coming)])
@@ -125,7 +107,7 @@ def _reports(device: Device, db: StoreConnection, known: Known, survey: Survey) 
     return SurveyReports(known.id.hex(), survey.title, told, tuple(each for each in coming if each is not None))
 
 
-def _next(device: Device, db: StoreConnection, survey: Survey, entry: Entry, lead_ms: int) -> Next | None:
+def _next(device: Device, db: StoreConnection, survey: Survey, entry: Entry, lead_ms: int) -> Told | None:
     due_ms = next_due_ms(survey, entry)
     if due_ms is None:
         return None
@@ -137,7 +119,7 @@ def _next(device: Device, db: StoreConnection, survey: Survey, entry: Entry, lea
         for number, track in survey.plan.numbered(entry.group)
         if (node := track.ending_at(period)) is not None and (track.reported is None or (number, node) in drawn)
     )
-    return Next(entry.number, due, tuple(_possible(survey, *each) for each in ending))
+    return Told(entry.number, due, None, tuple(_possible(survey, *each) for each in ending))
 
 
 def _told(survey: Survey, report: Report) -> ReportInWords:

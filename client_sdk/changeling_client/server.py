@@ -358,10 +358,6 @@ class Server:
             attempts = self._attempts(db)
         return max(attempts.wait_ms(now_ms), 0 if self.in_development else attempts.unpaid_ms(now_ms))
 
-    def interrupt(self) -> None:
-        """Ends the exchange that is under way in another thread, if there is one. Returns at once."""
-        self._exchanges.interrupt()
-
     def close(self) -> None:
         """Ends the exchange under way; from now on each fails at once. Returns within a tenth of a second."""
         self._exchanges.close()
@@ -475,10 +471,7 @@ class Servers:
     def close(self) -> None:
         """Ends what is being asked, at once; from now on nothing is asked, of servers yet to be met neither."""
         self._closed = True
-        servers = list(self._servers.values())
-        for server in servers:  # all of them, before the first is waited for
-            server.interrupt()
-        for server in servers:
+        for server in list(self._servers.values()):
             server.close()
 
 

@@ -267,19 +267,14 @@ class Exchanges(Forks):
             call.end(_ended())
         return call.outcome()
 
-    def interrupt(self) -> None:
-        """Ends the exchange under way in another thread, if there is one. Returns at once."""
-        if (call := self._call) is not None:
-            call.end(_ended())
-
     def close(self) -> None:
         """Ends the exchange under way, and lets no other begin. Returns within a tenth of a second."""
         self._closed = True
-        self.interrupt()
-        if self._http is not None and (self._call is None or self._call.is_through()):
-            self._http.close()
-            if self._endpoint.transport is not None:
-                self._endpoint.transport.close()
+        if self._call is not None:
+            self._call.end(_ended())
+        through = self._call is None or self._call.is_through()
+        if through and self._http is not None and self._endpoint.transport is not None:
+            self._endpoint.transport.close()
 
     def after_fork(self, in_child: bool) -> None:
         """In a child: the parent's sockets must not be shut down."""

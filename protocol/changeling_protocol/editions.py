@@ -8,10 +8,10 @@ what is published under that name never changes.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 from .errors import MalformedBytes
-from .signing import ID_BYTES, DatedKey, Fields, SignedObject, SurveyId, authority_key, members
+from .signing import ID_BYTES, DatedKey, SignedObject, SurveyId, authority_key
 from .upload import SealingKey
 
 HASH_BYTES = 32
@@ -79,33 +79,7 @@ class Edition(SignedObject):
         if any(len(each) != HASH_BYTES for each in self.files.values()):
             raise ValueError(f"the hash of a file has {HASH_BYTES} bytes")
 
-    def as_fields(self) -> Fields:
-        """All of it."""
-        return {
-            "survey": self.survey,
-            "revision": self.revision,
-            "made": self.made,
-            "last": self.last,
-            "final": self.final,
-            "tracks": [list(each) for each in self.tracks],
-            "groups": [list(each) for each in self.groups],
-            "files": dict(self.files),
-        }
-
-    @classmethod
-    def _read(cls, fields: Fields) -> Self:
-        whole = dict.fromkeys(("revision", "made", "last", "final"), int)
-        told = members(fields, survey=bytes, **whole, tracks=list, groups=list, files=dict)
-        columns = {name: tuple(_columns(each) for each in told[name]) for name in ("tracks", "groups")}
-        return cls(**{**told, **columns})
-
 
 def edition_id(signed: bytes) -> bytes:
     """The name of an edition: the first 16 bytes of the SHA-256 of its signed bytes."""
     return sha256(signed).digest()[:ID_BYTES]
-
-
-def _columns(values: Any) -> tuple[bytes, ...]:
-    if not all(isinstance(each, bytes) for each in values):
-        raise ValueError("columns are bytes")
-    return tuple(values)

@@ -47,12 +47,14 @@ class SignedObject:
 
     def as_fields(self) -> Fields:
         """The signed fields, but for the kind and the protocol version."""
-        raise NotImplementedError
+        return as_terms(self)
 
     @classmethod
     def _read(cls, fields: Fields) -> Self:
         """The object that `as_fields` wrote; whatever error other fields lead to is told as MalformedBytes."""
-        raise NotImplementedError
+        if (told := from_terms(cls, fields)) is None:
+            raise ValueError("a part of it is missing, is of another type, or has company")
+        return cls(**told)
 
     @classmethod
     def from_fields(cls, fields: Fields) -> Self:
@@ -111,14 +113,6 @@ class DatedKey(SignedObject):
     def valid_at(self, time: UnixSeconds) -> bool:
         """True if it may be used at this Unix time, in seconds."""
         return self.begins <= time <= self.expires
-
-    def as_fields(self) -> Fields:
-        """The key and its dates."""
-        return {"public": self.public, "begins": self.begins, "expires": self.expires}
-
-    @classmethod
-    def _read(cls, fields: Fields) -> Self:
-        return cls(**members(fields, public=bytes, begins=int, expires=int))
 
 
 def signed(kind: str, fields: Fields, authority: Ed25519PrivateKey) -> bytes:
@@ -265,7 +259,8 @@ def holds_booleans(value: Any) -> bool:
 def as_terms(value: Any, *but: str) -> Fields:
     """The fields of a dataclass as they stand in signed bytes, but for some.
 
-    Whole numbers stand as they are, truth values as 0 and 1, and as lists tuples, fractions and dataclasses of numbers.
+    Whole numbers and bytes stand as they are, truth values as 0 and 1, a mapping as a map; tuples, fractions and
+    dataclasses of numbers as lists.
     """
     return {name: _written(getattr(value, name)) for name in kinds_of(value.__class__) if name not in but}
 
@@ -292,23 +287,30 @@ def kinds_of(of: Any) -> dict[str, Any]:
 
 
 def _written(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _written(each) for name, each in value.items()}
     if isinstance(value, Fraction):
         return [value.numerator, value.denominator]
     parts = astuple(value) if is_dataclass(value) and not isinstance(value, type) else value
-    return [*map(_written, parts)] if isinstance(parts, tuple) else int(value)
+    if isinstance(parts, tuple):
+        return [*map(_written, parts)]
+    return int(value) if isinstance(value, bool) else value
 
 
 def _read(kind: Any, value: Any) -> Any:
     """A value of this type from its form. Raises TypeError for another form."""
-    if kind in (int, bool):
-        if type(value) is not int or (kind is bool and value not in (0, 1)):
-            raise TypeError
-        return kind(value)
-    if not isinstance(value, list):
+    kind, origin = getattr(kind, "__supertype__", kind), get_origin(kind)
+    form: Any = {int: int, bool: int, bytes: bytes}.get(kind, dict if origin is Mapping else list)
+    if type(value) is not form or (kind is bool and value not in (0, 1)):
         raise TypeError
-    if get_origin(kind) is tuple:
+    if origin is Mapping:
+        return {name: _read(get_args(kind)[1], each) for name, each in value.items()}
+    if origin is tuple:
         return tuple(_read(get_args(kind)[0], each) for each in value)
+    if form is not list:
+        return kind(value)
     numbers = [_read(int, each) for each in value]
-    if kind is Fraction and (len(numbers) != 2 or numbers[1] < 1 or gcd(*numbers) != 1):
+    is_fraction = kind is Fraction and len(numbers) == 2 and numbers[1] > 0 and gcd(*numbers) == 1
+    if not (is_fraction or "__dataclass_fields__" in vars(kind)):
         raise TypeError
     return kind(*numbers)

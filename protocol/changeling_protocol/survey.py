@@ -453,11 +453,3 @@ class EarlyEnd(SignedObject):
             raise ValueError(f"a survey's id has {ID_BYTES} bytes, got {len(self.survey)}")
         if not 1 <= self.last <= MOST_PERIODS:
             raise ValueError(f"a survey ends after a period of its calendar, numbered from 1, got {self.last}")
-
-    def as_fields(self) -> Fields:
-        """The survey's id and the last period."""
-        return {"survey": self.survey, "last": self.last}
-
-    @classmethod
-    def _read(cls, fields: Fields) -> Self:
-        return cls(**members(fields, survey=bytes, last=int))

@@ -129,7 +129,7 @@ def test_what_was_sent_is_what_the_server_received(tmp_path, server):
     assert [report.says for told in about.told if told.arrived for report in told.reports] == [
         report.says for report in server.reports
     ]
-    assert [(told.arrived, told.closed.isoformat()[:10]) for told in about.told] == [
+    assert [(told.arrived, told.at.isoformat()[:10]) for told in about.told] == [
         (True, "2027-01-02"),
         (True, "2027-01-03"),
         (False, "2027-01-04"),
@@ -164,7 +164,7 @@ def test_the_next_answer_is_due_when_it_is_given(tmp_path, server):
         device.join(TEN.id).record("tea")
         device.flush()
         ((coming,),) = (about.coming for about in device.reports())
-        due = coming.due.timestamp()
+        due = coming.at.timestamp()
         server.clock.now = due - 1
         assert device.flush().sent == 0
         server.clock.now = due + 1

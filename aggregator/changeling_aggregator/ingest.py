@@ -504,15 +504,18 @@ class Committer:
 
     def _room(self) -> int:
         free = self.free_bytes()
-        return USUAL_STORE_BYTES if free is None else self._store.bytes_kept() + free - free // SPARE_PART
+        if free is None:
+            return USUAL_STORE_BYTES
+        with self._store.view() as view:
+            return self._store.bytes_kept(view.log_state()) + free - free // SPARE_PART
 
     def _fullness(self) -> str | None:
         """Why the store takes no more uploads; None where it does."""
         with self._store.view(once=True) as view:  # as uploads wait meanwhile
-            waiting = view.log_state().unfolded
-        if waiting > self.most_unfolded:
+            log = view.log_state()
+        if log.unfolded > self.most_unfolded:
             return "more uploads wait to be counted than this server keeps: come again later"
-        if self._store.bytes_kept() > self.most_store_bytes:
+        if self._store.bytes_kept(log) > self.most_store_bytes:
             return "this server keeps no more uploads until some of them are due to go: come again later"
         return None
 

@@ -86,12 +86,12 @@ def test_the_commit_of_a_few_uploads_is_one_way_to_the_database_and_back(store: 
     opened.close()
 
 
-def test_looking_whether_the_store_is_full_is_a_way_for_each_figure(store: Store, tmp_path: Path) -> None:
-    """What waits for the fold, what the tables take, and what segments do: the uploads of a second wait for it."""
+def test_looking_whether_the_store_is_full_is_two_ways_to_the_database(store: Store, tmp_path: Path) -> None:
+    """What waits for the fold and what segments take, and what the tables do: the uploads of a second wait for it."""
     looking = Committer(store, lambda: 5.0)
     with overheard(store, tmp_path / "spoken") as asked:
         assert looking._fullness() is None
-        assert asked() == 3
+        assert asked() == 2
 
 
 def test_a_statement_by_itself_waits_for_others_whatever_the_database_says(url: str) -> None:

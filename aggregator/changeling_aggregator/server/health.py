@@ -221,9 +221,7 @@ class ServiceCollector(Collector):
         yield from _process_figures(self._service)
         try:
             with self._service.store.view() as view:
-                figures = [*_store_figures(view, self._service.clock())]
-            kept = self._service.store.bytes_kept()
-            figures.append(GaugeMetricFamily("changeling_store_bytes", "What the store keeps, segments too.", kept))
+                figures = [*_store_figures(self._service, view)]
         except STORE_FAILURES:
             figures = []
         yield GaugeMetricFamily("changeling_store_readable", "1 while the store can be read.", len(figures) > 0)
@@ -261,8 +259,10 @@ def _process_figures(service: Service) -> Iterator[Metric]:
     yield survey
 
 
-def _store_figures(view: View, now: float) -> Iterator[Metric]:
+def _store_figures(service: Service, view: View) -> Iterator[Metric]:
     log = view.log_state()
+    kept, now = service.store.bytes_kept(log), service.clock()
+    yield GaugeMetricFamily("changeling_store_bytes", "What the store keeps, segments too.", kept)
     appended, first, size = log.folded + log.unfolded, log.first_unfolded, log.segment_bytes
     yield CounterMetricFamily("changeling_appended", "What was ever appended, by all servers.", appended)
     yield GaugeMetricFamily("changeling_unfolded", "What of the log the fold has not counted.", log.unfolded)

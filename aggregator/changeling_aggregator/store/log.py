@@ -27,6 +27,7 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    true,
     update,
 )
 
@@ -105,21 +106,18 @@ def _asked_of_log() -> Select[Any]:
         .order_by(log.c.position)
     )
     arrivals = (each.limit(1).correlate(streams, cursors).scalar_subquery() for each in (next_segment, next_row))
-    first = func.min(func.coalesce(*arrivals, 0))  # 0 of a request that the catalogue has lost
-    sums = func.sum(cursors.c.position), func.sum(streams.c.length - cursors.c.position)
-    of_streams = streams.join(cursors, _OF_STREAM)
-    counts = [select(each).select_from(of_streams).scalar_subquery() for each in sums]
-    sizes = [
-        select(each).where(files.c.kind == FileKind.SEGMENT).scalar_subquery()
-        for each in (func.count(files.c.name), func.sum(files.c.size))
-    ]
-    return select(
-        store.c.arrival,
-        store.c.floor,
-        *(cast(func.coalesce(each, 0), BigInteger) for each in counts),
-        select(first).select_from(of_streams).where(cursors.c.position < streams.c.length).scalar_subquery(),
-        *(cast(func.coalesce(each, 0), BigInteger) for each in sizes),
+    is_behind = cursors.c.position < streams.c.length
+    counts = (
+        func.coalesce(func.sum(cursors.c.position), 0),
+        func.coalesce(func.sum(streams.c.length - cursors.c.position), 0),
+        func.min(case((is_behind, func.coalesce(*arrivals, 0)))),  # 0 of a request that the catalogue has lost
     )
+    sizes = func.count(), func.coalesce(func.sum(files.c.size), 0)
+    in_streams = select(*(cast(each, BigInteger) for each in counts)).select_from(streams.join(cursors, _OF_STREAM))
+    in_files = select(*(cast(each, BigInteger) for each in sizes)).where(files.c.kind == FileKind.SEGMENT)
+    first, second = in_streams.subquery(), in_files.subquery()  # of one row each, as the store's is
+    asked = select(store.c.arrival, store.c.floor, *first.c, *second.c)
+    return asked.select_from(store.join(first, true()).join(second, true()))
 
 
 _STATE = _asked_of_log()

@@ -31,7 +31,7 @@ from .database import (
     version_of,
 )
 from .files import RUN_ENDS, SEGMENT_ENDS, FileKind, Segment, rows_of, segment_name, written_segment
-from .log import ReadLog, WriteLog
+from .log import LogState, ReadLog, WriteLog
 from .registry import ReadRegistry, WriteRegistry
 
 TOGETHER = 16
@@ -293,11 +293,12 @@ class Store:
         """How many bytes are free on its disk; None where that is another machine's."""
         return self._database.free_bytes()
 
-    def bytes_kept(self) -> int:
-        """About how many bytes all that it holds takes, its segments with it, without what was deleted."""
-        with self.view(once=True) as view:
-            in_segments = view.log_state().segment_bytes
-        return self._database.bytes_kept() + in_segments
+    def bytes_kept(self, log: LogState) -> int:
+        """About how many bytes all that it holds takes, its segments with it, without what was deleted.
+
+        log: the state of its log, as a view gave it.
+        """
+        return self._database.bytes_kept() + log.segment_bytes
 
     def trouble(self) -> str | None:
         """Why no upload should be appended to it, as far as can be told at once; None where all is well."""

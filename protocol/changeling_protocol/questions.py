@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from .calendar import LAST_INSTANT
 from .randomizers.interface import MICRO, check_answers
-from .signing import Fields, from_terms, holds_booleans
+from .signing import Fields, as_terms, from_terms, holds_booleans
 
 MOST_MUTATIONS = 2**20
 """The largest k: a device keeps the mutations of an entry until their node is answered, and these are some 50 MB."""
@@ -215,10 +215,6 @@ class ExpectedChanges:
         later = end - max(start, 1)
         return float(1.0 - unchanged * (1.0 - self.later / MICRO) ** later)
 
-    def as_fields(self) -> Fields:
-        """The expectation in a survey's signed bytes."""
-        return {"first": self.first, "later": self.later}
-
 
 class Rounded(NamedTuple):
     """A number as it is answered. answer: the level's place among the answers, from 0. clipped: if it lay outside."""
@@ -345,7 +341,7 @@ class Question:
             **(asked if self.levels else {"answers": list(self.answers)}),
             **({"freezing_of": self.freezing_of} if self.freezing_of else {}),
             "constraint": self.constraint.as_fields(),
-            "expected": self.expected.as_fields(),
+            "expected": as_terms(self.expected),
         }
 
     @classmethod

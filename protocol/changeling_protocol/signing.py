@@ -74,9 +74,17 @@ class SignedObject:
     def from_signed(cls, encoded: bytes, authority: Iterable[bytes]) -> Self:
         """The object in signed bytes.
 
-        authority: the pinned public keys. Raises BadSignature, or what `from_fields` raises.
+        authority: the pinned Ed25519 public keys, 32 bytes each; one of them must have signed, which none of low order
+        can. Raises BadSignature, or what `from_fields` raises.
         """
-        return cls.from_fields(verified(cls.kind, encoded, authority))
+        payload, signature = _parts(encoded)
+        for key in authority:
+            with suppress(InvalidSignature, ValueError):
+                authority_key(key).verify(signature, payload)
+                break
+        else:
+            raise BadSignature(f"none of the pinned authority keys signed this {cls.kind}")
+        return cls.from_payload(payload)
 
     @classmethod
     def unverified(cls, encoded: bytes) -> Self:
@@ -119,22 +127,6 @@ def signed(kind: str, fields: Fields, authority: Ed25519PrivateKey) -> bytes:
     """The canonical bytes of an object of this kind with these fields, signed by the authority's private key."""
     payload = payload_bytes(kind, fields)
     return encode({"payload": payload, "signature": authority.sign(payload)})
-
-
-def verified(kind: str, encoded: bytes, authority: Iterable[bytes]) -> Fields:
-    """The fields of a signed object.
-
-    authority: the pinned Ed25519 public keys, 32 bytes each; one of them must have signed, which none of low order can.
-    Raises MalformedBytes, or BadSignature.
-    """
-    payload, signature = _parts(encoded)
-    for key in authority:
-        with suppress(InvalidSignature, ValueError):
-            authority_key(key).verify(signature, payload)
-            break
-    else:
-        raise BadSignature(f"none of the pinned authority keys signed this {kind}")
-    return payload_fields(kind, payload)
 
 
 def _parts(encoded: bytes) -> tuple[bytes, bytes]:

@@ -23,9 +23,7 @@ mutation. NULL is a state like any other, so insertion and deletion count. Pan 2
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
 from graphlib import TopologicalSorter
-from typing import Self
 
 import numpy as np
 from changeling_central import (
@@ -48,38 +46,19 @@ from changeling_central import (
     calibrated,
 )
 from changeling_protocol import AtMost, Calendar, Constraint, Node, cover
-from changeling_statistics import GROUND, Floats, Indices, Network
-from numpy.typing import NDArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ClosingEdges:
-    """The k nodes that close with a period, as edges of the release graph.
-
-    start: where each begins, shape (k,).
-    variance: the variance of each, shape (k,).
-    changes: the measured change over each, shape (k, z).
-    """
-
-    start: Indices
-    variance: Floats
-    changes: Floats
+from changeling_statistics import Floats, Indices, Network
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frontier:
     """The joint estimate, at the end of a period, of time 0 and the times at which nodes start that are still open.
 
-    It carries the online estimate of a release graph on from period to period, in a state that can be saved: values
-    alone. Of the past only these times matter; in a hierarchy there are few. Their joint estimate is exact (a Kalman
-    filter).
+    It carries the online estimate of a hierarchy on from period to period, in a state that can be saved: values alone.
+    Of the past only these times matter, and they are few. Their joint estimate is exact (a Kalman filter).
 
-    period: the period that has just closed.
-    times: those F times, rising.
-    part: the number of the connected part of each, shape (F,). Estimates in part 0 are absolute; in another they are
-    relative to one another.
-    planned: P, their covariance, in units of the nodes' variances, shape (F, F).
-    values: the estimated histograms, shape (F, z).
+    period: the period that has just closed. times: those F times, rising. part: 0 for each, shape (F,), as nodes of
+    single periods connect all with time 0. planned: P, their covariance, in units squared, shape (F, F). values: the
+    estimates, shape (F, w).
     """
 
     period: int
@@ -87,84 +66,6 @@ class Frontier:
     part: Indices
     planned: Floats
     values: Floats
-
-    @classmethod
-    def before(cls, answers: int) -> Self:
-        """The frontier at time 0, where the histogram of z answers is 0."""
-        return cls(0, (0,), np.zeros(1, np.intp), np.zeros((1, 1)), np.zeros((1, answers)))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Online:
-    """The online estimate at the end of one period: its values, shape (z,), and their variance."""
-
-    period: int
-    values: Floats
-    planned: float
-
-
-def advance(frontier: Frontier, closing: ClosingEdges, last_use: Indices) -> tuple[Frontier, Online | None]:
-    """One more period: the frontier after it, and the estimate at its end; None if nothing connects that with time 0.
-
-    closing: the nodes that close with the period.
-    last_use: for each time, the end of the last node that starts there, 0 if none does; shape (periods + 1,).
-    Takes O(F²) steps for each node, whatever came before. Raises ValueError for a node that starts at a time already
-    dropped.
-    """
-    period = frontier.period + 1
-    times = (*frontier.times, period)
-    F, z = len(times), frontier.values.shape[1]
-    part = np.append(frontier.part, period)
-    # The estimates beside their covariance: every step is linear in both. A fresh time's row is still void.
-    joint = np.zeros((F, z + F))
-    joint[:-1, :z], joint[:-1, z:-1] = frontier.values, frontier.planned
-    steps = zip(closing.start.tolist(), closing.variance.tolist(), closing.changes, strict=True)
-    for start, variance, change in steps:
-        if start not in times:
-            raise ValueError(f"a release starts at time {start}, which is no longer open at period {period}")
-        i = times.index(start)
-        if part[i] == part[-1]:
-            _update(joint, z, i, variance, change)
-        elif part[-1] == GROUND:
-            _join(joint, z, part, part == part[i], (F - 1, i), variance, -change)
-        else:
-            _join(joint, z, part, part == part[-1], (i, F - 1), variance, change)
-    values, P = joint[:, :z], joint[:, z:]
-    online = Online(period, values[-1], float(P[-1, -1])) if part[-1] == GROUND else None
-    kept = [at for at, time in enumerate(times) if time == 0 or last_use[time] > period]
-    return Frontier(period, tuple(times[at] for at in kept), part[kept], P[kept][:, kept], values[kept]), online
-
-
-def _join(
-    joint: Floats,
-    z: int,
-    part: Indices,
-    moved: NDArray[np.bool_],
-    ends: tuple[int, int],
-    variance: float,
-    change: Floats,
-) -> None:
-    """The first edge between two connected parts: one part is shifted, as a whole, to where the edge says it is.
-
-    v := v + (v_fixed ± y - v_loose) for all times that move; (fixed, loose) = ends. Its values were relative, so
-    nothing is lost.
-    """
-    fixed, loose = ends
-    joint[moved] += joint[fixed] - joint[loose]
-    joint[moved, :z] += change
-    P = joint[:, z:]
-    P[:, moved] += (P[:, fixed] - P[:, loose])[:, None]
-    P[np.ix_(moved, moved)] += variance
-    part[moved] = part[fixed]
-
-
-def _update(joint: Floats, z: int, i: int, variance: float, change: Floats) -> None:
-    """One more edge, which ends at the newest time, within a connected part: the usual Kalman gain."""
-    values, P = joint[:, :z], joint[:, z:]
-    toward = P[-1] - P[i]
-    gain = (toward / (toward[-1] - toward[i] + variance))[:, None]
-    values += gain * (change - (values[-1] - values[i]))
-    P -= gain * toward
 
 
 SOURCE = "Pan 2023, theorem 4.3, mended"
@@ -264,19 +165,35 @@ class BestEstimates:
 
     def start(self) -> Frontier:
         """Before the first period, where the query is 0."""
-        return Frontier.before(self.columns)
+        return Frontier(0, (0,), np.zeros(1, np.intp), np.zeros((1, 1)), np.zeros((1, self.columns)))
 
     def step(self, frontier: Frontier, nodes: Sequence[NodeRelease]) -> tuple[Frontier, Level]:
-        """One more period: the query at its end."""
-        closing = ClosingEdges(
-            np.array([release.node.start for release in nodes], np.intp),
-            np.array([release.variance for release in nodes]),
-            np.array([release.values for release in nodes], np.float64).reshape(len(nodes), self.columns),
-        )
-        after, online = advance(frontier, closing, _last_uses(self.periods, self.widths))
-        if online is None:
-            raise ValueError(f"no node ends at period {after.period}: a hierarchy's first layer has width 1")
-        return after, Level(online.values.copy(), online.planned)
+        """One more period: the query at its end.
+
+        nodes: those that close with it, the period's own first. Takes O(F²) steps for each, whatever came before.
+        """
+        period = frontier.period + 1
+        if not nodes or nodes[0].node != Node(period - 1, period):
+            raise ValueError(f"no node is of period {period} alone: a hierarchy's first layer has width 1")
+        times, before = (*frontier.times, period), frontier.times.index(period - 1)
+        values = np.vstack([frontier.values, frontier.values[before] + nodes[0].values])
+        P = np.pad(frontier.planned, ((0, 1), (0, 1)))
+        P[-1] = P[:, -1] = P[before].copy()
+        P[-1, -1] = P[before, before] + nodes[0].variance
+        for release in nodes[1:]:  # ends at the newest time, within what is connected: the usual Kalman gain
+            i = times.index(release.node.start)
+            toward = P[-1] - P[i]
+            gain = (toward / (toward[-1] - toward[i] + release.variance))[:, None]
+            values += gain * (release.values - (values[-1] - values[i]))
+            P -= gain * toward
+        kept = [
+            at
+            for at, time in enumerate(times)
+            if time == 0 or any(time % w == 0 and period < time + w <= self.periods for w in self.widths)
+        ]
+        part, open_ = np.zeros(len(kept), np.intp), tuple(times[at] for at in kept)
+        after = Frontier(period, open_, part, P[kept][:, kept], values[kept])
+        return after, Level(values[-1].copy(), float(P[-1, -1]))
 
 
 def cover_sum(nodes: Iterable[NodeRelease], start: int, end: int, widths: Sequence[int]) -> Level:
@@ -329,15 +246,6 @@ def online_variances(branching: int, layers: int, t: Indices) -> Floats:
         v = branching * v / (branching * v + 1)
         t = t // branching
     return variance
-
-
-@lru_cache(maxsize=16)
-def _last_uses(periods: int, widths: tuple[int, ...]) -> Indices:
-    last = np.zeros(periods + 1, np.intp)
-    for width in widths:
-        starts = np.arange(0, periods - width + 1, width)
-        last[starts] = np.maximum(last[starts], starts + width)
-    return last
 
 
 @dataclass(frozen=True, slots=True)

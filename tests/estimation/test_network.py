@@ -2,28 +2,10 @@
 
 import numpy as np
 import pytest
-from changeling_papers import ClosingEdges, Frontier, advance
 from changeling_statistics import Network
-from changeling_statistics.estimation.network import last_uses, online_rows
+from changeling_statistics.estimation.network import online_rows
 
 from .graphs import dense_row, hierarchy, scattered
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_the_online_recursion_is_the_solution_of_every_prefix_graph(seed):
-    """Values and variances at every time; None just where the closed releases do not reach 0."""
-    generator = np.random.default_rng(seed)
-    graph = scattered(12, 18, generator) if seed % 2 else hierarchy(12, (1, 2, 4), generator)
-    changes = generator.normal(size=(len(graph.start), 3))
-    frontier, last = Frontier.before(3), last_uses(graph)
-    for time in range(1, 13):
-        part, at = graph.closed_by(time), np.flatnonzero(graph.end == time)
-        frontier, online = advance(frontier, ClosingEdges(graph.start[at], graph.variance[at], changes[at]), last)
-        assert (online is not None) == part.connected(time, 0)
-        if online is not None:
-            row = dense_row(graph, time, 0, time)
-            np.testing.assert_allclose(online.values, row @ changes, atol=1e-9)
-            np.testing.assert_allclose(online.planned, row**2 @ graph.variance, atol=1e-9)
 
 
 def test_all_answers_are_fitted_at_once_retrospectively():
@@ -34,28 +16,6 @@ def test_all_answers_are_fitted_at_once_retrospectively():
     rows = np.array([dense_row(graph, time) for time in range(1, 13)])
     np.testing.assert_allclose(graph.fit(changes)[1:], rows @ changes, atol=1e-9)
     assert not graph.fit(changes)[0].any()
-
-
-def test_a_release_of_a_time_already_dropped_is_refused():
-    """The state holds only times that are still open, and says so."""
-    frontier = Frontier.before(1)
-    last = np.zeros(4, np.intp)
-    one = ClosingEdges(np.array([0]), np.ones(1), np.ones((1, 1)))
-    frontier, _ = advance(frontier, one, last)
-    late = ClosingEdges(np.array([1]), np.ones(1), np.ones((1, 1)))
-    with pytest.raises(ValueError, match="time 1, which is no longer open at period 2"):
-        advance(frontier, late, last)
-
-
-def test_the_frontier_of_a_hierarchy_stays_small():
-    """At most one open node a layer, however long the history."""
-    graph = hierarchy(256, (1, 2, 4, 8, 16))
-    frontier, last = Frontier.before(1), last_uses(graph)
-    for period in range(1, 257):
-        at = np.flatnonzero(graph.end == period)
-        closing = ClosingEdges(graph.start[at], graph.variance[at], np.zeros((len(at), 1)))
-        frontier, _ = advance(frontier, closing, last)
-        assert len(frontier.times) <= 6
 
 
 def test_what_is_no_network_or_has_no_row_is_refused():

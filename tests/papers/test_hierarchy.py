@@ -22,12 +22,12 @@ from changeling_central import (
     sliding_windows,
 )
 from changeling_central.levels import window_shifts
-from changeling_central.testing import Forbidden, NoNoise, RecordedNoise
+from changeling_central.testing import Forbidden, NoNoise
 from changeling_papers import BestEstimates, best_hierarchy, cover_sum, hierarchy, retrospective, state_diagram
 from changeling_papers.hierarchy import online_variances
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, Node, TimeBounded
 
-from tests.central.examples import CALENDAR, exact_delta, histories, transcript, transcripts
+from tests.central.examples import CALENDAR, Listed, exact_delta, histories, transcript, transcripts
 
 ANSWERS = ["a", "b"]
 COUNT, HISTOGRAM = counting(ANSWERS, ["a"], "a"), histogram_query(ANSWERS, ANSWERS)
@@ -179,6 +179,7 @@ def test_every_range_is_covered_and_the_covers_are_as_short_as_the_paper_says(c,
         state, closed = mechanism.step(state, np.array([change]), NoNoise())
         nodes.extend(closed)
         frontier, level = estimates.step(frontier, closed)
+        assert len(frontier.times) <= h + 1, "at most one open node a layer"
         assert level.values == pytest.approx([changes[:t].sum()])
         assert level.variance == pytest.approx(retrospective(nodes, t)[1][t])
         assert level.variance == pytest.approx(online_variances(c, h, np.array([t]))[0] * mechanism.noise.variance)
@@ -191,15 +192,20 @@ def test_every_range_is_covered_and_the_covers_are_as_short_as_the_paper_says(c,
                 assert level.variance <= max(1, 2 * (c - 1) * needed) * mechanism.noise.variance * (1 + 1e-12)
 
 
-def test_retrospective_estimates_are_those_of_weighted_least_squares():
-    """Against the normal equations of all nodes, of which each is drawn when it closes and never again."""
-    T, random, noise = 20, np.random.default_rng(3), RecordedNoise()
+def test_estimates_online_and_retrospective_are_those_of_weighted_least_squares():
+    """Against the normal equations of all nodes, of which each is drawn when it closes and never again; online, of
+    those that have closed."""
+    T, random = 20, np.random.default_rng(3)
+    noise = Listed(random.integers(-50, 50, 200))
     mechanism = hierarchy(HISTOGRAM, Calendar(0, 1, T), AtMost(1), EPSILON, shape=(3, 3))
-    state, nodes = mechanism.start(), []
-    for _ in range(T):
+    state, nodes, estimates = mechanism.start(), [], BestEstimates(T, mechanism.widths, 2)
+    frontier = estimates.start()
+    for t in range(1, T + 1):
         state, closed = mechanism.step(state, random.integers(-9, 9, 2), noise)
         nodes.extend(closed)
         assert noise.drawn == 2 * len(nodes)
+        frontier, level = estimates.step(frontier, closed)
+        assert level.values == pytest.approx(retrospective(nodes, t)[0][t])
     A = np.array([[(t == n.node.end) - (t == n.node.start and t > 0) for t in range(1, T + 1)] for n in nodes], float)
     weights = np.array([1 / n.variance for n in nodes])
     covariance = np.linalg.inv(A.T @ (A * weights[:, None]))

@@ -48,7 +48,6 @@ from .mechanism import (
     checked_change,
 )
 from .noise import ABOVE, JointShifts, Law, NodeNoise, Noise, calibrated, float_above
-from .noise import total as total_shift
 from .square_root import lattice_bits
 
 
@@ -276,8 +275,6 @@ class Windows:
                 most = -(-(seconds + self.length) // self.every)
             case AtMostWithin(k, seconds):
                 most = min(self.reached(AtMost(k)), self.reached(TimeBounded(seconds)))
-            case Hybrid(classes):
-                most = max(self.reached(each_class) for each_class in classes)
             case _:
                 raise TypeError(f"no count of windows for a {type(constraint).__name__}")
         return min(most, self.count)
@@ -388,11 +385,8 @@ def window_shifts(query: LinearQuery, windows: Windows, constraint: Constraint) 
     """How many draws one entry shifts by how much over all windows.
 
     The windows with its insertion begin before it, so they see an appearance; that is counted for at-most-k alone,
-    where each mutation's windows are counted apart. Of a hybrid constraint: the class that costs most at pure epsilon,
-    and at pure epsilon alone, as fewer and larger shifts may cost more with a delta.
+    where each mutation's windows are counted apart. constraint: of one class.
     """
-    if isinstance(constraint, Hybrid):
-        return max((window_shifts(query, windows, each_class) for each_class in constraint.classes), key=total_shift)
     reached, appearing = windows.reached(constraint), 0
     if isinstance(constraint, AtMost):
         each = -(-windows.length // windows.every)

@@ -143,7 +143,6 @@ def test_no_entry_reaches_more_windows_than_the_theorems_count_and_some_reach_as
         met = [int(((ends >= t) & (ends - length < t + bound)).sum()) for t in times]
         assert max(met) == windows.reached(TimeBounded(bound))
     assert max(int(((ends >= t) & (ends - length < t)).sum()) for t in times) == windows.reached(AtMost(1))
-    assert windows.reached(Hybrid((AtMost(1), TimeBounded(5)))) == windows.reached(TimeBounded(5))
 
 
 @pytest.mark.parametrize("length", [16, 21, 22])

@@ -1,7 +1,7 @@
 """The (ε, δ) of whole transcripts against every pair of changelogs and dp-accounting, and that of one report."""
 
 from fractions import Fraction
-from itertools import product
+from itertools import permutations
 from math import inf, log
 
 import dp_accounting
@@ -24,7 +24,6 @@ from changeling_protocol import (
 )
 from changeling_statistics import (
     SILENT,
-    PairKind,
     curve_of,
     delta_at,
     epsilon_at,
@@ -33,9 +32,9 @@ from changeling_statistics import (
     shuffled_loss,
     worst_curve,
 )
-from changeling_statistics.accounting import group_epsilon, node_curve
-from changeling_statistics.randomizers.counterpart import all_pairs, listed_likelihoods
+from changeling_statistics.randomizers.counterpart import listed_likelihoods
 from changeling_statistics.shuffled import blanket_deltas, clones_deltas
+from changeling_statistics.testing import possible
 from dp_accounting.pld import pld_privacy_accountant, privacy_loss_distribution
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -108,7 +107,7 @@ def test_of_several_groups_the_worst_counts():
     for epsilon, delta in zip(EPSILONS, worst, strict=True):
         assert delta_at(stated, epsilon) == pytest.approx(delta, rel=ROUNDING, abs=1e-12)
         assert delta_at(stated, epsilon) >= delta
-        assert epsilon_at(stated, 0.01) == max(group_epsilon(stated, group, 0.01) for group in groups)
+    assert epsilon_at(stated, 0.01) == max(epsilon_at(surveyed(group, k=1), 0.01) for group in groups)
 
 
 def test_random_nodes_count_as_the_worst_draw():
@@ -236,28 +235,25 @@ def names(randomizer):
     return f"{type(randomizer).__name__}-{randomizer.symbols}"
 
 
-def directly(randomizer, kind, ratio):
+def directly(randomizer, ratio):
     """max over pairs of Σ_o max(0, P_ou - ratio·P_ov)."""
-    symbols = range(randomizer.symbols)
+    law = {u: [probability(randomizer, o, u) for o in range(randomizer.symbols)] for u in possible(randomizer.space)}
     return max(
         (
-            sum(
-                max(Fraction(0), probability(randomizer, o, u) - ratio * probability(randomizer, o, v)) for o in symbols
-            )
-            for u, v in all_pairs(randomizer.space, kind)
+            sum(max(Fraction(0), p - ratio * q) for p, q in zip(law[u], law[v], strict=True))
+            for u, v in permutations(law, 2)
         ),
-        default=max(Fraction(0), 1 - ratio),
+        default=Fraction(0),
     )
 
 
 @pytest.mark.parametrize("randomizer", RANDOMIZERS, ids=names)
 def test_the_curve_is_the_definitions_largest_sum(randomizer):
-    """δ at every ratio, below one too, equals the sum over symbols of its definition, for the worst pair of a kind; and
-    ε(δ) is its inverse."""
-    for kind, ratio in product(PairKind, RATIOS):
-        exact = max(directly(randomizer, kind, ratio), Fraction(0), 1 - ratio)
-        assert node_curve(randomizer, kind).delta_at_ratio(ratio) == exact
+    """δ at every ratio, below one too, equals the sum over symbols of its definition, for the worst pair of inputs; and
+    ε(δ) is its inverse. That each kind of pair has its worst is the contract's."""
     curve = randomizer_curve(randomizer)
+    for ratio in RATIOS:
+        assert curve.delta_at_ratio(ratio) == max(directly(randomizer, ratio), Fraction(0), 1 - ratio)
     for delta in (1e-9, 1e-3, 0.05, 0.3):
         epsilon = curve.epsilon_at(delta)
         assert curve.delta_at(epsilon) <= delta

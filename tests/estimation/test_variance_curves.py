@@ -15,8 +15,7 @@ from changeling_statistics import (
     intervals,
     releases,
 )
-from changeling_statistics.estimate import half_width
-from scipy.stats import binom, poisson
+from scipy.stats import binom, norm, poisson
 
 from ..protocol.examples import survey
 from .graphs import attended, calendar
@@ -73,14 +72,14 @@ def test_intervals_of_normal_errors_cover_as_they_say_alone_and_together():
     draws, k, z = 20_000, 6, 2
     walks = np.cumsum(np.random.default_rng(3).normal(size=(draws, k, z)), axis=1)
     curve = VarianceCurve.constant(np.repeat(np.arange(1.0, k + 1)[:, None], z, axis=1))
-    alone = curve.ends(np.zeros((k, z)), half_width(0.95))
+    alone = curve.ends(np.zeros((k, z)), norm.ppf(0.975))
     inside = (walks >= alone[..., 0]) & (walks <= alone[..., 1])
     np.testing.assert_allclose(inside.mean(0), 0.95, atol=4 * np.sqrt(0.95 * 0.05 / draws))
-    together = curve.far_ends(np.zeros((k, z)), half_width(0.95, k * z))
+    together = curve.far_ends(np.zeros((k, z)), norm.ppf(0.5 + 0.95 ** (1 / k / z) / 2))
     assert (np.abs(walks) <= together[..., 1]).all((1, 2)).mean() >= 0.95
     for level in (0.0, 1.0, 95.0):
         with pytest.raises(ValueError, match=f"between 0 and 1, got {level}"):
-            half_width(level)
+            intervals(Estimate(np.zeros(1), np.eye(1)), level)
 
 
 def test_the_variance_of_one_report_of_everybody_is_known_for_every_truth():

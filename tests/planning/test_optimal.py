@@ -7,8 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 from changeling_protocol import AtMost, Hybrid, Survey, TimeBounded, plan_cost
-from changeling_statistics import compare_plans, optimal_plan
-from changeling_statistics.planning.plans import PLANS
+from changeling_statistics import PLANS, compare_plans, optimal_plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

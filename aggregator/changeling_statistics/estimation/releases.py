@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from changeling_protocol import ExpectedChanges, Node, NodeNumber, Randomizer, ReleasePlan, Survey, TrackNumber
+from changeling_protocol import Node, NodeNumber, Randomizer, ReleasePlan, Survey, TrackNumber
 from numpy.typing import NDArray
 
 from ..errors import EmptyNode
@@ -401,7 +401,7 @@ def releases(survey: Survey, tallies: Tallies) -> Releases:
     known = [tally for place in at if (tally := there[place]) is not None]
     enrolment = Enrolment.of(tallies.attendance, survey)
     start, end = planned.start[at], planned.end[at]
-    of_report = _all_planned(survey.plan, len(survey.answers), survey.expected, survey.closed)[at]
+    of_report = _all_planned(survey)[at]
     return Releases(
         survey=survey,
         nodes=tuple(
@@ -433,31 +433,25 @@ def planned_variances(survey: Survey, number: TrackNumber, end: Indices) -> Floa
     The second term is the sampling error, as if entries were drawn afresh for every node. In truth nodes have sampling
     errors in common; so the figure decides how nodes are weighed, and is not published.
     """
-    return _planned(survey.plan, len(survey.answers), survey.expected, survey.closed, number, end)
-
-
-def _planned(
-    plan: ReleasePlan, answers: int, expected: ExpectedChanges, closed: bool, number: TrackNumber, end: Indices
-) -> Floats:
-    track = plan.tracks[number]
+    plan, expected, track = survey.plan, survey.expected, survey.plan.tracks[number]
     group = plan.groups[plan.group_of(number)]
     chance = group.share / plan.total_share * track.reports / track.count
     start = end - track.width
-    variance = expected_variances(track.randomizer, start, end, expected, closed)
+    variance = expected_variances(track.randomizer, start, end, expected, survey.closed)
     if chance < 1:
         since = start if track.reports_changes else np.zeros_like(end)
-        variance = variance + (1 - chance) * change_variances(answers, expected, since, end)
+        variance = variance + (1 - chance) * change_variances(len(survey.answers), expected, since, end)
     return np.maximum(variance, LEAST_VARIANCE) / chance
 
 
 @lru_cache(maxsize=16)
-def _all_planned(plan: ReleasePlan, answers: int, expected: ExpectedChanges, closed: bool) -> Floats:
+def _all_planned(survey: Survey) -> Floats:
     """`planned_variances` of all nodes, in the order of `plan_nodes`. No tally matters, so it is made once."""
-    planned = plan_nodes(plan)
+    planned = plan_nodes(survey.plan)
     variance = np.empty(len(planned.end))
-    for number in range(len(plan.tracks)):
+    for number in range(len(survey.plan.tracks)):
         at = planned.track == number
-        variance[at] = _planned(plan, answers, expected, closed, TrackNumber(number), planned.end[at])
+        variance[at] = planned_variances(survey, TrackNumber(number), planned.end[at])
     return variance
 
 

@@ -157,8 +157,9 @@ def _agreements(
 
     def density(without_state: int, without_change: int) -> Floats:
         """1 + (a/b - 1) Pr(τ is reached), if so many slots are known to agree, for every τ."""
-        by_score = _scores(_agreed(np.array([state.chance]), slots.states - without_state)[0], heavy)
-        by_score = _added(by_score, _agreed(p, slots.changes - without_change), light)
+        (of_states,) = _weighing(_agreed(np.array([state.chance]), slots.states - without_state), heavy)
+        of_changes = _weighing(_agreed(p, slots.changes - without_change), light)
+        by_score = np.array([np.convolve(of_states, each) for each in of_changes])
         reaching = np.cumsum(by_score[:, ::-1], axis=1)[:, ::-1]
         reaching = np.concatenate([reaching, np.zeros((len(p), 1))], axis=1)
         known = without_state * heavy + without_change * light
@@ -179,19 +180,11 @@ def _agreed(chances: Floats, slots: int) -> Floats:
     return likely
 
 
-def _scores(by_count: Floats, weight: int) -> Floats:
-    """The distribution of what agreeing slots weigh together, from that of how many they are."""
-    by_score = np.zeros(weight * (len(by_count) - 1) + 1)
-    by_score[::weight] = by_count
+def _weighing(by_count: Floats, weight: int) -> Floats:
+    """The distributions of what agreeing slots weigh together, from those of how many they are, (chances, scores)."""
+    by_score = np.zeros((len(by_count), weight * (by_count.shape[1] - 1) + 1))
+    by_score[:, ::weight] = by_count
     return by_score
-
-
-def _added(by_score: Floats, by_count: Floats, weight: int) -> Floats:
-    """The distribution of a score and of more slots' weights, added up; shape (chances, scores)."""
-    added = np.zeros((len(by_count), len(by_score) + weight * (by_count.shape[1] - 1)))
-    for count in range(by_count.shape[1]):
-        added[:, weight * count : weight * count + len(by_score)] += by_count[:, count, None] * by_score
-    return added
 
 
 @dataclass(frozen=True, slots=True)

@@ -387,15 +387,16 @@ def _opened(path: Path) -> TextIO:
 
 def _columns_by_rows(path: Path, columns: Columns) -> _Table:
     """The columns of any file, up to the first line that is no row. Raises BadChangelog for a header that is none."""
-    rows, number, fault = list[list[str]](), list[int](), None
+    rows, number, fault = list[tuple[str, ...]](), list[int](), None
     with _opened(path) as file:
         reading = _rows(file, columns)
         _, header = next(reading)
         form = form_of(header, columns)
+        fields_of = itemgetter(*form.places)
         try:
             for line, row in reading:
                 number.append(line)
-                rows.append([row[place] for place in form.places])
+                rows.append(fields_of(row))
         except BadChangelog as error:
             fault = error
     fields = zip(*rows, strict=True) if rows else [()] * len(form.places)

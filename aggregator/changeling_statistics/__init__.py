@@ -21,19 +21,7 @@ from .accounting import (
     randomizer_curve,
     worst_curve,
 )
-from .changelog import (
-    ANSWER,
-    MICROSECONDS,
-    Changelog,
-    Columns,
-    Mutations,
-    States,
-    read_csv,
-    read_frame,
-    read_parquet,
-    read_rows,
-    swallows_rows,
-)
+from .changelog import ANSWER, MICROSECONDS, Changelog, Columns, Mutations, States, swallows_rows
 from .errors import BadChangelog, EmptyNode, NotEstimable, StatisticsError
 from .estimate import (
     Attendance,
@@ -110,6 +98,7 @@ from .randomizers.counterpart import (
     register_counterpart,
 )
 from .randomizers.naming import KaryCounterpart
+from .reading import read_csv, read_frame, read_parquet, read_rows
 from .shown import (
     ShownAs,
     WrongFigure,

@@ -24,8 +24,7 @@ from changeling_statistics import Changelog, Planned, Wish, optimal_plan, plan_i
 from rich.console import Console
 from rich.progress import track
 
-from .deployment import Deployment, deployed
-from .replay import joined, replay
+from .deployment import Deployment, deployed, joined, replay
 from .report import (
     beside_the_paper,
     comparison_table,

@@ -178,7 +178,7 @@ def run(
         raise ValueError("name one changelog, such as school-to-work, or say --synthetic")
     if synthetic and align:
         raise ValueError("--align moves a changelog; what is made up has the dates of the calendar")
-    given = _given(
+    given, asked = _given(
         survey_file,
         question,
         answers=answers,
@@ -231,17 +231,14 @@ def run(
     if entries not in (None, population.entries):
         population = population.resampled(entries, generator)
     survey = survey if minimum is None else replace(survey, minimum=minimum)
-    worst = [*fields.values()][-1:]
-    experiment = (
-        in_the_field(population, survey, worst[0], generator) if worst else simulate(population, survey, generator)
-    )
+    worst = [*fields.values()][-1] if fields else None
+    experiment = _simulated(population, survey, worst, generator)
     print_report(console, experiment)
     frozen = None
-    if (asked := _freezing_asked(survey_file, question)) is not None:
+    if asked is not None:
         freezing = Population.of_freezing(source, calendar, survey.constraint)
         freezing = freezing if entries is None else freezing.resampled(entries, generator)
-        asked = replace(asked, minimum=survey.minimum)
-        frozen = in_the_field(freezing, asked, worst[0], generator) if worst else simulate(freezing, asked, generator)
+        frozen = _simulated(freezing, replace(asked, minimum=survey.minimum), worst, generator)
         print_freezing(console, frozen)
     if papers is not None:
         print_paper(console, experiment, exact_error(population, papers), layers or LAYERS)
@@ -257,6 +254,14 @@ def run(
         more: dict[str, object] = {"field": in_field} if in_field else {}
         more |= {} if frozen is None else {"freezing": frozen.as_fields()}
         print(json.dumps(experiment.as_fields() | more, indent=1))
+
+
+def _simulated(
+    population: Population, survey: Survey, field: Field | None, generator: np.random.Generator
+) -> Experiment:
+    if field is None:
+        return simulate(population, survey, generator)
+    return in_the_field(population, survey, field, generator)
 
 
 def _write(
@@ -292,8 +297,8 @@ def _planned(console: Console, wish: Wish, source: Changelog, *, choose: bool) -
     return best.wish.survey(best.planned.plan, source.answers, "a simulation")
 
 
-def _given(file: Path | None, question: str | None, **overridden: object) -> Survey | None:
-    """The survey of a file, or what it is to one of its questions; None if there is no file.
+def _given(file: Path | None, question: str | None, **overridden: object) -> tuple[Survey | None, Survey | None]:
+    """The survey of a file as it is to one of its questions, and as it is to the freezing question about that, if any.
 
     What entries say about one question has the law that it has among all, so one is simulated by itself.
     Raises ValueError for an option of what a survey says itself, and for no question where there are several.
@@ -301,30 +306,19 @@ def _given(file: Path | None, question: str | None, **overridden: object) -> Sur
     if file is None:
         if question is not None:
             raise ValueError("--question is one of a survey's: say --survey, too")
-        return None
+        return None, None
     for name, value in overridden.items():
         if value is not None:
             raise ValueError(f"--{name.replace('_', '-')} is the survey's own: leave it out, or leave out --survey")
-    return (survey := read_survey(file)).about(_place(survey, question))
-
-
-def _place(survey: Survey, question: str | None) -> int:
+    survey = read_survey(file)
     if question is None and len(survey.asked) > 1:
         names = ", ".join(each.name for each in survey.asked)
         raise ValueError(f"the survey asks several questions: say which with --question, of {names}")
     place = survey.place_of(survey.asked[0].name if question is None else question)
     if survey.questions[place].freezing_of:
         raise ValueError(f"{question} is simulated with the question that it is about: say that one")
-    return place
-
-
-def _freezing_asked(file: Path | None, question: str | None) -> Survey | None:
-    """The survey of a file as it is to the freezing question about one of its questions; None if it asks for none."""
-    if file is None:
-        return None
-    survey = read_survey(file)
-    place = survey.freezing[_place(survey, question)]
-    return None if place is None else survey.about(place)
+    frozen = survey.freezing[place]
+    return survey.about(place), None if frozen is None else survey.about(frozen)
 
 
 def _fields(answers: Sequence[str], more: Mapping[str, float | str | None], **switches: Any) -> dict[str, Field]:

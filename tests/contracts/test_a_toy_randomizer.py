@@ -36,8 +36,7 @@ from changeling_statistics import (
 from changeling_statistics.planning.candidates import best_state
 from changeling_statistics.testing import RandomizerContract
 
-from demo.deployment import Deployment
-from demo.replay import joined, replay
+from demo.deployment import Deployment, joined, replay
 from tests.command_line import changeling as main
 
 from ..aggregator.serving import TOKEN, ServerProcess

@@ -34,7 +34,8 @@ def is_rounded(written, exact):
 
 @pytest.mark.timeout(600)
 def test_the_commands_of_the_designers_page_run_and_its_plan_is_as_accurate_as_it_says(tmp_path):
-    """Simulations with their plot; of the plan errors, devices for a point, and what the devices of the best one do."""
+    """Simulations with their plot, and the errors of the first; of the plan errors, devices for a point, and what the
+    devices of the best one do."""
     page = "docs/designer.md"
     (commands,) = (commands_of(block) for block in blocks(page, "console") if "--plot run.png" in block)
     ran = {}
@@ -42,6 +43,17 @@ def test_the_commands_of_the_designers_page_run_and_its_plan_is_as_accurate_as_i
         command = [Path(sys.executable).parent / program, *words]
         ran[words[0]] = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert (tmp_path / "run.png").stat().st_size > 10_000
+    assert ("\x1b" in ran["run"].stdout, ran["run"].stderr) == (False, "")  # as its output is no terminal
+    printed = " ".join(ran["run"].stdout.split())
+    quoted = r"at most (\d+): rms error ([\d.]+) points, noise ([\d.]+).*\n.*noise of ([\d.]+)"
+    allowed, error, noise, papers = re.search(quoted, (ROOT / page).read_text()).groups()
+    for part in (
+        f"│ {allowed} │ 0.",
+        f"rms error {error} points",
+        f"noise {noise} points",
+        f"a noise of {papers} points",
+    ):
+        assert part in printed
     done = ran["plan"]
     for name, (_, error, devices) in zip(NAMES, rows_below(page, "| plan | standard error"), strict=True):
         assert re.search(rf"^│ {name}\b[^│]*│ +{error} │.*│ +{devices} │", done.stdout, re.MULTILINE), name

@@ -27,8 +27,7 @@ from changeling_protocol import (
 from changeling_simulations import changelog_path
 from changeling_statistics import read_rows, series, write_survey
 
-from demo.deployment import deployed
-from demo.replay import joined, replay
+from demo.deployment import deployed, joined, replay
 
 from ..protocol.examples import survey
 

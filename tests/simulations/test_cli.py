@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import re
 import subprocess
 import sys
@@ -66,27 +65,6 @@ def test_the_bundled_changelog_runs_by_name_and_writes_its_files(tmp_path):
     assert len(rows) == 7 * 6
     assert sum(int(row["truth"]) for row in rows[-6:]) == 10**9
     assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-@pytest.mark.heavy
-def test_the_designers_first_command_prints_what_its_page_says():
-    """As a process whose output is a pipe, plain text: the changes that it allows, its error and the paper's."""
-    page = (Path(__file__).parents[2] / "docs/designer.md").read_text()
-    (command,) = re.findall(r"^\$ changeling-sim run (school-to-work --entries .*) --plot", page, re.MULTILINE)
-    words = [sys.executable, "-m", "changeling_simulations", "run", *command.split()]
-    done = subprocess.run(
-        words, capture_output=True, text=True, timeout=200, check=True, env={**os.environ, "COLUMNS": "100"}
-    )
-    assert ("\x1b" in done.stdout, done.stderr) == (False, "")
-    printed = " ".join(done.stdout.split())
-    quoted = re.search(
-        r"^at most (\d+): rms error ([\d.]+) points, noise ([\d.]+).*\n.*noise of ([\d.]+)", page, re.MULTILINE
-    )
-    assert quoted is not None
-    allowed, error, noise, papers = quoted.groups()
-    assert f"│ {allowed} │ 0." in printed
-    for line in (f"rms error {error} points", f"noise {noise} points", f"a noise of {papers} points"):
-        assert line in printed
 
 
 def test_the_same_seed_repeats_a_run_and_another_does_not():

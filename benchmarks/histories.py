@@ -4,11 +4,12 @@ The names of figures begin with the measure's number.
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise, product
 from resource import RUSAGE_SELF, getrusage
 from time import perf_counter, process_time
+from typing import Any
 
 import numpy as np
 from changeling_protocol import (
@@ -220,9 +221,10 @@ def figures(outcomes: dict[Case, Outcome]) -> dict[str, float]:
 
 
 def _monotone(outcomes: dict[Case, Outcome]) -> dict[str, float]:
+    """How often an error is larger where there is more epsilon or there are more devices, or a bound is tighter."""
     pairs = [pair for name in ("epsilon", "devices") for pair in _neighbours(outcomes, name)]
     worse = [more.error / less.error for less, more in pairs if np.isfinite(less.error)]
-    bounds = [tight.error / loose.error for tight, loose in _looser(outcomes) if np.isfinite(loose.error)]
+    bounds = [less.error / more.error for less, more in _neighbours(outcomes, "changes") if np.isfinite(more.error)]
     return {
         "8_pairs": len(worse),
         "8_pairs_where_more_is_worse": sum(ratio > WORSE for ratio in worse),
@@ -233,24 +235,14 @@ def _monotone(outcomes: dict[Case, Outcome]) -> dict[str, float]:
     }
 
 
-def _looser(outcomes: dict[Case, Outcome]) -> Iterator[tuple[Outcome, Outcome]]:
-    """The outcomes of wishes that differ in the changes that are allowed alone, the tighter first, by their order."""
-    lines: dict[Case, list[Case]] = {}
-    for case in outcomes:
-        lines.setdefault(replace(case, changes=0), []).append(case)
-    for line in lines.values():
-        line.sort(key=lambda case: _allowed(case.changes, case.periods))
-        yield from ((outcomes[tight], outcomes[loose]) for tight, loose in pairwise(line))
-
-
 def _neighbours(outcomes: dict[Case, Outcome], name: str) -> Iterator[tuple[Outcome, Outcome]]:
     """The outcomes of wishes that differ in one thing alone, and are next to each other in it."""
-    lines: dict[tuple[object, ...], list[Case]] = {}
+    lines: dict[Case, list[Case]] = {}
+    same: dict[str, Any] = {name: 0}
     for case in outcomes:
-        alike = tuple(value for field, value in asdict(case).items() if field != name)
-        lines.setdefault(alike, []).append(case)
+        lines.setdefault(replace(case, **same), []).append(case)
     for line in lines.values():
-        line.sort(key=lambda case: getattr(case, name))
+        line.sort(key=lambda case: _allowed(case.changes, case.periods) if name == "changes" else getattr(case, name))
         yield from ((outcomes[less], outcomes[more]) for less, more in pairwise(line))
 
 

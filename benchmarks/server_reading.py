@@ -1,4 +1,4 @@
-"""Measures 3, 10, 13 and 14 of a server: how long readers wait for estimates and files, also under load.
+"""Measures 3, 10 and 14 of a server: how long readers wait for estimates and files, also under load.
 
 Uncached is the first answer after a new snapshot: the server reads from its store what has changed, decodes it, and
 solves. All are asked of a real server on loopback.
@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from decimal import Decimal
 from pathlib import Path
 from threading import Event
 
@@ -21,11 +20,8 @@ import numpy as np
 from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts, StratumKey
 from changeling_aggregator.testing.serving import AUTHORITY, RunningServer
 from changeling_protocol import (
-    MICRO,
     AtMost,
     Calendar,
-    Edition,
-    ExpectedChanges,
     Group,
     MutationSpace,
     NodeNumber,
@@ -38,15 +34,9 @@ from changeling_protocol import (
     TrackNumber,
 )
 from changeling_protocol.wire import survey_path
-from changeling_simulations import Field, Population, sample_field, synthetic_changelog
 from changeling_statistics import (
     Attendance,
-    Wish,
     counterpart_of,
-    edition_columns,
-    edition_files,
-    optimal_plan,
-    verify_files,
 )
 
 SEED = 3
@@ -74,7 +64,7 @@ def measure() -> dict[str, float | None]:
     with Served.running(answers=4, periods=1024) as long:
         windows = [f"windows?width={width}&until=1024" for width in WINDOWS]
         figures["3_eight_online_window_series_s"] = sum(map(long.seconds, windows))
-    return figures | verifying()
+    return figures
 
 
 def one_network_asks(year: "Served") -> dict[str, float | None]:
@@ -136,31 +126,6 @@ def _rate(year: "Served", question: Callable[[], str]) -> float:
 
     with ThreadPoolExecutor(CONNECTIONS) as asking:
         return sum(asking.map(ask, range(CONNECTIONS))) / SECONDS
-
-
-def verifying() -> dict[str, float | None]:
-    """Measure 13: how long a stranger takes to verify what a million devices were published as over 52 weeks."""
-    week, generator = 604_800, np.random.default_rng(13)
-    calendar, constraint = Calendar(1_700_000_000 // week * week, week, 52), AtMost(4)
-    expected = ExpectedChanges(first=MICRO, later=MICRO // 40)
-    wish = Wish(4, calendar, constraint, Decimal(4), devices=10**6, minimum=100, expected=expected)
-    changelog = synthetic_changelog(wish.answers, wish.devices, 1.2, calendar, generator)
-    population = Population.from_changelog(changelog, calendar, constraint)
-    survey = wish.survey(optimal_plan(wish).plan, population.answers)
-    tallies = sample_field(population, survey, Field(arrivals=0.004, offline=0.1, spell=3), generator).tallies
-    last = calendar.periods
-    files = edition_files(survey, tallies, revision=last, last=last, final=last - 2)
-    hashes = {name: bytes(32) for name in files}
-    columns = edition_columns(survey, tallies)
-    edition = Edition(
-        survey.id, last, calendar.time(last), last, last - 2, columns["tracks"], columns["groups"], hashes
-    )
-    began = time.perf_counter()
-    wrong = verify_files(survey, edition, files)
-    return {
-        "13_verify_seconds": time.perf_counter() - began,
-        "13_figures_wrong_of_an_honest_edition": len(wrong),
-    }
 
 
 class Served:

@@ -116,6 +116,7 @@ def test_where_nothing_goes_wrong_the_field_is_the_laboratory(asked, experiment)
     for figures in ("truth", "frozen", "counted"):
         assert np.array_equal(getattr(quiet, figures), getattr(experiment, figures))
     assert quiet.heard == experiment.heard == 1
+    assert quiet.gaps == 0
     assert quiet.standard_errors == pytest.approx(experiment.standard_errors, rel=0.05)
 
 

@@ -7,7 +7,6 @@ import pytest
 from changeling_protocol import Calendar, Group, KaryResponse, MutationSpace, Node, Odds, StateSpace, Track
 from changeling_simulations import Field, Population, sample_field
 from changeling_simulations.field import attended_closings, draw_entries
-from changeling_statistics import Attendance
 from scipy.stats import norm
 
 from .test_sampler import survey
@@ -73,22 +72,6 @@ def test_newcomers_may_be_unlike_those_before_them():
         assert heard.sum() == sum(attended)
         assert (heard <= known).all()
     assert field.heard[12][1] / field.heard[12].sum() < field.known[12][1] / field.known[12].sum() - 0.05
-
-
-def test_where_nothing_goes_wrong_everybody_is_heard_and_new_once():
-    """And no tally is missing."""
-    quiet = sampled(Field())
-    assert not quiet.late.nodes
-    assert not quiet.late.attendance
-    assert len(quiet.tallies) == 12 + 3 + 6
-    sizes = [quiet.tallies.attendance[group, 1].heard for group in (0, 1)]
-    assert sum(sizes) == ENTRIES
-    assert quiet.tallies.attendance == {
-        (group, period): Attendance(size, size if period == 1 else 0)
-        for group, size in enumerate(sizes)
-        for period in range(1, PERIODS + 1)
-    }
-    assert quiet.frozen[[0, 1, 12]].tolist() == [[0, 0, 0], [0, ENTRIES, 0], [0, ENTRIES // 2, ENTRIES // 2]]
 
 
 def test_arrivals_grow_those_who_enrolled_by_their_rate():

@@ -25,19 +25,18 @@ from changeling_protocol.wire import (
     encode_upload_request,
     envelopes_in,
 )
-from changeling_simulations.fleet import SendingFailed, devices, send
-from changeling_simulations.fleet.devices import (
-    DAY_SECONDS,
+from changeling_simulations.fleet import (
+    SendingFailed,
+    Truth,
     Wishes,
-    arrivals,
-    awake,
+    devices,
     make_block,
     open_periods,
     overdue_periods,
-    spans,
+    sealed,
+    send,
 )
-from changeling_simulations.fleet.sending import sealed
-from changeling_simulations.fleet.truth import Truth
+from changeling_simulations.fleet.devices import DAY_SECONDS, arrivals, awake, spans
 from changeling_statistics import Attendance, NodeTally
 
 from tests.aggregator.devices import Log

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .comparison import Method, SideBySide, compare_methods
-    from .designing import Design, design
+    from .designing import Design, Run, design
     from .experiment import Experiment, epsilon_text, exact_error, in_the_field, simulate
     from .field import Field, FieldTallies, sample_field
     from .plots import save_plot
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "comparison": "Method SideBySide compare_methods",
-    "designing": "Design design",
+    "designing": "Design Run design",
     "experiment": "Experiment epsilon_text exact_error in_the_field simulate",
     "field": "Field FieldTallies sample_field",
     "plots": "save_plot",
@@ -53,6 +53,7 @@ __all__ = [
     "FieldTallies",
     "Method",
     "Population",
+    "Run",
     "SideBySide",
     "bundled_names",
     "calendar_for",

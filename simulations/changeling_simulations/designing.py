@@ -9,8 +9,11 @@ run.report("run.html")
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from changeling_protocol import AtMost, Calendar, Survey
@@ -26,6 +29,38 @@ from changeling_statistics import (
 
 from .experiment import Experiment, simulate
 from .population import HISTORIES, START, Population, synthetic_changelog
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from .reports import RecordingConsole
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run(Experiment):
+    """A simulated survey beside the truth, which a notebook shows as tables."""
+
+    def plot(self) -> "Figure":
+        """The picture of all answers over time: the truth, the estimates and their 95% intervals."""
+        from .plots import draw_experiment
+
+        return draw_experiment(self)
+
+    def report(self, path: str | PathLike[str]) -> None:
+        """Writes the tables and the picture as one HTML file. Raises OSError if it cannot be written."""
+        recorded = self._recorded()
+        recorded.picture(self.plot(), "The truth and the estimates of every answer over time, with bands")
+        recorded.write(Path(path), "A simulated survey beside the truth")
+
+    def _recorded(self) -> "RecordingConsole":
+        from .reports import print_report, silent
+
+        recorded = silent()
+        print_report(recorded, self)
+        return recorded
+
+    def _repr_html_(self) -> str:
+        return self._recorded().html
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +89,7 @@ class Design:
         """How many devices it takes for such a standard error of a share, mean over time."""
         return int(np.ceil(self.planned.option.prediction.devices_for(error)))
 
-    def simulate(self, changes: float | None = None, seed: int = 0) -> Experiment:
+    def simulate(self, changes: float | None = None, seed: int = 0) -> Run:
         """Runs the survey on a population, and sets its estimates beside the truth.
 
         changes: of a made-up entry after its first answer, on average; as many as the wish expects, if not given. Where
@@ -75,7 +110,8 @@ class Design:
         population = Population.from_changelog(source, wish.calendar, wish.constraint)
         if population.entries != wish.devices:
             population = population.resampled(wish.devices, generator)
-        return simulate(population, self.survey, generator)
+        experiment = simulate(population, self.survey, generator)
+        return Run(*(getattr(experiment, each.name) for each in fields(experiment)))
 
     def _repr_html_(self) -> str:
         from .reports import silent

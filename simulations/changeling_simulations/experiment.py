@@ -9,9 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import ROUND_CEILING, Decimal
-from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from changeling_protocol import Node, Randomizer, Survey, closings
@@ -37,16 +35,6 @@ from .field import Field, FieldTallies, sample_field
 from .population import Population
 from .sampler import sample_tallies
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from .reports import RecordingConsole
-
-TITLE, SHOWN = (
-    "A simulated survey beside the truth",
-    "The truth and the estimates of every answer over time, with bands",
-)
-"""Of the report of an experiment: its title, and what its picture shows."""
 ROW = ("period", "time", "answer", "truth", "frozen", "estimate", "standard_error")
 """The columns of an experiment's table: counts are in entries."""
 
@@ -196,28 +184,6 @@ class Experiment:
             writer = csv.writer(file)
             writer.writerow(ROW)
             writer.writerows(self._rows())
-
-    def plot(self) -> "Figure":
-        """The picture of all answers over time: the truth, the estimates and their 95% intervals."""
-        from .plots import draw_experiment
-
-        return draw_experiment(self)
-
-    def report(self, path: str | PathLike[str]) -> None:
-        """Writes the tables and the picture as one HTML file. Raises OSError if it cannot be written."""
-        recorded = self._recorded()
-        recorded.picture(self.plot(), SHOWN)
-        recorded.write(Path(path), TITLE)
-
-    def _recorded(self) -> "RecordingConsole":
-        from .reports import print_report, silent
-
-        recorded = silent()
-        print_report(recorded, self)
-        return recorded
-
-    def _repr_html_(self) -> str:
-        return self._recorded().html
 
     def times(self) -> list[datetime]:
         """The ends of periods 1..T, in UTC."""

@@ -17,9 +17,9 @@ from rich.markup import escape
 from rich.progress import track
 
 from .commands import ReportOption, rate, rate_option, recorder, span, write_report
-from .experiment import SHOWN, TITLE, Experiment, Trials, exact_error, in_the_field, simulate, trials_of, tried
+from .experiment import Experiment, Trials, exact_error, in_the_field, simulate, trials_of, tried
 from .field import Field
-from .plots import save_plot
+from .plots import draw_experiment, save_plot
 from .population import (
     HISTORIES,
     Population,
@@ -268,8 +268,10 @@ def _write(
     console: RecordingConsole, experiment: Experiment, csv: Path | None, plot: Path | None, report: Path | None
 ) -> None:
     if report is not None:
-        console.picture(experiment.plot(), SHOWN)
-    write_report(console, report, TITLE)
+        console.picture(
+            draw_experiment(experiment), "The truth and the estimates of every answer over time, with bands"
+        )
+    write_report(console, report, "A simulated survey beside the truth")
     for path, write in ((csv, experiment.write_csv), (plot, lambda path: save_plot(experiment, path))):
         if path is not None:
             write(path)

@@ -6,7 +6,7 @@ store's runs are read only for ids whose high half was met, which are those of d
 """
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,25 +104,23 @@ class SeenIds:
         for key, runs in there.items():
             before = self._closings.pop(key, {})
             self._closings[key] = {run.name: before[run.name] for run in runs if run.name in before}
+        room = self._most - self.remembered
         for key, runs in there.items():
             ids, known = ids_in(wanted[key]), self._closings[key]
             high = high_halves(ids)
             for run in runs:
-                if run.name not in known and run.chunks <= len(ids) and self._has_room(run, there):
-                    pieces = [high_halves(ids_in(piece)) for piece in view.read_run(key, run.number)]
-                    known[run.name] = np.concatenate(pieces)
+                if run.name not in known and run.chunks <= len(ids):
+                    while room < run.size // ID_BYTES and (first := next(iter(self._closings))) not in there:
+                        room += sum(map(len, self._closings.pop(first).values()))
+                    if room >= run.size // ID_BYTES:
+                        pieces = [high_halves(ids_in(piece)) for piece in view.read_run(key, run.number)]
+                        known[run.name] = np.concatenate(pieces)
+                        room -= len(known[run.name])
                 near = wanted[key]
                 if (halves := known.get(run.name)) is not None:
                     near = ids[halves.take(halves.searchsorted(high), mode="clip") == high].tobytes()
                 for piece in view.read_run(key, run.number, near):
                     yield key, piece
-
-    def _has_room(self, run: IdRun, there: Collection[ClosingKey]) -> bool:
-        """Tell whether a run may be read into memory, from which others go first. there: closings that do not."""
-        most = self._most - run.size // ID_BYTES
-        while (full := self.remembered > most) and (first := next(iter(self._closings))) not in there:
-            del self._closings[first]
-        return not full
 
     @property
     def remembered(self) -> int:

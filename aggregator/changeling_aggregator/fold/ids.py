@@ -7,6 +7,7 @@ store's runs are read only for ids whose high half was met, which are those of d
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,16 +85,32 @@ def _any_alike(ordered: Halves) -> bool:
     return bool((ordered[1:] == ordered[:-1]).any())
 
 
+@dataclass(slots=True)
+class _Closing:
+    """High halves of a closing's ids. runs: the names of runs all of whose halves are here, perhaps beside others.
+    levels: sorted, each about twice as long as the next, or longer.
+    """
+
+    runs: set[tuple[int, bytes]] = field(default_factory=set)
+    levels: list[Halves] = field(default_factory=list)
+
+    def add(self, halves: Halves) -> None:
+        """Add some, which are sorted. Levels that are not much longer become one with them: so there are few."""
+        while self.levels and len(self.levels[-1]) < 2 * len(halves):
+            both = np.sort(np.concatenate([self.levels.pop(), halves]), kind="stable")  # which merges
+            halves = both[np.r_[True, both[1:] != both[:-1]]]
+        self.levels.append(halves)
+
+
 class SeenIds:
-    """Looks ids up, and remembers the high halves of the runs of closings that it met last.
+    """Looks ids up, and remembers the high halves of the closings that it met last.
 
     What is looked up is what the store's transaction sees, whoever wrote it: a run never changes.
     """
 
     def __init__(self, most_bytes: int = MOST_BYTES) -> None:
         self._most = most_bytes // np.dtype(np.uint64).itemsize
-        self._closings: OrderedDict[ClosingKey, dict[tuple[int, bytes], Halves]] = OrderedDict()
-        """Of each closing, by the names of its runs."""
+        self._closings: OrderedDict[ClosingKey, _Closing] = OrderedDict()
 
     def near(self, view: View, wanted: Mapping[ClosingKey, bytes]) -> Iterator[tuple[ClosingKey, bytes]]:
         """Ids that were counted, by closing, among them all of those wanted that were.
@@ -102,30 +119,32 @@ class SeenIds:
         """
         there = view.runs(wanted)
         for key, runs in there.items():
-            before = self._closings.pop(key, {})
-            self._closings[key] = {run.name: before[run.name] for run in runs if run.name in before}
+            closing = self._closings[key] = self._closings.pop(key, _Closing())
+            closing.runs.intersection_update(run.name for run in runs)
         room = self._most - self.remembered
         for key, runs in there.items():
-            ids, known = ids_in(wanted[key]), self._closings[key]
-            high = high_halves(ids)
+            ids, closing = ids_in(wanted[key]), self._closings[key]
             for run in runs:
-                if run.name not in known and run.chunks <= len(ids):
+                if run.name not in closing.runs and run.chunks <= len(ids):
                     while room < run.size // ID_BYTES and (first := next(iter(self._closings))) not in there:
-                        room += sum(map(len, self._closings.pop(first).values()))
+                        room += sum(map(len, self._closings.pop(first).levels))
                     if room >= run.size // ID_BYTES:
                         pieces = [high_halves(ids_in(piece)) for piece in view.read_run(key, run.number)]
-                        known[run.name] = np.concatenate(pieces)
-                        room -= len(known[run.name])
-                near = wanted[key]
-                if (halves := known.get(run.name)) is not None:
-                    near = ids[halves.take(halves.searchsorted(high), mode="clip") == high].tobytes()
-                for piece in view.read_run(key, run.number, near):
+                        closing.add(np.concatenate(pieces))
+                        closing.runs.add(run.name)
+                        room -= sum(map(len, pieces))
+            high, likely = high_halves(ids), np.zeros(len(ids), bool)
+            for level in closing.levels:
+                likely |= level.take(level.searchsorted(high), mode="clip") == high
+            near = ids[likely].tobytes()
+            for run in runs:
+                for piece in view.read_run(key, run.number, near if run.name in closing.runs else wanted[key]):
                     yield key, piece
 
     @property
     def remembered(self) -> int:
         """How many high halves are in memory, of 8 bytes each."""
-        return sum(len(halves) for closing in self._closings.values() for halves in closing.values())
+        return sum(len(level) for closing in self._closings.values() for level in closing.levels)
 
 
 def add_ids(writing: Transaction, added: Mapping[ClosingKey, bytes]) -> int:

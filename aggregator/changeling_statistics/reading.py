@@ -5,7 +5,8 @@ A row is `entry,time,answer` (the entry gives this answer from that time on; an 
 the entry's answer, and `old` is the answer it held. Other columns may stand beside these. Whatever the source, the same
 rows give the same changelog or the same refusal, which names the row and never repeats an answer.
 
-polars is imported only when something is read: it takes long.
+polars is imported only when something is read: it takes long. It does not survive a fork, so a process that reads is
+spawned.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Tests and benchmarks start hundreds of processes: without bytecode each would compile the house anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup node browser java nginx check test test-heavy demo demo-full docs bench-plans bench-joint bench-histories bench-intervals bench-central bench-sigma bench-evidence bench-questions bench-field bench-client bench-server bench-house bench-scale bench-costs soak clean
+.PHONY: setup node browser java nginx check test test-heavy demo demo-full docs bench-plans bench-joint bench-histories bench-intervals bench-central bench-sigma bench-evidence bench-questions bench-field bench-client bench-server bench-kills bench-house bench-scale bench-costs soak clean
 
 setup: $(VENV)/ready
 
@@ -103,6 +103,9 @@ bench-house: setup
 
 bench-server: setup
 	$(BIN)/python -m benchmarks server
+
+bench-kills: setup
+	$(BIN)/python -m benchmarks kills
 
 bench-scale: setup java
 	$(BIN)/python -m benchmarks scale

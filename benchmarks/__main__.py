@@ -14,15 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 SUITES = {
-    "plans": ("plans.accuracy", "plans.references", "plans.prediction", "plans.planner"),
+    "plans": ("plans.references", "plans.prediction", "plans.planner"),
     "joint": ("plans.accuracy", "joint_best"),
-    "histories": (
-        "joint_best",
-        "plans.accuracy",
-        "histories.devices",
-        "field.freezing",
-        "histories.wishes",
-    ),
+    "histories": ("histories.devices", "field.freezing", "histories.wishes"),
     "central": (
         "central.errors",
         "central.choice",
@@ -49,10 +43,10 @@ SUITES = {
         "server.appending",
         "server.folding",
         "server_reading",
-        "server.kills",
         "server.garbage",
         "server.first_look",
     ),
+    "kills": ("server.kills",),
     "soak": ("server.soak",),
     "scale": ("scale.capacity", "scale_spark.against_embedded"),
     "costs": ("scale.serving", "scale_spark.costs"),
@@ -69,7 +63,7 @@ BUDGETS = {
     "field.growth": 60,
     "histories.smoother": 120,
 }
-"""The most processor seconds of a measure, so that `make bench-histories` and `make bench-intervals` end within ten
+"""The most processor seconds of a measure, so that `make bench-joint`, `-histories` and `-intervals` end within ten
 minutes each on two idle cores. What is over it is marked, and no failure, as cores differ."""
 
 

@@ -3,6 +3,7 @@
 import gzip
 from datetime import UTC, date, datetime
 from unittest.mock import patch
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -66,6 +67,55 @@ def assert_same(found, expected, columns=("entry", "time", "state", "row")):
     assert (found.answers, found.entries) == (expected.answers, expected.entries)
     for column in columns:
         assert np.array_equal(getattr(found, column), getattr(expected, column)), column
+
+
+def said_by(read, *arguments, **options):
+    """The times that are read, or the refusal by its row."""
+    try:
+        return read(*arguments, **options).time.tolist()
+    except BadChangelog as error:
+        said = str(error).replace("line 2", "row 1").replace("line 3", "row 2")
+        return said[said.index("row ") :]
+
+
+EDGES = [
+    ("America/New_York", "9999-12-31T23:59:59"),
+    ("Europe/Berlin", "0001-01-01"),
+    ("Europe/Berlin", "2101-07-01T12:00:00"),
+]
+
+
+@pytest.mark.parametrize(("zone", "time"), EDGES)
+def test_a_time_far_off_in_a_zone_is_the_same_as_text_and_as_a_datetime(tmp_path, zone, time):
+    """Or is refused by its row: such dates stand for "for ever" and "never" in many a table."""
+    said = []
+    for source, when in [("csv", time), ("polars", time), ("polars", datetime.fromisoformat(time))]:
+        rows = columns_of([("a", when, "x")])
+        said.append(said_by(changelog_of, source, tmp_path, rows, zone=ZoneInfo(zone)))
+    assert said[1:] == said[:1] * 2
+
+
+def test_a_truth_value_is_no_time_in_a_row_as_it_is_none_in_a_frame():
+    """Python takes True for 1; rows of it are refused as a column of it is."""
+    rows = [("a", True, "x")]
+    assert said_by(read_rows, rows) == said_by(read_frame, pl.DataFrame(columns_of(rows)))
+
+
+ODD_TIMES = [
+    *["nan", "-inf", "1_0", "1e400", "+5", "-0", ".5", "5.", "1e3", "0.0000005", "1.0000015", "0x10", "1d", " 5", "5 "],
+    *["20260101", "20260101T00", "99999999", "00000005", "2026-W01-1", "2026-13-01", "2026-01-01 00:00", "12:00"],
+    *["253402300799.9999999", "253402300800", "\uff11\uff12", "\u0663", "true", "None", "2026-01-01T00:00+01:00"],
+]
+
+
+@pytest.mark.parametrize("time", ODD_TIMES)
+def test_an_odd_time_is_the_same_or_refused_alike_whatever_holds_it_and_stands_beside_it(tmp_path, time):
+    """Columns of numbers are read at once, and others one by one."""
+    for beside in ("7", "2026-02-01", "rubbish"):
+        for first, second in ((time, beside), (beside, time)):
+            rows = [("a", first, "x"), ("b", second, "x")]
+            said = [said_by(changelog_of, source, tmp_path, columns_of(rows)) for source in SOURCES]
+            assert said == [said_by(read_rows, rows)] * len(SOURCES)
 
 
 @pytest.mark.parametrize("seed", range(3))

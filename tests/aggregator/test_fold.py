@@ -28,7 +28,7 @@ from changeling_aggregator.ingest import Registry
 from changeling_aggregator.opening import Opened, open_requests
 from changeling_aggregator.store import CHUNK_BYTES, NO_ANSWER, LoggedRequest, Store
 from changeling_aggregator.testing import fold_out_of_turn
-from changeling_protocol import Breakdown, Calendar, EarlyEnd, SealingKey, Standing, Survey, seal
+from changeling_protocol import Breakdown, Calendar, EarlyEnd, SealingKey, Standing, Survey, seal, signed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -332,6 +332,18 @@ def test_a_survey_that_cannot_be_read_harms_no_other(log: Log) -> None:
     registry = Registry(log.store)
     registry.refresh()
     assert (list(registry.surveys), list(registry.unreadable)) == ([log.survey.id], [bad])
+
+
+def test_a_survey_that_understates_its_epsilon_by_now_harms_no_other(log: Log) -> None:
+    """One that a version with a lower bound on the cost published: like any that cannot be read here."""
+    fields = log.survey.as_fields() | {"epsilon_micro": 1}
+    with log.store.transaction() as writing:
+        writing.add_survey(b"survey of 16 by.", signed("survey", fields, AUTHORITY))
+    log.append_reports(closes(1), [report(1)])
+    assert fold(log.store, closes(1) + GRACE + 1).reports == 1
+    registry = Registry(log.store)
+    registry.refresh()
+    assert list(registry.unreadable) == [b"survey of 16 by."]
 
 
 def test_a_survey_that_cannot_be_counted_harms_no_other(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

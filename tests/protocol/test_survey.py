@@ -2,6 +2,7 @@
 
 import decimal
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from decimal import ROUND_FLOOR, Context, Decimal, FloatOperation, Inexact, Rounded, localcontext
 from hashlib import sha256
@@ -27,6 +28,7 @@ from changeling_protocol import (
     rounded_up,
     signed,
 )
+from changeling_protocol.signing import payload_bytes
 
 from ..vectors.generate import HERE, text
 from ..vectors.making.examples import SURVEYS
@@ -52,6 +54,19 @@ def test_true_is_no_form_of_one_in_a_survey(name):
             Survey.from_signed(signed("survey", fields, AUTHORITY), PINNED)
 
 
+@pytest.mark.parametrize("name", SURVEYS)
+def test_a_question_that_is_null_is_no_second_form_of_the_first(name):
+    """What is left out for the first question is left out: else one survey has many ids, and none of them its bytes."""
+    fields = SURVEYS[name].as_fields()
+    for group in fields["plan"]:
+        for named in group.get("tracks", [group.get("history")]):
+            if "question" not in named:
+                named["question"] = None
+                with pytest.raises(MalformedBytes):
+                    Survey.from_signed(signed("survey", fields, AUTHORITY), PINNED)
+                del named["question"]
+
+
 def with_booleans(value: Any) -> Iterator[Any]:
     """The value with each of its whole numbers, in turn, replaced by each boolean."""
     if isinstance(value, dict):
@@ -62,6 +77,36 @@ def with_booleans(value: Any) -> Iterator[Any]:
         )
     elif type(value) is int:
         yield from (True, False)
+
+
+FORMS = -1, 0, 2, 2**64 - 1, "", "1.0", b"", [], [2, 4], [1, 1], {}
+"""No None: that a null question is taken for the first is tested above."""
+
+
+@pytest.mark.parametrize("name", ["mixed", "joint", "history, closed", "several questions, a number among them"])
+def test_whatever_stands_in_place_of_a_value_is_refused_or_is_what_is_written_again(name):
+    """Each value at any depth replaced by each of these, and each list with its items turned round or one twice: so no
+    second form of any survey is taken."""
+    taken = 0
+    for fields in with_others(SURVEYS[name].as_fields()):
+        if not fields or not isinstance(fields, dict):
+            continue
+        payload = payload_bytes("survey", fields)
+        with suppress(MalformedBytes, UnderstatedEpsilon):
+            assert Survey.from_payload(payload).payload == payload
+            taken += 1
+    assert taken > 20
+
+
+def with_others(value: Any) -> Iterator[Any]:
+    """The value with each that is in it, in turn, replaced, and each item of a map left out."""
+    if isinstance(value, dict):
+        yield from ({**value, name: other} for name in value for other in with_others(value[name]))
+        yield from ({other: value[other] for other in value if other != name} for name in value)
+    elif isinstance(value, list):
+        yield from ([*value[:i], other, *value[i + 1 :]] for i, each in enumerate(value) for other in with_others(each))
+        yield from (value[::-1], [*value, *value[-1:]])
+    yield from FORMS
 
 
 def test_changes_without_null_start_after_the_first_period():

@@ -22,6 +22,7 @@ LATEST = 253_402_300_800
 
 UNREADABLE = "its time is neither in ISO 8601 nor in Unix seconds"
 
+NO_YEAR = "its datetime is not within the years 1 to 9999"
 SKIPPED = "its time does not exist in the time zone, where clocks went forward over it"
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -40,6 +41,8 @@ def microseconds(time: Time, zone: tzinfo = UTC) -> int:
     zone: that of a time which names no offset. What happens twice as clocks go back is the first of both.
     Raises ValueError for what is no time, or is beyond the year 9999; the error does not repeat it.
     """
+    if isinstance(time, bool):
+        raise ValueError(UNREADABLE)
     if isinstance(time, int) and is_date(str(time)):
         time = str(time)
     if isinstance(time, str):
@@ -48,7 +51,10 @@ def microseconds(time: Time, zone: tzinfo = UTC) -> int:
         aware = time if time.tzinfo else time.replace(tzinfo=zone)
         since = (aware - _EPOCH) // _MICROSECOND
         if zone is not UTC and not time.tzinfo:
-            back = (_EPOCH + since * _MICROSECOND).astimezone(zone)
+            try:
+                back = (_EPOCH + since * _MICROSECOND).astimezone(zone)
+            except OverflowError:
+                raise ValueError(NO_YEAR) from None
             if back.replace(tzinfo=None, fold=0) != time.replace(fold=0):
                 raise ValueError(SKIPPED)
         return since

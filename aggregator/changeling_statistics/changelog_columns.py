@@ -11,7 +11,7 @@ import io
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO, TypeAlias
@@ -25,7 +25,7 @@ from .changelog import (
     ANSWER,
     LATEST,
     MICROSECONDS,
-    SKIPPED,
+    NO_YEAR,
     UNREADABLE,
     Changelog,
     Columns,
@@ -297,18 +297,19 @@ def _one_by_one(times: Sequence[Time], zone: tzinfo) -> tuple[Integers, NDArray[
 def _of_datetimes(time: pl.Series, zone: tzinfo) -> tuple[Integers, NDArray[np.bool_]]:
     """The same as `_microseconds`, from datetimes."""
     bad = _beyond(time)
-    if zone is not UTC and getattr(time.dtype, "time_zone", None) is None:
-        named = time.set(pl.Series(bad), None).dt.replace_time_zone(
-            str(zone), ambiguous="earliest", non_existent="null"
-        )
-        time, bad = named, named.is_null().to_numpy()
-    unit = time.dtype.time_unit if isinstance(time.dtype, pl.Datetime) else "us"
-    per = _TICKS[unit]
-    return np.where(bad, 0, time.to_physical().fill_null(0).to_numpy()) * per[0] // per[1], bad
+    per = _TICKS[time.dtype.time_unit if isinstance(time.dtype, pl.Datetime) else "us"]
+    when = np.where(bad, 0, time.to_physical().fill_null(0).to_numpy()) * per[0] // per[1]
+    if zone is UTC or getattr(time.dtype, "time_zone", None) is not None:
+        return when, bad
+    bad |= when < _YEAR_ONE
+    distinct, codes = np.unique(np.where(bad, 0, when), return_inverse=True)  # polars knows no zone after 2099
+    named, none = _one_by_one([datetime(1970, 1, 1) + timedelta(microseconds=each) for each in distinct.tolist()], zone)
+    return named[codes], bad | none[codes]
 
 
 _TICKS = {"ns": (1, 1000), "us": (1, 1), "ms": (1000, 1)}
 """Microseconds of so many ticks, by the unit of datetimes."""
+_YEAR_ONE = (datetime(1, 1, 1) - datetime(1970, 1, 1)) // timedelta(microseconds=1)
 
 
 def _beyond(time: pl.Series) -> NDArray[np.bool_]:
@@ -328,9 +329,12 @@ def _seconds(seconds: NDArray[np.float64]) -> tuple[Integers, NDArray[np.bool_]]
 def _why(times: pl.Series | list[Time], row: int, zone: tzinfo) -> str:
     """Why the time of a row cannot be read, in words that do not repeat it."""
     if (
-        isinstance(times, pl.Series) and isinstance(times.dtype, pl.Datetime) and not times.is_null()[row]
-    ):  # polars panics where Python has none
-        return "its datetime is beyond the year 9999" if _beyond(times)[row] else SKIPPED
+        isinstance(times, pl.Series)
+        and isinstance(times.dtype, pl.Datetime)
+        and not times.is_null()[row]
+        and (_beyond(times)[row] or times.dt.year()[row] < 1)
+    ):
+        return NO_YEAR  # polars panics where Python has none
     time = times[row]
     try:
         microseconds(time if isinstance(time, str | float | int) else "" if time is None else str(time), zone)

@@ -489,8 +489,8 @@ def _named(question: int) -> Fields:
 
 
 def _question(fields: Mapping[str, Any]) -> int:
-    match fields.get("question"):
-        case None:
+    match fields.get("question", 0):
+        case 0 if "question" not in fields:
             return 0
         case int(question) if question > 0 and not isinstance(question, bool):
             return question

@@ -23,6 +23,7 @@ from changeling_protocol import (
     SealingKey,
     Survey,
     SurveyId,
+    UnderstatedEpsilon,
     UnixMilliseconds,
     UnixSeconds,
     decode,
@@ -138,7 +139,7 @@ def readable(stored: Mapping[SurveyId, StoredSurvey]) -> dict[SurveyId, StoredSu
     """Those of these surveys that this version can read: one that it cannot harms no other."""
     read = {}
     for id_, each in stored.items():
-        with suppress(MalformedBytes):
+        with suppress(MalformedBytes, UnderstatedEpsilon):
             _survey_in(each.signed)
             read[id_] = each
     return read
@@ -146,7 +147,9 @@ def readable(stored: Mapping[SurveyId, StoredSurvey]) -> dict[SurveyId, StoredSu
 
 @lru_cache(maxsize=1024)
 def _survey_in(signed: bytes) -> Survey:
-    """The survey in signed bytes whose signature was checked before they were kept. Raises MalformedBytes."""
+    """The survey in signed bytes whose signature was checked before they were kept. Raises MalformedBytes, or
+    UnderstatedEpsilon where this version knows that it costs more.
+    """
     return Survey.unverified(signed)
 
 

@@ -255,6 +255,21 @@ def test_an_app_that_flushes_every_minute_is_held_to_the_budget_too(tmp_path):
     assert len(server.requests) == 12 + 23
 
 
+def test_processes_whose_clocks_differ_a_little_share_one_budget(tmp_path):
+    """Pods of one store, say, of which one is a twentieth of a second behind: what the other has paid then lies so much
+    farther ahead of it than the whole budget, and is owed all the same."""
+    server, clocks = FakeServer(ASKED), (ManualClock(START), ManualClock(START))
+    server.reply = answering(503)
+    with client(tmp_path, server, clocks[0]) as one, client(tmp_path, server, clocks[1]) as behind:
+        one.join(ASKED.id)
+        for hour in range(24):
+            now = START + DAY + 60 + (3600 - 0.05) * hour  # as soon as one more may be asked in vain
+            for _ in range(12):
+                one.at(now).flush()
+                behind.at(now - 0.05).flush()
+    assert len(server.requests) <= IN_VAIN
+
+
 IN_VAIN = 36
 REFUSED = {
     "a page of a hotel": answering(200, b"<html>", date=NOW),

@@ -7,6 +7,7 @@ where columns are swapped it is somebody's answer. Knows no files, no calendar a
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
+from numbers import Integral, Real
 from typing import TypeAlias
 
 import numpy as np
@@ -41,9 +42,9 @@ def microseconds(time: Time, zone: tzinfo = UTC) -> int:
     zone: that of a time which names no offset. What happens twice as clocks go back is the first of both.
     Raises ValueError for what is no time, or is beyond the year 9999; the error does not repeat it.
     """
-    if isinstance(time, bool):
+    if isinstance(time, bool) or not isinstance(time, datetime | str | Real):
         raise ValueError(UNREADABLE)
-    if isinstance(time, int) and is_date(str(time)):
+    if isinstance(time, Integral) and is_date(str(time)):
         time = str(time)
     if isinstance(time, str):
         time = _parsed(time)

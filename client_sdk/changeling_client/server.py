@@ -60,6 +60,9 @@ MOST_IN_VAIN = 12
 REGAIN_MS = 3_600_000
 """After so long there may be one more. So there are at most MOST_IN_VAIN + 24 in any 24 hours."""
 _MOST_OWED_MS = MOST_IN_VAIN * REGAIN_MS
+_APART_MS = 3_600_000
+"""The clocks of processes that share a store differ by less. If more is owed than this and all that there is, the clock
+was set back, and nothing is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,8 @@ class Attempts:
 
     def _owed_ms(self, now_ms: UnixMilliseconds) -> int:
         owed_ms = self.whole_ms - now_ms
-        return owed_ms if 0 <= owed_ms <= _MOST_OWED_MS else 0  # more is owed only if the clock was set back
+        was_set_back = owed_ms > _MOST_OWED_MS + _APART_MS  # else the device would not ask for as long
+        return 0 if was_set_back else min(max(owed_ms, 0), _MOST_OWED_MS)
 
 
 MOST_KEYS = 64

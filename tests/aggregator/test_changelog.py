@@ -99,6 +99,8 @@ def test_a_truth_value_is_no_time_in_a_row_as_it_is_none_in_a_frame():
     """Python takes True for 1; rows of it are refused as a column of it is."""
     rows = [("a", True, "x")]
     assert said_by(read_rows, rows) == said_by(read_frame, pl.DataFrame(columns_of(rows)))
+    assert said_by(read_rows, [("a", None, "x")]) == said_by(read_rows, rows)
+    assert said_by(read_rows, [("a", np.int64(20260131), "x")]) == said_by(read_rows, [("a", "2026-01-31", "x")])
 
 
 ODD_TIMES = [

@@ -248,6 +248,8 @@ class SurveyLog:
 
 SENDERS, SERVERS, RESTARTS, FOLDS = 4, 2, 3, 3
 """FOLDS of a server are killed before it is; RESTARTS of PostgreSQL."""
+PAUSE_SECONDS = 0.05
+"""Between two uploads of a sender, so that a fold that begins anew opens what has come in its own process."""
 PERIOD_SECONDS = 3600
 MOST_SECONDS = 0.2
 """From when a server or a fold is at work to its kill; drawn from a fixed seed."""
@@ -330,6 +332,7 @@ class Senders:
             if not each:
                 self._send(self.ports, body)
             self.acknowledged.add(id_)
+            time.sleep(PAUSE_SECONDS)
 
     def _send(self, ports: Sequence[int], body: bytes) -> None:
         while not ((there := [*ports]) and _sent(port := random.choice(there), body)):

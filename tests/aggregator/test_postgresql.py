@@ -227,7 +227,7 @@ def test_a_restart_of_the_database_is_told_and_over_by_itself(
     postgresql: PostgreSQL, tmp_path: Path, url: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Meanwhile 503 with Retry-After, and a health that says why; the log says so in lines, without tracebacks. Under
-    load `test_killed_under_load` restarts it."""
+    load `test_killed_at_each_write` restarts it."""
     with ServerProcess(tmp_path, "--movable-clock", store=url) as server:
         server.move_clock(START)
         key, asked = server.key, server.new_survey()

@@ -296,8 +296,7 @@ def _one_by_one(times: Sequence[Time], zone: tzinfo) -> tuple[Integers, NDArray[
 
 def _of_datetimes(time: pl.Series, zone: tzinfo) -> tuple[Integers, NDArray[np.bool_]]:
     """The same as `_microseconds`, from datetimes."""
-    bad = _beyond(time)
-    per = _TICKS[time.dtype.time_unit if isinstance(time.dtype, pl.Datetime) else "us"]
+    bad, per = _beyond(time), _microseconds_of_ticks(time)
     when = np.where(bad, 0, time.to_physical().fill_null(0).to_numpy()) * per[0] // per[1]
     if zone is UTC or getattr(time.dtype, "time_zone", None) is not None:
         return when, bad
@@ -307,15 +306,18 @@ def _of_datetimes(time: pl.Series, zone: tzinfo) -> tuple[Integers, NDArray[np.b
     return named[codes], bad | none[codes]
 
 
-_TICKS = {"ns": (1, 1000), "us": (1, 1), "ms": (1000, 1)}
-"""Microseconds of so many ticks, by the unit of datetimes."""
+def _microseconds_of_ticks(time: pl.Series) -> tuple[int, int]:
+    """How many microseconds so many ticks of these datetimes are."""
+    unit = time.dtype.time_unit if isinstance(time.dtype, pl.Datetime) else "us"
+    return {"ns": (1, 1000), "us": (1, 1), "ms": (1000, 1)}[unit]
+
+
 _YEAR_ONE = (datetime(1, 1, 1) - datetime(1970, 1, 1)) // timedelta(microseconds=1)
 
 
 def _beyond(time: pl.Series) -> NDArray[np.bool_]:
     """A mask of the datetimes that are missing, or beyond the year 9999."""
-    per = _TICKS[time.dtype.time_unit if isinstance(time.dtype, pl.Datetime) else "us"]
-    ticks = time.to_physical()
+    per, ticks = _microseconds_of_ticks(time), time.to_physical()
     latest = min(LATEST * MICROSECONDS * per[1] // per[0], 2**63 - 1)
     beyond: NDArray[np.bool_] = (ticks.is_null() | (ticks >= latest) | (ticks <= -latest)).fill_null(True).to_numpy()
     return beyond

@@ -489,9 +489,9 @@ def _named(question: int) -> Fields:
 
 
 def _question(fields: Mapping[str, Any]) -> int:
-    match fields.get("question", 0):
-        case 0 if "question" not in fields:
-            return 0
+    if "question" not in fields:
+        return 0
+    match fields["question"]:
         case int(question) if question > 0 and not isinstance(question, bool):
             return question
     raise ValueError("a question is written as its place, that of the first is left out")

@@ -18,12 +18,11 @@ from typing import NamedTuple
 from changeling_protocol import (
     LAST_INSTANT,
     EarlyEnd,
-    MalformedBytes,
+    ProtocolError,
     ResultsKey,
     SealingKey,
     Survey,
     SurveyId,
-    UnderstatedEpsilon,
     UnixMilliseconds,
     UnixSeconds,
     decode,
@@ -122,12 +121,12 @@ class StoredSurvey:
 
     @property
     def survey(self) -> Survey:
-        """The survey itself. Raises MalformedBytes where this version cannot read it."""
+        """The survey itself. Raises ProtocolError where this version cannot read it, or finds that it costs more."""
         return _survey_in(self.signed)
 
     @property
     def last(self) -> int:
-        """The last period that counts: the calendar's, or an earlier one. Raises MalformedBytes as `survey` does."""
+        """The last period that counts: the calendar's, or an earlier one. Raises as `survey` does."""
         return self.survey.calendar.periods if self.end is None else self.end.last
 
     def closed(self, time: UnixSeconds) -> int:
@@ -139,7 +138,7 @@ def readable(stored: Mapping[SurveyId, StoredSurvey]) -> dict[SurveyId, StoredSu
     """Those of these surveys that this version can read: one that it cannot harms no other."""
     read = {}
     for id_, each in stored.items():
-        with suppress(MalformedBytes, UnderstatedEpsilon):
+        with suppress(ProtocolError):
             _survey_in(each.signed)
             read[id_] = each
     return read
@@ -147,9 +146,7 @@ def readable(stored: Mapping[SurveyId, StoredSurvey]) -> dict[SurveyId, StoredSu
 
 @lru_cache(maxsize=1024)
 def _survey_in(signed: bytes) -> Survey:
-    """The survey in signed bytes whose signature was checked before they were kept. Raises MalformedBytes, or
-    UnderstatedEpsilon where this version knows that it costs more.
-    """
+    """The survey in signed bytes whose signature was checked before they were kept. Raises ProtocolError."""
     return Survey.unverified(signed)
 
 

@@ -133,7 +133,7 @@ class Served:
 
     def __init__(self, store: Store, answers: int, periods: int) -> None:
         widths = [2**layer for layer in range(9) if 2**layer <= periods]
-        randomizer = SignedSubset(MutationSpace(answers), Odds(20, 1), spoken=1)  # type: ignore[arg-type]
+        randomizer = SignedSubset(MutationSpace(answers), Odds(20, 1))
         self.survey = Survey.at_cost(
             question="What do you do?",
             answers=tuple(f"answer {number}" for number in range(answers)),

@@ -60,6 +60,8 @@ from .store import (
 
 Refused: TypeAlias = tuple[SurveyId | None, Refusal]
 """The id of the survey to count a refusal for, None if there is none, and the reason."""
+LEAST_ENVELOPE_BYTES = HEAD_BYTES + SEAL_BYTES + 1
+"""The length of one that holds a single byte."""
 _PACKING_BYTES = 5
 """The most that MessagePack needs for the head of an array or of a column, or for one of the numbers before them."""
 
@@ -121,25 +123,28 @@ def survey_of(envelope: bytes) -> SurveyId:
     return SurveyId(envelope[1 : 1 + ID_BYTES])
 
 
-def refusals_of(envelopes: Sequence[bytes], registry: Registry, now: UnixSeconds) -> dict[int, Refused]:
+def heads_of(envelopes: Collection[bytes]) -> set[bytes]:
+    """The heads of these envelopes, each once: a relay's batch of thousands has few."""
+    return {envelope[:HEAD_BYTES] for envelope in envelopes}
+
+
+def refusals_of(
+    envelopes: Sequence[bytes], heads: Collection[bytes], registry: Registry, now: UnixSeconds
+) -> dict[int, Refused]:
     """Why some of these envelopes are refused, by their places; the others are to be appended.
 
-    now: Unix seconds. A key is taken for the survey's skew beyond its expiry, as clocks differ. Head and length decide,
-    so that where many envelopes are alike, as in a relay's batch, few are judged.
+    heads: theirs, as `heads_of` gives them. now: Unix seconds. A key is taken for the survey's skew beyond its expiry,
+    as clocks differ. They are judged one by one only where one of them is refused.
     """
-    judged: dict[tuple[bytes, int], Refused | None] = {}
-    refused = {}
-    for place, envelope in enumerate(envelopes):
-        kind = envelope[:HEAD_BYTES], len(envelope)
-        if kind not in judged:
-            judged[kind] = _refusal(*kind, registry, now)
-        if (why := judged[kind]) is not None:
-            refused[place] = why
-    return refused
+    lengths = set(map(len, envelopes)) or {0}
+    if min(lengths) >= LEAST_ENVELOPE_BYTES and not any(_refusal(each, max(lengths), registry, now) for each in heads):
+        return {}
+    judged = {at: _refusal(each[:HEAD_BYTES], len(each), registry, now) for at, each in enumerate(envelopes)}
+    return {at: why for at, why in judged.items() if why}
 
 
 def _refusal(head: bytes, length: int, registry: Registry, now: UnixSeconds) -> Refused | None:
-    if length <= HEAD_BYTES + SEAL_BYTES or head[0] != VERSION:
+    if length < LEAST_ENVELOPE_BYTES or head[0] != VERSION:
         return None, Refusal.MALFORMED
     id_ = survey_of(head)
     if (published := registry.surveys.get(id_)) is None:

@@ -6,11 +6,12 @@ Nor does one that is wrong at the start, wrong together with the database's, or 
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from changeling_aggregator.fold import fold
-from changeling_aggregator.ingest import refusals_of
+from changeling_aggregator.ingest import heads_of, refusals_of
 from changeling_aggregator.server import MOST_STEP, Doubt, GuardedClock, ServerSettings, Service, clock, troubles_of
 from changeling_aggregator.store import KeptTime, Store
 from changeling_aggregator.testing import sql
@@ -273,11 +274,12 @@ def test_a_destroyed_key_is_not_offered_and_not_taken(store: Store, machine: Mac
     service = serve(store, machine)
     upload = envelope(log.survey, log.key, [report(1)])
     assert service.registry.offered(UnixSeconds(NOW)) is not None
-    assert refusals_of([upload], service.registry, UnixSeconds(NOW)) == {}
+    refused = partial(refusals_of, [upload], heads_of([upload]), service.registry, UnixSeconds(NOW))
+    assert refused() == {}
     sql(store, "UPDATE keys SET private = NULL")
     service.folding.fold_now()
     assert service.registry.offered(UnixSeconds(NOW)) is None
-    assert refusals_of([upload], service.registry, UnixSeconds(NOW)) == {0: (log.survey.id, "unknown-key")}
+    assert refused() == {0: (log.survey.id, "unknown-key")}
 
 
 def test_a_server_whose_clock_differs_from_postgresqls_neither_seals_nor_destroys(

@@ -24,6 +24,8 @@ from changeling_protocol import (
     SystemCoins,
     UnaryEncoding,
     log_ratio,
+    randomizer_as_fields,
+    randomizer_from_fields,
     rounded_up,
 )
 from changeling_statistics import counterpart_of
@@ -171,6 +173,12 @@ def test_impossible_randomizers_are_refused(build, says):
     """With the value that is wrong and what would do; what a survey can be signed with is in tests/vectors."""
     with pytest.raises(ValueError, match=says):
         build()
+
+
+def test_a_probability_given_as_a_whole_number_is_read_back():
+    """Else a survey could be published that no device and no server can read."""
+    whole = SignedSubset(MutationSpace(3), Odds(3, 1), spoken=1)  # type: ignore[arg-type]
+    assert randomizer_from_fields(randomizer_as_fields(whole), 3) == SignedSubset(MutationSpace(3), Odds(3, 1))
 
 
 def test_a_symbol_fits_into_a_column_up_to_the_largest_alphabet():

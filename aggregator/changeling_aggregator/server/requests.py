@@ -31,7 +31,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from ..errors import Overloaded, TurnedDown
-from ..ingest import Registry, refusals_of, survey_of
+from ..ingest import Registry, heads_of, refusals_of, survey_of
 from ..opening import opens
 from ..store import StoredSurvey, Token, TokenScope, hash_of
 from .http import (
@@ -315,7 +315,8 @@ class Uploads:
             raise TurnedDown(ErrorCode.MALFORMED, f"the body is no upload: {error}") from error
         if stranger:
             _charge(service, scope, 0, len(envelopes))
-        refused = refusals_of(envelopes, service.registry, service.clock())
+        heads = heads_of(envelopes)
+        refused = refusals_of(envelopes, heads, service.registry, service.clock())
         if refused:
             service.committer.count_refused(Counter((survey, why) for survey, why in refused.values() if survey))
             envelopes = [each for place, each in enumerate(envelopes) if place not in refused]
@@ -323,7 +324,7 @@ class Uploads:
         if envelopes:
             if stranger:
                 _fine_for_garbage(service, scope, envelopes)
-            await service.committer.append(body, set(map(survey_of, envelopes)))
+            await service.committer.append(body, set(map(survey_of, heads)))
         return _ALL_TAKEN if not refused else encode_acknowledgement({at: why for at, (_, why) in refused.items()})
 
     async def _admitted(self, scope: Scope, receive: Receive) -> tuple[bytes, bool]:

@@ -168,6 +168,7 @@ class SignedSubset(Agreeing):
         check_telling(self.odds)
         if self.pluses != BALANCED and not 0 < 2 * self.pluses < d:
             raise ValueError(f"pluses are 1 to {(d - 1) // 2} of {d} states, or {BALANCED} for balanced vectors")
+        object.__setattr__(self, "spoken", Fraction(self.spoken))  # so that a survey with the integer 1 can be read
         if not (0 < self.spoken <= 1 and self.spoken.denominator < 2**64):
             raise ValueError(f"spoken is above 0, at most 1, of integers below 2^64, got {self.spoken}")
         if self.symbols >= SYMBOL_LIMIT:

@@ -6,7 +6,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Tests and benchmarks start hundreds of processes: without bytecode each would compile the house anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup node browser java nginx check test test-heavy demo demo-full docs bench-plans bench-joint bench-histories bench-intervals bench-central bench-sigma bench-evidence bench-questions bench-field bench-client bench-server bench-kills bench-house bench-scale bench-costs soak clean
+.PHONY: setup node browser java nginx check test test-heavy demo demo-full docs bench-plans bench-joint bench-histories bench-intervals bench-central bench-sigma bench-evidence bench-questions bench-field bench-client bench-server bench-kills bench-kills-postgresql bench-restarts bench-house bench-scale bench-costs soak clean
 
 setup: $(VENV)/ready
 
@@ -105,7 +105,14 @@ bench-server: setup
 	$(BIN)/python -m benchmarks server
 
 bench-kills: setup
-	$(BIN)/python -m benchmarks kills
+	$(BIN)/python -m benchmarks kills server.kills_on_sqlite
+
+# The others of kills, into the same file: each ends within ten minutes.
+bench-kills-postgresql: setup
+	$(BIN)/python -m benchmarks kills server.kills_on_postgresql
+
+bench-restarts: setup
+	$(BIN)/python -m benchmarks kills server.restarts
 
 bench-scale: setup java
 	$(BIN)/python -m benchmarks scale

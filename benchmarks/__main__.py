@@ -46,7 +46,7 @@ SUITES = {
         "server.garbage",
         "server.first_look",
     ),
-    "kills": ("server.kills",),
+    "kills": ("server.kills_on_sqlite", "server.kills_on_postgresql", "server.restarts"),
     "soak": ("server.soak",),
     "scale": ("scale.capacity", "scale_spark.against_embedded"),
     "costs": ("scale.serving", "scale_spark.costs"),

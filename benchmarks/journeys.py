@@ -4,7 +4,8 @@
     python -m benchmarks.journeys --write   writes them into docs/architecture.md
     python -m benchmarks.journeys --check   fails where that page says something else
 
-A file is passed where one of its functions is called; what runs as a module is imported does not count.
+A file is passed where one of its functions is called. What runs as a module is imported does not count, and neither
+does what stands for the other side of a journey (a fake server, a clock), with all that it calls.
 """
 
 import ast
@@ -23,8 +24,10 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/architecture.md"
 WINGS = tuple(str(ROOT / folder) + "/" for folder in ("protocol", "client_sdk", "aggregator", "simulations"))
 BEGIN, END = "<!-- journeys: written by `python -m benchmarks.journeys --write` -->", "<!-- end of journeys -->"
-NOT_ON_THE_WAY = ("/testing/", "/editions.py")
-"""What stands for the other side of a journey: a fake server, a clock; and what a server does every second beside."""
+OTHER_SIDE = "/testing.py"
+"""The file of a fake server and a clock."""
+BESIDE = "/editions.py"
+"""What a server does every second beside what it is asked."""
 
 
 class Walk:
@@ -52,10 +55,16 @@ class Walk:
         name, path = frame.f_code.co_name, frame.f_code.co_filename
         if name.startswith("<") or not frame.f_code.co_flags & inspect.CO_OPTIMIZED:
             return  # what is not optimized is the body of a class or of a module, which an import runs
-        if path.startswith(WINGS) and not any(each in path for each in NOT_ON_THE_WAY):
+        if path.startswith(WINGS) and not path.endswith(BESIDE) and not _called_by_the_other_side(frame):
             names = self.files.setdefault(str(Path(path).relative_to(ROOT)), [])
             if name not in names:
                 names.append(name)
+
+
+def _called_by_the_other_side(frame: FrameType | None) -> bool:
+    while frame is not None and not frame.f_code.co_filename.endswith(OTHER_SIDE):
+        frame = frame.f_back
+    return frame is not None
 
 
 def from_record_to_the_wire(walk: Walk, folder: Path) -> None:

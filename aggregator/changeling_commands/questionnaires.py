@@ -27,12 +27,22 @@ from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from changeling_protocol import Calendar, Constraint, Question, parse_duration
+from changeling_protocol import Calendar, Question, parse_duration
 from changeling_statistics import constraint_in_words, constraint_of
 from rich.console import Console
 from rich.table import Table
 
-from .wishes import WishOptions, devices_in_words, names_of, planning_bar, say_detection, say_freezing, settled, wish_of
+from .wishes import (
+    WishOptions,
+    best_levels,
+    devices_in_words,
+    error_in_words,
+    names_of,
+    planning_bar,
+    say_detection,
+    say_freezing,
+    settled,
+)
 
 if TYPE_CHECKING:
     from changeling_statistics import Habits, PlannedQuestions, WeightedQuestion, Wish
@@ -152,105 +162,18 @@ def _names(answers: Any) -> tuple[str, ...]:
     raise ValueError(f"answers are their names, or how many there are; got {answers!r}")
 
 
-def best_levels(wish: "Wish", ends: Sequence[object], estimand: str) -> tuple[Decimal, ...]:
-    """The levels of a range with the least error of a figure. Raises ValueError for what is no range."""
-    from changeling_statistics import levels_tried
-
-    match ends:
-        case [int() | Decimal() as low, int() | Decimal() as high]:
-            tried = levels_tried(wish, Decimal(low), Decimal(high), estimand)
-            return min(tried, key=lambda each: each.relative).levels
-    raise ValueError(f"a range is its two ends, as [0, 120]; got {ends!r}")
-
-
-def range_in(answers: str, unit: str | None) -> tuple[Decimal, Decimal] | None:
-    """The ends of a number's range as it is written, 0..120; None for answers or levels.
-
-    >>> range_in("0..120", "min"), range_in("0,60,120", "min")
-    ((Decimal('0'), Decimal('120')), None)
-    """
-    low, dots, high = answers.partition("..")
-    if unit is None or not dots:
-        return None
-    try:
-        return Decimal(low.strip()), Decimal(high.strip())
-    except ArithmeticError:
-        raise ValueError(f"a range is written as 0..120, got {answers!r}") from None
-
-
-def answers_of(options: WishOptions) -> str:
-    """The answers as they are written, or where they are a range its best levels, with commas between.
-
-    Raises ValueError where there are none.
-    """
-    if not options.answers:
-        raise ValueError("say what is asked: --answers, or a file of --questions")
-    ends = range_in(options.answers, options.unit)
-    if ends is None:
-        return options.answers
-    changes = (options.at_most, options.within)
-    expected = options.expected_changes
-    asked = len(options.asked)
-    wish = wish_of(2, options.calendar, changes=changes, expected=expected, **options.common, questions=asked)
-    with planning_bar():
-        return ",".join(map(str, best_levels(wish, [*ends], options.estimand)))
-
-
-def planned_questions(
-    console: Console, options: WishOptions
-) -> tuple["PlannedQuestions", tuple[ListedQuestion, ...], "Habits | None"]:
+def planned_questions(console: Console, options: WishOptions, points: float = 1.0) -> "PlannedQuestions":
     """The plan for the questions that a file lists, or for those of the command line with their freezing questions.
 
-    Returns it, the questions, and what is known of how the answers of the command line's will change.
-    Raises ValueError for options beside the file of what each of its questions says itself.
+    Prints who is asked what, and how accurate every question will be. points: the standard error that devices are
+    counted for. Raises ValueError for options beside the file of what each of its questions says itself.
     """
-    from changeling_statistics import Questionnaire, plan_questionnaire
+    from changeling_statistics import Questionnaire, plan_questionnaire, questions_in_words
 
     listed, habits = (_alike(console, options)) if options.questions is None else (_in_file(options), None)
     wanted = Questionnaire(tuple(each.asked for each in listed), calendar=options.calendar, **options.common)
     with planning_bar() as progress:
-        return plan_questionnaire(wanted, progress), listed, habits
-
-
-def _in_file(options: WishOptions) -> tuple[ListedQuestion, ...]:
-    from changeling_statistics import Wish
-
-    said = ["question", "answers", "unit", "at_most", "within", "expected_changes", "changes_per_year", "pilot"]
-    if options.questions is None or options.ask_freezing or any(getattr(options, name) for name in said):
-        raise ValueError(
-            "with --questions each question says its own answers and changes, and whether to ask_freezing: leave out "
-            "--question, --answers, --unit, --from, --ask-freezing, and the options about changes"
-        )
-    any_question: Constraint = constraint_of(1, None)
-    return read_questions(
-        options.questions, Wish(2, calendar=options.calendar, constraint=any_question, **options.common)
-    )
-
-
-def _alike(console: Console, options: WishOptions) -> tuple[tuple[ListedQuestion, ...], "Habits | None"]:
-    from changeling_statistics import WeightedQuestion
-
-    answers = answers_of(options)
-    found = settled(console, options, answers)
-    asked = options.questions_of(found.wish.constraint, found.wish.expected, names_of(answers))
-    pairs = (_with_freezing(WeightedQuestion(each), options.estimand, options.calendar, found.habits) for each in asked)
-    return tuple(each for pair in pairs for each in pair), found.habits
-
-
-def say_questions(
-    console: Console,
-    planned: "PlannedQuestions",
-    listed: Sequence[ListedQuestion],
-    options: WishOptions,
-    habits: "Habits | None" = None,
-    points: float = 1.0,
-) -> None:
-    """Prints who is asked what, and how accurate every question will be.
-
-    habits: what is known of how answers will change. points: the standard error that devices are counted for.
-    """
-    from changeling_statistics import questions_in_words
-
+        planned = plan_questionnaire(wanted, progress)
     console.print(f"The plan: {questions_in_words(planned)}.", highlight=False)
     console.print(_table(planned, listed, points))
     console.print(f"Epsilon for life, over all questions together: {planned.survey.epsilon}.", highlight=False)
@@ -259,6 +182,28 @@ def say_questions(
         say_detection(console, question, planned.predictions[place], options)
         if not question.freezing_of:
             say_freezing(console, question.constraint, planned.planned(place), habits)
+    return planned
+
+
+def _in_file(options: WishOptions) -> tuple[ListedQuestion, ...]:
+    said = ["question", "answers", "unit", "at_most", "within", "expected_changes", "changes_per_year", "pilot"]
+    if options.questions is None or options.ask_freezing or any(getattr(options, name) for name in said):
+        raise ValueError(
+            "with --questions each question says its own answers and changes, and whether to ask_freezing: leave out "
+            "--question, --answers, --unit, --from, --ask-freezing, and the options about changes"
+        )
+    return read_questions(options.questions, options.wish(2))
+
+
+def _alike(console: Console, options: WishOptions) -> tuple[tuple[ListedQuestion, ...], "Habits | None"]:
+    from changeling_statistics import WeightedQuestion
+
+    found = settled(console, options)
+    pairs = (
+        _with_freezing(WeightedQuestion(each), options.estimand, options.calendar, found.habits)
+        for each in found.questions
+    )
+    return tuple(each for pair in pairs for each in pair), found.habits
 
 
 def _table(planned: "PlannedQuestions", listed: Sequence[ListedQuestion], points: float) -> Table:
@@ -278,16 +223,6 @@ def _table(planned: "PlannedQuestions", listed: Sequence[ListedQuestion], points
             error_in_words(each.estimand, question, planned.error(place), wish.devices),
         )
     return table
-
-
-def error_in_words(estimand: str, question: Question, share: float, devices: int) -> str:
-    """The standard error of the figure that a question is asked for, in its unit or in points."""
-    from changeling_statistics import estimand_error
-
-    told = estimand_error(estimand, question, share, devices)
-    counted = question.is_number and estimand in ("mean", "difference")
-    amount = f"{told.error:.3g} {question.unit}".rstrip() if counted else f"{100 * told.error:.3g} points"
-    return f"{told.words}: ±{amount}"
 
 
 def refuse_hopeless_questions(planned: "PlannedQuestions", anyway: bool) -> None:

@@ -44,20 +44,8 @@ from changeling_statistics import (
 )
 from rich.table import Table
 
-from .questionnaires import answers_of, error_in_words, planned_questions, refuse_hopeless_questions, say_questions
-from .wishes import (
-    WishOptions,
-    ask_to_overwrite,
-    devices_in_words,
-    names_of,
-    planning_bar,
-    refuse_hopeless,
-    say_detection,
-    say_freezing,
-    settled,
-    taking,
-    three_digits,
-)
+from .questionnaires import planned_questions, refuse_hopeless_questions
+from .wishes import WishOptions, ask_to_overwrite, devices_in_words, planning_bar, settled, taking, three_digits
 
 if TYPE_CHECKING:
     from changeling_statistics import Option
@@ -212,8 +200,7 @@ def new(
         raise ValueError("say what is asked: --question and --answers, or a file of --questions")
     ask_to_overwrite(output)
     if options.questions is not None or options.ask_freezing:
-        planned, listed, habits = planned_questions(console(), options)
-        say_questions(console(), planned, listed, options, habits, points)
+        planned = planned_questions(console(), options, points)
         refuse_hopeless_questions(planned, options.anyway)
         survey = options.handled(planned.survey)
     else:
@@ -226,24 +213,19 @@ def _of_alike_questions(options: WishOptions, points: float) -> Survey:
     """The survey of one question, or of several with the same answers; what it will show is printed."""
     from changeling_statistics import optimal_plan, plan_in_words
 
-    answers = answers_of(options)
-    asked = settled(console(), options, answers)
+    asked = settled(console(), options)
     wish, planned = asked.wish, asked.planned
     if planned is None:
         with planning_bar() as progress:
             planned = optimal_plan(wish, progress)
-    survey = options.applied(planned.option.survey, names_of(answers))
+    survey = asked.survey(planned.option.survey)
     option = replace(planned.option, survey=survey)
     typer.echo(f"The plan: {plan_in_words(planned)}.")
     console().print(expectation_table(option, points))
     if wish.questions == 1:
         typer.echo(planned.distance.words)
-    about = survey.questions[0]
-    if options.estimand != "histogram":
-        typer.echo(f"Error of {error_in_words(options.estimand, about, option.error(wish), wish.devices)}.")
-    say_detection(console(), about, option.prediction, options)
-    say_freezing(console(), wish.constraint, planned, asked.habits)
-    refuse_hopeless(option, asked.habits, options.anyway)
+    asked.say(console(), option, planned)
+    asked.refuse_hopeless(option)
     if option.least_reports(wish.devices) < survey.minimum:
         typer.echo("warning: some of its nodes will have fewer reports than are shown: choose a smaller --minimum")
     return survey

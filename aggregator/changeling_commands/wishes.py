@@ -6,7 +6,7 @@ either way.
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
@@ -76,19 +76,6 @@ _wish, _changes, _survey = (
     partial(typer.Option, rich_help_panel=panel)
     for panel in ("The wish", "How answers change", "The survey, for devices and the server")
 )
-PERIOD = _wish(parser=read_duration, metavar="DURATION", help="The shortest span reported on: 1h, 1d, 13w.")
-HORIZON = _wish(parser=read_duration, metavar="DURATION", help="How long the survey lasts: 365d, 52w.")
-EPSILON = _wish(parser=read_epsilon, metavar="EPSILON", help="The most that an entry may lose over the whole survey.")
-DEVICES = _wish(parser=read_count, metavar="N", help="How many are expected to answer: 20000, 1e6.")
-ANSWERS = _wish(metavar="NAMES", help="How many answers, or their names with commas between.")
-RETROSPECTIVE = _wish("--retrospective", help="Histograms are wanted when all is over, from everything.")
-AT_MOST = _changes(metavar="K", help="An entry's answer changes at most so often; appearing counts.")
-EXPECTED = _changes(
-    metavar="X",
-    help="How often an entry is expected to change over the horizon.",
-    show_default="half of those allowed",
-)
-"""The options that other commands have as well."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +85,17 @@ class WishOptions:
     Every field is an option of its name, except that `pilot` is `--from` and `estimand` is `--for`.
     """
 
-    period: Annotated[int, PERIOD]
-    epsilon: Annotated[Decimal, EPSILON]
-    devices: Annotated[int, DEVICES]
-    horizon: Annotated[int | None, HORIZON] = None
+    period: Annotated[
+        int, _wish(parser=read_duration, metavar="DURATION", help="The shortest span reported on: 1h, 1d, 13w.")
+    ]
+    epsilon: Annotated[
+        Decimal,
+        _wish(parser=read_epsilon, metavar="EPSILON", help="The most that an entry may lose over the whole survey."),
+    ]
+    devices: Annotated[int, _wish(parser=read_count, metavar="N", help="How many are expected to answer: 20000, 1e6.")]
+    horizon: Annotated[
+        int | None, _wish(parser=read_duration, metavar="DURATION", help="How long the survey lasts: 365d, 52w.")
+    ] = None
     periods: Annotated[int | None, _wish(min=1, metavar="N", help="How many periods, instead of --horizon.")] = None
     question: Annotated[
         list[str] | None,
@@ -109,7 +103,7 @@ class WishOptions:
             metavar="TEXT", help="What people are asked; again, as NAME=TEXT, for more questions with the same answers."
         ),
     ] = None
-    answers: Annotated[str, ANSWERS] = ""
+    answers: Annotated[str, _wish(metavar="NAMES", help="How many answers, or their names with commas between.")] = ""
     unit: Annotated[
         str | None,
         _wish(
@@ -128,7 +122,9 @@ class WishOptions:
             help="The figure that counts, whose error is printed: histogram, mean, quantile or difference.",
         ),
     ] = "histogram"
-    retrospective: Annotated[bool, RETROSPECTIVE] = False
+    retrospective: Annotated[
+        bool, _wish("--retrospective", help="Histograms are wanted when all is over, from everything.")
+    ] = False
     objective: Annotated[str, _wish(metavar="mean|worst", help="The error to make small.")] = "mean"
     bridge: Annotated[
         bool, _wish("--bridge/--no-bridge", help="Any one lost period is bridged within a tenth of the horizon.")
@@ -143,7 +139,9 @@ class WishOptions:
     power: Annotated[
         float, _wish(metavar="CHANCE", help="With --detect: the chance to find the difference, in a test at 5%.")
     ] = 0.8
-    at_most: Annotated[int | None, AT_MOST] = None
+    at_most: Annotated[
+        int | None, _changes(metavar="K", help="An entry's answer changes at most so often; appearing counts.")
+    ] = None
     within: Annotated[
         int | None,
         _changes(
@@ -153,7 +151,14 @@ class WishOptions:
         ),
     ] = None
     closed: Annotated[bool, _changes("--closed", help="Everybody has an answer from first to last.")] = False
-    expected_changes: Annotated[float | None, EXPECTED] = None
+    expected_changes: Annotated[
+        float | None,
+        _changes(
+            metavar="X",
+            help="How often an entry is expected to change over the horizon.",
+            show_default="half of those allowed",
+        ),
+    ] = None
     changes_per_year: Annotated[float | None, _changes(metavar="X", help="The same as a rate: so often a year.")] = None
     changes_spread: Annotated[
         float | None,
@@ -214,11 +219,25 @@ class WishOptions:
 
     @property
     def calendar(self) -> Calendar:
-        """The survey's calendar. Raises ValueError unless either --horizon or --periods says how long it is."""
+        """The survey's calendar, from the next midnight on where no start is said.
+
+        Raises ValueError unless either --horizon or --periods says how long it is, in whole periods.
+        """
         if (self.periods is None) == (self.horizon is None):
             raise ValueError("say how long the survey lasts: either --periods or --horizon")
-        length = self.period * self.periods if self.periods is not None else self.horizon
-        return calendar_of(self.start, self.period, length or 0)
+        periods, start = self.periods, self.start
+        if periods is None:
+            periods, rest = divmod(self.horizon or 0, self.period)
+            if not periods or rest:
+                shorter, longer = max(1, periods) * self.period, (periods + 1) * self.period
+                raise ValueError(
+                    f"a horizon of {format_duration(self.horizon or 0)} is no whole number of periods of "
+                    f"{format_duration(self.period)}: choose {format_duration(shorter)} or {format_duration(longer)}"
+                )
+        if start is None:
+            midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+            start = int((midnight + timedelta(days=1)).timestamp())
+        return Calendar(start, self.period, periods)
 
     @property
     def asked(self) -> tuple[tuple[str, str], ...]:
@@ -236,6 +255,11 @@ class WishOptions:
         return tuple((name.strip(), text.strip()) for name, _, text in pairs)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the answers, as `names_of` reads them."""
+        return names_of(self.answers)
+
+    @property
     def common(self) -> dict[str, Any]:
         """The fields of a `Wish` that it has in common with a `Questionnaire`, but for the calendar."""
         if self.objective not in ("mean", "worst"):
@@ -244,14 +268,35 @@ class WishOptions:
         return {name: getattr(self, name) for name in names}
 
     @property
-    def changes(self) -> dict[str, Any]:
-        """What is expected of changes, by the names that `wish_of` has for it."""
-        return {"expected": self.expected_changes, "first_share": self.first_share, "per_year": self.changes_per_year}
+    def changes(self) -> float | None:
+        """How often an entry is expected to change over the calendar; None where they do not say."""
+        if self.changes_per_year is None:
+            return self.expected_changes
+        if self.expected_changes is not None:
+            raise ValueError("choose --expected-changes or --changes-per-year, not both")
+        return self.changes_per_year * self.calendar.periods * self.period / YEAR
 
-    def applied(self, planned: Survey, answers: tuple[str, ...]) -> Survey:
-        """A planned survey with the names of its questions and answers, and all that the planner does not decide."""
-        first = planned.questions[0]
-        return self.handled(replace(planned, questions=self.questions_of(first.constraint, first.expected, answers)))
+    @property
+    def bounded(self) -> bool:
+        """True where they say how an entry's answer may change."""
+        return self.at_most is not None or self.within is not None
+
+    def wish(self, answers: int) -> "Wish":
+        """The wish that they make, for so many answers; where they say no bound, of as many changes as periods.
+
+        Raises ValueError for options that do not go together.
+        """
+        from changeling_statistics import Wish, steady_changes
+
+        calendar, changes = self.calendar, self.changes
+        if self.closed and self.first_share != 1:
+            raise ValueError(
+                "in a closed cohort everybody answers in the first period: leave out --first-share or --closed"
+            )
+        constraint = constraint_of(self.at_most if self.bounded else calendar.periods, self.within)
+        expected = steady_changes(calendar, constraint, changes, self.first_share)
+        asked = len(self.asked)
+        return Wish(answers, calendar, constraint, expected=expected, questions=asked, **self.common)
 
     def questions_of(
         self, constraint: Constraint, expected: ExpectedChanges, answers: tuple[str, ...]
@@ -276,26 +321,29 @@ class WishOptions:
         )
 
 
-def taking(options: type, command: Callable[..., None]) -> Callable[..., None]:
+def taking(
+    options: type, command: Callable[..., None], only: Sequence[str] = (), required: Collection[str] = ()
+) -> Callable[..., None]:
     """Gives a command an option for each field of a dataclass; it takes them as its first argument, as one value.
 
-    options: a dataclass whose fields are annotated as Typer's parameters are.
+    options: a dataclass whose fields are annotated as Typer's parameters are. only: the fields that are options, in
+    this order, if not all are. required: those of them that have to be said although they have a default.
     """
-    defaults = {each.name: each.default for each in fields(options)}
-    annotations = get_type_hints(options, include_extras=True)
+    defaults = {each.name: MISSING if each.name in required else each.default for each in fields(options)}
+    annotations, names = get_type_hints(options, include_extras=True), only or tuple(defaults)
 
     def run(**words: object) -> None:
-        command(options(**{name: words.pop(name) for name in defaults}), **words)
+        command(options(**{name: words.pop(name) for name in names}), **words)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     shared = [
         Parameter(
             name,
             Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if default is MISSING else default,
+            default=Parameter.empty if defaults[name] is MISSING else defaults[name],
             annotation=annotations[name],
         )
-        for name, default in defaults.items()
+        for name in names
     ]
     own = list(signature(command, eval_str=True).parameters.values())[1:]
     run.__signature__ = Signature(  # type: ignore[attr-defined]
@@ -318,21 +366,6 @@ def names_of(text: str) -> tuple[str, ...]:
         return _split(text)
     check_answers(int(text))
     return tuple(f"answer {number}" for number in range(1, int(text) + 1))
-
-
-def calendar_of(start: int | None, period: int, horizon: int) -> Calendar:
-    """The calendar of a wish: start in Unix seconds, the next midnight for None; period and horizon in seconds."""
-    periods, rest = divmod(horizon, period)
-    if not periods or rest:
-        shorter, longer = max(1, periods) * period, (periods + 1) * period
-        raise ValueError(
-            f"a horizon of {format_duration(horizon)} is no whole number of periods of {format_duration(period)}: "
-            f"choose {format_duration(shorter)} or {format_duration(longer)}"
-        )
-    if start is None:
-        midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-        start = int((midnight + timedelta(days=1)).timestamp())
-    return Calendar(start, period, periods)
 
 
 SHOWN_AFTER = 2.0
@@ -361,52 +394,6 @@ def ask_to_overwrite(output: Path | None) -> None:
         raise ValueError(f"{output} stays as it is: name another file with -o")
 
 
-def why_hopeless(option: "Option", habits: "Habits | None") -> str:
-    """Why the figures of a plan are expected to show nothing; empty if they will show something."""
-    return option.hopeless if habits is None else option.hopeless_beside(habits.typical_share)
-
-
-def refuse_hopeless(option: "Option", habits: "Habits | None", anyway: bool) -> None:
-    """Raises ValueError for a plan whose figures are expected to show nothing, unless that is wanted anyway."""
-    if (why := why_hopeless(option, habits)) and not anyway:
-        raise ValueError(f"{why}: ask more devices, or less, or write it all the same with --anyway")
-
-
-def wish_of(
-    answers: int,
-    calendar: Calendar,
-    *,
-    changes: tuple[int | None, int | None],
-    expected: float | None,
-    first_share: float = 1.0,
-    per_year: float | None = None,
-    **rest: object,
-) -> "Wish":
-    """The wish that the options make.
-
-    changes: the most of an entry, and the seconds that they lie within. expected: those of an entry over the calendar,
-    or, as a rate, per_year. first_share: of the entries, who answer in the first period; in a closed cohort all do.
-    rest: further fields of `Wish`. Raises ValueError for what goes not together.
-    """
-    from changeling_statistics import Wish, steady_changes
-
-    if expected is not None and per_year is not None:
-        raise ValueError("choose --expected-changes or --changes-per-year, not both")
-    if per_year is not None:
-        expected = _over(calendar, per_year)
-    if rest.get("closed") and first_share != 1:
-        raise ValueError(
-            "in a closed cohort everybody answers in the first period: leave out --first-share or --closed"
-        )
-    constraint = constraint_of(*changes)
-    steady = steady_changes(calendar, constraint, expected, first_share)
-    return Wish(answers=answers, calendar=calendar, constraint=constraint, expected=steady, **rest)  # type: ignore[arg-type]
-
-
-def _over(calendar: Calendar, per_year: float) -> float:
-    return per_year * calendar.periods * calendar.period / YEAR
-
-
 FREEZING = (
     "An entry that has used up its changes stands still, whatever it holds by then. Freezing is the bias that follows, "
     "which more devices do not make smaller."
@@ -415,47 +402,106 @@ FREEZING = (
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A wish whose constraint is settled.
+    """A wish whose answers and constraint are settled.
 
-    habits: what is known of how entries will change; None if nothing is. planned: the best plan, where it is known.
+    options: what was asked for. names: of the answers. habits: what is known of how entries will change; None if
+    nothing is. planned: the best plan, where it is known.
     """
 
+    options: WishOptions
+    names: tuple[str, ...]
     wish: "Wish"
     habits: "Habits | None"
     planned: "Planned | None"
 
+    @property
+    def questions(self) -> tuple[Question, ...]:
+        """The questions that are asked."""
+        return self.options.questions_of(self.wish.constraint, self.wish.expected, self.names)
 
-def settled(console: Console, options: WishOptions, answers: str) -> Settled:
+    def survey(self, planned: Survey) -> Survey:
+        """A planned survey with the names of its questions and answers, and all that the planner does not decide."""
+        return self.options.handled(replace(planned, questions=self.questions))
+
+    def say(self, console: Console, option: "Option", planned: "Planned") -> None:
+        """Prints the error of the figure that counts, what tells two arms apart, and what freezing will do."""
+        about, estimand = self.questions[0], self.options.estimand
+        if estimand != "histogram":
+            error = error_in_words(estimand, about, option.error(self.wish), self.wish.devices)
+            console.print(f"Error of {error}.", highlight=False)
+        say_detection(console, about, option.prediction, self.options)
+        say_freezing(console, self.wish.constraint, planned, self.habits)
+
+    def hopeless(self, option: "Option") -> str:
+        """Why the figures of a plan are expected to show nothing; empty if they will show something."""
+        return option.hopeless if self.habits is None else option.hopeless_beside(self.habits.typical_share)
+
+    def refuse_hopeless(self, option: "Option") -> None:
+        """Raises ValueError for a plan whose figures are expected to show nothing, unless that is wanted anyway."""
+        if (why := self.hopeless(option)) and not self.options.anyway:
+            raise ValueError(f"{why}: ask more devices, or less, or write it all the same with --anyway")
+
+
+def settled(console: Console, options: WishOptions) -> Settled:
     """The wish that the options make; where they say no constraint, the ladder of what to allow is printed.
 
-    answers: as written, or the levels that were chosen for a range.
-    Raises ValueError for options that do not go together, and for a pilot of other answers.
+    Where the answers are a range, they are its best levels.
+    Raises ValueError for options that do not go together, for no answers, and for a pilot of other answers.
     """
-    names, calendar = names_of(answers), options.calendar
-    said = options.at_most is not None or options.within is not None
-    wish = wish_of(
-        len(names),
-        calendar,
-        changes=(options.at_most, options.within) if said else (calendar.periods, None),
-        **options.changes,
-        **options.common,
-        questions=len(options.asked),
-    )
+    answers = _answers(options)
+    names = names_of(answers)
+    wish = options.wish(len(names))
     habits = _habits(names, wish, options, numbered=answers.strip().isdecimal())
-    if not said:
+    if not options.bounded:
         best = best_rung(console, wish, habits)
-        return Settled(best.wish, habits, best.planned)
+        return Settled(options, names, best.wish, habits, best.planned)
     wish = wish if habits is None else replace(wish, expected=habits.expected(wish.constraint))
-    return Settled(wish, habits, None)
+    return Settled(options, names, wish, habits, None)
+
+
+def _answers(options: WishOptions) -> str:
+    """The answers as they are written, or where they are a range its best levels, with commas between."""
+    if not options.answers:
+        raise ValueError("say what is asked: --answers, or a file of --questions")
+    ends = range_in(options.answers, options.unit)
+    if ends is None:
+        return options.answers
+    constraint_of(options.at_most, options.within)  # a range is divided under a bound that is said
+    with planning_bar():
+        return ",".join(map(str, best_levels(options.wish(2), [*ends], options.estimand)))
+
+
+def range_in(answers: str, unit: str | None) -> tuple[Decimal, Decimal] | None:
+    """The ends of a number's range as it is written, 0..120; None for answers or levels.
+
+    >>> range_in("0..120", "min"), range_in("0,60,120", "min")
+    ((Decimal('0'), Decimal('120')), None)
+    """
+    low, dots, high = answers.partition("..")
+    if unit is None or not dots:
+        return None
+    try:
+        return Decimal(low.strip()), Decimal(high.strip())
+    except ArithmeticError:
+        raise ValueError(f"a range is written as 0..120, got {answers!r}") from None
+
+
+def best_levels(wish: "Wish", ends: Sequence[object], estimand: str) -> tuple[Decimal, ...]:
+    """The levels of a range with the least error of a figure. Raises ValueError for what is no range."""
+    from changeling_statistics import levels_tried
+
+    match ends:
+        case [int() | Decimal() as low, int() | Decimal() as high]:
+            tried = levels_tried(wish, Decimal(low), Decimal(high), estimand)
+            return min(tried, key=lambda each: each.relative).levels
+    raise ValueError(f"a range is its two ends, as [0, 120]; got {ends!r}")
 
 
 def _habits(names: tuple[str, ...], wish: "Wish", options: WishOptions, *, numbered: bool) -> "Habits | None":
     """What the options tell of how entries will change. numbered: whether answers are only counted."""
     from changeling_statistics import SteadyChanges, pilot_of, read_csv
 
-    mean, spread, first_share = options.expected_changes, options.changes_spread, options.first_share
-    if options.changes_per_year is not None:
-        mean = _over(wish.calendar, options.changes_per_year)
+    mean, spread, first_share = options.changes, options.changes_spread, options.first_share
     if (pilot := options.pilot) is None:
         if mean is not None:
             return SteadyChanges(len(names), wish.calendar, mean, spread, first_share)
@@ -518,6 +564,16 @@ def say_freezing(console: Console, constraint: Constraint, planned: "Planned", h
             "leave out --at-most, and the number with the least error is allowed",
             highlight=False,
         )
+
+
+def error_in_words(estimand: str, question: Question, share: float, devices: int) -> str:
+    """The standard error of the figure that a question is asked for, in its unit or in points."""
+    from changeling_statistics import estimand_error
+
+    told = estimand_error(estimand, question, share, devices)
+    counted = question.is_number and estimand in ("mean", "difference")
+    amount = f"{told.error:.3g} {question.unit}".rstrip() if counted else f"{100 * told.error:.3g} points"
+    return f"{told.words}: ±{amount}"
 
 
 def say_detection(console: Console, question: Question, prediction: "Prediction", options: WishOptions) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_commands.wishes import read_count, read_duration
+from changeling_commands import read_count, read_duration
 from changeling_protocol import HEAD_BYTES, MOST_SPANNED_PERIODS, SEAL_BYTES, Node, Survey, closings, upload_bytes
 from changeling_statistics import counterpart_of, read_survey
 from rich.console import Console

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from changeling_commands.running import CommandLine, ListedCommand
+from changeling_commands import CommandLine, ListedCommand, run_program
 
 _WISH = "--answers 2 --period 4w --horizon 48w --at-most 3 --epsilon 4 --devices 20000"
 EXAMPLES = {
@@ -24,11 +24,11 @@ COMMANDS = {
         "Find the best release plan for a budget, and show it beside the plans that others would make.",
     ),
     "run": _listed(
-        "changeling_simulations.run_command:run",
+        "changeling_simulations.run_command:run_command",
         "Simulate one survey of a population under the best plan, and show its estimates beside the truth.",
     ),
     "compare": _listed(
-        "changeling_simulations.commands:compare",
+        "changeling_simulations.commands:compare_command",
         "Set the best plan beside the methods of others, at one epsilon: how wrong, what is promised, what is exposed.",
     ),
     "sweep": _listed(
@@ -54,3 +54,6 @@ CHANGELING_SIM = CommandLine(
     COMMANDS,
     EXAMPLES,
 )
+
+main = partial(run_program, CHANGELING_SIM)
+"""Run a command, by default the process's own words; returns the exit code."""

@@ -2,39 +2,20 @@
 
 import json
 import sys
+from dataclasses import replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import typer
-from changeling_commands.questionnaires import (
-    answers_of,
-    error_in_words,
-    planned_questions,
-    refuse_hopeless_questions,
-    say_questions,
-)
-from changeling_commands.wishes import (
-    ANSWERS,
-    AT_MOST,
-    DEVICES,
-    EPSILON,
-    EXPECTED,
-    HORIZON,
-    PERIOD,
-    RETROSPECTIVE,
+from changeling_commands import (
     WishOptions,
     ask_to_overwrite,
-    calendar_of,
-    names_of,
+    planned_questions,
     planning_bar,
-    refuse_hopeless,
-    say_detection,
-    say_freezing,
+    refuse_hopeless_questions,
     settled,
     taking,
-    why_hopeless,
-    wish_of,
 )
 from changeling_protocol import Node, Survey
 from changeling_statistics import PLANS, Comparison, Option, compare_plans, write_survey
@@ -109,8 +90,7 @@ def plan(
         raise ValueError(f"no plan {choose!r}: choose one of {', '.join(PLANS)}")
     console = recorder()
     if options.questions is not None or options.ask_freezing:
-        planned, listed, habits = planned_questions(console, options)
-        say_questions(console, planned, listed, options, habits)
+        planned = planned_questions(console, options)
         write_report(console, report, "The plan of a survey")
         if output is not None:
             refuse_hopeless_questions(planned, options.anyway)
@@ -119,28 +99,22 @@ def plan(
         return
     if len(options.asked) > 1:
         raise ValueError("plans are compared for one question: list several in a file of --questions")
-    answers = answers_of(options)
-    asked = settled(console, options, answers)
+    asked = settled(console, options)
     with planning_bar() as progress:
         comparison = compare_plans(asked.wish, progress)
     chosen = comparison.choose(choose)
-    survey = options.applied(chosen.survey, names_of(answers))
+    survey = asked.survey(chosen.survey)
     print_comparison(console, comparison, delta, survey.relay)
-    about = survey.questions[0]
-    if options.estimand != "histogram":
-        error = error_in_words(options.estimand, about, chosen.error(asked.wish), options.devices)
-        console.print(f"Error of {error}.", highlight=False)
-    say_detection(console, about, chosen.prediction, options)
-    say_freezing(console, asked.wish.constraint, comparison.planned, asked.habits)
-    _warn(console, comparison, chosen, survey, why_hopeless(chosen, asked.habits))
+    asked.say(console, chosen, comparison.planned)
+    _warn(console, comparison, chosen, survey, asked.hopeless(chosen))
     if report is not None:
         console.picture(draw_comparison(comparison, chosen), "Errors of the plans over time, and the release graph")
-    write_report(console, report, f"The plan of a survey: {about.text}")
+    write_report(console, report, f"The plan of a survey: {survey.questions[0].text}")
     if plot is not None:
         draw_comparison(comparison, chosen).savefig(plot, dpi=150)
         console.print(f"wrote {escape(str(plot))}")
     if output is not None:
-        refuse_hopeless(chosen, asked.habits, options.anyway)
+        asked.refuse_hopeless(chosen)
         write_survey(output, survey)
         console.print(f"wrote {escape(str(output))}, the plan {escape(chosen.title)}; not signed yet")
 
@@ -170,14 +144,7 @@ NOTE = (
 
 
 def compare(
-    answers: Annotated[str, ANSWERS],
-    horizon: Annotated[int, HORIZON],
-    period: Annotated[int, PERIOD],
-    epsilon: Annotated[Decimal, EPSILON],
-    devices: Annotated[int, DEVICES],
-    at_most: Annotated[int | None, AT_MOST] = None,
-    expected_changes: Annotated[float | None, EXPECTED] = None,
-    retrospective: Annotated[bool, RETROSPECTIVE] = False,
+    options: WishOptions,
     report: ReportOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
@@ -186,18 +153,7 @@ def compare(
     Everybody has an answer from the first period to the last.
     """
     console = recorder()
-    calendar = calendar_of(None, period, horizon)
-    wish = wish_of(
-        len(names_of(answers)),
-        calendar,
-        changes=(at_most or calendar.periods, None),
-        expected=expected_changes,
-        epsilon=epsilon,
-        devices=devices,
-        closed=True,
-        retrospective=retrospective,
-        minimum=1,
-    )
+    wish = replace(options, closed=True, minimum=1).wish(len(options.names))
     with planning_bar() as progress:
         found = compare_methods(wish, progress)
     if as_json:
@@ -206,6 +162,12 @@ def compare(
     console.print(found.table())
     console.print(NOTE, style="dim", highlight=False)
     write_report(console, report, "Methods at one epsilon, side by side")
+
+
+_NEEDED = ("answers", "horizon", "period", "epsilon", "devices")
+compare_command = taking(
+    WishOptions, compare, only=(*_NEEDED, "at_most", "expected_changes", "retrospective"), required=_NEEDED
+)
 
 
 def sweep_command(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from changeling_commands.wishes import read_count, read_url
+from changeling_commands import read_count, read_url
 from changeling_protocol import SealingKey, Survey
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
 from changeling_reader import ServerAnswered, ServerClient

@@ -11,13 +11,11 @@ from changeling_simulations.__main__ import main as changeling_sim
 
 __all__ = ["changeling", "changeling_sim", "invoked"]
 
-WIDE_AND_PLAIN = {"COLUMNS": "100", "NO_COLOR": "1"}
 
-
-def invoked(main, *words):
+def invoked(main, *words, columns=100):
     """exit_code, stdout, stderr, and output, which is both."""
-    out, err = StringIO(), StringIO()
-    with patch.dict(os.environ, WIDE_AND_PLAIN), redirect_stdout(out), redirect_stderr(err):
+    out, err, plain = StringIO(), StringIO(), {"COLUMNS": f"{columns}", "NO_COLOR": "1"}
+    with patch.dict(os.environ, plain), redirect_stdout(out), redirect_stderr(err):
         code = main(list(words))
     return SimpleNamespace(
         exit_code=code, stdout=out.getvalue(), stderr=err.getvalue(), output=out.getvalue() + err.getvalue()

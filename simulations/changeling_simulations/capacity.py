@@ -130,10 +130,7 @@ def demanded(survey: Survey, devices: int, *, uploads_a_day: float = 1.0, retent
 
     uploads_a_day: how often a device's app runs, if there is anything to report; what closed since goes in one upload.
     retention: how long an envelope stays in the log, in seconds; by default for the survey's grace, as a server does.
-    Raises ValueError for no devices, or apps that never run.
     """
-    if devices < 1 or uploads_a_day <= 0:
-        raise ValueError(f"there must be devices whose apps run, got {devices} and {uploads_a_day} times a day")
     calendar = survey.calendar
     ends = len(closings(survey.plan, 0, calendar.periods))
     days = calendar.period * calendar.periods / DAY_SECONDS
@@ -287,11 +284,12 @@ def capacity(
         typer.echo(json.dumps({"sizes": sizes}, indent=1))
         return
     console, table = Console(), Table(title="What it takes", title_justify="left")
-    head, *rows = rows_of(made)
-    for place, column in enumerate(head):
-        table.add_column(column, justify="right" if place else "left")
-    for row in rows:
-        table.add_row(*row)
+    table.add_column("devices")
+    columns = [_figures(*each) for each in made]
+    for demand, _ in made:
+        table.add_column(f"{demand.devices:,}", justify="right")
+    for name in columns[0]:
+        table.add_row(name, *(column[name] for column in columns))
     console.print(table)
     for demand, sizing in made:
         over = [name for name, times in sizing.limits.items() if times > 1]
@@ -299,28 +297,23 @@ def capacity(
         console.print(f"{demand.devices:,}: {sizing.design}. One server with one store {why}.")
 
 
-def rows_of(made: list[tuple[Demand, Sizing]]) -> list[tuple[str, ...]]:
-    """The rows of the table that is printed: a name, and a cell for each size."""
-    rows = [
-        {
-            "devices": f"{demand.devices:,}",
-            "envelopes a second, mean": f"{sizing.mean:,.0f}",
-            "at the busiest hour": f"{sizing.peak:,.0f}",
-            "bytes of an envelope": f"{demand.envelope_bytes:,.0f}",
-            "ids kept": f"{demand.ids:,.3g}",
-            "log and ids, GB": f"{sizing.stored / GIGABYTE:,.0f}",
-            "serve --most-store, GiB": f"{sizing.most_store:,}",
-            "serve --most-waiting": f"{sizing.most_waiting:,}",
-            "tallies, MB": f"{demand.tally_bytes / 1e6:,.2f}",
-            "design": str(sizing.design),
-            "memory, GB": f"{sizing.memory / GIGABYTE:,.1f}",
-            "objects written a second": f"{sizing.puts:,.0f}",
-            "shuffled by a run, GB": f"{sizing.shuffled / GIGABYTE:,.0f}",
-            **{f"cores to {stage}": f"{cores:,.2f}" for stage, cores in sizing.cores.items()},
-            "machines": f"{sizing.machines:,}",
-            "money a month": f"{sizing.month:,.0f}",
-            **{f"of {name}": f"{times:,.2f}" for name, times in sizing.limits.items()},
-        }
-        for demand, sizing in made
-    ]
-    return [(name, *(row[name] for row in rows)) for name in rows[0]]
+def _figures(demand: Demand, sizing: Sizing) -> dict[str, str]:
+    """The figures of one size, as they are printed, by their names."""
+    return {
+        "envelopes a second, mean": f"{sizing.mean:,.0f}",
+        "at the busiest hour": f"{sizing.peak:,.0f}",
+        "bytes of an envelope": f"{demand.envelope_bytes:,.0f}",
+        "ids kept": f"{demand.ids:,.3g}",
+        "log and ids, GB": f"{sizing.stored / GIGABYTE:,.0f}",
+        "serve --most-store, GiB": f"{sizing.most_store:,}",
+        "serve --most-waiting": f"{sizing.most_waiting:,}",
+        "tallies, MB": f"{demand.tally_bytes / 1e6:,.2f}",
+        "design": str(sizing.design),
+        "memory, GB": f"{sizing.memory / GIGABYTE:,.1f}",
+        "objects written a second": f"{sizing.puts:,.0f}",
+        "shuffled by a run, GB": f"{sizing.shuffled / GIGABYTE:,.0f}",
+        **{f"cores to {stage}": f"{cores:,.2f}" for stage, cores in sizing.cores.items()},
+        "machines": f"{sizing.machines:,}",
+        "money a month": f"{sizing.month:,.0f}",
+        **{f"of {name}": f"{times:,.2f}" for name, times in sizing.limits.items()},
+    }

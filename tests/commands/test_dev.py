@@ -8,8 +8,6 @@ import sys
 import time
 from contextlib import contextmanager
 from itertools import pairwise
-from queue import Empty, Queue
-from threading import Thread
 
 import httpx
 import pytest
@@ -37,7 +35,7 @@ class Running:
     """`changeling dev` in a process of its own, and what it has printed so far."""
 
     def __init__(self, folder, *words):
-        self.folder, self.lines, self._printed = folder, [], Queue()
+        self.folder, self.lines = folder, []
         self.process = subprocess.Popen(
             [sys.executable, "-u", "-c", SHORT, "dev", *words],
             stdout=subprocess.PIPE,
@@ -45,21 +43,13 @@ class Running:
             env={**os.environ, "TMPDIR": str(folder)},
             cwd=folder,
         )
-        self._reading = Thread(target=self._read)
-        self._reading.start()
-
-    def _read(self):
-        for line in self.process.stdout:
-            self._printed.put(line.rstrip("\n"))
 
     def wait_for(self, pattern):
         """Until it prints a line like this."""
-        until = time.monotonic() + DEADLINE_SECONDS
         while not (self.lines and re.match(pattern, self.lines[-1])):
-            try:
-                self.lines.append(self._printed.get(timeout=max(0.0, until - time.monotonic())))
-            except Empty:
-                pytest.fail(f"{pattern!r} was not printed: {self.lines}")
+            line = self.process.stdout.readline()
+            assert line, f"{pattern!r} was not printed: {self.lines}"
+            self.lines.append(line.rstrip("\n"))
 
     @property
     def script(self):
@@ -67,26 +57,27 @@ class Running:
         end = next(at for at, line in enumerate(self.lines) if line.startswith("A period closes"))
         return "\n".join(line[4:] for line in self.lines[:end] if line.startswith("    "))
 
+    @property
+    def told(self):
+        """Its URL, its authority and its survey, as that script has them."""
+        return re.search(r'server="(.+?)".*fromhex\("(.+?)"\).*join\("(.+?)"\)', self.script, re.DOTALL).groups()
+
     @contextmanager
     def device(self):
         """The script, running in the folder."""
-        process = subprocess.Popen(
-            [sys.executable, "-u", "-c", self.script], cwd=self.folder, stdout=subprocess.PIPE, text=True
-        )
-        try:
-            yield process
-        finally:
-            process.kill()
-            process.communicate(timeout=100)
+        command = [sys.executable, "-u", "-c", self.script]
+        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, text=True) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
 
     def stop(self):
         """End it as a process manager does; returns the last line."""
         self.process.terminate()
-        assert self.process.wait(timeout=100) == 0
-        self._reading.join()
-        self.process.stdout.close()
-        while not self._printed.empty():
-            self.lines.append(self._printed.get())
+        with self.process:
+            self.lines += self.process.stdout.read().splitlines()
+        assert self.process.returncode == 0
         return self.lines[-1]
 
 
@@ -109,8 +100,7 @@ def test_what_is_kept_goes_on_with_the_same_survey_or_another_of_the_same_author
         with running(tmp_path, "--store", "kept", "--answers", answers) as dev:
             dev.wait_for("period +heard")
             assert any("FOR DEVELOPMENT ONLY" in line for line in dev.lines)
-            patterns = (r'server="(.+)"', r'fromhex\("(.+)"\)', r'join\("(.+)"\)')
-            told.append([re.search(pattern, dev.script)[1] for pattern in patterns])
+            told.append(dev.told)
             if len(told) == 1:
                 dev.wait_for(r" +\d+ +nothing yet: no device was heard$")
             else:

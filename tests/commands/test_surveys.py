@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from changeling_client import privacy_notice
@@ -121,35 +122,34 @@ def test_answers_with_a_unit_are_levels_of_a_number():
     assert (asked.only.values, asked.strata) == ((0, 30, 60.5), OFFSETS)
 
 
+TWINS = ["--question", "tea=Tea?", "--question", "tea=Milk?", "--answers", "yes,no", *WISH]
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["--question", "milk=Milk?"], "of several questions each is NAME=TEXT"),
-        (["--unit", "cups"], "a level is a decimal number"),
-        (["--at-most", "0"], "k >= 1"),
-        (["--periods", "4"], "either --periods or --horizon"),
-        (["--horizon", "25h"], "no whole number of periods"),
-        (["--epsilon", "much"], "epsilon is a number"),
-        (["--epsilon", "nan"], "epsilon is a number"),
-        (["--epsilon", "-1"], "epsilon must be above 0"),
-        (["--devices", "few"], "write a number such as 20000"),
-        (["--points", "0"], "above 0 points"),
-        (["--start", "soon"], "a time is like"),
+        ([*DAYS, "--question", "milk=Milk?"], "of several questions each is NAME=TEXT"),
+        ([*DAYS, "--unit", "cups"], "a level is a decimal number"),
+        ([*DAYS, "--at-most", "0"], "k >= 1"),
+        ([*DAYS, "--periods", "4"], "either --periods or --horizon"),
+        ([*DAYS, "--horizon", "25h"], "no whole number of periods"),
+        ([*DAYS, "--epsilon", "much"], "epsilon is a number"),
+        ([*DAYS, "--epsilon", "nan"], "epsilon is a number"),
+        ([*DAYS, "--epsilon", "-1"], "epsilon must be above 0"),
+        ([*DAYS, "--devices", "few"], "write a number such as 20000"),
+        ([*DAYS, "--points", "0"], "above 0 points"),
+        ([*DAYS, "--start", "soon"], "a time is like"),
+        ([*TWINS, "--at-most", "2"], "distinct names"),
+        ([*TEA, *WISH], "--at-most, --within, or both"),
+        ([*TEA, *WISH, "--answers", "0..9", "--unit", "min"], "--at-most, --within, or both"),
     ],
 )
 def test_what_cannot_be_asked_is_refused_in_words(here, words, complaint):
     """On one line, with exit code 1, or 2 where an option cannot be read; nothing is written."""
-    done = new(*DAYS, *words)
+    done = new(*words)
     assert (done.exit_code in (1, 2), done.stderr.count("\n")) == (True, 1)
     assert complaint in done.stderr
     assert not (here / "survey.json").exists()
-
-
-@pytest.mark.usefixtures("here")
-def test_names_are_distinct_and_a_constraint_is_needed():
-    twins = ["--question", "tea=Tea?", "--question", "tea=Milk?", "--answers", "yes,no", *WISH]
-    assert "distinct names" in new(*twins, "--at-most", "2").stderr
-    assert "--at-most, --within, or both" in new(*TEA, *WISH).stderr
 
 
 def test_the_freezing_question_is_asked_in_a_word_or_by_a_file_of_those_it_names(here):
@@ -168,15 +168,10 @@ def test_the_freezing_question_is_asked_in_a_word_or_by_a_file_of_those_it_names
     assert "leave out" in new(*words, "--ask-freezing").stderr
 
 
-class Terminal:
-    def isatty(self):
-        return True
-
-
 def test_on_a_terminal_a_file_is_written_over_only_when_that_is_agreed_to(here, monkeypatch):
     """Asked before anything is planned; a script is not asked, and writes."""
     (here / "survey.json").write_text("kept")
-    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
     refused = new(*DAYS)
     assert (refused.exit_code, (here / "survey.json").read_text()) == (1, "kept")

@@ -1,4 +1,4 @@
-"""Every command line that stands in a page or in a help is one that the programs understand; so is every make target.
+"""Every command line that stands in a page or in a help is one that the programs understand.
 
 The help of every command ends with an example, and begins as the command is listed.
 """
@@ -7,16 +7,15 @@ import re
 import shlex
 
 import pytest
-from changeling_commands.running import CHANGELING
+from changeling_commands import CHANGELING
 from changeling_simulations.cli import CHANGELING_SIM
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from typer.main import get_command
 
 from tests.command_line import changeling, changeling_sim, invoked
 
-from .blocks import ROOT, commands_of
+from .blocks import PAGES, commands_of, named
 
-PAGES = ["README.md", "CONTRIBUTING.md", *(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("**/*.md"))]
 MAINS = {changeling: CHANGELING, changeling_sim: CHANGELING_SIM}
 PROGRAMS = {line.name: get_command(line.typer(line.commands)) for line in MAINS.values()}
 AUTHORITY = Ed25519PrivateKey.generate().public_key().public_bytes_raw().hex()
@@ -27,21 +26,22 @@ def shown():
     for line in MAINS.values():
         yield from (("help", [line.name, *name.split(), *shlex.split(said)]) for name, said in line.examples.items())
     for page in PAGES:
-        text = (ROOT / page).read_text()
+        text = page.read_text()
         for block in re.findall(r"```(?:console|sh|bash)\n(.*?)```", text, re.DOTALL):
             for words in commands_of(block):
-                yield page, words
+                yield named(page), words
         for cell in re.findall(r"^%%bash\n(.*?)```", text, re.MULTILINE | re.DOTALL):
-            yield page, shlex.split(cell.replace("\\\n", " "))
+            yield named(page), shlex.split(cell.replace("\\\n", " "))
 
 
-LINES = [*shown()]
-OURS = [(page, words) for page, words in LINES if words and words[0] in PROGRAMS]
+OURS = [
+    pytest.param(words, id=f"{page}: {' '.join(words)[:60]}")
+    for page, words in shown()
+    if words and words[0] in PROGRAMS
+]
 
 
-@pytest.mark.parametrize(
-    "words", [words for _, words in OURS], ids=[f"{page}: {' '.join(words)[:60]}" for page, words in OURS]
-)
+@pytest.mark.parametrize("words", OURS)
 def test_a_command_of_a_page_is_understood(words, tmp_path, monkeypatch):
     """Its words are the command's, none that is required is missing, and its values can be read."""
     monkeypatch.chdir(tmp_path)
@@ -69,11 +69,3 @@ def test_the_help_of_every_command_ends_with_its_example_and_begins_as_it_is_lis
     assert {name: command.help.partition("\n\n")[0].replace("\n", " ") for name, command in whole.items()} == {
         name: listed.line for name, listed in line.commands.items()
     }
-
-
-def test_the_make_targets_of_pages_exist():
-    """As `make demo`, in code marks or console lines."""
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    named = {target for page in PAGES for target in re.findall(r"(?:`|\$ )make ([a-z-]+)", (ROOT / page).read_text())}
-    assert named
-    assert named <= targets

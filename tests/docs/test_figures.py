@@ -65,6 +65,14 @@ def test_the_commands_of_the_designers_page_run_and_its_plan_is_as_accurate_as_i
     assert f"{told[0]}% report their state now and then, {told[1]}% changes, {told[2]}% changes on several" in text
 
 
+def wished(answers, periods, period, most, epsilon, **others):
+    """A wish of the page: 20,000 devices of a closed cohort."""
+    calendar = Calendar(0, period, periods)
+    expected = steady_changes(calendar, AtMost(most))
+    asked = {"devices": 20_000, "closed": True, "expected": expected, **others}
+    return Wish(answers, calendar, AtMost(most), Decimal(epsilon), **asked)
+
+
 def test_the_distances_from_the_best_are_those_of_the_plans():
     """The gap, the searched and the certified figure of each row, rounded as they are written."""
     rows = [row for row in rows_below("docs/planning.md", "| closed, 20,000 devices") if row[1] != "any"]
@@ -72,23 +80,11 @@ def test_the_distances_from_the_best_are_those_of_the_plans():
         "yes or no, 12 months, up to 3 changes": (2, 12, "4w"),
         "4 answers, 64 periods, up to 3 changes": (4, 64, "1d"),
     }
-    for what, epsilon, gap, searched, certified in rows:
-        answers, periods, period = cases[what] if what else (answers, periods, period)  # noqa: F821
-        calendar, most = Calendar(0, period, periods), AtMost(4)
-        wish = Wish(
-            answers,
-            calendar,
-            most,
-            epsilon=Decimal(epsilon),
-            devices=20_000,
-            closed=True,
-            expected=steady_changes(calendar, most),
-            retrospective=True,
-            minimum=1,
-        )
-        planned = optimal_plan(wish)
+    for what, epsilon, *written in rows:
+        case = cases[what] if what else case  # noqa: F821
+        planned = optimal_plan(wished(*case, 4, epsilon, retrospective=True, minimum=1))
         found = (100 * planned.gap, planned.distance.searched, planned.distance.certified)
-        assert all(map(is_rounded, (gap, searched, certified), found)), (what, epsilon, found)
+        assert all(map(is_rounded, written, found)), (what, epsilon, found)
 
 
 def test_what_a_lost_period_does_to_plans_is_as_the_page_says():
@@ -96,17 +92,8 @@ def test_what_a_lost_period_does_to_plans_is_as_the_page_says():
     usual, seldom = ExpectedChanges(MICRO, round(MICRO * 1.5 / 63)), ExpectedChanges(MICRO, 3_000)
     for what, *written in rows_below("docs/planning.md", "| 64 periods, 20,000 devices"):
         (epsilon,) = re.findall(r"ε = (\d+)", what)
-        few = "--at-most 2" in what
-        wish = Wish(
-            4,
-            Calendar(0, "1d", 64),
-            AtMost(2 if few else 4),
-            epsilon=Decimal(epsilon),
-            devices=20_000,
-            closed=True,
-            expected=seldom if few else usual,
-            minimum=100,
-        )
+        most, expected = (2, seldom) if "--at-most 2" in what else (4, usual)
+        wish = wished(4, 64, "1d", most, epsilon, expected=expected, minimum=100)
         bare, bridged = optimal_plan(replace(wish, bridge=False)), optimal_plan(wish)
         lost = outage(wish, bridged.option)
         errors = [100 * each.option.error(wish) for each in (bare, bridged)]

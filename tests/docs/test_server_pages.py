@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -13,12 +14,10 @@ from changeling_aggregator.server import real_time
 from changeling_aggregator.store import Store
 from changeling_protocol import Calendar
 
-from tests.command_line import changeling as main
-
 from ..aggregator import whole_survey
 from ..aggregator.serving import TOKEN, ServerHere, eventually
 from ..protocol.examples import AUTHORITY, PINNED
-from .blocks import ROOT, blocks, commands_of
+from .blocks import ROOT, blocks, commands_of, ran
 
 READING, OPERATOR = "docs/reading.md", "docs/operator.md"
 DAY, PERIODS = 86_400, 90
@@ -40,37 +39,28 @@ def shown(tmp_path_factory):
 
 
 @pytest.fixture
-def ran(shown, monkeypatch, capsys):
-    """Runs a page's command beside the server's store; returns what it printed."""
+def beside(shown, monkeypatch):
+    """Runs a page's command beside the server's store, and returns what it prints."""
     server, survey = shown
     monkeypatch.chdir(Path(server.store_path).parent)
     monkeypatch.setenv("CHANGELING_TOKEN", TOKEN)
-    monkeypatch.setenv("COLUMNS", "120")
     at = time.strftime("%Y-%m-%d", time.gmtime(survey.calendar.time(60)))
-
-    def run(words):
-        assert words[0] == "changeling"
-        put_in = {"2027-03-01": at, "0a1b…": survey.id.hex(), "https://surveys.example.org": server.url}
-        code = main([put_in.get(word, word) for word in words[1:]])
-        printed = capsys.readouterr()
-        assert code == 0, printed.err
-        return printed.out
-
-    return run
+    put_in = {"2027-03-01": at, "0a1b…": survey.id.hex(), "https://surveys.example.org": server.url}
+    return partial(ran, put_in=put_in)
 
 
-def test_the_commands_of_the_readers_page_print_tables(ran):
+def test_the_commands_of_the_readers_page_print_tables(beside):
     """Every one of them, with a row or a column for each answer."""
     commands = commands_of(blocks(READING, "console")[0])
     assert [words[1] for words in commands] == ["series", "histogram", "change", "change", "status"]
     for words in commands:
-        printed = ran(words)
+        printed = beside(words)
         assert words[1] == "status" or all(answer in printed for answer in ANSWERS)
         for form in ("--json", "--csv") if words[1] != "status" else ("--json",):
-            assert ran([*words, form])
+            assert beside([*words, form])
 
 
-def test_what_the_readers_page_says_of_verifying_is_done(ran, shown):
+def test_what_the_readers_page_says_of_verifying_is_done(beside, shown):
     """A key is made, certified and published; the newest edition is verified, and kept, and verified again."""
     server, survey = shown
     write_private_key(Path(server.store_path).with_name("authority.key"), AUTHORITY)
@@ -78,7 +68,7 @@ def test_what_the_readers_page_says_of_verifying_is_done(ran, shown):
     assert eventually(lambda: server.http.get(newest).status_code, 200)
     verifying, certifying = (commands_of(block) for block in blocks(READING, "console")[1:])
     assert [words[1:3] for words in certifying] == [["keys", "new"], ["keys", "sign"], ["keys", "publish"]]
-    printed = [ran(words) for words in [*certifying, *verifying]]
+    printed = [beside(words) for words in [*certifying, *verifying]]
     assert "the key is published" in printed[2]
     assert ["every figure" in each for each in printed[3:]] == [True, True]
 
@@ -129,12 +119,12 @@ def test_every_path_parameter_form_and_field_of_the_readers_page_is_there(shown)
     assert fields - {"freezing"} <= set(estimate)
 
 
-def test_a_backup_is_made_and_restored_as_the_operators_page_says(shown, ran):
+def test_a_backup_is_made_and_restored_as_the_operators_page_says(shown, beside):
     """While the server runs; the new store shows the same survey."""
     server, survey = shown
     (block,) = (each for each in blocks(OPERATOR, "console") if "changeling restore 2027" in each)
     for words in commands_of(block):
-        ran([word.replace("2027-03-01.backup", "a.backup") for word in words])
+        beside([word.replace("2027-03-01.backup", "a.backup") for word in words])
     restored = Store.open(Path(server.store_path).with_name("new.db"))
     with restored.view() as view:
         assert view.surveys()[survey.id].looked.final == PERIODS
@@ -170,11 +160,11 @@ def test_a_relay_starts_as_the_operators_page_says(shown, tmp_path):
         "changeling survey extend survey.signed -o next.json",
     ],
 )
-def test_a_command_in_the_operators_sentences_works(shown, ran, command):
+def test_a_command_in_the_operators_sentences_works(shown, beside, command):
     """As it stands there, with names put in for the words in capitals."""
     assert f"`{command}`" in " ".join((ROOT / OPERATOR).read_text().split())
     put_in = {"NAME": "somebody", "SCOPE": "read", "URL": shown[0].url, "STORE": "server.db"}
-    assert ran([put_in.get(word, word) for word in command.split()])
+    assert beside([put_in.get(word, word) for word in command.split()])
 
 
 class DebianMachine:

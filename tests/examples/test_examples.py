@@ -13,14 +13,9 @@ from rich.console import Console
 
 from demo.report import ledger_table
 
+from ..commands.test_dev import running
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
-DEV = """
-import sys
-from changeling_commands import dev as development
-from changeling_commands import main
-development.PERIOD_SECONDS = 2
-sys.exit(main(["dev", "--answers", "tea,coffee,neither"]))
-"""
 
 
 def ran(name, *words, folder):
@@ -32,19 +27,11 @@ def ran(name, *words, folder):
 
 
 @pytest.fixture(scope="module")
-def development():
-    """`changeling dev`, with periods of two seconds: its URL, its authority and its survey, as it prints them."""
-    with subprocess.Popen([sys.executable, "-u", "-c", DEV], stdout=subprocess.PIPE, text=True) as process:
-        try:
-            printed = ""
-            while "Stop with Ctrl-C" not in printed:
-                line = process.stdout.readline()
-                assert line, printed
-                printed += line
-            yield re.search(r'server="(.*?)".*fromhex\("(.*?)"\).*join\("(.*?)"\)', printed, re.DOTALL).groups()
-        finally:
-            process.terminate()
-            process.communicate(timeout=100)
+def development(tmp_path_factory):
+    """`changeling dev`: its URL, its authority and its survey, as it prints them."""
+    with running(tmp_path_factory.mktemp("development"), "--answers", "tea,coffee,neither") as dev:
+        dev.wait_for("period +heard")
+        yield dev.told
 
 
 @pytest.mark.heavy

@@ -1,14 +1,17 @@
-"""The house keeps the bounds that make it one that a person can hold, and the patch that shows how to add a route."""
+"""The house keeps the bounds that make it one that a person can hold: journeys, doors, what an addition touches."""
 
 import json
 import os
 import shutil
 import subprocess
 import sys
+from importlib import import_module
 from importlib.metadata import requires
+from inspect import isclass, isfunction
 from pathlib import Path
 
 import pytest
+from changeling_protocol import ChangelingError
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +46,55 @@ def test_a_bare_install_brings_six_distributions():
     """An app embeds a client of HTTP with its two parts, a codec, cryptography, and where a platform keeps files."""
     bare = {Requirement(text).name for text in requires("changeling-client") or [] if "extra ==" not in text}
     assert bare == {"httpx", "httpcore", "certifi", "msgpack", "cryptography", "platformdirs"}
+
+
+PACKAGES = ["changeling_client", "changeling_statistics", "changeling_central", "changeling_simulations"]
+HEAVY = ["scipy.stats", "scipy.optimize", "polars", "pandas", "matplotlib", "dp_accounting", "opendp", "sqlalchemy"]
+HEAVY += ["starlette", "uvicorn", "typer", "rich", "httpx"]
+NO_STATISTICS = ["numpy", "scipy", "polars", "pandas", "matplotlib", "sqlalchemy", "uvicorn", "changeling_statistics"]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_exported_name_is_there_and_says_what_it_is(package):
+    """Each has a docstring of its own."""
+    door = import_module(package)
+    for name in door.__all__:
+        value = getattr(door, name)
+        assert value.__doc__ or not (isclass(value) or isfunction(value)), name
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_error_of_the_package_is_exported_and_has_one_root(package):
+    """errors.py opens with a tree in which each of them stands."""
+    try:
+        errors = import_module(f"{package}.errors")
+    except ModuleNotFoundError:
+        return  # it raises the errors of the packages below it
+    defined = [
+        value for value in vars(errors).values() if isinstance(value, type) and value.__module__ == errors.__name__
+    ]
+    root = defined[0]
+    for error in defined:
+        assert issubclass(error, root)
+        assert issubclass(root, ChangelingError)
+        assert error.__name__ in import_module(package).__all__
+        assert error.__name__ in (errors.__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    ("code", "heavy"),
+    [
+        ("; ".join(f"from {package} import *" for package in PACKAGES), HEAVY),
+        ("import changeling_commands", [*HEAVY, "numpy"]),
+        ("from changeling_simulations.__main__ import main; assert main(['--help']) == 0", NO_STATISTICS),
+    ],
+    ids=["all names of the front doors", "the door of the commands", "the help of changeling-sim"],
+)
+def test_what_opens_quickly_imports_nothing_heavy(code, heavy):
+    """What takes long to import is imported where it is first used."""
+    asked = f"import sys; {code}; print(*[name for name in {heavy} if name in sys.modules], file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stderr.split() == []
 
 
 PATCH = ROOT / "docs/patches/new_route.patch"

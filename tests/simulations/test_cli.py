@@ -1,10 +1,10 @@
-"""`changeling-sim run`: by name, by file and made up, with what goes wrong; a refusal is one line."""
+"""`changeling-sim run`: by name, by file and made up, with what goes wrong; a refusal is one line. And the reports of
+all commands: one file with their tables, words and pictures, which asks no address for anything.
+"""
 
 import csv
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -21,7 +21,6 @@ from tests.command_line import invoked
 SCHOOL = changelog_path("school-to-work")
 ANSWERS = ("employment", "further education", "higher education", "joblessness", "school", "training")
 WEEK = 7 * 86_400
-HEAVY = ["numpy", "scipy", "polars", "pandas", "matplotlib", "sqlalchemy", "uvicorn", "changeling_statistics"]
 
 
 def ran(arguments: str, *more: str):
@@ -39,18 +38,6 @@ def refused(arguments: str, *more: str) -> str:
 def rows_of(path: Path) -> list[dict[str, str]]:
     with path.open() as file:
         return list(csv.DictReader(file))
-
-
-def test_help_loads_no_server_no_plots_and_no_statistics():
-    """`changeling-sim --help` answers without what takes long to import."""
-    asked = (
-        "import sys, atexit; from changeling_simulations.__main__ import main; "
-        f"atexit.register(lambda: print(*[name for name in {HEAVY} if name in sys.modules], file=sys.stderr)); "
-        "sys.exit(main())"
-    )
-    done = subprocess.run([sys.executable, "-c", asked, "--help"], capture_output=True, text=True, timeout=100)
-    assert (done.returncode, done.stderr.split()) == (0, [])
-    assert "Usage: " in done.stdout
 
 
 @pytest.mark.heavy
@@ -221,3 +208,35 @@ def test_a_survey_of_other_dates_is_refused_or_the_changelog_moved(tmp_path):
             assert "move it with --align" in said
             ran(f"{asked} --align")
     assert "choose fewer or shorter periods" in refused(f"{asked} --align")
+
+
+WISH = "--period 4w --horizon 24w --at-most 2 --epsilon 4"
+SWEEP = "surveys = 1\nanswers = 2\nperiods = 3\nat_most = [1, 2]\nchanges = 0.5\nentries = 500\nepsilon = [0.0001, 4]"
+REPORTS = {
+    f"plan {WISH} --answers 2 --devices 50 --question <b>Tea?</b>": (
+        "<h1>The plan of a survey: &lt;b&gt;Tea?&lt;/b&gt;</h1>",
+        "<p>warning: ",
+        "<svg",
+    ),
+    f"compare {WISH} --answers 2 --devices 5000": ("<table>", '<td class="number">'),
+    "run mine.csv --at-most 2 --period 1d": ("<td>[bold]tea &amp; &lt;script&gt;[/]</td>", "<svg"),
+    "sweep experiment.toml -o out.csv --processes 1": (
+        "<caption>4 kinds of surveys, errors in points",
+        "periods 3",
+        "<svg",
+    ),
+}
+
+
+@pytest.mark.parametrize("words", REPORTS, ids=[words.split()[0] for words in REPORTS])
+def test_what_was_printed_is_in_the_report_and_can_do_nothing(words, tmp_path, monkeypatch):
+    """Tables, words and pictures; of what people are asked, and of answers, nothing is markup."""
+    monkeypatch.chdir(tmp_path)
+    Path("mine.csv").write_text("entry,time,answer\n1,100000,[bold]tea & <script>[/]\n2,100000,milk\n2,400000,[bold]\n")
+    Path("experiment.toml").write_text(SWEEP)
+    done = invoked(main, *words.split(), "--report", "report.html")
+    assert done.exit_code == 0, done.output
+    written = Path("report.html").read_text()
+    for part in REPORTS[words]:
+        assert part in written
+    assert not re.search(r'<script|<b>|(?:src|href)="(?!#)', re.sub(r'xlink:href="#[^"]*"', "", written))

@@ -1,17 +1,18 @@
-"""Made-up fleets: what their envelopes come to in a fold is what their truth says, to the last report.
+"""Made-up fleets: what their envelopes come to, in a fold and on a real server, is what their truth says, to the last
+report.
 
-Their sender waits where it is asked to, and sends again what was not answered.
+Their sender waits where it is asked to, sends again what was not answered, and leaves servers of others alone.
 """
 
+import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from changeling_aggregator.fold import fold
@@ -25,6 +26,7 @@ from changeling_protocol.wire import (
     encode_upload_request,
     envelopes_in,
 )
+from changeling_reader import ServerClient
 from changeling_simulations.fleet import (
     SendingFailed,
     Truth,
@@ -37,16 +39,25 @@ from changeling_simulations.fleet import (
     send,
 )
 from changeling_simulations.fleet.devices import DAY_SECONDS, arrivals, awake, spans
-from changeling_statistics import Attendance, NodeTally
+from changeling_simulations.fleet_command import admit
+from changeling_statistics import Attendance, NodeTally, write_survey
 
 from tests.aggregator.devices import Log
-from tests.protocol.examples import joint_plan, mixed, survey
+from tests.aggregator.serving import TOKEN, ServerHere
+from tests.command_line import changeling_sim as main
+from tests.command_line import invoked
+from tests.protocol.examples import AUTHORITY, joint_plan, mixed, survey
 
 EVERYTHING = {"offline": 0.2, "duplicates": 0.2, "late": 0.2, "garbage": 0.4}
 HEARD, OVERDUE = Node(5, 8), Node(0, 5)
 
 
-def counted(log: Log) -> Truth:
+@pytest.fixture
+def log(store):
+    return Log.of(store, survey())
+
+
+def counted(log):
     """What a store has counted, as a truth."""
     truth = Truth(log.survey.id.hex(), refused=Counter(log.refused()))
     rows = counted_rows(log.store)
@@ -59,7 +70,7 @@ def counted(log: Log) -> Truth:
     return truth
 
 
-def written(truth: Truth, path: Path) -> str:
+def written(truth, path):
     truth.write(path)
     return path.read_text()
 
@@ -91,9 +102,8 @@ def test_strata_are_told_apart(store):
     assert {stratum for *_, stratum in block.truth.tallies} == {0, 1}
 
 
-def test_a_seed_repeats_a_fleet_and_another_is_another(store):
+def test_a_seed_repeats_a_fleet_and_another_is_another(log):
     """What is expected and when, though never a sealed byte."""
-    log = Log.of(store, survey())
     blocks = [make_block(log.survey, log.key, Wishes(20, HEARD, None, seed=seed), 0) for seed in (1, 1, 2)]
     assert [*blocks[0].due] == [*blocks[1].due] != [*blocks[2].due]
     assert blocks[0].envelopes != blocks[1].envelopes
@@ -101,11 +111,9 @@ def test_a_seed_repeats_a_fleet_and_another_is_another(store):
     assert tallied[0] == tallied[1] != tallied[2]
 
 
-def test_processes_make_the_blocks_of_a_fleet_and_they_come_in_order(store):
+def test_processes_make_the_blocks_of_a_fleet_and_they_come_in_order(log):
     """By when they are due; all envelopes once, singly and many in a request; the truth is that of both blocks."""
-    log = Log.of(store, survey())
-    wishes = Wishes(1100, Node(0, 1), None)
-    load = sealed(log.survey, log.key, wishes, processes=2)
+    load = sealed(log.survey, log.key, Wishes(1100, Node(0, 1), None), processes=2)
     singly, by_ten = [*load.requests()], [*load.requests(10)]
     assert len(load) == len(singly) == load.truth.envelopes == 1100
     assert [due for due, _ in singly] == sorted(load.due.tolist())
@@ -172,23 +180,23 @@ def test_a_truth_is_read_as_it_was_written(tmp_path):
 
 
 TAKEN = 200, {}, encode_acknowledgement({})
-Answers = Callable[[int], tuple[int, dict[str, str], bytes] | None]
-"""The answer to a request by its number from 0 on: status, headers, content; None closes the connection without one."""
 
 
 @contextmanager
-def serving(answers: Answers) -> Iterator[tuple[str, list[tuple[float, bytes]]]]:
-    """A server on loopback; gives its URL, and each request that came with the time when it did."""
-    came: list[tuple[float, bytes]] = []
-    numbering = threading.Lock()
+def serving(answer):
+    """A server on loopback; gives its URL, and each request that came with the time when it did.
+
+    answer: gives by a request's number, from 0 on, status, headers and content; or None, which closes the connection.
+    """
+    came, numbering = [], threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_POST(self) -> None:
+        def do_POST(self):
             body = self.rfile.read(int(self.headers["content-length"]))
             with numbering:
-                said = answers(len(came))
+                said = answer(len(came))
                 came.append((time.monotonic(), body))
             if said is None:
                 self.close_connection = True
@@ -200,7 +208,7 @@ def serving(answers: Answers) -> Iterator[tuple[str, list[tuple[float, bytes]]]]
             self.end_headers()
             self.wfile.write(content)
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             """Says nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
@@ -213,7 +221,7 @@ def serving(answers: Answers) -> Iterator[tuple[str, list[tuple[float, bytes]]]]
             thread.join()
 
 
-def requests(count: int, apart: float = 0.0) -> Iterator[tuple[float, bytes]]:
+def requests(count, apart=0.0):
     return ((apart * number, b"%d" % number) for number in range(count))
 
 
@@ -248,3 +256,111 @@ def test_a_server_that_refuses_all_is_left_alone():
     with serving(lambda _: (401, {}, said)) as (url, came), pytest.raises(SendingFailed, match="this needs a token"):
         send(requests(50), url, connections=2)
     assert len(came) <= 2
+
+
+SHARES = ("--duplicates", "5%", "--late", "5%", "--garbage", "10%", "--offline", "10%")
+GRACE = 150
+
+
+@pytest.fixture
+def rehearsal(tmp_path, monkeypatch):
+    """A server with a survey three of whose periods can be answered, and one or two no more, in survey.json here."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CHANGELING_TOKEN", TOKEN)
+    with ServerHere(tmp_path) as server:
+        server.move_clock(1_800_000_000)
+        asked = server.new_survey(grace=GRACE, plan=mixed(3, 8))
+        server.move_clock(asked.calendar.time(5) + 1)
+        write_survey(tmp_path / "survey.json", asked)
+        yield server
+
+
+def ended(code, *words):
+    """What a command prints, on one line; it ends with this code."""
+    done = invoked(main, *words)
+    said = re.sub(r"[\s│]+", " ", done.output)
+    assert done.exit_code == code, said
+    return said
+
+
+@pytest.mark.heavy
+def test_a_server_counts_what_a_fleet_sends(rehearsal, tmp_path):
+    """Refusals that are told and counted, and, once all is sealed, every node, closing and histogram; and it is seen
+    where anything else was sent as well."""
+    to = ("--server", rehearsal.url)
+    write_survey(tmp_path / "other.json", survey().asking(question="Never asked?"))
+    assert "is not published on" in ended(1, "fleet", "other.json", *to)
+    said = ended(0, "fleet", "survey.json", *to, "--devices", "300", *SHARES, "--truth", "truth.json", "--compare")
+    for part in ("all agree", "told: malformed", "refused: late", "refused: duplicate", "refused: unopenable"):
+        assert part in said
+    rehearsal.move_clock(rehearsal.now + 10 * GRACE)
+    assert "histograms" in ended(0, "fleet-check", "truth.json", *to)
+    assert "has answers already, which a fleet would spoil" in ended(1, "fleet", "survey.json", *to)
+    expected = Truth.read(tmp_path / "truth.json")
+    expected.refused["late"] += 1
+    expected.write(tmp_path / "truth.json")
+    assert "DIFFERS" in ended(1, "fleet-check", "truth.json", *to)
+
+
+@pytest.mark.heavy
+def test_a_wanted_rate_is_kept_and_many_envelopes_go_in_a_request(rehearsal):
+    """So many requests a second: it takes as long as that, at the least."""
+    words = ("--devices", "200", "--rate", "20", "--envelopes", "10", "--compare")
+    said = ended(0, "fleet", "survey.json", "--server", rehearsal.url, *words)
+    found = re.search(r"([\d,]+) envelopes in (\d+) requests, (\d+) a second", said).groups()
+    envelopes, requests, rate = (int(each.replace(",", "")) for each in found)
+    assert envelopes > 9 * (requests - 1)
+    assert rate <= 26  # the first of a second's twenty are due somewhat after it begins
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ((), "Missing option '--server'"),
+        (("--server", "https://changeling.example"), "--i-run-this-server"),
+        (("--server", "http://changeling.example"), "base URL"),
+        (("--server", "http://127.0.0.1:1", "--garbage", "2"), "a rate is from 0 to 1"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(tmp_path, monkeypatch, arguments, fault):
+    """Before anything is made, and before anybody is asked."""
+    monkeypatch.delenv("CHANGELING_TOKEN", raising=False)
+    monkeypatch.chdir(tmp_path)
+    write_survey(tmp_path / "survey.json", survey())
+    refused = invoked(main, "fleet", "survey.json", *arguments)
+    assert refused.exit_code in (1, 2)
+    assert fault in re.sub(r"[\s│]+", " ", refused.stderr)
+
+
+def answering(status, asked):
+    """A server with this status of a survey."""
+    return httpx.MockTransport(
+        lambda request: (
+            httpx.Response(200, json=status)
+            if request.url.path.endswith("/status")
+            else httpx.Response(200, content=asked.signed_by(AUTHORITY))
+        )
+    )
+
+
+def test_another_machine_is_loaded_by_who_operates_it_alone():
+    """Who says that it is theirs shows a token with which the server tells an operator's figures; on loopback nobody
+    has to. Nobody sends a fleet where anybody has answered."""
+    asked = survey(calendar=Calendar(0, 60, 8))
+    silent = {"closings": []}
+    told = {**silent, "refused": {}}
+    for url, status, says_so, fault in (
+        ("https://far.example", told, False, "--i-run-this-server"),
+        ("https://far.example", silent, True, "show a token"),
+        ("http://127.0.0.1:1", {"closings": [{"heard": 1}]}, False, "would spoil"),
+        ("https://far.example", told, True, None),
+        ("http://127.0.0.1:1", silent, False, None),
+    ):
+        with ServerClient(url, transport=answering(status, asked)) as client:
+            if fault is None:
+                admit(client, asked, i_run_it=says_so)
+            else:
+                with pytest.raises(ValueError, match=fault):
+                    admit(client, asked, i_run_it=says_so)
+    with pytest.raises(ValueError, match="use https"):
+        ServerClient("http://far.example", token="secret")

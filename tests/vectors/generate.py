@@ -5,16 +5,14 @@ changed vector is a changed protocol: raise its version.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from changeling_protocol import VERSION
 
 from .making import drawn, lives, measured, signed, wire
-from .making.notation import Case
 
 HERE = Path(__file__).parent
-FILES: Mapping[str, Callable[[], Iterable[Case]]] = {
+FILES = {
     "bodies": wire.bodies,
     "calendars": measured.calendars,
     "canonical": wire.canonical,

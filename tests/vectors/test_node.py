@@ -12,7 +12,7 @@ import pytest
 
 from .generate import FILES, HERE
 from .making.examples import SURVEYS
-from .making.lives import Life, lived
+from .making.lives import lived
 
 NODE = shutil.which("node")
 RUN = HERE / "node" / "run.mjs"
@@ -118,9 +118,7 @@ LIVED = (
 def test_both_implementations_live_any_life_alike(tmp_path):
     """Lives drawn from a seed: records and flushes at any time, one entry or two, enrolled at any time. What leaves the
     device is the same, byte by byte, and so is what a record becomes."""
-    write(
-        tmp_path, "lives", [lived(drawn_life(name, random.Random(f"{name} {at}"))) for name in LIVED for at in (0, 1)]
-    )
+    write(tmp_path, "lives", [drawn_life(name, random.Random(f"{name} {at}")) for name in LIVED for at in (0, 1)])
     done = checked(tmp_path, "lives")
     assert done.returncode == 0, done.stderr
 
@@ -141,7 +139,8 @@ def drawn_life(name, generator):
             events.append((seconds, "record", generator.choice(survey.answers), generator.randrange(entries)))
     events.append((whole + survey.skew + survey.spread + generator.randrange(700), "flush"))
     answers = [generator.choice(survey.answers) for _ in range(entries)] if survey.closed else None
-    return Life(name, survey, events, joined=joined, seed=generator.randrange(2**32), entries=entries, answers=answers)
+    seed = generator.randrange(2**32)
+    return lived(name, survey, events, joined=joined, seed=seed, entries=entries, answers=answers)
 
 
 def other(value, at):

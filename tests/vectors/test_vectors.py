@@ -9,20 +9,17 @@ from .generate import FILES, HERE, text
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_holds_what_the_code_does_today(name):
-    """Byte for byte; lives are lived by our client, bodies read by it, and what is to be refused is."""
-    assert text(name) == (HERE / f"{name}.json").read_text(encoding="utf-8")
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_every_integer_in_a_file_is_exact_for_any_reader_of_json(name):
-    """Larger ones are strings of digits; there are no fractions."""
+    """Byte for byte; lives are lived by our client, bodies read by it, and what is to be refused is. Every integer is
+    exact for any reader of JSON: larger ones are strings of digits; there are no fractions."""
 
     def exact(value):
         if isinstance(value, dict | list):
             return all(map(exact, value.values() if isinstance(value, dict) else value))
         return not isinstance(value, float) and (not isinstance(value, int) or abs(value) < 2**53)
 
-    assert exact(json.loads((HERE / f"{name}.json").read_text(encoding="utf-8")))
+    held = (HERE / f"{name}.json").read_text(encoding="utf-8")
+    assert text(name) == held
+    assert exact(json.loads(held))
 
 
 def test_every_file_is_one_of_ours_and_lives_state_all_that_a_record_can_become():

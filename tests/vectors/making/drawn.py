@@ -3,19 +3,15 @@
 Every draw stands with the coins that it takes. Whoever draws the integers uniformly has the law of our devices.
 """
 
-from collections.abc import Iterator
 from dataclasses import asdict, astuple
 from functools import cache, partial
 from itertools import product
-from typing import Any
 
 from changeling_protocol import (
     Group,
     HistoryState,
     KaryResponse,
-    Memory,
     Odds,
-    Randomizer,
     ReleasePlan,
     SlotState,
     StateSpace,
@@ -31,14 +27,14 @@ from changeling_protocol.plan import plan_as_fields
 
 from ...coins import ListedCoins, SeededCoins
 from .examples import HISTORY_GROUPS, JOINT_GROUPS, RANDOMIZERS
-from .notation import Case, LoggedCoins, drawn_near_every_edge, fields, odds, some
+from .notation import LoggedCoins, drawn_near_every_edge, fields, odds, some
 
 _STATES = KaryResponse(StateSpace(3), Odds(3, 1))
 MOST_MEMORIES = 12
 """Of each history group so many memories are looked at, from the first to the last."""
 
 
-def draws() -> Iterator[Case]:
+def draws():
     """What an entry draws when it enrols: its group, and its nodes; and what it draws for a closing's id."""
     track = Track(1, _STATES, 0, 8)
     for shares in ((1,), (3, 2, 1), (1, 10**18, 5)):
@@ -57,7 +53,7 @@ def draws() -> Iterator[Case]:
     yield {"kind": "closing id", "coins": coins.taken(), "id": drawn.hex()}
 
 
-def symbols() -> Iterator[Case]:
+def symbols():
     """Which symbol a drawn integer selects, for every randomizer by itself with some of its inputs."""
     for randomizer in RANDOMIZERS:
         most = 13 if randomizer.symbols < 10**6 else 3
@@ -71,7 +67,7 @@ def symbols() -> Iterator[Case]:
         }
 
 
-def _input(randomizer: Randomizer, true: int) -> dict[str, Any]:
+def _input(randomizer, true):
     total, symbol_at = randomizer.total(true), partial(randomizer.symbol_at, true=true)
     return {
         "input": true,
@@ -81,7 +77,7 @@ def _input(randomizer: Randomizer, true: int) -> dict[str, Any]:
     }
 
 
-def joint() -> Iterator[Case]:
+def joint():
     """For each joint group the odds of its tracks, and reports after every number of slots used."""
     for group in JOINT_GROUPS:
         yield {
@@ -91,9 +87,8 @@ def joint() -> Iterator[Case]:
         }
 
 
-def _joint_reports(group: Group) -> Iterator[dict[str, Any]]:
+def _joint_reports(group):
     told = group.joint
-    assert told is not None
     for place, used in product(range(len(group.tracks)), product(*(range(slots + 1) for slots in told.slots))):
         randomizer = agreeing(group.tracks[place].randomizer)
         most = min(told.threshold, sum(weight * slots for weight, slots in zip(told.weights, used, strict=True)))
@@ -103,14 +98,14 @@ def _joint_reports(group: Group) -> Iterator[dict[str, Any]]:
             yield {"track": place, "slots": report.pop("memory"), **report}
 
 
-def histories() -> Iterator[Case]:
+def histories():
     """For each history group reports after many rows of reports, by what is remembered of them."""
     for group, answers in HISTORY_GROUPS:
         count = str(group.histories.possible.count)
         yield {**_of_group(group, answers), "histories": count, "reports": [*_history_reports(group)]}
 
 
-def _history_reports(group: Group) -> Iterator[dict[str, Any]]:
+def _history_reports(group):
     reached, layer = [HistoryState()], {HistoryState()}
     possible, states = group.histories.possible, range(group.histories.possible.states)
     for _ in range(possible.times - 1):
@@ -128,18 +123,18 @@ def _history_reports(group: Group) -> Iterator[dict[str, Any]]:
             yield _report(group, 0, true, memory)
 
 
-def _of_group(group: Group, answers: int) -> Case:
+def _of_group(group, answers):
     return {"kind": "group", "answers": answers, "group": fields(plan_as_fields(ReleasePlan((group,)))[0])}
 
 
-def _report(group: Group, place: int, true: int, memory: Memory | None) -> dict[str, Any]:
+def _report(group, place, true, memory):
     """The symbols that drawn integers select, and what is remembered then: as `changeling_protocol.respond` does it."""
     coins = ListedCoins([0])
     respond(group, place, true, memory, coins)
     (below,) = coins.asked
 
     @cache
-    def drawing(drawn: int) -> tuple[int, Memory | None]:
+    def drawing(drawn):
         return respond(group, place, true, memory, ListedCoins([drawn]))
 
     chosen = drawn_near_every_edge(below, lambda drawn: drawing(drawn)[0], 3)
@@ -147,5 +142,5 @@ def _report(group: Group, place: int, true: int, memory: Memory | None) -> dict[
     return {"memory": _shown(memory), "input": true, "below": str(below), "symbols": rows}
 
 
-def _shown(memory: Memory | None) -> dict[str, Any] | None:
+def _shown(memory):
     return None if memory is None else asdict(memory)

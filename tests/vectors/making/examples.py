@@ -7,7 +7,6 @@ from changeling_protocol import (
     AtMost,
     Breakdown,
     Calendar,
-    Constraint,
     CustomResponse,
     ExpectedChanges,
     Group,
@@ -32,7 +31,7 @@ from changeling_protocol import (
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from ...protocol.examples import hierarchical, joint_plan, mixed, survey
+from ...protocol.examples import AUTHORITY, PINNED, hierarchical, joint_plan, mixed, survey
 
 NEXT_AUTHORITY = Ed25519PrivateKey.from_private_bytes(b"the next authority, thirty-two b")
 PRIVATE = X25519PrivateKey.from_private_bytes(bytes(range(100, 132)))
@@ -80,7 +79,12 @@ HISTORIES_OF = (
 """Answers, the periods of the reports, the constraint, and whether the cohort is closed."""
 
 
-def history_group(answers: int, periods: range, constraint: Constraint, closed: bool) -> Group:
+def signed_survey(survey):
+    """A survey as cases have it: its signed bytes, and the keys that a device pins."""
+    return {"survey": survey.signed_by(AUTHORITY).hex(), "authority": [key.hex() for key in PINNED]}
+
+
+def history_group(answers, periods, constraint, closed):
     return Group.of_history(History.of(Odds(55, 2), periods, constraint, HISTORY_CALENDAR, closed), answers)
 
 

@@ -1,23 +1,17 @@
 """How values stand in a vector file, which is JSON: docs/conformance.md, "Notation"."""
 
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
-
-from changeling_protocol import Odds
 
 EXACT = 2**53 - 1
 """The largest integer that every reader of JSON holds exactly."""
 
-Case = dict[str, Any]
 
-
-def number(value: int) -> int | str:
+def number(value):
     """An integer as a number, or as a string of digits where a reader of JSON might round it."""
     return value if abs(value) <= EXACT else str(value)
 
 
-def fields(value: Any) -> Any:
+def fields(value):
     """Maps, lists, strings and integers as they are in JSON, bytes in hex."""
     if isinstance(value, bytes):
         return value.hex()
@@ -28,7 +22,7 @@ def fields(value: Any) -> Any:
     return number(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def tagged(value: Any) -> list[Any]:
+def tagged(value):
     """A canonical value with the type of each part: ["int", "5"], ["bin", "00ff"], ["map", [["key", …], …]]."""
     match value:
         case None:
@@ -48,20 +42,20 @@ def tagged(value: Any) -> list[Any]:
     raise TypeError(type(value))
 
 
-def odds(value: Odds) -> list[str]:
+def odds(value):
     """Two integers of any length."""
     return [str(value.favoured), str(value.other)]
 
 
-def some(count: int, most: int) -> list[int]:
+def some(count, most):
     """Numbers below a count, at most so many and spread evenly; the first and the last are among them."""
     return [*range(count)] if count <= most else sorted({i * (count - 1) // (most - 1) for i in range(most)})
 
 
-def drawn_near_every_edge(total: int, symbol_at: Callable[[int], int], most: int) -> list[int]:
+def drawn_near_every_edge(total, symbol_at, most):
     """Some integers below a total, spread evenly; and between any two of them a pair at which the symbol changes."""
     spread = some(total, most)
-    edges: set[int] = set()
+    edges = set()
     for low, high in pairwise(spread):
         while high - low > 1:  # symbols may change more than once in between: this finds one of the edges
             middle = (low + high) // 2
@@ -73,16 +67,15 @@ def drawn_near_every_edge(total: int, symbol_at: Callable[[int], int], most: int
 class LoggedCoins:
     """Coins that keep what each draw was to be below, and what came."""
 
-    def __init__(self, coins: Any) -> None:
-        self._coins = coins
-        self.log: list[list[str]] = []
+    def __init__(self, coins):
+        self._coins, self.log = coins, []
 
-    def below(self, n: int) -> int:
-        drawn: int = self._coins.below(n)
+    def below(self, n):
+        drawn = self._coins.below(n)
         self.log.append([str(n), str(drawn)])
         return drawn
 
-    def taken(self) -> list[list[str]]:
+    def taken(self):
         """The draws since the last time."""
         log, self.log = self.log, []
         return log

@@ -1,8 +1,5 @@
 """Signed objects: surveys, sealing keys and early ends that are to be taken, and many that must be refused."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import msgpack
 import pytest
 from changeling_protocol import (
@@ -19,11 +16,11 @@ from changeling_protocol import (
 
 from ...protocol.examples import AUTHORITY, PINNED
 from .examples import FREEZING, NEXT_AUTHORITY, NUMBERS, SEALING_KEY, SURVEYS
-from .notation import Case, tagged
+from .notation import tagged
 
 BOTH = (*PINNED, NEXT_AUTHORITY.public_key().public_bytes_raw())
 END = EarlyEnd(SURVEYS["hierarchy"].id, 3)
-_READ: dict[str, Callable[[bytes, Any], object]] = {
+_READ = {
     "survey": Survey.from_signed,
     "sealing-key": SealingKey.from_signed,
     "early-end": EarlyEnd.from_signed,
@@ -32,20 +29,15 @@ _REASONS = {BadSignature: "bad-signature", UnderstatedEpsilon: "understated-epsi
 _KRR = {"kind": "k-rr", "space": "mutations", "odds": [3, 1]}
 
 
-def cases() -> list[Case]:
+def cases():
     """What is to be taken, then what is to be refused, by object."""
-    return [*_taken(), *_refused_signatures(), *_refused_surveys(), *_refused_others()]
-
-
-def _taken() -> Iterator[Case]:
     for name, survey in SURVEYS.items():
         yield _survey(name, survey, survey.signed_by(AUTHORITY), PINNED)
     survey = SURVEYS["hierarchy"]
     yield _survey("by the next key", survey, survey.signed_by(NEXT_AUTHORITY), BOTH)
     yield {
         "kind": "sealing-key",
-        "authority": [key.hex() for key in PINNED],
-        "signed": SEALING_KEY.signed_by(AUTHORITY).hex(),
+        **_signed(SEALING_KEY.signed_by(AUTHORITY), PINNED),
         "id": SEALING_KEY.id.hex(),
         "public": SEALING_KEY.public.hex(),
         "begins": SEALING_KEY.begins,
@@ -53,111 +45,120 @@ def _taken() -> Iterator[Case]:
     }
     yield {
         "kind": "early-end",
-        "authority": [key.hex() for key in PINNED],
-        "signed": END.signed_by(AUTHORITY).hex(),
+        **_signed(END.signed_by(AUTHORITY), PINNED),
         "survey": END.survey.hex(),
         "last": END.last,
     }
+    for kind, why, encoded, authority in _wrong_signatures():
+        yield _refused(kind, why, encoded, authority)
+    for kind, why, fields in (*_wrong_surveys(), *_wrong_others()):
+        yield _refused(kind, why, signed(kind, fields, AUTHORITY), PINNED)
 
 
-def _survey(name: str, survey: Survey, encoded: bytes, authority: tuple[bytes, ...]) -> Case:
-    return {
-        "kind": "survey",
-        "name": name,
-        "authority": [key.hex() for key in authority],
-        "signed": encoded.hex(),
-        "id": survey.id.hex(),
-        "payload": tagged(decode(survey.payload)),
-    }
+def _signed(encoded, authority):
+    return {"authority": [key.hex() for key in authority], "signed": encoded.hex()}
 
 
-def _refused_signatures() -> Iterator[Case]:
+def _survey(name, survey, encoded, authority):
+    payload = tagged(decode(survey.payload))
+    return {"kind": "survey", "name": name, **_signed(encoded, authority), "id": survey.id.hex(), "payload": payload}
+
+
+def _refused(kind, why, encoded, authority):
+    with pytest.raises(ProtocolError) as error:
+        _READ[kind](encoded, authority)
+    reason = _REASONS[error.type]
+    return {"kind": "refused", "object": kind, "why": why, **_signed(encoded, authority), "reason": reason}
+
+
+def _wrong_signatures():
+    """Kinds of objects, what is wrong with each, its bytes, and the keys that are pinned."""
     survey = SURVEYS["hierarchy"]
     encoded = survey.signed_by(AUTHORITY)
-    yield _refused("survey", "signed by nobody we know", encoded, BOTH[1:])
-    yield _refused("survey", "an altered signature", encoded[:-1] + bytes([encoded[-1] ^ 1]), PINNED)
+    yield "survey", "signed by nobody we know", encoded, BOTH[1:]
+    yield "survey", "an altered signature", encoded[:-1] + bytes([encoded[-1] ^ 1]), PINNED
     at = encoded.index(b"tea")
-    yield _refused("survey", "an altered payload", encoded[:at] + b"Tea" + encoded[at + 3 :], PINNED)
-    yield _refused("sealing-key", "signed by nobody we know", SEALING_KEY.signed_by(NEXT_AUTHORITY), PINNED)
-    yield _refused("early-end", "signed by nobody we know", END.signed_by(NEXT_AUTHORITY), PINNED)
+    yield "survey", "an altered payload", encoded[:at] + b"Tea" + encoded[at + 3 :], PINNED
+    yield "sealing-key", "signed by nobody we know", SEALING_KEY.signed_by(NEXT_AUTHORITY), PINNED
+    yield "early-end", "signed by nobody we know", END.signed_by(NEXT_AUTHORITY), PINNED
     identity = b"\1" + bytes(31)
     forged = msgpack.packb({"payload": survey.payload, "signature": identity + bytes(32)})
-    yield _refused("survey", "forged under a key of low order", forged, (identity,))
-    yield _refused("survey", "something after it", encoded + b"\0", PINNED)
-    yield _refused("survey", "cut short", encoded[:-1], PINNED)
-    yield _refused("survey", "a signed sealing key", SEALING_KEY.signed_by(AUTHORITY), PINNED)
-    yield _refused("sealing-key", "a signed survey", encoded, PINNED)
-    yield _refused("early-end", "a signed sealing key", SEALING_KEY.signed_by(AUTHORITY), PINNED)
-    parts = decode(encoded)
-    more = msgpack.packb({**parts, "z": 1})
-    yield _refused("survey", "a third part beside payload and signature", more, PINNED)
-    swapped = msgpack.packb({"signature": parts["signature"], "payload": parts["payload"]})
-    yield _refused("survey", "its parts out of order", swapped, PINNED)
-    text = decode(survey.payload)
+    yield "survey", "forged under a key of low order", forged, (identity,)
+    yield "survey", "something after it", encoded + b"\0", PINNED
+    yield "survey", "cut short", encoded[:-1], PINNED
+    yield "survey", "a signed sealing key", SEALING_KEY.signed_by(AUTHORITY), PINNED
+    yield "sealing-key", "a signed survey", encoded, PINNED
+    yield "early-end", "a signed sealing key", SEALING_KEY.signed_by(AUTHORITY), PINNED
+    parts, text = decode(encoded), decode(survey.payload)
+    yield "survey", "a third part beside payload and signature", msgpack.packb({**parts, "z": 1}), PINNED
+    yield "survey", "its parts out of order", msgpack.packb(dict(reversed(parts.items()))), PINNED
     for why, payload in (
-        ("another version", msgpack.packb({**text, "version": text["version"] + 1})),
-        ("a version that is a boolean", msgpack.packb({**text, "version": True})),
-        ("no version", msgpack.packb({key: value for key, value in text.items() if key != "version"})),
-        ("a payload out of order", msgpack.packb(dict(reversed(text.items())))),
-        ("a payload that is no map", msgpack.packb([])),
-        ("a float", msgpack.packb({**text, "minimum": 1.0})),
+        ("another version", {**text, "version": text["version"] + 1}),
+        ("a version that is a boolean", {**text, "version": True}),
+        ("no version", {key: value for key, value in text.items() if key != "version"}),
+        ("a payload out of order", dict(reversed(text.items()))),
+        ("a payload that is no map", []),
+        ("a float", {**text, "minimum": 1.0}),
     ):
-        whole = msgpack.packb({"payload": payload, "signature": AUTHORITY.sign(payload)})
-        yield _refused("survey", why, whole, PINNED)
+        packed = msgpack.packb(payload)
+        yield "survey", why, msgpack.packb({"payload": packed, "signature": AUTHORITY.sign(packed)}), PINNED
 
 
-def _refused_surveys() -> Iterator[Case]:
-    plain, joint = SURVEYS["hierarchy"].as_fields(), SURVEYS["joint"].as_fields()
-    yield _survey_with("a millionth less than it costs", plain, epsilon_micro=plain["epsilon_micro"] - 1)
-    yield _survey_with("a joint group that states less", joint, epsilon_micro=joint["epsilon_micro"] - 1)
+def _wrong_surveys():
+    """Kinds of objects, what is wrong with each, and its fields."""
+    plain, joint, number, freezing = (
+        each.as_fields() for each in (SURVEYS["hierarchy"], SURVEYS["joint"], NUMBERS, FREEZING)
+    )
+
+    def altered(why, of, **other):
+        return "survey", why, {**of, **other}
+
+    def other_question(of, place, **other):
+        return [{**each, **other} if at == place else each for at, each in enumerate(of["questions"])]
+
+    yield altered("a millionth less than it costs", plain, epsilon_micro=plain["epsilon_micro"] - 1)
+    yield altered("a joint group that states less", joint, epsilon_micro=joint["epsilon_micro"] - 1)
     for name in ("relay", "plan", "closed"):
-        yield _refused_fields("survey", f"no {name}", {key: plain[key] for key in plain if key != name})
+        yield "survey", f"no {name}", {key: plain[key] for key in plain if key != name}
     for why, other in _OTHER_FIELDS.items():
-        yield _survey_with(why, plain, **other)
+        yield altered(why, plain, **other)
     for why, other in _OTHER_QUESTIONS.items():
-        yield _survey_with(why, plain, questions=[{**plain["questions"][0], **other}])
-    number = NUMBERS.as_fields()
+        yield altered(why, plain, questions=other_question(plain, 0, **other))
     for why, levels in _OTHER_LEVELS.items():
-        asked = [number["questions"][0], {**number["questions"][1], "levels": levels}]
-        yield _survey_with(why, number, questions=asked, epsilon_micro=10**9)
-    freezing = FREEZING.as_fields()
+        yield altered(why, number, questions=other_question(number, 1, levels=levels)[:2], epsilon_micro=10**9)
     for why, other in _OTHER_FREEZING.items():
-        asked = [freezing["questions"][0], {**freezing["questions"][1], **other}]
-        yield _survey_with(why, freezing, questions=asked, epsilon_micro=10**9)
-    yield _survey_with("a freezing question alone", freezing, questions=[freezing["questions"][1]])
-    yield _survey_with("two questions of one name", plain, questions=plain["questions"] * 2)
-    yield _survey_with("no questions", plain, questions=[])
-    for why, randomizer in _OTHER_RANDOMIZERS.items():
-        plan = [{"share": 1, "tracks": [_track(randomizer=randomizer)]}]
-        yield _survey_with(why, plain, plan=plan, epsilon_micro=10**9)
-    for why, track in _OTHER_TRACKS.items():
-        yield _survey_with(why, plain, plan=[{"share": 1, "tracks": [_track(**track)]}], epsilon_micro=10**9)
+        yield altered(why, freezing, questions=other_question(freezing, 1, **other), epsilon_micro=10**9)
+    yield altered("a freezing question alone", freezing, questions=[freezing["questions"][1]])
+    yield altered("two questions of one name", plain, questions=plain["questions"] * 2)
+    yield altered("no questions", plain, questions=[])
+    randomizers = {why: {"randomizer": each} for why, each in _OTHER_RANDOMIZERS.items()}
+    for why, track in {**randomizers, **_OTHER_TRACKS}.items():
+        yield altered(why, plain, plan=[{"share": 1, "tracks": [_track(**track)]}], epsilon_micro=10**9)
     (group,) = joint["plan"]
     for why, parameters in _OTHER_JOINTS.items():
-        plan = [{**group, "joint": {**group["joint"], **parameters}}]
-        yield _survey_with(why, joint, plan=plan, epsilon_micro=10**9)
+        yield altered(why, joint, plan=[{**group, "joint": {**group["joint"], **parameters}}], epsilon_micro=10**9)
     with_odds = [{**track, "randomizer": {**track["randomizer"], "odds": [2, 1]}} for track in group["tracks"]]
-    yield _survey_with("a joint group whose tracks have odds", joint, plan=[{**group, "tracks": with_odds}])
+    yield altered("a joint group whose tracks have odds", joint, plan=[{**group, "tracks": with_odds}])
     unary = [{**track, "randomizer": {"kind": "unary", "space": "states"}} for track in group["tracks"]]
-    yield _survey_with("a joint group of what has no joint form", joint, plan=[{**group, "tracks": unary}])
+    yield altered("a joint group of what has no joint form", joint, plan=[{**group, "tracks": unary}])
     pairs = [{**group["tracks"][0], "randomizer": {"kind": "k-rr", "space": "mutations"}}, group["tracks"][1]]
-    yield _survey_with("a joint group that tells no change", joint, plan=[{**group, "tracks": pairs}])
+    yield altered("a joint group that tells no change", joint, plan=[{**group, "tracks": pairs}])
 
 
-def _track(**other: Any) -> dict[str, Any]:
+def _track(**other):
     return {"width": 1, "first": 0, "last": 8, "reported": None, "randomizer": _KRR, **other}
 
 
-def _long(track: dict[str, Any]) -> dict[str, Any]:
+def _long(track):
     """Of a survey with this track alone, over as many periods as there may be."""
     return {"calendar": [0, 60, 2**20], "plan": [{"share": 1, "tracks": [track]}], "epsilon_micro": 10**9}
 
 
-def _subset(space: str = "mutations", pluses: int = 0, spoken: tuple[int, int] = (1, 2)) -> dict[str, Any]:
+def _subset(space="mutations", pluses=0, spoken=(1, 2)):
     return {"kind": "signed-subset", "space": space, "odds": [3, 1], "pluses": pluses, "spoken": list(spoken)}
 
 
-_OTHER_FIELDS: dict[str, dict[str, Any]] = {
+_OTHER_FIELDS = {
     "a field that no survey has": {"colour": "red"},
     "closed is no boolean": {"closed": 0},
     "a boolean in place of a number": {"skew": True},
@@ -191,7 +192,7 @@ _OTHER_FIELDS: dict[str, dict[str, Any]] = {
     "too many nodes": _long(_track(last=2**20)),
     "too many drawn nodes": _long(_track(width=8, last=2**18, reported=2**14 + 1)),
 }
-_OTHER_QUESTIONS: dict[str, dict[str, Any]] = {
+_OTHER_QUESTIONS = {
     "no question": {"text": ""},
     "an answer that is no text": {"answers": ["tea", "coffee", 3]},
     "no answers": {"answers": []},
@@ -211,7 +212,7 @@ _OTHER_QUESTIONS: dict[str, dict[str, Any]] = {
     "a question without a name": {"name": ""},
     "a part that no question has": {"colour": "red"},
 }
-_OTHER_LEVELS: dict[str, list[Any]] = {
+_OTHER_LEVELS = {
     "one level": ["0"],
     "levels that do not rise": ["0", "2", "1"],
     "a level twice": ["0", "1", "1"],
@@ -221,14 +222,14 @@ _OTHER_LEVELS: dict[str, list[Any]] = {
     "a level that is no number": ["0", "NaN", "2"],
     "a level that is not text": ["0", 1, 2],
 }
-_OTHER_FREEZING: dict[str, dict[str, Any]] = {
+_OTHER_FREEZING = {
     "a freezing question about none": {"freezing_of": ""},
     "a freezing question about one that is not asked": {"freezing_of": "food"},
     "a freezing question about itself": {"freezing_of": "drink-frozen"},
     "a freezing question with three answers": {"answers": ["no", "yes", "perhaps"]},
     "a freezing question with three changes": {"constraint": {"kind": "at-most", "k": 3}},
 }
-_OTHER_RANDOMIZERS: dict[str, dict[str, Any]] = {
+_OTHER_RANDOMIZERS = {
     "an unknown randomizer": {"kind": "laplace", "space": "mutations", "odds": [3, 1]},
     "an unknown space": {"kind": "k-rr", "space": "everything", "odds": [3, 1]},
     "odds the wrong way round": {"kind": "k-rr", "space": "mutations", "odds": [1, 3]},
@@ -257,7 +258,7 @@ _OTHER_RANDOMIZERS: dict[str, dict[str, Any]] = {
     "a symbol that nobody sends": {"kind": "custom", "space": "states", "weights": [[0] * 4, [1] * 4]},
     "no weights": {"kind": "custom", "space": "states", "weights": []},
 }
-_OTHER_TRACKS: dict[str, dict[str, Any]] = {
+_OTHER_TRACKS = {
     "nodes of no width": {"width": 0},
     "a track that ends before it begins": {"first": 5, "last": 5},
     "no node fits": {"width": 9},
@@ -267,7 +268,7 @@ _OTHER_TRACKS: dict[str, dict[str, Any]] = {
     "a width that is text": {"width": "1"},
     "a part that no track has": {"colour": 1},
 }
-_OTHER_JOINTS: dict[str, dict[str, Any]] = {
+_OTHER_JOINTS = {
     "fewer slots than reports that tell": {"slots": [2, 2]},
     "slots for another number of tracks": {"slots": [2], "weights": [2]},
     "even joint odds": {"odds": [5, 5]},
@@ -281,7 +282,7 @@ _OTHER_JOINTS: dict[str, dict[str, Any]] = {
 }
 
 
-def _refused_others() -> Iterator[Case]:
+def _wrong_others():
     key = {"public": SEALING_KEY.public, "begins": 5, "expires": 6}
     for why, other in (
         ("a public key that is too short", {"public": bytes(31)}),
@@ -293,7 +294,7 @@ def _refused_others() -> Iterator[Case]:
         ("a boolean in place of a time", {"begins": False}),
         ("a part that no key has", {"colour": 1}),
     ):
-        yield _refused_fields("sealing-key", why, {**key, **other})
+        yield "sealing-key", why, {**key, **other}
     end = {"survey": END.survey, "last": 3}
     for why, other in (
         ("a survey's id that is too short", {"survey": bytes(15)}),
@@ -302,25 +303,4 @@ def _refused_others() -> Iterator[Case]:
         ("a boolean in place of a period", {"last": True}),
         ("a part that no end has", {"colour": 1}),
     ):
-        yield _refused_fields("early-end", why, {**end, **other})
-
-
-def _survey_with(why: str, fields: dict[str, Any], **other: Any) -> Case:
-    return _refused_fields("survey", why, {**fields, **other})
-
-
-def _refused_fields(kind: str, why: str, fields: dict[str, Any]) -> Case:
-    return _refused(kind, why, signed(kind, fields, AUTHORITY), PINNED)
-
-
-def _refused(kind: str, why: str, encoded: bytes, authority: tuple[bytes, ...]) -> Case:
-    with pytest.raises(ProtocolError) as error:
-        _READ[kind](encoded, authority)
-    return {
-        "kind": "refused",
-        "object": kind,
-        "why": why,
-        "authority": [key.hex() for key in authority],
-        "signed": encoded.hex(),
-        "reason": _REASONS[error.type],
-    }
+        yield "early-end", why, {**end, **other}

@@ -1,8 +1,6 @@
 """What passes between a device and a server: values, seals, plaintexts and bodies, and what must be refused of them."""
 
-from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any
 
 import pytest
 from changeling_protocol import (
@@ -15,11 +13,8 @@ from changeling_protocol import (
     NodeNumber,
     Refusal,
     Report,
-    SealingKey,
     Standing,
     StratumNumber,
-    SurveyId,
-    TrackNumber,
     closings,
     decode,
     encode,
@@ -48,9 +43,9 @@ from changeling_protocol.wire import (
 )
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from ...protocol.examples import AUTHORITY, PINNED
-from .examples import PRIVATE, SEALING_KEY, SURVEYS
-from .notation import Case, tagged
+from ...protocol.examples import AUTHORITY
+from .examples import PRIVATE, SEALING_KEY, SURVEYS, signed_survey
+from .notation import tagged
 
 _VALUES = (
     None,
@@ -98,82 +93,64 @@ _REFUSED = {
 }
 
 
-def canonical() -> list[Case]:
+def canonical():
     """Values with their bytes; bytes that must be refused."""
-    return [*(_value(value) for value in _VALUES), *(_refused_value(why, encoded) for why, encoded in _REFUSED.items())]
-
-
-def _value(value: object) -> Case:
-    return {"kind": "value", "value": tagged(value), "encoded": encode(value).hex()}
-
-
-def _refused_value(why: str, encoded: str) -> Case:
-    with pytest.raises(MalformedBytes):
-        decode(bytes.fromhex(encoded))
-    return {"kind": "refused", "why": why, "encoded": bytes.fromhex(encoded).hex()}
+    for value in _VALUES:
+        yield {"kind": "value", "value": tagged(value), "encoded": encode(value).hex()}
+    for why, encoded in _REFUSED.items():
+        with pytest.raises(MalformedBytes):
+            decode(bytes.fromhex(encoded))
+        yield {"kind": "refused", "why": why, "encoded": bytes.fromhex(encoded).hex()}
 
 
 _OTHER = X25519PrivateKey.from_private_bytes(bytes(range(50, 82)))
 
 
-def seals() -> list[Case]:
+def seals():
     """Seals of several lengths, then altered ones."""
-    return [*map(_seal, range(3), (1, 64, 700)), *_refused_seal()]
+    for seed, length in enumerate((1, 64, 700)):
+        plaintext, ephemeral, envelope = _sealed(seed, length)
+        head = head_of(envelope)
+        assert open_envelope(envelope, PRIVATE) == plaintext
+        yield {
+            "kind": "seal",
+            "private": PRIVATE.private_bytes_raw().hex(),
+            "public": SEALING_KEY.public.hex(),
+            "ephemeral": ephemeral.private_bytes_raw().hex(),
+            "head": {"version": head.version, "survey": head.survey.hex(), "key": head.key.hex()},
+            "plaintext": plaintext.hex(),
+            "envelope": envelope.hex(),
+        }
+    _, _, envelope = _sealed(0, 64)
+    for why, altered, private in (
+        ("another version", bytes([envelope[0] ^ 1]) + envelope[1:], PRIVATE),
+        ("another survey", envelope[:1] + bytes(16) + envelope[17:], PRIVATE),
+        ("another key id", envelope[:17] + key_id(bytes(32)) + envelope[33:], PRIVATE),
+        ("an altered encapsulated key", envelope[:33] + bytes([envelope[33] ^ 1]) + envelope[34:], PRIVATE),
+        ("an encapsulated key of low order", envelope[:33] + bytes(32) + envelope[65:], PRIVATE),
+        ("an altered ciphertext", envelope[:70] + bytes([envelope[70] ^ 1]) + envelope[71:], PRIVATE),
+        ("an altered tag", envelope[:-1] + bytes([envelope[-1] ^ 1]), PRIVATE),
+        ("cut short", envelope[:-1], PRIVATE),
+        ("a head alone", envelope[:33], PRIVATE),
+        ("nothing", b"", PRIVATE),
+        ("another private key", envelope, _OTHER),
+    ):
+        with pytest.raises(CannotOpen):
+            open_envelope(altered, private)
+        key = private.private_bytes_raw().hex()
+        yield {"kind": "refused", "why": why, "private": key, "envelope": altered.hex()}
 
 
-def _seal(seed: int, length: int) -> Case:
+def _sealed(seed, length):
+    """A plaintext, and its envelope as `changeling_protocol.seal` makes it, with an ephemeral key that is given."""
     plaintext = bytes(i % 256 for i in range(length))
     ephemeral = X25519PrivateKey.from_private_bytes(bytes(range(seed, seed + 32)))
-    envelope = _sealed(plaintext, SURVEYS["mixed"].id, SEALING_KEY, ephemeral)
-    head = head_of(envelope)
-    assert open_envelope(envelope, PRIVATE) == plaintext
-    return {
-        "kind": "seal",
-        "private": PRIVATE.private_bytes_raw().hex(),
-        "public": SEALING_KEY.public.hex(),
-        "ephemeral": ephemeral.private_bytes_raw().hex(),
-        "head": {"version": head.version, "survey": head.survey.hex(), "key": head.key.hex()},
-        "plaintext": plaintext.hex(),
-        "envelope": envelope.hex(),
-    }
+    head = VERSION.to_bytes(1) + SURVEYS["mixed"].id + SEALING_KEY.id
+    return plaintext, ephemeral, head + hpke_seal(plaintext, PRIVATE.public_key(), head, ephemeral)
 
 
-def _refused_seal() -> Iterator[Case]:
-    envelope = bytes.fromhex(_seal(0, 64)["envelope"])
-    for why, altered in (
-        ("another version", bytes([envelope[0] ^ 1]) + envelope[1:]),
-        ("another survey", envelope[:1] + bytes(16) + envelope[17:]),
-        ("another key id", envelope[:17] + key_id(bytes(32)) + envelope[33:]),
-        ("an altered encapsulated key", envelope[:33] + bytes([envelope[33] ^ 1]) + envelope[34:]),
-        ("an encapsulated key of low order", envelope[:33] + bytes(32) + envelope[65:]),
-        ("an altered ciphertext", envelope[:70] + bytes([envelope[70] ^ 1]) + envelope[71:]),
-        ("an altered tag", envelope[:-1] + bytes([envelope[-1] ^ 1])),
-        ("cut short", envelope[:-1]),
-        ("a head alone", envelope[:33]),
-        ("nothing", b""),
-    ):
-        yield _closed(why, altered, PRIVATE)
-    yield _closed("another private key", envelope, _OTHER)
-
-
-def _closed(why: str, envelope: bytes, private: X25519PrivateKey) -> Case:
-    with pytest.raises(CannotOpen):
-        open_envelope(envelope, private)
-    return {"kind": "refused", "why": why, "private": private.private_bytes_raw().hex(), "envelope": envelope.hex()}
-
-
-def _sealed(plaintext: bytes, survey: SurveyId, key: SealingKey, ephemeral: X25519PrivateKey) -> bytes:
-    """`changeling_protocol.seal` with a given ephemeral key."""
-    head = VERSION.to_bytes(1) + survey + key.id
-    return head + hpke_seal(plaintext, PRIVATE.public_key(), head, ephemeral)
-
-
-def uploads() -> list[Case]:
+def uploads():
     """Uploads of every group of some surveys, then lengths over many spans."""
-    return [*_uploads(), *_lengths()]
-
-
-def _uploads() -> Iterator[Case]:
     for name in ("mixed", "joint", "closed", "states", "strata", "time-bounded"):
         survey = SURVEYS[name]
         last = survey.calendar.periods
@@ -194,133 +171,100 @@ def _uploads() -> Iterator[Case]:
             ]
             yield {
                 "kind": "upload",
-                "survey": survey.signed_by(AUTHORITY).hex(),
-                "authority": [key.hex() for key in PINNED],
+                **signed_survey(survey),
                 "group": group,
                 "span": [span.start, span.end],
                 "closings": [
                     {"period": c.period, "id": c.id.hex(), "standing": c.standing.name.lower(), "stratum": c.stratum}
                     for c in rows
                 ],
-                "reports": [[TrackNumber(r.track), r.node, str(r.symbol)] for r in reports],
+                "reports": [[r.track, r.node, str(r.symbol)] for r in reports],
                 "plaintext": encode_upload(survey.plan, group, span, rows, reports).hex(),
             }
-
-
-def _lengths() -> Iterator[Case]:
     for name in ("hierarchy", "mixed", "joint", "closed", "time-bounded"):
         survey = SURVEYS[name]
         last = survey.calendar.periods
         spans = [Node(0, last), *(Node(*each) for each in pairwise(sorted({0, 1, 3, last - 2, last})))]
-        yield {
-            "kind": "lengths",
-            "survey": survey.signed_by(AUTHORITY).hex(),
-            "authority": [key.hex() for key in PINNED],
-            "lengths": [[span.start, span.end, upload_bytes(survey.plan, span)] for span in spans],
-        }
+        lengths = [[span.start, span.end, upload_bytes(survey.plan, span)] for span in spans]
+        yield {"kind": "lengths", **signed_survey(survey), "lengths": lengths}
 
 
-def bodies() -> list[Case]:
+def bodies():
     """Paths and limits, then bodies, then what must be refused."""
-    return [*_paths(), _limits(), *_requests(), *_acknowledgements(), *_key_lists(), *_errors(), *_refused_bodies()]
-
-
-def _paths() -> Iterator[Case]:
     survey = SURVEYS["hierarchy"].id.hex()
-    for asks, method, path, media in (
-        ("survey", "GET", survey_path(survey), MSGPACK),
-        ("keys", "GET", KEYS, MSGPACK),
-        ("upload", "POST", UPLOADS, MSGPACK),
+    for named, method, path in (
+        ({"asks": "survey", "survey": survey}, "GET", survey_path(survey)),
+        ({"asks": "keys"}, "GET", KEYS),
+        ({"asks": "upload"}, "POST", UPLOADS),
     ):
-        named = {"survey": survey} if asks == "survey" else {}
-        yield {"kind": "path", "asks": asks, **named, "method": method, "path": path, "media type": media}
-
-
-def _limits() -> Case:
-    return {
+        yield {"kind": "path", **named, "method": method, "path": path, "media type": MSGPACK}
+    yield {
         "kind": "limits",
         "most bytes of a body": MOST_BODY_BYTES,
         "most envelopes of a request": MOST_ENVELOPES,
         "most periods of an upload": MOST_SPANNED_PERIODS,
     }
-
-
-def _requests() -> Iterator[Case]:
     for envelopes in ([], [bytes(range(40))], [bytes(range(40)), b"", bytes(300)], [bytes(1)] * MOST_ENVELOPES):
         body = encode_upload_request(envelopes)
         yield {"kind": "upload request", "envelopes": [each.hex() for each in envelopes], "body": body.hex()}
-
-
-def _acknowledgements() -> Iterator[Case]:
-    for envelopes, refused in ((3, {}), (3, {0: Refusal.UNKNOWN_KEY, 2: Refusal.TOO_LARGE}), (0, {})):
-        body = encode_acknowledgement(refused)
-        yield _acknowledgement(envelopes, {str(i): reason.value for i, reason in refused.items()}, body)
     every = dict(enumerate(Refusal))
-    body = encode_acknowledgement(every)
-    yield _acknowledgement(len(every), {str(i): reason.value for i, reason in every.items()}, body)
-    later = encode({"refused": [[0, "a reason of a later server"]]})
-    yield _acknowledgement(1, {"0": "a reason of a later server"}, later)
-
-
-def _acknowledgement(envelopes: int, refused: dict[str, str], body: bytes) -> Case:
-    assert {str(i): str(reason) for i, reason in decode_acknowledgement(body, envelopes).items()} == refused
-    return {"kind": "acknowledgement", "envelopes": envelopes, "refused": refused, "body": body.hex()}
-
-
-def _key_lists() -> Iterator[Case]:
+    for envelopes, refused in (
+        (3, {}),
+        (3, {0: Refusal.UNKNOWN_KEY, 2: Refusal.TOO_LARGE}),
+        (0, {}),
+        (len(every), every),
+    ):
+        yield _acknowledgement(envelopes, refused, encode_acknowledgement(refused))
+    later = "a reason of a later server"
+    yield _acknowledgement(1, {0: later}, encode({"refused": [[0, later]]}))
     for keys in ([], [SEALING_KEY.signed_by(AUTHORITY), bytes(20)]):
         yield {"kind": "key list", "signed": [key.hex() for key in keys], "body": encode_key_list(keys).hex()}
-
-
-def _errors() -> Iterator[Case]:
     for code in ErrorCode:
         answer = ErrorAnswer(code, "a sentence for people, with “quotes” in it")
-        body = answer.encode()
         yield {
             "kind": "error",
             "code": code.value,
             "status": code.status,
             "detail": answer.detail,
             "media type": PROBLEM,
-            "body": body.hex(),
+            "body": answer.encode().hex(),
         }
+    for kind, why, body in _REFUSED_BODIES:
+        with pytest.raises(MalformedBytes):
+            _READ[kind](body)
+        yield {"kind": "refused", "what": kind, "why": why, "envelopes": 3, "body": body.hex()}
 
 
-def _refused_bodies() -> Iterator[Case]:
-    acknowledgements: tuple[tuple[str, Any], ...] = (
-        ("a place past the end", {"refused": [[3, "malformed"]]}),
-        ("a place before the first", {"refused": [[-1, "malformed"]]}),
-        ("a place that is a boolean", {"refused": [[True, "malformed"]]}),
-        ("a place that is text", {"refused": [["0", "malformed"]]}),
-        ("a reason that is a number", {"refused": [[0, 1]]}),
-        ("a pair of three", {"refused": [[0, "malformed", 1]]}),
-        ("more refusals than envelopes", {"refused": [[0, "malformed"]] * 4}),
-        ("no list", {"refused": 1}),
-        ("no map", []),
-        ("nothing of it", {}),
-    )
-    for why, content in acknowledgements:
-        yield _refused_body("acknowledgement", why, encode(content))
-    yield _refused_body("acknowledgement", "nothing at all", b"")
-    yield _refused_body("acknowledgement", "a page of a proxy", b"<html>")
-    yield _refused_body("acknowledgement", "something after it", encode({"refused": []}) + b"\0")
-    for why, content in (("a key that is text", {"keys": ["key"]}), ("no list", {"keys": {}}), ("no keys", {})):
-        yield _refused_body("key list", why, encode(content))
-    for why, body in (
-        ("a page of a proxy", b"<html>"),
-        ("a code that is not known", b'{"code":"tired","detail":"come back"}'),
-        ("no detail", b'{"code":"not_found"}'),
-        ("a list", b"[]"),
-    ):
-        yield _refused_body("error", why, body)
+def _acknowledgement(envelopes, refused, body):
+    assert decode_acknowledgement(body, envelopes) == refused
+    said = {str(i): str(reason) for i, reason in refused.items()}
+    return {"kind": "acknowledgement", "envelopes": envelopes, "refused": said, "body": body.hex()}
 
 
-def _refused_body(kind: str, why: str, body: bytes) -> Case:
-    reads = {
-        "acknowledgement": lambda body: decode_acknowledgement(body, 3),
-        "key list": decode_key_list,
-        "error": ErrorAnswer.decode,
-    }
-    with pytest.raises(MalformedBytes):
-        reads[kind](body)
-    return {"kind": "refused", "what": kind, "why": why, "envelopes": 3, "body": body.hex()}
+_READ = {
+    "acknowledgement": lambda body: decode_acknowledgement(body, 3),
+    "key list": decode_key_list,
+    "error": ErrorAnswer.decode,
+}
+_REFUSED_BODIES = (
+    ("acknowledgement", "a place past the end", encode({"refused": [[3, "malformed"]]})),
+    ("acknowledgement", "a place before the first", encode({"refused": [[-1, "malformed"]]})),
+    ("acknowledgement", "a place that is a boolean", encode({"refused": [[True, "malformed"]]})),
+    ("acknowledgement", "a place that is text", encode({"refused": [["0", "malformed"]]})),
+    ("acknowledgement", "a reason that is a number", encode({"refused": [[0, 1]]})),
+    ("acknowledgement", "a pair of three", encode({"refused": [[0, "malformed", 1]]})),
+    ("acknowledgement", "more refusals than envelopes", encode({"refused": [[0, "malformed"]] * 4})),
+    ("acknowledgement", "no list", encode({"refused": 1})),
+    ("acknowledgement", "no map", encode([])),
+    ("acknowledgement", "nothing of it", encode({})),
+    ("acknowledgement", "nothing at all", b""),
+    ("acknowledgement", "a page of a proxy", b"<html>"),
+    ("acknowledgement", "something after it", encode({"refused": []}) + b"\0"),
+    ("key list", "a key that is text", encode({"keys": ["key"]})),
+    ("key list", "no list", encode({"keys": {}})),
+    ("key list", "no keys", encode({})),
+    ("error", "a page of a proxy", b"<html>"),
+    ("error", "a code that is not known", b'{"code":"tired","detail":"come back"}'),
+    ("error", "no detail", b'{"code":"not_found"}'),
+    ("error", "a list", b"[]"),
+)

@@ -1,12 +1,12 @@
-"""The docs hold together: links, anchors and named tests exist, and so do the headings that code cites."""
+"""The pages hold together: what they link, name and cite is there, and their examples give what they say."""
 
+import doctest
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
+from .blocks import PAGES, ROOT, named
+
 CODE = [
     file
     for folder in ("protocol", "client_sdk", "aggregator", "simulations", "benchmarks", "tests")
@@ -15,7 +15,11 @@ CODE = [
 WRITTEN = {
     name for file in CODE for name in re.findall(r"^ *(?:async )?def (test_\w+)", file.read_text(), re.MULTILINE)
 }
-LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+DOCTESTED = [
+    pytest.param(page, marks=[pytest.mark.heavy] * (page.stem == "planning"))
+    for page in PAGES
+    if "    >>> " in page.read_text()
+]
 CITED = re.compile(r'(docs/[\w/]+\.md)(?:, "([^"]+)")?')
 
 
@@ -30,14 +34,10 @@ def anchor(heading):
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
-def named(page):
-    return page.relative_to(ROOT).as_posix()
-
-
 @pytest.mark.parametrize("page", PAGES, ids=named)
 def test_every_link_and_anchor_leads_somewhere(page):
     """Files are there, relative to the page, and have the heading that an anchor names."""
-    for link in LINK.findall(page.read_text()):
+    for link in re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", page.read_text()):
         if "://" in link:
             continue
         target, _, fragment = link.partition("#")
@@ -65,3 +65,18 @@ def test_what_code_cites_of_the_docs_is_there():
             assert (ROOT / page).is_file(), f"{named(file)}: {page}"
             if heading:
                 assert heading in headings(ROOT / page), f"{named(file)}: {page}, {heading}"
+
+
+@pytest.mark.parametrize("page", DOCTESTED, ids=named)
+def test_the_examples_of_a_page_give_what_it_says(page, tmp_path, monkeypatch):
+    """All of a page run one after the other, as a reader would, in a folder of their own."""
+    monkeypatch.chdir(tmp_path)
+    assert doctest.testfile(str(page), module_relative=False).failed == 0
+
+
+def test_the_make_targets_of_pages_exist():
+    """As `make demo`, in code marks or console lines."""
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    told = {target for page in PAGES for target in re.findall(r"(?:`|\$ )make ([a-z-]+)", page.read_text())}
+    assert told
+    assert told <= targets

@@ -1,11 +1,9 @@
-"""Measures 1 to 4 of `make bench-central`: the papers' systems, beside each other and what no system can beat."""
+"""Measures 2 and 3 of `make bench-central`: the papers' systems, beside each other and what knows nothing."""
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf, log, nextafter, sqrt
-from time import perf_counter
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
@@ -14,9 +12,7 @@ from changeling_central import (
     NodeChanges,
     NodeRelease,
     Noise,
-    OpenDPNoise,
     PeriodChange,
-    PooledNoise,
     answer_query,
     drawn_ahead,
     offered,
@@ -24,9 +20,7 @@ from changeling_central import (
 from changeling_central.testing import SeededNoise
 from changeling_papers import (
     Assumed,
-    BasicCounting,
     BestEstimates,
-    BinaryMechanism,
     Domain,
     Evolving,
     FullyDynamic,
@@ -36,53 +30,19 @@ from changeling_papers import (
     Query,
     Update,
     best_hierarchy,
-    binary_mechanism,
     cover_sum,
-    cum,
     fully_dynamic,
     hierarchy,
     insertion_minus_deletion,
     retrospective,
-    unbeatable,
 )
-from changeling_protocol import AtMost, Calendar, KaryResponse, Odds, StateSpace
-from changeling_statistics import Changelog, Counts, Floats, KaryCounterpart, NodeTally
+from changeling_protocol import AtMost, Calendar
+from changeling_statistics import Changelog, Counts, Floats
 
 from .central import HOURS, START
 from .central import flights as flights_log
 
 EPSILON, TWICE, SEED = Fraction(1), AtMost(2), 4
-
-
-# 1: what no local and no continual release can beat
-
-
-def bounds() -> dict[str, float]:
-    """The √n between the local RR and one central count at the same loss, ln 3, as n grows: the slope of their ratio on
-    log scales; and Cum's largest error, median over runs, over what no counter of that loss can stay below with
-    probability 1/2."""
-    people, runs = (100, 1_000, 10_000, 100_000, 1_000_000), 20_000
-    randomizer, random, noise = KaryResponse(StateSpace(1), Odds(3, 1)), np.random.default_rng(SEED), SeededNoise(SEED)
-    kept, turned = (randomizer.weight(symbol, 0) / randomizer.total() for symbol in (0, 1))
-    central = BasicCounting().under(Fraction(nextafter(log(3), 0)), Fraction(0))
-    of_center = sqrt(np.mean([central.release(0, noise) ** 2 for _ in range(runs)]))
-    ratios = []
-    for n in people:
-        holding = n // 3
-        ones = random.binomial(holding, kept, runs) + random.binomial(n - holding, turned, runs)
-        found = [KaryCounterpart(randomizer).input_counts(NodeTally(n, np.array([n - one, one])))[1] for one in ones]
-        ratios.append(sqrt(np.mean((np.array(found) - holding) ** 2)) / of_center)
-    figures = {"1_local_over_central_slope": float(np.polyfit(np.log(people), np.log(ratios), 1)[0])}
-    for power in (8, 12):
-        n, counter, worst = 2**power, cum(2**power, EPSILON), []
-        for _ in range(41):
-            state, most = counter.start(), 0
-            for _ in range(n):
-                state, error = counter.step(state, 0, noise)
-                most = max(most, abs(error))
-            worst.append(most)
-        figures[f"1_cum_max_error_over_lower_bound_n{n}"] = float(np.median(worst)) / unbeatable(n, EPSILON)
-    return figures
 
 
 # 2: planes in the air by airline, every hour
@@ -183,86 +143,7 @@ def evolving() -> dict[str, float]:
     }
 
 
-# 4: the binary counter against dpcrpy's
-
-
-STEPS, REPEATS = 4096, 7
-
-
-def counters() -> dict[str, float | None]:
-    """Microseconds a step, the noise made beforehand and handed to both, and over dpcrpy's BinMech (above 1: ours is
-    faster), also where each draws its own; the most nodes held, and bytes of the largest state, as T grows."""
-    figures: dict[str, float | None] = {}
-    for steps in (256, 4096, 65536):
-        counter = cum(steps, EPSILON)
-        state, noise, held, size = counter.start(), SeededNoise(SEED), 0, 0
-        for t in range(steps):
-            state, _ = counter.step(state, 1, noise)
-            held = max(held, len(state.stack))
-            if (t + 2) & (t + 1) == 0:
-                size = max(size, len(counter.saved(state)))
-        figures |= {f"4_counter_nodes_held_t{steps}": held, f"4_counter_state_bytes_t{steps}": size}
-    rooted = binary_mechanism(BasicCounting(), STEPS, EPSILON, root=True)
-    pool = PooledNoise(OpenDPNoise(), batch=STEPS)
-    pool.laplace(1.0, 1)
-    figures["4_counter_us_per_step_noise_handed"] = _median(lambda: _ours(rooted, Handed()))
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            import dpcrpy  # type: ignore[import-not-found, import-untyped, unused-ignore]
-            from dpcrpy.framework.noiMech import LapNoiMech  # type: ignore[import-not-found, import-untyped, unused-ignore]
-    except ImportError:
-        return figures | {"4_counter_speedup_over_binmech": None}
-
-    def theirs(noise: Any) -> float:
-        mechanism = dpcrpy.BinMech(STEPS.bit_length() - 1, noise)
-        began = perf_counter()
-        for _ in range(STEPS):
-            mechanism.dpRelease(1)
-        return (perf_counter() - began) / STEPS
-
-    handed = [theirs(Handed()) / _ours(rooted, Handed()) for _ in range(REPEATS)]
-    own = [theirs(LapNoiMech(1.0)) / _ours(rooted, pool) for _ in range(REPEATS)]
-    figures["4_counter_speedup_over_binmech"] = float(np.median(handed))
-    return figures | {"4_counter_speedup_over_binmech_own_noise": float(np.median(own))}
-
-
-class Handed:
-    """Noise made beforehand, for our counter and for dpcrpy's, at no cost to either."""
-
-    def __init__(self) -> None:
-        drawn = SeededNoise(SEED).laplace(13.0, STEPS)
-        self._arrays: Iterator[Counts] = iter([*drawn.reshape(-1, 1)])
-        self._numbers: Iterator[float] = iter(drawn.tolist())
-
-    def laplace(self, scale: float, size: int) -> Counts:  # noqa: ARG002
-        return next(self._arrays)
-
-    gaussian = laplace
-
-    def genNoise(self) -> float:  # noqa: N802
-        return next(self._numbers)
-
-    def getMse(self) -> float:  # noqa: N802
-        return 1.0
-
-    def getSensType(self) -> int:  # noqa: N802
-        return 1
-
-    def setSens(self, sensitivity: float) -> None:  # noqa: N802
-        pass
-
-
-def _ours(counter: BinaryMechanism[int], noise: Noise) -> float:
-    state = counter.start()
-    began = perf_counter()
-    for _ in range(STEPS):
-        state, _ = counter.step(state, 1, noise)
-    return (perf_counter() - began) / STEPS
-
-
-def _median(timed: Callable[[], float]) -> float:
-    return 1e6 * float(np.median([timed() for _ in range(REPEATS)]))
+# 2: fully dynamic against insertions minus deletions
 
 
 Step = tuple[Counts, Counts, list[Update]]

@@ -35,7 +35,6 @@ KINDS, LARGEST = ("simulated", "census"), (21, 10_000)
 LEFT_ALONE = 0.8
 ASKED = 200
 """Of one large algebra so many queries are answered, as each adds up a great many atoms; of the others all are."""
-PAIRS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +58,6 @@ def measure() -> dict[str, float]:
             for n in QUERIES:
                 if (columns, n) != LARGEST:
                     figures |= of_study(kind, columns, n)
-            figures |= order(made_up(kind, columns, 100), f"{kind}_{columns}_columns")
     return figures
 
 
@@ -153,36 +151,6 @@ class Streamed:
                 answers.append((0, 0))
         ordered, unbiased = ((np.array(answers) - study.counts[:, None]) ** 2).mean(0)
         return float(ordered), float(unbiased)
-
-
-def order(study: Study, name: str) -> dict[str, float]:
-    """Nested pairs out of order, of all answers alike: a query and the same with one more column constrained."""
-    random = np.random.default_rng(SEED)
-    domain = study.table.domain
-    pairs = [(query, narrower(query, domain, random)) for query in study.queries]
-    queries = [query for pair in pairs for query in pair]
-    counts = np.array([query.count(study.table) for query in queries])
-    one = SigmaCounting(Algebra.of(queries), EPSILON)
-    members = [one.algebra.members(query) for query in queries]
-    noise, broken, by_benchmark, runs = SeededNoise(SEED), 0, 0, PAIRS // len(pairs)
-    few = runs if one.algebra.atoms < 10_000 else 2
-    for _ in range(few):
-        _, noisy = one.step(one.start(), study.table, noise)
-        values = np.array([int(np.maximum(noisy[of], 0).sum()) for of in members if of is not None])
-        broken += int((values[0::2] < values[1::2]).sum())
-    for _ in range(runs):
-        answered = counts + Benchmark(EPSILON, EPSILON / len(queries)).noise.draw(noise, len(queries))
-        by_benchmark += int((answered[0::2] < answered[1::2]).sum())
-    return {
-        f"3_order_pairs_{name}": float(few * len(pairs)),
-        f"3_order_violations_sigma_{name}": float(broken),
-        f"3_order_violations_benchmark_percent_{name}": 100 * by_benchmark / (runs * len(pairs)),
-    }
-
-
-def narrower(query: Query, domain: Domain, random: np.random.Generator) -> Query:
-    free = [column for column in range(len(domain.names)) if column not in query.columns]
-    return Query.of(domain, f"({query.text}) and {domain.names[int(random.choice(free))]}")
 
 
 def made_up(kind: str, columns: int, n: int) -> Study:

@@ -155,11 +155,6 @@ class Outcome:
     worked: float
 
 
-def whole_grid() -> list[Case]:
-    """All 7,200 wishes."""
-    return [Case(*each) for each in product(ANSWERS, PERIODS, CHANGES, EPSILONS, DEVICES, (False, True))]
-
-
 def sampled() -> list[Case]:
     """Wishes drawn in strata of the periods and the changes, open and closed; over more than SHORT periods in turns."""
     generator, cases = np.random.default_rng(SEED), []
@@ -208,7 +203,6 @@ def figures(outcomes: dict[Case, Outcome]) -> dict[str, float]:
     kinds = [each.kind for each in outcomes.values()]
     return {
         "8_wishes": len(outcomes),
-        "8_wishes_of_the_grid": len(whole_grid()),
         "8_plans": kinds.count("plan"),
         "8_hopeless_plans": sum(each.kind == "plan" and bool(each.words) for each in outcomes.values()),
         "8_reasons": kinds.count("reason"),

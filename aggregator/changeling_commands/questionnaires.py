@@ -47,21 +47,8 @@ from .wishes import (
 if TYPE_CHECKING:
     from changeling_statistics import Habits, PlannedQuestions, WeightedQuestion, Wish
 
-KNOWN = {
-    "name",
-    "text",
-    "answers",
-    "levels",
-    "range",
-    "unit",
-    "at_most",
-    "within",
-    "weight",
-    "expected_changes",
-    "first_share",
-    "for",
-    "ask_freezing",
-}
+KNOWN = {"name", "text", "answers", "levels", "range", "unit", "weight", "for", "ask_freezing"}
+KNOWN |= {"at_most", "within", "expected_changes", "first_share"}
 """What a question may say."""
 
 

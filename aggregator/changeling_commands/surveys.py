@@ -421,7 +421,6 @@ def _planned_anew(last: Survey, periods: int, epsilon: str, devices: str) -> Sur
 def notice(file: Annotated[Path, typer.Argument(metavar="SURVEY", help="A survey, signed or not.")]) -> None:
     """Print a paragraph for the privacy notice of an app that asks the survey. The signature is not checked."""
     from changeling_client import privacy_notice
-    from changeling_statistics import read_survey
 
     typer.echo(privacy_notice(read_survey(file)))
 

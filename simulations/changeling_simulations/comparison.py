@@ -11,12 +11,16 @@ slice of the budget for each period, and PrivUnitG (Asi, Feldman, Talwar 2022) o
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from fractions import Fraction
+from itertools import groupby
 from math import exp, inf, log, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
 from changeling_protocol import AtMost
 from changeling_statistics import Floats, Option, Planned, Wish, compare_plans
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 FIRST_SHARE = 0.5
 """The first report of a method with two rounds has this share of its long-term epsilon, its authors' usual choice."""
@@ -101,7 +105,7 @@ class Memoised:
 def memoised(wish: Wish) -> Iterator[tuple[str, Memoised]]:
     """The memoised methods at the wish's epsilon, by name, each by its authors' accounting and tuned as they do."""
     z, epsilon, held = wish.answers, float(wish.epsilon), values_held(wish)
-    yield "memoised k-RR", _symbols(z, z, epsilon / held, inf)
+    yield "memoised k-RR", _symbols(z, z, epsilon / held)
     yield "RAPPOR", _bits(z, *_symmetric(epsilon / held))
     yield "L-OSUE", _bits(z, *_optimal(epsilon / held))
     hashed = {g: _symbols(z, g, epsilon / min(g, held), FIRST_SHARE) for g in range(2, max(3, z + 1))}
@@ -116,13 +120,6 @@ def values_held(wish: Wish) -> int:
     """How many values an entry may hold, which memoised methods share their epsilon among."""
     most = wish.constraint.k if isinstance(wish.constraint, AtMost) else wish.periods
     return min(wish.answers, most)
-
-
-def fresh(wish: Wish) -> float:
-    """The standard error of a share by k-RR afresh in every period, with an equal slice of epsilon for each."""
-    z, slice_ = wish.answers, float(wish.epsilon) / wish.periods
-    own = _kary(slice_, z)
-    return sqrt(_variance(own, (1 - own) / (z - 1), z) / wish.devices)
 
 
 def whole_history(wish: Wish) -> float:
@@ -166,22 +163,17 @@ def _uniform(own: float, symbols: int) -> Floats:
     return matrix
 
 
-def _symbols(z: int, g: int, epsilon: float, first: float) -> Memoised:
-    """k-RR on g symbols, which answers are hashed to where g is less than z, told again by k-RR.
+def _symbols(z: int, g: int, epsilon: float, first: float | None = None) -> Memoised:
+    """k-RR on g symbols, and where a first report has a share of epsilon, again on what answers are hashed to.
 
-    first: the share of epsilon that the first report alone costs; inf where the memory is told as it is.
+    first: that share; None where the memory of the answers themselves, g = z, is told as it is.
     """
     kept = _kary(epsilon, g)
-    if first == inf:
-        tell, own = np.eye(g), kept
-    else:
-        own = _kary(first * epsilon, g)
-        again = (own - (1 - kept) / (g - 1)) / (kept - (1 - kept) / (g - 1))
-        tell = _uniform(again, g)
-    hashed = first != inf
-    other = 1 / g if hashed else (1 - own) / (g - 1)
-    part = Part(_uniform(kept, g), tell)
-    return Memoised(((part, 0, 1),), 1 - 1 / g if hashed else 1.0, _variance(own, other, z))
+    if first is None:
+        return Memoised(((Part(_uniform(kept, g), np.eye(g)), 0, 1),), 1.0, _variance(kept, (1 - kept) / (g - 1), z))
+    own, lost = _kary(first * epsilon, g), (1 - kept) / (g - 1)
+    part = Part(_uniform(kept, g), _uniform((own - lost) / (kept - lost), g))
+    return Memoised(((part, 0, 1),), 1 - 1 / g, _variance(own, 1 / g, z))
 
 
 def _symmetric(epsilon: float) -> tuple[float, float, float]:
@@ -191,19 +183,16 @@ def _symmetric(epsilon: float) -> tuple[float, float, float]:
 
 def _optimal(epsilon: float) -> tuple[float, float, float]:
     """The own bit is remembered as 1 with 1/2, others with 1/(e^epsilon + 1); memories are told again symmetrically."""
-    kept, made, target = 0.5, 1 / (exp(epsilon) + 1), FIRST_SHARE * epsilon
-
-    def first(again: float) -> float:
-        own, other = (p * again + (1 - p) * (1 - again) for p in (kept, made))
-        return log(own * (1 - other) / (other * (1 - own)))
-
-    return kept, made, _rising(first, target, 0.5, 1.0)
-
-
-def _rising(function: Callable[[float], float], target: float, low: float, high: float) -> float:
     from scipy.optimize import brentq
 
-    return float(brentq(lambda x: function(x) - target, low, high))
+    kept, made = 0.5, 1 / (exp(epsilon) + 1)
+
+    def over(again: float) -> float:
+        """By how much the first report costs more than its share, where memories are told as they are so often."""
+        own, other = (p * again + (1 - p) * (1 - again) for p in (kept, made))
+        return log(own * (1 - other) / (other * (1 - own))) - FIRST_SHARE * epsilon
+
+    return kept, made, float(brentq(over, 0.5, 1.0))
 
 
 def _bits(z: int, kept: float, made: float, again: float) -> Memoised:
@@ -227,9 +216,6 @@ def _sampled_bits(z: int, d: int, epsilon: float) -> Memoised:
     blind = (z - d) * (z - d - 1) / (z * (z - 1))
     return Memoised(changed, 1 - blind, _variance(kept, 1 - kept, z, d / z))
 
-
-if TYPE_CHECKING:
-    from rich.table import Table
 
 TITLES = {
     "optimal": "changeling's plan",
@@ -270,6 +256,15 @@ class Method:
         """True for the plan that the planner finds."""
         return self.name.startswith(TITLES["optimal"])
 
+    @property
+    def cells(self) -> tuple[str, ...]:
+        """Its row in the table."""
+        told = self.name, f"{100 * self.error:.3g}"
+        if self.when == "trusted":
+            return *told, "each period", f"{self.promised:g}", "trust", "–"
+        really = "no bound" if self.really == inf else f"{self.really:.3g}"
+        return *told, self.when, f"{self.promised:g}", really, "none" if self.whole_life else f"{self.exposed:.0%}"
+
     def as_fields(self) -> dict[str, object]:
         """The figures by name; None stands for a loss without bound, which JSON has no word for."""
         return {**asdict(self), "really": self.really if np.isfinite(self.really) else None}
@@ -297,9 +292,10 @@ class SideBySide:
         table.add_column("method", no_wrap=True)
         for column in ("error in points", "known", "promised", "really", "exposed"):
             table.add_column(column, justify="right")
-        for at, method in enumerate(self.methods):
-            following = self.methods[at + 1 : at + 2]
-            table.add_row(*_method(method), end_section=any(_keeps(each) != _keeps(method) for each in following))
+        for _, alike in groupby(self.methods, key=lambda method: (method.when == "trusted", method.whole_life)):
+            for method in alike:
+                table.add_row(*method.cells)
+            table.add_section()
         return table
 
     def _repr_html_(self) -> str:
@@ -335,7 +331,9 @@ def _whole_lives(wish: Wish, options: dict[str, Option]) -> Iterator[Method]:
     for name, option in options.items():
         title = TITLES[name] + (f" ({option.detail})" if option.detail else "")
         yield proved(title, option.prediction.mean)
-    yield proved("k-RR afresh each period", fresh(wish), "each period")
+    own = _kary(promised / wish.periods, wish.answers)
+    afresh = _variance(own, (1 - own) / (wish.answers - 1), wish.answers) / wish.devices
+    yield proved("k-RR afresh each period", sqrt(afresh), "each period")
     yield proved("PrivUnitG on the whole history", whole_history(wish), "at the end")
     if (error := _curator(wish)) is not None:
         yield proved("a curator who holds the data", error, "trusted")
@@ -364,15 +362,3 @@ def _curator(wish: Wish) -> float | None:
     answers = [str(answer) for answer in range(wish.answers)]
     asked = Asked(histogram_query(answers, answers), wish.calendar, wish.constraint, Fraction(wish.epsilon))
     return compared(asked)[0].error / wish.devices
-
-
-def _keeps(method: Method) -> tuple[bool, bool]:
-    return method.when == "trusted", method.whole_life
-
-
-def _method(method: Method) -> tuple[str, ...]:
-    if method.when == "trusted":
-        return method.name, f"{100 * method.error:.3g}", "each period", f"{method.promised:g}", "trust", "–"
-    really = "no bound" if method.really == float("inf") else f"{method.really:.3g}"
-    exposed = "none" if method.whole_life else f"{method.exposed:.0%}"
-    return method.name, f"{100 * method.error:.3g}", method.when, f"{method.promised:g}", really, exposed

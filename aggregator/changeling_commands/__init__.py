@@ -13,18 +13,16 @@ from .running import CHANGELING, CommandLine, ListedCommand, run_program
 
 if TYPE_CHECKING:
     from .questionnaires import planned_questions, refuse_hopeless_questions
+    from .settling import best_rung, planning_bar, settled
     from .wishes import (
         WishOptions,
         ask_to_overwrite,
-        best_rung,
-        planning_bar,
         read_count,
         read_date,
         read_duration,
         read_epsilon,
         read_length,
         read_url,
-        settled,
         taking,
     )
 
@@ -56,7 +54,8 @@ it."""
 
 
 def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "questionnaires" if name.endswith("_questions") else "wishes"
-    return getattr(import_module(f".{home}", __name__), name)
+    homes = ("wishes", "settling", "questionnaires") if name in __all__ else ()
+    for module in (import_module(f".{home}", __name__) for home in homes):
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

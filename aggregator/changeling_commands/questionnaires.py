@@ -32,17 +32,16 @@ from changeling_statistics import constraint_in_words, constraint_of
 from rich.console import Console
 from rich.table import Table
 
-from .wishes import (
-    WishOptions,
+from .settling import (
     best_levels,
     devices_in_words,
     error_in_words,
-    names_of,
     planning_bar,
     say_detection,
     say_freezing,
     settled,
 )
+from .wishes import WishOptions, names_of
 
 if TYPE_CHECKING:
     from changeling_statistics import Habits, PlannedQuestions, WeightedQuestion, Wish

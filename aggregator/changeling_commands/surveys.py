@@ -45,7 +45,8 @@ from changeling_statistics import (
 from rich.table import Table
 
 from .questionnaires import planned_questions, refuse_hopeless_questions
-from .wishes import WishOptions, ask_to_overwrite, devices_in_words, planning_bar, settled, taking, three_digits
+from .settling import devices_in_words, planning_bar, settled, three_digits
+from .wishes import WishOptions, ask_to_overwrite, taking
 
 if TYPE_CHECKING:
     from changeling_statistics import Option

@@ -1,17 +1,10 @@
 """Coins that tests bring: the same ones every time, or just those that a test has written down."""
 
-import random
 from collections.abc import Iterable
 
+from changeling_client.testing import ForeseeableCoins as SeededCoins
 
-class SeededCoins:
-    """Uniform integers from a seed, the same in every run."""
-
-    def __init__(self, seed: int) -> None:
-        self._generator = random.Random(seed)
-
-    def below(self, n: int) -> int:
-        return self._generator.randrange(n)
+__all__ = ["ListedCoins", "SeededCoins"]
 
 
 class ListedCoins:

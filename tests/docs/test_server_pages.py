@@ -173,57 +173,51 @@ class DebianMachine:
     What needs Debian's packages or nginx is left out; where systemd starts the server, its unit's command is run.
     """
 
-    LEFT_OUT = ("apt ", "python3 -m venv", "/bin/pip ", "nginx")
-
-    def __init__(self, root: Path) -> None:
-        self._root, self._server = root, None
+    def __init__(self, root):
+        self.root, self.server = root, None
         for name in ("etc/systemd/system", "var/lib/changeling/backups", "work"):
             (root / name).mkdir(parents=True)
         (root / "work/authority.pub").write_text(PINNED[0].hex())
         (root / "work/deploy").symlink_to(ROOT / "deploy")
 
-    def run(self, block: str) -> str:
-        """Run the lines; what they print."""
+    def run(self, block):
+        """What the lines print."""
         printed = ""
-        for line in block.splitlines():
-            words = line.removeprefix("$ ").replace("sudo ", "")
-            if any(each in words for each in self.LEFT_OUT):
+        for words in block.replace("$ ", "").replace("sudo ", "").splitlines():
+            if any(each in words for each in ("apt ", "python3 -m venv", "/bin/pip ", "nginx")):
                 continue
-            if words.startswith("systemctl "):
-                self._systemctl(*words.split()[1:])
+            if words.startswith("systemctl stop"):
+                self.stop()
+            elif words.startswith("systemctl"):
+                assert all((ROOT / "deploy" / each).exists() for each in words.split()[2:] if each != "--now")
+                self.start()
             else:
-                printed += self._shell(words)
+                words = words.replace("/opt/changeling/bin/changeling", f"{sys.executable} -m changeling_commands")
+                words = re.sub(r"(?<![\w.])/(?=etc/|var/)", f"{self.root}/", words)
+                done = subprocess.run(["sh", "-ec", words], cwd=self.root / "work", capture_output=True, text=True)
+                assert done.returncode == 0, (words, done.stdout, done.stderr)
+                printed += done.stdout
         return printed
 
-    def stop(self) -> None:
+    def start(self):
+        """Start the server as its unit says, on free ports."""
+        settings = self.root / "etc/changeling/server.toml"
+        text = settings.read_text().replace("/run/credentials/changeling.service", "/etc/changeling")
+        text = re.sub(r'"/(?=etc/|var/)', f'"{self.root}/', text)
+        settings.write_text(text.replace("8080", "0").replace(":9090", ":0"))
+        unit = (self.root / "etc/systemd/system/changeling.service").read_text()
+        [command] = re.findall(r"^ExecStart=/opt/changeling/bin/changeling (\S+) ", unit, re.MULTILINE)
+        words = [sys.executable, "-m", "changeling_commands", command, "--settings", str(settings)]
+        self.server = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        assert self.server.stdout.readline().startswith("changeling listens on")
+
+    def stop(self):
         """Stop the server, as systemd does."""
-        if self._server is not None:
-            self._server.terminate()
-            assert self._server.wait(60) == 0
-            self._server.stdout.close()
-            self._server = None
-
-    def _shell(self, words: str) -> str:
-        words = words.replace("/opt/changeling/bin/changeling", f"{sys.executable} -m changeling_commands")
-        words = re.sub(r"(?<![\w.])/(?=etc/|var/)", f"{self._root}/", words)
-        done = subprocess.run(["sh", "-ec", words], cwd=self._root / "work", capture_output=True, text=True)
-        assert done.returncode == 0, (words, done.stdout, done.stderr)
-        return done.stdout
-
-    def _systemctl(self, verb: str, *units: str) -> None:
-        assert all((ROOT / "deploy" / each).exists() for each in units if not each.startswith("-"))
-        if verb == "stop":
-            self.stop()
-        elif verb in ("start", "enable"):
-            settings = self._root / "etc/changeling/server.toml"
-            text = settings.read_text().replace("/run/credentials/changeling.service", "/etc/changeling")
-            text = re.sub(r'"/(?=etc/|var/)', f'"{self._root}/', text)
-            settings.write_text(text.replace("8080", "0").replace(":9090", ":0"))
-            unit = (self._root / "etc/systemd/system/changeling.service").read_text()
-            [command] = re.findall(r"^ExecStart=/opt/changeling/bin/changeling (\S+) ", unit, re.MULTILINE)
-            words = [sys.executable, "-m", "changeling_commands", command, "--settings", str(settings)]
-            self._server = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-            assert self._server.stdout.readline().startswith("changeling listens on")
+        if self.server is not None:
+            self.server.terminate()
+            assert self.server.wait(60) == 0
+            self.server.stdout.close()
+            self.server = None
 
 
 @pytest.mark.heavy

@@ -1,7 +1,6 @@
 """The samplers: distributed as the sum of what devices send, and as fast for a billion entries as for ten."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
@@ -14,7 +13,6 @@ from changeling_protocol import (
     ONLY,
     AtMost,
     Calendar,
-    Constraint,
     Group,
     History,
     Hybrid,
@@ -50,20 +48,14 @@ ODDS = Odds(2, 1)
 """Of a track before its group is made, which sets others."""
 
 
-def survey(
-    population: Population,
-    calendar: Calendar,
-    *groups: Group,
-    closed: bool = False,
-    constraint: Constraint = AtMost(3),  # noqa: B008
-) -> Survey:
+def survey(population, calendar, *groups, closed=False, constraint=AtMost(3)):  # noqa: B008
     """Of these groups, whatever it costs."""
     asked = Question(ONLY, "?", population.answers, constraint)
     rules = {"skew": 0, "spread": 1, "grace": 2, "minimum": 1, "epsilon_micro": 10**9}
     return Survey(questions=(asked,), calendar=calendar, plan=ReleasePlan(groups), closed=closed, **rules)
 
 
-def a_population(answers: int, histories: Sequence[Sequence[int]], weights: Sequence[int] | None = None) -> Population:
+def a_population(answers, histories, weights=None):
     """An entry of each history, which are all different, or so many of each."""
     states = np.array(histories, np.uint16)
     return Population(tuple("abc"[:answers]), states, states, np.array(weights or [1] * len(states), np.int64))
@@ -130,15 +122,15 @@ GROUPS = {
 }
 """Groups over three periods, the histories of the entries in each, and the constraint."""
 
-Sent = tuple[int | None, ...]
-"""The symbol sent on each node, nodes in the order in which they are answered; None where nothing is reported."""
 
+def exact_law(group, states):
+    """How likely an entry with these states at times 0..T sends what, enumerated symbol by symbol.
 
-def exact_law(group: Group, states: Sequence[int]) -> dict[Sent, Fraction]:
-    """How likely an entry with these states at times 0..T sends what, enumerated symbol by symbol."""
+    What: the symbol sent on each node, nodes in the order in which they are answered; None where nothing is reported.
+    """
     if isinstance(group.joint, History):
         return {sent: chance for sent, (chance, _) in transcripts(group, questions(group, states)).items()}
-    law: dict[Sent, Fraction] = defaultdict(Fraction)
+    law = defaultdict(Fraction)
     choices = list(product(*(combinations(track.node_numbers(), track.reports) for track in group.tracks)))
     for chosen in choices:
         reported = [(place, number) for place, numbers in enumerate(chosen) for number in numbers]
@@ -155,14 +147,13 @@ def exact_law(group: Group, states: Sequence[int]) -> dict[Sent, Fraction]:
 
 
 @cache
-def exactly(name: str, nodes: tuple[int, ...]) -> dict:
+def exactly(name, nodes):
     """The law of the tallies of some nodes of a group: that of each of its entries by itself, convolved."""
     group, histories, _ = GROUPS[name]
     sizes = [group.tracks[place].randomizer.symbols for place, _ in in_order(group)]
     law = {tuple((0,) * sizes[node] for node in nodes): Fraction(1)}
     for states in histories:
-        both: dict = defaultdict(Fraction)
-        of_one: dict = defaultdict(Fraction)
+        both, of_one = defaultdict(Fraction), defaultdict(Fraction)
         for sent, chance in exact_law(group, states).items():
             of_one[tuple(tuple(int(sent[node] == o) for o in range(sizes[node])) for node in nodes)] += chance
         for (before, p), (more, q) in product(law.items(), of_one.items()):
@@ -173,7 +164,7 @@ def exactly(name: str, nodes: tuple[int, ...]) -> dict:
     return law
 
 
-def assert_drawn_from(law: dict, seen: Counter) -> None:
+def assert_drawn_from(law, seen):
     """Chi-squared, rare outcomes taken together; nothing impossible is seen."""
     n = seen.total()
     assert set(seen) <= set(law)
@@ -195,21 +186,18 @@ def test_tallies_of_two_nodes_together_are_those_of_the_enumerated_law(name):
     closed = not any(0 in history[1:] for history in histories)
     asked = survey(population, Calendar(0, 10, 3), group, closed=closed, constraint=constraint)
     order = in_order(group)
+    nothing = {at: (0,) * group.tracks[at[0]].randomizer.symbols for at in order}
     for lost, field in ((0, None), (0, Field()), (1, Field(outage=Node(0, 1)))):
         generator, surveys = np.random.default_rng([3, lost]), []
         heard = [at for at, (place, number) in enumerate(order) if group.tracks[place].node(number).end > lost]
         for _ in range(SURVEYS):
-            drawn = (
-                sample_tallies(population, asked, generator)
-                if field is None
-                else sample_field(population, asked, field, generator).tallies
-            )
+            if field is None:
+                drawn = sample_tallies(population, asked, generator)
+            else:
+                drawn = sample_field(population, asked, field, generator).tallies
             assert {order.index(at) for at in drawn} <= {*heard}
             assert all(tally.reports == tally.slots.sum() for tally in drawn.nodes.values())
-            nothing = [(0,) * group.tracks[place].randomizer.symbols for place, _ in order]
-            surveys.append(
-                [tuple(drawn[at].slots.tolist()) if at in drawn else nothing[i] for i, at in enumerate(order)]
-            )
+            surveys.append([tuple(drawn[at].slots.tolist()) if at in drawn else nothing[at] for at in order])
         for nodes in {*((heard[0], later) for later in heard[1:]), (heard[-2], heard[-1])}:
             assert_drawn_from(exactly(name, nodes), Counter(tuple(one[node] for node in nodes) for one in surveys))
 

@@ -64,12 +64,17 @@ class Deployment:
 @contextmanager
 def deployed(folder: Path, survey_file: Path) -> Iterator[Deployment]:
     """Authority and sealing key made, the survey signed and published; the server stopped at the end."""
-    changeling = _Commands(folder, dict(os.environ))
+    environment = dict(os.environ)
+
+    def changeling(*words: str) -> None:
+        command = [*COMMAND, *words]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+        if done.returncode:
+            raise RuntimeError(f"changeling {' '.join(words)}: {done.stderr.strip()}")
+
     scopes = [word for scope in ("survey:write", "fold", "read") for word in ("--scope", scope)]
     changeling("token", "new", "--store", "server.db", "--name", "demo", *scopes, "-o", "operator.token")
-    token = (folder / "operator.token").read_text().strip()
-    environment = {**os.environ, "CHANGELING_TOKEN": token}
-    changeling = _Commands(folder, environment)
+    token = environment["CHANGELING_TOKEN"] = (folder / "operator.token").read_text().strip()
     changeling("authority", "new", "-o", "authority")
     private, public = (folder / "authority" / f"authority.{suffix}" for suffix in ("key", "pub"))
     with _serving(folder, environment, public) as url:
@@ -82,19 +87,6 @@ def deployed(folder: Path, survey_file: Path) -> Iterator[Deployment]:
         survey = read_survey(folder / "survey.signed")
         with ServerClient(url, token=token, timeout=60) as admin:
             yield Deployment(url, survey, read_public_key(public), admin)
-
-
-@dataclass(frozen=True, slots=True)
-class _Commands:
-    folder: Path
-    environment: dict[str, str]
-
-    def __call__(self, *arguments: str) -> None:
-        done = subprocess.run(  # noqa: S603
-            [*COMMAND, *arguments], cwd=self.folder, env=self.environment, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise RuntimeError(f"changeling {' '.join(arguments)}: {done.stderr.strip()}")
 
 
 @contextmanager

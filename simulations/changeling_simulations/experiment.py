@@ -53,10 +53,9 @@ class Experiment:
     intervals: the published 95% intervals, lower and upper ends, shape (T, z, 2), in entries; nan likewise.
     heard: which share of those who have enrolled is heard at a closing, mean over closings.
 
-    >>> from changeling_protocol import AtMost, Calendar
-    >>> from changeling_simulations import closed_cohort, paper_survey
+    >>> from changeling_simulations import closed_cohort, design
     >>> population = closed_cohort(10_000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1))
-    >>> survey = paper_survey(population.answers, Calendar(0, "1d", 4), AtMost(2), epsilon=Decimal(20))
+    >>> survey = design("?", population.answers, periods=4, closed=True).survey
     >>> experiment = simulate(population, survey, np.random.default_rng(2))
     >>> 0 < experiment.rms_noise == experiment.rms_error < 0.1
     True
@@ -222,10 +221,9 @@ def simulate(population: Population, survey: Survey, generator: np.random.Genera
     generator: draws everything; with the same seed the simulation is the same.
     Raises ValueError if the two do not fit.
 
-    >>> from changeling_protocol import AtMost, Calendar
-    >>> from changeling_simulations import closed_cohort, paper_survey
+    >>> from changeling_simulations import closed_cohort, design
     >>> population = closed_cohort(10_000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1))
-    >>> survey = paper_survey(population.answers, Calendar(0, "1d", 4), AtMost(2), epsilon=Decimal(20))
+    >>> survey = design("?", population.answers, periods=4, closed=True).survey
     >>> simulate(population, survey, np.random.default_rng(2)).rms_error < 0.1
     True
     """
@@ -239,10 +237,9 @@ def in_the_field(population: Population, survey: Survey, field: Field, generator
 
     Estimates are made as each period closes, of what is known by then. Arguments as for `simulate`.
 
-    >>> from changeling_protocol import AtMost, Calendar
-    >>> from changeling_simulations import closed_cohort, paper_survey
+    >>> from changeling_simulations import closed_cohort, design
     >>> population = closed_cohort(10_000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1))
-    >>> survey = paper_survey(population.answers, Calendar(0, "1d", 4), AtMost(2), epsilon=Decimal(20))
+    >>> survey = design("?", population.answers, periods=4, closed=True).survey
     >>> sparse = in_the_field(population, survey, Field(offline=0.5), np.random.default_rng(3))
     >>> 0.45 < sparse.heard < 0.55
     True
@@ -423,10 +420,9 @@ def exact_error(
     retrospective: whether histograms are estimated when all is over, from everything.
     devices: how many entries of this kind answer; if not given, as many as the population has.
 
-    >>> from changeling_protocol import AtMost, Calendar
-    >>> from changeling_simulations import closed_cohort, paper_survey
+    >>> from changeling_simulations import closed_cohort, design
     >>> population = closed_cohort(10_000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1))
-    >>> survey = paper_survey(population.answers, Calendar(0, "1d", 4), AtMost(2), epsilon=Decimal(20))
+    >>> survey = design("?", population.answers, periods=4, closed=True).survey
     >>> round(exact_error(population, survey, devices=100).mean / exact_error(population, survey).mean, 6)
     10.0
     """

@@ -257,11 +257,9 @@ class FieldTallies:
     known: at each closing, of frozen histories, how many of those that are heard of by then, or will be late, are in
     each state, NULL first; shape (z + 1,). heard: likewise of those that are heard at that closing itself.
 
-    >>> from decimal import Decimal
-    >>> from changeling_protocol import AtMost, Calendar
-    >>> from changeling_simulations import closed_cohort, paper_survey
+    >>> from changeling_simulations import closed_cohort, design
     >>> population = closed_cohort(1000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1))
-    >>> survey = paper_survey(population.answers, Calendar(0, "1d", 4), AtMost(2), epsilon=Decimal(20))
+    >>> survey = design("?", population.answers, periods=4, closed=True).survey
     >>> drawn = sample_field(population, survey, Field(uninstalls=0.5), np.random.default_rng(2))
     >>> bool(drawn.heard[1].sum() > drawn.heard[4].sum())
     True
@@ -292,11 +290,9 @@ def sample_field(population: Population, survey: Survey, field: Field, generator
     population: of the same answers, in the same order, and as many periods as the survey.
     generator: draws everything. Raises ValueError if the two do not fit, or for a field that does not fit the survey.
 
-    >>> from decimal import Decimal
-    >>> from changeling_protocol import AtMost, Calendar
-    >>> from changeling_simulations import closed_cohort, paper_survey
+    >>> from changeling_simulations import closed_cohort, design
     >>> population = closed_cohort(1000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1))
-    >>> survey = paper_survey(population.answers, Calendar(0, "1d", 4), AtMost(2), epsilon=Decimal(20))
+    >>> survey = design("?", population.answers, periods=4, closed=True).survey
     >>> sample_field(population, survey, Field(), np.random.default_rng(2)).known[4].sum().item()
     1000
     """

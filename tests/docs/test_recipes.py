@@ -39,10 +39,8 @@ def here(tmp_path, monkeypatch):
 
 def holding(survey, shares, entries, generator):
     """A population whose entries hold answers with these shares, all along."""
-    counts = generator.multinomial(entries, shares)
-    states = np.zeros((len(shares), survey.calendar.periods + 1), np.uint16)
-    states[:, 1:] = np.arange(1, len(shares) + 1)[:, None]
-    return Population(survey.answers, states, states, counts)
+    held = generator.choice(len(shares), (entries, 1), p=shares) + 1
+    return Population.of_states(survey.answers, np.repeat(held, survey.calendar.periods, axis=1))
 
 
 def answered(path, survey, arms, entries):

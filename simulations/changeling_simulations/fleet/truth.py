@@ -6,7 +6,7 @@ minimum in each stratum. What is sealed is exact.
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -165,7 +165,7 @@ def compared(
     status: what the server says of the survey; with the refusals where an operator asked. shown: its series, or None.
     """
     tallies = _everybody(truth)
-    rows = [*_of_nodes(tallies, survey, status), *_of_closings(tallies, survey, status)]
+    rows = [_of_nodes(tallies, survey, status), _of_closings(tallies, survey, status)]
     if "refused" in status:
         rows += told(truth.refused, Counter(status["refused"]), "refused")
     if shown is not None and all(row.agrees and row.expected == row.found for row in rows[:2]):
@@ -192,21 +192,21 @@ def _everybody(truth: Truth) -> Tallies:
     return Tallies(nodes, closings)
 
 
-def _of_nodes(tallies: Tallies, survey: Survey, status: Mapping[str, Any]) -> Iterator[TruthRow]:
+def _of_nodes(tallies: Tallies, survey: Survey, status: Mapping[str, Any]) -> TruthRow:
     expected: dict[tuple[int, int], int] = {}
     for (track, number), tally in tallies.items():
         if tally.reports >= survey.minimum:
             expected[track, survey.plan.tracks[track].node(number).end] = tally.reports
     found = {(each["track"], each["end"]): each["reports"] for each in status["nodes"]}
-    yield _row("reports on nodes", expected, found, survey, status["final_periods"])
+    return _row("reports on nodes", expected, found, survey, status["final_periods"])
 
 
-def _of_closings(tallies: Tallies, survey: Survey, status: Mapping[str, Any]) -> Iterator[TruthRow]:
+def _of_closings(tallies: Tallies, survey: Survey, status: Mapping[str, Any]) -> TruthRow:
     expected: Counter[tuple[int, int]] = Counter()
     for (_, period), here in tallies.attendance.items():
         expected[0, period] += here.heard
     found = {(0, each["period"]): each["heard"] for each in status["closings"]}
-    yield _row("entries heard at closings", expected, found, survey, status["final_periods"])
+    return _row("entries heard at closings", expected, found, survey, status["final_periods"])
 
 
 def _row(

@@ -284,12 +284,11 @@ def capacity(
         typer.echo(json.dumps({"sizes": sizes}, indent=1))
         return
     console, table = Console(), Table(title="What it takes", title_justify="left")
-    table.add_column("devices")
-    columns = [_figures(*each) for each in made]
-    for demand, _ in made:
-        table.add_column(f"{demand.devices:,}", justify="right")
-    for name in columns[0]:
-        table.add_row(name, *(column[name] for column in columns))
+    head, *rows = rows_of(made)
+    for place, column in enumerate(head):
+        table.add_column(column, justify="right" if place else "left")
+    for row in rows:
+        table.add_row(*row)
     console.print(table)
     for demand, sizing in made:
         over = [name for name, times in sizing.limits.items() if times > 1]
@@ -297,9 +296,15 @@ def capacity(
         console.print(f"{demand.devices:,}: {sizing.design}. One server with one store {why}.")
 
 
-def _figures(demand: Demand, sizing: Sizing) -> dict[str, str]:
-    """The figures of one size, as they are printed, by their names."""
+def rows_of(made: list[tuple[Demand, Sizing]]) -> list[tuple[str, ...]]:
+    """The rows of the table that is printed: a name, and a cell for each size."""
+    columns = [_column(*each) for each in made]
+    return [(name, *(column[name] for column in columns)) for name in columns[0]]
+
+
+def _column(demand: Demand, sizing: Sizing) -> dict[str, str]:
     return {
+        "devices": f"{demand.devices:,}",
         "envelopes a second, mean": f"{sizing.mean:,.0f}",
         "at the busiest hour": f"{sizing.peak:,.0f}",
         "bytes of an envelope": f"{demand.envelope_bytes:,.0f}",

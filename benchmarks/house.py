@@ -22,8 +22,8 @@ ROOT = Path(__file__).parents[1]
 TOYS = ("randomizer", "mechanism", "store")
 """Each is added in one file of tests, `tests/contracts/test_a_toy_NAME.py`, that registers itself."""
 ROUTE = ROOT / "docs/patches/new_route.patch"
-SECOND_DOORS = ("testing", "wire", "store", "ingest", "fold", "segments", "server", "relay", "cli")
-"""What other wings may import of a wing beside its `__init__`: its contracts, and the doors of the server's rooms."""
+SECOND_DOORS = ("testing", "wire", "store", "ingest", "fold", "segments", "server", "relay", "cli", "fleet")
+"""What other wings may import of a wing beside its `__init__`: its contracts, and the doors of rooms that have one."""
 
 
 def measure() -> dict[str, float | None]:

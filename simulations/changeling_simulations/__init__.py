@@ -24,9 +24,12 @@ if TYPE_CHECKING:
     from .plots import save_plot
     from .population import (
         Population,
+        World,
+        aligned,
         bundled_names,
         calendar_for,
         changelog_path,
+        check_dates,
         closed_cohort,
         paper_survey,
         synthetic_calendar,
@@ -40,8 +43,8 @@ _NAMES = {
     "experiment": "Experiment epsilon_text exact_error in_the_field simulate",
     "field": "Field FieldTallies sample_field",
     "plots": "save_plot",
-    "population": "Population bundled_names calendar_for changelog_path closed_cohort paper_survey synthetic_calendar "
-    "synthetic_changelog",
+    "population": "Population World aligned bundled_names calendar_for changelog_path check_dates closed_cohort "
+    "paper_survey synthetic_calendar synthetic_changelog",
     "sampler": "sample_tallies",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -55,9 +58,12 @@ __all__ = [
     "Population",
     "Run",
     "SideBySide",
+    "World",
+    "aligned",
     "bundled_names",
     "calendar_for",
     "changelog_path",
+    "check_dates",
     "closed_cohort",
     "compare_methods",
     "design",

@@ -10,6 +10,8 @@ from changeling_simulations import (
     Experiment,
     Field,
     Population,
+    aligned,
+    check_dates,
     design,
     in_the_field,
     paper_survey,
@@ -19,7 +21,6 @@ from changeling_simulations import (
     synthetic_changelog,
 )
 from changeling_simulations.experiment import Trials, tried
-from changeling_simulations.population import aligned, check_dates
 from changeling_statistics import read_rows
 
 CALENDAR = Calendar(1_767_225_600, 86_400, 8)

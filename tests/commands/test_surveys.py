@@ -33,7 +33,7 @@ DAYS = [
 ]
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def here(tmp_path, monkeypatch):
     """A folder to work in."""
     monkeypatch.chdir(tmp_path)
@@ -52,7 +52,6 @@ def made(*words):
     return done.stdout, read_survey(Path("survey.json"))
 
 
-@pytest.mark.usefixtures("here")
 def test_a_wish_becomes_a_survey_that_says_what_it_will_show():
     """The planner's plan, at the wished epsilon; the error in points and devices, when it shows, and what it costs."""
     printed, asked = made(*DAYS, "--points", "0.5")
@@ -100,7 +99,6 @@ def test_an_unsigned_survey_is_readable_json(here):
     assert not (here / "signed").exists()
 
 
-@pytest.mark.usefixtures("here")
 def test_several_questions_share_answers_and_one_epsilon():
     """Each is NAME=TEXT; groups are about one or several of them, and all together cost what was asked."""
     questions = ["--question", "dark=Dark mode?", "--question", "sync=Sync?", "--answers", "on,off"]
@@ -114,7 +112,6 @@ def test_several_questions_share_answers_and_one_epsilon():
     assert "Sync?  (on, off); at most 2 mutations" in invoked(main, "survey", "show", "survey.json").stdout
 
 
-@pytest.mark.usefixtures("here")
 def test_answers_with_a_unit_are_levels_of_a_number():
     words = ["--question", "Minutes?", "--answers", "0,30,60.50", "--unit", "min", "--at-most", "2"]
     _, asked = made(*words, *WISH)

@@ -172,42 +172,44 @@ def test_every_bundled_name_is_a_file_and_a_file_of_that_name_goes_first(tmp_pat
     assert changelog_path("school-to-work") == Path("school-to-work")
 
 
-def test_a_survey_file_is_run_as_it_stands(tmp_path):
+@pytest.fixture
+def asking(tmp_path):
+    """Writes a survey of so many half years from a time on, and gives the option that runs it."""
+
+    def asking(start, periods, answers=ANSWERS, **others):
+        asked = paper_survey(answers, Calendar(start, 24 * WEEK, periods), AtMost(5), epsilon=Decimal(9), layers=2)
+        write_survey(tmp_path / "survey.json", replace(asked, **others))
+        return f"--survey {tmp_path / 'survey.json'}"
+
+    return asking
+
+
+def test_a_survey_file_is_run_as_it_stands(asking):
     """Its calendar, answers, constraint and plan, on a real and on a made-up population."""
-    file = tmp_path / "survey.json"
-    calendar = Calendar(741_398_400, 24 * WEEK, 13)
-    write_survey(file, paper_survey(ANSWERS, calendar, AtMost(5), epsilon=Decimal(9), layers=2))
+    survey = asking(741_398_400, 13)
     for population in ("school-to-work", "--synthetic"):
-        output = ran(f"{population} --entries 1000000 --survey", str(file)).output
+        output = ran(f"{population} --entries 1000000 {survey}").output
         for part in ("13 periods of 24w", "at most 9 an entry", "nodes of 24w, 48w", "school"):
             assert part in output
-    write_survey(file, paper_survey(("tea", "coffee"), calendar, AtMost(5), epsilon=Decimal(9)))
-    assert "line" in refused("school-to-work --survey", str(file))
+    assert "line" in refused(f"school-to-work {asking(741_398_400, 13, ('tea', 'coffee'))}")
 
 
-def test_a_minimum_is_kept(tmp_path):
+def test_a_minimum_is_kept(asking, tmp_path):
     """The command line's, else that of the survey's file; what is below it is a gap."""
-    file, out = tmp_path / "survey.json", tmp_path / "out.csv"
-    asked = paper_survey(("tea", "coffee"), Calendar(1_767_225_600, 86_400, 8), AtMost(3), epsilon=Decimal(9))
-    write_survey(file, replace(asked, minimum=1_000_000))
+    out, survey = tmp_path / "out.csv", asking(1_767_225_600, 8, minimum=1_000_000)
     for options, empty in (("", True), ("--minimum 2", False)):
-        ran(f"--synthetic --changes 1 --survey {file} --csv {out} {options}")
+        ran(f"--synthetic --changes 1 {survey} --csv {out} {options}")
         assert all((row["estimate"] == "") == empty for row in rows_of(out))
 
 
-def test_a_survey_of_other_dates_is_refused_or_the_changelog_moved(tmp_path):
+def test_a_survey_of_other_dates_is_refused_or_the_changelog_moved(asking):
     """Never simulated as if nobody changed; what is too short for it is refused even so."""
-    file = tmp_path / "survey.json"
-    asked = f"school-to-work --survey {file}"
-    for periods in (13, 26):
-        calendar = Calendar(1_767_225_600, 24 * WEEK, periods)
-        write_survey(file, paper_survey(ANSWERS, calendar, AtMost(5), epsilon=Decimal(9)))
-        if periods == 13:
-            said = refused(asked)
-            assert "which is 0 of the 13 periods from 2026-01-01" in said
-            assert "move it with --align" in said
-            ran(f"{asked} --align")
-    assert "choose fewer or shorter periods" in refused(f"{asked} --align")
+    asked = f"school-to-work {asking(1_767_225_600, 13)}"
+    said = refused(asked)
+    assert "which is 0 of the 13 periods from 2026-01-01" in said
+    assert "move it with --align" in said
+    ran(f"{asked} --align")
+    assert "choose fewer or shorter periods" in refused(f"school-to-work {asking(1_767_225_600, 26)} --align")
 
 
 WISH = "--period 4w --horizon 24w --at-most 2 --epsilon 4"

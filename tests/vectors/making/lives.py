@@ -36,12 +36,8 @@ _CLOSED = replace(SURVEYS["closed"], grace=600)
 _BOUNDED = survey(hierarchical(3, 8, (1, 2), Odds(3, 1)), constraint=TimeBounded(100))
 _SHORT = survey(hierarchical(3, 8, (2, 4), Odds(3, 1)), grace=85)
 _SIGNED = SURVEYS["states"].asking(constraint=AtMost(3))
-_LONG = survey(
-    hierarchical(3, 130, (1, 65), Odds(3, 1)),
-    calendar=Calendar(1_800_000_000, 3600, 130),
-    constraint=AtMost(2),
-    grace=10**6,
-)
+_HOURLY = {"calendar": Calendar(1_800_000_000, 3600, 130), "constraint": AtMost(2), "grace": 10**6}
+_LONG = survey(hierarchical(3, 130, (1, 65), Odds(3, 1)), **_HOURLY)
 
 
 def cases():
@@ -63,50 +59,21 @@ def cases():
     within = [(101, "record", "tea"), (101.001, "retract"), (120, "record", "coffee")]
     yield lived("changes within a time", _BOUNDED, [*_CHANGES[:4], *within, *_CHANGES[5:]])
     yield lived("enrolled late", survey(), _CHANGES[6:], joined=190)
-    yield lived(
-        "offline until some closings are past their grace",
-        _SHORT,
-        [(5, "record", "tea"), (350, "flush"), (380, "flush")],
-    )
-    yield lived(
-        "offline, and back in between",
-        _SHORT,
-        [(5, "record", "tea"), (140, "flush"), (200, "record", "coffee"), (470, "flush"), (510, "flush")],
-    )
-    yield lived(
-        "a server that keeps nothing for a while",
-        survey(),
-        [
-            (5, "record", "tea"),
-            (80, "flush, not kept"),
-            (100, "record", "coffee"),
-            (200, "flush, not kept"),
-            (500, "flush"),
-        ],
-    )
-    yield lived(
-        "what was not kept goes past its grace",
-        _SHORT,
-        [(5, "record", "tea"), (140, "flush, not kept"), (270, "flush"), (400, "flush")],
-    )
+    late = [(5, "record", "tea"), (350, "flush"), (380, "flush")]
+    yield lived("offline until some closings are past their grace", _SHORT, late)
+    back = [(140, "flush"), (200, "record", "coffee"), (470, "flush"), (510, "flush")]
+    yield lived("offline, and back in between", _SHORT, [(5, "record", "tea"), *back])
+    kept_late = [(80, "flush, not kept"), (100, "record", "coffee"), (200, "flush, not kept"), (500, "flush")]
+    yield lived("a server that keeps nothing for a while", survey(), [(5, "record", "tea"), *kept_late])
+    too_late = [(140, "flush, not kept"), (270, "flush"), (400, "flush")]
+    yield lived("what was not kept goes past its grace", _SHORT, [(5, "record", "tea"), *too_late])
     yield lived("more periods than one upload spans", _LONG, [(5, "record", "tea"), (3600 * 130 + 60, "flush")])
-    yield lived(
-        "two entries",
-        survey(mixed(3, 8)),
-        [(5, "record", "tea", 1), (80, "flush"), (90, "record", "coffee", 0), (600, "flush")],
-        entries=2,
-    )
-    yield lived(
-        "a stratum that changes",
-        SURVEYS["strata"],
-        [
-            (5, "record", "tea"),
-            (80, "flush"),
-            (90, "stratum", {"platform": "other", "channel": "beta"}),
-            (600, "flush"),
-        ],
-        stratum={"platform": "mac", "channel": "release"},
-    )
+    two = [(5, "record", "tea", 1), (80, "flush"), (90, "record", "coffee", 0), (600, "flush")]
+    yield lived("two entries", survey(mixed(3, 8)), two, entries=2)
+    moved = (90, "stratum", {"platform": "other", "channel": "beta"})
+    told = {"platform": "mac", "channel": "release"}
+    events = [(5, "record", "tea"), (80, "flush"), moved, (600, "flush")]
+    yield lived("a stratum that changes", SURVEYS["strata"], events, stratum=told)
 
 
 def lived(name, survey, events, *, joined=0, seed=0, entries=1, answers=None, stratum=None):

@@ -56,7 +56,6 @@ OFTEN = SURVEYS // 2
 """A bias is told from none if it was estimated so often."""
 HISTORIES, MOST_CHANGES, CONSTRAINT = 60, 2, AtMost(3)
 FIELD_ANSWERS, FIELD_PERIODS = 3, 12
-FIELD_CALENDAR = Calendar(0, "1d", FIELD_PERIODS)
 EPSILON_8 = Odds(3000, 1)
 ANY = Odds(9, 1)
 """The odds of a randomizer in a joint group before the group sets its own."""
@@ -163,22 +162,6 @@ def _published(scenario: Scenario, generator: np.random.Generator, surveys: int)
     return errors, held
 
 
-def field_survey(plan: ReleasePlan, *, closed: bool = False, minimum: int = 1) -> Survey:
-    """A survey of three answers over twelve periods, with this plan."""
-    return Survey.at_cost(
-        question="Do intervals hold what they promise?",
-        answers=tuple(f"answer {a}" for a in range(1, FIELD_ANSWERS + 1)),
-        calendar=FIELD_CALENDAR,
-        constraint=CONSTRAINT,
-        plan=plan,
-        closed=closed,
-        skew=60,
-        spread=600,
-        grace=86_400,
-        minimum=minimum,
-    )
-
-
 def made_up(popularity: tuple[float, ...], periods: int, each: int, more: int = 0) -> Population:
     """60 histories with an answer from the first period on and up to two changes after it.
 
@@ -230,7 +213,18 @@ def in_the_field(
     periods: tuple[int, ...] = (4, 12),
 ) -> Scenario:
     """A survey of three answers over twelve periods."""
-    survey = field_survey(plan, closed=closed, minimum=minimum)
+    survey = Survey.at_cost(
+        question="Do intervals hold what they promise?",
+        answers=tuple(f"answer {a}" for a in range(1, FIELD_ANSWERS + 1)),
+        calendar=Calendar(0, "1d", FIELD_PERIODS),
+        constraint=CONSTRAINT,
+        plan=plan,
+        closed=closed,
+        skew=60,
+        spread=600,
+        grace=86_400,
+        minimum=minimum,
+    )
     population = made_up((0.5, 0.3, 0.2), FIELD_PERIODS, *divmod(entries, HISTORIES))
     return Scenario(name, survey, population, field, periods)
 

@@ -51,6 +51,7 @@ from changeling_protocol.wire import (
 from cryptography.hazmat.primitives import hpke
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from .scale import processor_seconds
 from .server_load import write_bodies
 
 
@@ -117,16 +118,11 @@ class Running(NamedTuple):
     port: int
     pid: int
 
-    def seconds(self) -> float:
-        """The processor time that the process itself has taken, without that of its fold."""
-        user, system = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-
     def under_load(self, file: Path, rate: float) -> dict[str, float]:
-        """The findings of `loaded`, with the processor time that a request took the process."""
-        before = self.seconds()
+        """The findings of `loaded`, with the processor time that a request took the process itself, not its fold."""
+        before = processor_seconds(self.pid)
         found = loaded(self.port, file, ROUND_SECONDS, rate)
-        return {**found, "cpu": (self.seconds() - before) / found["requests"]}
+        return {**found, "cpu": (processor_seconds(self.pid) - before) / found["requests"]}
 
 
 def appending() -> dict[str, float | None]:

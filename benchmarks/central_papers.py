@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import inf, sqrt
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from changeling_central import (
@@ -173,8 +173,7 @@ LEARNED = Setting(2000, 200, Fraction(64), Fraction(1, 8000), 400, 2)
 """Enough for both to learn the items' distribution: the fully dynamic one is behind up to an N_t of some 65·n_t."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Errors:
+class Errors(NamedTuple):
     """Over the steps with N_t >= 20·n_t, shape (steps, queries): of both mechanisms, and of n_t items spread evenly,
     the best that one who knew n_t alone could do. updates: N_t over n_t, shape (steps,)."""
 
@@ -189,15 +188,14 @@ def dynamic() -> dict[str, float]:
     figures: dict[str, float] = {}
     for name, setting in (("small", SMALL), ("learned", LEARNED)):
         runs = [dynamic_errors(setting, seed) for seed in range(setting.runs)]
-        both = [np.concatenate([getattr(run, what) for run in runs]) for what in ("dynamic", "difference", "even")]
-        updates = np.concatenate([run.updates for run in runs])
+        *errors, updates = map(np.concatenate, zip(*runs, strict=True))
         for label, chosen in (("", updates > 0), ("_first_quarter", updates <= np.quantile(updates, 0.25))):
-            of_dynamic, of_difference, of_even = (_worst(one[chosen]) for one in both)
+            of_dynamic, of_difference, of_even = (_worst(each[chosen]) for each in errors)
             figures[f"2_dynamic_over_difference_{name}{label}"] = of_dynamic / of_difference
             figures[f"2_dynamic_over_even_spread_{name}{label}"] = of_dynamic / of_even
-        figures[f"2_dynamic_over_difference_rms_{name}"] = _rms(both[0]) / _rms(both[1])
-        figures[f"2_dynamic_max_error_{name}"] = _worst(both[0])
-        figures[f"2_difference_max_error_{name}"] = _worst(both[1])
+        figures[f"2_dynamic_over_difference_rms_{name}"] = _rms(errors[0]) / _rms(errors[1])
+        figures[f"2_dynamic_max_error_{name}"] = _worst(errors[0])
+        figures[f"2_difference_max_error_{name}"] = _worst(errors[1])
     for n in (500, 2000, 8000):
         at_size = dynamic_errors(Setting(n, 400_000 // n, Fraction(64), Fraction(1, 8000), n // 5, 1), 9)
         figures[f"2_dynamic_max_error_400000_updates_n{n}"] = _worst(at_size.dynamic)
@@ -278,8 +276,7 @@ def compared(
             truth = table @ present
             even = table.mean(1) * present.sum()
             found.append((answers - truth, others - truth, even - truth, count / present.sum()))
-    columns = [np.array(column, np.float64) for column in zip(*found, strict=True)]
-    return Errors(columns[0], columns[1], columns[2], columns[3])
+    return Errors(*(np.array(column, np.float64) for column in zip(*found, strict=True)))
 
 
 def churn(setting: Setting, random: np.random.Generator) -> tuple[list[int], list[tuple[Sequence[int], Sequence[int]]]]:

@@ -193,10 +193,7 @@ def sized(demand: Demand, design: ServerDesign | None = None, machine: Machine =
         "a day's ids in the memory of one fold": REMEMBERED_ID_BYTES * answered / MOST_REMEMBERED_BYTES,
         DISK: stored / machine.disk,
     }
-    if design is None:
-        over = {name for name, times in limits.items() if times > 1}
-        divided = ServerDesign.SEGMENTS if over <= {ACCEPTING, DISK} else ServerDesign.SPARK
-        design = divided if over else ServerDesign.STORE
+    design = design or _with_room(limits)
     objects = 0.0
     if design is not ServerDesign.STORE:
         at_most = max(max(1, ceil(alone["accept"])) * COMMITS * DAY_SECONDS, demand.envelopes / UPLOADS_AN_OBJECT)
@@ -223,6 +220,14 @@ def sized(demand: Demand, design: ServerDesign | None = None, machine: Machine =
     return Sizing(
         design, mean, peak, stored, shuffled, puts, memory, cores, machines, month, worst_first, room, waiting
     )
+
+
+def _with_room(limits: dict[str, float]) -> ServerDesign:
+    """The first design that has room where one server with one store has too little of something so many times over."""
+    over = {name for name, times in limits.items() if times > 1}
+    if not over:
+        return ServerDesign.STORE
+    return ServerDesign.SEGMENTS if over <= {ACCEPTING, DISK} else ServerDesign.SPARK
 
 
 def _cores(demand: Demand, design: ServerDesign, objects: float) -> dict[str, float]:

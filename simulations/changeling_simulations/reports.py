@@ -307,19 +307,21 @@ def bridge_in_words(wish: Wish, planned: Planned) -> str:
     return " ".join(words)
 
 
+def _beside(title: str, what: str, figures: Sequence[str], caption: str | None = None) -> Table:
+    """A table without rows, of what stands in the first column, and its figures."""
+    table = Table(title=title, title_justify="left", caption=caption, caption_justify="left")
+    table.add_column(what)
+    for column in figures:
+        table.add_column(column, justify="right")
+    return table
+
+
 def _accuracy(comparison: Comparison) -> Table:
     wish = comparison.wish
     when = "from everything, when all is over" if wish.retrospective else "when each period closes"
-    table = Table(
-        title=f"Standard error of a fraction in points, {wish.devices:,} devices, {when}",
-        title_justify="left",
-        caption=GAP,
-        caption_justify="left",
-    )
-    table.add_column("plan")
-    for column in ("mean", "worst", "first", "middle", "last", "devices for ±1 point", "gap"):
-        table.add_column(column, justify="right")
-    periods = wish.periods
+    title = f"Standard error of a fraction in points, {wish.devices:,} devices, {when}"
+    figures_of = ("mean", "worst", "first", "middle", "last", "devices for ±1 point", "gap")
+    table, periods = _beside(title, "plan", figures_of, GAP), wish.periods
     for option in comparison.options.values():
         prediction = option.prediction
         at = [prediction.at(period) for period in (1, (periods + 1) // 2, periods)]
@@ -337,15 +339,9 @@ def _accuracy(comparison: Comparison) -> Table:
 
 def _costs(comparison: Comparison, delta: float, relay: str) -> Table:
     wish = comparison.wish
-    table = Table(
-        title=f"What it costs a device over {format_duration(wish.periods * wish.calendar.period)}",
-        title_justify="left",
-        caption=CONDITION if relay else None,
-        caption_justify="left",
-    )
-    table.add_column("plan")
-    for column in ("epsilon", f"at delta {delta:g}", *(["shuffled"] if relay else []), "reports", "kB sent"):
-        table.add_column(column, justify="right")
+    title = f"What it costs a device over {format_duration(wish.periods * wish.calendar.period)}"
+    figures_of = ("epsilon", f"at delta {delta:g}", *(["shuffled"] if relay else []), "reports", "kB sent")
+    table = _beside(title, "plan", figures_of, CONDITION if relay else None)
     for option in comparison.options.values():
         losses = loss_statement(replace(option.survey, relay=relay), delta, wish.devices)
         figures = [losses.pure, losses.approximate, *([losses.shuffled] if losses.shuffled else [])]

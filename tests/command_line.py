@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 from changeling_commands import main as changeling
-from changeling_simulations.__main__ import main as changeling_sim
+from changeling_simulations.cli import main as changeling_sim
 
 __all__ = ["changeling", "changeling_sim", "invoked"]
 

@@ -14,6 +14,7 @@ from .running import CHANGELING, CommandLine, ListedCommand, run_program
 if TYPE_CHECKING:
     from .questionnaires import planned_questions, refuse_hopeless_questions
     from .settling import best_rung, planning_bar, settled
+    from .survey_code import survey_module
     from .wishes import (
         WishOptions,
         ask_to_overwrite,
@@ -45,6 +46,7 @@ __all__ = [
     "refuse_hopeless_questions",
     "run_program",
     "settled",
+    "survey_module",
     "taking",
 ]
 
@@ -54,7 +56,7 @@ it."""
 
 
 def __getattr__(name: str) -> object:
-    homes = ("wishes", "settling", "questionnaires") if name in __all__ else ()
+    homes = ("wishes", "settling", "questionnaires", "survey_code") if name in __all__ else ()
     for module in (import_module(f".{home}", __name__) for home in homes):
         if hasattr(module, name):
             return getattr(module, name)

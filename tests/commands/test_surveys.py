@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from changeling_client import privacy_notice
-from changeling_commands.surveys import survey_module
+from changeling_commands import survey_module
 from changeling_protocol import OFFSETS, Breakdown
 from changeling_statistics import predict, read_survey, write_survey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -215,7 +215,7 @@ def test_a_survey_of_other_dates_is_refused_or_the_changelog_moved(asking):
 WISH = "--period 4w --horizon 24w --at-most 2 --epsilon 4"
 SWEEP = "surveys = 1\nanswers = 2\nperiods = 3\nat_most = [1, 2]\nchanges = 0.5\nentries = 500\nepsilon = [0.0001, 4]"
 REPORTS = {
-    f"plan {WISH} --answers 2 --devices 50 --question <b>Tea?</b>": (
+    f"plan {WISH} --answers 2 --devices 50 --minimum 1 --question <b>Tea?</b>": (
         "<h1>The plan of a survey: &lt;b&gt;Tea?&lt;/b&gt;</h1>",
         "<p>warning: ",
         "<svg",

@@ -20,16 +20,6 @@ PLAN = (
     Group((Track(1, RESPONSE, 0, PERIODS), Track(4, RESPONSE, 0, PERIODS)), share=3),
     Group((Track(2, KaryResponse(StateSpace(2), Odds(2, 1)), 0, PERIODS, reported=2),), share=1),
 )
-EVERYTHING = Field(
-    arrivals=0.05,
-    uninstalls=0.03,
-    reinstalls=0.04,
-    offline=0.2,
-    spell=2,
-    late=0.1,
-    outage=Node(4, 6),
-    reluctance=(0.3, 0, 0.1),
-)
 
 
 def half_and_half(entries: int, periods: int = PERIODS) -> Population:
@@ -142,18 +132,6 @@ def test_silence_may_depend_on_the_answer():
     """Nobody with the second answer is heard: nobody in the second half of those who move."""
     _, attended = drawn(Field(reluctance=(0, 0, 1)))
     assert [closing.heard.sum() for closing in attended] == [ENTRIES] * 5 + [ENTRIES // 2] * 7
-
-
-def test_attendance_counts_every_entry_as_a_server_would():
-    """All that can go wrong at once; entry by entry, real clients are counted in test_field_of_real_clients.py."""
-    field = sampled(EVERYTHING)
-    tracks = [(place, track) for place, group in enumerate(PLAN) for track in group.tracks]
-    for (at, number), tally in field.tallies.items():
-        group, track = tracks[at]
-        heard = field.tallies.attendance[group, track.node(number).end].heard
-        assert tally.reports == heard if group == 0 else tally.reports <= heard
-    come = sum(a.new + a.missed for a in field.tallies.attendance.values())
-    assert 0.9 * field.truth[-1].sum() < come <= field.truth[-1].sum()
 
 
 def test_a_closed_cohort_takes_nobody_in():

@@ -475,9 +475,12 @@ class AheadTree(NoiseAhead):
 
     def drawn(self, period: int, noise: Noise) -> Counts:
         """The noise of the changes of a block of the highest layer."""
-        top, scales = period // self.widths[-1], self.shape.scales(self.rate)
-        weights = _weights(self.shape, self.rate)
-        return drawn_changes(self.shape.blocks, weights, scales, top, self.bits, self.query.width, noise)
+        top, blocks = period // self.widths[-1], self.shape.blocks
+        measured = []
+        for layer, scales in enumerate(self.shape.scales(self.rate)):
+            first, end = _within(blocks, layer, top)
+            measured.append(_drawn(scales[first:end], self.query.width, noise) << self.bits)
+        return estimated_changes(blocks, _weights(self.shape, self.rate), top, measured)
 
     def variance(self, step: int) -> float:
         """Variance of each column's level at the end of this period, in units squared."""
@@ -542,22 +545,6 @@ def _covariance(shape: Shape, rate: float) -> Floats:
         information += np.where(at[:, None] // width == at // width, measured, 0.0)
     levels: Floats = np.linalg.inv(information).cumsum(0).cumsum(1)
     return levels
-
-
-def drawn_changes(
-    blocks: Blocks, weights: Weights, scales: Layers, top: int, bits: int, width: int, noise: Noise
-) -> Counts:
-    """The noise of the changes of the periods in one block of the highest layer, shape (periods, w), on the lattice.
-
-    scales: of each block's Laplace noise, inf for one that is not measured. top: the block's number. width: w.
-    """
-    layers = [_within(blocks, layer, top) for layer in range(len(blocks.widths))]
-    return estimated_changes(
-        blocks,
-        weights,
-        top,
-        [_drawn(scales[layer][first:end], width, noise) << bits for layer, (first, end) in enumerate(layers)],
-    )
 
 
 def estimated_changes(blocks: Blocks, weights: Weights, top: int, measured: list[Counts]) -> Counts:

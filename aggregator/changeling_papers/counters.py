@@ -102,7 +102,7 @@ class BinaryMechanism(Mechanism[BinaryState[Data], Data, Data], Generic[Data]):
         return BinaryState(0, ())
 
     def step(self, state: BinaryState[Data], value: Data, noise: Noise) -> tuple[BinaryState[Data], Data]:
-        """value: the items of one more step. Returns the answers on all items so far, in multiples of 1/grain.
+        """value: the items of one more step. Returns the answers on all items so far.
 
         Raises BudgetExhausted after T steps, and ValueError for what is no dataset; nothing is drawn then.
         """
@@ -201,7 +201,7 @@ class InfiniteMechanism(Mechanism[InfiniteState[Data], Data, Data], Generic[Data
         return InfiniteState(0, self.static.zero(), self.static.gathered([]), ())
 
     def step(self, state: InfiniteState[Data], value: Data, noise: Noise) -> tuple[InfiniteState[Data], Data]:
-        """value: the items of one more step. Returns the answers on all items so far, in multiples of 1/grain.
+        """value: the items of one more step. Returns the answers on all items so far.
 
         Raises ValueError for what is no dataset; nothing is drawn then.
         """

@@ -6,27 +6,17 @@ from math import log
 
 import numpy as np
 import pytest
-from changeling_central import (
-    Asked,
-    Blocks,
-    Law,
-    NodeNoise,
-    Shape,
-    clipped_sum,
-    counting,
-    drawn_ahead,
-    histogram_query,
-    offered,
-)
+from changeling_central import Blocks, Law, NodeNoise, Shape, drawn_ahead
 from changeling_central.ahead import estimated_changes, laplace_variance, reached_at_most
 from changeling_central.linear_query import Reach
 from changeling_central.testing import Forbidden, NoNoise
 from changeling_papers import best_hierarchy
 from changeling_protocol import AtMost, Calendar
 
+from .examples import QUERIES, made_for
+
 ONE = Fraction(1)
-COUNT = counting(["a", "b"], ["a"], "a")
-HISTOGRAM = histogram_query(["a", "b"], ["a", "b"])
+COUNT, HISTOGRAM = QUERIES["count"], QUERIES["histogram"]
 SHAPES = [
     Shape(Blocks(7, (1,)), ()),
     Shape(Blocks(7, (1, 3)), ((0.3, -0.5, 0.4),)),
@@ -136,7 +126,7 @@ def test_who_reacts_to_what_is_published_learns_no_more(share):
     calendar, epsilon = Calendar(0, 1, 3), Fraction(3)
     if share == "fresh levels":
         epsilon = Fraction(5)
-        fresh = offered("fresh").made(Asked(COUNT, calendar, AtMost(2), epsilon))
+        fresh = made_for("fresh", "count", 3, 2, epsilon)
         z, chances = drawn_at([fresh.common, *[fresh.own] * 3])
         noise = z[0] + z[1:]
     else:
@@ -168,21 +158,3 @@ def summed(keys, weights):
     """Each different key, and the sum of its weights."""
     found, which = np.unique(keys, return_inverse=True)
     return found, np.bincount(which, weights)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"epsilon": Fraction(0)}, "epsilon > 0"),
-        ({"shape": Shape(Blocks(6, (1, 3)), ((0.0, 0.0, 0.0),))}, "6 periods"),
-        ({"query": clipped_sum({"a": 2.0**52}, ["a"], 0, 2**52), "shape": SHAPES[1]}, "larger unit"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(given, said):
-    """In words of what was given; so are blocks that do not fit."""
-    asked = {"query": COUNT, "calendar": Calendar(0, 1, 7), "constraint": AtMost(1), "epsilon": ONE, **given}
-    with pytest.raises(ValueError, match=said):
-        drawn_ahead(**asked)
-    for widths in [(2,), (1, 3, 7), (1, 1), (1, 7, 14), ()]:
-        with pytest.raises(ValueError, match=r"widths|fewer layers"):
-            Blocks(7, widths)

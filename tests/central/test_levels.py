@@ -11,52 +11,43 @@ import pytest
 from changeling_central import (
     Asked,
     BadState,
+    Blocks,
     Law,
-    LinearQuery,
+    Shape,
     all_offers,
     clipped_sum,
-    counting,
+    drawn_ahead,
     histogram_query,
     offered,
+    square_root,
 )
 from changeling_central.offers import in_words, root_mean_square
 from changeling_central.optimised import solved
 from changeling_protocol import AtMost, AtMostWithin, Calendar, TimeBounded
 
+from .examples import QUERIES, made_for
+
 compared = cache(changeling_central.compared)
-ONE, SMALL = Fraction(1), Fraction(1, 10**6)
-COUNT = counting(["a", "b"], ["a"], "a")
-HISTOGRAM = histogram_query(["a", "b"], ["a", "b"])
-SUM = clipped_sum({"a": -2.0, "b": 3.0}, ["a", "b"], -2, 3)
-FIXED = histogram_query(["a", "b"], ["a", "b"], fixed=True)
-MEAN = LinearQuery(("v", "w"), ((0, 0), (2, 1), (-2, 1)), (2, 1), (4, 1), corners=((0, 0), (2, 1), (-2, 1)))
+ONE, NONE, SMALL = Fraction(1), Fraction(0), Fraction(1, 10**6)
+COUNT = QUERIES["count"]
+GAUSSIAN, AT_RHO = ({"law": "gaussian", **budget} for budget in ({"delta": SMALL}, {"rho": ONE / 2}))
 
 
-def made_for(name, query, periods, constraint, **budget):
-    """The mechanism of this name; budget: what is not a pure epsilon of 1."""
-    return offered(name).made(Asked(query, Calendar(0, 1, periods), constraint, ONE, **budget))
-
-
-GAUSSIAN, AT_RHO = ({"law": Law.GAUSSIAN, **budget} for budget in ({"delta": SMALL}, {"rho": ONE / 2}))
-
-
-@pytest.mark.parametrize("query", [COUNT, HISTOGRAM, SUM, FIXED, MEAN], ids=lambda query: " ".join(query.names))
+@pytest.mark.parametrize("query", QUERIES)
 def test_the_promise_of_fresh_levels_is_of_entries_that_do_whatever_they_like(query):
     """And of no less noise than was drawn. What entries lose is enumerated in test_draws_attacked.py."""
     for budget in (GAUSSIAN, {}):
-        made = made_for("fresh", query, 5, AtMost(1000), **budget)
-        assert made.covers(query, made.calendar, AtMost(1000))
+        made = made_for("fresh", query, 5, 1000, **budget)
         less = replace(made, own=made.own * (1 - 1e-6), common=made.common * (1 - 1e-6))
-        assert not less.covers(query, made.calendar, AtMost(1000))
+        assert made.covers(made.query, made.calendar, AtMost(1000))
+        assert not less.covers(made.query, made.calendar, AtMost(1000))
 
 
 def test_a_draw_in_common_halves_the_error_of_a_count_and_more():
     """Mean squared errors over 20 periods: 293 in place of 800 at epsilon 1, 7.5 in place of 20 at rho 1/2."""
     panel = histogram_query(list("abcdefgh"), list("abcdefgh"))
     pure, root, of_panel, root_of_panel = (
-        made_for("fresh", query, 20, AtMost(20), **budget).variance(1)
-        for query in (COUNT, panel)
-        for budget in ({}, AT_RHO)
+        made_for("fresh", query, 20, 20, **budget).variance(1) for query in (COUNT, panel) for budget in ({}, AT_RHO)
     )
     assert pure == pytest.approx((1 + 20 ** (2 / 3)) ** 3 / 2, rel=0.01)
     assert root == pytest.approx(((1 + sqrt(20)) / 2) ** 2, rel=0.01)
@@ -80,14 +71,11 @@ def test_where_entries_mutate_often_fresh_levels_are_chosen_and_go_on_as_begun(b
     assert compared(Asked(COUNT, Calendar(0, 1, 48), AtMost(2), ONE, delta, rho=rho))[0].name != "fresh"
 
 
-QUERIES = {"count": COUNT, "histogram": HISTOGRAM, "sum": SUM, "fixed": FIXED}
-
-
 @pytest.mark.parametrize("law", Law)
 def test_what_is_published_is_one_function_of_what_is_measured(law):
     """True changes that are added to the measurements come out whole, to the last bit, whatever the draws; and with
     Gaussian noise what is published until a period does not know of later draws."""
-    made = made_for("optimised", COUNT, 6, AtMost(3), **(GAUSSIAN if law is Law.GAUSSIAN else {}))
+    made = made_for("optimised", "count", 6, 3, **(GAUSSIAN if law is Law.GAUSSIAN else {}))
     random = np.random.default_rng(3)
     for _ in range(20):
         z = np.rint(made.scale * random.normal(size=(6, 2))).astype(np.int64)
@@ -148,25 +136,47 @@ def test_whatever_is_offered_errs_no_less_than_what_is_chosen(query, periods, k)
             assert known is None or other.shows or best.error <= known * (1 + 1e-9), offer.name
 
 
-@pytest.mark.parametrize(
-    ("name", "periods", "k", "budget", "words"),
-    [
-        ("optimised", 65, 3, GAUSSIAN, "up to 64 periods"),
-        ("optimised", 30, 30, {}, "too much"),
-        ("fresh", 48, 2, {"law": Law.GAUSSIAN}, "needs a delta"),
-    ],
-)
-def test_what_no_matrix_is_searched_for_is_refused(name, periods, k, budget, words):
-    """By the calendar, what entries may do or the budget, in words."""
+REFUSED = [
+    ("ahead", "count", 7, 1, {"epsilon": 0}, "epsilon > 0"),
+    ("fresh", "count", 8, 2, {"epsilon": 0}, "epsilon > 0"),
+    ("optimised", "count", 8, 2, {"epsilon": 0}, "epsilon > 0"),
+    ("square-root", "count", 7, 1, {"epsilon": 0, "delta": SMALL}, "epsilon > 0"),
+    ("square-root", "count", 7, 1, {}, "needs a delta"),
+    ("fresh", "count", 48, 2, {"law": "gaussian"}, "needs a delta"),
+    ("ahead", clipped_sum({"a": 2.0**52}, ["a"], 0, 2**52), 7, 1, {}, "larger unit"),
+    ("square-root", clipped_sum({"a": 2.0**40}, ["a"], 0, 2**40), 7, 1, {"delta": SMALL}, "larger unit"),
+    ("square-root", "count", 7, 2, {"epsilon": 10**10, "delta": SMALL}, "hides nothing"),
+    ("optimised", "count", 65, 3, GAUSSIAN, "up to 64 periods"),
+    ("optimised", "count", 30, 30, {}, "too much"),
+]
+
+
+@pytest.mark.parametrize(("name", "query", "periods", "k", "budget", "words"), REFUSED)
+def test_what_cannot_be_asked_of_a_mechanism_is_refused(name, query, periods, k, budget, words):
+    """By the budget, the query, the calendar or what entries may do, in words: no lattice of 64 bits is fine enough for
+    a budget of 10^10."""
     with pytest.raises(ValueError, match=words):
-        made_for(name, COUNT, periods, AtMost(k), **budget)
-    for each in ("optimised", "fresh"):
-        with pytest.raises(ValueError, match="epsilon > 0"):
-            offered(each).made(replace(wished(periods=8), epsilon=NONE))
+        made_for(name, query, periods, k, **budget)
+
+
+def test_shapes_and_bands_that_do_not_fit_are_refused():
+    """Blocks of other widths, a tree of another calendar, a band of no coefficients or too many. At the largest budget
+    of a release the square root's lattice holds."""
+    for widths in [(2,), (1, 3, 7), (1, 1), (1, 7, 14), ()]:
+        with pytest.raises(ValueError, match=r"widths|fewer layers"):
+            Blocks(7, widths)
+    seven = COUNT, Calendar(0, 1, 7), AtMost(1)
+    with pytest.raises(ValueError, match="6 periods"):
+        drawn_ahead(*seven, ONE, Shape(Blocks(6, (1, 3)), ((0.0, 0.0, 0.0),)))
+    with pytest.raises(ValueError, match="0 < delta"):
+        square_root(*seven, ONE, NONE)
+    for band in (0, 8):
+        with pytest.raises(ValueError, match=f"got {band}"):
+            square_root(*seven, ONE, SMALL, band)
+    assert square_root(*seven, Fraction(1000), Fraction(999, 1000)).bits <= 54
 
 
 TWICE, TWO_DAYS = AtMost(2), Calendar(0, 3600, 48)
-NONE = Fraction(0)
 
 
 def wished(delta=NONE, periods=48, law=None, constraint=TWICE):
@@ -195,7 +205,8 @@ def test_a_delta_never_makes_a_release_worse(periods, constraint):
 
 
 def test_what_is_chosen_is_the_least_of_the_predicted_errors_and_says_what_the_others_are():
-    """By name, with figures."""
+    """By name, with figures. A law that is asked for is kept to: Gaussian noise needs a delta, and is of three
+    mechanisms."""
     pure, root = (compared(wished(delta, 168)) for delta in (NONE, SMALL))
     assert [one.name for one in pure] == ["ahead", "fresh"]
     assert [one.name for one in root] == ["ahead", "square-root", "fresh"]
@@ -204,11 +215,7 @@ def test_what_is_chosen_is_the_least_of_the_predicted_errors_and_says_what_the_o
         "chosen: ahead, whose levels err by 11.2 (root mean square); instead would err square-root by 13.5, "
         "fresh by 29.5. It promises epsilon 1 alone."
     )
-
-
-def test_a_law_that_is_asked_for_is_kept_to():
-    """Gaussian noise needs a delta, and is of three mechanisms; Laplace noise is the others'."""
-    assert [one.name for one in compared(wished(SMALL, 8, law=Law.GAUSSIAN))] == ["optimised", "square-root", "fresh"]
+    assert [one.name for one in compared(wished(SMALL, 8, Law.GAUSSIAN))] == ["optimised", "square-root", "fresh"]
     assert {one.made.law for one in compared(wished(SMALL, 8, Law.LAPLACE))} == {Law.LAPLACE}
     with pytest.raises(ValueError, match="needs a delta"):
         compared(wished(NONE, law=Law.GAUSSIAN))

@@ -7,31 +7,10 @@ from fractions import Fraction
 from functools import cache
 
 import msgspec
-import numpy as np
 import pytest
-from changeling_central import (
-    ENTRY,
-    BadState,
-    Law,
-    OpenDPNoise,
-    TimeReversed,
-    answer_query,
-    files,
-    held,
-    read_rows,
-)
+from changeling_central import ENTRY, BadState, Law, TimeReversed, answer_query, files, held, read_rows
 from changeling_central.files import load, save
-from changeling_central.testing import (
-    Forbidden,
-    NoNoise,
-    Output,
-    Release,
-    SeededNoise,
-    Statement,
-    begun,
-    run,
-    spending,
-)
+from changeling_central.testing import Forbidden, NoNoise, Output, Release, SeededNoise, Statement, begun, run, spending
 from changeling_papers import HierarchyRelease, hierarchy
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows as changelog_of
@@ -153,15 +132,6 @@ def test_lost_files_are_never_a_fresh_start(tmp_path):
 
 class Killed(BaseException):
     """The end of a life: nothing catches it."""
-
-
-def test_real_noise_is_added_to_every_column(tmp_path):
-    """OpenDP's sampler: each column is off the truth in some period (all six right: chance below (1/10)⁶)."""
-    release = release_in(tmp_path)
-    finish(release, OpenDPNoise())
-    for name, truth in (("x", [1, 1, 1, 0, 0, 1]), ("y", [1, 2, 1, 1, 1, 1])):
-        found = [value for _, _, column, value, *_ in read_rows(release.output.path) if column == name]
-        assert np.abs(np.array(found) - truth).max() > 1e-6
 
 
 @pytest.mark.parametrize("together", [2, 4, 100])

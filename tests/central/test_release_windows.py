@@ -1,28 +1,15 @@
 """Windows in a release: published directly, or read off the levels."""
 
-from dataclasses import replace
-from fractions import Fraction
-
 import numpy as np
 import polars as pl
 import pytest
-from changeling_central import (
-    Asked,
-    LinearQuery,
-    OpenDPNoise,
-    Windows,
-    counting,
-    offered,
-    read_rows,
-    release,
-    sliding_windows,
-)
+from changeling_central import Asked, OpenDPNoise, Windows, counting, offered, read_rows, release, sliding_windows
 from changeling_central.afterwards import best_estimates, noise_covariance
 from changeling_central.command import smooth
 from changeling_central.testing import NoNoise, SeededNoise
 from changeling_protocol import AtMost, Calendar
 
-from .examples import command, release_of
+from .examples import command, made_for, quiet_levels, release_of
 
 HOURS = 24
 ROWS = {
@@ -116,14 +103,12 @@ def test_windows_are_read_off_the_levels_of_the_square_root_with_their_exact_err
         released(tmp_path / "..", **given, query="mean of answer from 0 to 1")
 
 
-ONE, SMALL = Fraction(1), Fraction(1, 10**6)
-COUNT, PERIODS = counting(["a"], ["a"], "a"), 24 * 5
-MADE = {"ahead": 0, "square-root": SMALL, "fresh": 0, "fresh with a delta": SMALL, "optimised with a delta": SMALL}
+PERIODS = 24 * 5
+MADE = {"ahead": 0, "square-root": "1e-6", "fresh": 0, "fresh with a delta": "1e-6", "optimised with a delta": "1e-6"}
 
 
 def made(name, periods):
-    asked = Asked(COUNT, Calendar(0, 3600, periods), AtMost(2), ONE, Fraction(MADE[name]))
-    return offered(name.partition(" ")[0]).made(asked)
+    return made_for(name.partition(" ")[0], "count", periods, 2, delta=MADE[name])
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -138,15 +123,9 @@ def test_the_covariance_is_that_of_the_noise(name):
             change = before[step, step] + before[step - window, step - window] - 2 * before[step, step - window]
             assert mechanism.window_variance(step, window) == pytest.approx(change, rel=1e-9)
     assert np.diag(K) == pytest.approx([mechanism.variance(step) for step in range(1, 7)], rel=1e-9)
-    columns = LinearQuery(tuple(map(str, range(runs))), ((0,) * runs, (1, *(0,) * (runs - 1))), (1,), (1,))
-    wide, noise, levels = replace(mechanism, query=columns), SeededNoise(1), []
-    state = wide.start()
-    for _ in range(6):
-        state, level = wide.step(state, np.zeros(runs, np.int64), noise)
-        levels.append(level.values)
-    levels = np.array(levels).T
+    levels = quiet_levels(mechanism, runs, SeededNoise(1))
     scale = np.sqrt(np.diag(K))
-    off = (levels.T @ levels / runs - K) / np.outer(scale, scale)
+    off = (levels @ levels.T / runs - K) / np.outer(scale, scale)
     assert np.abs(off).max() <= 6 * np.sqrt(5 / runs)
 
 
@@ -154,19 +133,9 @@ def test_a_releases_covariance_is_of_its_rows_and_its_windows(tmp_path):
     """In what is counted, squared; the windows that are read off the levels err as it says. A name that is no column
     of levels is refused."""
     rows = {"entry": ["a", "b"], "time": [60.0, 7200.0], "answer": ["tea", "tea"]}
-    one = release(
-        pl.DataFrame(rows),
-        "any answer",
-        every="1h",
-        epsilon=1,
-        at_most=2,
-        start="1970-01-01",
-        until="1970-01-01T08:00",
-        output=tmp_path / "out.csv",
-        window="3h",
-        afterwards=tmp_path / "after.csv",
-        mechanism="ahead",
-    )
+    wish = {"every": "1h", "epsilon": 1, "at_most": 2, "start": "1970-01-01", "until": "1970-01-01T08:00"}
+    after = {"mechanism": "ahead", "window": "3h", "afterwards": tmp_path / "after.csv"}
+    one = release(pl.DataFrame(rows), "any answer", **wish, **after, output=tmp_path / "out.csv")
     K = one.covariance()
     errors = [row.standard_error for row in one.rows()]
     assert np.sqrt(np.diag(K)) == pytest.approx(errors, rel=1e-4)

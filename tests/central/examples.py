@@ -137,8 +137,7 @@ TEA = {
     "user": [str(n % 20 // 2) for n in range(30)],
 }
 """A changelog of one day: 20 entries, of 10 persons, of which half leave again."""
-FOUR_HOURS = {"every": "4h", "at_most": 2, "start": "2026-01-01", "until": "2026-01-02"}
-DCR = {**FOUR_HOURS, "mechanism": "dcr"}
+DCR = {"every": "4h", "at_most": 2, "start": "2026-01-01", "until": "2026-01-02", "mechanism": "dcr"}
 
 
 def release_of(log, name="one.csv", epsilon=1, query="any answer", frame=None, **more):

@@ -113,16 +113,11 @@ def test_no_person_is_told_from_nobody_beyond_the_stated_loss(most, query):
         assert loss > 0.5 * epsilon
 
 
-def named(log, most):
-    return {log.entries[entry] for entry in log.entry[beyond(log, most)]}
-
-
 def test_of_a_persons_entries_those_count_that_came_first():
     """By their first mutations, whatever the rest of them do."""
     log = log_of()
-    assert named(log, 1) == {"b", "c"}
-    assert named(log, 2) == {"c"}
-    assert not beyond(log, 3).any()
+    for most, surplus in ((1, {"b", "c"}), (2, {"c"}), (3, set())):
+        assert {log.entries[entry] for entry in log.entry[beyond(log, most)]} == surplus
     breach = first_beyond(log, 2, "user")
     assert (breach.where, breach.why) == ("row 3", "its user has more than 2 entries")
     assert first_beyond(log, 3, "user") is None

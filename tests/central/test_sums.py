@@ -23,7 +23,6 @@ from changeling_central import (
     implied_delta,
     offered,
     pure_of,
-    release,
     total_cost,
     total_of,
 )
@@ -35,7 +34,7 @@ from changeling_commands import main as run
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows
 
-from .examples import FOUR_HOURS, command, forbid_draws, ledger_of
+from .examples import command, forbid_draws, ledger_of, release_of
 
 NONE, SMALL = Fraction(0), Fraction(1, 10**6)
 
@@ -175,8 +174,8 @@ def test_a_release_at_rho_costs_rho_and_no_more(mechanism):
         Release(changelog, Statement("q", query, calendar, AtMost(2), replace(spent, rho=Fraction(1, 4))), made, None)
 
 
-def released(log, name, **more):
-    return release(log, "any answer", output=log.parent / name, **{**FOUR_HOURS, "mechanism": "fresh", **more})
+def released(log, name, epsilon=None, **more):
+    return release_of(log, name, epsilon, **{"mechanism": "fresh", **more})
 
 
 def test_a_release_at_rho_is_charged_stated_and_goes_on_at_rho(log, monkeypatch):

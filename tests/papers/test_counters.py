@@ -157,16 +157,16 @@ def test_a_torn_snapshot_is_refused(tmp_path, monkeypatch):
     """Half of the old and half of the new is no state; nor is another file, and it is not overwritten. A full disk
     writes less than it was given, and says so in its return alone."""
     path = tmp_path / "memory"
-    overwrite(path, b"cells 1, 2, 3", 128)
+    overwrite(path, b"cells 1, 2, 3")
     whole = path.read_bytes()
     path.write_bytes(whole[:40] + b"x" + whole[41:])
     with pytest.raises(BadState, match="not a whole state"):
         read_over(path)
     path.write_bytes(b"something else")
     with pytest.raises(ValueError, match="something else"):
-        overwrite(path, b"cells 1", 128)
+        overwrite(path, b"cells 1")
     with pytest.raises(ValueError, match="takes"):
-        overwrite(tmp_path / "new", bytes(200), 128)
+        overwrite(tmp_path / "new", bytes(4096))
     monkeypatch.setattr(os, "pwrite", lambda *_: 100)
     with pytest.raises(OSError, match="holds 100 of 4096 bytes"):
         overwrite(tmp_path / "full", b"a 1")
@@ -174,18 +174,14 @@ def test_a_torn_snapshot_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("value", [2**59 + 1, 2**70, -(2**70), 1.0, True])
 def test_a_step_that_the_memory_cannot_hold_is_refused_before_anything_is_drawn(value):
-    """And the memory is as it was."""
+    """And the memory is as it was. Steps that come to the most overflow no cell: each as large as a counter of eight
+    takes, whatever the sign, the last sum is right to within its noise."""
     counter = PanPrivateCounter(8, EPSILON)
     memory = counter.start()
     with pytest.raises(ValueError, match="a whole number of at most"):
         counter.step(memory, value, Forbidden())
     assert not memory.cells.any()
-
-
-def test_steps_that_come_to_the_most_overflow_no_cell():
-    """Each as large as a counter of eight takes: the last sum is right to within its noise, whatever the sign."""
     for sign in (1, -1):
-        counter = PanPrivateCounter(8, EPSILON)
         _, outputs = stepped(counter, [sign * 2**59] * 8, SeededNoise(8))
         assert abs(outputs[-1] - sign * 2**62) < 10**6
 

@@ -16,8 +16,6 @@ from changeling_central import (
     answer_query,
     calibrated,
     clipped_sum,
-    counting,
-    histogram_query,
     offered,
     sliding_windows,
 )
@@ -27,11 +25,10 @@ from changeling_papers import BestEstimates, best_hierarchy, cover_sum, hierarch
 from changeling_papers.hierarchy import online_variances
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, Node, TimeBounded
 
-from tests.central.examples import CALENDAR, Listed, exact_delta, histories, stepped, transcripts
+from tests.central.examples import CALENDAR, QUERIES, Listed, exact_delta, histories, stepped, transcripts
 
-ANSWERS = ["a", "b"]
-COUNT, HISTOGRAM = counting(ANSWERS, ["a"], "a"), histogram_query(ANSWERS, ANSWERS)
-SUM = clipped_sum({"a": 3, "b": 5}, ANSWERS, 3, 5)
+COUNT, HISTOGRAM = QUERIES["count"], QUERIES["histogram"]
+SUM = clipped_sum({"a": 3, "b": 5}, ["a", "b"], 3, 5)
 MEAN = answer_query("mean of x from -2 to 8", ["-2", "8"])
 CONSTRAINTS = [AtMost(2), AtMost(4), TimeBounded(1), TimeBounded(3), AtMostWithin(2, 3),
                Hybrid((AtMost(2), TimeBounded(2)))]  # fmt: skip
@@ -83,12 +80,8 @@ def test_an_entry_that_mutates_otherwise_costs_twice_what_one_that_is_lacking_do
     assert "one lacks an entry" in mechanism.guarantee.neighbours
 
 
-GAUSSIAN = {
-    "count": COUNT,
-    "histogram": HISTOGRAM,
-    "fixed": histogram_query(ANSWERS, ANSWERS, fixed=True),
-    "sum": clipped_sum({"a": -1, "b": 1}, ANSWERS, -1, 1),
-}
+UNITS = clipped_sum({"a": -1, "b": 1}, ["a", "b"], -1, 1)
+GAUSSIAN = {"count": COUNT, "histogram": HISTOGRAM, "fixed": QUERIES["fixed"], "sum": UNITS}
 
 
 @pytest.mark.parametrize("name", GAUSSIAN)
@@ -112,7 +105,7 @@ def test_the_gaussian_delta_of_every_history_is_at_most_the_stated_one(name, con
 def test_a_hybrid_release_with_a_delta_covers_each_of_its_classes(law):
     """f from -1 to 1, W = 8P: at most 2 mutations shift 8 windows by 1 and 8 by 2, L1 length 24; entries bounded by
     3 s shift 11 by 2, which is 22, but √44 > √40 of L2 length, and they cost the larger delta of Gaussian noise."""
-    query, windows = clipped_sum({"a": -1, "b": 1}, ["a", "b"], -1, 1), Windows(0, 8, 1, 40)
+    query, windows = UNITS, Windows(0, 8, 1, 40)
     classes, delta = (AtMost(2), TimeBounded(3)), Fraction(1, 10**6)
     drawn = sliding_windows(query, windows, Hybrid(classes), EPSILON, delta, law).noise
     for one in classes:

@@ -12,6 +12,7 @@ from changeling_protocol import AtMost, Calendar, Hybrid, TimeBounded
 from changeling_statistics import read_rows as changelog_of
 
 from tests.central.examples import CALENDAR as SHORT
+from tests.central.examples import QUERIES as COUNTED
 from tests.central.examples import histories
 
 from .scripted import Script, ScriptedCounting, charged, followed
@@ -87,12 +88,7 @@ def test_what_a_counter_does_not_take_is_refused():
 
 A_OR_B = ["a", "b"]
 OVERLAPPING = LinearQuery(("p", "q", "r"), ((0, 0, 0), (1, 1, 0), (1, 0, 1)), (1, 1), (1, 1))
-QUERIES = {
-    "count": answer_query("answer == 'a'", A_OR_B),
-    "histogram": answer_query("each answer in ('a', 'b')", A_OR_B),
-    "fixed": answer_query("each answer in ('a', 'b')", A_OR_B, fixed=True),
-    "overlapping": OVERLAPPING,
-}
+QUERIES = {**{name: COUNTED[name] for name in ("count", "histogram", "fixed")}, "overlapping": OVERLAPPING}
 OTHERS = [("z", 1, "a"), ("z", 5, "")]
 CASES = [(kind, AtMost(k)) for kind in ("counter", "infinite", "partitioning", "dynamic") for k in (1, 2)]
 CASES += [("partitioning", AtMost(3)), ("counter", TimeBounded(3)), ("infinite", Hybrid((AtMost(2), TimeBounded(2))))]

@@ -25,17 +25,11 @@ def transcript_law(stream, mechanisms, z):
     return tuple(masses.values())
 
 
-def transcript_pairs(stream, steps):
-    """The laws in the two worlds, for every z and every choice of alterations."""
-    for z in stream.known():
-        real = transcript_law(stream, [stream.real] * steps, z)
-        for altered in product(stream.altered, repeat=steps):
-            yield real, transcript_law(stream, altered, z)
-
-
 def transcript_region(stream, steps):
-    """The exact privacy region of t steps."""
-    return region_of_laws(transcript_pairs(stream, steps))
+    """The exact privacy region of t steps: of the laws in the two worlds, for every z and choice of alterations."""
+    altered = [*product(stream.altered, repeat=steps)]
+    laws = {z: transcript_law(stream, [stream.real] * steps, z) for z in stream.known()}
+    return region_of_laws((real, transcript_law(stream, each, z)) for z, real in laws.items() for each in altered)
 
 
 def told(bit, right):

@@ -7,12 +7,13 @@ reacting streams, too. Where noise is Gaussian, the worst reaction is searched, 
 """
 
 from fractions import Fraction
-from math import sqrt
+from math import log, sqrt
 
 import numpy as np
 import pytest
+from changeling_central import Blocks, Shape, drawn_ahead
 from changeling_central.testing import RecordedNoise
-from changeling_protocol import AtMostWithin
+from changeling_protocol import AtMost, AtMostWithin, Calendar
 from scipy.special import ndtr
 
 from .examples import QUERIES, Listed, histories, made_for, promised, quiet_levels
@@ -55,12 +56,17 @@ class OutcomeLaw:
         chances = ((1 - ratios) / (1 + ratios) * ratios ** np.abs(z)).prod(0)
         self.beyond = float((2 * ratios ** (reach + 1) / (1 + ratios)).sum())
         self.marks = np.random.default_rng(1).integers(1, 2**62, mechanism.calendar.periods) * 2 + 1
-        self.keys, which = np.unique(self.key(published(mechanism, z)), return_inverse=True)
-        self.chances = np.bincount(which, chances)
+        self.noise, self.of_draws = published(mechanism, z), chances
+        self.keys, self.chances = self.outcomes(self.noise)
 
     def key(self, levels):
         """A number for what is published, which adds up as levels do; parts of a level are whole in 2^-20."""
         return self.marks @ np.ldexp(levels, 20).astype(np.int64)
+
+    def outcomes(self, levels):
+        """The keys of all that these levels, one for each combination of draws, may be, and their chances."""
+        keys, which = np.unique(self.key(levels), return_inverse=True)
+        return keys, np.bincount(which, self.of_draws)
 
     def told_apart(self, level):
         """The most that the logarithm of a chance changes by where levels are moved."""
@@ -86,6 +92,32 @@ def test_no_outcome_of_laplace_noise_tells_more_than_epsilon(name, query, period
     told = {column: law.told_apart(column) for life in lives(query, periods, k) for column in map(tuple, life)}
     most = max(sum(told[column] for column in map(tuple, life)) for life in lives(query, periods, k))
     assert 0.75 * epsilon < most <= epsilon + 2 * TAIL
+
+
+@pytest.mark.parametrize("share", [-1.0, 0.0, 1.0, "fresh levels"])
+def test_who_reacts_to_what_is_published_learns_no_more(share):
+    """Everything that can be published of three periods, where the entry and all others decide by it. Of trees, where
+    their one block of all periods keeps little of the budget, half of it, or much."""
+    if share == "fresh levels":
+        mechanism = made_for("fresh", "count", 3, 2, 16)
+    else:
+        shape = Shape(Blocks(3, (1, 3)), ((share, 0.0, 0.0),))
+        mechanism = drawn_ahead(QUERIES["count"], Calendar(0, 1, 3), AtMost(2), Fraction(16), shape)
+    law, worlds = OutcomeLaw(mechanism), []
+    for entry in (0, 1):
+        level, there, gone, published, seen = *(np.zeros(len(law.of_draws), np.int64) for _ in range(4)), []
+        for noise in law.noise:
+            comes = entry * (1 - there) * (1 - gone) * (published >= 0)
+            goes = there * (published < 0)
+            there, gone = there + comes - goes, gone + goes
+            level = level + comes - goes + (published < 1)
+            published = level + noise
+            seen.append(published)
+        worlds.append(dict(zip(*(each.tolist() for each in law.outcomes(np.array(seen))), strict=True)))
+    pairs = [(chance, worlds[1].get(outcome, 0)) for outcome, chance in worlds[0].items()]
+    ratios = [abs(log(one / other)) for one, other in pairs if min(one, other) > law.beyond / TAIL]
+    assert len(ratios) > 40
+    assert 16 * 0.5 < max(ratios) <= 16 + 2 * TAIL
 
 
 FAR = 1024

@@ -72,21 +72,18 @@ def put(folder, contents):
 
 def spy(monkeypatch, written):
     """Calls `written(moment)` before and after every write that stays: a file that is replaced, rows that are added."""
-    replaced, append = os.replace, Output.append
 
-    def replacing(source, target):
-        written("before")
-        replaced(source, target)
-        written("after")
+    def spied(write):
+        def called(*arguments):
+            written("before")
+            end = write(*arguments)
+            written("after")
+            return end
 
-    def appending(output, at, rows):
-        written("before")
-        end = append(output, at, rows)
-        written("after")
-        return end
+        return called
 
-    monkeypatch.setattr("changeling_central.files.os.replace", replacing)
-    monkeypatch.setattr(Output, "append", appending)
+    monkeypatch.setattr("changeling_central.files.os.replace", spied(os.replace))
+    monkeypatch.setattr(Output, "append", spied(Output.append))
 
 
 def a_life(folder, monkeypatch):

@@ -172,7 +172,7 @@ def exact_delta(law, scale, shifts, epsilon):
     are followed to 9 scales, or 40, beyond which is less than 10⁻¹⁷ of their mass.
     """
     laplace, total, zero = law is Law.LAPLACE, np.ones(1), 0
-    reach = int((40 if laplace else 9) * scale) + max(shifts) + 1
+    reach = int((40 if laplace else 9) * scale) + max(shifts, default=0) + 1
     x = np.arange(-reach, reach + 1)
     weights = np.exp(-np.abs(x) / scale if laplace else -((x / scale) ** 2) / 2)
     for shift in shifts:

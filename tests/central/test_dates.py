@@ -129,6 +129,7 @@ def test_a_time_that_clocks_skip_is_refused_by_its_row_and_one_they_show_twice_i
         if kind == "datetimes":
             frame = frame.with_columns(pl.col("time").str.to_datetime())
         day = {**MONTHS, "every": "1h", "start": "2026-10-25", "until": "2026-10-26", "epsilon": 1000, "at_most": 1}
+        day["mechanism"] = "dcr"
         return release(frame, "any answer", **day, output=tmp_path / "out.csv")
 
     with pytest.raises(UnusableChangelog, match="row 2: its time does not exist in the time zone"):

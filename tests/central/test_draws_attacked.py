@@ -99,10 +99,10 @@ def test_who_reacts_to_what_is_published_learns_no_more(share):
     """Everything that can be published of three periods, where the entry and all others decide by it. Of trees, where
     their one block of all periods keeps little of the budget, half of it, or much."""
     if share == "fresh levels":
-        mechanism = made_for("fresh", "count", 3, 2, 16)
+        mechanism = made_for("fresh", "count", 3, 2, 24)
     else:
         shape = Shape(Blocks(3, (1, 3)), ((share, 0.0, 0.0),))
-        mechanism = drawn_ahead(QUERIES["count"], Calendar(0, 1, 3), AtMost(2), Fraction(16), shape)
+        mechanism = drawn_ahead(QUERIES["count"], Calendar(0, 1, 3), AtMost(2), Fraction(24), shape)
     law, worlds = OutcomeLaw(mechanism), []
     for entry in (0, 1):
         level, there, gone, published, seen = *(np.zeros(len(law.of_draws), np.int64) for _ in range(4)), []
@@ -117,7 +117,7 @@ def test_who_reacts_to_what_is_published_learns_no_more(share):
     pairs = [(chance, worlds[1].get(outcome, 0)) for outcome, chance in worlds[0].items()]
     ratios = [abs(log(one / other)) for one, other in pairs if min(one, other) > law.beyond / TAIL]
     assert len(ratios) > 40
-    assert 16 * 0.5 < max(ratios) <= 16 + 2 * TAIL
+    assert 24 * 0.5 < max(ratios) <= 24 + 2 * TAIL
 
 
 FAR = 1024

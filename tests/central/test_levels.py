@@ -238,7 +238,6 @@ REFUSED = [
     ("square-root", "count", 7, 1, {"epsilon": 0, "delta": SMALL}, "epsilon > 0"),
     ("square-root", "count", 7, 1, {}, "needs a delta"),
     ("fresh", "count", 48, 2, {"law": "gaussian"}, "needs a delta"),
-    ("ahead", clipped_sum({"a": 2.0**52}, ["a"], 0, 2**52), 7, 1, {}, "larger unit"),
     ("square-root", clipped_sum({"a": 2.0**40}, ["a"], 0, 2**40), 7, 1, {"delta": SMALL}, "larger unit"),
     ("square-root", "count", 7, 2, {"epsilon": 10**10, "delta": SMALL}, "hides nothing"),
     ("optimised", "count", 65, 3, GAUSSIAN, "up to 64 periods"),
@@ -261,6 +260,8 @@ def test_shapes_and_bands_that_do_not_fit_are_refused():
         with pytest.raises(ValueError, match=r"widths|fewer layers"):
             Blocks(7, widths)
     seven = COUNT, Calendar(0, 1, 7), AtMost(1)
+    with pytest.raises(ValueError, match="larger unit"):
+        drawn_ahead(clipped_sum({"a": 2.0**52}, ["a"], 0, 2**52), *seven[1:], ONE, SHAPES[1])
     with pytest.raises(ValueError, match="6 periods"):
         drawn_ahead(*seven, ONE, Shape(Blocks(6, (1, 3)), ((0.0, 0.0, 0.0),)))
     with pytest.raises(ValueError, match="0 < delta"):

@@ -198,37 +198,38 @@ def _updates(change: PeriodChange) -> list[Sequence[Update]]:
     ]
 
 
-COUNTER = Offer(
-    "counter",
-    "The binary counter, over a calendar of known length.",
-    Counter("counter", cum, _net_items, _net).release,
+_COUNTER = Counter("counter", cum, _net_items, _net)
+_INFINITE = Counter("infinite", lambda _, each: InfiniteMechanism(BasicCounting(), each), _net_items, _net)
+_PARTITIONING = Counter(
+    "partitioning",
+    lambda periods, each: insertion_minus_deletion(BasicCounting(), each, periods=periods),
+    _both_items,
+    _both,
 )
+_DYNAMIC = Counter(
+    "dynamic",
+    lambda periods, each: fully_dynamic(BasicCounting(), each, periods=periods, protects=Protects.ENTRY),
+    _entry_items,
+    _updates,
+)
+
+COUNTER = Offer("counter", "The binary counter, over a calendar of known length.", _COUNTER.release)
 INFINITE = Offer(
     "infinite",
     "A counter that does not need to know when the calendar ends.",
-    Counter("infinite", lambda _, each: InfiniteMechanism(BasicCounting(), each), _net_items, _net).release,
+    _INFINITE.release,
     good_for="a count that nobody can say the end of",
 )
 PARTITIONING = Offer(
     "partitioning",
     "Insertions less deletions, released when enough came: few mutations.",
-    Counter(
-        "partitioning",
-        lambda periods, each: insertion_minus_deletion(BasicCounting(), each, periods=periods),
-        _both_items,
-        _both,
-    ).release,
+    _PARTITIONING.release,
     good_for="mutations that are rare over a very long time",
 )
 DYNAMIC = Offer(
     "dynamic",
     "Its error follows how many are there, not how many came: --at-most 2.",
-    Counter(
-        "dynamic",
-        lambda periods, each: fully_dynamic(BasicCounting(), each, periods=periods, protects=Protects.ENTRY),
-        _entry_items,
-        _updates,
-    ).release,
+    _DYNAMIC.release,
     good_for="many queries at once of a database that far more entries came to and left than it holds, and never for "
     "a plain count",
 )

@@ -408,12 +408,7 @@ class Reader:
         self._client.close()
 
     def histogram(
-        self,
-        survey: str,
-        *,
-        period: int | None = None,
-        at: datetime | None = None,
-        **how: Unpack[HowEstimated],
+        self, survey: str, *, period: int | None = None, at: datetime | None = None, **how: Unpack[HowEstimated]
     ) -> Estimates:
         """The histogram at the end of a period, by default of the last one of which anything is shown.
 
@@ -422,33 +417,15 @@ class Reader:
         """
         return self._ask(survey, HISTOGRAM, how, period=period, time=_instant(at))
 
-    def series(
-        self,
-        survey: str,
-        *,
-        until: int | None = None,
-        **how: Unpack[HowEstimated],
-    ) -> Estimates:
+    def series(self, survey: str, *, until: int | None = None, **how: Unpack[HowEstimated]) -> Estimates:
         """The histograms at the ends of the periods 1 to `until`; otherwise as `histogram`."""
         return self._ask(survey, SERIES, how, until=until)
 
-    def change(
-        self,
-        survey: str,
-        after: int,
-        until: int | None = None,
-        **how: Unpack[HowEstimated],
-    ) -> Estimates:
+    def change(self, survey: str, after: int, until: int | None = None, **how: Unpack[HowEstimated]) -> Estimates:
         """The change from the end of one period to that of another; otherwise as `histogram`."""
         return self._ask(survey, CHANGE, how, after=after, until=until)
 
-    def windows(
-        self,
-        survey: str,
-        width: int,
-        until: int | None = None,
-        **how: Unpack[HowEstimated],
-    ) -> Estimates:
+    def windows(self, survey: str, width: int, until: int | None = None, **how: Unpack[HowEstimated]) -> Estimates:
         """The changes over all windows of so many periods; otherwise as `histogram`."""
         return self._ask(survey, WINDOWS, how, width=width, until=until)
 

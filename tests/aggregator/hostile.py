@@ -4,15 +4,13 @@ import re
 import socket
 from pathlib import Path
 
-from .serving import ServerProcess
 
-
-def connected(server: ServerProcess) -> socket.socket:
+def connected(server):
     host, port = server.url.removeprefix("http://").split(":")
     return socket.create_connection((host, int(port)), timeout=60)
 
 
-def answer_of(connection: socket.socket) -> bytes:
+def answer_of(connection):
     """All that comes until the server closes; nothing more where it does so at once."""
     heard = b""
     try:
@@ -23,7 +21,7 @@ def answer_of(connection: socket.socket) -> bytes:
     return heard
 
 
-def resident(server: ServerProcess) -> int:
+def resident(server):
     """Bytes of memory that the server holds."""
     status = Path(f"/proc/{server.process.pid}/status").read_text()
     found = re.search(r"VmRSS:\s+(\d+) kB", status)
@@ -31,7 +29,7 @@ def resident(server: ServerProcess) -> int:
     return int(found[1]) * 1024
 
 
-def push(connection: socket.socket, piece: bytes, most: int) -> int:
+def push(connection, piece, most):
     """How many bytes of these pieces the server takes."""
     sent = 0
     try:
@@ -57,7 +55,7 @@ HOSTILE_HEADS = {
 }
 
 
-def slow_body(server: ServerProcess) -> socket.socket:
+def slow_body(server):
     """A connection on which all of a body has been sent but its last byte."""
     connection = connected(server)
     connection.sendall(b"POST /v1/uploads HTTP/1.1\r\nhost: here\r\ncontent-length: 1048576\r\n\r\n" + bytes(2**20 - 1))

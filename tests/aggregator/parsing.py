@@ -11,29 +11,18 @@ import os
 import random
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import atheris
 
 with atheris.instrument_imports(include=["changeling_protocol", "changeling_aggregator"]):
-    from changeling_aggregator.fold.counting import count
-    from changeling_aggregator.opening import open_requests
-    from changeling_aggregator.store import LoggedRequest, StoredSurvey
-    from changeling_protocol import (
-        EarlyEnd,
-        MalformedBytes,
-        ProtocolError,
-        SealingKey,
-        Survey,
-        UnixMilliseconds,
-        decode_upload,
-        head_of,
-        seal,
-    )
+    from changeling_aggregator.fold import fold
+    from changeling_aggregator.store import Store
+    from changeling_protocol import EarlyEnd, ProtocolError, SealingKey, Survey, decode_upload, head_of, seal
     from changeling_protocol.wire import (
         decode_acknowledgement,
         decode_key_list,
@@ -44,17 +33,10 @@ with atheris.instrument_imports(include=["changeling_protocol", "changeling_aggr
     )
 
 import msgpack
-import numpy as np
-from changeling_aggregator.testing import PLANS, Reference, honest, hostile
-from changeling_statistics import counterpart_of
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from changeling_aggregator.testing import SURVEYS, appender, counted_rows, honest, hostile, reference_of
+from changeling_aggregator.testing.serving import AUTHORITY, FOREVER, publish_new_key
 
-from tests.protocol.examples import AUTHORITY, survey
-
-AT_ONCE = 1000
-SURVEYS: list[Survey] = [survey(plan).asking(question=name) for name, plan in PLANS.items()]
-PRIVATE = X25519PrivateKey.from_private_bytes(bytes([1] * 32))
-KEY = SealingKey(PRIVATE.public_key().public_bytes_raw(), 0, 2**40)
+KEY = SealingKey(bytes(31) + b"\7", 0, FOREVER)
 NUMBERS = [0, 1, -1, 63, 64, 65, 2**16, 2**31, 2**63 - 1, 2**64 - 1, -(2**63)]
 INTERESTING: list[Any] = [*NUMBERS, True, None, "", "x", b"", b"\0" * 19, [], {}, [[]], 1.5]
 
@@ -65,91 +47,56 @@ def _signed(payload: bytes) -> bytes:
     return packed
 
 
-READERS: dict[str, Callable[[bytes], object]] = {
-    "request": lambda body: [head_of(each) for each in decode_upload_request(body)],
-    "survey": lambda payload: Survey.unverified(_signed(payload)),
-    "signed survey": Survey.unverified,
-    "key": lambda payload: SealingKey.unverified(_signed(payload)),
-    "end": lambda payload: EarlyEnd.unverified(_signed(payload)),
-    "key list": decode_key_list,
-    "acknowledgement": lambda body: decode_acknowledgement(body, 3),
-}
+READERS: list[tuple[str, Callable[[bytes], object]]] = [
+    ("request", lambda body: [head_of(each) for each in decode_upload_request(body)]),
+    ("survey", lambda payload: Survey.unverified(_signed(payload))),
+    ("signed survey", Survey.unverified),
+    ("key", lambda payload: SealingKey.unverified(_signed(payload))),
+    ("end", lambda payload: EarlyEnd.unverified(_signed(payload))),
+    ("key list", decode_key_list),
+    ("acknowledgement", lambda body: decode_acknowledgement(body, 3)),
+]
 UPLOAD = len(READERS)
 """The number of a reader from which on a body is the plaintext of an upload: one for each survey."""
 
 
 class Fuzzing:
-    """Counts what it reads. runs: so many bodies."""
+    """Reads bodies, and counts what was read. runs: so many; then all uploads are folded, and the process ends."""
 
     def __init__(self, runs: int) -> None:
-        self._runs, self._began = runs, time.monotonic()
-        self._read: Counter[str] = Counter()
-        self._bodies = self._counted = 0
+        self._left, self._read = runs, Counter[str]()
         self._uploads: list[list[bytes]] = [[] for _ in SURVEYS]
 
     def __call__(self, body: bytes) -> None:
-        """Reads a body, and ends the process after the last."""
-        self._bodies += 1
         if len(body) > 1:  # nothing at all is no envelope, and refused when it comes
             number = body[0] % (UPLOAD + len(SURVEYS))
-            if number < UPLOAD:
-                name = [*READERS][number]
-                try:
-                    READERS[name](body[1:])
-                    self._read[name] += 1
-                except ProtocolError:
-                    pass
-            else:
-                self._upload(number - UPLOAD, body[1:])
-        if self._bodies == self._runs:
-            for number in range(len(SURVEYS)):
-                self._count(number)
-            figures = {"bodies": self._bodies, "read": dict(self._read), "reports": self._counted}
-            print(json.dumps(figures | {"seconds": time.monotonic() - self._began}), flush=True)
+            name, read = READERS[number] if number < UPLOAD else ("upload", decode_upload)
+            with suppress(ProtocolError):
+                read(body[1:])
+                self._read[name] += 1
+            if number >= UPLOAD:
+                self._uploads[number - UPLOAD].append(body[1:])
+        self._left -= 1
+        if not self._left:
+            print(json.dumps({"read": self._read, "reports": self._folded()}), flush=True)
             os._exit(0)
 
-    def _upload(self, number: int, plaintext: bytes) -> None:
-        try:
-            decode_upload(plaintext)
-            self._read["upload"] += 1
-        except MalformedBytes:
-            pass
-        self._uploads[number].append(plaintext)
-        if len(self._uploads[number]) == AT_ONCE:
-            self._count(number)
-
-    def _count(self, number: int) -> None:
-        """Folds what waits, and compares. Raises AssertionError."""
-        asked, plaintexts = SURVEYS[number], self._uploads[number]
-        self._uploads[number] = []
-        arrival = asked.calendar.time(4) + asked.grace // 2
-        when = UnixMilliseconds(1000 * arrival)
-        requests = [
-            LoggedRequest(when, 1, at, encode_upload_request([seal(each, asked.id, KEY)]))
-            for at, each in enumerate(plaintexts, start=1)
-        ]
-        opened = open_requests([each.body for each in requests], {asked.id: asked}, {KEY.id: PRIVATE})
-        stored = StoredSurvey(asked.id, asked.signed_by(AUTHORITY))
-        counted = count(requests, opened, {asked.id: stored}, lambda *_: ())
-        expected = Reference(asked)
-        for plaintext in plaintexts:
-            expected.add(plaintext, arrival)
-        found = {
-            (track, node, stratum): (tally.reports, tally.slots.tolist())
-            for (_, track, node, stratum), tally in counted.tallies.items()
-        }
-        tallied = {}
-        for key, symbols in expected.symbols.items():
-            counterpart = counterpart_of(asked.plan.tracks[key[0]].randomizer)
-            each = [counterpart.tally(np.array([symbol], np.uint64)).slots * times for symbol, times in symbols.items()]
-            tallied[key] = (symbols.total(), np.sum(each, axis=0).tolist())
-        heard = {key[1:]: [here.heard, here.new, here.missed] for key, here in counted.attendance.items()}
-        refused = Counter({reason: times for (_, reason), times in counted.refused.items() if times})
-        if (found, heard, refused, counted.uncounted) != (tallied, expected.attendance, expected.refused, {}):
+    def _folded(self) -> int:
+        """How many reports the uploads come to. Raises AssertionError where the reference finds others."""
+        store = Store.open(Path(tempfile.mkdtemp()) / "server.db")
+        with store.transaction() as writing:
+            for each in SURVEYS:
+                writing.add_survey(each.id, each.signed_by(AUTHORITY), public=True)
+            key = publish_new_key(writing, 0, FOREVER)
+        append, arrival = appender(store), SURVEYS[0].calendar.time(4) + SURVEYS[0].grace // 2
+        for asked, uploads in zip(SURVEYS, self._uploads, strict=True):
+            append([encode_upload_request([seal(each, asked.id, key)]) for each in uploads], 1000 * arrival)
+        reports = fold(store, arrival + 1, closing=False).reports
+        if counted_rows(store) != reference_of(store):
             raise AssertionError(
-                f"the fold and the reference differ: {asked.question}, {[each.hex() for each in plaintexts]}"
+                f"the fold and the reference differ: {[[each.hex() for each in uploads] for uploads in self._uploads]}"
             )
-        self._counted += sum(tally.reports for tally in counted.tallies.values())
+        return reports
 
 
 def seeds() -> Iterator[bytes]:

@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
@@ -14,12 +14,13 @@ from threading import Thread
 from typing import Any, Self
 
 import httpx
-from changeling_aggregator.server import Front, MovableClock, ServerSettings, Service, listen, make_app, make_server
+from changeling_aggregator.server import MovableClock, ServerSettings, Service, listen, make_app, make_server
 from changeling_aggregator.store import IN_CLEAR, AtRest, Store
 from changeling_aggregator.testing.serving import ADMIN, AUTHORITY, FOREVER, TOKEN, RunningServer, body
 from changeling_protocol import Calendar, SealingKey, Survey, UnixSeconds, decode
 
-from ..protocol.examples import survey
+from ..protocol.examples import PINNED, survey
+from .devices import Log, Said, envelope
 
 Cli = Callable[..., str]
 """What runs a command and returns what it printed; the fixture `cli`."""
@@ -28,6 +29,7 @@ __all__ = [
     "ADMIN",
     "TOKEN",
     "Cli",
+    "OpenSurvey",
     "ServerHere",
     "ServerProcess",
     "certified",
@@ -113,7 +115,7 @@ class ServerProcess(RunningServer):
 class ServerHere(ServerProcess):
     """A server in a thread of this process, which folds in another: up at once, where two processes take seconds.
 
-    front: between it and its clients, if anything. at_rest: what private keys lie under. settings: of `ServerSettings`;
+    proxies: that it trusts. at_rest: what private keys lie under. settings: of `ServerSettings`;
     the authority of tests, and a clock that they move, if not told.
     """
 
@@ -121,19 +123,19 @@ class ServerHere(ServerProcess):
         self,
         folder: Path,
         store: str | None = None,
-        front: Front | None = None,
+        proxies: Sequence[str] = (),
         at_rest: AtRest = IN_CLEAR,
         **settings: Any,
     ) -> None:
         super().__init__(folder, store=store)
-        self._front, self._at_rest = front or Front(), at_rest
+        self._proxies, self._at_rest = proxies, at_rest
         pinned = [AUTHORITY.public_key().public_bytes_raw()]
         self._settings = {"authority": pinned, "clock": MovableClock(UnixSeconds(0)), **settings}
 
     def __enter__(self) -> Self:
         service = Service(Store.open(self.store_path, self._at_rest), ServerSettings(**self._settings))
         self._listening, self.url = listen("127.0.0.1", 0)
-        self._server = make_server(make_app(service), self._front)
+        self._server = make_server(make_app(service), self._proxies)
         self._thread = Thread(target=self._server.run, args=([self._listening],), name="server")
         self._thread.start()
         self.http = httpx.Client(base_url=self.url, timeout=100)
@@ -157,6 +159,38 @@ def certified(folder: Path) -> tuple[Path, Path]:
 
 def survey_path(published: Survey) -> str:
     return f"/v1/surveys/{published.id.hex()}"
+
+
+class OpenSurvey:
+    """A service in this process on a store with one survey, open to all, under a clock that stands at `now`.
+
+    told: more of its `ServerSettings`.
+    """
+
+    def __init__(self, store: Store, asked: Survey, **told: Any) -> None:
+        self.log, self.survey, self.now = Log.of(store, asked), asked, float(asked.calendar.start)
+        self.service = Service(store, ServerSettings(PINNED, lambda: UnixSeconds(self.now), **told))
+
+    def path(self, what: str) -> str:
+        return f"{survey_path(self.survey)}/{what}"
+
+    def move(self, close: int, later: float) -> None:
+        """So many seconds beyond the close of a period."""
+        self.now = self.survey.calendar.time(close) + later
+
+    def move_to_due(self, close: int) -> None:
+        """To when what is said of a period is shown: a second after all answers to it have had their time."""
+        self.move(close, self.survey.skew + self.survey.spread + 1)
+
+    def sealed(self, *said: Said) -> bytes:
+        """What one device says."""
+        return envelope(self.survey, self.log.key, said)
+
+    def take(self, *envelopes: bytes) -> None:
+        """Have them in the log, and count all that is there."""
+        if envelopes:
+            self.log.append(self.now, *envelopes)
+        self.service.folding.fold_now()
 
 
 def texts(value: Any) -> Any:

@@ -9,39 +9,21 @@ import pytest
 from changeling_aggregator.server import ROUTES, ServerSettings, Service
 from changeling_aggregator.server.page import ROUTES as PAGE
 from changeling_aggregator.store import TokenScope
-from changeling_aggregator.testing import sql
 from changeling_protocol import Calendar, SealingKey, UnixSeconds
 from changeling_protocol.wire import KEYS, ErrorAnswer, decode_key_list
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
-from .devices import Log, publish_new_key, report
-from .serving import in_process
+from .devices import publish_new_key, report
+from .serving import OpenSurvey, in_process
 
 START, PERIOD, GRACE = 1_800_000_000, 7200, 36_000
 RESULTS = ("histogram", "series", "change?after=0&until=1", "windows?width=1", "series?format=csv")
 
 
-class Asked:
-    """A server with an open survey of four periods, whose clock is set."""
-
-    def __init__(self, store, period=PERIOD, grace=GRACE):
-        self.log = Log.of(store, survey(calendar=Calendar(START, period, 4), grace=grace))
-        self.now = float(START)
-        self.service = Service(store, ServerSettings(PINNED, lambda: self.now))
-        self.due = self.log.survey.skew + self.log.survey.spread
-        """How long after a period closes its answers are due, in seconds."""
-
-    def path(self, what):
-        return f"/v1/surveys/{self.log.survey.id.hex()}/{what}"
-
-    def fold(self, *periods):
-        self.log.append_reports(self.now, [report(period, 3) for period in periods])
-        self.service.folding.fold_now()
-
-
 @pytest.fixture
 def asked(store):
-    return Asked(store)
+    """Four periods of two hours."""
+    return OpenSurvey(store, survey(calendar=Calendar(START, PERIOD, 4), grace=GRACE))
 
 
 def most(answer):
@@ -58,15 +40,16 @@ def test_open_results_stand_until_the_next_closing_is_due(asked):
         def stand():
             return {most(get(asked.path(each))) for each in RESULTS}
 
-        asked.now = START + PERIOD + asked.due + 1
-        asked.fold(1)
+        asked.move_to_due(1)
+        asked.take(asked.sealed(report(1, 3)))
         assert stand() == {60}
-        asked.now = START + 2 * PERIOD + asked.due - 20.5
+        asked.move_to_due(2)
+        asked.now -= 21.5
         assert stand() == {20}
         asked.now += 40
         assert stand() == {0}
-        asked.now = START + 4 * PERIOD + GRACE + 10**6
-        asked.fold(2, 3, 4)
+        asked.move(4, GRACE + 10**6)
+        asked.take(asked.sealed(*(report(period, 3) for period in (2, 3, 4))))
         assert stand() == {86_400}
         for path in map(asked.path, RESULTS):
             whole = get(path)
@@ -82,14 +65,15 @@ def test_open_results_stand_until_the_next_closing_is_due(asked):
 
 def test_with_nothing_provisional_results_stand_for_an_hour_at_most(store):
     """Where the grace is over before the next closing is due, nothing changes until then."""
-    asked = Asked(store, period=10 * PERIOD, grace=1000)
+    asked = OpenSurvey(store, survey(calendar=Calendar(START, 10 * PERIOD, 4), grace=1000))
     with in_process(asked.service) as get:
-        asked.now = START + 10 * PERIOD + asked.due + 1
-        asked.fold(1)
+        asked.move_to_due(1)
+        asked.take(asked.sealed(report(1, 3)))
         asked.now += 2000
-        asked.service.folding.fold_now()
+        asked.take()
         assert most(get(asked.path("series"))) == 3600
-        asked.now = START + 20 * PERIOD + asked.due - 100
+        asked.move_to_due(2)
+        asked.now -= 101
         assert most(get(asked.path("series"))) == 100
 
 
@@ -163,26 +147,24 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "DELETE")
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("public", [False, True], ids=["closed", "open"])
-def test_what_hangs_on_a_token_is_kept_by_no_shared_cache(store, public):
+def test_what_hangs_on_a_token_is_kept_by_no_shared_cache(store, asked, public):
     """Where one of all tokens, or none, gets another answer, each is `no-store` or private; so is every refusal.
 
     What caches may share is the same for everybody, and names what of a request it hangs on.
     """
-    log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 4), grace=GRACE))
-    sql(store, "UPDATE surveys SET public = :public", public=public)
     with store.transaction() as writing:
         for scope in TokenScope:
             writing.add_token(scope.value, scope.value, [scope], UnixSeconds(0.0))
-    now = UnixSeconds(START + 2.0 * PERIOD + 1000)
-    service = Service(store, ServerSettings(PINNED, lambda: now))
-    log.append_reports(now, [report(1, 3), report(2, 3)])
+        writing.add_survey(asked.survey.id, asked.survey.signed_by(AUTHORITY), public=public)
+    asked.service.registry.refresh()
+    asked.move(2, 1000)
     tokens = [{}, *({"authorization": f"Bearer {name}"} for name in (TokenScope.READ, TokenScope.FOLD, "none"))]
-    names = {"survey": log.survey.id.hex(), "edition": "latest", "file": "index.html"}
+    names = {"survey": asked.survey.id.hex(), "edition": "latest", "file": "index.html"}
     paths = sorted({route.path.format(**names) for route in (*ROUTES, *PAGE)})
-    paths += [f"/v1/surveys/{log.survey.id.hex()}/{what}" for what in ("change?after=0&until=1", "windows?width=1")]
+    paths += [asked.path(what) for what in ("change?after=0&until=1", "windows?width=1")]
     kept = set()
-    with in_process(service) as get:
-        service.folding.fold_now()
+    with in_process(asked.service) as get:
+        asked.take(asked.sealed(report(1, 3), report(2, 3)))
         for path, method, form in [*product(paths, METHODS, FORMS[:1]), *product(paths, METHODS[:1], FORMS[1:])]:
             answers = [get(path, {**form, **token}, method) for token in tokens]
             alike = len({(each.status_code, each.content) for each in answers}) == 1

@@ -13,7 +13,6 @@ from random import Random
 
 import pytest
 from changeling_aggregator.fold import fold
-from changeling_aggregator.server import Front
 from changeling_aggregator.store import Store, TokenScope
 from changeling_aggregator.testing import PLANS, honest, hostile
 from changeling_protocol import Calendar, seal
@@ -67,7 +66,6 @@ def test_only_declared_errors_come_of_mutated_bodies_and_tallies_are_right():
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-20_000:]
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["bodies"] == runs
     assert found["read"].get("upload", 0) > runs // 100
     assert found["reports"] > runs // 200
 
@@ -156,8 +154,8 @@ def told_of_odd_requests(server, seed, uploads):
 @pytest.mark.parametrize("guarded", [False, True])
 def test_no_framing_fails_the_server_or_smuggles_an_upload(tmp_path, guarded):
     """Odd heads, lengths that lie, chunks, pipelines and pieces: no 500, and what is in the log was sent so."""
-    front = Front(["127.0.0.1"] if guarded else [])
-    with ServerHere(tmp_path, front=front, uploads_need_token=guarded) as server:
+    proxies = ["127.0.0.1"] if guarded else []
+    with ServerHere(tmp_path, proxies=proxies, uploads_need_token=guarded) as server:
         server.add_token("of an app", TokenScope.UPLOAD)
         assert eventually(lambda: server.http.post(UPLOADS, headers=OF_AN_APP).status_code, 400)
         server.move_clock(1_800_000_000)

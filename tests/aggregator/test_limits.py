@@ -1,7 +1,9 @@
-"""What one client can do to a server without a proxy in front: what it holds of it, and how much of it it takes."""
+"""What every request passes first: limits of one client and of one network, trusted proxies, TLS, headers."""
 
 import asyncio
+import logging
 import select
+import ssl
 import subprocess
 import sys
 import time
@@ -10,7 +12,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 from changeling_aggregator import TurnedDown
-from changeling_aggregator.server import Bodies, Front, Rates, network_of, requests
+from changeling_aggregator.server import Bodies, Rates, network_of, real_time, requests
 from changeling_aggregator.server import http as limits
 from changeling_aggregator.server.requests import read_from
 from changeling_aggregator.store import TokenScope
@@ -19,9 +21,9 @@ from changeling_protocol.wire import MSGPACK, UPLOADS, encode_upload_request
 
 from .devices import body, envelope, report
 from .hostile import HOSTILE_HEADS, answer_of, connected, push, resident, slow_body
-from .serving import ServerHere, ServerProcess, eventually
+from .serving import ServerHere, ServerProcess, certified, eventually
 
-BEHIND_PROXY = Front(["127.0.0.1"])
+BEHIND_PROXY = ["127.0.0.1"]
 
 
 @pytest.fixture(scope="module")
@@ -89,37 +91,33 @@ def test_a_server_has_no_more_connections_than_it_may_have_files(tmp_path):
             process.communicate(timeout=100)
 
 
-def read(messages, bodies=None):
-    return asyncio.run(read_from(lambda: anext(messages), b"", bodies or Bodies(), 100))
-
-
-async def coming(*pieces, pause=0.0, end=True):
-    for number, piece in enumerate(pieces, 1):
-        await asyncio.sleep(pause)
-        yield {"type": "http.request", "body": piece, "more_body": number < len(pieces) or not end}
-    if not end:
-        yield {"type": "http.disconnect"}
-
-
-def test_a_body_that_does_not_end_in_time_is_refused(monkeypatch):
-    """However often a byte of it arrives, it is held in memory for so long only: 408. One that breaks off is no failure
-    of the server."""
+def test_bodies_are_bounded_in_time_and_together(monkeypatch):
+    """One is held in memory for so long only, however often a byte of it arrives: 408. One that breaks off is no
+    failure of the server. What is more than is kept of all of them is turned away, and gives back what it held."""
     monkeypatch.setattr(requests, "BODY_SECONDS", 0.05)
-    for messages, status in ((coming(*[b"x"] * 90, pause=0.01), 408), (coming(b"x", end=False), 400)):
-        with pytest.raises(TurnedDown) as refused:
-            read(messages)
-        assert refused.value.code.status == status
-
-
-def test_the_bodies_on_their_way_are_bounded_together(monkeypatch):
-    """What is more than is kept in memory is turned away, and gives back what it held."""
     monkeypatch.setattr(requests, "MOST_BODIES_BYTES", 250)
     bodies = Bodies()
     bodies.size = 200
-    with pytest.raises(TurnedDown):
-        read(coming(b"x" * 30, b"x" * 30), bodies)
-    assert bodies.size == 200
-    assert read(coming(b"x" * 30, b"x" * 20), bodies) == b"x" * 50
+
+    async def coming(pieces, pause, ends):
+        for number, piece in enumerate(pieces, 1):
+            await asyncio.sleep(pause)
+            yield {"type": "http.request", "body": piece, "more_body": number < len(pieces) or not ends}
+        yield {"type": "http.disconnect"}
+
+    def read(*pieces, pause=0.0, ends=True):
+        messages = coming(pieces, pause, ends)
+        return asyncio.run(read_from(lambda: anext(messages), b"", bodies, 100))
+
+    for status, pieces, how in (
+        (408, [b"x"] * 90, {"pause": 0.01}),
+        (400, [b"x"], {"ends": False}),
+        (503, [b"x" * 30] * 2, {}),
+    ):
+        with pytest.raises(TurnedDown) as refused:
+            read(*pieces, **how)
+        assert (refused.value.code.status, bodies.size) == (status, 200)
+    assert read(b"x" * 30, b"x" * 20) == b"x" * 50
     assert bodies.size == 200
 
 
@@ -186,7 +184,7 @@ def test_nothing_of_an_address_is_kept_and_a_new_day_begins_anew(monkeypatch):
 def test_a_network_pays_for_what_it_uploads_but_with_a_token(tmp_path, limit):
     """Two thousand envelopes at once are taken, and nothing more for a while, by their bytes, or for a day, by their
     number; who shows an upload token goes on, and other networks are not touched."""
-    server = ServerHere(tmp_path, front=BEHIND_PROXY, **limit)
+    server = ServerHere(tmp_path, proxies=BEHIND_PROXY, **limit)
     server.add_token("of a backend", TokenScope.UPLOAD)
     many, few = encode_upload_request([bytes([VERSION]) + bytes(199)] * 2000), encode_upload_request([b"no envelope"])
 
@@ -206,7 +204,7 @@ def test_what_does_not_open_costs_its_network(tmp_path):
     sealed to a key that has expired, or that nobody knows, costs what it always does. Of 900 garbled envelopes none is
     drawn once in a million times.
     """
-    with ServerHere(tmp_path, front=BEHIND_PROXY, requests_a_second=50, envelopes_a_day=250_000) as server:
+    with ServerHere(tmp_path, proxies=BEHIND_PROXY, requests_a_second=50, envelopes_a_day=250_000) as server:
         expired = server.new_key(expires=server.now + 10)
         key = server.new_key(begins=server.now + 10)
         survey = server.new_survey()
@@ -225,3 +223,88 @@ def test_what_does_not_open_costs_its_network(tmp_path):
             assert uploads(f"192.0.{number}.1", each).status_code == 200
         assert [uploads(f"192.0.{each}.1", sound).status_code for each in range(4)] == [200, 429, 200, 200]
         assert 429 in (uploads("198.51.100.1", garbled, 1).status_code for _ in range(900))
+
+
+@pytest.fixture(scope="module")
+def behind_proxy(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("proxied")
+    with ServerHere(folder, proxies=BEHIND_PROXY, requests_a_second=1, clock=real_time) as running:
+        yield running
+
+
+def statuses(server, forwarded, times=30):
+    return {server.http.get("/v1/surveys", headers={"x-forwarded-for": forwarded}).status_code for _ in range(times)}
+
+
+def troubles(server):
+    return {each["name"] for each in server.http.get("/readyz").json()["troubles"]}
+
+
+def test_a_proxy_is_believed_whom_it_speaks_for(behind_proxy):
+    """The last address that is no proxy of ours: what stands before it anybody may have written."""
+    assert statuses(behind_proxy, "192.0.2.1") == {200, 429}
+    assert statuses(behind_proxy, "198.51.100.1, 192.0.2.200, 127.0.0.1", 1) == {429}
+    assert statuses(behind_proxy, "192.0.2.1, 198.51.100.1", 1) == {200}
+    refused = behind_proxy.http.get("/v1/surveys", headers={"x-forwarded-for": "192.0.2.1"})
+    assert (refused.json()["code"], refused.headers["retry-after"]) == ("too_many_requests", "1")
+    assert "proxy" not in troubles(behind_proxy)
+
+
+def test_a_proxy_that_nobody_named_is_not_believed_and_told_of(tmp_path):
+    """Without --proxy a header is no address, and this machine is not limited; it stands among the troubles. Nor does a
+    server close handlers of its process, such as one of absl, which then closes the process's own standard error."""
+    closed = []
+
+    class Host(logging.Handler):
+        def close(self):
+            closed.append(self)
+
+    handler = Host()
+    with ServerHere(tmp_path, requests_a_second=1, clock=real_time) as server:
+        assert "proxy" not in troubles(server)
+        assert statuses(server, "192.0.2.1") == {200}
+        assert "proxy" in troubles(server)
+    assert handler not in closed
+
+
+def test_a_request_names_its_host_once(behind_proxy):
+    """Else a cache, a proxy and a server might each take another."""
+    for hosts, status in ((), b"400"), (("one", "two"), b"400"), (("one", "one"), b"400"), (("one",), b"200"):
+        head = "".join(f"Host: {host}\r\n" for host in hosts)
+        with connected(behind_proxy) as connection:
+            connection.sendall(f"GET /v1/surveys HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
+            assert connection.recv(1000).split()[1] == status
+
+
+def test_nobody_is_sent_on_to_the_host_that_a_request_names(behind_proxy):
+    """A path with a slash too many is not there: an address made of the request may be another's, or without TLS."""
+    for path in ("/v1/surveys/", "/v1/keys/", "/v1/uploads/", "/page/session/"):
+        answer = behind_proxy.http.get(path, headers={"host": "elsewhere.example"})
+        assert (answer.status_code, answer.headers.get("location")) == (404, None)
+
+
+def test_every_answer_has_an_id_a_date_and_security_headers(behind_proxy):
+    """Errors too; no two have one id. Transport security is for what came over TLS."""
+    answers = [behind_proxy.http.get(path) for path in ("/v1/surveys", "/nothing", "/v1/uploads", "/v1/keys")]
+    for answer in answers:
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+        assert answer.headers["referrer-policy"] == "no-referrer"
+        assert "date" in answer.headers
+        assert "server" not in answer.headers
+        assert "strict-transport-security" not in answer.headers
+    assert len({answer.headers["x-request-id"] for answer in answers}) == len(answers)
+    secure = behind_proxy.http.get("/v1/surveys", headers={"x-forwarded-proto": "https"})
+    assert "max-age" in secure.headers["strict-transport-security"]
+
+
+@pytest.mark.heavy
+def test_a_server_speaks_tls_by_itself(tmp_path):
+    """With a certificate of its own; it prints https."""
+    certificate, key = certified(tmp_path)
+    with ServerProcess(tmp_path, "--certificate", str(certificate), "--certificate-key", str(key)) as server:
+        assert server.url.startswith("https://")
+        trusted = ssl.create_default_context(cafile=str(certificate))
+        answer = httpx.get(f"{server.url}/v1/surveys", verify=trusted, timeout=100)
+        assert answer.status_code == 200
+        assert "strict-transport-security" in answer.headers

@@ -9,7 +9,6 @@ import jsonschema_rs
 import msgpack
 import pytest
 from changeling_aggregator.server import ROUTES, page
-from changeling_aggregator.server.openapi import DIALECT, operations
 from changeling_aggregator.store import Store, TokenScope
 from changeling_protocol import Calendar, EarlyEnd, SealingKey
 from changeling_protocol.wire import MOST_BODY_BYTES
@@ -95,7 +94,7 @@ def published(asking):
 def test_every_route_is_described_and_nothing_else_but_the_page_left_out(asking):
     """Also uploads, whose endpoint is made with its service; each operation has a sentence, and a name of its own."""
     document = asking.document
-    assert document["openapi"] == DIALECT
+    assert document["openapi"].startswith("3.1")
     routed = {(route.path, method.lower()) for route in ROUTES for method in route.methods or () if method != "HEAD"}
     told = {(path, method) for path, each in document["paths"].items() for method in each if method != "parameters"}
     assert told == routed | {("/v1/uploads", "post")}
@@ -105,7 +104,6 @@ def test_every_route_is_described_and_nothing_else_but_the_page_left_out(asking)
     of_page = {route.path for route in page.ROUTES}
     assert of_page == {"/", "/page/session", "/page/surveys/{survey}", "/page/{file}"}
     assert not of_page & document["paths"].keys()
-    assert [*operations(page.ROUTES)] == []
 
 
 def test_the_methods_of_a_path_are_those_that_it_names(asking, published):
@@ -135,21 +133,6 @@ def test_the_parameters_are_those_that_are_taken(asking, published, what):
     needed = {each["name"] for each in parameters(what) if each["required"]}
     assert needed == set(ESTIMATES[what])
     assert asking("GET", path).status_code == (422 if needed else 200)
-
-
-def test_the_scopes_are_those_that_are_asked_for(asking, published):
-    """Without a token 401, and with one for anything else 403, wherever a scope stands; nowhere else."""
-    for route, method, what in operations(ROUTES):
-        path = route.path.replace("{survey}", published.id.hex())
-        params = ESTIMATES.get(f"/{path.rpartition('/')[2]}", {})
-        allowed = {
-            scope
-            for scope in TokenScope
-            if asking(method, path, headers=shown(scope), params=params).status_code != 403
-        }
-        without = asking(method, path, headers={}, params=params).status_code
-        assert without == 401 if what.scope else without != 401
-        assert allowed == ({what.scope} if what.scope else {*TokenScope}), path
 
 
 def test_every_status_that_is_told_is_given_and_no_other(asking, published):
@@ -203,7 +186,7 @@ def try_estimates(asking, path, tagged):
         asking("GET", asked, params=needed, headers=tagged)
         asking("GET", NOWHERE + "/" + asked.rpartition("/")[2], params=needed)
         for headers in BY_ALL[::2]:
-            asking("GET", asked, params=needed, headers=headers)
+            asking("GET", f"{path}/{asked.rpartition('/')[2]}", params=needed, headers=headers)
     asking("GET", path + "/series", params={"method": "smoothed"})
 
 
@@ -242,5 +225,6 @@ def try_puts(asking):
             asking("PUT", to, content=content)
         for headers in BY_ALL[:2]:
             asking("PUT", to, content=contents[0], headers=headers)
-    asking("GET", path + "/end")
+    for each in (path, NOWHERE):
+        asking("GET", each + "/end")
     asking("PUT", path, content=new.signed_by(AUTHORITY), params={"public": "perhaps"})

@@ -1,12 +1,14 @@
-"""What a server shows, over HTTP, for the reader in notebooks and on the command line: series, differences, numbers."""
+"""What a server shows to notebooks and command lines: series, differences, numbers; and what freezing does to them."""
 
 import os
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import httpx
 import matplotlib
 import numpy as np
 import pytest
+from changeling_client import Client
 from changeling_protocol import (
     OFFSETS,
     AtMost,
@@ -24,6 +26,8 @@ from changeling_protocol import (
 )
 from changeling_reader import Reader, ServerAnswered
 
+from ..coins import SeededCoins
+from ..protocol.examples import PINNED
 from .devices import envelope, report
 from .serving import survey_path
 
@@ -166,24 +170,6 @@ def test_both_arms_changes_and_one_arms_own_are_compared_likewise(reader, asked)
     assert (both.entries.shape, own[0].entries.shape) == ((1, 2), (1, 1))
 
 
-@pytest.mark.parametrize(
-    ("query", "named"),
-    [
-        ({}, "against, after, or both"),
-        ({"against": "arm:A"}, "apart"),
-        ({"stratum": "arm:A", "against": "arm:A"}, "apart"),
-        ({"stratum": "arm:B", "against": "arm:Z"}, "Z"),
-        ({"after": 2, "until": 2}, "not before"),
-        ({"after": 1, "covariance": "true"}, "no parameter"),
-        ({"after": 1, "method": "smoothed"}, "retrospective"),
-    ],
-)
-def test_what_is_no_comparison_is_refused_with_the_reason(server, asked, query, named):
-    found = server.http.get(f"{survey_path(asked)}/comparison", params=query)
-    assert found.status_code == 422
-    assert named in found.json()["detail"]
-
-
 def published(server, questions, start, *, closed=True):
     """A survey that asks these once, of a period that begins then: all of a closed cohort, else each in a group."""
     tracks = [
@@ -262,21 +248,6 @@ def test_the_frozen_among_those_that_hold_a_number_bound_what_freezing_does_to_i
     assert float(rows[1].split(",")[-1]) == pytest.approx(bound)
 
 
-def test_what_is_no_figure_is_refused(server, two):
-    """Other quantiles, values that are none or too many; and a question with answers has no mean."""
-    for query, named in (
-        ({"quantile": 0.51}, ""),
-        ({"quantile": "x"}, ""),
-        ({"above": "nan"}, ""),
-        ({"above": [1, 2, 3, 4, 5]}, ""),
-        ({"question": "drink"}, "not for a number"),
-    ):
-        asked = {"question": "minutes", **query}
-        found = server.http.get(f"{survey_path(two)}/numbers", params=asked)
-        assert found.status_code == 422
-        assert named in found.json()["detail"]
-
-
 def test_every_method_and_command_takes_a_question(server, reader, two, cli):
     """Each answers about the question that is named, and none does where none is, of two."""
     id_ = two.id.hex()
@@ -293,3 +264,126 @@ def test_every_method_and_command_takes_a_question(server, reader, two, cli):
     for words in ("histogram --period 1", "series --until 1", "change --after 0 --until 1"):
         command, *more = words.split()
         assert DRINK.text in cli(command, id_, "--server", server.url, *more, "--question", "drink")
+
+
+ENTRIES, HEAVY, PERIODS = 200, 120, 3
+"""Most entries change in every period, and the survey counts one change after the first answer."""
+TRUTH = np.array([[ENTRIES, 0], [ENTRIES - HEAVY, HEAVY], [ENTRIES, 0]])
+"""How many hold tea and coffee at the end of each period."""
+ONCE = Question("drink", "What do you drink?", ("tea", "coffee"), AtMost(2))
+
+
+@pytest.fixture(scope="module")
+def frozen(server, tmp_path_factory):
+    """Half of the entries, by lot, tell the drink, and half whether they are frozen, nearly all of them the truth."""
+    track = Track(1, KaryResponse(StateSpace(2), Odds(2**32, 1)), 0, PERIODS)
+    _ = server.key
+    survey = server.publish(
+        Survey.at_cost(
+            questions=(ONCE, Question.of_freezing(ONCE)),
+            calendar=Calendar(server.now, 3600, PERIODS),
+            plan=ReleasePlan(tuple(Group((replace(track, question=place),)) for place in range(2))),
+            skew=5,
+            spread=5,
+            grace=7200,
+            minimum=3,
+            breakdowns=(Breakdown("changes", ("often", "never")),),
+        )
+    )
+    calendar, now = survey.calendar, float(survey.calendar.start)
+    how = {"authority": PINNED, "max_epsilon": 100, "background": False, "clock": lambda: now}
+    with Client(path=tmp_path_factory.mktemp("devices") / "store.db", server=server.url, **how) as device:
+        device._device.coins = SeededCoins(24)  # the groups that entries draw, so that it is one case
+        handle = device.join(survey.id, entries=HEAVY, stratum={"changes": "often"})
+        device.flush()
+        handle.add_entries(ENTRIES - HEAVY, stratum={"changes": "never"})
+        for period in range(1, PERIODS + 1):
+            now = calendar.time(period) - 600.0
+            for entry in range(ENTRIES):
+                handle.record(("coffee", "tea")[period % 2] if entry < HEAVY else "tea", entry=entry)
+            now = calendar.time(period) + 20.0
+            server.move_clock(now)
+            assert device.flush().waiting == 0
+            server.fold()
+    server.move_clock(calendar.time(PERIODS) + 7300)
+    server.fold()
+    return survey
+
+
+def holds(intervals, truth):
+    return (intervals[..., 0] <= truth) & (truth <= intervals[..., 1])
+
+
+def series_of(reader, survey):
+    return reader.series(survey.id.hex(), question="drink", confidence=0.99)
+
+
+def test_heavy_changers_true_shares_lie_outside_the_band_and_within_band_and_bound(reader, frozen):
+    """At 99%, with fixed coins. Until anybody is frozen both hold; in the end the band misses by 60 points. The
+    freezing question itself has a series, and no bound of its own."""
+    found = series_of(reader, frozen)
+    assert found.entries.tolist() == [ENTRIES] * PERIODS
+    assert holds(found.intervals, TRUTH).all(1).tolist() == [True, True, False]
+    assert holds(found.widened, TRUTH).all()
+    assert abs(found.freezing[:, 0] / ENTRIES - [0, 0, HEAVY / ENTRIES]).max() < 0.15
+    assert (found.freezing[:, 1] >= found.freezing[:, 0]).all()
+    own = reader.series(frozen.id.hex(), question="drink-frozen")
+    assert own.answers == ("no", "yes")
+    assert np.isnan(own.freezing).all()
+    assert np.isnan(own.widened).all()
+    assert own.values[2, 1] == pytest.approx(found.freezing[2, 0])
+
+
+def test_a_change_since_an_earlier_period_is_bounded_by_those_that_are_frozen_at_its_end(reader, frozen):
+    """Heavy changers went back to tea, and the server sees none of it."""
+    found, series = reader.change(frozen.id.hex(), 2, 3, question="drink", confidence=0.99), series_of(reader, frozen)
+    moved = TRUTH[2] - TRUTH[1]
+    assert not holds(found.intervals[0], moved).any()
+    assert holds(found.widened[0], moved).all()
+    assert np.allclose(found.freezing, series.freezing[2:])
+    windows = reader.windows(frozen.id.hex(), 1, question="drink", confidence=0.99)
+    assert np.allclose(windows.freezing, series.freezing)
+
+
+def test_a_difference_between_arms_or_times_is_bounded_by_the_frozen_of_all_that_it_is_between(
+    server, reader, frozen, cli
+):
+    """Who changes often and who never does hold the same in the end, and the interval leaves that out."""
+    id_, how = frozen.id.hex(), {"question": "drink", "confidence": 0.99}
+    arms = {"changes": ["often"]}, {"changes": ["never"]}
+    found = reader.compare(id_, *arms, until=PERIODS, **how)
+    truth = np.array([[0, 0], [-1, 1], [0, 0]])
+    assert holds(found.intervals, truth).all(1).tolist() == [True, True, False]
+    assert holds(found.widened, truth).all()
+    assert abs(found.freezing - [[0, 0], [0, 0], [1, 0]]).max() < 0.05
+    since = reader.compare(id_, *arms, after=2, until=PERIODS, **how)
+    assert not holds(since.intervals[0], truth[2] - truth[1]).any()
+    assert holds(since.widened[0], truth[2] - truth[1]).all()
+    assert since.freezing_bound[0] > found.freezing_bound[2]
+    assert (found.frame()["freezing_bound"].to_numpy() == np.repeat(found.freezing_bound, 2)).all()
+    words = ("--question", "drink", "--stratum", "changes:often", "--since", "2")
+    printed = cli("series", id_, "--server", server.url, *words)
+    assert "Beyond its interval a difference may be off by" in " ".join(printed.split())
+    query = {"question": "drink", "after": 2, "format": "csv", "confidence": 0.99}
+    rows = server.http.get(f"{survey_path(frozen)}/comparison", params=query).text.splitlines()
+    assert rows[0].endswith(",freezing_bound")
+    own = reader.compare(id_, after=2, until=PERIODS, **how)
+    assert float(rows[-1].split(",")[-1]) == pytest.approx(own.freezing_bound[0])
+    assert np.isnan(reader.compare(id_, *arms, until=PERIODS, question="drink", confidence=None).freezing_bound).all()
+
+
+def test_the_bound_is_in_json_csv_the_table_and_the_frame(server, reader, frozen, cli):
+    """Everywhere the same; without intervals there is an estimate and no bound."""
+    id_, path, asks = frozen.id.hex(), f"{survey_path(frozen)}/series", {"question": "drink", "confidence": "0.95"}
+    plain = server.http.get(path, params=asks).json()["series"][2]["freezing"]
+    assert plain["entries"] < plain["bound"] < ENTRIES
+    rows = server.http.get(path, params={**asks, "format": "csv"}).text.splitlines()
+    assert rows[0].endswith("epsilon,freezing_entries,freezing_bound")
+    assert [float(each) for each in rows[-1].split(",")[-2:]] == pytest.approx([plain["entries"], plain["bound"]])
+    assert reader.series(id_, question="drink").frame()["freezing_bound"].iloc[-1] == pytest.approx(plain["bound"])
+    assert np.isnan(reader.histogram(id_, question="drink", confidence=None).freezing[0, 1])
+    printed = " ".join(cli("histogram", id_, "--server", server.url, "--question", "drink").split())
+    assert f"Freezing: {plain['entries'] / ENTRIES:.1%} of them have made a change that is not counted" in printed
+    assert f"by {plain['bound'] / ENTRIES:.1%} at most" in printed
+    smoothed, late = (reader.series(id_, question="drink", method=each) for each in ("smoothed", "retrospective"))
+    assert np.allclose(smoothed.freezing, late.freezing)

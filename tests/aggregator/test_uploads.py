@@ -88,25 +88,16 @@ def test_a_body_that_is_no_upload_is_refused_whole(server):
     """400, one sentence, and nothing is appended. What came packed is never unpacked: a hundred megabytes of zeros in a
     hundred kilobytes are as any other bytes that are no upload."""
     server.fold()
-    bomb = gzip.compress(bytes(10**8), compresslevel=9)
-    for content, how in (
-        (b"", {}),
-        (b"\xc1", {}),
-        (b"not MessagePack", {}),
-        (body(b"envelope")[:-1], {}),
-        (body(b"envelope") + b"\0", {}),
-        (msgpack.packb({"envelopes": [1.5]}), {}),
-        (b"\x81\xa9envelopes\xdc\x00\x00", {}),
-        (encode([]), {}),
-        (encode({"envelopes": b""}), {}),
-        (encode({"envelopes": [], "more": 1}), {}),
-        (body(*[b""] * (MOST_ENVELOPES_TAKEN + 1)), {}),
-        (b"\x91" * 5000, {}),
-        (bytes(MOST_BODY_BYTES), {}),
-        (bomb, {"content-encoding": "gzip"}),
-        (gzip.compress(body()), {"content-encoding": "gzip"}),
+    packed = gzip.compress(bytes(10**8), compresslevel=9), gzip.compress(body())
+    for content in (
+        *(b"", b"\xc1", b"not MessagePack", b"\x81\xa9envelopes\xdc\x00\x00", b"\x91" * 5000, bytes(MOST_BODY_BYTES)),
+        *(body(b"envelope")[:-1], body(b"envelope") + b"\0", body(*[b""] * (MOST_ENVELOPES_TAKEN + 1))),
+        *(encode([]), encode({"envelopes": b""}), encode({"envelopes": [], "more": 1})),
+        msgpack.packb({"envelopes": [1.5]}),
+        *packed,
     ):
-        response = server.http.post("/v1/uploads", content=content, headers=how)
+        headers = {"content-encoding": "gzip"} if content in packed else {}
+        response = server.http.post("/v1/uploads", content=content, headers=headers)
         assert (response.status_code, response.json()["code"]) == (400, "malformed")
     assert server.fold()["envelopes"] == 0
     assert server.http.post("/v1/uploads", content=body()).status_code == 200

@@ -87,7 +87,7 @@ def test_the_notebook_of_the_readers_page_runs(shown, monkeypatch):
 def test_every_path_parameter_form_and_field_of_the_readers_page_is_there(shown):
     """Those of the tables: each path with each parameter of its own, and with each that all of them take; each form by
     `format=`, with its media type. No field of an estimate is left out, and none named that there is not, but for what
-    a survey that asks the freezing question has besides (`tests/aggregator/test_freezing_question.py`)."""
+    a survey that asks the freezing question has besides (`tests/aggregator/test_reader.py`)."""
     server, survey = shown
     text = (ROOT / READING).read_text()
 

@@ -3,10 +3,9 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from changeling_protocol import format_instant, parse_instant
@@ -17,30 +16,15 @@ from .access import TokenFile, asking, console, token_in
 
 Answer = Mapping[str, Any]
 Query = list[tuple[str, str]]
-
-
-class MethodOption(StrEnum):
-    """Nodes that estimates use."""
-
-    ONLINE = "online"
-    RETROSPECTIVE = "retrospective"
-    SMOOTHED = "smoothed"
-
-
-class PopulationOption(StrEnum):
-    """Whom figures are about, as the server names them."""
-
-    HEARD = "heard"
-    ENROLLED = "enrolled"
-
-
+Method = Literal["online", "retrospective", "smoothed"]
+Population = Literal["heard", "enrolled"]
 _Question = Annotated[str | None, typer.Option(help="The name of one of the survey's questions, if there are several.")]
 _Survey = Annotated[str, typer.Argument(help="The survey's id, or its file.")]
 _Server = Annotated[str, typer.Option(help="The server's URL.")]
 _Stratum = Annotated[list[str] | None, typer.Option(help="NAME:VALUE of a breakdown; once or more.")]
-_Method = Annotated[MethodOption, typer.Option(help="What closed by then; all; or all, smoothed, which is biased.")]
+_Method = Annotated[Method, typer.Option(help="What closed by then; all; or all, smoothed, which is biased.")]
 _Population = Annotated[
-    PopulationOption,
+    Population,
     typer.Option(help="Whom figures are about: who was heard at the time, or all who ever enrolled, as if alike."),
 ]
 _Confidence = Annotated[float, typer.Option(help="The level of the intervals, as 0.8, 0.95 or 0.99.")]
@@ -54,8 +38,8 @@ def histogram(
     server: _Server,
     at: _At = None,
     period: Annotated[int | None, typer.Option(help="At the end of this period.")] = None,
-    method: _Method = MethodOption.ONLINE,
-    population: _Population = PopulationOption.HEARD,
+    method: _Method = "online",
+    population: _Population = "heard",
     stratum: _Stratum = None,
     confidence: _Confidence = 0.95,
     question: _Question = None,
@@ -68,7 +52,7 @@ def histogram(
     By default at the last period of which anything is shown.
     """
     query = _query(question, method, stratum, confidence, *_moment("period", at, period))
-    query.append(("population", population.value))
+    query.append(("population", population))
     _print(survey, server, HISTOGRAM, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
 
 
@@ -77,8 +61,8 @@ def series(
     server: _Server,
     at: _At = None,
     until: Annotated[int | None, typer.Option(help="The last period.")] = None,
-    method: _Method = MethodOption.ONLINE,
-    population: _Population = PopulationOption.HEARD,
+    method: _Method = "online",
+    population: _Population = "heard",
     stratum: _Stratum = None,
     confidence: _Confidence = 0.95,
     question: _Question = None,
@@ -109,8 +93,8 @@ def series(
         path = COMPARISON
         query += [("against", each) for each in compare or ()] + [("after", str(since or 0))]
     else:
-        query.append(("population", population.value))
-    if path != SERIES and population is PopulationOption.ENROLLED:
+        query.append(("population", population))
+    if path != SERIES and population == "enrolled":
         raise ValueError("these figures are of those heard: leave out --population")
     _print(survey, server, path, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
 
@@ -121,8 +105,8 @@ def change(
     after: Annotated[int | None, typer.Option(help="The change since the end of this period; 0 is the start.")] = None,
     width: Annotated[int | None, typer.Option(help="The changes over all windows of so many periods.")] = None,
     until: Annotated[int | None, typer.Option(help="The end of the last window.")] = None,
-    method: _Method = MethodOption.ONLINE,
-    population: _Population = PopulationOption.HEARD,
+    method: _Method = "online",
+    population: _Population = "heard",
     stratum: _Stratum = None,
     confidence: _Confidence = 0.95,
     question: _Question = None,
@@ -135,7 +119,7 @@ def change(
         raise ValueError("choose one of --after and --width")
     window = ("after", str(after)) if width is None else ("width", str(width))
     query = _query(question, method, stratum, confidence, *_moment("until", None, until), window)
-    query.append(("population", population.value))
+    query.append(("population", population))
     path = CHANGE if width is None else WINDOWS
     _print(survey, server, path, query, token_in(token_file), as_json=as_json, as_csv=as_csv)
 
@@ -196,11 +180,11 @@ def _id(survey: str) -> str:
 
 
 def _query(
-    question: str | None, method: MethodOption, stratum: list[str] | None, confidence: float, *more: tuple[str, str]
+    question: str | None, method: Method, stratum: list[str] | None, confidence: float, *more: tuple[str, str]
 ) -> Query:
     return [
         *([] if question is None else [("question", question)]),
-        ("method", method.value),
+        ("method", method),
         ("confidence", str(confidence)),
         *(("stratum", each) for each in stratum or ()),
         *more,
@@ -355,7 +339,7 @@ def notes(answer: Answer) -> Iterator[str]:
         f"About {_people(answer, last)}: {last['heard']:,} of {last['enrolled']:,} ({last['response_rate']:.0%}) "
         f"were heard; an entry loses at most epsilon {answer['epsilon']:g}."
     )
-    if last["heard"] < last["enrolled"] and answer["population"] == PopulationOption.ENROLLED:
+    if last["heard"] < last["enrolled"] and answer["population"] == "enrolled":
         yield "Counts are scaled up to all who ever enrolled, as if those who fell silent were like those heard."
     yield f"{last['false_entries']:,} false entries could move a share by one percentage point."
     if frozen := last.get("freezing"):
@@ -412,7 +396,7 @@ def _mark(at: Answer) -> str:
 
 
 def _people(answer: Answer, at: Answer) -> str:
-    of_heard = answer["population"] == PopulationOption.HEARD
+    of_heard = answer["population"] == "heard"
     return f"the {at['entries']:,} entries that " + ("were heard" if of_heard else "ever enrolled")
 
 

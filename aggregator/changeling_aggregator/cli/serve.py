@@ -2,8 +2,10 @@
 
 import gc
 import signal
+import socket
 import time
-from contextlib import ExitStack, closing, suppress
+from contextlib import AbstractContextManager, closing, nullcontext, suppress
+from ipaddress import ip_network
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -16,6 +18,9 @@ from .access import StoreKeyFile, TokenFile, forget_store_key, read_public_key, 
 from .store import SEGMENTS_HELP, STORE_HELP
 
 if TYPE_CHECKING:
+    import uvicorn
+    from prometheus_client import CollectorRegistry
+
     from ..server import FoldLoop, GuardedClock
     from ..store import Store
 
@@ -51,6 +56,13 @@ def checked_front(context: typer.Context, key: Path | None) -> Path | None:
             f"on {host} tokens could be read on the way: give a --certificate, or name the --proxy before the server"
         )
     return key
+
+
+def checked_proxies(proxies: list[str] | None) -> list[str] | None:
+    """Addresses, or networks of them."""
+    for each in proxies or ():
+        ip_network(each, strict=False)
+    return proxies
 
 
 def checked_admission(name: str | None) -> str | None:
@@ -90,7 +102,10 @@ def host_and_port(address: str) -> tuple[str, int]:
 _Host = Annotated[str, typer.Option(help="Address to listen on. Beyond loopback, put TLS in front.")]
 _Proxies = Annotated[
     list[str] | None,
-    typer.Option(help="Address or network of a proxy that is believed whom it speaks for; again for more."),
+    typer.Option(
+        help="Address or network of a proxy that is believed whom it speaks for; again for more.",
+        callback=checked_proxies,
+    ),
 ]
 _Rate = Annotated[int, typer.Option(min=0, help="Requests a second from one network, on average; 0 for any number.")]
 _Metrics = Annotated[
@@ -172,10 +187,8 @@ def serve(
     from uvicorn.importer import import_from_string
 
     from ..fold import FoldProcess
-    from ..logs import log_in_json
     from ..server import (
         Clock,
-        Front,
         GuardedClock,
         MovableClock,
         ServerSettings,
@@ -184,18 +197,16 @@ def serve(
         make_app,
         make_server,
         registry_of,
-        telling,
     )
     from ..store import Store
 
     del settings  # read by SettingsCommand
     keys = [read_public_key(file) for file in authority]
-    front = Front(proxy or (), certificate, certificate_key)
     admitting = None if admission is None else import_from_string(admission)
     at_rest = read_store_key(store_key_file)
     forget_store_key()
     listening, url = listen(host, port, secure=certificate is not None)
-    with listening, closing(Store.open(store, at_rest)) as opened, ExitStack() as until_the_end:
+    with listening, closing(Store.open(store, at_rest)) as opened:
         with opened.transaction() as writing:
             encrypted = writing.encrypt_keys(at_rest) > 0
         opened.forget_overwritten(changed=encrypted)
@@ -216,18 +227,29 @@ def serve(
             segments=segments,
         )
         service = Service(opened, how, FoldProcess(store, at_rest) if fold else None)
-        server = make_server(make_app(service), front)
-        log_in_json()
-        if metrics_address is not None:
-            until_the_end.enter_context(telling(registry_of(service), *host_and_port(metrics_address)))
+        server = make_server(make_app(service), proxy or (), certificate, certificate_key)
         without = "" if service.registry.tokens else "; nobody may publish before there is a token"
-        try:
-            signal.signal(signal.SIGTERM, interrupt)
-            typer.echo(f"changeling listens on {url}{without}")
-            gc.freeze()  # all that is there stays: to look through it again would stop uploads for tens of ms
-            server.run(sockets=[listening])
-        except KeyboardInterrupt:  # raised once more by uvicorn, after it has drained
-            typer.echo("changeling has stopped")
+        with _telling(registry_of(service), metrics_address):
+            _run(server, listening, f"changeling listens on {url}{without}")
+    typer.echo("changeling has stopped")
+
+
+def _telling(registry: "CollectorRegistry", address: str | None) -> AbstractContextManager[object]:
+    """Tell Prometheus figures on an address, HOST:PORT, if one is given, and from now on log in JSON."""
+    from ..logs import log_in_json
+    from ..server import telling
+
+    log_in_json()
+    return nullcontext() if address is None else telling(registry, *host_and_port(address))
+
+
+def _run(server: "uvicorn.Server", listening: socket.socket, said: str) -> None:
+    """Say that a server listens, and serve until a signal ends that."""
+    with suppress(KeyboardInterrupt):  # raised once more by uvicorn, after it has drained
+        signal.signal(signal.SIGTERM, interrupt)
+        typer.echo(said)
+        gc.freeze()  # all that is there stays: to look through it again would stop uploads for tens of ms
+        server.run(sockets=[listening])
 
 
 def interrupt(_: int, __: FrameType | None) -> None:
@@ -375,16 +397,14 @@ def relay(
     server. It prints its URL and runs until interrupted; what waits then stays in its folder. A server that asks
     uploads for a token is shown the relay's own.
     """
-    from ..logs import log_in_json
     from ..relay import Batching, Relay, RelaySettings, Upstream, make_app, registry_of
-    from ..server import Front, listen, make_server, telling
+    from ..server import listen, make_server
 
     del settings  # read by SettingsCommand
     if not is_loopback(host) and not proxy:
         raise ValueError(f"on {host} uploads could be read on the way: name the --proxy with TLS before the relay")
     if (not url) == (not survey):
         raise ValueError("name either this relay's --url, or each --survey that it relays")
-    front = Front(proxy or ())
     how = RelaySettings(
         [read_public_key(file) for file in authority],
         Batching(batch, parse_duration(wait), parse_duration(most_wait)),
@@ -395,17 +415,10 @@ def relay(
     )
     relaying = Relay(spool, Upstream(upstream, token_in(token_file)), how)
     listening, here = listen(host, port)
-    server = make_server(make_app(relaying), front)
-    log_in_json()
-    signal.signal(signal.SIGTERM, interrupt)
-    typer.echo(f"changeling relays to {upstream} and listens on {here}")
-    try:
-        with ExitStack() as until_the_end:
-            if metrics_address is not None:
-                until_the_end.enter_context(telling(registry_of(relaying), *host_and_port(metrics_address)))
-            server.run(sockets=[listening])
-    except KeyboardInterrupt:  # raised once more by uvicorn, after it has drained
-        typer.echo("the relay has stopped; what waits is kept")
+    server = make_server(make_app(relaying), proxy or ())
+    with _telling(registry_of(relaying), metrics_address):
+        _run(server, listening, f"changeling relays to {upstream} and listens on {here}")
+    typer.echo("the relay has stopped; what waits is kept")
 
 
 def _survey_id(text: str) -> SurveyId:

@@ -1,6 +1,6 @@
 """The aggregation server over HTTP."""
 
-from .app import ROUTES, Front, listen, make_app, make_server, show_alive
+from .app import ROUTES, listen, make_app, make_server, show_alive
 from .clock import MOST_STEP, Clock, Doubt, GuardedClock, MovableClock, real_time
 from .health import Severity, covered_until, registry_of, registry_with, telling, troubles_of, troubles_of_keys
 from .http import BURST_SECONDS, HANDLERS, Bodies, FrontDoor, Rates, Traffic, network_of, packed
@@ -16,7 +16,6 @@ __all__ = [
     "Clock",
     "Doubt",
     "FoldLoop",
-    "Front",
     "FrontDoor",
     "GuardedClock",
     "MovableClock",

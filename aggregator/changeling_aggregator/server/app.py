@@ -4,13 +4,12 @@ What holds without a proxy in front: a bound on connections, on what a request m
 bodies, and a time-out for a body that does not come. Clients that are slow on purpose are a reverse proxy's to bear.
 """
 
+import logging
 import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from ipaddress import ip_network
 from pathlib import Path
 
 import msgspec
@@ -40,7 +39,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from ..errors import TurnedDown
+from ..errors import AggregatorError, TurnedDown
+from ..logs import log_failure
 from ..store import TokenScope
 from . import openapi, page, publishing, results
 from .answers import PublishedNode
@@ -52,6 +52,7 @@ from .service import Service
 from .shown import ShownSurvey
 
 MOST_JSON_BYTES = 1024
+_log = logging.getLogger("changeling")
 _UNKEPT = {"cache-control": UNKEPT}
 
 
@@ -177,7 +178,11 @@ def _heard(shown: ShownSurvey) -> list[HeardAt]:
 def fold_now(request: Request) -> Response:
     """POST: fold to the log's end at once; answers what that did."""
     require(request, TokenScope.FOLD)
-    done = service_of(request).folding.fold_now()
+    try:
+        done = service_of(request).folding.fold_now()
+    except AggregatorError as error:
+        log_failure(_log, "a fold that was asked for failed", error)
+        raise
     refused = {reason.value: count for reason, count in sorted(done.refused.items())}
     return json(Folded(envelopes=done.envelopes, reports=done.reports, refused=refused))
 
@@ -258,23 +263,6 @@ ROUTES = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Front:
-    """The proxies and certificates between the server and its clients.
-
-    proxies: addresses, or networks of them, of trusted reverse proxies, whose `X-Forwarded-For` is believed.
-    certificate, key: PEM files, for TLS without a proxy. Raises ValueError for what is no address.
-    """
-
-    proxies: Sequence[str] = ()
-    certificate: Path | None = None
-    key: Path | None = None
-
-    def __post_init__(self) -> None:
-        for each in self.proxies:
-            ip_network(each, strict=False)
-
-
 def make_app(service: Service) -> ASGIApp:
     """The application on a service, which starts and closes with it."""
 
@@ -313,8 +301,14 @@ def listen(host: str, port: int, secure: bool = False) -> tuple[socket.socket, s
     return listening, f"http{'s' if secure else ''}://{shown}:{listening.getsockname()[1]}"
 
 
-def make_server(app: ASGIApp, front: Front = Front()) -> uvicorn.Server:
-    """The server of an application; `run(sockets=[…])` serves until told to stop, then drains."""
+def make_server(
+    app: ASGIApp, proxies: Sequence[str] = (), certificate: Path | None = None, key: Path | None = None
+) -> uvicorn.Server:
+    """The server of an application; `run(sockets=[…])` serves until told to stop, then drains.
+
+    proxies: addresses, or networks of them, of trusted reverse proxies, whose `X-Forwarded-For` is believed.
+    certificate, key: PEM files, for TLS without a proxy.
+    """
     fast = sys.platform != "win32"
     config = uvicorn.Config(
         app,
@@ -327,10 +321,10 @@ def make_server(app: ASGIApp, front: Front = Front()) -> uvicorn.Server:
         access_log=False,  # access logs would hold addresses
         date_header=False,
         server_header=False,
-        proxy_headers=bool(front.proxies),
-        forwarded_allow_ips=list(front.proxies),
-        ssl_certfile=front.certificate,
-        ssl_keyfile=front.key,
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
+        ssl_certfile=certificate,
+        ssl_keyfile=key,
         backlog=BACKLOG,
         limit_concurrency=min(MOST_CONNECTIONS, _most_files() - OTHER_FILES),
         timeout_keep_alive=KEEP_ALIVE_SECONDS,

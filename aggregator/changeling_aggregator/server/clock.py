@@ -63,12 +63,9 @@ class MovableClock:
 
     def confirm(self, time: UnixSeconds) -> None:
         """Move it forward to a time. Raises ValueError for one before what it shows, or that no date names."""
-        if not time <= LAST_INSTANT:
-            raise ValueError(f"this clock goes to {format_instant(LAST_INSTANT)}, no further")
-        if not time >= self._now:
-            raise ValueError(
-                f"this clock shows {format_instant(self._now)} and cannot go back to {format_instant(time)}"
-            )
+        if not self._now <= time <= LAST_INSTANT:
+            last = format_instant(LAST_INSTANT)
+            raise ValueError(f"this clock shows {format_instant(self._now)}, and goes forward alone, to {last} at most")
         self._now = time
 
 
@@ -104,7 +101,7 @@ class GuardedClock:
         self._wall, self._steady, self._lock = wall, steady, Lock()
         self._known = kept.told / 1000
         self._offset = self._anchored = self._sure_at = 0.0
-        self._away = self._contradicted = False
+        self._contradicted = False
         self._logged: Doubt | None = None
         if database is None:
             self._begin(wall(), kept.jumped)
@@ -115,30 +112,12 @@ class GuardedClock:
 
     def __call__(self) -> UnixSeconds:
         """The time of the machine's clock; if that was set, the time as it went on without it."""
-        with self._lock:
-            wall, steady = self._wall(), self._steady()
-            ahead = wall - steady - self._offset
-            if ahead < -MOST_STEP and steady < self._sure_at and wall >= self._known - MOST_STEP:
-                self._begin(wall)  # it was ahead at the start, and is set right
-                ahead = 0.0
-            self._away = abs(ahead) > MOST_STEP
-            if self._away:
-                return UnixSeconds(self._offset + steady)
-            if steady - self._anchored >= ANCHOR_SECONDS:
-                self._offset, self._anchored = wall - steady, steady
-            return wall
+        return self._seen()[0]
 
     @property
     def doubt(self) -> Doubt | None:
         """Why nothing may be sealed or destroyed by this clock now; None where it is believed."""
-        self()
-        doubt = None
-        if self._away:
-            doubt = Doubt.SET
-        elif self._contradicted:
-            doubt = Doubt.DATABASE
-        elif self._steady() < self._sure_at:
-            doubt = Doubt.STARTED if self._sure_at < math.inf else Doubt.LONG_PAUSE
+        _, doubt = self._seen()
         if doubt is not self._logged:
             if doubt is None:
                 _log.warning("the clock is believed again, and what is due is sealed")
@@ -146,6 +125,23 @@ class GuardedClock:
                 _log.error("nothing is sealed or destroyed: %s; the clock shows %s", doubt.value, _shown(self._wall()))
             self._logged = doubt
         return doubt
+
+    def _seen(self) -> tuple[UnixSeconds, Doubt | None]:
+        """The time that it shows, and why it is not believed."""
+        with self._lock:
+            wall, steady = self._wall(), self._steady()
+            ahead = wall - steady - self._offset
+            if ahead < -MOST_STEP and steady < self._sure_at and wall >= self._known - MOST_STEP:
+                self._begin(wall)  # it was ahead at the start, and is set right
+            elif abs(ahead) > MOST_STEP:
+                return UnixSeconds(self._offset + steady), Doubt.SET
+            if steady - self._anchored >= ANCHOR_SECONDS:
+                self._offset, self._anchored = wall - steady, steady
+            if self._contradicted:
+                return wall, Doubt.DATABASE
+            if self._steady() < self._sure_at:
+                return wall, Doubt.STARTED if self._sure_at < math.inf else Doubt.LONG_PAUSE
+            return wall, None
 
     def compare(self, database: UnixSeconds) -> None:
         """Compare it with the database's clock, which is to be done every minute. database: Unix seconds."""
@@ -156,9 +152,9 @@ class GuardedClock:
 
         While the clock is watched after a pause it is None too: else a restart would end the watch.
         """
-        now = self()
+        now, doubt = self._seen()
         unknown = self._contradicted or self._steady() < self._sure_at
-        return None if unknown else KeptTime(UnixMilliseconds(int(now * 1000)), self._away)
+        return None if unknown else KeptTime(UnixMilliseconds(int(now * 1000)), doubt is Doubt.SET)
 
     def confirm(self, time: UnixSeconds) -> None:
         """Believe the machine's clock, on the word of an operator who says what time it is.

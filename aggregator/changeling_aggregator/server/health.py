@@ -150,7 +150,8 @@ if TYPE_CHECKING:
 
 def registry_of(service: Service) -> prometheus.CollectorRegistry:
     """All that a server tells."""
-    return registry_with(*service.traffic.collectors, service.committer.commits, ServiceCollector(service))
+    mine = turned_down_so_far, service.committer.commits, ServiceCollector(service)
+    return registry_with(*service.traffic.collectors, *mine)
 
 
 def registry_with(*collectors: Collector) -> prometheus.CollectorRegistry:
@@ -238,10 +239,6 @@ def _process_figures(service: Service) -> Iterator[Metric]:
     for name, severity in worst.items():
         trouble.add_metric([name], severity)
     yield trouble
-    turned_down = CounterMetricFamily("changeling_turned_down", "Requests that were turned down.", labels=["reason"])
-    for reason, count in turned_down_so_far.items():
-        turned_down.add_metric([reason.value], count)
-    yield turned_down
     folding, now = service.folding, service.clock()
     yield GaugeMetricFamily("changeling_fold_age_seconds", "Since this process last folded to the end.", folding.age)
     yield GaugeMetricFamily("changeling_fold_failures", "How often in a row folding has failed.", folding.failures)

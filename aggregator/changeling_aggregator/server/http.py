@@ -35,7 +35,7 @@ from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from email.utils import formatdate
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
 from math import ceil, floor
 from time import monotonic, perf_counter
@@ -52,7 +52,7 @@ from starlette.responses import Response
 from starlette.routing import Match
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..errors import Overloaded, StoreError, TurnedDown, Unwritable
+from ..errors import AggregatorError, FoldDied, FoldOver, Overloaded, TurnedDown
 from ..store import NO_ANSWER, SnapshotProgress, StoredSurvey
 from .clock import Clock
 
@@ -73,8 +73,8 @@ KEYS_SECONDS = 60
 """The list of sealing keys: a cache asks a server for it once in that time, however many devices ask the cache."""
 request_id: ContextVar[str] = ContextVar("request_id", default="")
 """The id of the request that is being answered, which is on the answer and in the log."""
-turned_down_so_far: defaultdict[ErrorCode, int] = defaultdict(int)
-"""How often this process turned a request down, by reason. Refused reports are counted in the store, by survey."""
+turned_down_so_far = Counter("changeling_turned_down", "Requests that were turned down.", ["reason"], registry=None)
+"""How often this process turned a request down. Refused reports are counted in the store, by survey."""
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _log = logging.getLogger("changeling")
@@ -135,7 +135,7 @@ def packed(body: bytes) -> Response:
 
 def turned_down(code: ErrorCode, detail: str, headers: Mapping[str, str] | None = None) -> Response:
     """The answer to a request that is turned down, which is counted; no cache keeps it."""
-    turned_down_so_far[code] += 1
+    turned_down_so_far.labels(code.value).inc()
     unkept = {**(headers or {}), "cache-control": UNKEPT}
     return Response(ErrorAnswer(code, detail).encode(), code.status, unkept, media_type=PROBLEM)
 
@@ -194,7 +194,8 @@ def _not_estimable(_: Request, error: Exception) -> Response:
 
 
 def _come_again(_: Request, error: Exception) -> Response:
-    sentence = str(error) if isinstance(error, Overloaded) else "the store cannot be used at the moment"
+    told = isinstance(error, (Overloaded, FoldDied, FoldOver))
+    sentence = str(error) if told else "the store cannot be used at the moment"
     return turned_down(ErrorCode.OVERLOADED, sentence, {"retry-after": str(RETRY_AFTER_SECONDS)})
 
 
@@ -208,9 +209,7 @@ HANDLERS: dict[Any, Any] = {
     TurnedDown: _turned_down,
     HTTPException: _no_route,
     NotEstimable: _not_estimable,
-    Overloaded: _come_again,
-    Unwritable: _come_again,
-    StoreError: _come_again,
+    AggregatorError: _come_again,
     **dict.fromkeys(NO_ANSWER, _come_again),
     Exception: _failed,
 }
@@ -250,8 +249,6 @@ def network_of(host: str) -> str | None:
     >>> network_of("192.0.2.7"), network_of("::1")
     ('192.0.2.0/24', None)
     """
-    if host == "127.0.0.1":  # a proxy on this machine brings every request: spare them the parsing
-        return None
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -377,6 +374,12 @@ class Traffic:
             self._logged[key] = now
 
 
+@lru_cache(1)
+def _date(second: int) -> bytes:
+    """The header `Date` at a Unix time; many answers of a second share it."""
+    return formatdate(second, usegmt=True).encode()
+
+
 class FrontDoor:
     """Middleware before an application.
 
@@ -388,7 +391,6 @@ class FrontDoor:
         self._app, self._clock, self._rates = app, clock, rates
         self._traffic = traffic
         self._warned = -WARNED_SECONDS
-        self._second, self._standing = -1, list[tuple[bytes, bytes]]()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers, or says that it is too early."""
@@ -402,7 +404,8 @@ class FrontDoor:
             nonlocal status
             if message["type"] == "http.response.start":
                 status, own = message["status"], message.get("headers", ())
-                headers = [*own, *self._standing_headers(), (b"x-request-id", id_.encode())]
+                date = (b"date", _date(int(self._clock())))
+                headers = [*own, date, *SECURITY_HEADERS, (b"x-request-id", id_.encode())]
                 if not any(name == CONTENT_POLICY[0] for name, _ in own):
                     headers.append(CONTENT_POLICY)
                 if scope["scheme"] == "https":
@@ -416,13 +419,6 @@ class FrontDoor:
         finally:
             if self._traffic is not None:
                 self._traffic.answered(scope, status, perf_counter() - began)
-
-    def _standing_headers(self) -> list[tuple[bytes, bytes]]:
-        """The headers that all answers share; the date is written anew once a second."""
-        if (second := int(self._clock())) != self._second:
-            date = formatdate(second, usegmt=True).encode()
-            self._second, self._standing = second, [(b"date", date), *SECURITY_HEADERS]
-        return self._standing
 
     def _refusal(self, scope: Scope) -> ASGIApp | None:
         """The answer to a request that names no host, or several, or that comes too early; None where it goes on."""

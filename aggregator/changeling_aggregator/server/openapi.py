@@ -84,9 +84,6 @@ class ProblemDocument(Body):
     advice: str
 
 
-_descriptions: dict[object, "Described"] = {}
-
-
 @dataclass(frozen=True, slots=True)
 class Described:
     """The requests that an endpoint takes, and the answers that it gives. It decorates a function, or a class whose
@@ -106,7 +103,7 @@ class Described:
 
     def __call__(self, endpoint: _Endpoint) -> _Endpoint:
         """Describe an endpoint."""
-        _descriptions[endpoint] = self
+        endpoint.described = self  # type: ignore[attr-defined]
         return endpoint
 
 
@@ -119,12 +116,10 @@ async def show_document(request: Request) -> Response:
 def operations(routes: Iterable[BaseRoute]) -> Iterator[tuple[Route, str, Described]]:
     """Each route and method whose endpoint is described. GET stands for HEAD, too."""
     for route in routes:
-        if isinstance(route, Route):
-            kind: object = type(route.endpoint)
-            description = _descriptions.get(route.endpoint) or _descriptions.get(kind)
-            for method in sorted((route.methods or set()) - {"HEAD"}) if description else ():
-                assert description  # noqa: S101
-                yield route, method, description
+        described = getattr(route.endpoint, "described", None) if isinstance(route, Route) else None
+        if isinstance(route, Route) and isinstance(described, Described):
+            for method in sorted((route.methods or set()) - {"HEAD"}):
+                yield route, method, described
 
 
 def document(routes: Sequence[BaseRoute]) -> dict[str, Any]:

@@ -138,7 +138,7 @@ async def publish_survey(request: Request) -> Response:
 
 
 async def _published(service: Service, publish: Callable[[Transaction], bool]) -> bool:
-    """Publish something in a transaction of its own; True where it was not there before."""
+    """Publish something in a transaction of its own; True where it was not there before, 409 where another was."""
 
     def write() -> bool:
         with service.store.transaction() as writing:
@@ -146,7 +146,10 @@ async def _published(service: Service, publish: Callable[[Transaction], bool]) -
         service.registry.refresh()
         return added
 
-    return await run_in_threadpool(write)
+    try:
+        return await run_in_threadpool(write)
+    except ValueError as error:
+        raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
 
 
 def _verified(signed: bytes, service: Service) -> Survey:
@@ -206,10 +209,7 @@ async def end_survey(request: Request) -> Response:
     if end.survey != published.survey.id:
         raise TurnedDown(ErrorCode.MALFORMED, f"this ends survey {end.survey.hex()}, not the one in the path")
     _check_end(end, published, service)
-    try:
-        added = await _published(service, lambda writing: writing.add_early_end(end, signed))
-    except ValueError as error:
-        raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
+    added = await _published(service, lambda writing: writing.add_early_end(end, signed))
     return json(SurveyEnded(last_period=end.last), 201 if added else 200)
 
 
@@ -258,9 +258,5 @@ async def put_key(request: Request) -> Response:
     signed = await read_body(request, MOST_SIGNED_BYTES)
     with reading_signed():
         key = signed_key(signed, service.settings.authority)
-
-    try:
-        added = await _published(service, lambda writing: writing.publish_key(key, signed))
-    except ValueError as error:
-        raise TurnedDown(ErrorCode.CONFLICT, f"{error}") from error
+    added = await _published(service, lambda writing: writing.publish_key(key, signed))
     return json(Published(id=key_id(key.public).hex()), 201 if added else 200)

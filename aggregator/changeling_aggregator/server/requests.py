@@ -2,8 +2,8 @@
 
 An upload is appended to the log and acknowledged when it is on disk. The acknowledgement names the envelopes that were
 not appended, and why; whatever it does not name is durable. A request of which nothing is refused is appended as it was
-sent. Uploads are what many devices send, so their endpoint is a plain ASGI application: it reads the body itself and
-makes no objects of the framework for an upload that is taken.
+sent. Uploads are what many devices send, so their endpoint is a plain ASGI application: it makes no objects of the
+framework for an upload that is taken.
 """
 
 import asyncio
@@ -34,14 +34,7 @@ from ..errors import Overloaded, TurnedDown
 from ..ingest import Registry, heads_of, refusals_of, survey_of
 from ..opening import opens
 from ..store import StoredSurvey, Token, TokenScope, hash_of
-from .http import (
-    FROM_ONE_NETWORK,
-    NETWORK,
-    RETRY_AFTER_SECONDS,
-    Bodies,
-    answer_to,
-    retry_after,
-)
+from .http import FROM_ONE_NETWORK, NETWORK, RETRY_AFTER_SECONDS, Bodies, answer_to, retry_after
 from .openapi import Binary, Body, Count, Described
 from .service import Admission, Service
 

@@ -386,6 +386,8 @@ class Service:
         self.committer = Committer(
             store, self.clock, settings.most_store_bytes, settings.most_unfolded, settings.segments
         )
+        self.guarded_clock = self.clock if isinstance(self.clock, GuardedClock) else None
+        """The clock, where it is compared with a steady one."""
         self.folding = FoldLoop(store, self.registry, self.clock, folding, folds=settings.folds)
         self.estimating = Estimating()
         self.showing = Showing(store)
@@ -398,11 +400,6 @@ class Service:
         self._process = folding
         self._stop = Event()
         self._writing_back = Thread(target=self._write_back, name="writing back", daemon=True)
-
-    @property
-    def guarded_clock(self) -> GuardedClock | None:
-        """The clock, where it is compared with a steady one."""
-        return self.clock if isinstance(self.clock, GuardedClock) else None
 
     def start(self) -> None:
         """Begin to commit uploads and to fold."""

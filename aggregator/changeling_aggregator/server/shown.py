@@ -136,13 +136,10 @@ class Showing:
             looked = view.surveys(survey.id)[survey.id].looked
             if known is not None and known.revision == looked.revision:
                 return known
-            before = (
-                known
-                if known is not None and known.revision < looked.revision
-                else ShownSurvey(survey, SnapshotProgress(), {})
-            )
-            lots = view.shown_strata(survey.id, since=before.revision)
-        shown = ShownSurvey(survey, looked, {**before.lots, **lots})
+            if known is None or known.revision > looked.revision:
+                known = ShownSurvey(survey, SnapshotProgress(), {})
+            lots = view.shown_strata(survey.id, since=known.revision)
+        shown = ShownSurvey(survey, looked, {**known.lots, **lots})
         with self._lock:
             keep_latest(self._known, survey.id, shown, MOST_SURVEYS)
         return shown
@@ -223,7 +220,8 @@ class Editions:
         if (shown.revision, published.last) != due:
             return
         try:
-            plain = _figures(published, shown)
+            how = {"revision": shown.revision, "last": published.last, "final": shown.final}
+            plain = edition_files(published.survey, shown.tallies(), **how)
         except (NotEstimable, ValueError):
             _log.exception("no edition can be made", extra={"survey": published.survey.id.hex()})
             self._not_made[published.survey.id] = due
@@ -276,9 +274,3 @@ class Editions:
             except Exception as error:  # a full disk today is no reason not to try again
                 log_failure(_log, "no editions can be made now, which will be tried again", error)
             rest = (perf_counter() - began) * (1 / SHARE - 1)
-
-
-def _figures(published: StoredSurvey, shown: ShownSurvey) -> dict[str, bytes]:
-    return edition_files(
-        published.survey, shown.tallies(), revision=shown.revision, last=published.last, final=shown.final
-    )

@@ -45,17 +45,9 @@ CONTENT_POLICY = "; ".join(
 )
 
 
-async def show_index(request: Request) -> Response:
-    """GET /: the page; what it shows it asks for itself."""
-    return await _answer(request, INDEX)
-
-
 async def show_file(request: Request) -> Response:
-    """GET a script or a style sheet of the page."""
-    return await _answer(request, request.path_params["file"])
-
-
-async def _answer(request: Request, name: str) -> Response:
+    """GET a script or a style sheet of the page, or the page itself; what that shows it asks for itself."""
+    name = request.path_params.get("file", INDEX)
     if name != CHARTS and name not in _own_files():
         raise TurnedDown(ErrorCode.NOT_FOUND, "the page has no such file")
     file = await run_in_threadpool(_file, name)
@@ -249,7 +241,7 @@ def _require_own_site(request: Request) -> None:
 
 
 ROUTES = [
-    Route("/", show_index, methods=["GET"]),
+    Route("/", show_file, methods=["GET"]),
     Route("/page/session", who_is_signed_in, methods=["GET"]),
     Route("/page/session", sign_in, methods=["POST"]),
     Route("/page/session", sign_out, methods=["DELETE"]),

@@ -1,5 +1,5 @@
-"""The page of a survey, and the chart that other pages embed, of a server which shows what a simulated fleet reported:
-what they show, on which screens, by which means; and that they ask nobody but their server."""
+"""The page of a survey, and the chart that other pages embed: what they show, on which screens, by which means; and
+that they ask nobody but their server."""
 
 import re
 import time
@@ -12,23 +12,42 @@ import pytest
 from changeling_aggregator.server import page as page_room
 from changeling_aggregator.server import real_time
 from changeling_aggregator.store import TokenScope
+from changeling_protocol import Breakdown, Calendar, Node
 
-from ..aggregator.fleet import ANSWERS, FINAL, LOST, SHOWN, fleet_store
 from ..aggregator.serving import ServerHere, eventually
+from ..aggregator.whole_survey import asked, whole_survey_store
 from .conftest import overflow, point_at, zoomed
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 READER, OPERATOR = "a token for reading", "a token for reading and folding"
-CLOSED = "What did you do before?"
+OPEN, CLOSED = "What do you do?", "What did you do before?"
+ANSWERS = ("school", "training", "employment", "elsewhere")
+WEEK = 604_800
+PERIODS, SHOWN, FINAL, LOST = 52, 39, 37, Node(17, 19)
 MOST_BYTES = 50_000
 PHONE = {"is_mobile": True, "has_touch": True, "color_scheme": "light"}
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory):
-    """A server, and its survey whose results are open and published; it has another, whose are not."""
-    folder = tmp_path_factory.mktemp("fleet")
-    survey = fleet_store(folder / "server.db", time.time())
+def served(tmp_path_factory):
+    """A server, and its survey whose results are open and published; it has another, whose are not. Both are three
+    quarters through, and have lost two periods."""
+    folder = tmp_path_factory.mktemp("served")
+    calendar = Calendar(int(time.time()) // WEEK * WEEK - SHOWN * WEEK, WEEK, PERIODS)
+    shown = [period for period in range(1, SHOWN + 1) if not LOST.start < period <= LOST.end]
+    survey, _ = (
+        whole_survey_store(
+            folder / "server.db",
+            [asked(question, ANSWERS)],
+            calendar,
+            (Breakdown("platform", ("Android", "iOS")),),
+            shown,
+            FINAL,
+            heard=450,
+            public=question == OPEN,
+        )
+        for question in (OPEN, CLOSED)
+    )
     server = ServerHere(folder, clock=real_time)
     server.add_token(READER, TokenScope.READ)
     server.add_token(OPERATOR, TokenScope.READ, TokenScope.FOLD)
@@ -39,9 +58,9 @@ def fleet(tmp_path_factory):
 
 
 @pytest.fixture
-def opens(visit, fleet):
+def opens(visit, served):
     """Opens the page at the survey, or at its beginning."""
-    server, survey = fleet
+    server, survey = served
 
     def opened(at_survey=True, **options):
         page = visit(f"{server.url}/" + (f"#{survey.id.hex()}" if at_survey else ""), **options)
@@ -77,10 +96,10 @@ def brightness(page, element):
     return page.evaluate(f"{colour}.map(Number).reduce((a, b) => a + b)")
 
 
-def test_the_page_shows_series_with_bands_and_gaps_below_epsilon_and_links_to_its_sections(opens):
+def test_the_page_shows_series_with_bands_and_gaps_below_epsilon_and_links_to_its_sections(opens, served):
     """A line for each answer, null where nothing is known, and a band for each run of what is; the reasons in words. ε
     stands before the first figure; a link for each section that is shown moves the focus to its title."""
-    page = opens()
+    page, loss = opens(), f"ε = {served[1].epsilon.normalize():,f}"
     lines = [trace for trace in traces(page, "series") if trace["name"] in ANSWERS]
     assert [line["name"] for line in lines] == list(ANSWERS)
     for line in lines:
@@ -90,9 +109,9 @@ def test_the_page_shows_series_with_bands_and_gaps_below_epsilon_and_links_to_it
         ("series-notes", f"Unknown: periods {LOST.start + 1} to {LOST.end}"),
         ("series-notes", f"Provisional: periods {FINAL + 1} to {SHOWN}."),
         ("state", f"(period {SHOWN}), final up to period {FINAL}"),
-        ("latest-note", "90."),
-        ("ledger", "ε = 8,"),
-        ("price", "ε = 8"),
+        ("latest-note", "90.0% of the enrolled"),
+        ("ledger", f"{loss},"),
+        ("price", loss),
     ):
         assert words in page.inner_text(f"#{place}")
     assert all(traces(page, chart) for chart in ("change", "members", "graph"))
@@ -264,9 +283,9 @@ class Quiet(SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def host(tmp_path_factory, fleet):
+def host(tmp_path_factory, served):
     """The address of somebody else's page, which has the chart as the page of the survey says to embed it."""
-    server, survey = fleet
+    server, survey = served
     folder = tmp_path_factory.mktemp("host")
     (folder / "favicon.ico").touch()
     (folder / "index.html").write_text(
@@ -285,25 +304,25 @@ def host(tmp_path_factory, fleet):
 
 
 @pytest.fixture
-def embeds(visit, host, fleet):
+def embeds(visit, host, served):
     """Opens that page, which asks the server of the survey too."""
 
     def opened(**options):
-        page = visit(host, of=[fleet[0].url], **options)
+        page = visit(host, of=[served[0].url], **options)
         page.wait_for_selector("changeling-chart .band")
         return page
 
     return opened
 
 
-def test_an_embedded_chart_draws_bands_and_gaps_and_says_every_figure(embeds):
+def test_an_embedded_chart_draws_bands_and_gaps_and_says_every_figure(embeds, served):
     """Two runs of lines and bands for each answer, as a period is lost; ε and the answers in words. Arrows go from
     period to period, each said in words; behind the chart is a table, which the keyboard scrolls."""
     page = embeds()
     for drawn, count in (("line", 2 * len(ANSWERS)), ("band", 2 * len(ANSWERS)), ("provisional", 1)):
         assert page.locator(f"changeling-chart .{drawn}").count() == count
     text = page.inner_text("changeling-chart figure")
-    assert all(words in text for words in (*ANSWERS, "ε = 8", "95% bands"))
+    assert all(words in text for words in (*ANSWERS, f"ε = {float(served[1].epsilon)}", "95% bands"))
 
     page.focus("a >> text=before")
     page.keyboard.press("Tab")

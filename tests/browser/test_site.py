@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser
 
 from tests.command_line import changeling_sim as main
 from tests.command_line import invoked
@@ -36,7 +35,7 @@ PAGES = ("index", "glossary", "reading", "api", "notebooks/design", "search")
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     """A warning is an error: a broken link, unknown markup, a page that nobody reaches, a cell that fails."""
     folder: Path = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "--builder", "html"]
@@ -46,7 +45,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(600)
-def test_the_site_is_built_and_its_notebooks_run(site: Path) -> None:
+def test_the_site_is_built_and_its_notebooks_run(site):
     """What they show is there, and words are found."""
     shown = {page.stem: page.read_text() for page in (site / "notebooks").glob("*.html")}
     assert set(shown) == {"app", "curate", "design", "tutorial"}
@@ -58,7 +57,7 @@ def test_the_site_is_built_and_its_notebooks_run(site: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_can_be_read_by_everybody(chromium: Browser, site: Path, name: str) -> None:
+def test_a_page_can_be_read_by_everybody(chromium, site, name):
     """axe finds nothing serious, and a phone's width is enough. Of the API's names a few are looked at."""
     page = chromium.new_page(viewport={"width": 390, "height": 800})
     page.goto((site / f"{name}.html").as_uri())

@@ -1,27 +1,26 @@
 """A server that notes what it sees, with two surveys that declare the relay and one that declares another."""
 
 import asyncio
-from collections.abc import Iterator
 
 import pytest
 from changeling_aggregator.relay import forwarding
 
 from ..protocol.examples import AUTHORITY
-from .hand import ELSEWHERE, FIRST, KEY, SECOND, Watching, watching
+from .hand import ELSEWHERE, FIRST, KEY, SECOND, watching
 
 
 @pytest.fixture
-def upstream() -> Iterator[Watching]:
+def upstream():
     with watching() as told:
         told.surveys, told.keys = [FIRST, SECOND, ELSEWHERE], [KEY.signed_by(AUTHORITY)]
         yield told
 
 
 @pytest.fixture(autouse=True)
-def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+def by_hand(monkeypatch):
     """Pauses of milliseconds; and rounds begin when a test says so, not by the clock."""
 
-    async def wait(_: forwarding.Forwarding) -> None:
+    async def wait(_):
         await asyncio.Event().wait()
 
     monkeypatch.setattr(forwarding.Forwarding, "run", wait)

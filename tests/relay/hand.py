@@ -5,16 +5,15 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 from changeling_aggregator.relay import Batching, Relay, RelaySettings, Upstream, make_app
-from changeling_aggregator.testing.serving import free_port
+from changeling_aggregator.testing.serving import RunningServer, free_port
 from changeling_protocol import HEAD_BYTES, VERSION, Refusal, SealingKey, Survey
 from changeling_protocol.wire import (
     decode_acknowledgement,
@@ -84,17 +83,16 @@ async def asked(hand, host="127.0.0.1"):
         yield http
 
 
-def sealed(asked=FIRST, number=0, key=KEY, length=200):
+def sealed(asked=FIRST, number=0, key=KEY, content=None):
     """What looks like an envelope from outside; its number can be read."""
-    return VERSION.to_bytes(1) + asked.id + key.id + number.to_bytes(4) + os.urandom(length)
+    return VERSION.to_bytes(1) + asked.id + key.id + number.to_bytes(4) + (content or os.urandom(200))
 
 
 def number_of(envelope):
     return int.from_bytes(envelope[HEAD_BYTES : HEAD_BYTES + 4])
 
 
-@dataclass
-class Seen:
+class Seen(NamedTuple):
     """A request as it came. peer: the address. headers: in order."""
 
     method: str
@@ -165,48 +163,34 @@ def watching() -> Iterator[Watching]:
         yield told
 
 
-class RelayProcess:
+class RelayProcess(RunningServer):
     """`changeling relay` on one port; use as a context, again and again. Ready once it is entered."""
 
     def __init__(self, folder: Path, upstream: str, *options: str, port: int | None = None) -> None:
         folder.mkdir(exist_ok=True)
-        public = folder / "pinned.pub"
+        public, self._log, self.said = folder / "pinned.pub", folder / "log", ""
         public.write_text(PINNED[0].hex())
-        self.port = free_port() if port is None else port
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._command = [
-            *(sys.executable, "-m", "changeling_commands", "relay", "--upstream", upstream),
-            *("--authority", str(public), "--spool", str(folder / "spool"), "--room", "1"),
-            *("--url", self.url, "--port", str(self.port), *options),
+        self.url = f"http://127.0.0.1:{port or free_port()}"
+        self.arguments = [
+            *("relay", "--upstream", upstream, "--authority", str(public), "--spool", str(folder / "spool")),
+            *("--room", "1", "--url", self.url, "--port", str(self.port), *options),
         ]
 
-    def __enter__(self) -> "RelayProcess":
-        self.process = subprocess.Popen(
-            self._command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
-        )
-        assert self.process.stdout
-        self.first_line = self.process.stdout.readline()
-        self.http = httpx.Client(base_url=self.url, timeout=100)
+    def await_up(self) -> None:
+        super().await_up()
         if not eventually(lambda: self.health().get("status"), "ok"):
-            health = self.health()
-            self.process.kill()
-            self.__exit__()
-            raise AssertionError(f"the relay is not ready: {health}, {self.complained}")
-        return self
+            self.kill()
+            raise AssertionError(f"the relay is not ready: {self.complained}")
 
     def __exit__(self, *_: object) -> None:
-        self.http.close()
         self.process.terminate()
-        try:
-            self.said, self.complained = self.process.communicate(timeout=100)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.communicate()
-            raise
+        self.said += self.process.stdout.read()
+        super().__exit__()
 
-    def kill(self) -> None:
-        """SIGKILL, now."""
-        self.process.kill()
+    @property
+    def complained(self) -> str:
+        """All that it logged."""
+        return self._log.read_text()
 
     def health(self) -> dict[str, str]:
         try:

@@ -1,14 +1,81 @@
-"""What the server sees of a relay: shuffled batches in full bodies, in the same words, until it has taken all."""
+"""What a server sees of a relay: shuffled batches in full bodies, in the same words, until it has taken all; also where
+it tries to tell devices apart, or to hold the relay up."""
 
-import asyncio
+import gzip
 import logging
 import time
+from dataclasses import replace
+from itertools import permutations, product
+from random import Random
 from types import SimpleNamespace
 
-from changeling_protocol import HEAD_BYTES, SEAL_BYTES, Refusal, encode
+import pytest
+from changeling_aggregator import UpstreamTrouble
+from changeling_aggregator.relay import Batching, RelaySettings, Upstream, forwarding
+from changeling_aggregator.relay.forwarding import shuffled
+from changeling_protocol import HEAD_BYTES, SEAL_BYTES, Refusal, SystemCoins, encode
+from changeling_protocol.wire import (
+    MOST_BODY_BYTES,
+    decode_upload_request,
+    encode_acknowledgement,
+    encode_upload_request,
+)
 
-from ..protocol.examples import AUTHORITY
-from .hand import ELSEWHERE, FIRST, NOW, OTHER_KEY, SECOND, Hand, asked, number_of, sealed
+from ..client_sdk.loopback import answering, dripping, serving
+from ..coins import ListedCoins
+from ..protocol.examples import AUTHORITY, survey
+from .hand import ELSEWHERE, FIRST, KEY, NOW, OTHER_KEY, SECOND, Hand, asked, number_of, sealed, watching
+
+BATCHING = Batching(batch=100, wait=10, most_wait=60)
+
+
+def test_a_batch_goes_in_full_bodies_and_nobody_waits_beyond_the_longest_wait():
+    """99 stay; of 100 and more those go that fill bodies of 40, and which of them go is for the shuffle to say. What
+    came at the very start of a round goes before it has waited 60 s, with all others: at 60 s, not at 70. What came in
+    the future, as a clock was set back a little, waits; in a far one, by a clock or rounds that were others once, it
+    goes."""
+    assert [BATCHING.due([5] * count, 6, 60, 40) for count in (0, 99, 100, 119, 120, 161)] == [0, 0, 80, 80, 120, 160]
+    for later in range(1, 9):
+        assert BATCHING.due([0, later - 1], later, 60, 40) == (2 if later >= 6 else 0)
+    assert BATCHING.due([7], 8, 5, 40) == 1  # a longest wait that is shorter than a round
+    assert [BATCHING.due([8 + ahead, 7], 8, 60, 40) for ahead in (1, 6, 7, 10**6)] == [0, 0, 2, 2]
+
+
+def test_waiting_leaves_half_of_the_grace_to_those_who_are_late():
+    """A device may send until skew and spread are over, 15 s; of what is left of its grace the relay takes half. No
+    envelope, no round, and a round that is longer than the longest wait are refused."""
+    for grace, longest in ((2 * 3600, 60), (135, 60), (75, 30), (16, 0)):
+        assert BATCHING.longest(replace(survey(), grace=grace)) == longest
+    for numbers in ((0, 10, 60), (1, 0, 60), (1, 61, 60)):
+        with pytest.raises(ValueError, match="at least 1"):
+            Batching(*numbers)
+
+
+def test_a_full_body_of_the_longest_envelopes_is_one_that_a_server_takes():
+    """For lengths from 100 bytes to the longest that a survey can have, and never more than a batch."""
+    for most_bytes in (100, 5_000, 16_000, 17_000, 300_000, 2_000_000):
+        count = BATCHING.at_once(most_bytes)
+        assert count >= 1
+        if count > 1:
+            assert len(encode_upload_request([bytes(most_bytes)] * count)) <= MOST_BODY_BYTES
+    assert BATCHING.at_once(100) == 64
+    assert replace(BATCHING, batch=7).at_once(100) == 7
+
+
+@pytest.mark.parametrize("numbers", [(0, 10, 60), (1, 0, 60), (1, 61, 60)])
+def test_a_batch_that_cannot_be_is_refused(numbers):
+    """No envelope, no round, a round that is longer than the longest wait."""
+    with pytest.raises(ValueError, match="at least 1"):
+        Batching(*numbers)
+
+
+def test_of_all_draws_each_gives_another_order():
+    """For 5 items all 120 draws, each as likely as the next, give all 120 orders, whatever they came in. The draws are
+    the operating system's, unless a test brings its own."""
+    for given in ("abcde", "edcba"):
+        orders = [tuple(shuffled(given, ListedCoins(draws))) for draws in product(*map(range, (5, 4, 3, 2)))]
+        assert sorted(orders) == sorted(permutations("abcde"))
+    assert isinstance(RelaySettings([], Batching(1, 1, 1), None, "", 1).coins, SystemCoins)
 
 
 async def test_positions_are_uniform_given_the_batch(tmp_path, upstream):
@@ -65,18 +132,14 @@ async def test_a_body_is_of_one_survey_and_one_key_and_full(tmp_path, upstream):
     assert len(upstream.envelopes) == len(set(upstream.envelopes)) == 48
 
 
-def test_nothing_but_the_envelopes_differs_from_upload_to_upload(tmp_path, upstream):
+async def test_nothing_but_the_envelopes_differs_from_upload_to_upload(tmp_path, upstream):
     """Headers, path and length are the same in every upload of envelopes of one length, also across restarts; the
     relay's own token goes with uploads, and with nothing else."""
-
-    async def run(name):
+    for name in ("one", "two"):
         async with Hand(tmp_path / name, upstream, token="of the relay") as hand:
             for _ in range(3):
                 await hand.take(*(sealed() for _ in range(10)))
                 await hand.turn()
-
-    asyncio.run(run("one"))
-    asyncio.run(run("two"))
     assert len({(each.path, tuple(each.headers), len(each.body), each.peer) for each in upstream.uploads}) == 1
     names = [name.lower() for name, _ in upstream.uploads[0].headers]
     assert names.count("user-agent") == 1
@@ -192,3 +255,85 @@ async def test_a_survey_that_is_over_leaves_no_file_once_nothing_of_it_waits(tmp
         assert hand.relay.copies.surveys == {}
     assert sorted(file.name for file in tmp_path.iterdir()) == ["lock", "sealing-keys"]
     assert len(upstream.envelopes) == 1
+
+
+async def one_life(folder, told, moves, devices):
+    """What devices hear of each envelope, in six rounds. moves: what the server does: it fails, takes small bodies
+    alone, refuses some of what it sees, offers and withdraws keys; and how many envelopes come in a round. devices: who
+    sends them: how many in one request, and when within the round."""
+    heard, honest = [], told.answer
+
+    def answer(seen):
+        if seen.method != "POST":
+            return (503, b"") if moves.random() < 0.1 else honest(seen)
+        if moves.random() < 0.3:
+            return moves.choice([500, 503, 400, 413]), b""
+        places = range(len(decode_upload_request(seen.body)))
+        return 200, encode_acknowledgement({each: Refusal.LATE for each in places if moves.random() < 0.2})
+
+    async with Hand(folder, told, batch=6) as hand:
+        told.answer = answer
+        for _ in range(6):
+            begin, until = hand.now, len(heard) + moves.randrange(12)
+            while (sent := len(heard)) < until:
+                hand.now = devices.randrange(hand.now, begin + 10)
+                numbers = range(sent, min(until, sent + devices.randint(1, 3)))
+                refused = await hand.take(*(sealed(number=each, content=bytes([each]) * 200) for each in numbers))
+                heard += [refused.get(each) for each in range(len(numbers))]
+            hand.now = begin
+            told.keys = [key.signed_by(AUTHORITY) for key in moves.choice([[KEY], [KEY], [KEY, OTHER_KEY], []])]
+            await hand.relay.refresh()
+            await hand.turn(moves.choice([10, 10, 40]))
+    return heard
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_a_hostile_server_sees_the_same_whoever_sent_what_and_when_in_a_round(tmp_path, seed):
+    """Whether the envelopes of a round came of one device or of many, and at which second of it, changes no byte of
+    what it sees, and nothing that devices hear."""
+    worlds = []
+    for devices in range(2):
+        with watching() as told:
+            told.surveys, told.keys = [FIRST], [KEY.signed_by(AUTHORITY)]
+            heard = await one_life(tmp_path / str(devices), told, Random(seed), Random(devices))
+            worlds.append((heard, [(seen.method, seen.path, seen.body) for seen in told.seen]))
+    assert len(told.uploads) >= 3
+    assert None in heard
+    assert worlds[0] == worlds[1]
+
+
+@pytest.mark.parametrize("url", ["http://server.example", "server.example", "ftp://x", "https://a/?b", "https://"])
+def test_a_server_is_https_or_on_loopback(url):
+    """Envelopes are sealed, but their heads are not, and nobody else is to see how many there are."""
+    with pytest.raises(ValueError, match="the server's URL must be"):
+        Upstream(url)
+
+
+def endless(connection, _stop):
+    connection.request()
+    connection.send(b"HTTP/1.1 200 OK\r\n\r\n")
+    while True:
+        connection.send(bytes(2**16))
+
+
+PACKED = gzip.compress(bytes(10_000_000))
+ANSWERS = {
+    "a byte now and then": (dripping(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n", b"x"), "TimeoutError"),
+    "more than a mebibyte": (endless, "the server's answer is longer than 1048576 bytes"),
+    "packed, which is not unpacked": (answering(PACKED, b"content-encoding: gzip\r\n"), "cannot be read"),
+}
+
+
+@pytest.mark.timed
+@pytest.mark.parametrize("name", ANSWERS)
+async def test_an_answer_that_no_server_gives_is_given_up(monkeypatch, name):
+    """All in all it takes no longer, and no more memory, than an exchange may."""
+    monkeypatch.setattr(forwarding, "TIMEOUT_SECONDS", 0.5)
+    behave, words = ANSWERS[name]
+
+    with serving(behave) as server:
+        upstream, begun = Upstream(server.url), time.monotonic()
+        with pytest.raises(UpstreamTrouble, match=words):
+            await upstream.keys()
+        assert time.monotonic() - begun < 5
+        await upstream.close()

@@ -7,25 +7,21 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from threading import Timer
-from time import monotonic
 
 import httpx
 import pytest
-from changeling_aggregator.server import BURST_SECONDS, real_time
+from changeling_aggregator.server import real_time
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import tallies_in
 from changeling_aggregator.testing.serving import free_port
 from changeling_client import Client
 from changeling_protocol import Calendar
 
-from tests.command_line import changeling as main
-
 from ..aggregator.devices import body, envelope, report
 from ..aggregator.hostile import HOSTILE_HEADS, connected, push, resident
 from ..aggregator.serving import ServerHere, eventually
-from ..command_line import invoked
 from ..protocol.examples import AUTHORITY, PINNED, survey
-from .hand import FIRST, KEY, Hand, RelayProcess, asked, at, sealed, watching
+from .hand import FIRST, KEY, RelayProcess, sealed, watching
 
 QUICK = ("--batch", "4", "--wait", "1s", "--most-wait", "3s")
 GRACE = 3600
@@ -125,7 +121,7 @@ def test_what_was_acknowledged_survives_kills_and_counts_once(tmp_path, server):
     waiting = []
     for _ in range(2):
         with relay, ThreadPoolExecutor(4) as devices:
-            timer = Timer(0.5 + 2 * chance.random(), relay.kill)
+            timer = Timer(0.5 + 2 * chance.random(), relay.process.kill)
             timer.start()
 
             def live(left, relay=relay):
@@ -198,75 +194,26 @@ def test_the_server_sees_the_relays_address_and_waits_are_not_cut_short_by_stopp
     assert "changeling_relay_trouble 0.0" in figures
 
 
-def test_bad_settings_are_named_at_the_start(tmp_path):
-    """In one line, and nothing is made."""
-    (tmp_path / "pinned.pub").write_text(PINNED[0].hex())
-    relay = ("relay", "--upstream", "https://server.example", "--authority", str(tmp_path / "pinned.pub"))
-    for options, words in {
-        (): "name either this relay's --url, or each --survey",
-        ("--url", ""): "name either this relay's --url, or each --survey",
-        ("--survey", "ab"): "a survey's id is 32 hexadecimal digits",
-        ("--url", "https://a.example", "--host", "0.0.0.0"): "name the --proxy with TLS",
-        ("--url", "https://a.example", "--wait", "2h", "--most-wait", "1h"): "the wait is at least 1 s",
-        ("--url", "https://a.example", "--upstream", "http://b.example"): "must be https, but on loopback",
-    }.items():
-        done = invoked(main, *relay, "--spool", str(tmp_path / "spool"), *options)
-        assert (done.exit_code, done.stderr.count("\n")) == (1, 1)
-        assert words in done.stderr
-    assert not (tmp_path / "spool").exists()
-
-
-@pytest.mark.timed
-async def test_a_network_that_sends_too_much_waits_and_keeps_nobody_else_from_sending(tmp_path, upstream):
-    """429 with Retry-After once it has sent what it may at once; nothing of what was too early is kept."""
-    envelope = sealed()
-    hand = Hand(tmp_path / "relay", upstream, requests_a_second=1)
-    async with asked(hand, "192.0.2.1") as http:
-        began, answers = monotonic(), list[httpx.Response]()
-        while not answers or answers[-1].status_code == 200:
-            answers.append(await http.post("/v1/uploads", content=body(envelope)))
-        taken = len(answers) - 1
-        assert BURST_SECONDS <= taken <= BURST_SECONDS + monotonic() - began + 1
-        assert answers[-1].status_code == 429
-        assert int(answers[-1].headers["retry-after"]) >= 1
-        (copy,) = [copy for copy in hand.relay.copies.surveys.values() if copy.spool.waiting()]
-        assert len(copy.spool.waiting()) == taken
-        async with at(http._transport.app, "198.51.100.1") as other:
-            assert (await other.get("/v1/keys")).status_code == 200
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory):
-    """A relay process behind a proxy on this machine, which may speak for networks of a request a second."""
-    port = free_port()
+def test_what_is_no_body_takes_no_memory_and_whom_a_proxy_speaks_for_is_limited(tmp_path):
+    """Of 64 MiB of it the relay takes a little, closes, holds no more memory, and answers others. Behind a proxy each
+    network is limited by itself; what stands before the last address anybody may have written."""
+    port, (first, piece) = free_port(), HOSTILE_HEADS["trailers"]
     with watching() as upstream:
-        upstream.keys = [KEY.signed_by(AUTHORITY)]
-        upstream.surveys = [replace(FIRST, relay=f"http://127.0.0.1:{port}")]
-        options = ("--proxy", "127.0.0.1", "--rate", "1")
-        folder = tmp_path_factory.mktemp("relay")
-        with RelayProcess(folder, upstream.url, *options, port=port) as running:
-            yield running
-        assert [json.loads(line)["event"] for line in running.complained.splitlines()] == ["denied"]
+        upstream.keys, upstream.surveys = [KEY.signed_by(AUTHORITY)], [replace(FIRST, relay=f"http://127.0.0.1:{port}")]
+        relay = RelayProcess(tmp_path / "relay", upstream.url, "--proxy", "127.0.0.1", "--rate", "1", port=port)
 
+        def statuses(forwarded, times):
+            headers = {"x-forwarded-for": forwarded}
+            return {relay.http.get("/v1/keys", headers=headers).status_code for _ in range(times)}
 
-def test_what_is_no_body_takes_no_memory(guarded):
-    """Of 64 MiB of it the relay takes a little, closes, holds no more memory, and answers others."""
-    first, piece = HOSTILE_HEADS["trailers"]
-    before = resident(guarded)
-    with connected(guarded) as connection:
-        connection.sendall(first)
-        assert push(connection, piece, 64 * 2**20) < 16 * 2**20  # most of that in the buffers of the two systems
-    assert resident(guarded) - before < 8 * 2**20
-    assert guarded.health() == {"status": "ok"}
-
-
-def test_whom_a_proxy_speaks_for_is_limited(guarded):
-    """Each network by itself; what stands before the last address anybody may have written."""
-
-    def statuses(forwarded, times):
-        headers = {"x-forwarded-for": forwarded}
-        return {guarded.http.get("/v1/keys", headers=headers).status_code for _ in range(times)}
-
-    assert statuses("192.0.2.1", 30) == {200, 429}
-    assert 429 in statuses("198.51.100.1, 192.0.2.200", 3)  # one of them may come as the next second begins
-    assert statuses("192.0.2.1, 198.51.100.1", 1) == {200}
+        with relay:
+            before = resident(relay)
+            with connected(relay) as connection:
+                connection.sendall(first)
+                assert push(connection, piece, 64 * 2**20) < 16 * 2**20  # most in the buffers of the two systems
+            assert resident(relay) - before < 8 * 2**20
+            assert relay.health() == {"status": "ok"}
+            assert statuses("192.0.2.1", 30) == {200, 429}
+            assert 429 in statuses("198.51.100.1, 192.0.2.200", 3)  # one of them may come as the next second begins
+            assert statuses("192.0.2.1, 198.51.100.1", 1) == {200}
+    assert [json.loads(line)["event"] for line in relay.complained.splitlines()] == ["denied"]

@@ -108,9 +108,8 @@ def weights(blocks: Blocks, variances: Layers) -> Weights:
         own.append(weight)
         before.append(together)
         known.append(together * (1 - weight))
-    at_end = np.cumsum(known[-1])
-    at_start = at_end - known[-1]
-    between, until = at_start, []
+    at_end, until = np.cumsum(known[-1]), []
+    between = at_end - known[-1]  # covariance of the levels at a block's two ends
     for layer in reversed(range(len(blocks.widths) - 1)):
         parent, v = blocks.parents(layer), known[layer]
         first = blocks.first_children(layer + 1)
@@ -119,9 +118,8 @@ def weights(blocks: Blocks, variances: Layers) -> Weights:
         ends = ends - (ends[first] - v[first])[parent]  # of the variances of a block and its elder siblings
         q = np.minimum(ends / together, 1.0)
         p = np.maximum((ends - v) / together, 0.0)
-        a, b, c = at_start[parent], at_end[parent], between[parent]
-        at_start, at_end, between = (
-            a * (1 - p) ** 2 + b * p**2 + 2 * c * p * (1 - p) + together * p * (1 - p),
+        a, b, c = np.append(0.0, at_end[:-1])[parent], at_end[parent], between[parent]
+        at_end, between = (
             a * (1 - q) ** 2 + b * q**2 + 2 * c * q * (1 - q) + together * q * (1 - q),
             a * (1 - p) * (1 - q) + b * p * q + c * ((1 - p) * q + p * (1 - q)) + together * p * (1 - q),
         )
@@ -209,14 +207,9 @@ class Shape:
     @cached_property
     def apart(self) -> Floats:
         """The part of the rate of each period's path, but the first's, that is not on the path of the one before."""
-        apart, ends = np.ones(self.blocks.periods - 1), np.arange(1, self.blocks.periods)
-        highest = len(self.rates) - 1
-        path = self.rates[highest]
-        for layer in reversed(range(1, len(self.rates))):
-            if layer < highest:
-                path = path[self.blocks.parents(layer)] + self.rates[layer]
-            within = ends % self.blocks.widths[layer] != 0
-            apart[within] = 1 - path[ends[within] // self.blocks.widths[layer]]
+        at = np.arange(1, self.blocks.periods)
+        layers = zip(self.blocks.widths, self.rates, strict=True)
+        apart: Floats = np.sum([np.where(at % width == 0, rates[at // width], 0.0) for width, rates in layers], axis=0)
         return apart
 
     def scales(self, rate: float) -> Layers:
@@ -267,15 +260,9 @@ def reached_at_most(apart: Floats, reach: Reach) -> float:
     more, span = min(reach.periods - 1, reach.span, len(apart)), min(reach.span, len(apart))
     if more <= 0:
         return 0.0
-    anywhere = float(np.partition(apart, len(apart) - more)[-more:].sum())
-    if more == 1 or span == len(apart):
-        return anywhere
-    sums = np.concatenate([[0.0], np.cumsum(apart)])
-    within = float((sums[span:] - sums[:-span]).max())
-    if more == span:
-        return within
     if span * len(apart) > MOST_LOOKED_AT:
-        return min(anywhere, within)
+        anywhere, sums = np.partition(apart, len(apart) - more)[-more:].sum(), np.cumsum(np.append(0.0, apart))
+        return float(min(anywhere, (sums[span:] - sums[:-span]).max()))
     windows = np.partition(np.lib.stride_tricks.sliding_window_view(apart, span), span - more, axis=1)
     return float(windows[:, -more:].sum(1).max())
 
@@ -475,9 +462,12 @@ class AheadTree(NoiseAhead):
 
     def drawn(self, period: int, noise: Noise) -> Counts:
         """The noise of the changes of a block of the highest layer."""
-        top, scales = period // self.widths[-1], self.shape.scales(self.rate)
-        weights = _weights(self.shape, self.rate)
-        return drawn_changes(self.shape.blocks, weights, scales, top, self.bits, self.query.width, noise)
+        top, blocks = period // self.widths[-1], self.shape.blocks
+        measured = []
+        for layer, scales in enumerate(self.shape.scales(self.rate)):
+            first, end = _within(blocks, layer, top)
+            measured.append(_drawn(scales[first:end], self.query.width, noise) << self.bits)
+        return estimated_changes(blocks, _weights(self.shape, self.rate), top, measured)
 
     def variance(self, step: int) -> float:
         """Variance of each column's level at the end of this period, in units squared."""
@@ -542,22 +532,6 @@ def _covariance(shape: Shape, rate: float) -> Floats:
         information += np.where(at[:, None] // width == at // width, measured, 0.0)
     levels: Floats = np.linalg.inv(information).cumsum(0).cumsum(1)
     return levels
-
-
-def drawn_changes(
-    blocks: Blocks, weights: Weights, scales: Layers, top: int, bits: int, width: int, noise: Noise
-) -> Counts:
-    """The noise of the changes of the periods in one block of the highest layer, shape (periods, w), on the lattice.
-
-    scales: of each block's Laplace noise, inf for one that is not measured. top: the block's number. width: w.
-    """
-    layers = [_within(blocks, layer, top) for layer in range(len(blocks.widths))]
-    return estimated_changes(
-        blocks,
-        weights,
-        top,
-        [_drawn(scales[layer][first:end], width, noise) << bits for layer, (first, end) in enumerate(layers)],
-    )
 
 
 def estimated_changes(blocks: Blocks, weights: Weights, top: int, measured: list[Counts]) -> Counts:

@@ -396,23 +396,9 @@ def concentrated_budget(epsilon: Fraction, delta: Fraction) -> float:
         raise ValueError(f"concentrated privacy needs epsilon > 0 and 0 < delta < 1, got {epsilon} and {delta}")
     if delta < LEAST_DELTA:
         raise ValueError(f"delta {float(delta):g} is too small for Gaussian noise")
-    from scipy.optimize import brentq  # loads slowly
-
-    stated = float_below(epsilon)
-
-    def excess(rho: float) -> float:
-        """ln of what is implied over what is allowed."""
-        return log(implied_delta(rho, stated)) - log(delta)
-
-    low = _closed_form_budget(epsilon, delta)
-    high = 2 * low
-    while excess(high) <= 0:
-        low, high = high, 2 * high
-    rho = float(brentq(excess, low, high, xtol=low * CLOSE, rtol=CLOSE)) if excess(low) < 0 else low
-    step = CLOSE
-    while implied_delta(rho, stated) > delta:
-        rho, step = rho * (1 - step), 2 * step
-    return rho
+    stated, enough = float_below(epsilon), _closed_form_budget(epsilon, delta)
+    times, _ = _threshold(lambda times: implied_delta(times * enough, stated) > delta, 2.0, CLOSE)
+    return times * enough
 
 
 def implied_delta(rho: float, epsilon: float) -> float:
@@ -467,7 +453,7 @@ def gaussian_scale(squared_sensitivity: int, rho: float) -> float:
 
 
 def _closed_form_budget(epsilon: Fraction, delta: Fraction) -> float:
-    """A rho that is enough by the coarser epsilon = rho + 2 √(rho ln 1/delta): where the search for a larger begins.
+    """A rho that is enough by the coarser epsilon = rho + 2 √(rho ln 1/delta): what the largest is a multiple of.
 
     Bun, Steinke 2016, proposition 1.3.
     """

@@ -10,7 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, fields, is_dataclass
 from fractions import Fraction
 from math import sqrt
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 import numpy as np
@@ -220,11 +220,13 @@ class MechanismContract:
     def test_a_state_that_was_saved_goes_on_as_if_it_had_not_been(self, example: Example) -> None:
         """At every step, with the same draws: the same releases, and nothing is drawn a second time."""
         mechanism = example.mechanism
-        assert _released(example, SeededNoise(3)) == _released(example, SeededNoise(3), through=mechanism.saved)
+        _, whole = _run(example, SeededNoise(3))
+        _, parts = _run(example, SeededNoise(3), through=lambda state: mechanism.resumed(mechanism.saved(state)))
+        assert [written_state("release", each) for each in parts] == [written_state("release", each) for each in whole]
 
     def test_damaged_bytes_are_refused_or_another_whole_state(self, example: Example) -> None:
         """Cut anywhere, longer, or with any byte changed: what is taken reads exactly as those bytes."""
-        mechanism, saved = example.mechanism, _last_saved(example)
+        mechanism, saved = example.mechanism, example.mechanism.saved(_run(example, SeededNoise(2))[0])
         for cut in range(0, len(saved), max(1, len(saved) // 40)):
             with pytest.raises(BadState):
                 mechanism.resumed(saved[:cut])
@@ -242,19 +244,19 @@ class MechanismContract:
 
     def test_a_state_with_a_part_that_is_none_is_refused_or_steps_as_any_other(self, example: Example) -> None:
         """Each number of a state that is under way, changed to what a file may hold: refused, or a release."""
-        mechanism, state, noise = example.mechanism, example.mechanism.start(), SeededNoise(2)
-        half = max(1, len(example.values) // 2)
-        for value in example.values[:half]:
-            state, _ = mechanism.step(state, value, noise)
-        identity, plain = msgspec.msgpack.decode(mechanism.saved(state))
-        for path in [*_parts(plain)][:40]:
+        mechanism, half = example.mechanism, max(1, len(example.values) // 2)
+        value = example.values[min(half, len(example.values) - 1)]
+        identity, plain = msgspec.msgpack.decode(mechanism.saved(_run(example, SeededNoise(2), half)[0]))
+        for held, at in [*_scalars(plain)][:40]:
+            kept = held[at]
             for odd in ODD:
+                held[at] = odd
                 try:
-                    resumed = mechanism.resumed(msgspec.msgpack.encode((identity, _with_part(plain, path, odd))))
-                    value = example.values[min(half, len(example.values) - 1)]
+                    resumed = mechanism.resumed(msgspec.msgpack.encode((identity, plain)))
                     mechanism.saved(mechanism.step(resumed, value, SeededNoise(9))[0])
                 except (CentralError, ValueError):
                     continue
+            held[at] = kept
 
     def test_a_foreign_state_is_refused(self, example: Example) -> None:
         """That of any other mechanism, and of the same one at another budget."""
@@ -269,10 +271,11 @@ class MechanismContract:
         if not example.ends:
             pytest.skip("has no last step")
         mechanism = example.mechanism
-        state = mechanism.resumed(_last_saved(example))
+        state, _ = _run(example, SeededNoise(2))
+        saved = mechanism.saved(state)
         with pytest.raises(BudgetExhausted):
             mechanism.step(state, example.values[-1] if example.beyond is None else example.beyond, Forbidden())
-        assert mechanism.saved(state) == _last_saved(example)
+        assert mechanism.saved(state) == saved
 
     def test_what_is_no_input_is_refused_before_anything_is_drawn(self, example: Example) -> None:
         """A ValueError or a CentralError, and the state is as it was."""
@@ -290,53 +293,40 @@ class MechanismContract:
         if None in stated:
             assert stated == [None] * len(stated)
             return
-        runs = np.array([np.concatenate([*_numbers(example, noise)]) for _ in range(RUNS)])
+        runs = np.array([np.concatenate(_numbers(example, noise)) for _ in range(RUNS)])
         sizes = [len(numbers) for numbers in _numbers(example, noise)]
         expected = np.repeat(np.array(stated, np.float64), sizes)
         assert np.all(np.abs(runs.var(0) - expected) <= expected * REACH * sqrt(5 / RUNS))
 
 
-def _released(example: Example, noise: Noise, through: Callable[[object], bytes] | None = None) -> list[bytes]:
-    """The releases as bytes; through: with the state saved and resumed before each step."""
-    mechanism, releases = example.mechanism, list[bytes]()
-    state = mechanism.start()
-    for value in example.values:
-        state, release = mechanism.step(mechanism.resumed(through(state)) if through else state, value, noise)
-        releases.append(written_state("release", release))
-    return releases
+def _run(
+    example: Example,
+    noise: Noise,
+    steps: int | None = None,
+    through: Callable[[object], object] = lambda state: state,
+) -> tuple[object, list[object]]:
+    """The state after so many of the example's steps, all if left out, and what they released.
+
+    through: what becomes of the state before each step.
+    """
+    state, releases = example.mechanism.start(), list[object]()
+    for value in example.values[:steps]:
+        state, release = example.mechanism.step(through(state), value, noise)
+        releases.append(release)
+    return state, releases
 
 
-def _last_saved(example: Example) -> bytes:
-    state, noise = example.mechanism.start(), SeededNoise(2)
-    for value in example.values:
-        state, _ = example.mechanism.step(state, value, noise)
-    return example.mechanism.saved(state)
+def _numbers(example: Example, noise: Noise) -> list[Floats]:
+    return [np.asarray(example.numbers(release), np.float64) for release in _run(example, noise)[1]]
 
 
-def _numbers(example: Example, noise: Noise) -> Iterator[Floats]:
-    state = example.mechanism.start()
-    for value in example.values:
-        state, release = example.mechanism.step(state, value, noise)
-        yield np.asarray(example.numbers(release), np.float64)
-
-
-def _parts(plain: object, path: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:
-    """The paths of all scalars of plain fields; arrays are no scalars."""
-    if isinstance(plain, dict | list | tuple):
-        for at, each in plain.items() if isinstance(plain, dict) else enumerate(plain):
-            yield from _parts(each, (*path, at))
-    elif not isinstance(plain, msgspec.msgpack.Ext):
-        yield path
-
-
-def _with_part(plain: object, path: tuple[object, ...], part: object) -> object:
-    """The plain fields with one of their scalars replaced."""
-    if not path:
-        return part
-    if isinstance(plain, dict):
-        return {key: _with_part(each, path[1:], part) if key == path[0] else each for key, each in plain.items()}
-    assert isinstance(plain, list | tuple)
-    return [_with_part(each, path[1:], part) if at == path[0] else each for at, each in enumerate(plain)]
+def _scalars(plain: Any) -> Iterator[tuple[Any, Any]]:
+    """What holds each scalar of plain fields, and where in that; arrays are no scalars."""
+    for at, each in plain.items() if isinstance(plain, dict) else enumerate(plain):
+        if isinstance(each, dict | list):
+            yield from _scalars(each)
+        elif not isinstance(each, msgspec.msgpack.Ext):
+            yield plain, at
 
 
 def _arrays(value: object) -> Iterator[NDArray[np.generic]]:

@@ -23,6 +23,7 @@ from .dynamic import Born, FullyDynamic, IntervalTree, Protects, StreamSegment, 
 from .hierarchy import (
     BestEstimates,
     HierarchyRelease,
+    StateDiagram,
     best_hierarchy,
     cover_sum,
     hierarchy,

@@ -68,7 +68,8 @@ def count(
     _, spends = pure_of(epsilon, rho)
     counter = PanPrivateCounter(periods, spends / at_most)
     with held(memory):
-        state = resumed(counter, memory)
+        known = memory.exists() and memory.stat().st_size > 0
+        state = counter.resumed(read_over(memory)) if known else counter.start()
         typer.echo(
             f"changeling: {spent(spends, Fraction(0))} for an entry that changes at most {at_most} periods, by all "
             f"outputs and one seizure of {memory} together; standard error {sqrt(counter.variance(1)):.6g}; period "
@@ -78,13 +79,6 @@ def count(
         for period, estimate in counted(counter, state, memory, sys.stdin, OpenDPNoise()):
             typer.echo(f"{period},{estimate},{sqrt(counter.variance(period)):.17g}")
             sys.stdout.flush()
-
-
-def resumed(counter: PanPrivateCounter, memory: Path) -> PanPrivateMemory:
-    """The counter's memory in this file, or a new one. Raises BadState for a file that is not this counter's."""
-    if not memory.exists() or not memory.stat().st_size:
-        return counter.start()
-    return counter.resumed(read_over(memory))
 
 
 def counted(

@@ -102,7 +102,7 @@ class BinaryMechanism(Mechanism[BinaryState[Data], Data, Data], Generic[Data]):
         return BinaryState(0, ())
 
     def step(self, state: BinaryState[Data], value: Data, noise: Noise) -> tuple[BinaryState[Data], Data]:
-        """value: the items of one more step. Returns the answers on all items so far, in multiples of 1/grain.
+        """value: the items of one more step. Returns the answers on all items so far.
 
         Raises BudgetExhausted after T steps, and ValueError for what is no dataset; nothing is drawn then.
         """
@@ -201,7 +201,7 @@ class InfiniteMechanism(Mechanism[InfiniteState[Data], Data, Data], Generic[Data
         return InfiniteState(0, self.static.zero(), self.static.gathered([]), ())
 
     def step(self, state: InfiniteState[Data], value: Data, noise: Noise) -> tuple[InfiniteState[Data], Data]:
-        """value: the items of one more step. Returns the answers on all items so far, in multiples of 1/grain.
+        """value: the items of one more step. Returns the answers on all items so far.
 
         Raises ValueError for what is no dataset; nothing is drawn then.
         """
@@ -349,29 +349,29 @@ class PanPrivateCounter(Mechanism[PanPrivateMemory, int, int]):
             raise BadState(f"the memory is of {state.time} steps, and the counter has {self.steps}")
 
 
-_HEAD = 32 + 4
+_HEAD, _LENGTH = 32 + 4, 4096
+"""In bytes: of what stands before a state, and of the whole file."""
 
 
-def overwrite(path: Path, content: bytes, length: int = 4096) -> None:
+def overwrite(path: Path, content: bytes) -> None:
     """Write a saved state over the one before, byte for byte in one place: what pan-privacy asks of a disk.
 
     A file of fixed length, written in place and flushed, with no copy beside it. A crash in the midst of writing leaves
     a file that is refused, so the release ends rather than draw twice. Copying file systems, snapshots and flash may
     keep old blocks: use a disk that does not.
 
-    content: what the mechanism's `saved` wrote. length: of the file, in bytes, the same every time.
-    ValueError if the state takes more, or the file has another length: it then stays as it was. OSError for a write
-    that was cut short.
+    content: what the mechanism's `saved` wrote. ValueError if the state takes more than the file has, or the file has
+    another length: it then stays as it was. OSError for a write that was cut short.
     """
-    if len(content) + _HEAD > length:
-        raise ValueError(f"the state takes {len(content) + _HEAD} bytes, and the file has {length}")
+    if len(content) + _HEAD > _LENGTH:
+        raise ValueError(f"the state takes {len(content) + _HEAD} bytes, and the file has {_LENGTH}")
     whole = sha256(content).digest() + len(content).to_bytes(4, "big") + content
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        if os.fstat(descriptor).st_size not in (0, length):
-            raise ValueError(f"{path} does not have {length} bytes: it holds something else")
-        if (written := os.pwrite(descriptor, whole.ljust(length, b"\0"), 0)) < length:
-            raise OSError(f"{path} holds {written} of {length} bytes: the disk is full, and the state there is lost")
+        if os.fstat(descriptor).st_size not in (0, _LENGTH):
+            raise ValueError(f"{path} does not have {_LENGTH} bytes: it holds something else")
+        if (written := os.pwrite(descriptor, whole.ljust(_LENGTH, b"\0"), 0)) < _LENGTH:
+            raise OSError(f"{path} holds {written} of {_LENGTH} bytes: the disk is full, and the state there is lost")
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -198,7 +198,7 @@ class IntervalTree(Mechanism[TreeState[Data], StreamSegment, Data], Generic[Data
         return TreeState(0, (), ())
 
     def step(self, state: TreeState[Data], value: StreamSegment, noise: Noise) -> tuple[TreeState[Data], Data]:
-        """value: what one more segment does. Returns the answers on what is there, in multiples of 1/grain.
+        """value: what one more segment does. Returns the answers on what is there.
 
         Raises ValueError for the deletion of an item of a segment to come, before anything is drawn.
         """

@@ -198,38 +198,37 @@ def _updates(change: PeriodChange) -> list[Sequence[Update]]:
     ]
 
 
-_COUNTER = Counter("counter", cum, _net_items, _net)
-_INFINITE = Counter("infinite", lambda _, each: InfiniteMechanism(BasicCounting(), each), _net_items, _net)
-_PARTITIONING = Counter(
-    "partitioning",
-    lambda periods, each: insertion_minus_deletion(BasicCounting(), each, periods=periods),
-    _both_items,
-    _both,
+COUNTER = Offer(
+    "counter",
+    "The binary counter, over a calendar of known length.",
+    Counter("counter", cum, _net_items, _net).release,
 )
-_DYNAMIC = Counter(
-    "dynamic",
-    lambda periods, each: fully_dynamic(BasicCounting(), each, periods=periods, protects=Protects.ENTRY),
-    _entry_items,
-    _updates,
-)
-
-COUNTER = Offer("counter", "The binary counter, over a calendar of known length.", _COUNTER.release)
 INFINITE = Offer(
     "infinite",
     "A counter that does not need to know when the calendar ends.",
-    _INFINITE.release,
+    Counter("infinite", lambda _, each: InfiniteMechanism(BasicCounting(), each), _net_items, _net).release,
     good_for="a count that nobody can say the end of",
 )
 PARTITIONING = Offer(
     "partitioning",
     "Insertions less deletions, released when enough came: few mutations.",
-    _PARTITIONING.release,
+    Counter(
+        "partitioning",
+        lambda periods, each: insertion_minus_deletion(BasicCounting(), each, periods=periods),
+        _both_items,
+        _both,
+    ).release,
     good_for="mutations that are rare over a very long time",
 )
 DYNAMIC = Offer(
     "dynamic",
     "Its error follows how many are there, not how many came: --at-most 2.",
-    _DYNAMIC.release,
+    Counter(
+        "dynamic",
+        lambda periods, each: fully_dynamic(BasicCounting(), each, periods=periods, protects=Protects.ENTRY),
+        _entry_items,
+        _updates,
+    ).release,
     good_for="many queries at once of a database that far more entries came to and left than it holds, and never for "
     "a plain count",
 )

@@ -59,10 +59,6 @@ class Domain:
         # one more than will do, or a range of 10^12 would fill the memory before it is refused
         return cls(tuple(columns), tuple(tuple(islice(values, MOST_VALUES + 1)) for values in columns.values()))
 
-    def index(self, name: str) -> int:
-        """The place of a column among the names. ValueError for one that is not there."""
-        return self.names.index(name)
-
     def table(self, frame: Mapping[str, object] | Frame) -> "Table":
         """A pandas or polars frame, or a mapping from names to sequences, as a table; other columns are left.
 
@@ -169,11 +165,11 @@ class Query:
         compared = predicate.comparisons
         for comparison in compared:
             _check(comparison, domain, text)
-        columns = tuple(sorted({domain.index(comparison.column) for comparison in compared}))
+        columns = tuple(sorted({domain.names.index(comparison.column) for comparison in compared}))
         masks: dict[int, list[Mask]] = {column: [] for column in columns}
         for comparison in compared:
-            masks[domain.index(comparison.column)].append(
-                comparison.where(domain.values[domain.index(comparison.column)])
+            masks[domain.names.index(comparison.column)].append(
+                comparison.where(domain.values[domain.names.index(comparison.column)])
             )
         classes = {column: classes_of(np.array(masks[column])) for column in columns}
         if prod(int(each.max()) + 1 for each in classes.values()) > MOST_CELLS:
@@ -181,7 +177,7 @@ class Query:
         firsts = {column: firsts_of(each) for column, each in classes.items()}
 
         def where(comparison: ColumnTest) -> Mask:
-            column = domain.index(comparison.column)
+            column = domain.names.index(comparison.column)
             shape = [1] * len(columns)
             shape[columns.index(column)] = -1
             values = domain.values[column]
@@ -232,7 +228,7 @@ def _reduced(text: str, domain: Domain, columns: tuple[int, ...], classes: list[
 
 
 def _check(comparison: ColumnTest, domain: Domain, text: str) -> None:
-    values = domain.values[domain.index(comparison.column)]
+    values = domain.values[domain.names.index(comparison.column)]
     kind = type(values[0])
     for constant in comparison.constants:
         if type(constant) is not kind:

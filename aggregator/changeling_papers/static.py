@@ -9,12 +9,12 @@ Guarantee: (epsilon, delta) for all answers of one release together. Neighbours:
 Sources: Dwork, McSherry, Nissim, Smith 2006; Qiu, Yi, appendix A.1; Canonne, Kamath, Steinke 2020; Hardt, Rothblum
 2010; Hardt, Ligett, McSherry 2012; Dwork, Roth 2014, claim 3.9; Bun, Steinke 2016.
 
-A dataset is its histogram over the items 0..x-1, or one number where there is but one item; answers are integers in
-multiples of 1/grain, so that they add up exactly over disjoint datasets, and states hold no floats.
+A dataset is its histogram over the items 0..x-1, or one number where there is but one item; answers are integers, so
+that they add up exactly over disjoint datasets, and states hold no floats.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, log, sqrt
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -83,12 +83,12 @@ class Priced(Protocol[Data]):
         ...
 
     def release(self, data: Data, noise: Noise) -> Data:
-        """Answers on this dataset, in multiples of 1/grain. Every call costs the price."""
+        """Answers on this dataset. Every call costs the price."""
         ...
 
 
 class Static(ABC, Generic[Data]):
-    """Linear queries f(D) = Σ_{x in D} f(x), 0 <= f <= 1, to which a price is put before anything is released."""
+    """Linear queries f(D) = Σ_{x in D} f(x), to which a price is put before anything is released."""
 
     __slots__ = ()
 
@@ -115,7 +115,7 @@ class Static(ABC, Generic[Data]):
 
     @abstractmethod
     def truth(self, data: Data) -> Data:
-        """Answers without noise, in multiples of 1/grain."""
+        """Answers without noise."""
 
     @abstractmethod
     def under(self, epsilon: Fraction, delta: Fraction) -> Priced[Data]:
@@ -160,7 +160,7 @@ class Noisy(Generic[Data]):
 
     @property
     def variance(self) -> float:
-        """Variance of each answer, in multiples of 1/grain squared."""
+        """Variance of each answer, in units squared."""
         return self.drawn.variance
 
     def release(self, data: Data, noise: Noise) -> Data:
@@ -203,23 +203,27 @@ class BasicCounting(Static[int]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueryTable(Static[Counts]):
-    """f: q queries of x items as integers 0..grain, in multiples of 1/grain; table: shape (q, x), kept as a copy."""
+    """f: what each of x items counts for in q queries, whole numbers from 0 on; table: shape (q, x), kept as a copy."""
 
     table: Counts
-    grain: int = 1
 
     def __post_init__(self) -> None:
         if self.table.ndim != 2 or 0 in self.table.shape or self.table.dtype.kind not in "iu":
             raise ValueError(f"a table of queries is integers of shape (q, x), got {self.table.shape}")
-        if self.grain < 1 or self.table.min() < 0 or self.table.max() > self.grain:
-            raise ValueError(f"queries lie between 0 and the grain {self.grain}, got {self.table.min()} and more")
+        if self.table.min() < 0:
+            raise ValueError(f"an item counts for 0 or more, got {self.table.min()}")
         if not self.table.any():
             raise ValueError("every query is 0 of every item: there is nothing to ask")
-        if self.grain**2 * len(self.table) >= 2**63:  # sums of squares would wrap, and understate what an item does
-            raise ValueError(f"a grain of {self.grain} is too fine for {len(self.table)} queries in 64 bits")
+        if self.most**2 * len(self.table) >= 2**63:  # sums of squares would wrap, and understate what an item does
+            raise ValueError(f"items that count for {self.most} are too much for {len(self.table)} queries in 64 bits")
         table = self.table.astype(np.int64)
         table.flags.writeable = False
         object.__setattr__(self, "table", table)
+
+    @property
+    def most(self) -> int:
+        """The most that an item counts for in a query."""
+        return int(self.table.max())
 
     @property
     def items(self) -> int:
@@ -238,7 +242,7 @@ class QueryTable(Static[Counts]):
         return histogram.astype(np.int64)
 
     def truth(self, data: Counts) -> Counts:
-        """Answers without noise, shape (q,), in multiples of 1/grain."""
+        """Answers without noise, shape (q,)."""
         answers: Counts = self.table @ data
         return answers
 
@@ -252,17 +256,11 @@ class LinearQueries(QueryTable):
     """
 
     law: Law = Law.LAPLACE
-    _moved: int = field(init=False)
-    _squares: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        QueryTable.__post_init__(self)
-        object.__setattr__(self, "_moved", int(self.table.sum(0).max()))
-        object.__setattr__(self, "_squares", int((self.table**2).sum(0).max()))
 
     def under(self, epsilon: Fraction, delta: Fraction) -> Noisy[Counts]:
         """All the queries at (epsilon, delta). ValueError for Gaussian noise without a delta."""
-        return Noisy(self, _noise_under(self.law, self._moved, self._squares, epsilon, delta))
+        moved, squares = int(self.table.sum(0).max()), int((self.table**2).sum(0).max())
+        return Noisy(self, _noise_under(self.law, moved, squares, epsilon, delta))
 
 
 SIZE_SHARE = Fraction(1, 4)
@@ -291,7 +289,7 @@ class PricedWeights:
         return None
 
     def release(self, data: Counts, noise: Noise) -> Counts:
-        """Answers on the reweighted dataset, shape (q,), in multiples of 1/grain.
+        """Answers on the reweighted dataset, shape (q,).
 
         Where the noisy size is worth no round, they are those of a flat dataset, and what the rounds would have cost
         measures the size a second time, as a flat dataset is nothing but its size.
@@ -308,7 +306,7 @@ class PricedWeights:
         return np.rint(table @ _shares(weights) * size).astype(np.int64)
 
     def _fitted(self, truth: Counts, size: float, rounds: int, noise: Noise) -> Floats:
-        table, grain, (choice, measurement) = self.queries.table, self.queries.grain, self.round_scales(rounds)
+        table, most, (choice, measurement) = self.queries.table, self.queries.most, self.round_scales(rounds)
         weights = np.zeros(self.queries.items)
         asked: list[int] = []
         measured: list[float] = []
@@ -316,8 +314,8 @@ class PricedWeights:
             answers = np.rint(table @ _shares(weights) * size).astype(np.int64)
             worst = int(np.argmax(np.abs(truth - answers) + noise.laplace(choice, len(table))))
             asked.append(worst)
-            measured.append(self._measured(int(truth[worst]), measurement, noise) / grain)
-            weights = _reweighted(weights, table[asked] / grain, np.array(measured), size)
+            measured.append(self._measured(int(truth[worst]), measurement, noise) / most)
+            weights = _reweighted(weights, table[asked] / most, np.array(measured), size)
         return weights
 
     def rounds(self, size: float) -> int:
@@ -338,11 +336,11 @@ class PricedWeights:
     def round_scales(self, rounds: int) -> tuple[float, float]:
         """The scales, on each score and on the query that is chosen, under which the size and so many rounds cost the
         price; a choice is of Laplace noise at any."""
-        half, grain = (1 - SIZE_SHARE) / (2 * rounds), self.queries.grain
+        half, most = (1 - SIZE_SHARE) / (2 * rounds), self.queries.most
         if self.delta == 0:
-            return self.scale(2 * grain, half), self.scale(grain, half)
+            return self.scale(2 * most, half), self.scale(most, half)
         rho = concentrated_budget(self.epsilon, self.delta) * float(half)
-        return 2 * grain / sqrt(2 * rho) * ABOVE, self.scale(grain, half)
+        return 2 * most / sqrt(2 * rho) * ABOVE, self.scale(most, half)
 
     def _measured(self, value: int, scale: float, noise: Noise) -> int:
         drawn = noise.gaussian(scale, 1) if self.delta else noise.laplace(scale, 1)
@@ -412,7 +410,7 @@ class Metered(Mechanism[Odometer, Data, Data], Generic[Data]):
         return Odometer(self.epsilon, self.delta)
 
     def step(self, state: Odometer, value: Data, noise: Noise) -> tuple[Odometer, Data]:
-        """value: the dataset. Returns the answers on it, in multiples of 1/grain.
+        """value: the dataset. Returns the answers on it.
 
         Raises BudgetExhausted where the step costs more than what is left, and ValueError for what is no dataset.
         """
@@ -430,5 +428,5 @@ class Metered(Mechanism[Odometer, Data, Data], Generic[Data]):
             raise BadState(f"the state has spent epsilon {state.spent_epsilon} and delta {state.spent_delta}")
 
     def variance(self, step: int) -> float | None:  # noqa: ARG002
-        """Variance of every answer, in multiples of 1/grain squared."""
+        """Variance of every answer, in units squared."""
         return self.static.under(self.each, self.each_delta).variance

@@ -1,13 +1,26 @@
-"""Everything one entry can do on a small calendar, and the truth of a release of it."""
+"""Everything one entry can do on a small calendar, the truth of a release of it, and mechanisms of levels."""
 
+from dataclasses import replace
+from fractions import Fraction
 from functools import lru_cache
 from itertools import product
 
 import numpy as np
-from changeling_central import Law, OpenDPNoise, read_ledger, release
+from changeling_central import (
+    Asked,
+    Law,
+    LinearQuery,
+    OpenDPNoise,
+    clipped_sum,
+    counting,
+    histogram_query,
+    offered,
+    read_ledger,
+    release,
+)
 from changeling_central.testing import Forbidden, NoNoise, RecordedNoise
-from changeling_commands import main as run
-from changeling_protocol import Calendar
+from changeling_commands import main
+from changeling_protocol import AtMost, Calendar
 from changeling_statistics import MICROSECONDS, Mutations
 
 CALENDAR = Calendar(0, 2, 4)
@@ -24,10 +37,14 @@ def histories(answers, constraint, seconds, fixed=False):
             yield states
 
 
-def mutations_of(states):
-    """The mutations of one entry that holds these states at seconds 1, 2, …"""
-    moves = [(t, a, b) for t, (a, b) in enumerate(zip((0, *states), states, strict=False), 1) if a != b]
-    times, old, new = (np.array(column) for column in zip(*moves, strict=True))
+def moves_of(states):
+    """The mutations (second, old, new) of an entry that holds these states at seconds 1, 2, …"""
+    return [(t, a, b) for t, (a, b) in enumerate(zip((0, *states), states, strict=False), 1) if a != b]
+
+
+def mutations_of(moves):
+    """The same as the mutations of a changelog's first entry."""
+    times, old, new = np.array(moves).T
     nothing = np.zeros(len(moves), np.int64)
     return Mutations(nothing, times * MICROSECONDS, old.astype(np.uint16), new.astype(np.uint16), nothing)
 
@@ -37,48 +54,36 @@ def node_changes(query, mutations, bounds):
     return mutations.histogram_changes(len(query.table) - 1, bounds) @ query.cells
 
 
-def transcript(mechanism, query, calendar, states, released):
-    """What a mechanism would release, without its noise, of one entry beside an empty database; flattened."""
-    return _transcript(mechanism, query, calendar, mutations_of(states), released)
+def stepped(mechanism, values, noise):
+    """The state after a step with each of these values, and what the steps released."""
+    state, releases = mechanism.start(), []
+    for value in values:
+        state, release = mechanism.step(state, value, noise)
+        releases.append(release)
+    return state, releases
+
+
+def transcript(mechanism, query, calendar, moves, released):
+    """What a mechanism would release, without its noise, of one entry that moves so beside an empty database; flat."""
+    bounds = [calendar.start + i * calendar.period for i in range(calendar.periods + 1)]
+    _, releases = stepped(mechanism, node_changes(query, mutations_of(moves), bounds), NoNoise())
+    return np.array([value for release in releases for value in released(release)])
 
 
 def transcripts(mechanism, query, calendar, every, released):
     """The transcript of each of these histories, as rows. Changes of a query add up over mutations, and what a linear
     mechanism releases adds up over changes: so each mutation's own is worked out once, as long as a few agree.
     """
-    states = np.array(every)
-    before, seconds = np.pad(states, ((0, 0), (1, 0)))[:, :-1], states.shape[1]
-    of_mutation = {
-        (at, a, b): _transcript(mechanism, query, calendar, _mutation(at + 1, a, b), released)
-        for at in range(seconds)
-        for a, b in {*zip(before[:, at].tolist(), states[:, at].tolist(), strict=True)}
-        if a != b
-    }
-    rows = np.zeros((len(every), len(next(iter(of_mutation.values())))), int)
-    for (at, a, b), found in of_mutation.items():
-        rows[(before[:, at] == a) & (states[:, at] == b)] += found
+    states, rows = np.array(every), 0
+    before = np.pad(states, ((0, 0), (1, 0)))[:, :-1]
+    for at, (olds, news) in enumerate(zip(before.T, states.T, strict=True), 1):
+        for old, new in {*zip(olds.tolist(), news.tolist(), strict=True)}:
+            if old != new:
+                moved = transcript(mechanism, query, calendar, [(at, old, new)], released)
+                rows = rows + np.outer((olds == old) & (news == new), moved)
     for number in range(0, len(every), max(1, len(every) // 5)):
-        assert np.array_equal(rows[number], transcript(mechanism, query, calendar, every[number], released))
+        assert np.array_equal(rows[number], transcript(mechanism, query, calendar, moves_of(every[number]), released))
     return rows
-
-
-def _mutation(at, old, new):
-    return Mutations(
-        np.zeros(1, np.int64),
-        np.array([at * MICROSECONDS]),
-        np.array([old], np.uint16),
-        np.array([new], np.uint16),
-        np.zeros(1, np.int64),
-    )
-
-
-def _transcript(mechanism, query, calendar, mutations, released):
-    bounds = [calendar.start + i * calendar.period for i in range(calendar.periods + 1)]
-    state, found = mechanism.start(), []
-    for change in node_changes(query, mutations, bounds):
-        state, release = mechanism.step(state, change, NoNoise())
-        found.extend(released(release))
-    return np.array(found)
 
 
 class Listed(RecordedNoise):
@@ -97,6 +102,34 @@ class Listed(RecordedNoise):
     gaussian = laplace
 
 
+QUERIES = {
+    "count": counting(["a", "b"], ["a"], "a"),
+    "histogram": histogram_query(["a", "b"], ["a", "b"]),
+    "fixed": histogram_query(["a", "b"], ["a", "b"], fixed=True),
+    "sum": clipped_sum({"a": -2.0, "b": 3.0}, ["a", "b"], -2, 3),
+    "mean": LinearQuery(("v", "w"), ((0, 0), (2, 1), (-2, 1)), (2, 1), (4, 1), corners=((0, 0), (2, 1), (-2, 1))),
+}
+
+
+def promised(k):
+    """So many mutations, or whatever constraint is given in place of a number."""
+    return AtMost(k) if isinstance(k, int) else k
+
+
+def made_for(name, query, periods, k, epsilon=1, delta=0, rho=None, law=None):
+    """The mechanism that is offered by this name. query: one, or its name in QUERIES."""
+    wished = QUERIES[query] if isinstance(query, str) else query, Calendar(0, 1, periods), promised(k)
+    return offered(name).made(Asked(*wished, Fraction(epsilon), Fraction(delta), law and Law(law), rho=rho))
+
+
+def quiet_levels(mechanism, width, noise):
+    """The levels that the mechanism publishes over so many columns where nothing ever changes, shape (T, width)."""
+    names, counted = tuple(map(str, range(width))), (1, *(0,) * (width - 1))
+    made = replace(mechanism, query=LinearQuery(names, ((0,) * width, counted), (1,), (1,)))
+    _, levels = stepped(made, [np.zeros(width, np.int64)] * made.calendar.periods, noise)
+    return np.array([level.values for level in levels])
+
+
 TEA = {
     "entry": [str(n % 20) for n in range(30)],
     "time": [f"2026-01-01T{n // 2:02d}:30:00Z" for n in range(30)],
@@ -104,8 +137,7 @@ TEA = {
     "user": [str(n % 20 // 2) for n in range(30)],
 }
 """A changelog of one day: 20 entries, of 10 persons, of which half leave again."""
-FOUR_HOURS = {"every": "4h", "at_most": 2, "start": "2026-01-01", "until": "2026-01-02"}
-DCR = {**FOUR_HOURS, "mechanism": "dcr"}
+DCR = {"every": "4h", "at_most": 2, "start": "2026-01-01", "until": "2026-01-02", "mechanism": "dcr"}
 
 
 def release_of(log, name="one.csv", epsilon=1, query="any answer", frame=None, **more):
@@ -118,7 +150,7 @@ def command(log, *more, output="out.csv"):
     """The same on the command line, which returns its exit code. more: other words, at the end."""
     dated = ["--every", "4h", "--at-most", "2", "--start", "2026-01-01", "--until", "2026-01-02", "--mechanism", "dcr"]
     words = ["release", log, "--query", "any answer", *dated, "-o", log.parent / output, *more]
-    return run([str(word) for word in words])
+    return main([str(word) for word in words])
 
 
 def ledger_of(log):
@@ -132,41 +164,21 @@ def forbid_draws(monkeypatch):
         monkeypatch.setattr(OpenDPNoise, law, Forbidden().laplace)
 
 
-REACH = 9
-"""Gaussian draws are followed to so many scales."""
-
-
 @lru_cache(maxsize=4096)
 def exact_delta(law, scale, shifts, epsilon):
     """The least delta of one draw per shift: Σ p(loss) (1 - e^(epsilon - loss)) over losses above epsilon.
 
-    Gaussian: the loss of draws x shifted by s is (Σs² - 2Σs·x) / 2 scale². Laplace: Σ (|x - s| - |x|) / scale.
+    Gaussian: the loss of draws x shifted by s is (Σs² - 2Σs·x) / 2 scale². Laplace: Σ (|x - s| - |x|) / scale. Draws
+    are followed to 9 scales, or 40, beyond which is less than 10⁻¹⁷ of their mass.
     """
-    total, zero, step = np.ones(1), 0, 1 / scale if law is Law.LAPLACE else 1 / scale**2
-    for shift in shifts:
-        spread, at = _laplace(scale, shift) if law is Law.LAPLACE else _gaussian(scale, shift)
-        total, zero = np.convolve(total, spread), zero + at
-    # Positions count from the loss Σs² / 2 scale², and 0.
-    middle = sum(s * s for s in shifts) * step / 2 if law is Law.GAUSSIAN else 0.0
-    loss = middle + (np.arange(len(total)) - zero) * step
-    return float(total @ np.maximum(0, -np.expm1(epsilon - loss)))
-
-
-def _gaussian(scale, shift):
-    reach = int(REACH * scale) + 1
+    laplace, total, zero = law is Law.LAPLACE, np.ones(1), 0
+    reach = int((40 if laplace else 9) * scale) + max(shifts, default=0) + 1
     x = np.arange(-reach, reach + 1)
-    law = np.exp(-(x**2) / (2 * scale**2))
-    spread = np.zeros(2 * reach * shift + 1)
-    spread[::shift] = law / law.sum()
-    return spread, reach * shift
-
-
-def _laplace(scale, shift):
-    """The loss is shift - 2x where 0 <= x <= shift, and stays at both ends beyond; in units of 1 / scale."""
-    p = np.exp(-1 / scale)
-    at = (1 - p) / (1 + p) * p ** np.arange(shift + 1)
-    end = 1 / (1 + p)
-    spread = np.zeros(2 * shift + 1)
-    spread[::2] = at[::-1]
-    spread[-1], spread[0] = end, end * p**shift
-    return spread, shift
+    weights = np.exp(-np.abs(x) / scale if laplace else -((x / scale) ** 2) / 2)
+    for shift in shifts:
+        lost = np.abs(x - shift) - np.abs(x) if laplace else -shift * x
+        total = np.convolve(total, np.bincount(lost - lost.min(), weights / weights.sum()))
+        zero -= lost.min()
+    losses = np.arange(len(total)) - zero
+    losses = losses / scale if laplace else (losses + sum(shift**2 for shift in shifts) / 2) / scale**2
+    return float(total @ np.maximum(0, -np.expm1(epsilon - losses)))

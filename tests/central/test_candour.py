@@ -1,15 +1,19 @@
-"""What a curator is told of the data and of the mechanism, and what stands at the head of the output."""
+"""`release` as a function, of files, frames and changelogs; what a curator is told, and what the output's head says."""
 
 import io
 import re
+from datetime import UTC, datetime
+from fractions import Fraction
 from itertools import product
 
 import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
-from changeling_central import read_about, release
+from changeling_central import CentralError, ConstraintBroken, read_about, release
+from changeling_statistics import BadChangelog, read_csv
 
-from .examples import command, forbid_draws, release_of
+from .examples import TEA, command, forbid_draws, release_of
 
 ROWS = {
     "entry": ["a", "b", "c", "a", "b", "a", "d"],
@@ -68,20 +72,18 @@ def test_a_new_value_never_stops_a_running_release(tmp_path):
 
 
 def test_what_a_sum_clips_and_cannot_read_is_said(tmp_path):
-    """Of another column than the answer, as the bounds are stated; the published rows are count, sum and mean."""
+    """Of another column than the answer, as the bounds are stated; the published rows are count, sum and mean. Only
+    plain decimal numbers add up: what Python would read as a number besides is told."""
     one = released(tmp_path, "mean of price from 0 to 10 by 0.5", at_most=4, epsilon=1000)
     assert one.asides == ("1 of 7 values hold what is no finite number, and add nothing", "2 of 7 values are clipped")
     shown = {row.name: row.estimate for row in one.rows() if row.period == 8}
     held = [2.5, 0, 7]  # the price of a by then, of b clipped, of d; that of c is no number
     assert shown["count of price"] == pytest.approx(3, abs=0.5)
     assert shown["mean of price"] == pytest.approx(np.mean(held), abs=0.5)
-
-
-def test_only_plain_decimal_numbers_add_to_a_sum(tmp_path):
-    """What Python would read as a number besides adds nothing, and is told."""
     prices = ["2.5e0", "1_0", " 1", "1 ", "١", "0x1", "infinity", "1,5"]
     rows = {"entry": list("abcdefgh"), "time": ["2026-01-01T00:30:00Z"] * 8, "answer": ["tea"] * 8, "price": prices}
-    one = released(tmp_path, "sum of price from 0 to 10 by 0.5", rows=rows, at_most=4, epsilon=1000)
+    given = {"rows": rows, "name": "plain.csv", "at_most": 4, "epsilon": 1000}
+    one = released(tmp_path, "sum of price from 0 to 10 by 0.5", **given)
     assert "7 of 8 values hold what is no finite number, and add nothing" in one.asides
     assert one.rows()[-1].estimate == pytest.approx(2.5, abs=0.5)
 
@@ -145,10 +147,6 @@ def test_the_command_prints_what_stands_at_the_head_and_marks_what_is_not_privat
         assert f"changeling: {key}: {value}\n" in said
 
 
-def planned(log, **given):
-    return release_of(log, "out.csv", **given)
-
-
 def names(log):
     return sorted(path.name for path in log.parent.iterdir())
 
@@ -156,7 +154,7 @@ def names(log):
 def test_a_plan_says_what_would_happen_and_writes_draws_and_charges_nothing(log, monkeypatch):
     """Periods, errors of all mechanisms, other constraints with their noise and freezing, the head of the output."""
     forbid_draws(monkeypatch)
-    plan = planned(log, plan=True, delta="1e-6", mechanism=None)
+    plan = release_of(log, plan=True, delta="1e-6", mechanism=None)
     assert names(log) == ["log.csv"]
     assert (plan.published, plan.rows()) == (0, [])
     assert plan.notes[0].startswith("chosen: optimised, whose levels err by ")
@@ -171,44 +169,36 @@ def test_a_plan_says_what_would_happen_and_writes_draws_and_charges_nothing(log,
 
 def test_a_plan_says_all_that_would_be_refused(log):
     """A breach that stands in the file, an output without its state, a budget that is used up."""
-    asides = planned(log, plan=True, at_most=1).asides
+    asides = release_of(log, plan=True, at_most=1).asides
     assert any(said.startswith("would be refused: line 22, at 2026-01-01T10:30:00+00:00") for said in asides)
-    planned(log, budget=1)
-    (log.parent / "out.csv.state").rename(log.parent / "elsewhere")
-    asides = planned(log, plan=True).asides
+    release_of(log, budget=1)
+    (log.parent / "one.csv.state").rename(log.parent / "elsewhere")
+    asides = release_of(log, plan=True).asides
     assert any("exists without its state" in said for said in asides)
     assert any("log.csv.ledger: this release costs epsilon 1, delta 0; left are 0 and 0" in said for said in asides)
 
 
 def test_a_plan_of_a_release_that_has_begun_says_what_is_left_and_changes_nothing(log):
     """By the periods that are due."""
-    planned(log, through="2026-01-01T08:30")
+    release_of(log, through="2026-01-01T08:30")
     before = {path.name: path.read_bytes() for path in log.parent.iterdir()}
-    plan = planned(log, plan=True)
+    plan = release_of(log, plan=True)
     assert plan.notes[0] == "a plan: 4 of 6 periods would be published now; nothing is charged"
     assert {path.name: path.read_bytes() for path in log.parent.iterdir()} == before
 
 
-def test_before_the_first_period_has_ended_nothing_is_charged(log):
-    """It is said when that will be; later the same call begins."""
-    early = planned(log, through="2026-01-01T03:00")
-    assert (early.published, early.rows(), names(log)) == (0, [], ["log.csv"])
-    assert early.notes[-1] == "the first period ends at 2026-01-01T04:00:00Z: nothing is charged yet"
-    assert planned(log).published == 6
-
-
 def test_a_time_that_python_alone_would_read_is_refused_by_its_row(tmp_path):
     """In a file as in a frame; alone and among others that can be read."""
-    odd, before = ["1_0", " 1", "1 ", "2026_01_02", "\t5"], [[], ["5"], ["2026-01-01"]]
-    for times in ([*others, time] for others, time in product(before, odd)):
-        rows = {"entry": [str(n) for n in range(len(times))], "time": times, "answer": ["tea"] * len(times)}
-        pl.DataFrame(rows).write_csv(tmp_path / "log.csv")
-        for source, row in (
-            (tmp_path / "log.csv", f"line {len(times) + 1}"),
-            (pl.DataFrame(rows), f"row {len(times)}"),
-        ):
+    path, given = tmp_path / "log.csv", {"every": "1d", "epsilon": 1, "at_most": 1, "output": tmp_path / "out.csv"}
+    for time, others in product(["1_0", " 1", "1 ", "2026_01_02", "\t5"], [[], ["5"], ["2026-01-01"]]):
+        times = [*others, time]
+        frame = pl.DataFrame(
+            {"entry": list(map(str, range(len(times)))), "time": times, "answer": ["tea"] * len(times)}
+        )
+        frame.write_csv(path)
+        for source, row in ((path, f"line {len(times) + 1}"), (frame, f"row {len(times)}")):
             with pytest.raises(ValueError, match=f"{row}: its time"):
-                release(source, "any answer", every="1d", epsilon=1, at_most=1, output=tmp_path / "out.csv")
+                release(source, "any answer", **given)
 
 
 def test_fresh_levels_need_no_bound_on_mutations(tmp_path):
@@ -229,6 +219,85 @@ def test_fresh_levels_need_no_bound_on_mutations(tmp_path):
 
 def test_rows_before_the_start_are_told_to_the_curator(log):
     """They count in the first period, as what was there before; never in what is published."""
-    one = planned(log, start="2026-01-01T04:00")
+    one = release_of(log, start="2026-01-01T04:00")
     assert "8 rows lie before the calendar's start, 2026-01-01T04:00:00Z: in the first period" in one.asides
     assert "before the calendar" not in one.output.read_text()
+
+
+@pytest.mark.parametrize("source", ["path", "text", "changelog", "polars", "pandas"])
+def test_every_source_is_released_alike(log, source):
+    """The released frame holds every row with its time and error, and the guarantee is the one asked for."""
+    sources = {
+        "path": log,
+        "text": str(log),
+        "changelog": read_csv(log),
+        "polars": pl.DataFrame(TEA),
+        "pandas": pd.DataFrame(TEA),
+    }
+    until = datetime(2026, 1, 2, tzinfo=UTC)
+    released = release_of(log, "out.csv", 50, frame=sources[source], mechanism=None, until=until)
+    assert (released.published, released.last, released.calendar.periods) == (6, 6, 6)
+    assert (released.guarantee.epsilon, released.guarantee.delta) == (50, 0)
+    frame = released.frame()
+    assert frame.columns == ["period", "time", "name", "estimate", "standard_error", "low", "high"]
+    assert frame["time"][0] == datetime(2026, 1, 1, 4, tzinfo=UTC)
+    assert frame["estimate"][1] == pytest.approx(16, abs=8 * frame["standard_error"][1])
+    assert frame.rows() == [(r.period, t, *r[2:]) for r, t in zip(released.rows(), frame["time"], strict=True)]
+    assert [note.split(":")[0] for note in released.notes] == ["chosen"]
+
+
+def test_called_again_it_goes_on_and_what_is_left_open_is_noted(log):
+    """With notes of what the reader must know, told as they arise; epsilon as it is written, 0.1 being a tenth."""
+    told, reached = [], []
+    given = {"every": "7h", "at_most": 2, "epsilon": 0.1, "output": str(log.with_name("out.jsonl")), "mechanism": "dcr"}
+    hooks = {"on_note": told.append, "on_period": lambda period, last: reached.append((period, last))}
+    first = release(log, "any answer", **given, **hooks, until="2026-01-01T20:00", through="2026-01-01T08:00")
+    assert first.guarantee.epsilon == Fraction(1, 10)
+    assert (first.published, first.last, reached) == (1, 1, [(1, 1)])
+    assert first.calendar_from_data
+    assert "read from the data" in first.notes[0]
+    assert "the last 6h" in first.notes[1]
+    assert told[:-1] == list(first.notes)
+    assert told[-1].startswith("not private, for the curator alone: the changelog goes on after the calendar's end")
+    second = release(log, "any answer", **given)
+    assert (second.published, second.last) == (1, 2)
+    assert [row.period for row in first.rows()] == [1]
+
+
+def test_numbers_may_be_numpys(log):
+    """As they come out of an array or a frame; a float that is no whole number is none, nor is a bool."""
+    one = release_of(log, epsilon=np.float64(0.5), at_most=np.int64(2), per_person=np.uint8(1))
+    assert release_of(log, epsilon=0.5).published == 0
+    assert one.guarantee.epsilon == Fraction(1, 2)
+    for bad in ({"at_most": 2.5}, {"at_most": True}, {"person": "answer", "per_person": 1.5}):
+        with pytest.raises(ValueError, match="is a whole number"):
+            release_of(log, "two.csv", **bad)
+
+
+def test_whatever_goes_wrong_is_a_central_error_or_a_bad_argument(log):
+    """Rows that contradict themselves are a CentralError, and still the ValueError that the statistics raise."""
+    twice = pl.DataFrame({"entry": ["a", "a"], "time": [1, 2], "answer": ["tea", "tea"]})
+    for kind in (CentralError, BadChangelog, ValueError):
+        with pytest.raises(kind, match="row 2"):
+            release_of(log, frame=twice)
+    with pytest.raises(ConstraintBroken):
+        release_of(log, at_most=1)
+    for bad in ({"epsilon": "much"}, {"every": "often"}, {"answers": "tea,"}, {"answers": ["tea", ""]}):
+        with pytest.raises(ValueError):  # noqa: PT011 of many kinds
+            release_of(log, **bad)
+    assert not log.with_name("one.csv").exists()
+
+
+def test_the_table_holds_what_is_published_and_is_written_anew(log):
+    """As the frame has it, with what the release says of itself; by a plan, and before the first period, nothing."""
+    table = log.with_name("out.parquet")
+    for nothing in ({"plan": True}, {"through": "2026-01-01T00:30"}):
+        release_of(log, parquet=table, **nothing)
+        assert not table.exists()
+    release_of(log, parquet=table, through="2026-01-01T08:00")
+    assert len(pl.read_parquet(table)) == 2
+    whole = release_of(log, parquet=table)
+    assert pl.read_parquet(table).equals(whole.frame())
+    assert pl.read_parquet_metadata(table)["guarantee"] == "epsilon 1, for the whole release"
+    with pytest.raises(ValueError, match="the table is a"):
+        release_of(log, parquet="out.csv")

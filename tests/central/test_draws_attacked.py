@@ -6,73 +6,43 @@ chances is law(o - A x₀(o)) / law(o - A x₁(o)): the largest over outcomes an
 reacting streams, too. Where noise is Gaussian, the worst reaction is searched, period after period.
 """
 
-from dataclasses import replace
 from fractions import Fraction
-from math import sqrt
+from math import log, sqrt
 
 import numpy as np
 import pytest
-from changeling_central import Asked, Law, LinearQuery, clipped_sum, counting, histogram_query, offered
+from changeling_central import Blocks, Shape, drawn_ahead
 from changeling_central.testing import RecordedNoise
 from changeling_protocol import AtMost, AtMostWithin, Calendar
 from scipy.special import ndtr
 
-from .examples import Listed, histories
+from .examples import QUERIES, Listed, histories, made_for, promised, quiet_levels
 
-QUERIES = {
-    "count": counting(["a", "b"], ["a"], "a"),
-    "histogram": histogram_query(["a", "b"], ["a", "b"]),
-    "fixed": histogram_query(["a", "b"], ["a", "b"], fixed=True),
-    "sum": clipped_sum({"a": -2.0, "b": 3.0}, ["a", "b"], -2, 3),
-    "mean": LinearQuery(("v", "w"), ((0, 0), (2, 1), (-2, 1)), (2, 1), (4, 1), corners=((0, 0), (2, 1), (-2, 1))),
-}
 MOST, TAIL = 2**16, 1e-2
 """So many combinations of draws are followed; looked at are outcomes of which at most such a part lies beyond."""
 LEAST = 1e-280
 """Chances above this are floating point's to ten places."""
 
 
-def promised(k):
-    """So many mutations, or whatever constraint is given in place of a number."""
-    return AtMost(k) if isinstance(k, int) else k
-
-
-def made_for(name, query, periods, k, epsilon, delta=Fraction(0), rho=None, law=None):
-    wished = query, Calendar(0, 1, periods), promised(k), epsilon, delta
-    return offered(name).made(Asked(*wished, law and Law(law), rho=rho))
-
-
-def wide(mechanism, width):
-    """The same mechanism over so many columns."""
-    column = (1, *(0,) * (width - 1))
-    return replace(mechanism, query=LinearQuery(tuple(map(str, range(width))), ((0,) * width, column), (1,), (1,)))
-
-
 def published(mechanism, rows):
     """The levels where nothing ever changes, shape (T, columns). rows: of draws, a column each."""
-    made, noise, levels = wide(mechanism, rows.shape[1]), Listed(rows), []
-    state = made.start()
-    for _ in range(made.calendar.periods):
-        state, level = made.step(state, np.zeros(rows.shape[1], np.int64), noise)
-        levels.append(level.values)
+    noise = Listed(rows)
+    levels = quiet_levels(mechanism, rows.shape[1], noise)
     assert noise.handed == rows.size
-    return np.array(levels)
+    return levels
 
 
 def scales_of(mechanism):
     """Of all draws for a column, in the order in which they are asked for."""
-    noise, made = RecordedNoise(), wide(mechanism, 1)
-    state = made.start()
-    for _ in range(made.calendar.periods):
-        state, _ = made.step(state, np.zeros(1, np.int64), noise)
+    quiet_levels(mechanism, 1, noise := RecordedNoise())
     return np.concatenate([np.full(size, scale) for _, scale, size in noise.asked])
 
 
 def lives(query, periods, k):
     """What an entry counts for at the end of each period, shape (w, T), for all that one may do."""
-    answers = len(query.table) - 1
-    for states in histories(answers, promised(k), periods, query.fixed):
-        yield np.array(query.table)[list(states)].T
+    table, fixed = QUERIES[query].table, QUERIES[query].fixed
+    for states in histories(len(table) - 1, promised(k), periods, fixed):
+        yield np.array(table)[list(states)].T
 
 
 class OutcomeLaw:
@@ -86,12 +56,17 @@ class OutcomeLaw:
         chances = ((1 - ratios) / (1 + ratios) * ratios ** np.abs(z)).prod(0)
         self.beyond = float((2 * ratios ** (reach + 1) / (1 + ratios)).sum())
         self.marks = np.random.default_rng(1).integers(1, 2**62, mechanism.calendar.periods) * 2 + 1
-        self.keys, which = np.unique(self.key(published(mechanism, z)), return_inverse=True)
-        self.chances = np.bincount(which, chances)
+        self.noise, self.of_draws = published(mechanism, z), chances
+        self.keys, self.chances = self.outcomes(self.noise)
 
     def key(self, levels):
         """A number for what is published, which adds up as levels do; parts of a level are whole in 2^-20."""
         return self.marks @ np.ldexp(levels, 20).astype(np.int64)
+
+    def outcomes(self, levels):
+        """The keys of all that these levels, one for each combination of draws, may be, and their chances."""
+        keys, which = np.unique(self.key(levels), return_inverse=True)
+        return keys, np.bincount(which, self.of_draws)
 
     def told_apart(self, level):
         """The most that the logarithm of a chance changes by where levels are moved."""
@@ -112,12 +87,37 @@ ENUMERATED = [
 def test_no_outcome_of_laplace_noise_tells_more_than_epsilon(name, query, periods, k, epsilon):
     """Every outcome of every combination of draws; columns draw by themselves, so what they tell adds up. It is nearly
     attained but for a draw in common, which moves by half of what is counted: that is no whole number."""
-    query = QUERIES[query]
-    mechanism = made_for(name, query, periods, k, Fraction(epsilon))
+    mechanism = made_for(name, query, periods, k, epsilon)
     law = OutcomeLaw(mechanism)
     told = {column: law.told_apart(column) for life in lives(query, periods, k) for column in map(tuple, life)}
     most = max(sum(told[column] for column in map(tuple, life)) for life in lives(query, periods, k))
     assert 0.75 * epsilon < most <= epsilon + 2 * TAIL
+
+
+@pytest.mark.parametrize("share", [-1.0, 0.0, 1.0, "fresh levels"])
+def test_who_reacts_to_what_is_published_learns_no_more(share):
+    """Everything that can be published of three periods, where the entry and all others decide by it. Of trees, where
+    their one block of all periods keeps little of the budget, half of it, or much."""
+    if share == "fresh levels":
+        mechanism = made_for("fresh", "count", 3, 2, 24)
+    else:
+        shape = Shape(Blocks(3, (1, 3)), ((share, 0.0, 0.0),))
+        mechanism = drawn_ahead(QUERIES["count"], Calendar(0, 1, 3), AtMost(2), Fraction(24), shape)
+    law, worlds = OutcomeLaw(mechanism), []
+    for entry in (0, 1):
+        level, there, gone, published, seen = *(np.zeros(len(law.of_draws), np.int64) for _ in range(4)), []
+        for noise in law.noise:
+            comes = entry * (1 - there) * (1 - gone) * (published >= 0)
+            goes = there * (published < 0)
+            there, gone = there + comes - goes, gone + goes
+            level = level + comes - goes + (published < 1)
+            published = level + noise
+            seen.append(published)
+        worlds.append(dict(zip(*(each.tolist() for each in law.outcomes(np.array(seen))), strict=True)))
+    pairs = [(chance, worlds[1].get(outcome, 0)) for outcome, chance in worlds[0].items()]
+    ratios = [abs(log(one / other)) for one, other in pairs if min(one, other) > law.beyond / TAIL]
+    assert len(ratios) > 40
+    assert 24 * 0.5 < max(ratios) <= 24 + 2 * TAIL
 
 
 FAR = 1024
@@ -143,9 +143,9 @@ def moves(query, periods, k, inverse):
 def test_no_draw_of_a_searched_matrix_tells_more_than_epsilon(query, periods, k):
     """Draws follow from levels one to one, so an outcome's chance is that of its draws, whose scales are in thousands;
     one that is moved by a scale tells 1."""
-    mechanism = made_for("optimised", QUERIES[query], periods, k, Fraction(1), law="laplace")
+    mechanism = made_for("optimised", query, periods, k, law="laplace")
     inverse = np.linalg.inv(response(mechanism))
-    most = max(float(np.abs(moved).sum()) for moved in moves(QUERIES[query], periods, k, inverse))
+    most = max(float(np.abs(moved).sum()) for moved in moves(query, periods, k, inverse))
     assert 0.999 < most <= 1 + 1e-6
 
 
@@ -195,7 +195,7 @@ def test_gaussian_noise_at_rho_tells_no_reacting_entry_apart(name, query, period
     """What a period's outcome is moved by, once the earlier ones are known, is at most 2 rho in squares over all
     periods, whatever an entry does: so the Rényi divergence of order a is at most a rho for one that reacts, too."""
     rho = Fraction(1, 2)
-    lengths = whitened(name, QUERIES[query], periods, k, epsilon=Fraction(1), rho=rho)
+    lengths = whitened(name, query, periods, k, rho=rho)
     most = max(float((moved**2).sum()) / 2 for moved in lengths)
     assert 0.97 * float(rho) < most <= float(rho) * (1 + 1e-9)
 
@@ -206,6 +206,6 @@ def test_gaussian_noise_at_delta_tells_no_reacting_entry_apart(name, query, peri
     """An entry that sees every release, and knows what is told of it by then, chooses what to do next so as to be told
     apart as much as can be: the chances beyond e^epsilon add up to at most delta."""
     epsilon, delta = Fraction(1), Fraction(1, 1000)
-    moved = whitened(name, QUERIES[query], periods, k, epsilon=epsilon, delta=delta)
+    moved = whitened(name, query, periods, k, epsilon=epsilon, delta=delta)
     told = float(np.interp(0.0, LOSSES, told_at_worst(moved, float(epsilon))))
     assert 0.85 * float(delta) < told <= 1.001 * float(delta)

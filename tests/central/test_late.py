@@ -64,8 +64,7 @@ def test_late_rows_count_as_they_are_said_to_whatever_comes_when(late):
             seen = arrivals.seen(until)
 
 
-SPAN = {"zone": "Europe/Berlin", "start": "2026-01-01", "until": "2026-05-01"}
-MONTHS = {**SPAN, "every": "1mo", "at_most": 3, "mechanism": "fresh"}
+MONTHS = {"every": "1mo", "zone": "Europe/Berlin", "start": "2026-01-01", "until": "2026-05-01", "at_most": 3}
 EARLY = [("a", "2026-01-10", "tea"), ("b", "2026-01-11", "tea"), ("b", "2026-01-25", ""), ("c", "2026-02-10", "tea")]
 LATE = [("d", "2026-01-20", "tea"), ("b", "2026-01-12", "soup"), ("a", "2026-02-20", "")]
 
@@ -76,15 +75,8 @@ def written(path, rows):
 
 
 def released(path, late, through="2026-05-02", **more):
-    options = {
-        **MONTHS,
-        "mechanism": "fresh",
-        "epsilon": 1000,
-        "output": path.with_name("out.csv"),
-        "late": late,
-        "through": through,
-    }
-    return release(path, "any answer", **{**options, **more})
+    options = {**MONTHS, "mechanism": "fresh", "epsilon": 1000, "late": late, "through": through, **more}
+    return release(path, "any answer", output=path.with_name("out.csv"), **options)
 
 
 @pytest.mark.parametrize(

@@ -4,22 +4,16 @@ import gzip
 import json
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
-from threading import Barrier, Thread
+from threading import Barrier
 
 import polars as pl
 import pytest
-from changeling_central import (
-    BadState,
-    BudgetExhausted,
-    Charge,
-    ReleaseCost,
-    TimeReversed,
-    release,
-)
+from changeling_central import BadState, BudgetExhausted, Charge, ReleaseCost, TimeReversed, release
 from changeling_central.ledger import ReleaseLedger
 
-from .examples import DCR, TEA, command, forbid_draws, ledger_of, release_of
+from .examples import DCR, TEA, forbid_draws, ledger_of, release_of
 
 
 def test_releases_of_a_changelog_add_up_beside_it_and_each_is_charged_once(log):
@@ -137,15 +131,6 @@ def test_a_frame_has_a_ledger_only_where_one_is_named(log):
     assert release_of(log, "two.csv", frame=frame, ledger=log.parent / "frame.ledger").ledger.spent == (1, 0)
     with pytest.raises(ValueError, match="a frame has no ledger"):
         release_of(log, "three.csv", frame=frame, budget=3)
-
-
-def test_the_command_says_what_all_releases_cost(log, capsys):
-    """With the budget; one too many is a single line."""
-    words = ["--epsilon", "2", "--budget", "3,1e-6"]
-    assert command(log, *words, "--changelog-id", "tea") == 0
-    assert "1 release of the changelog tea cost an entry epsilon 2 of 3" in capsys.readouterr().err
-    assert command(log, *words, output="b.csv") == 1
-    assert "with it all would cost epsilon 4, delta 1e-06 by exact composition, of epsilon 3" in capsys.readouterr().err
 
 
 def test_a_ledger_reads_as_json_and_holds_what_a_person_can_check(log):
@@ -271,19 +256,15 @@ def test_a_copy_of_a_state_does_not_draw_for_what_is_charged_once(log, monkeypat
 def test_of_two_releases_at_once_that_are_too_much_together_one_draws(log):
     """Both see that there is enough before either is charged."""
     release_of(log, "first.csv", budget=2)
-    done, start = [], Barrier(2)
+    start = Barrier(2)
 
-    def run(name):
+    def published(name):
         start.wait()
         try:
-            done.append(len(release_of(log, name).rows()))
+            return len(release_of(log, name).rows())
         except BudgetExhausted:
-            done.append(0)
+            return 0
 
-    threads = [Thread(target=run, args=(name,)) for name in ("a.csv", "b.csv")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert sorted(done) == [0, 6]
+    with ThreadPoolExecutor(2) as threads:
+        assert sorted(threads.map(published, ["a.csv", "b.csv"])) == [0, 6]
     assert ledger_of(log).spent == (2, 0)

@@ -22,7 +22,7 @@ from changeling_protocol import AtMost
 from changeling_statistics import read_rows
 
 from ..aggregator.test_changelog import random_rows
-from .examples import histories, mutations_of, node_changes
+from .examples import histories, moves_of, mutations_of, node_changes
 
 SUMS = [(-3, 4), (5, 10), (-10, -5), (0, 7), (-2, 0)]
 BOUNDS = [0, 2, 4, 6, 8]
@@ -50,26 +50,12 @@ def test_changes_add_up_to_the_query_at_every_time():
 def test_no_entry_moves_a_clipped_sum_by_more_than_is_stated_and_one_moves_it_so_far(low, high, fixed):
     """Over every history of an entry, each node. The paper's |hi - lo| fails where 0 is outside [lo, hi]."""
     query = clipped_sum({"low": low - 9, "high": high + 9}, ["low", "high"], low, high, fixed=fixed)
-    moved = [
-        np.abs(node_changes(query, mutations_of(states), BOUNDS)).max() for states in histories(2, AtMost(4), 4, fixed)
-    ]
+    every = map(moves_of, histories(2, AtMost(4), 4, fixed))
+    moved = [np.abs(node_changes(query, mutations_of(moves), BOUNDS)).max() for moves in every]
     assert max(moved) == query.moving[0]
     assert query.moving[0] == (max(abs(low), abs(high)) if fixed else max(high, 0) - min(low, 0))
     if low > 0:
         assert max(moved) > abs(high - low), "the paper's sensitivity would do"
-
-
-def test_a_table_that_moves_further_than_it_states_is_refused():
-    """In size and in the number of columns; NULL counts 0."""
-    for table, appearing, moving in (
-        (((0,), (5,)), (4,), (5,)),
-        (((0,), (5,), (-1,)), (5,), (5,)),
-        (((0, 0), (1, 0), (0, 1)), (1,), (1,)),
-        (((1,), (1,)), (1,), (1,)),
-    ):
-        names = tuple(str(i) for i in range(len(table[0])))
-        with pytest.raises(ValueError, match=r"stated|NULL"):
-            LinearQuery(names, table, appearing, moving)
 
 
 ANSWERS = ["Delta", "United", "it's"]
@@ -94,13 +80,20 @@ def test_predicates_count_what_they_say(text, counted):
 
 
 def test_histograms_show_the_names_they_are_given_and_never_those_of_the_data():
-    """Whichever answers there are, the columns are those of the query."""
+    """Whichever answers there are, the columns are those of the query: all others are in one of their own, as asked
+    for, and no name of theirs shows; a shown answer of that name is refused."""
     for query in (
         answer_query("each answer in ('United', 'Nowhere')", ANSWERS),
         answer_query("each answer", ANSWERS, ["United", "Nowhere"]),
     ):
         assert query.names == ("United", "Nowhere")
         assert query.table == ((0, 0), (0, 0), (1, 0), (0, 0))
+    others = answer_query("each answer in ('a', 'b') or other", ["b", "x", "y"])
+    assert others.names == ("a", "b", "other")
+    assert others.table == ((0, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 1))
+    assert answer_query("each answer or other", ["x"], ["a"]).names == ("a", "other")
+    with pytest.raises(ValueError, match="'other' is one of the answers"):
+        answer_query("each answer in ('other', 'a') or other", ["a"])
     with pytest.raises(ValueError, match="would come from the data"):
         answer_query("each answer", ANSWERS)
 
@@ -114,22 +107,16 @@ def test_no_number_that_somebody_gives_stops_a_mean(tenth):
     assert query.table[4:] == ((0, 0),) * 6
 
 
-def test_a_clipped_sum_is_rounded_to_its_unit():
-    """Its bounds outwards."""
-    query = answer_query("sum of answer from 0 to 10 by 0.5", ["2.3", "70"])
-    assert query.unit == Fraction(1, 2)
-    assert query.table == ((0,), (5,), (20,))
-    assert query.moving == (20,)
-
-
 @pytest.mark.parametrize("answer", ["secret", "nan", "-inf", "1e999"])
 @pytest.mark.parametrize(("low", "high"), [(0, 5), (2, 5), (-5, -2)])
 def test_what_is_no_number_adds_nothing_to_a_sum(answer, low, high):
-    """A refusal would tell that one entry gave it. Whatever comes, the sensitivity is the same."""
+    """A refusal would tell that one entry gave it. The sensitivity is the same, and sums are rounded to units."""
     query = answer_query(f"sum of answer from {low} to {high}", ["1", answer])
     assert query.table == ((0,), (min(max(1, low), high),), (0,))
     without = answer_query(f"sum of answer from {low} to {high}", ["1"])
     assert (query.moving, query.appearing) == (without.moving, without.appearing)
+    halves = answer_query("sum of answer from 0 to 10 by 0.5", ["2.3", "70"])
+    assert (halves.unit, halves.table, halves.moving) == (Fraction(1, 2), ((0,), (5,), (20,)), (20,))
 
 
 def test_a_query_of_very_many_answers_is_checked_in_little_memory():
@@ -150,22 +137,29 @@ def test_a_query_of_very_many_answers_is_checked_in_little_memory():
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])
-def test_a_query_is_refused_exactly_where_two_of_its_rows_differ_by_more_than_is_stated(width, monkeypatch):
-    """200 random tables and bounds, against all pairs one by one; in pieces of a few pairs too."""
-    random = np.random.default_rng(width)
-    refused = 0
+def test_a_query_is_refused_exactly_where_its_rows_are_further_apart_than_is_stated(width, monkeypatch):
+    """200 random tables and bounds, against all pairs one by one, and each row against NULL; in pieces of a few pairs
+    too. NULL counts 0."""
+    random, refused = np.random.default_rng(width), 0
     for number in range(200):
         table = [(0,) * width, *(tuple(row) for row in random.integers(-2, 3, (4, width)).tolist())]
-        bound = tuple(random.integers(0, 6, random.integers(0, width + 1)).tolist())
+        appearing = (2,) * width if number % 3 else tuple(random.integers(1, 4, random.integers(1, width + 1)).tolist())
+        moving = tuple(random.integers(0, 6, random.integers(0, width + 1)).tolist())
         monkeypatch.setattr(f"{linear_query.__name__}.MOST_COMPARED", (1, 10**6)[number % 2])
-        worst = sorted((*bound, *[0] * (width - len(bound))), reverse=True)
-        sizes = [sorted((abs(a - b) for a, b in zip(one, other, strict=True)), reverse=True)
-                 for one in table for other in table]  # fmt: skip
-        covered = all(size <= most for each in sizes for size, most in zip(each, worst, strict=True))
-        refused += not covered
-        with nullcontext() if covered else pytest.raises(ValueError, match="moves shifts"):
-            LinearQuery(tuple("abc"[:width]), tuple(table), (2,) * width, bound)
+
+        def apart(one, other, bound):
+            sizes = sorted((abs(a - b) for a, b in zip(one, other, strict=True)), reverse=True)
+            most = sorted((*bound, *[0] * (width - len(bound))), reverse=True)
+            return any(size > worst for size, worst in zip(sizes, most, strict=True))
+
+        beyond = [apart(row, table[0], appearing) for row in table]
+        beyond += [apart(one, other, moving) for one in table for other in table]
+        refused += any(beyond)
+        with pytest.raises(ValueError, match=r"(appears|moves) shifts") if any(beyond) else nullcontext():
+            LinearQuery(tuple("abc"[:width]), tuple(table), appearing, moving)
     assert 20 < refused < 200
+    with pytest.raises(ValueError, match="NULL"):
+        LinearQuery(("a",), ((1,), (1,)), (1,), (1,))
 
 
 def test_too_many_pairs_are_not_compared_unless_the_bound_is_plainly_wide_enough(monkeypatch):
@@ -293,17 +287,6 @@ def test_no_sum_is_divided_by_a_count_that_may_be_nothing():
     mean = mean_of("mean of answer from 0 to 10")
     assert [len(mean.shown(Level(np.array([0.0, 5 * count]), 25.0))) for count in (-9.0, 2.9, 3.1)] == [2, 2, 3]
     assert sqrt(25.0) / mean.half == 1
-
-
-def test_all_answers_that_are_not_shown_are_in_one_column_of_their_own():
-    """As asked for in the query, and no name of theirs shows; a shown answer of that name is refused."""
-    query = answer_query("each answer in ('a', 'b') or other", ["b", "x", "y"])
-    assert query.names == ("a", "b", "other")
-    assert query.table == ((0, 0, 0), (0, 1, 0), (0, 0, 1), (0, 0, 1))
-    assert answer_query("each answer or other", ["x"], ["a"]).names == ("a", "other")
-    assert answer_query("each answer in ('a', 'b')", ["b", "x"]).table == ((0, 0), (0, 1), (0, 0))
-    with pytest.raises(ValueError, match="'other' is one of the answers"):
-        answer_query("each answer in ('other', 'a') or other", ["a"])
 
 
 @pytest.mark.parametrize(

@@ -185,48 +185,45 @@ def test_an_entry_beyond_the_constraint_stops_the_run_or_is_frozen(log, capsys):
     assert len(read_rows(log.parent / "frozen.csv")) == 48
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"query": "answer = 1"}, "not a query"),
-        ({"query": "each answer"}, "would come from the data"),
-        ({"output": "out.txt"}, ".csv or a .jsonl"),
-        ({"epsilon": "0"}, "epsilon > 0"),
-        ({"epsilon": "much"}, "a budget is a number"),
-        ({"more": ["--mechanism", "magic"]}, "no mechanism 'magic'"),
-        ({"more": ["--law", "cauchy"]}, "laplace or gaussian"),
-        ({"more": ["--law", "gaussian"]}, "delta above 0"),
-        ({"more": ["--start", "2013-01-02", "--until", "2013-01-01"]}, "there is no period"),
-        ({"epsilon": "1e-300"}, "a budget is a number"),
-        ({"epsilon": "1e-12"}, "epsilon is 1e-09 to 1000, got 1e-12"),
-        ({"epsilon": "1e5000"}, "a budget is a number"),
-        ({"epsilon": "5000"}, "epsilon is"),
-        (
-            {"epsilon": "1e-6", "more": ["--delta", "1e-6", "--law", "gaussian"]},
-            "with a delta, epsilon is",
-        ),
-        ({"epsilon": "1e-5", "more": ["--delta", "1e-6"]}, "with a delta, epsilon is at least 0.0001"),
-        ({"more": ["--delta", "1e-30", "--law", "gaussian"]}, "delta is 0 or at least"),
-        ({"more": ["--mechanism", "dcr", "--window", "3h"]}, "dcr has none"),
-        ({"more": ["--at-most", "9" * 30]}, "--at-most is at most"),
-        (
-            {"more": ["--until", "2100-01-01", "--start", "2013-01-01"], "every": "1m"},
-            "at most 1000000",
-        ),
-        ({"more": ["--plot", "out.csv"]}, ".png, .svg or .pdf"),
-        ({"more": ["--plot", "nowhere/p.png"]}, "no folder nowhere"),
-        ({"output": "nowhere/out.csv"}, "there is no folder"),
-        ({"query": "each answer", "more": ["--answers", "United,,Delta"]}, "has no name"),
-        ({"more": ["--answers", "Delta"]}, "names 'United', which is none of the answers: Delta"),
-        ({"query": "answer == 'Untied'", "more": ["--answers", "United,Delta"]}, "names 'Untied'"),
-        ({"query": "not " * 5000 + "answer == 'a'"}, "not a query"),
-    ],
-)
+REFUSED = [
+    ({"query": "answer = 1"}, "not a query"),
+    ({"query": "not " * 5000 + "answer == 'a'"}, "not a query"),
+    ({"query": "each answer"}, "would come from the data"),
+    ({"query": "price == 'tea'"}, "the columns must be entry,time,price"),
+    ({"query": "answer == 'Untied'", "more": ["--answers", "United,Delta"]}, "names 'Untied'"),
+    ({"query": "each answer", "more": ["--answers", "United,,Delta"]}, "has no name"),
+    ({"more": ["--answers", "Delta"]}, "names 'United', which is none of the answers: Delta"),
+    ({"output": "out.txt"}, ".csv or a .jsonl"),
+    ({"output": "nowhere/out.csv"}, "there is no folder"),
+    ({"epsilon": "0"}, "epsilon > 0"),
+    ({"epsilon": "much"}, "a budget is a number"),
+    ({"epsilon": "1e-300"}, "a budget is a number"),
+    ({"epsilon": "1e5000"}, "a budget is a number"),
+    ({"epsilon": "1e-12"}, "epsilon is 1e-09 to 1000, got 1e-12"),
+    ({"epsilon": "5000"}, "epsilon is"),
+    ({"epsilon": "1e-6", "more": ["--delta", "1e-6", "--law", "gaussian"]}, "with a delta, epsilon is"),
+    ({"epsilon": "1e-5", "more": ["--delta", "1e-6"]}, "with a delta, epsilon is at least 0.0001"),
+    ({"more": ["--delta", "1e-30", "--law", "gaussian"]}, "delta is 0 or at least"),
+    ({"more": ["--mechanism", "magic"]}, "no mechanism 'magic'"),
+    ({"more": ["--mechanism", "square-root"]}, "needs a delta above 0: --delta 1e-6, or --rho"),
+    ({"more": ["--law", "cauchy"]}, "laplace or gaussian"),
+    ({"more": ["--law", "gaussian"]}, "delta above 0"),
+    ({"more": ["--mechanism", "swcr", "--window", "8h", "--law", "gaussian"]}, "Gaussian noise needs a delta above 0"),
+    ({"more": ["--mechanism", "dcr", "--window", "3h"]}, "dcr has none"),
+    ({"more": ["--start", "2013-01-02", "--until", "2013-01-01"]}, "there is no period"),
+    ({"more": ["--until", "2100-01-01", "--start", "2013-01-01"], "every": "1m"}, "at most 1000000"),
+    ({"more": ["--at-most", "9" * 30]}, "--at-most is at most"),
+    ({"more": ["--plot", "out.csv"]}, ".png, .svg or .pdf"),
+    ({"more": ["--plot", "nowhere/p.png"]}, "no folder nowhere"),
+]
+
+
+@pytest.mark.parametrize(("options", "said"), REFUSED)
 def test_what_cannot_be_released_is_refused_in_words_and_leaves_nothing(log, capsys, options, said):
     """One line, exit code 1, and no file: nothing is drawn or charged."""
-    more = [*TWICE, *DATES, *options.pop("more", [])]
+    more = [*TWICE, *DATES, *options.get("more", [])]
     before = sorted(log.parent.rglob("*"))
-    assert release(log, *more, **options) == 1
+    assert release(log, *more, **{name: given for name, given in options.items() if name != "more"}) == 1
     errors = capsys.readouterr().err
     assert said in errors
     assert "Traceback" not in errors
@@ -278,11 +275,14 @@ def test_periods_that_have_not_ended_are_not_released_unless_asked_for(log, monk
     assert "2013-01-03T00:00:00Z, the calendar's end" in capsys.readouterr().err
 
 
-def test_before_the_first_period_has_ended_a_picture_is_no_error(log, capsys):
-    """A run every day begins with one that has nothing to draw."""
+def test_before_the_first_period_has_ended_nothing_is_charged_and_a_picture_is_no_error(log, capsys):
+    """A run every day begins with one that has nothing to draw: it is said when that will be, and the same command
+    begins later."""
     picture = log.with_name("out.png")
     assert release(log, *TWICE, *DATES, "--through", "2013-01-01T00:10", "--plot", picture) == 0
-    assert "published 0 periods" in capsys.readouterr().err
-    assert not picture.exists()
+    said = capsys.readouterr().err
+    assert "published 0 periods" in said
+    assert "the first period ends at 2013-01-01T01:00:00Z: nothing is charged yet" in said
+    assert [path.name for path in log.parent.iterdir()] == ["log.csv"]
     assert release(log, *TWICE, *DATES, "--through", "2013-01-01T01:00", "--plot", picture) == 0
     assert picture.exists()

@@ -58,6 +58,11 @@ def files(folder):
     return tuple((folder / name).read_bytes() if (folder / name).exists() else None for name in NAMES)
 
 
+def whole(folder):
+    """True if every period is there once, in its order."""
+    return [row.period for row in read_rows(folder / "out.csv")] == [p for p in range(1, PERIODS + 1) for _ in "xy"]
+
+
 def put(folder, contents):
     for name, content in zip(NAMES, contents, strict=True):
         (folder / name).unlink(missing_ok=True)
@@ -67,21 +72,18 @@ def put(folder, contents):
 
 def spy(monkeypatch, written):
     """Calls `written(moment)` before and after every write that stays: a file that is replaced, rows that are added."""
-    replaced, append = os.replace, Output.append
 
-    def replacing(source, target):
-        written("before")
-        replaced(source, target)
-        written("after")
+    def spied(write):
+        def called(*arguments):
+            written("before")
+            end = write(*arguments)
+            written("after")
+            return end
 
-    def appending(output, at, rows):
-        written("before")
-        end = append(output, at, rows)
-        written("after")
-        return end
+        return called
 
-    monkeypatch.setattr("changeling_central.files.os.replace", replacing)
-    monkeypatch.setattr(Output, "append", appending)
+    monkeypatch.setattr("changeling_central.files.os.replace", spied(os.replace))
+    monkeypatch.setattr(Output, "append", spied(Output.append))
 
 
 def a_life(folder, monkeypatch):
@@ -123,36 +125,32 @@ def test_only_what_is_put_back_together_is_not_told(tmp_path, monkeypatch):
     assert gone_on > 10, "an output alone that lacks its last rows is mended"
 
 
-@pytest.mark.parametrize("back", [(0, 1), (1, 2), (0, 2), (1,), (2,)])
+OLDER = {
+    (0, 1): "this output is older than what the ledger says was drawn",
+    (1, 2): "the state is an older one",
+    (1,): "the state is an older one",
+    (0, 2): "the ledger is older than this output",
+    (2,): "the ledger is older than this output",
+}
+
+
+@pytest.mark.parametrize("back", [*OLDER, (0, 1, 2)])
 def test_what_is_put_back_from_the_evening_before_is_named(tmp_path, back):
-    """By what is older than what, and nothing is drawn; the newer files put back, the release goes on."""
+    """By what is older than what, and nothing is drawn; the newer files put back, the release goes on. All three put
+    back draw again: what no file can tell, and what the documentation prices."""
     go_on(tmp_path, 1)
     early = files(tmp_path)
     go_on(tmp_path, 2)
     late = files(tmp_path)
     put(tmp_path, [early[at] if at in back else late[at] for at in range(3)])
-    words = {
-        (0, 1): "this output is older than what the ledger says was drawn",
-        (1, 2): "the state is an older one",
-        (1,): "the state is an older one",
-        (0, 2): "the ledger is older than this output",
-        (2,): "the ledger is older than this output",
-    }[back]
-    with pytest.raises(BadState, match=words):
-        go_on(tmp_path, noise=Forbidden())
-    put(tmp_path, late)
-    assert [period for period, _ in go_on(tmp_path)] == [3, 4]
-
-
-def test_all_three_put_back_draw_again(tmp_path):
-    """What no file can tell, and what the documentation prices."""
-    go_on(tmp_path, 1)
-    early = files(tmp_path)
-    go_on(tmp_path, 2)
-    late = files(tmp_path)
-    put(tmp_path, early)
-    assert [period for period, _ in go_on(tmp_path, 2)] == [2]
-    assert files(tmp_path)[0] != late[0]
+    if back in OLDER:
+        with pytest.raises(BadState, match=OLDER[back]):
+            go_on(tmp_path, noise=Forbidden())
+        put(tmp_path, late)
+        assert [period for period, _ in go_on(tmp_path)] == [3, 4]
+    else:
+        assert [period for period, _ in go_on(tmp_path, 2)] == [2]
+        assert files(tmp_path)[0] != late[0]
 
 
 @pytest.mark.usefixtures("unflushed")
@@ -174,7 +172,7 @@ def test_killed_before_or_after_any_write_a_release_goes_on_and_draws_no_flush_t
         go_on(folder, **how)
         final = files(folder)[0]
         assert all(final.startswith(part) and final[at:].startswith(rows) for part, at, rows in seen), first
-        assert [row[0] for row in read_rows(folder / "out.csv")] == [p for p in range(1, PERIODS + 1) for _ in "xy"]
+        assert whole(folder)
         if ledger:
             book = read_ledger(folder / "ledger")
             assert (book.spent, len(book.charges), book.charges[0].drawn.period) == ((1, 0), 1, PERIODS)
@@ -187,7 +185,7 @@ def test_killed_before_or_after_any_write_a_release_goes_on_and_draws_no_flush_t
 
 def a_run(folder, monkeypatch, kill, until=None, seed=None, **more):
     """How a run ends that is killed at this write, and what the three files held after each write."""
-    seen, left, noise = [], iter(range(kill)), SeededNoise(next(SEEDS) if seed is None else seed)
+    seen, left, end = [], iter(range(kill)), "end"
 
     def written(moment):
         if moment == "after":
@@ -195,15 +193,12 @@ def a_run(folder, monkeypatch, kill, until=None, seed=None, **more):
         if next(left, None) is None:
             raise Killed
 
-    end = "end"
     with monkeypatch.context() as patch:
         spy(patch, written)
         try:
-            go_on(folder, until, noise, **more)
-        except Killed:
-            end = "killed"
-        except BadState:
-            end = "refused"
+            go_on(folder, until, SeededNoise(next(SEEDS) if seed is None else seed), **more)
+        except (Killed, BadState) as ended:
+            end = "killed" if isinstance(ended, Killed) else "refused"
     return end, [*seen, files(folder)]
 
 
@@ -233,7 +228,7 @@ def test_a_disk_that_is_full_for_a_while_loses_nothing_and_draws_nothing_twice(t
         before = files(folder)[0] or b""
         go_on(folder)
         assert files(folder)[0].startswith(before)
-        assert [row[0] for row in read_rows(folder / "out.csv")] == [p for p in range(1, PERIODS + 1) for _ in "xy"]
+        assert whole(folder)
         assert read_ledger(folder / "ledger").spent == (1, 0)
     assert full >= PERIODS
 
@@ -298,7 +293,7 @@ def test_a_charged_release_killed_by_the_system_at_any_step_goes_on(tmp_path, st
     before = files(tmp_path)[0]
     go_on(tmp_path, noise=OpenDPNoise())
     assert files(tmp_path)[0].startswith(before)
-    assert [row[0] for row in read_rows(tmp_path / "out.csv")] == [p for p in range(1, PERIODS + 1) for _ in "xy"]
+    assert whole(tmp_path)
 
 
 def rows_of(output):
@@ -379,20 +374,17 @@ def test_what_a_crash_leaves_of_the_last_rows_is_mended(tmp_path, left):
 
 
 DAY = {"every": "1d", "start": "2026-01-01", "until": "2026-01-09", "epsilon": 1}
-OTHERS = [
-    ("a", 1, "x", "p"),
-    ("b", 2, "y", "q"),
-    ("a", 3, "y", "p"),
-    ("c", 4, "x", "r"),
-    ("b", 5, "", "q"),
-    ("a", 7, "", "p"),
-]
+# entry, day, answer, person
+OTHERS = [("a", 1, "x", "p"), ("b", 2, "y", "q"), ("a", 3, "y", "p"), ("c", 4, "x", "r"), ("b", 5, "", "q")]
+OTHERS += [("a", 7, "", "p")]
 UNCOUNTED = {
     1: [("v", -9, "odd, new", "s")],
     2: [("v", 4, "#z", "s"), ("v", 2, "c", "s")],
     3: [("v", 5, "", "s"), ("v", 8, "ä", "s"), ("v", 99, "d", "s")],
 }
 ENDS = {1: 3, 2: 6, 3: 9}
+STEMS = ("out", "table", "after")
+AFTERWARDS = {"mechanism": "square-root", "delta": "1e-6", "window": "2d", "afterwards": "after.csv"}
 
 
 @pytest.mark.parametrize("late", ["drop", "shift"])
@@ -422,9 +414,8 @@ def test_an_entry_that_is_counted_nowhere_leaves_no_byte_in_what_is_published(
             rows = [row for row in OTHERS if row[1] < end]
             rows += [row for when in range(1, turn + 1) for row in UNCOUNTED[when] if victim]
             frame = pl.DataFrame(rows, schema=["entry", "day", "answer", "who"], orient="row")
-            frame.with_columns(time=pl.datetime(2026, 1, 1) + pl.duration(days=pl.col("day") - 1, hours=12)).write_csv(
-                "log.csv"
-            )
+            noon = pl.datetime(2026, 1, 1) + pl.duration(days=pl.col("day") - 1, hours=12)
+            frame.with_columns(time=noon).write_csv("log.csv")
             options = {"at_most": 6, "output": f"out{suffix}", "parquet": "table.parquet", "late": late, **DAY, **given}
             released = release("log.csv", query, through=f"2026-01-{end:02}", **options)
             files = {

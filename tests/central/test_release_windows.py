@@ -1,63 +1,38 @@
 """Windows in a release: published directly, or read off the levels."""
 
-from dataclasses import replace
-from fractions import Fraction
-
 import numpy as np
-import polars as pl
 import pytest
-from changeling_central import (
-    Asked,
-    LinearQuery,
-    OpenDPNoise,
-    Windows,
-    counting,
-    offered,
-    read_rows,
-    release,
-    sliding_windows,
-)
+from changeling_central import Asked, OpenDPNoise, Windows, counting, offered, read_rows, sliding_windows
 from changeling_central.afterwards import best_estimates, noise_covariance
 from changeling_central.command import smooth
 from changeling_central.testing import NoNoise, SeededNoise
 from changeling_protocol import AtMost, Calendar
 
-from .examples import command, release_of
+from .examples import command, made_for, quiet_levels, release_of
 
 HOURS = 24
-ROWS = {
-    "entry": [n % 40 for n in range(60)],
-    "time": [f"2026-01-01T{n * HOURS // 60:02d}:30:00Z" for n in range(60)],
-    "answer": ["tea" if n < 40 else "" for n in range(60)],
-}
-DAY = {"every": "1h", "at_most": 2, "epsilon": 1, "start": "2026-01-01", "until": "2026-01-02"}
-
-
-def truth():
-    came = np.zeros(HOURS)
-    for n in range(60):
-        came[n * HOURS // 60] += 1 if n < 40 else -1
-    return np.concatenate([[0], came.cumsum()])
+LEVELS = np.cumsum([0, *[2] * 10, *[-2] * 5, *[0] * 9])
+"""How many drink tea at the hours of the day of the log."""
 
 
 @pytest.fixture
 def noiseless(monkeypatch):
-    monkeypatch.setattr(OpenDPNoise, "laplace", NoNoise().laplace)
+    for law in ("laplace", "gaussian"):
+        monkeypatch.setattr(OpenDPNoise, law, NoNoise().laplace)
 
 
-def released(folder, query="any answer", **given):
-    return release(pl.DataFrame(ROWS), query, output=folder / "out.csv", **{**DAY, **given})
+def released(log, name="out.csv", **given):
+    return release_of(log, name, every="1h", **given)
 
 
 @pytest.mark.usefixtures("noiseless")
-def test_windows_are_published_from_the_first_whole_one_on(tmp_path):
+def test_windows_are_published_from_the_first_whole_one_on(log):
     """Without noise the truth; named as changes; in two runs as in one."""
     given = {"mechanism": "swcr", "window": "5h"}
-    assert released(tmp_path, **given, through="2026-01-01T08:00").rows()[-1].period == 8
-    rows = released(tmp_path, **given).rows()
-    levels = truth()
+    assert released(log, **given, through="2026-01-01T08:00").rows()[-1].period == 8
+    rows = released(log, **given).rows()
     assert [row.period for row in rows] == list(range(5, HOURS + 1))
-    assert [row.estimate for row in rows] == [levels[t] - levels[t - 5] for t in range(5, HOURS + 1)]
+    assert [row.estimate for row in rows] == (LEVELS[5:] - LEVELS[:-5]).tolist()
     assert {row.name for row in rows} == {"any answer, change over the window of 5 periods"}
 
 
@@ -99,31 +74,28 @@ def test_the_command_takes_all_of_it_and_names_what_does_not_fit(log, capsys):
 
 @pytest.mark.usefixtures("noiseless")
 @pytest.mark.parametrize("budget", [{"delta": "1e-6"}, {"epsilon": None, "rho": "1/2"}])
-def test_windows_are_read_off_the_levels_of_the_square_root_with_their_exact_errors(tmp_path, budget, monkeypatch):
+def test_windows_are_read_off_the_levels_of_the_square_root_with_their_exact_errors(log, budget):
     """Without noise the truth, from the first whole window on; made anew; its levels' differences, at no cost."""
-    monkeypatch.setattr(OpenDPNoise, "gaussian", NoNoise().gaussian)
-    given = {**budget, "mechanism": "square-root", "afterwards": tmp_path / "after.csv", "window": "6h"}
-    released(tmp_path, **given, through="2026-01-01T07:00")
-    assert [row.period for row in read_rows(tmp_path / "after.csv")] == [6, 7]
-    one = released(tmp_path, **given)
-    rows = read_rows(tmp_path / "after.csv")
-    assert [row.estimate for row in rows] == (truth()[6:] - truth()[:-6]).tolist()
+    after = log.with_name("after.csv")
+    given = {**budget, "mechanism": "square-root", "afterwards": after, "window": "6h"}
+    released(log, **given, through="2026-01-01T07:00")
+    assert [row.period for row in read_rows(after)] == [6, 7]
+    levels, rows = released(log, **given).rows(), read_rows(after)
+    assert [row.estimate for row in rows] == (LEVELS[6:] - LEVELS[:-6]).tolist()
     assert {row.name for row in rows} == {"any answer, change over the window of 6 periods"}
-    assert rows[0].standard_error == pytest.approx(one.rows()[5].standard_error), "the level before the first is known"
-    independent = (one.rows()[-1].standard_error ** 2 + one.rows()[-7].standard_error ** 2) ** 0.5
+    assert rows[0].standard_error == pytest.approx(levels[5].standard_error), "the level before the first is known"
+    independent = (levels[-1].standard_error ** 2 + levels[-7].standard_error ** 2) ** 0.5
     assert rows[-1].standard_error < 0.8 * independent
     with pytest.raises(ValueError, match="take a sum in place of the mean"):
-        released(tmp_path / "..", **given, query="mean of answer from 0 to 1")
+        released(log, "mean.csv", **given, query="mean of answer from 0 to 1")
 
 
-ONE, SMALL = Fraction(1), Fraction(1, 10**6)
-COUNT, PERIODS = counting(["a"], ["a"], "a"), 24 * 5
-MADE = {"ahead": 0, "square-root": SMALL, "fresh": 0, "fresh with a delta": SMALL, "optimised with a delta": SMALL}
+PERIODS = 24 * 5
+MADE = {"ahead": 0, "square-root": "1e-6", "fresh": 0, "fresh with a delta": "1e-6", "optimised with a delta": "1e-6"}
 
 
 def made(name, periods):
-    asked = Asked(COUNT, Calendar(0, 3600, periods), AtMost(2), ONE, Fraction(MADE[name]))
-    return offered(name.partition(" ")[0]).made(asked)
+    return made_for(name.partition(" ")[0], "count", periods, 2, delta=MADE[name])
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -138,40 +110,21 @@ def test_the_covariance_is_that_of_the_noise(name):
             change = before[step, step] + before[step - window, step - window] - 2 * before[step, step - window]
             assert mechanism.window_variance(step, window) == pytest.approx(change, rel=1e-9)
     assert np.diag(K) == pytest.approx([mechanism.variance(step) for step in range(1, 7)], rel=1e-9)
-    columns = LinearQuery(tuple(map(str, range(runs))), ((0,) * runs, (1, *(0,) * (runs - 1))), (1,), (1,))
-    wide, noise, levels = replace(mechanism, query=columns), SeededNoise(1), []
-    state = wide.start()
-    for _ in range(6):
-        state, level = wide.step(state, np.zeros(runs, np.int64), noise)
-        levels.append(level.values)
-    levels = np.array(levels).T
+    levels = quiet_levels(mechanism, runs, SeededNoise(1))
     scale = np.sqrt(np.diag(K))
-    off = (levels.T @ levels / runs - K) / np.outer(scale, scale)
+    off = (levels @ levels.T / runs - K) / np.outer(scale, scale)
     assert np.abs(off).max() <= 6 * np.sqrt(5 / runs)
 
 
-def test_a_releases_covariance_is_of_its_rows_and_its_windows(tmp_path):
+def test_a_releases_covariance_is_of_its_rows_and_its_windows(log):
     """In what is counted, squared; the windows that are read off the levels err as it says. A name that is no column
     of levels is refused."""
-    rows = {"entry": ["a", "b"], "time": [60.0, 7200.0], "answer": ["tea", "tea"]}
-    one = release(
-        pl.DataFrame(rows),
-        "any answer",
-        every="1h",
-        epsilon=1,
-        at_most=2,
-        start="1970-01-01",
-        until="1970-01-01T08:00",
-        output=tmp_path / "out.csv",
-        window="3h",
-        afterwards=tmp_path / "after.csv",
-        mechanism="ahead",
-    )
+    after = log.with_name("after.csv")
+    one = release_of(log, mechanism="ahead", window="12h", afterwards=after)
     K = one.covariance()
-    errors = [row.standard_error for row in one.rows()]
-    assert np.sqrt(np.diag(K)) == pytest.approx(errors, rel=1e-4)
-    change = K[7, 7] + K[4, 4] - 2 * K[7, 4]
-    assert read_rows(tmp_path / "after.csv")[-1].standard_error == pytest.approx(np.sqrt(change), rel=1e-4)
+    assert np.sqrt(np.diag(K)) == pytest.approx([row.standard_error for row in one.rows()], rel=1e-4)
+    change = K[5, 5] + K[2, 2] - 2 * K[5, 2]
+    assert read_rows(after)[-1].standard_error == pytest.approx(np.sqrt(change), rel=1e-4)
     assert np.array_equal(one.covariance("any answer"), K)
     with pytest.raises(ValueError, match="name a column of levels: any answer"):
         one.covariance("tea")

@@ -1,6 +1,6 @@
 """What charges come to together: the least way to add up is never below what is possible, nor above any other way."""
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -23,19 +23,18 @@ from changeling_central import (
     implied_delta,
     offered,
     pure_of,
-    release,
     total_cost,
     total_of,
 )
 from changeling_central.budget import refuse_beyond
 from changeling_central.ledger import ReleaseLedger
+from changeling_central.noise import gaussian_delta
 from changeling_central.testing import Release, Statement, Unit, spending
 from changeling_commands import main as run
 from changeling_protocol import AtMost, Calendar
 from changeling_statistics import read_rows
-from scipy.special import log_ndtr
 
-from .examples import FOUR_HOURS, command, forbid_draws, ledger_of
+from .examples import command, forbid_draws, ledger_of, release_of
 
 NONE, SMALL = Fraction(0), Fraction(1, 10**6)
 
@@ -104,37 +103,34 @@ def test_a_budget_with_a_delta_holds_as_many_releases_as_the_least_sum_allows():
     assert (each * k).exact_epsilon(1e-6) <= 3 < (each * (k + 1)).least(1e-6).epsilon
     assert k > 40
     assert "by exact composition (they add up to epsilon 4" in ledger.said()
-    with pytest.raises(BudgetExhausted, match="left are 0"):
-        refuse_beyond(ReleaseCost(Fraction(3)), [ReleaseCost(Fraction(3))], ReleaseCost(Fraction(1)))
 
 
-def test_deltas_beyond_the_budgets_are_refused_by_every_way():
-    """Also where something at rho needs a part of it."""
-    budget = ReleaseCost(Fraction(9), SMALL)
-    refuse_beyond(budget, [], ReleaseCost(Fraction(1), SMALL))
-    for before, cost in (
-        ([ReleaseCost(Fraction(1), SMALL)], ReleaseCost(Fraction(1), SMALL)),
-        ([ReleaseCost(Fraction(1), SMALL)], at_rho("1/100")),
-        ([at_rho("1/100")], ReleaseCost(Fraction(1), SMALL)),
-    ):
-        with pytest.raises(BudgetExhausted):
-            refuse_beyond(budget, before, cost)
+ALL, ONE = ReleaseCost(Fraction(9), SMALL), ReleaseCost(Fraction(1))
+DELTA = ReleaseCost(Fraction(1), SMALL)
 
 
-def test_rhos_add_up_and_a_pure_epsilon_is_worth_half_its_square():
-    """Exactly, to the last that fits; a cost with a delta has no worth, and epsilon alone holds no rho."""
-    budget = at_rho(1)
-    refuse_beyond(budget, [at_rho("1/2")], ReleaseCost(Fraction(1)))
-    assert total_cost(budget, [at_rho("1/2"), ReleaseCost(Fraction(1))]).cost.rho == 1
-    with pytest.raises(BudgetExhausted, match=r"costs rho 0\.5; left is 0\.4"):
-        refuse_beyond(budget, [at_rho("6/10")], ReleaseCost(Fraction(1)))
-    with pytest.raises(ValueError, match="holds no release with a delta"):
-        refuse_beyond(budget, [], ReleaseCost(Fraction(1), SMALL))
-    with pytest.raises(ValueError, match="holds nothing at rho"):
-        refuse_beyond(ReleaseCost(Fraction(9)), [], at_rho("1/2"))
-    refuse_beyond(ReleaseCost(Fraction(9), SMALL), [ReleaseCost(Fraction(1))], at_rho("1/2"))
-    with pytest.raises(BudgetExhausted, match="this release costs rho 4; with it all would cost epsilon"):
-        refuse_beyond(ReleaseCost(Fraction(9), SMALL), [ReleaseCost(Fraction(1))], at_rho(4))
+@pytest.mark.parametrize(
+    ("budget", "before", "cost", "error", "said"),
+    [
+        (ALL, None, DELTA, None, ""),
+        (ALL, DELTA, DELTA, BudgetExhausted, ""),
+        (ALL, DELTA, at_rho("1/100"), BudgetExhausted, ""),
+        (ALL, at_rho("1/100"), DELTA, BudgetExhausted, ""),
+        (ALL, ONE, at_rho("1/2"), None, ""),
+        (ALL, ONE, at_rho(4), BudgetExhausted, "this release costs rho 4; with it all would cost epsilon"),
+        (at_rho(1), at_rho("1/2"), ONE, None, ""),
+        (at_rho(1), at_rho("6/10"), ONE, BudgetExhausted, r"costs rho 0\.5; left is 0\.4"),
+        (at_rho(1), None, DELTA, ValueError, "holds no release with a delta"),
+        (ReleaseCost(Fraction(3)), ReleaseCost(Fraction(3)), ONE, BudgetExhausted, "left are 0"),
+        (ReleaseCost(Fraction(9)), None, at_rho("1/2"), ValueError, "holds nothing at rho"),
+    ],
+)
+def test_what_is_beyond_a_budget_is_refused_by_every_way_to_add_up(budget, before, cost, error, said):
+    """Rhos add up to the last that fits, and a pure epsilon is worth half its square; a cost with a delta has no worth,
+    epsilon alone holds no rho, and deltas add up too where something at rho needs a part of them."""
+    with pytest.raises(error, match=said or None) if error else nullcontext():
+        refuse_beyond(budget, [before] if before else [], cost)
+    assert total_cost(at_rho(1), [at_rho("1/2"), ONE]).cost.rho == 1
 
 
 def test_a_number_is_told_in_few_digits_and_never_as_less():
@@ -178,8 +174,8 @@ def test_a_release_at_rho_costs_rho_and_no_more(mechanism):
         Release(changelog, Statement("q", query, calendar, AtMost(2), replace(spent, rho=Fraction(1, 4))), made, None)
 
 
-def released(log, name, **more):
-    return release(log, "any answer", output=log.parent / name, **{**FOUR_HOURS, "mechanism": "fresh", **more})
+def released(log, name, epsilon=None, **more):
+    return release_of(log, name, epsilon, **{"mechanism": "fresh", **more})
 
 
 def test_a_release_at_rho_is_charged_stated_and_goes_on_at_rho(log, monkeypatch):
@@ -227,24 +223,6 @@ def test_the_commands_take_a_rho(log, capsys, monkeypatch):
     counted = ["count", "--periods", "8", "--rho", "1/2", "--at-most", "2", "--memory", str(log.parent / "memory")]
     assert run(counted) == 0
     assert "epsilon 1 for an entry" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("losses", "delta"),
-    [
-        ([(1e-5, 0.0, 700), (3e-6, 0.0, 1000)], 1e-6),
-        ([(0.3, 1e-8, 4), (0.07, 0.0, 300)], 1e-6),
-        ([(2.0, 0.0, 3), (0.5, 0.0, 1)], 1e-12),
-        ([(0.01, 0.0, 10_000)], 1e-6),
-    ],
-)
-def test_the_least_is_never_above_any_of_them(losses, delta):
-    """Of losses far finer than a grid of 1e-4, where basic gives .0100 and that grid .0571."""
-    composed = sum((Composition.of(Loss(a, b)) * n for a, b, n in losses), Composition())
-    least = composed.least(delta)
-    assert least.delta == delta
-    assert least.epsilon <= composed.basic().epsilon * (1 + 1e-12)
-    assert least.epsilon <= composed.exact_epsilon(delta)
 
 
 def test_a_composition_of_compositions_is_the_one_of_all_base_queries():
@@ -330,14 +308,6 @@ def test_a_basic_sum_is_never_rounded_below_what_it_adds_up():
         assert Composition.of(*below).basic().epsilon >= sum(Fraction(loss.epsilon) for loss in below)
 
 
-def gaussian_delta(length, epsilon):
-    """Of a shift of this length under normal noise of scale 1."""
-    if not length:
-        return max(0.0, -np.expm1(epsilon))
-    with_it, without = log_ndtr(length / 2 - epsilon / length), epsilon + log_ndtr(-length / 2 - epsilon / length)
-    return float(-np.exp(with_it) * np.expm1(min(0.0, without - with_it)))
-
-
 def optimum(costs, epsilon):
     """The least delta of the worst mechanisms together: each tells all with its delta, else it is randomized response
     (Kairouz, Oh, Viswanath 2015); those at rho are Gaussian noise."""
@@ -348,17 +318,12 @@ def optimum(costs, epsilon):
             more = round(loss + sign * float(cost.epsilon), 12)
             each[more] = each.get(more, 0.0) + p * (right if sign > 0 else 1 - right)
         losses, kept = each, kept * (1 - float(cost.delta))
-    length = sqrt(2 * sum(float(cost.rho or 0) for cost in costs))
+    length = sqrt(2 * sum(float(cost.rho or 0) for cost in costs)) or 1e-15
     return 1 - kept + kept * sum(p * gaussian_delta(length, epsilon - loss) for loss, p in losses.items())
 
 
-KINDS = [
-    *(
-        ReleaseCost(Fraction(e), Fraction(d))
-        for e, d in (("0.1", 0), ("1/3", "1e-7"), (1, 0), ("1/2", "1e-6"), (2, "1e-3"))
-    ),
-    *(ReleaseCost(Fraction(0), Fraction(0), Fraction(rho)) for rho in ("1/20", "1/2")),
-]
+EPSILONS = [("0.1", 0), ("1/3", "1e-7"), (1, 0), ("1/2", "1e-6"), (2, "1e-3")]
+KINDS = [*(ReleaseCost(Fraction(e), Fraction(d)) for e, d in EPSILONS), at_rho("1/20"), at_rho("1/2")]
 
 
 @pytest.mark.parametrize("size", [1, 2, pytest.param(3, marks=pytest.mark.heavy)])

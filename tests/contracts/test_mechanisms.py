@@ -78,7 +78,7 @@ ALIKE = {
     "a stream of other queries": tuple(
         binary_mechanism(LinearQueries(t), 5, ONE) for t in (TABLE, np.ones_like(TABLE))
     ),
-    "an endless stream of a finer grain": tuple(InfiniteMechanism(LinearQueries(TABLE, g), ONE) for g in (1, 2)),
+    "an endless stream of other queries": tuple(InfiniteMechanism(LinearQueries(TABLE * g), ONE) for g in (1, 2)),
     "a longer pan-private stream": (PanPrivateCounter(9, ONE), PanPrivateCounter(15, ONE)),
     "a longer partitioning": (Partitioning(ONE, periods=7), Partitioning(ONE, periods=100)),
     "another threshold": (SparseVector(9.0, ONE), SparseVector(-(10.0**9), ONE)),

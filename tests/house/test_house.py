@@ -53,7 +53,7 @@ HEAVY += ["starlette", "uvicorn", "typer", "rich", "httpx"]
 NO_STATISTICS = ["numpy", "scipy", "polars", "pandas", "matplotlib", "sqlalchemy", "uvicorn", "changeling_statistics"]
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", [*PACKAGES, "changeling_papers"])
 def test_every_exported_name_is_there_and_says_what_it_is(package):
     """Each has a docstring of its own."""
     door = import_module(package)

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 import numpy as np
+from changeling_central.testing import Forbidden
 from changeling_papers import BasicCounting, LinearQueries
+
+from tests.central.examples import stepped
 
 
 @dataclass
@@ -76,13 +79,18 @@ class Exact:
         return self.static.truth(data)
 
 
-def charged(left, right):
+def followed(made, values, seed=1, spread=40):
+    """The calls of a run on a script, and the state that it ends in. made: the mechanism of a script."""
+    script = Script(seed, spread)
+    state, _ = stepped(made(script), values, Forbidden())
+    return script.calls, state
+
+
+def charged(one, other):
     """What two runs on one script cost the difference of their data: the sums of epsilon and of delta."""
-    assert [call[0] for call in left] == [call[0] for call in right]
     epsilon, delta = Fraction(0), Fraction(0)
-    for (_, one, e, d), (_, other, e_, d_) in zip(left, right, strict=True):
-        assert (e, d) == (e_, d_)
-        moved = int(np.abs(one - other).sum())
-        assert moved <= 1
-        epsilon, delta = epsilon + moved * e, delta + moved * d
+    for (name, data, *price), (its_name, its_data, *its_price) in zip(one, other, strict=True):
+        assert (name, price) == (its_name, its_price)
+        moved = int(np.abs(data - its_data).sum())
+        epsilon, delta = epsilon + moved * price[0], delta + moved * price[1]
     return epsilon, delta

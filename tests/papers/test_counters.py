@@ -1,12 +1,15 @@
-"""Counters of a stream: what a step costs, enumerated, and what a prefix adds; PPCum, its memory and its disk."""
+"""Counters of a stream: what a step costs, enumerated, and what a prefix adds; PPCum, its memory and its disk; the
+local mechanism RR out of the protocol's k-RR, and the counting argument below every private counter."""
 
 import os
 from fractions import Fraction
+from itertools import product
+from math import exp, log1p, sqrt
 
 import numpy as np
 import pytest
 from changeling_central import BadState
-from changeling_central.testing import Forbidden, NoNoise, SeededNoise
+from changeling_central.testing import Forbidden, NoNoise, RecordedNoise, SeededNoise
 from changeling_papers import (
     BasicCounting,
     InfiniteMechanism,
@@ -20,20 +23,18 @@ from changeling_papers import (
     fully_dynamic,
     overwrite,
     read_over,
+    unbeatable,
 )
+from changeling_protocol import KaryResponse, Odds, StateSpace
+from changeling_statistics import counterpart_of, randomizer_curve
 from scipy.optimize import linprog
 
-from .scripted import Exact, Script, ScriptedCounting, charged
+from tests.central.examples import Listed, stepped
+from tests.enumeration import probability
+
+from .scripted import Exact, ScriptedCounting, charged, followed
 
 EPSILON, DELTA = Fraction(1), Fraction(1, 1000)
-
-
-def run(mechanism, values, noise):
-    state, releases = mechanism.start(), []
-    for value in values:
-        state, release = mechanism.step(state, value, noise)
-        releases.append(release)
-    return state, releases
 
 
 @pytest.mark.parametrize("root", [False, True])
@@ -45,15 +46,12 @@ def test_one_step_costs_the_whole_budget_and_no_more_enumerated(periods, root):
     """
     if periods == 1 and not root:
         pytest.skip("refused: see below")
-    costs = []
-    base = [0] * periods
-    for step in range(periods):
-        runs = []
-        for values in (base, [*base[:step], 1, *base[step + 1 :]]):
-            script = Script(1)
-            run(binary_mechanism(ScriptedCounting(script), periods, EPSILON, DELTA, root), values, NoNoise())
-            runs.append(script.calls)
-        costs.append(charged(*runs))
+    streams = np.vstack([np.zeros((1, periods), int), np.eye(periods, dtype=int)]).tolist()
+    undisturbed, *others = (
+        followed(lambda script: binary_mechanism(ScriptedCounting(script), periods, EPSILON, DELTA, root), stream)[0]
+        for stream in streams
+    )
+    costs = [charged(undisturbed, calls) for calls in others]
     assert max(costs) == (EPSILON, DELTA)
     assert all(delta == DELTA * epsilon for epsilon, delta in costs)
 
@@ -61,15 +59,12 @@ def test_one_step_costs_the_whole_budget_and_no_more_enumerated(periods, root):
 @pytest.mark.parametrize("steps", [1, 2, 3, 64])
 def test_the_infinite_stream_costs_every_step_at_most_the_budget_enumerated(steps):
     """One block at half, i nodes at 1/2i: for each step, within a stream whose length nobody gave."""
-    costs = []
-    for step in range(steps):
-        runs = []
-        for moved in (0, 1):
-            script, values = Script(1), [0] * steps
-            values[step] = moved
-            run(InfiniteMechanism(ScriptedCounting(script), EPSILON, DELTA), values, NoNoise())
-            runs.append(script.calls)
-        costs.append(charged(*runs))
+    streams = np.vstack([np.zeros((1, steps), int), np.eye(steps, dtype=int)]).tolist()
+    undisturbed, *others = (
+        followed(lambda script: InfiniteMechanism(ScriptedCounting(script), EPSILON, DELTA), stream)[0]
+        for stream in streams
+    )
+    costs = [charged(undisturbed, calls) for calls in others]
     assert max(costs) <= (EPSILON, DELTA)
     assert costs[0] == (EPSILON / 2, DELTA / 2)
     if steps == 64:
@@ -81,11 +76,11 @@ def test_without_noise_every_prefix_is_the_truth(make):
     """Numbers and histograms, at every t."""
     random = np.random.default_rng(0)
     numbers = [int(x) for x in random.integers(-3, 9, 50)]
-    assert run(make(Exact(BasicCounting())), numbers, NoNoise())[1] == np.cumsum(numbers).tolist()
+    assert stepped(make(Exact(BasicCounting())), numbers, NoNoise())[1] == np.cumsum(numbers).tolist()
     table = random.integers(0, 2, (3, 4))
     table[0, 0] = 1
     rows = random.integers(0, 5, (50, 4))
-    releases = run(make(Exact(LinearQueries(table))), list(rows), NoNoise())[1]
+    releases = stepped(make(Exact(LinearQueries(table))), list(rows), NoNoise())[1]
     assert (np.array(releases) == np.cumsum(rows @ table.T, axis=0)).all()
 
 
@@ -107,41 +102,19 @@ def test_streams_and_budgets_that_are_none_are_refused(periods, epsilon):
         binary_mechanism(BasicCounting(), periods, epsilon)
 
 
-class Named(NoNoise):
-    """Draws for named nodes: `noise[None]` is N, `noise[start, end]` that of the node."""
-
-    def __init__(self, counter, noise):
-        self.counter, self.noise, self.time = counter, noise, 0
-
-    def laplace(self, scale, size):
-        assert scale == self.counter.noise.scale
-        past, self.time = self.time, self.time + 1
-        begun = [(past, past + 2**level) for level in range(self.counter.levels) if past % 2**level == 0]
-        drawn = [self.noise.get(node, 0) for node in begun] + [self.noise[None]] * (past == 0)
-        assert len(drawn) == size
-        return np.array(drawn, np.int64)
-
-
-def view(counter, x, noise, seized):
-    """All outputs up to a time, and the memory after it."""
-    source, memory, outputs = Named(counter, noise), counter.start(), []
-    for value in x[:seized]:
-        memory, output = counter.step(memory, value, source)
-        outputs.append(output)
-    return outputs, memory.cells.tolist()
-
-
 def test_the_memory_holds_the_count_and_the_noise_of_open_nodes_alone():
     """n = 4, after step 3: N + x_1 + x_2 + x_3, N_[3,4]; neither x_t, nor N by itself, nor the noise of what is past.
 
     "I does not intersect [1, t]", as the notes' proof says, would erase N_[3,4], and the output at 4 would lack it.
     """
     counter = PanPrivateCounter(4, EPSILON)
-    noise = {None: 1000, (0, 1): 1, (1, 2): 2, (2, 3): 4, (3, 4): 8, (0, 2): 100, (2, 4): 200}
-    outputs, memory = view(counter, [10, 20, 30, 40], noise, 3)
+    noise = Listed([1, 100, 1000, 2, 4, 200, 8])  # of [1,1], [1,2] and N; of [2,2]; of [3,3] and [3,4]; of [4,4]
+    memory, outputs = stepped(counter, [10, 20, 30], noise)
     assert outputs == [1000 + 10 + 1 + 100, 1000 + 30 + 2 + 100, 1000 + 60 + 4 + 200]
-    assert memory == [3, 1060, 0, 200]
-    assert view(counter, [10, 20, 30, 40], noise, 4) == ([*outputs, 1000 + 100 + 8 + 200], [4, 1100, 0, 0])
+    assert memory.cells.tolist() == [3, 1060, 0, 200]
+    memory, output = counter.step(memory, 40, noise)
+    assert (output, memory.cells.tolist()) == (1000 + 100 + 8 + 200, [4, 1100, 0, 0])
+    assert {scale for _, scale, _ in noise.asked} == {counter.noise.scale}
 
 
 def test_a_step_overwrites_its_memory():
@@ -184,16 +157,16 @@ def test_a_torn_snapshot_is_refused(tmp_path, monkeypatch):
     """Half of the old and half of the new is no state; nor is another file, and it is not overwritten. A full disk
     writes less than it was given, and says so in its return alone."""
     path = tmp_path / "memory"
-    overwrite(path, b"cells 1, 2, 3", 128)
+    overwrite(path, b"cells 1, 2, 3")
     whole = path.read_bytes()
     path.write_bytes(whole[:40] + b"x" + whole[41:])
     with pytest.raises(BadState, match="not a whole state"):
         read_over(path)
     path.write_bytes(b"something else")
     with pytest.raises(ValueError, match="something else"):
-        overwrite(path, b"cells 1", 128)
+        overwrite(path, b"cells 1")
     with pytest.raises(ValueError, match="takes"):
-        overwrite(tmp_path / "new", bytes(200), 128)
+        overwrite(tmp_path / "new", bytes(4096))
     monkeypatch.setattr(os, "pwrite", lambda *_: 100)
     with pytest.raises(OSError, match="holds 100 of 4096 bytes"):
         overwrite(tmp_path / "full", b"a 1")
@@ -201,22 +174,16 @@ def test_a_torn_snapshot_is_refused(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("value", [2**59 + 1, 2**70, -(2**70), 1.0, True])
 def test_a_step_that_the_memory_cannot_hold_is_refused_before_anything_is_drawn(value):
-    """And the memory is as it was."""
+    """And the memory is as it was. Steps that come to the most overflow no cell: each as large as a counter of eight
+    takes, whatever the sign, the last sum is right to within its noise."""
     counter = PanPrivateCounter(8, EPSILON)
     memory = counter.start()
     with pytest.raises(ValueError, match="a whole number of at most"):
         counter.step(memory, value, Forbidden())
     assert not memory.cells.any()
-
-
-def test_steps_that_come_to_the_most_overflow_no_cell():
-    """Each as large as a counter of eight takes: the last sum is right to within its noise, whatever the sign."""
     for sign in (1, -1):
-        counter = PanPrivateCounter(8, EPSILON)
-        memory = counter.start()
-        for _ in range(8):
-            memory, output = counter.step(memory, sign * 2**59, SeededNoise(8))
-        assert abs(output - sign * 2**62) < 10**6
+        _, outputs = stepped(counter, [sign * 2**59] * 8, SeededNoise(8))
+        assert abs(outputs[-1] - sign * 2**62) < 10**6
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.int8, np.uint16])
@@ -242,28 +209,80 @@ def test_outputs_and_a_seized_memory_are_hidden_by_as_few_units_of_noise_as_are_
     """Every step, every moment of seizure: the least L1 shift of draws under which all that is seen stays the same."""
     counter = PanPrivateCounter(steps, Fraction(1))
 
-    class Unit:
-        def __init__(self, at=-1):
-            self.at, self.used = at, 0
-
-        def laplace(self, scale, size):  # noqa: ARG002
-            drawn = np.array([int(self.used + i == self.at) for i in range(size)], np.int64)
-            self.used += size
-            return drawn
-
-    def seen(x, noise):
-        state, outputs = counter.start(), []
-        for value in x:
-            state, output = counter.step(state, value, noise)
-            outputs.append(output)
+    def seen(x, draws):
+        """All outputs, and what the memory then holds but the time."""
+        state, outputs = stepped(counter, x, draws)
         return np.array([*outputs, *state.cells[1:]])
 
     for seized in range(1, steps + 1):
-        nothing = [0] * seized
-        seen(nothing, used := Unit())
-        M = np.array([seen(nothing, Unit(at)) for at in range(used.used)]).T
-        for j in range(seized):
-            x = [int(i == j) for i in range(seized)]
-            least = linprog(np.ones(2 * used.used), A_eq=np.hstack([M, -M]), b_eq=seen(x, Unit()))
+        seen([0] * seized, used := RecordedNoise())
+        M = np.array([seen([0] * seized, Listed(draw)) for draw in np.eye(used.drawn, dtype=int)]).T
+        for x in np.eye(seized, dtype=int).tolist():
+            least = linprog(np.ones(2 * used.drawn), A_eq=np.hstack([M, -M]), b_eq=seen(x, NoNoise()))
             assert least.status == 0
             assert least.fun <= counter.levels + 1 + 1e-9
+
+
+F = Fraction
+BIASES = [F(1, 10), F(1, 2), F(7, 9)]
+
+
+def sign_response(bias):
+    """The mechanism RR of the lecture notes, section 1: an answer ±1 is kept with probability (1 + bias)/2."""
+    ratio = (1 + bias) / (1 - bias)
+    return KaryResponse(StateSpace(1), Odds(ratio.numerator, ratio.denominator))
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_the_loss_is_the_log_of_the_odds_and_not_twice_the_bias(bias):
+    """ln((1+e)/(1-e)) over all symbols and inputs; at 2e, which is less, δ is above 0."""
+    randomizer = sign_response(bias)
+    worst = max(
+        probability(randomizer, symbol, u) / probability(randomizer, symbol, v)
+        for symbol, u, v in product((0, 1), repeat=3)
+    )
+    assert worst == (1 + bias) / (1 - bias)
+    assert float(randomizer.losses.mutations) == pytest.approx(log1p(bias) - log1p(-bias), rel=1e-14)
+    curve = randomizer_curve(randomizer)
+    assert curve.delta_at_ratio(worst) == 0
+    assert curve.delta_at(2 * float(bias)) > 0
+
+
+@pytest.mark.parametrize(("n", "epsilon"), [(256, F(1)), (65536, F(1)), (65536, F(1, 4)), (10**6, F(2))])
+def test_the_lower_bound_is_the_last_block_length_that_contradicts_privacy(n, epsilon):
+    """With blocks of 2a a counter that good would give disjoint events more than probability 1; with any longer it
+    would not. The events' total: 1/2 for the right place and e^(-2Bε)/2 for every other."""
+
+    def total(length):
+        return 0.5 + (n // length - 1) * exp(-2 * length * float(epsilon)) / 2
+
+    length = round(2 * unbeatable(n, epsilon))
+    assert length >= 1
+    assert total(length) > 1
+    assert all(total(longer) <= 1 for longer in range(length + 1, min(n, length + 400)))
+    assert [unbeatable(short, F(1)) for short in (1, 2, 3)] == [0, 0, 0], "two blocks that are told apart need more"
+
+
+def test_the_notes_closed_form_does_not_follow_for_huge_n():
+    """Their sum excludes a = ln(n)/4 - 1 until ln n = e⁴ + 4; this one, twice as strong, until 2e⁴ + 4 = 113."""
+    for logarithm in (8, 20, 40, 100):
+        assert unbeatable(round(exp(logarithm)), F(1)) >= logarithm / 4 - 1
+    for logarithm in (130, 200, 700):
+        assert unbeatable(round(exp(logarithm)), F(1)) < logarithm / 4 - 1
+
+
+@pytest.mark.parametrize("bias", BIASES)
+def test_the_gap_of_local_to_central_is_the_square_root_of_n(bias):
+    """At the same loss the deviations that the two mechanisms state are √(n/2) apart, whatever the bias."""
+    loss = F(log1p(bias) - log1p(-bias))
+    central = BasicCounting().under(loss, F(0)).variance
+    local = counterpart_of(sign_response(bias)).report_covariance(0)[0, 0]
+    for n in (100, 10**6):
+        assert sqrt(n * local / central) == pytest.approx(sqrt(n / 2), rel=1e-9)
+
+
+def test_one_central_count_at_loss_2e_deviates_by_more_than_the_notes_say():
+    """1/(√2 e) for Laplace noise of scale 1/(2e), not 1/(2e)."""
+    bias = F(1, 1000)
+    deviation = sqrt(BasicCounting().under(2 * bias, F(0)).variance)
+    assert deviation == pytest.approx(1 / (sqrt(2) * bias), rel=1e-3)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from itertools import product
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -16,8 +16,6 @@ from changeling_central import (
     answer_query,
     calibrated,
     clipped_sum,
-    counting,
-    histogram_query,
     offered,
     sliding_windows,
 )
@@ -27,11 +25,10 @@ from changeling_papers import BestEstimates, best_hierarchy, cover_sum, hierarch
 from changeling_papers.hierarchy import online_variances
 from changeling_protocol import AtMost, AtMostWithin, Calendar, Hybrid, Node, TimeBounded
 
-from tests.central.examples import CALENDAR, Listed, exact_delta, histories, transcript, transcripts
+from tests.central.examples import CALENDAR, QUERIES, Listed, exact_delta, histories, stepped, transcripts
 
-ANSWERS = ["a", "b"]
-COUNT, HISTOGRAM = counting(ANSWERS, ["a"], "a"), histogram_query(ANSWERS, ANSWERS)
-SUM = clipped_sum({"a": 3, "b": 5}, ANSWERS, 3, 5)
+COUNT, HISTOGRAM = QUERIES["count"], QUERIES["histogram"]
+SUM = clipped_sum({"a": 3, "b": 5}, ["a", "b"], 3, 5)
 MEAN = answer_query("mean of x from -2 to 8", ["-2", "8"])
 CONSTRAINTS = [AtMost(2), AtMost(4), TimeBounded(1), TimeBounded(3), AtMostWithin(2, 3),
                Hybrid((AtMost(2), TimeBounded(2)))]  # fmt: skip
@@ -77,18 +74,14 @@ def test_the_stated_loss_is_reached_by_at_most_k(k):
 def test_an_entry_that_mutates_otherwise_costs_twice_what_one_that_is_lacking_does():
     """Inserted in one node or in another: 2ε, which is why the guarantee says what neighbours are."""
     mechanism = hierarchy(COUNT, CALENDAR, AtMost(1), EPSILON)
-    shifts = [transcript(mechanism, COUNT, CALENDAR, states, released) for states in histories(1, AtMost(1), 8)]
-    most = max(np.abs(one - other).sum() for one, other in product(shifts, shifts))
+    shifts = transcripts(mechanism, COUNT, CALENDAR, list(histories(1, AtMost(1), 8)), released)
+    most = max(np.abs(one - other).sum() for one, other in combinations(shifts, 2))
     assert most / mechanism.noise.scale == pytest.approx(2 * float(EPSILON))
     assert "one lacks an entry" in mechanism.guarantee.neighbours
 
 
-GAUSSIAN = {
-    "count": COUNT,
-    "histogram": HISTOGRAM,
-    "fixed": histogram_query(ANSWERS, ANSWERS, fixed=True),
-    "sum": clipped_sum({"a": -1, "b": 1}, ANSWERS, -1, 1),
-}
+UNITS = clipped_sum({"a": -1, "b": 1}, ["a", "b"], -1, 1)
+GAUSSIAN = {"count": COUNT, "histogram": HISTOGRAM, "fixed": QUERIES["fixed"], "sum": UNITS}
 
 
 @pytest.mark.parametrize("name", GAUSSIAN)
@@ -112,7 +105,7 @@ def test_the_gaussian_delta_of_every_history_is_at_most_the_stated_one(name, con
 def test_a_hybrid_release_with_a_delta_covers_each_of_its_classes(law):
     """f from -1 to 1, W = 8P: at most 2 mutations shift 8 windows by 1 and 8 by 2, L1 length 24; entries bounded by
     3 s shift 11 by 2, which is 22, but √44 > √40 of L2 length, and they cost the larger delta of Gaussian noise."""
-    query, windows = clipped_sum({"a": -1, "b": 1}, ["a", "b"], -1, 1), Windows(0, 8, 1, 40)
+    query, windows = UNITS, Windows(0, 8, 1, 40)
     classes, delta = (AtMost(2), TimeBounded(3)), Fraction(1, 10**6)
     drawn = sliding_windows(query, windows, Hybrid(classes), EPSILON, delta, law).noise
     for one in classes:
@@ -126,10 +119,8 @@ def test_the_papers_sum_for_time_bounded_entries_is_exceeded_by_an_entry():
     calendar = Calendar(0, 2, 8)
     mechanism = hierarchy(COUNT, calendar, TimeBounded(2), EPSILON, shape=(2, 2))
     assert mechanism.noise.scale == 4
-    most = max(
-        np.abs(transcript(mechanism, COUNT, calendar, (0,) * 3 + tail, released)).sum()
-        for tail in histories(1, TimeBounded(2), 5)
-    )
+    late = [(0,) * 3 + tail for tail in histories(1, TimeBounded(2), 5)]
+    most = np.abs(transcripts(mechanism, COUNT, calendar, late, released)).sum(1).max()
     assert most == 4 > sum((2 / 2) / 2**i + 1 for i in range(2))
 
 
@@ -157,62 +148,55 @@ def test_the_papers_inequality_advises_a_hierarchy_that_loses(length):
 
 
 def _worst_cover(tree, windows):
-    nodes, state = [], tree.start()
-    for _ in range(tree.calendar.periods):
-        state, closed = tree.step(state, np.array([0]), NoNoise())
-        nodes.extend(closed)
+    _, released_ = stepped(tree, np.zeros((tree.calendar.periods, 1), int), NoNoise())
+    nodes = [node for closed in released_ for node in closed]
     return max(
         cover_sum(nodes, first, first + windows.periods, tree.widths).variance
         for first in range(tree.calendar.periods - windows.periods + 1)
     )
 
 
-@pytest.mark.parametrize(("c", "h", "T"), [(2, 1, 9), (2, 4, 13), (3, 3, 29), (4, 2, 20)])
-def test_every_range_is_covered_and_the_covers_are_as_short_as_the_paper_says(c, h, T):
-    """Without noise every cover sum and every best estimate is the truth; theorem 4.4 bounds the nodes. The variance
-    that is stated online is that of the weighted least squares of all nodes that have closed."""
-    mechanism, nodes = hierarchy(COUNT, Calendar(0, 1, T), AtMost(1), EPSILON, shape=(c, h)), []
-    state, estimates = mechanism.start(), BestEstimates(T, mechanism.widths, 1)
-    frontier, changes = estimates.start(), np.random.default_rng(1).integers(-9, 9, T)
-    for t, change in enumerate(changes, 1):
-        state, closed = mechanism.step(state, np.array([change]), NoNoise())
+every_tree = pytest.mark.parametrize(("c", "h", "T"), [(2, 1, 9), (2, 4, 13), (3, 3, 29), (4, 2, 20)])
+
+
+@every_tree
+def test_estimates_online_and_retrospective_are_those_of_weighted_least_squares(c, h, T):
+    """Against the normal equations of all nodes, each of which is drawn once; online, of those that have closed."""
+    random, mechanism = (
+        np.random.default_rng(3),
+        hierarchy(HISTOGRAM, Calendar(0, 1, T), AtMost(1), EPSILON, shape=(c, h)),
+    )
+    noise, nodes, estimates = Listed(random.integers(-50, 50, 200)), [], BestEstimates(T, mechanism.widths, 2)
+    frontier, (_, released_) = estimates.start(), stepped(mechanism, random.integers(-9, 9, (T, 2)), noise)
+    for t, closed in enumerate(released_, 1):
         nodes.extend(closed)
         frontier, level = estimates.step(frontier, closed)
+        values, variances = retrospective(nodes, t)
         assert len(frontier.times) <= h + 1, "at most one open node a layer"
-        assert level.values == pytest.approx([changes[:t].sum()])
-        assert level.variance == pytest.approx(retrospective(nodes, t)[1][t])
+        assert level.values == pytest.approx(values[t])
+        assert level.variance == pytest.approx(variances[t])
         assert level.variance == pytest.approx(online_variances(c, h, np.array([t]))[0] * mechanism.noise.variance)
-    for left in range(T):
-        for right in range(left + 1, T + 1):
-            level = cover_sum(nodes, left, right, mechanism.widths)
-            assert level.values == changes[left:right].sum()
-            needed = next(i for i in range(20) if c**i >= right - left)
-            if h >= needed:
-                assert level.variance <= max(1, 2 * (c - 1) * needed) * mechanism.noise.variance * (1 + 1e-12)
-
-
-def test_estimates_online_and_retrospective_are_those_of_weighted_least_squares():
-    """Against the normal equations of all nodes, of which each is drawn when it closes and never again; online, of
-    those that have closed."""
-    T, random = 20, np.random.default_rng(3)
-    noise = Listed(random.integers(-50, 50, 200))
-    mechanism = hierarchy(HISTOGRAM, Calendar(0, 1, T), AtMost(1), EPSILON, shape=(3, 3))
-    state, nodes, estimates = mechanism.start(), [], BestEstimates(T, mechanism.widths, 2)
-    frontier = estimates.start()
-    for t in range(1, T + 1):
-        state, closed = mechanism.step(state, random.integers(-9, 9, 2), noise)
-        nodes.extend(closed)
-        assert noise.drawn == 2 * len(nodes)
-        frontier, level = estimates.step(frontier, closed)
-        assert level.values == pytest.approx(retrospective(nodes, t)[0][t])
+    assert noise.drawn == 2 * len(nodes)
     A = np.array([[(t == n.node.end) - (t == n.node.start and t > 0) for t in range(1, T + 1)] for n in nodes], float)
     weights = np.array([1 / n.variance for n in nodes])
     covariance = np.linalg.inv(A.T @ (A * weights[:, None]))
-    levels = np.vstack([np.zeros(2), covariance @ A.T @ (np.array([n.values for n in nodes]) * weights[:, None])])
-    covariance = np.pad(covariance, ((1, 0), (1, 0)))
-    values, variances = retrospective(nodes, T)
-    assert values == pytest.approx(levels)
-    assert variances == pytest.approx(np.diag(covariance))
+    levels = covariance @ A.T @ (np.array([n.values for n in nodes]) * weights[:, None])
+    assert values[1:] == pytest.approx(levels)
+    assert variances[1:] == pytest.approx(np.diag(covariance))
+
+
+@every_tree
+def test_every_range_is_covered_and_the_covers_are_as_short_as_the_paper_says(c, h, T):
+    """Without noise every cover sum is the truth; theorem 4.4 bounds the nodes."""
+    mechanism = hierarchy(COUNT, Calendar(0, 1, T), AtMost(1), EPSILON, shape=(c, h))
+    changes = np.random.default_rng(1).integers(-9, 9, (T, 1))
+    nodes = [node for closed in stepped(mechanism, changes, NoNoise())[1] for node in closed]
+    for left, right in combinations(range(T + 1), 2):
+        level = cover_sum(nodes, left, right, mechanism.widths)
+        assert level.values == changes[left:right].sum()
+        needed = next(i for i in range(20) if c**i >= right - left)
+        if h >= needed:
+            assert level.variance <= max(1, 2 * (c - 1) * needed) * mechanism.noise.variance * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("windows", WINDOWS, ids=str)
@@ -288,23 +272,6 @@ def test_a_begun_release_keeps_its_noise_to_the_last_bit_and_no_noise_that_break
     assert offered(name).made(other).made_with() != begun
 
 
-def longest_walk(moves, starts, component_of, deletable):
-    """The most mutations of the reported component over every walk of up to 8 moves, with insertion and deletion."""
-    best, walks = 0, [(s, 1) for s in starts]
-    for _ in range(8):
-        best = max(best, *(count for _, count in walks))
-        walks = list(
-            {
-                (b, count + (component_of[b] != component_of[a]))
-                for (at, count), (a, b) in product(walks, moves)
-                if a == at
-            }
-        )
-        if not walks:
-            break
-    return best + deletable
-
-
 CASES = [
     ([("school", "work")], ["school"], 3),
     ([("school", "work"), ("work", "jobless"), ("jobless", "work"), ("work", "retired")], ["school"], 4),
@@ -316,20 +283,14 @@ CASES = [
 
 
 @pytest.mark.parametrize(("moves", "starts", "k"), CASES)
-@pytest.mark.parametrize("deletable", [True, False])
-def test_k_is_the_longest_of_all_walks_over_components(moves, starts, k, deletable):
-    """With the insertion, and the deletion where there can be one."""
-    diagram = state_diagram(moves, starts, deletable)
-    assert diagram.constraint.k == k - (not deletable) == longest_walk(moves, starts, diagram.component_of(), deletable)
-
-
-def test_a_diagram_says_which_answers_to_report():
-    """States that lead to one another are one. Without a beginning, or with NULL among the moves, it is refused."""
+def test_k_is_the_longest_walk_over_components(moves, starts, k):
+    """With the insertion, and the deletion where there can be one. States that lead to one another are one component;
+    without a beginning, or with NULL among the moves, a diagram is refused."""
+    for deletable in (True, False):
+        assert state_diagram(moves, starts, deletable).constraint.k == k - (not deletable)
     diagram = state_diagram([("work", "jobless"), ("jobless", "work"), ("work", "retired")], ["work"])
     assert diagram.components == (("jobless", "work"), ("retired",))
-    assert diagram.component_of()["jobless"] == diagram.component_of()["work"] == 0
-
-    with pytest.raises(ValueError, match="at least one state"):
-        state_diagram([("a", "b")], [])
-    with pytest.raises(ValueError, match="NULL is no state"):
-        state_diagram([("", "b")], ["b"])
+    assert diagram.component_of() == {"jobless": 0, "work": 0, "retired": 1}
+    for moves_, starts_, said in (([("a", "b")], [], "at least one state"), ([("", "b")], ["b"], "NULL is no state")):
+        with pytest.raises(ValueError, match=said):
+            state_diagram(moves_, starts_)

@@ -4,7 +4,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import pairwise
 
-import numpy as np
 import pytest
 from changeling_central import Asked, ConstraintBroken, LinearQuery, PeriodChange, answer_query, offered
 from changeling_central.testing import Forbidden
@@ -13,9 +12,10 @@ from changeling_protocol import AtMost, Calendar, Hybrid, TimeBounded
 from changeling_statistics import read_rows as changelog_of
 
 from tests.central.examples import CALENDAR as SHORT
+from tests.central.examples import QUERIES as COUNTED
 from tests.central.examples import histories
 
-from .scripted import Script, ScriptedCounting
+from .scripted import Script, ScriptedCounting, charged, followed
 
 CALENDAR, EPSILON = Calendar(0, 10, 6), Fraction(6)
 ANSWERS = ["x", "y"]
@@ -88,12 +88,7 @@ def test_what_a_counter_does_not_take_is_refused():
 
 A_OR_B = ["a", "b"]
 OVERLAPPING = LinearQuery(("p", "q", "r"), ((0, 0, 0), (1, 1, 0), (1, 0, 1)), (1, 1), (1, 1))
-QUERIES = {
-    "count": answer_query("answer == 'a'", A_OR_B),
-    "histogram": answer_query("each answer in ('a', 'b')", A_OR_B),
-    "fixed": answer_query("each answer in ('a', 'b')", A_OR_B, fixed=True),
-    "overlapping": OVERLAPPING,
-}
+QUERIES = {**{name: COUNTED[name] for name in ("count", "histogram", "fixed")}, "overlapping": OVERLAPPING}
 OTHERS = [("z", 1, "a"), ("z", 5, "")]
 CASES = [(kind, AtMost(k)) for kind in ("counter", "infinite", "partitioning", "dynamic") for k in (1, 2)]
 CASES += [("partitioning", AtMost(3)), ("counter", TimeBounded(3)), ("infinite", Hybrid((AtMost(2), TimeBounded(2))))]
@@ -125,19 +120,11 @@ def scripted(made, script):
     )
 
 
-def calls_of(made, query, rows, seed):
-    log, script = changelog_of(sorted(rows, key=lambda row: row[1]), answers=A_OR_B), Script(seed, 5)
-    method = scripted(made, script)
-    state = method.start()
-    for part in log.mutations().by_period(SHORT.start, SHORT.period, SHORT.periods):
-        state, _ = method.step(state, PeriodChange(log, part, query), Forbidden())
-    return script.calls
-
-
-def cost(one, other):
-    assert [(name, *price) for name, _, *price in one] == [(name, *price) for name, _, *price in other]
-    pairs = zip(one, other, strict=True)
-    return sum((int(np.abs(a[1] - b[1]).sum()) * a[2] for a, b in pairs), Fraction(0))
+def calls_of(made, query, rows):
+    log = changelog_of(sorted(rows, key=lambda row: row[1]), answers=A_OR_B)
+    parts = log.mutations().by_period(SHORT.start, SHORT.period, SHORT.periods)
+    changes = [PeriodChange(log, part, query) for part in parts]
+    return followed(lambda script: scripted(made, script), changes, spread=5)[0]
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -151,7 +138,7 @@ def test_no_history_of_an_entry_costs_more_than_epsilon(kind, constraint, name):
     for states in every[:: max(1, len(every) // 15)]:
         moves = enumerate(pairwise((0, *states)), 1)
         rows = [*OTHERS, *(("e", t, ["", *A_OR_B][b]) for t, (a, b) in moves if a != b)]
-        worst = max(worst, cost(calls_of(made, query, OTHERS, 1), calls_of(made, query, rows, 1)))
+        worst = max(worst, charged(calls_of(made, query, OTHERS), calls_of(made, query, rows))[0])
     assert worst <= epsilon
     if constraint == AtMost(1) and kind == "counter":
         assert worst == epsilon

@@ -1,6 +1,7 @@
 """Predicates, domains and tables of sigma-counting, against Python's own evaluation of the same words."""
 
 import random
+import re
 from itertools import product
 
 import numpy as np
@@ -11,11 +12,6 @@ from changeling_papers import Domain, Query
 
 DOMAIN = Domain.of(age=range(5), city=["Paris", "Rome", "Oslo"], smoker=[False, True])
 ROWS = [dict(zip(DOMAIN.names, row, strict=True)) for row in product(*DOMAIN.values)]
-
-
-EMPTY = pd.DataFrame(
-    {"age": pd.Series([], dtype=int), "city": pd.Series([], dtype=str), "smoker": pd.Series([], dtype=bool)}
-)
 
 
 def column_wise(rows):
@@ -50,7 +46,7 @@ def test_a_query_counts_the_rows_that_python_says_satisfy_it():
     chance = random.Random(1)
     for _ in range(500):
         text, rows = made_up(chance), chance.choices(ROWS, k=chance.randrange(12))
-        table = DOMAIN.table(column_wise(rows) if rows else EMPTY)
+        table = DOMAIN.table(column_wise(rows))
         assert Query.of(DOMAIN, text).count(table) == sum(bool(eval(text, {}, row)) for row in rows)
 
 
@@ -110,18 +106,18 @@ def test_what_is_no_query_is_named(text, said):
 
 def test_of_a_row_outside_the_domain_the_column_is_named_alone():
     """Neither the row's number nor what it holds: errors are logged, and both are told by the data."""
-    with pytest.raises(ValueError, match="column 'city' holds what is not declared") as refused:
-        DOMAIN.table({"age": [1, 1], "city": ["Rome", "Atlantis"], "smoker": [True, True]})
-    assert "Atlantis" not in str(refused.value)
-    assert "2" not in str(refused.value)
-    with pytest.raises(ValueError, match="column 'age' holds what is not declared"):
-        DOMAIN.table({"age": [99, 1], "city": ["Rome", "Rome"], "smoker": [True, True]})
+    good = {"age": [1, 1], "city": ["Rome", "Rome"], "smoker": [True, True]}
+    for bad, said in (
+        ({"city": ["Rome", "Atlantis"]}, "column 'city' holds what is not declared"),
+        ({"age": [99, 1]}, "column 'age' holds what is not declared"),
+        ({"city": ["Rome"]}, "column 'city' has 1 rows, 'age' has 2"),
+        ({"age": [1.0, float("nan")]}, "declares int values, the table holds float64"),
+    ):
+        with pytest.raises(ValueError, match=said) as refused:
+            DOMAIN.table({**good, **bad})
+        assert "not declared" not in said or not re.search(r"\d|Atlantis", str(refused.value))
     with pytest.raises(ValueError, match="no column 'smoker'"):
         DOMAIN.table({"age": [1], "city": ["Rome"]})
-    with pytest.raises(ValueError, match="column 'city' has 1 rows, 'age' has 2"):
-        DOMAIN.table({"age": [1, 1], "city": ["Rome"], "smoker": [True, True]})
-    with pytest.raises(ValueError, match="declares int values, the table holds float64"):
-        DOMAIN.table({"age": [1.0, float("nan")], "city": ["Rome", "Rome"], "smoker": [True, True]})
 
 
 @pytest.mark.parametrize(

@@ -47,30 +47,19 @@ def every_test(mechanism):
             )
 
 
-def hull(points):
-    """The corners of the convex hull, counterclockwise, by gift wrapping."""
+@every_mechanism
+def test_the_vertices_are_those_of_the_hull_of_every_test(mechanism):
+    """Over all sets of outputs and all ordered pairs: each is a test, in order round a polygon that only turns left,
+    with no test on the right of an edge."""
 
     def turn(a, b, c):
         return (b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0])
 
-    every = sorted(set(points))
-    halves = []
-    for ordered in (every, every[::-1]):
-        half = []
-        for point in ordered:
-            while len(half) > 1 and turn(half[-2], half[-1], point) <= 0:
-                half.pop()
-            half.append(point)
-        halves += half[:-1]
-    return halves
-
-
-@every_mechanism
-def test_the_vertices_are_those_of_the_hull_of_every_test(mechanism):
-    """Over all sets of outputs and all ordered pairs; and in order round the polygon."""
-    vertices, expected = region_of(mechanism).vertices, hull(every_test(mechanism))
-    at = vertices.index(expected[0])
-    assert list(vertices[at:] + vertices[:at]) == expected
+    vertices, tests = region_of(mechanism).vertices, set(every_test(mechanism))
+    assert set(vertices) <= tests
+    for a, b, c in zip(vertices, vertices[1:] + vertices[:1], vertices[2:] + vertices[:2], strict=True):
+        assert turn(a, b, c) > 0 or len(vertices) == 2
+        assert all(turn(a, b, test) >= 0 for test in tests)
 
 
 @every_mechanism
@@ -148,16 +137,12 @@ def test_a_union_of_pairs_need_not_be_convex_and_its_hull_is_taken():
         assert whole.delta_at_ratio(ratio) == max(pair.delta_at_ratio(ratio) for pair in pairs)
 
 
-def test_only_the_neighbours_count():
-    """A path of three databases: its ends are told apart better, and are no neighbours."""
+def test_only_the_neighbours_count_and_a_tabled_function_is_its_matrix():
+    """A path of three databases: its ends are told apart better, and are no neighbours. Outputs in order of appearance,
+    probability 0 where a database does not know one."""
     rows = [["1/2", "1/4", "1/8"], ["1/2", "3/4", "7/8"]]
     path, complete = FiniteMechanism.of(rows, [(1, 0), (1, 2)]), FiniteMechanism.of(rows)
-    assert region_of(path).corners[0].ratio == 2
-    assert region_of(complete).corners[0].ratio == 4
-
-
-def test_a_tabled_function_is_its_matrix():
-    """Outputs in order of appearance, probability 0 where a database does not know one."""
+    assert (region_of(path).corners[0].ratio, region_of(complete).corners[0].ratio) == (2, 4)
     tabled = FiniteMechanism.tabled([0, 1], lambda x: {x: "3/4", "other": F(1, 4)}, lambda x, y: x != y)
     assert tabled == FiniteMechanism.of([["3/4", 0], ["1/4", "1/4"], [0, "3/4"]])
 

@@ -15,13 +15,11 @@ from tests.central.examples import Listed
 EPSILON, DELTA = Fraction(1), Fraction(1, 10**6)
 
 
-SIZE_SHARE = Fraction(1, 4)
 TABLE = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 1, 1, 1]])
 
 
 def test_answers_get_noise_for_what_one_item_does_to_all_of_them():
-    """The worst item of the table is in three queries: L1 length 3, L2 length √3. Where queries lie between 0 and 1,
-    answers and noise count multiples of the grain. Laplace noise uses no delta."""
+    """The worst item of the table is in three queries: L1 length 3, L2 length √3. Laplace noise uses no delta."""
     rho, data = concentrated_budget(EPSILON, DELTA), np.array([1, 2, 3, 4])
     for queries, asked, answers, drawn in (
         (BasicCounting(), 7, 7, ("laplace", 1.0, 1)),
@@ -32,7 +30,7 @@ def test_answers_get_noise_for_what_one_item_does_to_all_of_them():
             [3, 5, 10],
             ("gaussian", pytest.approx(sqrt(3 / (2 * rho)), rel=1e-8), 3),
         ),
-        (LinearQueries(np.array([[1, 3]]), grain=4), np.array([2, 2]), [8], ("laplace", 3.0, 1)),
+        (LinearQueries(np.array([[1, 3]])), np.array([2, 2]), [8], ("laplace", 3.0, 1)),
     ):
         scales = RecordedNoise()
         assert np.array_equal(queries.under(EPSILON, DELTA).release(asked, scales), answers)
@@ -40,18 +38,18 @@ def test_answers_get_noise_for_what_one_item_does_to_all_of_them():
 
 
 @pytest.mark.parametrize("law", list(Law))
-@pytest.mark.parametrize(("dtype", "grain"), [(np.uint8, 200), (np.int8, 127), (np.int16, 300), (np.int64, 10**6)])
-def test_what_an_item_does_is_added_up_without_wrapping(law, dtype, grain):
-    """Tables of few bits: 200² is 64 in 8 bits, and δ at ε = 1 would be 0.99. What is too fine for 64 is refused."""
-    table = np.full((2, 3), grain, dtype)
-    queries, wide = LinearQueries(table, grain, law), LinearQueries(table.astype(np.int64), grain, law)
+@pytest.mark.parametrize(("dtype", "most"), [(np.uint8, 200), (np.int8, 127), (np.int16, 300), (np.int64, 10**6)])
+def test_what_an_item_does_is_added_up_without_wrapping(law, dtype, most):
+    """Tables of few bits: 200² is 64 in 8 bits, and δ at ε = 1 would be 0.99. What is too much for 64 is refused."""
+    table = np.full((2, 3), most, dtype)
+    queries, wide = LinearQueries(table, law), LinearQueries(table.astype(np.int64), law)
     assert queries.under(EPSILON, DELTA).drawn == wide.under(EPSILON, DELTA).drawn
     assert wide.under(EPSILON, DELTA).drawn.scale == pytest.approx(
-        2 * grain if law is Law.LAPLACE else sqrt(2 * grain**2 / (2 * concentrated_budget(EPSILON, DELTA)))
+        2 * most if law is Law.LAPLACE else sqrt(2 * most**2 / (2 * concentrated_budget(EPSILON, DELTA)))
     )
-    assert queries.truth(np.array([1, 1, 1])).tolist() == [3 * grain] * 2
-    with pytest.raises(ValueError, match="too fine"):
-        LinearQueries(np.array([[1], [0]]), grain=2**31 + 1)
+    assert queries.truth(np.array([1, 1, 1])).tolist() == [3 * most] * 2
+    with pytest.raises(ValueError, match="too much"):
+        LinearQueries(np.array([[2**31 + 1], [0]]))
 
 
 def test_a_table_that_is_changed_afterwards_changes_no_query():
@@ -67,7 +65,7 @@ def test_a_table_that_is_changed_afterwards_changes_no_query():
 @pytest.mark.parametrize(
     ("make", "what"),
     [
-        (lambda: LinearQueries(np.array([[2]])), "between 0 and the grain"),
+        (lambda: LinearQueries(np.array([[-1, 2]])), "0 or more, got -1"),
         (lambda: LinearQueries(np.array([[0, 0]])), "nothing to ask"),
         (lambda: LinearQueries(np.array([1, 0])), "shape"),
         (lambda: MultiplicativeWeights(TABLE, most_rounds=0), "at least one round"),
@@ -85,32 +83,27 @@ def test_what_is_no_query_dataset_or_price_is_refused(make, what):
         make()
 
 
-@pytest.mark.parametrize("delta", [Fraction(0), Fraction(1, 10**6)])
-def test_the_budgets_of_the_rounds_of_multiplicative_weights_add_up_to_the_price(delta):
-    """Size, and per round a choice of sensitivity 2·grain for the maximum and a measurement, in epsilon or in rho."""
-    for rounds in (1, 3, 30):
-        weights = MultiplicativeWeights(TABLE * 2, grain=2).under(EPSILON, delta)
-        size, (choice, measurement) = weights.scale(1, SIZE_SHARE), weights.round_scales(rounds)
-        if delta == 0:
-            spent = 1 / size + rounds * (4 / choice + 2 / measurement)
-            assert 0.999 < spent <= 1 + 1e-12
-        else:
-            rho = 1 / (2 * size**2) + rounds * ((4 / choice) ** 2 / 2 + 4 / (2 * measurement**2))
-            assert 0.999 < rho / concentrated_budget(EPSILON, delta) <= 1
+@pytest.mark.parametrize("delta", [Fraction(0), DELTA])
+@pytest.mark.parametrize("rounds", [1, 3, 30])
+def test_what_multiplicative_weights_draw_adds_up_to_the_price(delta, rounds):
+    """One size; then per round a score for each query, of which an item moves the difference of two by 2·2, and one
+    measurement; nothing else. In epsilon, or in rho."""
+    scales, law = RecordedNoise(), "gaussian" if delta else "laplace"
+    weights = MultiplicativeWeights(TABLE * 2, rounds).under(EPSILON, delta)
+    weights.release(np.array([10**6, 0, 0, 0]), scales)
+    (_, size, _), (_, choice, _), (_, measurement, _) = scales.asked[:3]
+    of_a_round = [("laplace", choice, 3), (law, measurement, 1)]
+    assert scales.asked == [(law, size, 1), *of_a_round * rounds]
+    if delta == 0:
+        spent, price = 1 / size + rounds * (4 / choice + 2 / measurement), 1.0
+    else:
+        spent = 1 / (2 * size**2) + rounds * ((4 / choice) ** 2 / 2 + 4 / (2 * measurement**2))
+        price = concentrated_budget(EPSILON, delta)
+    assert 0.999 < spent / price <= 1 + 1e-12
 
 
-def test_multiplicative_weights_draw_what_their_scales_say():
-    """One size; then per round one score a query, and one measurement; nothing else."""
-    scales = RecordedNoise()
-    weights = MultiplicativeWeights(TABLE, most_rounds=4).under(Fraction(8), Fraction(0))
-    weights.release(np.array([400, 0, 0, 0]), scales)
-    choice, measurement = weights.round_scales(4)
-    rounds = [("laplace", choice, 3), ("laplace", measurement, 1)] * 4
-    assert scales.asked == [("laplace", weights.scale(1, SIZE_SHARE), 1), *rounds]
-
-
-@pytest.mark.parametrize("grain", [1, 2])
-def test_the_choice_of_a_round_as_it_is_coded_is_private_by_enumeration(monkeypatch, grain):
+@pytest.mark.parametrize("most", [1, 2])
+def test_the_choice_of_a_round_as_it_is_coded_is_private_by_enumeration(monkeypatch, most):
     """Two queries: the choice depends on the difference of their noises alone, so the code is run on every one of them.
 
     Of neighbours whose item is in both queries, of which one is answered too high and one too low, so that the scores
@@ -123,9 +116,9 @@ def test_the_choice_of_a_round_as_it_is_coded_is_private_by_enumeration(monkeypa
         return value
 
     monkeypatch.setattr(PricedWeights, "_measured", measured)
-    weights = MultiplicativeWeights(np.array([[1, 1, 0], [1, 0, 1]]) * grain, grain).under(Fraction(8, 3), Fraction(0))
+    weights = MultiplicativeWeights(np.array([[1, 1, 0], [1, 0, 1]]) * most).under(Fraction(8, 3), Fraction(0))
     scale, _ = weights.round_scales(1)
-    assert 2 * grain / Fraction(scale) <= 1, "ε·3/4, of which half is the choice's"
+    assert 2 * most / Fraction(scale) <= 1, "ε·3/4, of which half is the choice's"
     K = int(40 * scale)
     law = np.exp(-np.abs(np.arange(-K, K + 1)) / scale)
     law = np.convolve(law / law.sum(), law / law.sum())

@@ -112,8 +112,7 @@ class Client:
 
         id_ = _id(survey_id)
         asked = Known(id_, entries=entries, one_person=one_person, stratum=dict(stratum or {}))
-        with self._device.quietly():
-            self._device.join(asked, answers, signed)
+        self._device.quietly(lambda: self._device.join(asked, answers, signed), None)
         self._reporter.wake()
         return SurveyHandle(id_, self._device)
 
@@ -127,9 +126,8 @@ class Client:
         from .flushing import Flushed
 
         self._device.doubt("flush")
-        with self._device.quietly():
-            return self._device.flush(timeout)
-        return Flushed(0, 0, 0, "the store cannot be used")
+        nothing = Flushed(0, 0, 0, "the store cannot be used")
+        return self._device.quietly(lambda: self._device.flush(timeout), nothing)
 
     def leave(self, survey_id: bytes | str) -> None:
         """Leaves a survey: all it knew is wiped at once, nothing more is sent, and it is never joined again."""
@@ -190,9 +188,7 @@ class Client:
 
     def ledger(self) -> Account:
         """The cost of all surveys of this store so far, and at most; `str` of it is in plain words."""
-        with self._device.quietly():
-            return self._device.account()
-        return self._device.no_account()
+        return self._device.quietly(self._device.account, self._device.no_account())
 
     def reports(self) -> tuple[SurveyReports, ...]:
         """Each survey's reports: those sent, those that wait, and a preview of the next; `str` of each is in words.
@@ -201,9 +197,7 @@ class Client:
         """
         from .reports import reports
 
-        with self._device.quietly():
-            return reports(self._device)
-        return ()
+        return self._device.quietly(lambda: reports(self._device), ())
 
     def explain(self, survey_id: bytes | str) -> Explanation:
         """The most that somebody who sees everything ever sent for a survey could conclude; `str` is in words.
@@ -325,22 +319,7 @@ class SurveyHandle:
 
         Raises ValueError if the survey has no such entry; a store's errors.
         """
-        from . import entries, recording
-        from .entries import Status
-
-        known = self._known()
-        if known is None or known.status not in (Status.ASKED, Status.JOINED):
-            return None
-        with self._device.quietly():
-            with self._device.store.transaction() as db:
-                kept = entries.load(db, self._device.store.wrapping, self.id, entry)
-            waiting = [each.answer for each in kept.pending if each.question == self._question]
-            if waiting or known.status is Status.ASKED:
-                return waiting[-1] if waiting else None
-            place = recording.place_of(known.survey, self._question)
-            state = recording.current(kept.held[place].states)
-            return None if state == recording.NULL else known.survey.questions[place].answers[state - 1]
-        return None
+        return self._device.quietly(lambda: self._device.answer(self.id, entry, self._question), None)
 
     def stratum(self, told: Mapping[str, str], entry: int = 0) -> None:
         """Changes the entry's stratum; what it answers from now on is counted there.
@@ -350,62 +329,25 @@ class SurveyHandle:
         Raises ValueError for a stratum that the survey does not declare, a change more than it allows, an entry that
         it does not have, or a survey that is not known yet; then nothing is changed. Raises a store's errors.
         """
-        from changeling_protocol import OFFSETS, stratum_of
-
-        from . import entries
-        from .enrolment import with_offset
-
         self._device.doubt("stratum")
-        survey = self.survey
-        if survey is None and self._device.settings.silent:
-            return
-        if survey is None:
-            raise ValueError(f"no stratum: {entries.why_not(self._known(), self.id)}; `join` takes the first one")
-        told_number = stratum_of(survey.breakdowns, told)
-        with self._device.quietly(), self._device.store.transaction() as db:
-            wrapping = self._device.store.wrapping
-            kept = entries.load(db, wrapping, self.id, entry)
-            number = with_offset(survey, told_number, kept.stratum % OFFSETS)
-            if number == kept.stratum:
-                return
-            if kept.stratum_changes >= (most := survey.stratum_changes):
-                raise ValueError(f"an entry may change its stratum {most} times in this survey, and has done so")
-            entries.update(db, wrapping, kept._replace(stratum=number, stratum_changes=kept.stratum_changes + 1))
+        self._device.quietly(lambda: self._device.change_stratum(self.id, entry, told), None)
 
     def ledger(self, entry: int = 0) -> Ledger | None:
         """The entry's progress and its cost, in words if printed; None until the survey is known.
 
         Raises ValueError if the survey has no such entry; a store's errors.
         """
-        from changeling_protocol import stratum_values
-
-        from . import entries, outbox
-        from .ledger import Ledger, cost_if_restored
-
-        survey = self.survey
-        if survey is None:
-            return None
-        with self._device.quietly():
-            with self._device.store.transaction() as db:
-                kept = entries.load(db, self._device.store.wrapping, self.id, entry)
-                waiting = len(outbox.waiting(db, self.id, kept.number))
-            costs = survey.epsilon, survey.per_week, cost_if_restored(survey)
-            public = stratum_values(survey.public, kept.stratum)
-            return Ledger(*costs, kept.answered, waiting, kept.dropped, public, kept.clipped)
-        return None
+        return self._device.quietly(lambda: self._device.ledger(self.id, entry), None)
 
     def _record(self, answer: Answer | None, entry: int) -> Recorded:
         from .recording import Recorded
 
         self._device.doubt("record")
-        with self._device.quietly():
-            return self._device.record(self.id, answer, entry, self._question)
-        return Recorded.DROPPED
+        recorded = lambda: self._device.record(self.id, answer, entry, self._question)  # noqa: E731
+        return self._device.quietly(recorded, Recorded.DROPPED)
 
     def _known(self) -> Known | None:
-        with self._device.quietly():
-            return self._device.find(self.id)
-        return None
+        return self._device.quietly(lambda: self._device.find(self.id), None)
 
 
 def _id(named: bytes | str) -> SurveyId:

@@ -5,34 +5,36 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from math import inf
+from typing import TypeVar
 
 from changeling_protocol import Coins, EntryNumber, SurveyId, SystemCoins, UnixMilliseconds, from_micro
 
 from . import enrolment, entries, witness
 from .enrolment import Enroller
-from .entries import Answer, Known, Status
+from .entries import Answer, Known, Pending, Status
 from .errors import ClientClosed, ClientError, StoreBusy, StoreUnusable, WitnessTrouble
 from .flushing import Flush, Flushed, next_due_ms
-from .ledger import Account, account
-from .recording import FirstAnswers, Recorded, Recorder, check_first
+from .ledger import Account, Ledger, account, ledger
+from .recording import NULL, FirstAnswers, Recorded, check_first, current, place_of, record_in
 from .server import Servers, known_time, ms_of
 from .settings import ClientSettings
-from .store import ClientStore, Forks, reading, survive
+from .store import ClientStore, Forks, StoreConnection, reading, survive
 from .transport import NetworkTime
 
 LONGEST_WAIT_SECONDS = 900.0
 """A device looks at its clock again after so long: it may have slept, or been set."""
 SOONEST_SECONDS = 1.0
-RETRY_SECONDS = 5.0
+RETRY_SECONDS = 60.0
 """Trouble that no server is to blame for, such as another process that reports, is over after so long, perhaps."""
 FLUSH_SECONDS = 60.0
 JOINED_JUST_NOW_SECONDS, RECORDED_JUST_NOW_SECONDS = 1.0, 0.1
 """A call so soon after another was made because of it, most likely."""
 STOP_SECONDS = 0.5
 """How long to wait for a flush that was told to end."""
+_Given = TypeVar("_Given")
 _log = logging.getLogger("changeling")
 
 
@@ -43,7 +45,6 @@ class Device(Forks):
         self.settings, self.consent = settings, consent
         self.coins: Coins = SystemCoins()
         self._opened: ClientStore | None = None
-        self._recorder: Recorder | None = None
         self._servers: Servers | None = None
         self._sending, self._deciding = threading.RLock(), threading.RLock()
         self.keep_reporting: Callable[[], None] = lambda: None
@@ -53,8 +54,7 @@ class Device(Forks):
         survive(self)
         if consent:
             try:
-                with self.quietly():
-                    self._open()
+                self.quietly(self._open, None)
             except ClientError:
                 self.close()  # nobody else can: there is no client
                 raise
@@ -81,15 +81,18 @@ class Device(Forks):
         if words:
             warnings.warn(f"{words} when the answer was given", stacklevel=4 if call == "record" else 3)
 
-    @contextmanager
-    def quietly(self) -> Iterator[None]:
-        """Tells what is raised in the block instead of raising it, if the app is silent; a bad argument is raised."""
+    def quietly(self, act: Callable[[], _Given], otherwise: _Given) -> _Given:
+        """Acts, and returns what that gives. If the app is silent, it is told what is raised, and `otherwise` returned.
+
+        A bad argument is raised all the same.
+        """
         try:
-            yield
+            return act()
         except ClientError as error:
             if not self.settings.silent:
                 raise
             self.tell(error)
+            return otherwise
 
     @property
     def store(self) -> ClientStore:
@@ -140,17 +143,53 @@ class Device(Forks):
             return Enroller(self.store, self.settings, self.coins).add(db, id_, count, answers, stratum)
 
     def record(self, id_: SurveyId, answer: Answer | None, number: int, question: str = "") -> Recorded:
-        """Records an entry's answer as `Recorder.record` does; DROPPED without consent."""
+        """Records an entry's answer as `recording.record_in` does; DROPPED without consent."""
         self.keep_reporting()
-        recorder = self._recorder
-        if recorder is None:
+        store = self._opened
+        if store is None or not self.consent:
             return Recorded.DROPPED
+        pending = Pending(self.now_ms(), answer, question)
         try:
-            return recorder.record(id_, answer, number, self.now_ms(), question)
+            return record_in(store, id_, number, pending, self.settings.strict, self.tell)
         except ClientClosed:
-            if self._recorder is recorder:
+            if self.consent and self._opened is store:  # else consent was withdrawn meanwhile
                 raise
             return Recorded.DROPPED
+
+    def answer(self, id_: SurveyId, number: int, question: str) -> Answer | None:
+        """The answer of an entry to a question as it was last recorded; None if there is none, or the survey has ended.
+
+        Raises ValueError for an entry or a question that there is not.
+        """
+        known = self.find(id_)
+        if known is None or known.status not in (Status.ASKED, Status.JOINED):
+            return None
+        with self.store.transaction() as db:
+            kept = entries.load(db, self.store.wrapping, id_, number)
+        waiting = [each.answer for each in kept.pending if each.question == question]
+        if waiting or known.status is Status.ASKED:
+            return waiting[-1] if waiting else None
+        place = place_of(known.survey, question)
+        state = current(kept.held[place].states)
+        return None if state == NULL else known.survey.questions[place].answers[state - 1]
+
+    def change_stratum(self, id_: SurveyId, number: int, told: Mapping[str, str]) -> None:
+        """Changes an entry's stratum as `enrolment.change_stratum` does. Raises ValueError, unless the app is silent,
+        for a survey that is not known yet."""
+        known = self.find(id_)
+        if known is not None and known.payload:
+            with self.store.transaction() as db:
+                enrolment.change_stratum(db, self.store.wrapping, known.survey, number, told)
+        elif not self.settings.silent:
+            raise ValueError(f"no stratum: {entries.why_not(known, id_)}; `join` takes the first one")
+
+    def ledger(self, id_: SurveyId, number: int) -> Ledger | None:
+        """An entry's progress and its cost; None until the survey is known. Raises ValueError for an unknown entry."""
+        known = self.find(id_)
+        if known is None or not known.payload:
+            return None
+        with self.store.transaction() as db:
+            return ledger(db, self.store.wrapping, known.survey, number)
 
     def flush(self, timeout: float, unbidden: bool = False) -> Flushed:
         """Joins what was asked for, answers what is due, sends what waits; nothing without consent.
@@ -242,7 +281,7 @@ class Device(Forks):
         """The cost of all surveys; without consent too, as what was spent stays so."""
         self.keep_reporting()
         at_most, witnessed = self.settings.max_epsilon, self.settings.witness is not None
-        with enrolment.looking(self._opened, self.settings.place, self.settings.key) as db:
+        with self._looking() as db:
             return self.no_account() if db is None else account(db, at_most, witnessed)
 
     def no_account(self) -> Account:
@@ -253,8 +292,19 @@ class Device(Forks):
     def find(self, id_: SurveyId) -> Known | None:
         """The survey as the store knows it, without consent too; None if it has not heard of it."""
         self.keep_reporting()
-        with enrolment.looking(self._opened, self.settings.place, self.settings.key) as db:
+        with self._looking() as db:
             return None if db is None else entries.find_survey(db, id_)
+
+    @contextmanager
+    def _looking(self) -> Iterator[StoreConnection | None]:
+        """A transaction to look at what is left of the store, also where it is closed without consent; None of none."""
+        opened, place = self._opened, self.settings.place
+        if opened is None and not place.exists():
+            yield None
+            return
+        store = nullcontext(opened) if opened is not None else closing(place.open(self.settings.key))
+        with store as found, found.transaction() as db:
+            yield db
 
     @reading
     def next_due_ms(self) -> UnixMilliseconds | None:
@@ -310,7 +360,6 @@ class Device(Forks):
         with store.transaction() as db:
             entries.follow_server(db, self.settings.endpoint.url)
         self._opened = store
-        self._recorder = Recorder(store, self.settings.strict, self.tell)
         self._servers = Servers(store, self.settings)
         self._opened.erase_past(changed=self._check_witness(self._opened))
 
@@ -319,7 +368,6 @@ class Device(Forks):
 
         Raises StoreUnusable for a file that never was a store, and ClientClosed, StoreBusy or StoreReadOnly.
         """
-        self._recorder = None
         self._stop_sending()
         self._servers = None
         place, store = self.settings.place, self._opened
@@ -394,8 +442,6 @@ class Reporter(Forks):
         self._wanted = False
         self._told = False
         """True if the app was told that there is no thread."""
-        self._troubles = 0
-        """How many flushes in a row have met trouble."""
         self._thread: threading.Thread | None = None
         self._wake, self._stopped = threading.Event(), threading.Event()
         survive(self)
@@ -442,7 +488,7 @@ class Reporter(Forks):
     def step(self) -> float:
         """Flushes once. What goes wrong is told to the app, and never raised.
 
-        Returns how long to wait, in seconds: until something is due or, after trouble, longer each time.
+        Returns how long to wait, in seconds: until something is due or, after trouble, until it may be over.
         """
         try:
             flushed = self._device.flush(FLUSH_SECONDS, unbidden=True)
@@ -462,11 +508,7 @@ class Reporter(Forks):
             wait = min(wait, max((due_ms - now_ms) / 1000 + 0.001, SOONEST_SECONDS))
         elif due_ms is not None:
             trouble = True  # it waits for the server or the witness
-        self._troubles = self._troubles + 1 if trouble else 0
-        if trouble:
-            retry = RETRY_SECONDS * 2.0 ** min(self._troubles - 1, 10)
-            wait = min(wait, max(self._device.pause_ms() / 1000, retry))
-        return wait
+        return min(wait, max(self._device.pause_ms() / 1000, RETRY_SECONDS)) if trouble else wait
 
     def _run(self) -> None:
         wake, stopped = self._wake, self._stopped

@@ -5,8 +5,8 @@ period on in which the app asked. All of it is one transaction, and no entry eve
 everything but a tombstone, the survey's id and what it counted: such a survey is never joined again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 
@@ -42,7 +42,7 @@ from .errors import (
 from .recording import NULL, FirstAnswers, first_of, judged, kept_answer, needed_close, place_of, state_of
 from .server import Server, Servers, known_time, ms_of
 from .settings import ClientSettings
-from .store import ClientStore, StoreConnection, StorePlace
+from .store import ClientStore, StoreConnection, Wrapping
 from .transport import Endpoint, NetworkTime, is_loopback
 
 MOST_ENTRIES = 65_536
@@ -325,6 +325,23 @@ def with_offset(survey: Survey, told: StratumNumber, offset: int) -> StratumNumb
     return told if survey.public == survey.breakdowns else StratumNumber(told * OFFSETS + offset)
 
 
+def change_stratum(
+    db: StoreConnection, wrapping: Wrapping, survey: Survey, number: int, told: Mapping[str, str]
+) -> None:
+    """Changes an entry's stratum; the one that it has already is no change.
+
+    Raises ValueError for a stratum that the survey does not declare, a change more than it allows, or an entry that it
+    does not have.
+    """
+    kept, most = entries.load(db, wrapping, survey.id, number), survey.stratum_changes
+    stratum = with_offset(survey, stratum_of(survey.breakdowns, told), kept.stratum % OFFSETS)
+    if stratum == kept.stratum:
+        return
+    if kept.stratum_changes >= most:
+        raise ValueError(f"an entry may change its stratum {most} times in this survey, and has done so")
+    entries.update(db, wrapping, kept._replace(stratum=stratum, stratum_changes=kept.stratum_changes + 1))
+
+
 def leave(db: StoreConnection, known: Known) -> None:
     """Leaves one survey: what it knew and what waits is deleted, and a tombstone stays.
 
@@ -347,19 +364,3 @@ def leave_all(db: StoreConnection) -> None:
     for known in entries.find_surveys(db):
         leave(db, known)
     db.execute("UPDATE surveys SET payload = ?, stratum = ?, reason = ''", (b"", b"\x80"))
-
-
-@contextmanager
-def looking(opened: ClientStore | None, place: StorePlace, key: bytes | None) -> Iterator[StoreConnection | None]:
-    """A transaction of a store, to look at what is left of it where it is closed, as there is no consent.
-
-    opened: the store, if it is open. place, key: as it is opened else. Gives None if there is none.
-    """
-    if opened is None and not place.exists():
-        yield None
-        return
-    with (
-        nullcontext(opened) if opened is not None else closing(place.open(key)) as store,
-        store.transaction() as db,
-    ):
-        yield db

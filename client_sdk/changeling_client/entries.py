@@ -418,10 +418,7 @@ def delete_entries(db: StoreConnection, survey: SurveyId) -> None:
 
 def drawn_nodes(db: StoreConnection, wrapping: Wrapping, entry: Entry) -> Drawn:
     """The nodes that an entry has still to report of tracks of which it reports only some."""
-    row = db.execute("SELECT nodes FROM drawn WHERE survey = ? AND entry = ?", (entry.survey, entry.number)).fetchone()
-    if row is None:
-        return frozenset()
-    return _drawn(wrapping.unwrap(row[0], entry.survey, entry.number))
+    return drawn_among(db, wrapping, entry.survey, (entry.number, entry.number)).get(entry.number, frozenset())
 
 
 def drawn_among(

@@ -76,15 +76,15 @@ def answer_due(
     entry: Entry,
     drawn: Drawn,
     now_ms: UnixMilliseconds,
+    by_ms: UnixMilliseconds,
     may_drop: bool,
     coins: Coins,
-    by_ms: UnixMilliseconds | None = None,
 ) -> Answered:
     """Answers the closings of an entry that are due, in order, as many as one upload spans.
 
     Those past grace are dropped without an answer.
     now_ms: the device's time without its lead, in Unix milliseconds.
-    by_ms: an earlier time, of which only what was due then is answered; None for now.
+    by_ms: this or an earlier time, and only what was due then is answered.
     may_drop: whether closings past grace may be dropped now; if not, the first of them and all after it wait.
     """
     before = entry
@@ -96,7 +96,7 @@ def answer_due(
             slots = _drawn_unsent(survey, entry, period, coins)
             entry = entry.dropping(entry.standing)
             entry = entry._replace(slots=slots, answered=period, delay_ms=draw_delay(survey, coins))
-        elif (now_ms if by_ms is None else by_ms) > due_ms(survey, entry, period):
+        elif by_ms > due_ms(survey, entry, period):
             if answers and period >= answers[0].closing.period + MOST_SPANNED_PERIODS:
                 return Answered(entry, drawn, tuple(answers), more=True)
             entry = passed_over(survey, entry, drawn, period, now_ms)
@@ -291,13 +291,10 @@ class Answerer:
         wrapping, among = self._store.wrapping, (due[0], due[min(len(due), MOST_AT_ONCE) - 1])
         there = {entry.number: entry for entry in entries.load_all(db, wrapping, survey.id, among)}
         drawn = entries.drawn_among(db, wrapping, survey.id, among)
-        time, now_ms, first = known_time(db, server.url), server.now_ms(), outbox.earliest(db, survey.id)
+        time, now_ms = known_time(db, server.url), server.now_ms()
         stamp_ms, now_ms = time.stamp(now_ms), time.delayed(now_ms)
-        drops_waiting = may_drop and first is not None and past_grace(survey, first, now_ms)
-        closed = unanswered(survey, 0, now_ms)
-        sure = closed[-2] if len(closed) > 1 else 0
         looks = [min(time.delayed(UnixMilliseconds(each)), now_ms) for each in self._looks]  # the clock may have leapt
-        moment = _Moment(now_ms, stamp_ms, (*looks, now_ms), server.has_told_time, may_drop, drops_waiting, sure)
+        moment = _Moment(now_ms, stamp_ms, (*looks, now_ms) if server.has_told_time else (), may_drop)
         changed: dict[EntryNumber, Entry] = {}
         answered: list[tuple[Entry, Sequence[ClosingAnswer]]] = []
         drew = late = 0
@@ -332,39 +329,33 @@ class Answerer:
     ) -> Answered:
         """Answers as much of one entry as one upload spans. What it gives is not kept yet."""
         now_ms, entry = moment.now_ms, bring_back(survey, before, drawn, moment.stamp_ms)
-        if moment.drops_waiting:
+        if moment.may_drop:
             waiting = outbox.waiting(db, survey.id, entry.number)
             late = takewhile(lambda period: past_grace(survey, period, now_ms), waiting)
             entry = outbox.drop(db, entry, late)
         done = Answered(entry, drawn, (), more=False)
-        if moment.told:
-            for by_ms in moment.looks:
-                done = answer_due(survey, done.entry, done.drawn, now_ms, moment.may_drop, self._coins, by_ms)
-                if done.answers:  # an upload of its own
-                    done = done._replace(more=done.more or by_ms < now_ms)
-                    break
-        elif entry.answered >= moment.sure:
-            done = answer_due(survey, entry, drawn, now_ms, moment.may_drop, self._coins)
-        else:  # the clock may have leapt, and then most of them are of the future
-            self._held = True
+        if not moment.looks and len(unanswered(survey, entry.answered, now_ms)) > 1:
+            self._held = True  # the clock may have leapt, and then most of them are of the future
+            return done
+        for by_ms in moment.looks or (now_ms,):
+            done = answer_due(survey, done.entry, done.drawn, now_ms, by_ms, moment.may_drop, self._coins)
+            if done.answers:  # an upload of its own
+                done = done._replace(more=done.more or by_ms < now_ms)
+                break
         if done.entry is not before and done.entry.answered >= survey.plan.last_closing:
             return done._replace(entry=done.entry.emptied())
         return done
 
 
 class _Moment(NamedTuple):
-    """When entries are answered, in Unix milliseconds: now without the clock's lead, as a record would be stamped, and
-    when closings waited for a server's time, now at last; whether a server has told it by now, whether what is too late
-    may be dropped, whether any of what waits is, and the period up to which an entry must have answered if no more than
-    one of its closings is due."""
+    """When entries are answered, in Unix milliseconds: now without the clock's lead; as a record would be stamped; and
+    when closings waited for a server's time, now at last, none as long as no server has told it. may_drop: whether what
+    is too late may be dropped."""
 
     now_ms: UnixMilliseconds
     stamp_ms: UnixMilliseconds
     looks: Sequence[UnixMilliseconds]
-    told: bool
     may_drop: bool
-    drops_waiting: bool
-    sure: int
 
 
 @dataclass(frozen=True, slots=True)

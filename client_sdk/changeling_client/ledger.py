@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
 
-from changeling_protocol import Survey, from_micro, lives_cost, micro, per_week
+from changeling_protocol import Survey, from_micro, lives_cost, micro, per_week, stratum_values
 
-from . import entries
+from . import entries, outbox
 from .entries import Known, Status
-from .store import StoreConnection
+from .store import StoreConnection, Wrapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +114,14 @@ class Account:
 def cost_if_restored(survey: Survey) -> Decimal:
     """The cost of two lives of one entry at most, rounded up to millionths."""
     return from_micro(micro(lives_cost(survey.plan, survey.calendar, survey.constraints, survey.closed, lives=2)))
+
+
+def ledger(db: StoreConnection, wrapping: Wrapping, survey: Survey, number: int) -> Ledger:
+    """The account of one entry of a survey. Raises ValueError for an entry that there is not."""
+    kept = entries.load(db, wrapping, survey.id, number)
+    waiting, public = len(outbox.waiting(db, survey.id, kept.number)), stratum_values(survey.public, kept.stratum)
+    costs = survey.epsilon, survey.per_week, cost_if_restored(survey)
+    return Ledger(*costs, kept.answered, waiting, kept.dropped, public, kept.clipped)
 
 
 def account(db: StoreConnection, at_most: Decimal, witnessed: bool) -> Account:

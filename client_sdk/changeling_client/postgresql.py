@@ -36,7 +36,11 @@ try:
 except ImportError as error:
     raise ImportError("a store in a database needs psycopg: pip install 'changeling-client[postgres]'") from error
 
-_PATIENCE: dict[str, str | int] = {"connect_timeout": 5, "tcp_user_timeout": 10_000, "application_name": "changeling"}
+_LIMITS: dict[str, str | int] = {
+    "connect_timeout": 5,
+    "tcp_user_timeout": 10_000,
+    "application_name": "changeling",
+}
 """Time limits of libpq, in seconds and milliseconds, unless the app's connection string says it."""
 _SESSION = (
     "SET synchronous_commit = on",
@@ -95,8 +99,8 @@ class StoreDatabase:
     def connect(self) -> "psycopg.Connection[Any]":
         """Connects; each statement is a transaction of its own, unless one is begun."""
         told = conninfo_to_dict(self.told)
-        patient = {name: value for name, value in _PATIENCE.items() if name not in told}
-        return psycopg.connect(make_conninfo(self.told, **patient), autocommit=True, cursor_factory=psycopg.RawCursor)
+        limits = {name: value for name, value in _LIMITS.items() if name not in told}
+        return psycopg.connect(make_conninfo(self.told, **limits), autocommit=True, cursor_factory=psycopg.RawCursor)
 
     def exists(self) -> bool:
         """True if the store's tables are there. Raises StoreBusy if the database cannot be reached."""

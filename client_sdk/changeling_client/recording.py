@@ -32,7 +32,7 @@ from . import entries
 from .entries import Answer, Drawn, Drop, Entry, Held, Known, Pending, States, Status, why_not
 from .errors import ClientError
 from .server import close_ms, known_time
-from .store import ClientStore, StoreConnection
+from .store import ClientStore, StoreConnection, Wrapping
 
 NULL = 0
 """The state of an entry that has no answer."""
@@ -293,85 +293,71 @@ def _open_ms(survey: Survey, entry: Entry, at_ms: UnixMilliseconds) -> UnixMilli
     return UnixMilliseconds(max(at_ms, close_ms(survey.calendar, entry.answered) + 1))
 
 
-class Recorder:
-    """Records into one store. strict: whether a wrong answer raises. tell: told what cannot be raised."""
+def record_in(
+    store: ClientStore,
+    id_: SurveyId,
+    number: int,
+    pending: Pending,
+    strict: bool,
+    tell: Callable[[ClientError], None],
+) -> Recorded:
+    """Records an entry's answer in a store, or with None that it has none.
 
-    def __init__(self, store: ClientStore, strict: bool, tell: Callable[[ClientError], None]) -> None:
-        self._store, self._strict, self._tell = store, strict, tell
-        self._joined: dict[SurveyId, tuple[Survey, str]] = {}
+    pending: the answer, and the device's time. strict: whether a wrong answer or entry raises ValueError, or is dropped
+    and counted. tell: told what cannot be raised.
+    In a signal handler that interrupts a record or a flush of its own thread it is PENDING, and on disk as soon as that
+    goes on. Raises a store's errors.
+    """
 
-    def record(
-        self, id_: SurveyId, answer: Answer | None, number: int, at_ms: UnixMilliseconds, question: str = ""
-    ) -> Recorded:
-        """Records an entry's answer, or with None that it has none.
-
-        at_ms: the device's time, in Unix milliseconds. question: its name; empty for the only one.
-        In a signal handler that interrupts a record or a flush of its own thread it is PENDING, and on disk as soon as
-        that goes on. Raises ValueError for a wrong answer or entry if it is strict; a store's errors.
-        """
-        pending = Pending(at_ms, answer, question)
-        if self._store.interrupts():
-            self._store.afterwards(lambda: self._quietly(lambda: self._record(id_, number, pending)))
-            return Recorded.PENDING
-        return self._record(id_, number, pending)
-
-    def _record(self, id_: SurveyId, number: int, pending: Pending) -> Recorded:
+    def afterwards() -> None:
         try:
-            with self._store.transaction() as db:
-                recorded, refused = self._keep(db, id_, number, pending)
-            self._store.overwrote()  # the answer that stood, perhaps
-        except ValueError:
-            if self._strict:
-                raise
-            with self._store.transaction() as db:
-                entries.count_drop(db, Drop.WRONG_ANSWER)
-            _log.warning("survey %s: a record was dropped, as the survey has no such answer or entry", id_.hex())
-            return Recorded.DROPPED
-        if refused is not None:
-            _log.warning("a record was dropped: %s", why_not(refused, id_))
-        return recorded
-
-    def _keep(self, db: StoreConnection, id_: SurveyId, number: int, pending: Pending) -> tuple[Recorded, Known | None]:
-        """Keeps an answer. Returns the outcome, and the survey where that was refused: it is logged afterwards."""
-        pending, known = pending._replace(answer=kept_answer(pending.answer)), self._joined.get(id_)
-        if known is None:
-            found = entries.find_survey(db, id_)
-            if found is None or found.status in (Status.LEFT, Status.REFUSED, Status.SILENCED, Status.MOVED):
-                entries.count_drop(db, Drop.NOT_TAKING_PART)
-                return Recorded.DROPPED, found if found is not None and found.status is Status.REFUSED else None
-            if found.status in (Status.JOINED, Status.ENDED):
-                known = self._joined[id_] = found.survey, found.url
-        try:
-            before = entries.load(db, self._store.wrapping, id_, number)
-        except ValueError:
-            now = entries.find_survey(db, id_)
-            if (now is not None and now.status >= Status.LEFT) or entries.has_left(db, id_, number):
-                entries.count_drop(db, Drop.NOT_TAKING_PART)
-                return Recorded.DROPPED, None
-            raise
-        if known is None:
-            entry, recorded = _kept_for_later(before, pending)
-        else:
-            survey, url = known
-            drawn = self._drawn(db, survey, before)
-            stamp_ms = known_time(db, url).stamp(pending.at_ms)
-            entry = bring_back(survey, before, drawn, stamp_ms)
-            entry, recorded = record(survey, entry, drawn, pending._replace(at_ms=stamp_ms), time_known=False)
-        entries.update(db, self._store.wrapping, entry)  # a change or none: both take as long, and write as much
-        return recorded, None
-
-    def _drawn(self, db: StoreConnection, survey: Survey, entry: Entry) -> Drawn:
-        if all(track.reported is None for track in survey.plan.groups[entry.group].tracks):
-            return frozenset()
-        return entries.drawn_nodes(db, self._store.wrapping, entry)
-
-    def _quietly(self, act: Callable[[], object]) -> None:
-        try:
-            act()
+            _recorded(store, id_, number, pending, strict)
         except ClientError as error:
-            self._tell(error)
+            tell(error)
         except ValueError:
             _log.warning("a record in a signal handler was dropped: the survey has no such answer or entry")
+
+    if store.interrupts():
+        store.afterwards(afterwards)
+        return Recorded.PENDING
+    return _recorded(store, id_, number, pending, strict)
+
+
+def _recorded(store: ClientStore, id_: SurveyId, number: int, pending: Pending, strict: bool) -> Recorded:
+    try:
+        with store.transaction() as db:
+            recorded, refused = _keep(db, store.wrapping, id_, number, pending)
+        store.overwrote()  # the answer that stood, perhaps
+    except ValueError:
+        if strict:
+            raise
+        with store.transaction() as db:
+            entries.count_drop(db, Drop.WRONG_ANSWER)
+        _log.warning("survey %s: a record was dropped, as the survey has no such answer or entry", id_.hex())
+        return Recorded.DROPPED
+    if refused is not None:
+        _log.warning("a record was dropped: %s", why_not(refused, id_))
+    return recorded
+
+
+def _keep(
+    db: StoreConnection, wrapping: Wrapping, id_: SurveyId, number: int, pending: Pending
+) -> tuple[Recorded, Known | None]:
+    """Keeps an answer. Returns the outcome, and the survey where that was refused: it is logged afterwards."""
+    pending, known = pending._replace(answer=kept_answer(pending.answer)), entries.find_survey(db, id_)
+    if known is None or known.status >= Status.LEFT or entries.has_left(db, id_, number):
+        entries.count_drop(db, Drop.NOT_TAKING_PART)
+        return Recorded.DROPPED, known if known is not None and known.status is Status.REFUSED else None
+    before = entries.load(db, wrapping, id_, number)
+    if known.status is Status.ASKED:
+        entry, recorded = _kept_for_later(before, pending)
+    else:
+        survey, drawn = known.survey, entries.drawn_nodes(db, wrapping, before)
+        stamp_ms = known_time(db, known.url).stamp(pending.at_ms)
+        entry = bring_back(survey, before, drawn, stamp_ms)
+        entry, recorded = record(survey, entry, drawn, pending._replace(at_ms=stamp_ms), time_known=False)
+    entries.update(db, wrapping, entry)  # a change or none: both take as long, and write as much
+    return recorded, None
 
 
 def _kept_for_later(entry: Entry, pending: Pending) -> tuple[Entry, Recorded]:

@@ -412,11 +412,7 @@ def stored(client: Client, survey: SurveyId) -> list[tuple[Entry, Drawn]]:
 
 def _beside(file: Path) -> Callbacks:
     """A witness like the usual one, but for the waiting until the disk has it."""
-    return Callbacks(lambda: file.read_bytes() if file.exists() else None, lambda seen: _write(file, seen))
-
-
-def _write(file: Path, seen: bytes) -> None:
-    file.write_bytes(seen)
+    return Callbacks(lambda: file.read_bytes() if file.exists() else None, file.write_bytes)
 
 
 def _hurry(store: ClientStore) -> None:

@@ -102,7 +102,7 @@ class Callbacks:
     a witness that cannot be asked now.
     """
 
-    def __init__(self, read: Callable[[], bytes | None], write: Callable[[bytes], None]) -> None:
+    def __init__(self, read: Callable[[], bytes | None], write: Callable[[bytes], object]) -> None:
         self._read, self._write = read, write
 
     def __str__(self) -> str:

@@ -6,26 +6,27 @@ of it go in; the largest ratio of the probabilities of the same uploads comes ou
 """
 
 import sqlite3
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 from math import prod
 from typing import Any, TypeAlias
 from unittest.mock import patch
 
-from changeling_client import SurveyHandle, enrolment, entries, flushing, outbox
-from changeling_client.entries import Known
+from changeling_client import enrolment, entries, flushing, outbox
+from changeling_client.entries import Known, Pending
 from changeling_client.flushing import Answerer
-from changeling_client.recording import Recorder
+from changeling_client.recording import record_in
 from changeling_client.server import HeardTime, Server
 from changeling_client.settings import ClientSettings
 from changeling_client.store import TABLES, Wrapping
 from changeling_client.transport import Endpoint
-from changeling_protocol import StratumNumber, Survey, respond, stratum_values
+from changeling_protocol import StratumNumber, Survey, lives_cost, respond, stratum_values
 
 from tests.coins import ListedCoins
+from tests.enumeration import log_from_below
 from tests.protocol.examples import PINNED
 
 Law: TypeAlias = dict[Hashable, Fraction]
@@ -53,6 +54,19 @@ class Moment:
     hears: int | None = None
     may_drop: bool = True
     tells: StratumNumber | None = None
+
+
+def moments(
+    begin: float, period: float, acts: Sequence[float], flushes: Sequence[float], shows: Mapping[float, float] = {}
+) -> list[Moment]:
+    """Those at which the app may record, and at which it flushes, in periods; the last flush hears the time.
+
+    shows: what the clock shows at some of them instead.
+    """
+    *before, last = (
+        Moment(begin + period * shows.get(time, time), act=time in acts) for time in sorted((*acts, *flushes))
+    )
+    return [*before, replace(last, hears=int(begin + period * max(flushes)))]
 
 
 class Branching:
@@ -204,12 +218,6 @@ class Device:
             self._ways(blank, lambda coins, first=first: self._enrol(enrols, first, coins)) for first in firsts
         ]
 
-    def doubt(self, _call: str) -> None:
-        """Warns of nothing: a client that is not strict does not either."""
-
-    def quietly(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
     def _enrol(self, now: float, first: Iterable[tuple[str, Any]] | None, coins: Branching) -> Hashable:
         answers = None if first is None else [dict(first)]
         enrol(self._store, self.survey, now, answers, coins)
@@ -245,23 +253,15 @@ class Device:
 
     def _act(self, moment: Moment, action: tuple[str, Any]) -> None:
         question, answer = action
-        Recorder(self._store, strict=True, tell=_raise).record(
-            self.survey.id, answer, 0, int(moment.now * 1000), question
-        )
+        record_in(self._store, self.survey.id, 0, Pending(int(moment.now * 1000), answer, question), True, print)
 
     def _flush(self, moment: Moment, coins: Branching) -> Hashable:
         if moment.tells is not None:
-            SurveyHandle(self.survey.id, self).stratum(stratum_values(self.survey.breakdowns, moment.tells))
+            told = stratum_values(self.survey.breakdowns, moment.tells)
+            with self._store.transaction() as db:
+                enrolment.change_stratum(db, self._store.wrapping, self.survey, 0, told)
         with patch.object(flushing, "respond", self._respond):
             return answer(self._store, moment, coins)
-
-    @property
-    def store(self) -> MemoryStore:
-        return self._store
-
-    def find(self, id_: bytes) -> Known | None:
-        with self._store.transaction() as db:
-            return entries.find_survey(db, id_)
 
     def _respond(self, group: Any, place: int, true: int, slots: Any, coins: Branching) -> Any:
         """The client's own answer to each integer that it may draw, those with the same outcome put together."""
@@ -276,6 +276,14 @@ class Device:
                 counts[outcome] = counts.get(outcome, 0) + 1
             self._draws[key] = [(outcome, Fraction(count, total)) for outcome, count in counts.items()]
         return coins.choose(self._draws[key])
+
+    def within_the_stated_loss(self, *copies: tuple[int, int]) -> Fraction:
+        """The worst ratio, which is within the survey's epsilon or, of several lives, within what the ledger states."""
+        asked, worst, stated = self.survey, self.worst_ratio(*copies), self.survey.epsilon
+        if copies:
+            stated = lives_cost(asked.plan, asked.calendar, asked.constraints, asked.closed, lives=1 + len(copies))
+        assert log_from_below(worst) <= stated
+        return worst
 
     def worst_ratio(self, *copies: tuple[int, int]) -> Fraction:
         """The largest ratio of the probabilities of what is sent, over all pairs of ways in which the entry may live.
@@ -324,10 +332,6 @@ class Device:
             for sent, chance in self._law_of_all(after, at + 1, lives, copies).items():
                 _add(law, (seen, sent), prod(likely) * chance)
         return law
-
-
-def _raise(error: Exception) -> None:
-    raise error
 
 
 def _mixed(ways: list[Way], law_after: Callable[[Hashable], Law]) -> Law:

@@ -27,12 +27,16 @@ class Begun(NamedTuple):
 def begin(tmp_path: Path) -> Iterator[Callable[..., Begun]]:
     """Opens a client in the test's folder, or one in it, whose server has these surveys; closed when the test ends.
 
-    now: what its clock shows. server: the one of a client before. coins, and further options: as `client` takes them.
+    now: what its clock shows. server: the one of a client before. after: a client that is closed before, with whose
+    server and clock this one goes on. coins, and further options: as `client` takes them.
     """
     with ExitStack() as opened:
 
-        def opens(*surveys, now=START, folder="", coins=None, server=None, **options):
+        def opens(*surveys, now=START, folder="", coins=None, server=None, after=None, **options):
             server, clock = server or FakeServer(*surveys), Clock(now)
+            if after is not None:
+                after.close()
+                server, clock = after.bundle, after.clock
             device = opened.enter_context(client(tmp_path / folder, server, clock, coins, **options))
             return Begun(device, server, clock)
 
@@ -53,15 +57,15 @@ def joined(begin: Callable[..., Begun]) -> Callable[..., tuple[SurveyHandle, Bun
 
 @pytest.fixture
 def kit(tmp_path: Path) -> Iterator[Callable[..., tuple[Client, AppsServer]]]:
-    """Opens the client that an app's tests are given, in the test's folder; closed when the test ends.
+    """Opens the client that an app's tests are given, in the test's folder, or one in it; closed when the test ends.
 
-    options: as `make_client` takes them. Gives the client and its server.
+    server: one that was there before. options: as `make_client` takes them. Gives the client and its server.
     """
     with ExitStack() as opened:
 
-        def opens(**options):
-            server = AppsServer()
-            return opened.enter_context(make_client(tmp_path, server, **options)), server
+        def opens(server=None, folder="", **options):
+            server = server or AppsServer()
+            return opened.enter_context(make_client(tmp_path / folder, server, **options)), server
 
         yield opens
 

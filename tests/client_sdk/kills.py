@@ -3,20 +3,23 @@
 import os
 import shutil
 import signal
+import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import psycopg
+import pytest
+from changeling_client import witness
 from changeling_protocol import (
-    AtMost,
     Group,
     Joint,
     KaryChange,
     KaryResponse,
     MutationSpace,
     Odds,
-    ReleasePlan,
     SignedSubset,
     StateSpace,
     Survey,
@@ -24,43 +27,26 @@ from changeling_protocol import (
     decode,
 )
 
-from ..protocol.examples import survey
-from .device import PRIVATE, TRUTHFUL, Clock, FakeServer, answers_in
+from .device import PRIVATE, TRUTHFUL, Clock, FakeServer, answers_in, asking
 
 CHANGES = MutationSpace(3)
 NOISE = Odds(1, 1)
 """A symbol that says nothing: one drawn anew would differ in 12 cases of 13."""
-NOISY = survey(
-    ReleasePlan(
-        (
-            Group(
-                (
-                    Track(1, KaryResponse(CHANGES, NOISE), 0, 4),
-                    Track(2, KaryResponse(CHANGES, NOISE), 0, 4),
-                    Track(1, KaryResponse(CHANGES, TRUTHFUL), 0, 4),
-                )
-            ),
-        )
-    ),
-    grace=10**6,
-    constraint=AtMost(3),
+NOISY = asking(
+    Track(1, KaryResponse(CHANGES, NOISE), 0, 4),
+    Track(2, KaryResponse(CHANGES, NOISE), 0, 4),
+    Track(1, KaryResponse(CHANGES, TRUTHFUL), 0, 4),
 )
 JOINT = Joint(Odds(3, 1), 5, (3, 2, 1), (3, 2, 9))
-TOGETHER = survey(
-    ReleasePlan(
+TOGETHER = asking(
+    Group.jointly(
         (
-            Group.jointly(
-                (
-                    Track(1, SignedSubset(CHANGES, TRUTHFUL), 0, 4),
-                    Track(2, KaryChange(CHANGES, TRUTHFUL), 0, 4),
-                    Track(1, KaryResponse(StateSpace(3), TRUTHFUL), 0, 4),
-                ),
-                JOINT,
-            ),
-        )
-    ),
-    grace=10**6,
-    constraint=AtMost(3),
+            Track(1, SignedSubset(CHANGES, TRUTHFUL), 0, 4),
+            Track(2, KaryChange(CHANGES, TRUTHFUL), 0, 4),
+            Track(1, KaryResponse(StateSpace(3), TRUTHFUL), 0, 4),
+        ),
+        JOINT,
+    )
 )
 """A joint group, with more slots of states than there are reports, so that its counts are kept until the end."""
 Symbols = dict[tuple[int, object], dict[object, set[int]]]
@@ -70,11 +56,11 @@ Symbols = dict[tuple[int, object], dict[object, set[int]]]
 class Steps:
     """Counts SQL statements that change something, and both ends of requests and of a witness's writes.
 
-    act: called at each of them, with its number.
+    act: called at each of them, with its number. reads: whether statements that change nothing count as well.
     """
 
-    def __init__(self, act: Callable[[int], object] = lambda _: None) -> None:
-        self.count, self._act = 0, act
+    def __init__(self, act: Callable[[int], object] = lambda _: None, reads: bool = False) -> None:
+        self.count, self._act, self._reads = 0, act, reads
 
     @classmethod
     def killed_at(cls, last: int) -> "Steps":
@@ -82,9 +68,42 @@ class Steps:
         return cls(lambda count: count == last and os.kill(os.getpid(), signal.SIGKILL))
 
     def step(self, statement: str = "") -> None:
-        if not statement.startswith(("SELECT", "PRAGMA", "SET ")):
+        if self._reads or not statement.startswith(("SELECT", "PRAGMA", "SET ")):
             self.count += 1
             self._act(self.count)
+
+
+@contextmanager
+def counting(steps: Steps) -> Iterator[None]:
+    """What connections that are opened meanwhile change, and both sides of a witness's writes, are steps."""
+    connect, write = sqlite3.connect, witness._write_through
+    execute, many = psycopg.Connection.execute, psycopg.RawCursor.executemany
+
+    def connected(*args, **options):
+        connection = connect(*args, **options)
+        connection.set_trace_callback(steps.step)
+        return connection
+
+    def written(*args, **options):
+        steps.step()
+        write(*args, **options)
+        steps.step()
+
+    def executed(connection, statement, *given, **options):
+        steps.step(statement if isinstance(statement, str) else statement.decode())
+        return execute(connection, statement, *given, **options)
+
+    def executed_many(cursor, statement, given):
+        for each in given:
+            steps.step()
+            many(cursor, statement, [each])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sqlite3, "connect", connected)
+        patch.setattr(witness, "_write_through", written)
+        patch.setattr(psycopg.Connection, "execute", executed)
+        patch.setattr(psycopg.RawCursor, "executemany", executed_many)
+        yield
 
 
 def copies_of_each_step(root: Path, live: Callable[[Path, Steps], object], every: int = 1) -> Iterator[Path]:

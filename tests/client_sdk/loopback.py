@@ -4,6 +4,7 @@ A behaviour is given one accepted connection, and a `stop` that says when the te
 """
 
 import socket
+import socketserver
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,38 +29,33 @@ class Loopback:
 @contextmanager
 def serving(behave: Behaviour) -> Iterator[Loopback]:
     """A server that treats every connection in this way. It is gone, threads and all, when the block ends."""
-    stop, threads, opened = threading.Event(), [], []
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = Loopback(listener.getsockname()[1])
+    stop, opened = threading.Event(), []
 
-        def treat(connection):
-            with connection, suppress(OSError):
-                behave(Recorded(connection, server), stop)
-
-        def accept():
+    class Treated(socketserver.BaseRequestHandler):
+        def handle(self):
+            server.connections += 1
+            opened.append(self.request)
             with suppress(OSError):
-                while not stop.is_set():
-                    connection, _ = listener.accept()
-                    server.connections += 1
-                    opened.append(connection)
-                    if stop.is_set():  # it came too late to be shut below
-                        connection.close()
-                        return
-                    threads.append(threading.Thread(target=treat, args=(connection,)))
-                    threads[-1].start()
+                behave(Recorded(self.request, server), stop)
 
-        threads.append(threading.Thread(target=accept))
-        threads[0].start()
+    class Listener(socketserver.ThreadingTCPServer):
+        request_queue_size = 128
+
+        def handle_error(self, *_):
+            raise  # what a behaviour has found fails the test
+
+    with Listener(("127.0.0.1", 0), Treated) as listener:
+        server = Loopback(listener.server_address[1])
+        accepting = threading.Thread(target=listener.serve_forever, args=(0.02,))
+        accepting.start()
         try:
             yield server
         finally:
             stop.set()
-            for each in (listener, *opened):
+            listener.shutdown()
+            for connection in opened:
                 with suppress(OSError):
-                    each.shutdown(socket.SHUT_RDWR)
-            for thread in threads:
-                thread.join(60)
-            assert not any(thread.is_alive() for thread in threads)
+                    connection.shutdown(socket.SHUT_RDWR)
 
 
 class Recorded:

@@ -4,8 +4,8 @@ Each test makes clients of one store as two pods would, by one server without a 
 """
 
 import os
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,6 @@ from changeling_client import (
     StoreBusy,
     StoreUnusable,
     SurveyHandle,
-    TooCostly,
 )
 from changeling_client import store as store_module
 from changeling_client.testing import FakeServer, make_survey
@@ -148,28 +147,35 @@ class StoreContract:
 
         for _ in range(days):
             pods.clock.advance(days=1)
-            threads = [threading.Thread(target=live, args=(pod,)) for pod in range(2)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            with ThreadPoolExecutor(2) as threads:
+                assert [*threads.map(live, range(2))] == [None] * 2
             with pods.client() as client:
                 client.flush()
         closings = [report.closing for report in pods.server.reports]
         assert len(set(closings)) == len(closings) == entries * days
 
     def test_one_pod_reports_at_a_time(self, pods: Pods) -> None:
-        """The other says so, and records meanwhile; when the first has ended, it reports."""
-        said: list[str | None] = []
-        with pods.client() as one, pods.client() as other:
+        """One that starts meanwhile says so, and records; when the first has ended, it reports, and then the first
+        again. The witness that they share silences neither."""
+        said, told, others = [], [], []
+        options = {"witness": witness_of([]), "on_error": told.append}
+
+        def starts() -> None:
+            others.append(pods.client(**options))
+            handle = pods.join(others[0])
+            said.extend([others[0].flush().trouble, handle.record("tea")])
+
+        with pods.client(**options) as one:
             pods.join(one)
-            handle = pods.join(other)
             pods.clock.advance(days=1)
-            pods.meanwhile = lambda: said.extend([other.flush().trouble, handle.record("tea").value])
+            pods.meanwhile = starts
             assert one.flush().sent == 1
-            assert said == ["another process of this app is reporting", "counted"]
-            pods.clock.advance(days=1)
-            assert other.flush().sent == 1
+            assert said == ["another process of this app is reporting", Recorded.COUNTED]
+            with others[0] as other:
+                for device in (other, one):
+                    pods.clock.advance(days=1)
+                    assert device.flush().sent == 1
+        assert told == []
 
     def test_entries_come_as_people_consent(self, pods: Pods) -> None:
         """Two pods are given numbers that nobody else has; the new ones report from then on; `join` adds what lacks."""
@@ -184,18 +190,6 @@ class StoreContract:
             pods.clock.advance(days=1)
             assert other.flush().sent == 7
             assert pods.said()[:2] == ["from no answer to coffee", "from no answer to tea"]
-
-    def test_what_one_person_spends_grows_with_the_entries(self, pods: Pods) -> None:
-        """Beyond the budget none is added, and nothing has changed."""
-        most = float(2 * pods.survey.epsilon)
-        with pods.client(max_epsilon=most) as client:
-            handle = pods.join(client, one_person=True)
-            handle.add_entries()
-            with pytest.raises(TooCostly):
-                handle.add_entries()
-            assert client.ledger().spent == 2 * pods.survey.epsilon
-            with pytest.raises(ValueError, match="numbered 0 to 1"):
-                handle.ledger(2)
 
     def test_an_entry_that_leaves_is_wiped_by_itself(self, pods: Pods, kept: Callable[[], bytes]) -> None:
         """What waits of it is sent no more; what it knew is on no page of the store; it never comes back, its number is

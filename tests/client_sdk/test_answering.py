@@ -5,7 +5,6 @@ from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 
-import httpx
 import pytest
 from changeling_client import BadEnrolment, Client
 from changeling_client.testing import stored
@@ -19,7 +18,6 @@ from changeling_protocol import (
     Hybrid,
     KaryResponse,
     MutationSpace,
-    ReleasePlan,
     SignedSubset,
     Standing,
     StateSpace,
@@ -27,13 +25,25 @@ from changeling_protocol import (
     TimeBounded,
     Track,
 )
+from changeling_protocol.wire import UPLOADS
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.coins import ListedCoins
 
-from ..protocol.examples import hierarchical, survey
-from .device import LATE, PLAIN, START, TRUTHFUL, Clock, FakeServer, all_nodes, answers_in, by_node, client
+from .device import (
+    LATE,
+    PLAIN,
+    START,
+    TRUTHFUL,
+    Clock,
+    FakeServer,
+    answering,
+    answers_in,
+    asking,
+    by_node,
+    client,
+)
 
 CHANGES = MutationSpace(3)
 
@@ -54,23 +64,10 @@ def test_the_last_millisecond_of_a_period_belongs_to_it(joined):
     assert (inputs[0, 1], inputs[1, 2], inputs[2, 3]) == (CHANGES.index(0, 1), 0, CHANGES.index(1, 2))
 
 
-def test_what_is_past_grace_is_dropped_and_counted(joined):
-    """Nodes past close + grace get no report; later ones are answered."""
-    asked = replace(PLAIN, grace=90)
-    handle, device, server, _ = joined(asked)
-    flushed = device.at(at(4) + 29).flush()
-    assert (flushed.sent, flushed.dropped) == (2, 2)
-    assert handle.ledger().answered_period == 4
-    assert handle.ledger().dropped == 2
-    assert set(by_node(server)) == {(2, 3), (3, 4), (2, 4), (0, 4)}
-
-
-def test_a_panel_entry_reports_only_the_nodes_it_drew(begin):
+def test_a_panel_entry_reports_only_the_nodes_it_drew(joined):
     """Of a track with `reported` = 2 exactly two nodes are answered; the others are padding of the same size."""
-    plan = ReleasePlan((Group((Track(1, KaryResponse(StateSpace(3), TRUTHFUL), 0, 8, reported=2),)),))
-    asked = survey(plan, grace=10**6)
-    device, server, _ = begin(asked)
-    device.join(asked.id).record("neither")
+    handle, device, server, _ = joined(asking(Track(1, KaryResponse(StateSpace(3), TRUTHFUL), 0, 8, reported=2)))
+    handle.record("neither")
     for period in range(1, 9):
         assert device.at(at(period) + 20).flush().sent == 1
     assert [true for _, _, true in server.reports()] == [3, 3]
@@ -88,30 +85,24 @@ class Ticking(Clock):
 def test_who_joins_a_closed_cohort_in_its_last_instant_has_an_answer_in_the_first_period(tmp_path):
     """The clock is read once: an answer that fell behind the period's end would be a mutation too many for the cost, or
     a NULL that no report can tell, which would silence the whole store."""
-    plan = ReleasePlan((Group((Track(1, SignedSubset(MutationSpace(3, null=False), TRUTHFUL), 1, 8),)),))
-    asked = survey(plan, constraint=AtMost(2), closed=True, grace=10**6)
+    moves = Track(1, SignedSubset(MutationSpace(3, null=False), TRUTHFUL), 1, 8)
+    asked = asking(moves, constraint=AtMost(2), closed=True)
     clock = Ticking(START + 60 - 0.0012)
     with client(tmp_path, FakeServer(asked), clock) as device:
         device.join(asked.id, entries=4, answers=["tea"] * 4)
         assert device.at(LATE).flush().sent == 4 * 7
 
 
-def test_a_delay_is_drawn_once_and_not_again_at_each_flush(tmp_path):
+def test_a_delay_is_drawn_once_and_not_again_at_each_flush(joined, begin):
     """Whoever drew the longest waits it out, flush by flush and start by start; the shortest waits for nothing."""
-    for number, drawn in enumerate((0, 1000 * PLAIN.spread - 1)):
-        server, clock = FakeServer(PLAIN), Clock()
-        coins = ListedCoins([0, drawn, None, None, drawn, None, None, None, None, None])
-        with client(tmp_path / str(number), server, clock, coins) as device:
-            device.join(PLAIN.id)
+    for drawn in (0, 1000 * PLAIN.spread - 1):
+        options = {"folder": f"{drawn}", "coins": ListedCoins([0, drawn, None, None, drawn, *[None] * 5])}
+        _, device, *_ = joined(PLAIN, **options)
         for period in (1, 2):
             due = at(period) + PLAIN.skew + drawn / 1000
-            for moment in (at(period) + PLAIN.skew, due - 3, due):
-                clock.now = moment
-                with client(tmp_path / str(number), server, clock, coins) as device:
-                    assert device.flush().sent == 0
-            clock.now = due + 0.001
-            with client(tmp_path / str(number), server, clock, coins) as device:
-                assert device.flush().sent == 1
+            for moment in (at(period) + PLAIN.skew, due - 3, due, due + 0.001):
+                device = begin(after=device, **options).device
+                assert device.at(moment).flush().sent == (moment > due)
 
 
 def test_what_an_app_embeds_has_the_operating_systems_coins(begin):
@@ -124,26 +115,23 @@ def test_what_an_app_embeds_has_the_operating_systems_coins(begin):
 def test_groups_are_drawn_by_their_shares(joined):
     """Of 400 entries three in four draw the group with share 3: outside 240 to 360 less than once in 10^8 runs."""
     track = Track(8, KaryResponse(CHANGES, TRUTHFUL), 0, 8)
-    asked = survey(ReleasePlan((Group((track,), share=3), Group((track,), share=1))), grace=10**6)
-    _, device, server, _ = joined(asked, entries=400)
+    _, device, server, _ = joined(asking(Group((track,), share=3), Group((track,), share=1)), entries=400)
     assert device.at(LATE).flush().sent == 400
     assert 240 < sum(report.track == 0 for report, _, _ in server.reports()) < 360
     assert len({closing.id for closing in server.closings()}) == 400
 
 
-EVERYTHING = ReleasePlan(
-    (
-        Group((Track(1, KaryResponse(StateSpace(3), TRUTHFUL), 0, 8, reported=5),)),
-        Group((Track(2, KaryResponse(CHANGES, TRUTHFUL), 1, 8), Track(8, KaryResponse(CHANGES, TRUTHFUL), 0, 8))),
-        Group((Track(1, KaryResponse(MutationSpace(3, repeats=True), TRUTHFUL), 0, 8),)),
-        Group(
-            (
-                Track(3, KaryResponse(CHANGES, TRUTHFUL), 1, 7),
-                Track(1, KaryResponse(CHANGES, TRUTHFUL), 2, 8, reported=3),
-                Track(5, KaryResponse(StateSpace(3), TRUTHFUL), 3, 8),
-            )
-        ),
-    )
+EVERYTHING = (
+    Group((Track(1, KaryResponse(StateSpace(3), TRUTHFUL), 0, 8, reported=5),)),
+    Group((Track(2, KaryResponse(CHANGES, TRUTHFUL), 1, 8), Track(8, KaryResponse(CHANGES, TRUTHFUL), 0, 8))),
+    Group((Track(1, KaryResponse(MutationSpace(3, repeats=True), TRUTHFUL), 0, 8),)),
+    Group(
+        (
+            Track(3, KaryResponse(CHANGES, TRUTHFUL), 1, 7),
+            Track(1, KaryResponse(CHANGES, TRUTHFUL), 2, 8, reported=3),
+            Track(5, KaryResponse(StateSpace(3), TRUTHFUL), 3, 8),
+        )
+    ),
 )
 """Tracks of every width, that begin in the middle, and of which some nodes are drawn at random."""
 ADMITS = {
@@ -157,10 +145,9 @@ STEPS = st.lists(
 )
 
 
-def everything(constraint):
-    """With a history that the constraint allows, at every other time."""
-    history = History.of(TRUTHFUL, range(1, 9, 2), constraint, PLAIN.calendar, closed=False)
-    return ReleasePlan((*EVERYTHING.groups, Group.of_history(history, 3)))
+def history(constraint=AtMost(3), closed=False, every=2):  # noqa: B008
+    """A history group that reports at every so manieth time."""
+    return Group.of_history(History.of(TRUTHFUL, range(1, 9, every), constraint, PLAIN.calendar, closed), 3)
 
 
 @settings(max_examples=40)
@@ -168,7 +155,7 @@ def everything(constraint):
 def test_inputs_are_those_of_a_plain_replay_of_the_changelog(constraint, joined, steps):
     """Whenever it is recorded, flushed and started again, every input is (state at start, state at end) of a
     dictionary's replay."""
-    asked = survey(everything(constraint), grace=10**6, constraint=constraint)
+    asked = asking(*EVERYTHING, history(constraint), constraint=constraint)
     server, clock = FakeServer(asked), Clock(START + joined / 1000)
     replay: dict[int, int] = {}
     state, count, first, now = 0, 0, 0, joined
@@ -211,19 +198,10 @@ def test_inputs_are_those_of_a_plain_replay_of_the_changelog(constraint, joined,
         assert told <= due if track.reported else told == due
 
 
-@pytest.mark.parametrize("widths", [(3,), (1, 8)])
-def test_only_periods_at_which_a_node_ends_are_reported(joined, widths):
-    """Of a track of width 3 in 8 periods, two closings are sent; every closing sends the same, NULL or not."""
-    asked = survey(hierarchical(3, 8, widths, TRUTHFUL), grace=10**6)
-    _, device, server, _ = joined(asked)
-    assert device.at(LATE).flush().sent == (2 if widths == (3,) else 8)
-    assert set(by_node(server)) == all_nodes(asked)
-
-
 KNOWN, NEW, MISSED = Standing
-SHORT = survey(hierarchical(3, 8, (1, 2, 4), TRUTHFUL), grace=85)
+SHORT = replace(PLAIN, grace=85)
 """A closing may be answered and sent until 85 seconds after it: still when the next one is due."""
-SPARSE = survey(hierarchical(3, 8, (2,), TRUTHFUL), grace=85)
+SPARSE = asking(Track(2, KaryResponse(CHANGES, TRUTHFUL), 0, 8), grace=85)
 """Its closings are those of the even periods."""
 PUBLIC = (Breakdown("platform", ("linux", "mac")), Breakdown("channel", ("release", "beta")))
 TOLD = replace(PLAIN, breakdowns=PUBLIC, stratum_changes=2)
@@ -261,7 +239,7 @@ def test_if_the_first_answer_never_left_the_next_one_is_missed(joined, first):
     """The closing that was to say that the entry takes part waited until its grace was over. Sent again before, it
     stays what it is."""
     _, device, server, clock = joined(SHORT)
-    server.reply = lambda request: httpx.Response(503) if request.method == "POST" else None
+    server.reply = answering(503, on=UPLOADS)
     clock.now = START + 60 + (80 if first == 2 else 0) + 20
     device.flush()
     device.flush()
@@ -279,7 +257,7 @@ def test_if_the_first_answer_never_left_the_next_one_is_missed(joined, first):
 def test_a_retry_repeats_standing_stratum_and_id(joined):
     """Though the stratum has changed, and closings were answered since."""
     handle, device, server, _ = joined(TOLD, stratum={"platform": "mac", "channel": "release"})
-    server.reply = lambda request: httpx.Response(503) if request.method == "POST" else None
+    server.reply = answering(503, on=UPLOADS)
     device.at(START + 80).flush()
     handle.stratum({"platform": "mac", "channel": "beta"})
     device.at(START + 140).flush()
@@ -304,7 +282,7 @@ def test_over_any_life_a_server_that_hears_all_learns_of_an_entry_once(tmp_path_
         arrived: dict[int, Standing] = {}
         for wait, up in steps:
             clock.now += wait
-            server.reply = (lambda _: None) if up else (lambda _: httpx.Response(503))
+            server.reply = (lambda _: None) if up else answering(503)
             server.bodies.clear()
             device.flush()
             if up:
@@ -371,8 +349,8 @@ def test_a_stratum_changes_as_often_as_the_survey_allows(begin):
 def test_answers_that_wait_out_of_order_keep_to_the_time_for_changes(begin, constraint, known):
     """The clock was ahead at the first of them and set back before the next: the time for changes begins with the
     earliest that stands. It began with the later one, and changes went on in more nodes than epsilon counts with."""
-    made = survey(hierarchical(3, 8, (1,), TRUTHFUL), constraint=constraint, grace=10**6)
-    device, server, clock = begin(made, now=START)
+    made = asking(Track(1, KaryResponse(CHANGES, TRUTHFUL), 0, 8), constraint=constraint)
+    device, server, clock = begin(made)
     handle = device.join(made.id, **({} if known else {"signed": None}))
     for time, answer in ((9.5 if known else 5.5, "tea"), (0.5, "coffee")):
         clock.now = at(time)
@@ -386,26 +364,18 @@ def test_answers_that_wait_out_of_order_keep_to_the_time_for_changes(begin, cons
     assert len(changed) <= constraint.most_nodes(range(0, 540, 60)) == 2
 
 
-def test_no_time_is_kept_where_the_constraint_counts_none(begin):
+def test_no_time_is_kept_where_the_constraint_counts_none(joined):
     """Of a hybrid constraint of numbers alone, nothing hangs on when the first change was: no time is kept."""
-    constraint = Hybrid((AtMost(1), AtMost(2)))
-    made = survey(hierarchical(3, 8, (1,), TRUTHFUL), constraint=constraint, grace=10**6)
-    device, *_ = begin(made, now=START + 30)
-    device.join(made.id).record("tea")
+    made = asking(Track(1, KaryResponse(CHANGES, TRUTHFUL), 0, 8), constraint=Hybrid((AtMost(1), AtMost(2))))
+    handle, device, *_ = joined(made, now=START + 30)
+    handle.record("tea")
     ((entry, _),) = stored(device, made.id)
     assert entry.held[0][:2] == (1, None)
 
 
-def history_of(closed=False, every=1, first=1, odds=TRUTHFUL, grace=10**6):
-    """A survey of one history group over eight periods of a minute, with up to three mutations."""
-    history = History.of(odds, range(first, 9, every), AtMost(3), PLAIN.calendar, closed)
-    plan = ReleasePlan((Group.of_history(history, 3),))
-    return survey(plan, constraint=AtMost(3), closed=closed, grace=grace)
-
-
-def due(made, period):
+def due(period):
     """When a closing is due, whatever its delay."""
-    return at(period) + made.skew + made.spread + 1
+    return at(period) + 16
 
 
 def remembered(device, made):
@@ -414,58 +384,51 @@ def remembered(device, made):
     return entry.slots
 
 
-def test_a_history_is_told_time_by_time_through_restarts(tmp_path):
+def test_a_history_is_told_time_by_time_through_restarts(joined, begin):
     """At odds that make it all but sure, what is sent at each time is the state then; the memory outlives the app, and
     goes with the last report."""
-    made, clock = history_of(), Clock(START)
-    server = FakeServer(made)
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(made.id)
-        clock.now = at(1.5)
-        handle.record("tea")
-        device.at(due(made, 3)).flush()
-        assert remembered(device, made) == HistoryState(drawn=3, last=1, first=2, changed=0, true=True)
+    made = asking(history(every=1))
+    handle, device, server, clock = joined(made)
+    clock.now = at(1.5)
+    handle.record("tea")
+    device.at(due(3)).flush()
+    assert remembered(device, made) == HistoryState(drawn=3, last=1, first=2, changed=0, true=True)
     clock.now = at(4.5)
-    with client(tmp_path, server, clock) as device:
-        device.join(made.id).record("coffee")
-        device.at(due(made, 6)).flush()
-        assert remembered(device, made) == HistoryState(drawn=6, last=2, first=2, changed=1, true=True)
-        device.join(made.id).retract()
-        device.at(due(made, 8)).flush()
-        assert remembered(device, made) is None
+    device = begin(after=device).device
+    device.join(made.id).record("coffee")
+    device.at(due(6)).flush()
+    assert remembered(device, made) == HistoryState(drawn=6, last=2, first=2, changed=1, true=True)
+    device.join(made.id).retract()
+    device.at(due(8)).flush()
+    assert remembered(device, made) is None
     assert [true for _, true in sorted(by_node(server).items())] == [0, 1, 1, 1, 2, 2, 0, 0]
 
 
 def test_a_closed_cohort_reports_every_other_time_from_the_first(joined):
-    """Without NULL, on two tracks; the first answer is told at once."""
-    made = history_of(closed=True, every=2)
-    handle, device, server, clock = joined(made, answers=["coffee"], now=START)
+    """Without NULL; the first answer is told at once."""
+    handle, device, server, clock = joined(asking(history(closed=True), closed=True), answers=["coffee"])
     clock.now = at(3.5)
     handle.record("tea")
-    device.at(due(made, 8)).flush()
+    device.at(due(8)).flush()
     assert {end: true for (_, end), true in by_node(server).items()} == {1: 1, 3: 1, 5: 0, 7: 0}
 
 
-def test_an_entry_that_enrols_late_draws_what_it_keeps_to_itself(begin):
-    """Joined in the fifth period: four times are drawn as NULL and not sent; what follows goes on from there."""
-    made = history_of()
-    device, server, _ = begin(made, now=at(4.5))
-    device.join(made.id).record("tea")
-    device.at(due(made, 5)).flush()
-    assert remembered(device, made) == HistoryState(drawn=5, last=1, first=5, changed=0, true=True)
-    assert by_node(server) == {(4, 5): 1}
-
-
-def test_what_is_dropped_as_too_late_is_drawn_with_the_state_of_then(joined):
-    """An app that sleeps past a grace goes on from what it would have said, and sends only what somebody counts."""
-    made = history_of(grace=85)
-    handle, device, server, clock = joined(made, now=START)
-    handle.record("tea")
-    clock.now = at(3.5)
-    handle.record("coffee")
-    device.at(due(made, 6)).flush()
-    state = remembered(device, made)
-    sent = {end: true for (_, end), true in by_node(server).items()}
-    assert 0 < len(sent) < 6
-    assert set(sent.values()) == {2}
-    assert state == HistoryState(drawn=6, last=2, first=1, changed=1, true=True)
+@pytest.mark.parametrize(
+    ("records", "flushes", "grace", "sent", "left"),
+    [
+        ([(4.5, "tea")], 5, 10**6, {5: 1}, HistoryState(drawn=5, last=1, first=5, changed=0, true=True)),
+        ([(0, "tea"), (3.5, "coffee")], 6, 85, {5: 2, 6: 2}, HistoryState(6, last=2, first=1, changed=1, true=True)),
+    ],
+    ids=["before it enrolled", "dropped as too late"],
+)
+def test_what_nobody_is_sent_of_a_history_is_drawn_with_the_state_of_then(joined, records, flushes, grace, sent, left):
+    """An entry that enrols late, or sleeps past a grace, draws what it keeps to itself, goes on from what it would have
+    said, and sends only what somebody counts."""
+    made = asking(history(every=1), grace=grace)
+    handle, device, server, clock = joined(made, now=at(records[0][0]))
+    for moment, answer in records:
+        clock.now = at(moment)
+        handle.record(answer)
+    device.at(due(flushes)).flush()
+    assert {end: true for (_, end), true in by_node(server).items()} == sent
+    assert remembered(device, made) == left

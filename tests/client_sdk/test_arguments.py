@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import threading
+import time
 import warnings
 
 import httpx
@@ -10,7 +12,7 @@ from changeling_client import Callbacks, Client, ClientError, Flushed, Recorded,
 from changeling_client.testing import FakeServer, make_survey
 
 from ..protocol.examples import PINNED
-from .device import URL
+from .device import PLAIN, URL
 
 LOOPBACK = "http://127.0.0.1:8000"
 BAD = [
@@ -103,17 +105,6 @@ def test_an_app_loads_what_it_needs_when_it_needs_it(tmp_path):
 SURVEY = make_survey(answers=("tea", "coffee"), periods=10)
 
 
-def options(server, **more):
-    usual = {
-        "server": server.url,
-        "authority": server.authority,
-        "max_epsilon": 10_000,
-        "background": False,
-        "transport": server.transport,
-    }
-    return {**usual, **more}
-
-
 @pytest.mark.parametrize(("place", "error"), [({"app": "org.example.tea"}, StoreReadOnly), ({}, StoreUnusable)])
 def test_where_nothing_can_be_kept_a_silent_app_runs_on(tmp_path, monkeypatch, place, error):
     """No call raises, each returns as if nothing were known, and the app is told why; another app hears it raised."""
@@ -125,9 +116,11 @@ def test_where_nothing_can_be_kept_a_silent_app_runs_on(tmp_path, monkeypatch, p
     (tmp_path / "store.db").write_bytes(b"something else")
     place, told, server = place or {"path": tmp_path / "store.db"}, [], FakeServer()
     server.publish(SURVEY)
+    options = {"server": server.url, "authority": server.authority, "transport": server.transport, **place}
+    options |= {"max_epsilon": 10_000, "background": False}
     with pytest.raises(error):
-        Client(**options(server, **place))
-    with Client(**options(server, silent=True, on_error=told.append, **place)) as client:
+        Client(**options)
+    with Client(**options, silent=True, on_error=told.append) as client:
         assert [type(each) for each in told] == [error]
         survey = client.join(SURVEY.id)
         assert (survey.record("tea"), survey.retract()) == (Recorded.DROPPED, Recorded.DROPPED)
@@ -139,51 +132,62 @@ def test_where_nothing_can_be_kept_a_silent_app_runs_on(tmp_path, monkeypatch, p
     assert all(isinstance(each, ClientError) for each in told)
 
 
-def test_a_store_that_fails_later_silences_nothing_but_its_errors(tmp_path):
+def test_a_store_that_fails_later_silences_nothing_but_its_errors(tmp_path, joined):
     """A record that cannot be kept is DROPPED and told; when the store can be read again, all goes on."""
-    server, told = FakeServer(), []
-    server.publish(SURVEY)
-    path = tmp_path / "store.db"
-    with Client(**options(server, silent=True, path=path, on_error=told.append, clock=server.clock)) as client:
-        survey = client.join(SURVEY.id)
-        client.flush()
-        client._device.store._disconnect()
-        content = path.read_bytes()
-        path.write_bytes(bytes(len(content)))
-        assert survey.record("tea") is Recorded.DROPPED
-        assert [type(each) for each in told] == [StoreUnusable]
-        for each in tmp_path.glob("store.db-*"):
-            each.unlink()
-        path.write_bytes(content)
-        assert survey.record("tea") is Recorded.COUNTED
-        assert survey.answer() == "tea"
+    told, path = [], tmp_path / "store.db"
+    survey, device, *_ = joined(PLAIN, silent=True, on_error=told.append)
+    device.store._disconnect()
+    content = path.read_bytes()
+    path.write_bytes(bytes(len(content)))
+    assert survey.record("tea") is Recorded.DROPPED
+    assert [type(each) for each in told] == [StoreUnusable]
+    for each in tmp_path.glob("store.db-*"):
+        each.unlink()
+    path.write_bytes(content)
+    assert survey.record("tea") is Recorded.COUNTED
+    assert survey.answer() == "tea"
 
 
-def test_a_strict_app_is_warned_of_calls_that_tell_when_an_answer_was_given(tmp_path):
+def test_a_strict_app_is_warned_of_calls_that_tell_when_an_answer_was_given(kit):
     """By a real clock: `record` right after the first `join`, and what asks the server right after `record`."""
-    server = FakeServer()
-    server.publish(SURVEY)
-    with Client(**options(server, path=tmp_path / "store.db", strict=True)) as client:
-        survey = client.join(SURVEY.id)
-        with pytest.warns(UserWarning, match="`record` follows the first `join` at once"):
-            survey.record("tea")
-        client._device._first_join = float("-inf")
-        for name, call in (("flush", lambda: client.flush(timeout=0)), ("leave", lambda: client.leave(SURVEY.id))):
-            survey.record("coffee")
-            with pytest.warns(UserWarning, match=f"`{name}` follows `record` at once"):
-                call()
+    client, server = kit(clock=time.time)
+    survey = client.join(server.publish(SURVEY))
+    with pytest.warns(UserWarning, match="`record` follows the first `join` at once"):
+        survey.record("tea")
+    client._device._first_join = float("-inf")
+    for name, call in (("flush", lambda: client.flush(timeout=0)), ("leave", lambda: client.leave(SURVEY.id))):
+        survey.record("coffee")
+        with pytest.warns(UserWarning, match=f"`{name}` follows `record` at once"):
+            call()
 
 
-def test_what_gives_nothing_away_is_not_warned_of(tmp_path):
+def test_what_gives_nothing_away_is_not_warned_of(tmp_path, kit):
     """Nor is an app that is not strict, or a test with a clock of its own."""
-    server = FakeServer()
-    server.publish(SURVEY)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for number, more in enumerate(({"strict": False}, {"strict": True, "clock": server.clock})):
-            with Client(**options(server, path=tmp_path / f"{number}.db", **more)) as client:
-                client.join(SURVEY.id).record("tea")
-                client.flush()
-        with Client(**options(server, path=tmp_path / "1.db", strict=True)) as client:
+        for number, more in enumerate(({"strict": False, "clock": time.time}, {})):
+            client, server = kit(path=tmp_path / f"{number}.db", witness=None, **more)
+            client.join(server.publish(SURVEY)).record("tea")
             client.flush()
-            client.join(SURVEY.id).record("coffee")
+        client, _ = kit(path=tmp_path / "1.db", witness=None, clock=time.time)
+        client.flush()
+        client.join(SURVEY.id).record("coffee")
+
+
+def test_without_a_thread_the_app_goes_on(tmp_path, monkeypatch):
+    """It is told so, records are kept, and reporting begins with a later call when there are threads again."""
+    told, start = [], threading.Thread.start
+
+    def refuse(_self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    options = {"server": URL, "authority": PINNED, "max_epsilon": 1, "witness": None}
+    with Client(path=tmp_path / "store.db", on_error=told.append, **options) as opened:
+        handle = opened.join(bytes(16))
+        handle.record("tea")
+        assert isinstance(told[0], ClientError)
+        assert "no thread" in str(told[0])
+        monkeypatch.setattr(threading.Thread, "start", start)
+        handle.record("coffee")
+        assert [thread for thread in threading.enumerate() if thread.name == "changeling"]

@@ -7,14 +7,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import httpx
-import psycopg
 import pytest
-from changeling_client import Client, SharedCallbacks, entries, outbox
+from changeling_client import (
+    Client,
+    ClientError,
+    Recorded,
+    SharedCallbacks,
+    StoreBusy,
+    entries,
+    outbox,
+    recording,
+)
 from changeling_client.store import Wrapping
 from changeling_protocol import SlotState, decode, encode
 
-from ..protocol.examples import AUTHORITY, PINNED
-from .device import START, URL, Clock, FakeServer, ended, forked
+from ..protocol.examples import AUTHORITY
+from .device import PLAIN, START, Clock, FakeServer, client, ended, forked, options
 from .kills import (
     CHANGES,
     JOINT,
@@ -23,6 +31,7 @@ from .kills import (
     Steps,
     assert_each_node_is_answered_once,
     copies_of_each_step,
+    counting,
     noted,
     once_each,
     sent_reports,
@@ -34,8 +43,9 @@ ENTRIES = 2
 
 
 def opened(directory, transport, clock):
-    usual = {"server": URL, "authority": PINNED, "max_epsilon": 10**4, "strict": True, "background": False}
-    return Client(**usual, **store_of(directory), transport=transport, clock=clock)
+    usual = options(strict=True, transport=transport, clock=clock)
+    del usual["witness"]  # so that one of a file is beside it
+    return Client(**{**usual, **store_of(directory)})
 
 
 def store_of(directory):
@@ -70,43 +80,23 @@ def scenario(directory, steps: Steps, asked=NOISY) -> None:
     server.clock = clock
     if asked is TOGETHER:
         server.reply = refusing_all
-    connect, execute, many = sqlite3.connect, psycopg.Connection.execute, psycopg.RawCursor.executemany
+    with counting(steps), opened(directory, noted(directory / "sent", server, steps), clock) as device:
 
-    def executed(connection, statement, *given, **options):
-        steps.step(statement if isinstance(statement, str) else statement.decode())
-        return execute(connection, statement, *given, **options)
+        def handle():
+            return device.join(asked.id, entries=ENTRIES, signed=asked.signed_by(AUTHORITY))
 
-    def executed_many(cursor, statement, given):
-        for each in given:
-            steps.step()
-            many(cursor, statement, [each])
-
-    def counted(*args, **options):
-        connection = connect(*args, **options)
-        connection.set_trace_callback(steps.step)
-        return connection
-
-    sqlite3.connect, psycopg.Connection.execute, psycopg.RawCursor.executemany = counted, executed, executed_many
-    try:
-        with opened(directory, noted(directory / "sent", server, steps), clock) as device:
-
-            def handle():
-                return device.join(asked.id, entries=ENTRIES, signed=asked.signed_by(AUTHORITY))
-
-            actions = [
-                (1, handle),
-                (5, lambda: handle().record("tea", 0)),
-                (80, device.flush),
-                (130, lambda: handle().record("coffee", 0)),
-                (131, lambda: handle().record("tea", 1)),
-                (200, lambda: handle().retract(0)),
-                (201, device.flush),
-                (260, device.flush),
-                (261, device.flush),
-            ]
-            once_each(directory, clock, [(START + moment, act) for moment, act in actions])
-    finally:
-        sqlite3.connect, psycopg.Connection.execute, psycopg.RawCursor.executemany = connect, execute, many
+        actions = [
+            (1, handle),
+            (5, lambda: handle().record("tea", 0)),
+            (80, device.flush),
+            (130, lambda: handle().record("coffee", 0)),
+            (131, lambda: handle().record("tea", 1)),
+            (200, lambda: handle().retract(0)),
+            (201, device.flush),
+            (260, device.flush),
+            (261, device.flush),
+        ]
+        once_each(directory, clock, [(START + moment, act) for moment, act in actions])
 
 
 EXPECTED = {1: [(0, 1), (0, 0)], 2: [(0, 0), (0, 0)], 3: [(1, 2), (0, 1)], 4: [(2, 0), (0, 0)]}
@@ -234,3 +224,68 @@ def test_processes_that_race_on_one_store_answer_alike(tmp_path):
     with ThreadPoolExecutor(3) as pool:  # each waits for a process
         assert [*pool.map(lambda number: ended(forked(lambda: live(number))), range(3))] == [0, 0, 0]
     assert_each_node_is_answered_once(sent_reports(tmp_path, NOISY), NOISY, 20)
+
+
+def test_a_child_that_is_forked_in_the_middle_of_drawing_sends_nothing_of_it(tmp_path, joined):
+    """By a signal handler, say, after which both go on: one of them answers."""
+    handle, device, server, clock = joined(PLAIN)
+    reader, writer = os.pipe()
+
+    class Forking:
+        child = None
+
+        def below(self, n):
+            if self.child is None:
+                self.child = os.fork()
+            return os.urandom(8)[0] % n
+
+    def sent():
+        return {closing.id for closing in server.closings() if closing.period == 1}
+
+    handle.record("tea")
+    device._device.coins = coins = Forking()
+    try:
+        device.at(START + 80).flush()
+        device.flush()
+    except ClientError:
+        pass
+    finally:
+        if coins.child == 0:
+            os.write(writer, b"".join(sent()))
+            os._exit(0)
+    os.waitpid(coins.child, 0)
+    os.close(writer)
+    with open(reader, "rb") as child:
+        assert child.read() in (b"", *sent())
+    assert len(sent()) == 1
+    device.close()
+    with client(tmp_path, server, clock) as device:
+        assert device.join(PLAIN.id).answer() == "tea"
+        device.flush()
+    assert len(sent()) == 1
+
+
+def test_a_signal_handler_that_records_and_closes_loses_nothing(joined, begin, monkeypatch):
+    """As on SIGTERM, in the middle of a record: all are on disk. What it may not see in the middle of a transaction it
+    is told so."""
+    handle, device, *_ = joined(PLAIN, entries=3)
+    genuine = recording.record
+
+    def handler(*_):
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        assert handle.record("coffee", 1) is Recorded.PENDING
+        with pytest.raises(StoreBusy):
+            device.ledger()
+        handle.record("neither", 2)
+        device.close()
+
+    def interrupted(*args, **options):
+        signal.raise_signal(signal.SIGUSR1)
+        return genuine(*args, **options)
+
+    signal.signal(signal.SIGUSR1, handler)
+    monkeypatch.setattr(recording, "record", interrupted)
+    assert handle.record("tea", 0) is Recorded.COUNTED
+    monkeypatch.undo()
+    handle = begin(after=device).device.join(PLAIN.id)
+    assert [handle.answer(entry) for entry in range(3)] == ["tea", "coffee", "neither"]

@@ -1,18 +1,23 @@
-"""What the client tells a person about a survey, against all that an adversary could see, by enumeration; what a
-report says in words; and the paragraph for a privacy notice.
+"""What an app and a person are told in words: of a survey, against all that an adversary could see, by enumeration; of
+reports, those sent and those to come; a privacy notice, the ledger, errors and log lines.
 
-Nothing here uses the charge: probabilities of transcripts come from the randomizers' weights, and posteriors from them.
+The enumerations use no charge: probabilities of transcripts come from the randomizers' weights, and posteriors from
+them.
 """
 
+import re
 from dataclasses import replace
 from decimal import Decimal, localcontext
 from fractions import Fraction
+from functools import partial
 from itertools import permutations, product
-from math import prod
+from pathlib import Path
 
+import changeling_client
 import pytest
-from changeling_client import explain, privacy_notice
-from changeling_client.explanation import BEFORE, PLACES, conclude, percent_down, percent_up, said, truthfulness
+from changeling_client import ClientError, Recorded, explain, privacy_notice
+from changeling_client.explanation import PLACES, conclude, percent_down, percent_up, said, truthfulness
+from changeling_client.testing import make_survey
 from changeling_protocol import (
     AtMost,
     Breakdown,
@@ -25,7 +30,6 @@ from changeling_protocol import (
     KaryResponse,
     MutationSpace,
     Odds,
-    ReleasePlan,
     Report,
     SignedSubset,
     StateSpace,
@@ -41,34 +45,25 @@ from ..contracts.randomizers import LARGER, RANDOMIZERS
 from ..enumeration import all_inputs, changelogs, literal_transcript_ratio, probability, worst_transcript_ratio
 from ..joint_enumeration import worst_joint_ratio
 from ..protocol.examples import joint_plan, mixed, survey
-from .device import PLAIN, START, Clock, FakeServer, client
+from .device import PLAIN, START, asking
 
 LAST_PLACE = Decimal(f"1e-{PLACES}")
 
 
-def asking(*tracks, periods=2, answers=2, most=2, joint=None, closed=False):
-    """A survey of one group over a few periods."""
-    group = Group(tracks) if joint is None else Group.jointly(tracks, joint)
-    return survey(
-        ReleasePlan((group,)),
-        answers=("tea", "coffee", "neither")[:answers],
-        calendar=Calendar(1_800_000_000, 60, periods),
-        constraint=AtMost(most),
-        closed=closed,
-    )
-
-
+small = partial(asking, start=1_800_000_000, periods=2, answers=2, constraint=AtMost(2), grace=600)
 ONE, TWO = MutationSpace(1), MutationSpace(2)
 SMALL = {
-    "k-rr of changes": asking(Track(1, KaryResponse(TWO, Odds(3, 1)), 0, 2)),
-    "k-rr of states": asking(Track(1, KaryResponse(StateSpace(2), Odds(7, 2)), 0, 2)),
-    "silent k-rr": asking(Track(1, KaryChange(TWO, Odds(3, 1)), 0, 3), periods=3, most=1),
-    "signed subsets": asking(Track(1, SignedSubset(TWO, Odds(5, 1)), 0, 3), periods=3, most=2),
-    "subset selection": asking(Track(1, SubsetSelection(StateSpace(2), Odds(3, 1), 2), 0, 2)),
-    "unary": asking(Track(1, UnaryEncoding(StateSpace(2), Odds(3, 1)), 0, 2)),
-    "one drawn node": asking(Track(1, KaryResponse(StateSpace(2), Odds(9, 1)), 0, 3, reported=1), periods=3),
-    "closed": asking(Track(1, KaryResponse(StateSpace(2, null=False), Odds(4, 1)), 0, 2), closed=True),
-    "joint": asking(Track(1, SignedSubset(ONE, Odds(2, 1)), 0, 2), answers=1, joint=Joint(Odds(9, 1), 2, (1,), (2,))),
+    "k-rr of changes": small(Track(1, KaryResponse(TWO, Odds(3, 1)), 0, 2)),
+    "k-rr of states": small(Track(1, KaryResponse(StateSpace(2), Odds(7, 2)), 0, 2)),
+    "silent k-rr": small(Track(1, KaryChange(TWO, Odds(3, 1)), 0, 3), periods=3, constraint=AtMost(1)),
+    "signed subsets": small(Track(1, SignedSubset(TWO, Odds(5, 1)), 0, 3), periods=3),
+    "subset selection": small(Track(1, SubsetSelection(StateSpace(2), Odds(3, 1), 2), 0, 2)),
+    "unary": small(Track(1, UnaryEncoding(StateSpace(2), Odds(3, 1)), 0, 2)),
+    "one drawn node": small(Track(1, KaryResponse(StateSpace(2), Odds(9, 1)), 0, 3, reported=1), periods=3),
+    "closed": small(Track(1, KaryResponse(StateSpace(2, null=False), Odds(4, 1)), 0, 2), closed=True),
+    "joint": small(
+        Group.jointly([Track(1, SignedSubset(ONE, Odds(2, 1)), 0, 2)], Joint(Odds(9, 1), 2, (1,), (2,))), answers=1
+    ),
 }
 
 
@@ -76,8 +71,8 @@ SMALL = {
 def test_no_posterior_leaves_what_is_explained_and_some_adversary_attains_it(case):
     """Over every pair of changelogs and every transcript: whoever holds one for p likely and else the other.
 
-    Any other adversary's posterior is a mean of such ones. Attained to the last place but for the survey's own rounding
-    of its epsilon, to millionths.
+    Any other adversary's posterior, as of whether an answer was ever held, is a mean of such ones. Attained to the
+    last place but for the survey's own rounding of its epsilon, to millionths.
     """
     asked = SMALL[case]
     (group,) = asked.plan.groups
@@ -91,31 +86,6 @@ def test_no_posterior_leaves_what_is_explained_and_some_adversary_attains_it(cas
         highest, lowest = p * worst / (p * worst + 1 - p), p / (p + (1 - p) * worst)
         assert lowest * Fraction(999_998, 10**6) - Fraction(LAST_PLACE) <= stated.at_least <= lowest
         assert highest <= stated.at_most <= highest * Fraction(1_000_002, 10**6) + Fraction(LAST_PLACE)
-
-
-@given(weights=st.lists(st.integers(1, 20), min_size=9, max_size=9), before=st.sampled_from(BEFORE))
-def test_whoever_asks_whether_an_answer_was_ever_held_stays_within_it(weights, before):
-    """The very sentence that a person reads, for any adversary: every transcript's posterior, from any prior.
-
-    weights: what the adversary thinks of each changelog, within those that ever answered tea, and within the others.
-    """
-    asked = SMALL["k-rr of changes"]
-    (track,) = asked.plan.groups[0].tracks
-    every = list(changelogs(2, asked.calendar, asked.constraint))
-    assert len(every) == len(weights)
-    ever = [1 in states for states in every]
-    p = Fraction(before)
-    totals = {held: sum(w for w, tea in zip(weights, ever, strict=True) if tea == held) for held in (True, False)}
-    prior = [(p if tea else 1 - p) * Fraction(w, totals[tea]) for w, tea in zip(weights, ever, strict=True)]
-    stated = explain(asked).conclude(before)
-    inputs = [all_inputs(asked.plan.groups[0], states)[0] for states in every]
-    for symbols in product(range(track.randomizer.symbols), repeat=track.count):
-        likely = [
-            chance * prod(probability(track.randomizer, o, u) for o, u in zip(symbols, us, strict=True))
-            for chance, us in zip(prior, inputs, strict=True)
-        ]
-        posterior = sum(each for each, tea in zip(likely, ever, strict=True) if tea) / sum(likely)
-        assert stated.at_least <= posterior <= stated.at_most
 
 
 def test_having_ever_held_an_answer_can_be_told_as_far_as_it_is_said():
@@ -298,7 +268,7 @@ SAYING = {
 
 
 def all_said(randomizer):
-    asked = survey(ReleasePlan((Group((Track(1, randomizer, 0, 8),)),)), answers=("tea", "coffee", "water"))
+    asked = asking(Track(1, randomizer, 0, 8))
     return [said(asked, Report(0, 1, symbol)) for symbol in range(randomizer.symbols)]
 
 
@@ -309,7 +279,7 @@ def all_said(randomizer):
         ("k-RR of states", STATES.index(1, 0), "no answer"),
         ("k-RR of changes", CHANGES.index(1, 2), "from tea to coffee"),
         ("k-RR of changes", CHANGES.index(2, 2), "no change"),
-        ("k-RR that is silent", CHANGES.index(0, 3), "from no answer to water"),
+        ("k-RR that is silent", CHANGES.index(0, 3), "from no answer to neither"),
         ("signed subsets", 0, "nothing"),
         ("bits", 0b0110, "tea and coffee"),
         ("bits", 0, "none of the answers"),
@@ -323,7 +293,7 @@ def test_a_report_is_said_as_a_person_would(name, symbol, words):
 
 def test_a_vector_that_fits_a_change_says_more_of_the_new_and_less_of_the_old():
     """For every vector and change, in the words."""
-    names, randomizer = ["no answer", "tea", "coffee", "water"], SAYING["signed subsets"]
+    names, randomizer = ["no answer", "tea", "coffee", "neither"], SAYING["signed subsets"]
     for symbol, words in enumerate(all_said(randomizer)[1:], 1):
         more, less = words.removeprefix("more of ").split(", less of ")
         for old, new in permutations(range(4), 2):
@@ -334,33 +304,174 @@ def test_a_vector_that_fits_a_change_says_more_of_the_new_and_less_of_the_old():
 def test_without_null_nothing_is_said_of_having_no_answer():
     """In a closed cohort the signs stand for the answers alone."""
     randomizer = SignedSubset(MutationSpace(3, null=False), ODDS)
-    asked = survey(
-        ReleasePlan((Group((Track(1, randomizer, 1, 8),)),)), answers=("tea", "coffee", "water"), closed=True
-    )
+    asked = asking(Track(1, randomizer, 1, 8), closed=True)
     for symbol in range(randomizer.symbols):
         assert "no answer" not in said(asked, Report(0, 1, symbol))
 
 
-def test_no_survey_forges_a_line_of_what_a_person_reads(tmp_path):
+def test_no_survey_forges_a_line_of_what_a_person_reads(joined):
     """Whatever its text holds, escapes of a terminal, newlines or marks that turn the reading direction, each thing
     that is printed has as many lines as with a plain text, and no sign that is not printed."""
 
     def printed(folder, question, answers):
         asked = PLAIN.asking(question=question, answers=answers)
-        server, clock = FakeServer(asked), Clock(START + 1)
-        with client(folder, server, clock) as device:
-            device.join(asked.id).record(answers[1])
-            device.at(clock.now + 80).flush()
-            return [
-                str(device.ledger()),
-                *map(str, device.reports()),
-                str(device.explain(asked.id)),
-                privacy_notice(asked),
-            ]
+        handle, app, *_ = joined(asked, folder=folder)
+        handle.record(answers[1])
+        app.at(START + 80).flush()
+        return [str(each) for each in (app.ledger(), *app.reports(), app.explain(asked.id), privacy_notice(asked))]
 
     forged = "Tea?\n- survey 0 (joined): 0 of 0\x1b[2J\r\u202e\u2028"
-    hostile = printed(tmp_path / "hostile", forged, ("tea\x1b[1A\n", "cof\nfee", "nei\x07ther"))
-    plain = printed(tmp_path / "plain", "Tea?", ("tea", "coffee", "neither"))
+    hostile = printed("hostile", forged, ("tea\x1b[1A\n", "cof\nfee", "nei\x07ther"))
+    plain = printed("plain", "Tea?", ("tea", "coffee", "neither"))
     for one, other in zip(hostile, plain, strict=True):
         assert one.count("\n") == other.count("\n")
         assert all(line.isprintable() for line in one.split("\n"))
+
+
+APP = (Path(__file__).parents[2] / "docs/app.md").read_text()
+TEN = make_survey(periods=10)
+
+
+def test_a_record_that_is_dropped_is_logged_with_its_reason_and_without_the_answer(kit, caplog):
+    """A survey that was refused, or has no such answer: the line names the survey, and says why."""
+    device, server = kit(max_epsilon=0.1)
+    handle = device.join(server.publish(TEN))
+    assert "above 0.1" in device.flush().trouble
+    caplog.clear()
+    assert handle.record("tea") is Recorded.DROPPED
+    assert f"a record was dropped: the survey {TEN.id.hex()} was not joined: TooCostly" in caplog.text
+    assert "tea" not in caplog.text
+    caplog.clear()
+    device, _ = kit(server, "other", strict=False)
+    handle = device.join(TEN.id)
+    device.flush()
+    assert handle.record("cocoa") is Recorded.DROPPED
+    assert f"survey {TEN.id.hex()}: a record was dropped, as the survey has no such answer or entry" in caplog.text
+    assert "cocoa" not in caplog.text
+
+
+def test_an_app_whose_on_error_fails_is_told_so_in_the_log_and_goes_on(kit, caplog):
+    """The error that it was told is there as well."""
+    device, server = kit(max_epsilon=0.1, on_error=lambda _: 1 / 0)
+    device.join(server.publish(TEN))
+    assert "above 0.1" in device.flush().trouble
+    assert [each.getMessage().split(":")[0] for each in caplog.records] == [
+        "TooCostly",
+        "the app's on_error has failed",
+    ]
+
+
+def test_what_cannot_be_explained_says_why(kit):
+    """A survey that is unknown, asked for, refused, left or silenced: each in a sentence that is true of it."""
+    dear = make_survey(epsilon=100, question="Dear?")
+    device, server = kit(max_epsilon=50)
+    device.join(TEN.id)
+    device.join(server.publish(dear))
+    device.flush()
+
+    def why(survey):
+        with pytest.raises(ValueError, match=survey.id.hex()) as raised:
+            device.explain(survey.id)
+        return str(raised.value)
+
+    assert "is not known yet: the next flush" in why(TEN)
+    assert "was not joined: TooCostly" in why(dear)
+    assert "nobody has joined" in why(make_survey(question="Never heard of?"))
+    device.leave(TEN.id)
+    assert "was left" in why(TEN)
+    with pytest.raises(ValueError, match=r"no stratum: .* was left"):
+        device.join(TEN.id).stratum({"platform": "linux"})
+
+
+def test_a_tilde_is_the_home_folder(tmp_path, kit, monkeypatch):
+    """Of the store and of its witness."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    kit(path="~/kept/changeling.db", witness="~/witness")
+    assert (tmp_path / "kept/changeling.db").exists()
+    assert (tmp_path / "witness").exists()
+
+
+def test_every_error_of_the_package_is_in_the_table_of_the_docs():
+    """With what it means and what to do, in one row."""
+    rows = [row for row in APP.splitlines() if row.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    public = [getattr(changeling_client, name) for name in changeling_client.__all__]
+    errors = {each.__name__ for each in public if isinstance(each, type) and issubclass(each, ClientError)}
+    assert errors - {"ClientError"} <= named
+
+
+def test_the_ledger_says_in_words_what_is_spent_on_whom_and_what_was_lost(kit):
+    """All of it beside the average a week, one person's entries each, a survey that was refused, and drops with their
+    reasons; whatever the app's decimal context."""
+    asked, dear = make_survey(periods=364, epsilon=8), make_survey(epsilon=100, question="Dear?")
+    device, server = kit(strict=False, max_epsilon=50)
+    handle = device.join(server.publish(asked), entries=3, one_person=True)
+    refused = device.join(server.publish(dear))
+    device.flush()
+    handle.record("milk")
+    account, _ = device.ledger().surveys
+    with localcontext(prec=1):
+        shown, own = str(device.ledger()), str(handle.ledger())
+    assert account.epsilon == 3 * asked.epsilon
+    assert abs(account.per_week - account.epsilon / 52) < Decimal("0.000002")
+    each_week = f"at most {account.epsilon} in all, on average {account.per_week} a week"
+    assert f"- “{asked.question}” (joined): {each_week}" in shown
+    assert f"(refused): not joined, so nothing counts; {refused.reason}" in shown
+    assert "Not kept or not sent: 1 wrong-answer." in shown
+    assert own.startswith(f"At most {asked.epsilon} in all, on average {asked.per_week} a week; ")
+    assert "Done with up to period 0; 0 to be sent, 0 too late." in own
+
+
+def test_what_was_sent_is_what_the_server_received(kit):
+    """Word by word, with dates, and said to have arrived; what waits is said to wait."""
+    device, server = kit()
+    handle = device.join(server.publish(TEN))
+    handle.record("tea")
+    server.clock.advance(days=2)
+    device.flush()
+    handle.record("coffee")
+    server.go_offline()
+    server.clock.advance(days=1)
+    device.flush()
+    (about,) = device.reports()
+    assert (about.id, about.question) == (TEN.id.hex(), TEN.question)
+    assert [report.says for told in about.told if told.arrived for report in told.reports] == [
+        report.says for report in server.reports
+    ]
+    assert [(told.arrived, told.at.isoformat()[:10]) for told in about.told] == [
+        (True, "2027-01-02"),
+        (True, "2027-01-03"),
+        (False, "2027-01-04"),
+    ]
+    ((waits,),) = [told.reports for told in about.told if not told.arrived]
+    assert waits.says == "from tea to coffee"
+    assert "2027-01-04 00:00 UTC, waits to be sent" in str(about)
+
+
+def test_the_preview_hangs_on_nothing_that_was_answered(kit):
+    """Nor does anything else but the words of what was drawn: with the same coins for those, all is the same."""
+    shown = []
+    for answers in ([], ["tea"], ["coffee", "tea", "neither"]):
+        device, server = kit(folder=f"{len(answers)}")
+        handle = device.join(server.publish(TEN))
+        for answer in answers:
+            handle.record(answer)
+        device.flush()
+        (about,) = device.reports()
+        assert about.told == ()
+        shown.append(str(about.coming[0]))
+    assert len({*shown}) == 1
+    assert "one of “no change”, “from no answer to tea”" in shown[0]
+    assert f"({TEN.plan.tracks[0].randomizer.symbols} in all)" in shown[0]
+
+
+def test_the_next_answer_is_due_when_it_is_given(kit):
+    """A second before nothing is sent, and a second later it is."""
+    device, server = kit()
+    device.join(server.publish(TEN)).record("tea")
+    device.flush()
+    ((coming,),) = (about.coming for about in device.reports())
+    for after in (-1, 1):
+        server.clock.now = coming.at.timestamp() + after
+        assert device.flush().sent == (after > 0)

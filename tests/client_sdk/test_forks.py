@@ -21,8 +21,8 @@ import pytest
 from changeling_client import Client, ClientClosed, Recorded, SurveyHandle
 
 from ..protocol.examples import AUTHORITY, PINNED
-from .device import PLAIN as ASKED
-from .device import START, ended, forked
+from .device import PLAIN, START, Clock, ended, forked, options
+from .loopback import serving
 
 ENTRIES = 256
 _NOWHERE = "http://127.0.0.1:9"
@@ -41,7 +41,7 @@ class App:
             background=background,
             clock=_now,
         )
-        self.handle: SurveyHandle = self.client.join(ASKED.id, entries=ENTRIES, signed=ASKED.signed_by(AUTHORITY))
+        self.handle: SurveyHandle = self.client.join(PLAIN.id, entries=ENTRIES, signed=PLAIN.signed_by(AUTHORITY))
         self._made = os.open(folder / "made", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 
     def record(self, entry: int) -> None:
@@ -225,6 +225,34 @@ def test_no_record_is_lost_and_nothing_stands_still(tmp_path, case):
     assert made
     assert made <= app.found()
     app.client.close()
+
+
+@pytest.mark.parametrize("call", ["record", "ledger"])
+def test_reporting_goes_on_in_a_process_that_became_a_daemon(tmp_path, call):
+    """It forks, its parent ends, and joins nothing again: any call of a handle that it had begins the thread."""
+    clock, heard = Clock(), threading.Event()
+
+    def behave(connection, _stop):
+        if connection.request().startswith(b"GET /v1/keys"):
+            heard.set()
+
+    def app(url):
+        client = Client(**options(path=tmp_path / "store.db", server=url, clock=clock, background=True))
+        handle = client.join(PLAIN.id, signed=PLAIN.signed_by(AUTHORITY))
+        calls = {"record": lambda: handle.record("tea"), "ledger": handle.ledger}
+        client.flush()
+
+        def goes_on():
+            os.setsid()
+            clock.now = START + 80  # only now is anything due
+            calls[call]()
+            time.sleep(10)
+
+        forked(goes_on)
+
+    with serving(behave) as server:
+        assert ended(forked(lambda: app(server.url))) == 0
+        assert heard.wait(9), "nobody asked for the keys"
 
 
 def main(case: str, folder: str) -> NoReturn:

@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,19 +27,17 @@ from changeling_protocol import (
     MutationSpace,
     Odds,
     Question,
-    ReleasePlan,
     SignedSubset,
     StateSpace,
     Survey,
     TimeBounded,
     Track,
-    lives_cost,
 )
 
 from tests.coins import SeededCoins
-from tests.enumeration import log_from_below
 
-from .attack import Branching, Device, MemoryStore, Moment, enrol
+from .attack import Branching, Device, MemoryStore, Moment, enrol, moments
+from .device import asking
 
 DAY, START, HOUR = 86_400, 1_798_761_600, 3_600
 TRUTHFUL = Odds(2**63, 1)
@@ -53,7 +52,10 @@ CONSTRAINTS = (
 )
 
 
-def asking(
+of_days = partial(asking, start=START, period=DAY, skew=60, spread=HOUR, grace=30 * DAY)
+
+
+def truthful(
     constraint: Constraint,
     closed: bool = False,
     periods: int = 4,
@@ -71,21 +73,8 @@ def asking(
         Track(1, KaryResponse(StateSpace(len(each.answers), not closed), TRUTHFUL), 0, periods, None, place)
         for place, each in enumerate(questions)
     ]
-    plan = ReleasePlan(tuple(Group(tuple(tracks[at] for at in each)) for each in groups or [range(len(tracks))]))
-    return survey_of(questions, plan, closed, periods)
-
-
-def survey_of(questions: Sequence[Question], plan: ReleasePlan, closed: bool, periods: int) -> Survey:
-    return Survey.at_cost(
-        questions=tuple(questions),
-        calendar=Calendar(START, DAY, periods),
-        plan=plan,
-        closed=closed,
-        skew=60,
-        spread=HOUR,
-        grace=30 * DAY,
-        minimum=1,
-    )
+    made = (Group(tuple(tracks[at] for at in each)) for each in groups or [range(len(tracks))])
+    return of_days(*made, questions=questions, closed=closed, periods=periods)
 
 
 def told(server: FakeServer) -> dict[tuple[int, int], str]:
@@ -101,25 +90,25 @@ C, F, P, U = Recorded.COUNTED, Recorded.FROZEN, Recorded.PENDING, Recorded.UNCHA
 NONE = "no answer"
 TURNED_DOWN = {
     "beyond the bound, for good; the same answer is no change": (
-        asking(AtMost(2)),
+        truthful(AtMost(2)),
         [(0.5, "tea", C), (0.5, "coffee", C), (0.5, "coffee", U), (2.5, "milk", F), (3.3, "coffee", U)],
         ["coffee"] * 4,
         ["no", "no", "yes", "yes"],
     ),
     "of an entry that is asked only whether it is frozen": (
-        asking(AtMost(2), groups=[[0]]),
+        truthful(AtMost(2), groups=[[0]]),
         [(0.5, "tea", C), (1.5, "coffee", C), (2.5, "tea", F)],
         [None] * 4,
         ["no", "no", "yes", "yes"],
     ),
     "before the first answer nothing": (
-        asking(AtMost(1)),
+        truthful(AtMost(1)),
         [(1.5, "tea", C), (2.5, None, F)],
         [NONE, "tea", "tea", "tea"],
         [NONE, "no", "yes", "yes"],
     ),
     "what time forbids, once the time is known": (
-        asking(TimeBounded(3 * DAY // 4)),
+        truthful(TimeBounded(3 * DAY // 4)),
         [(0.2, "tea", C), (0.8, "coffee", C), (1.6, "milk", P)],
         ["coffee"] * 4,
         ["no", "yes", "yes", "yes"],
@@ -129,26 +118,25 @@ TURNED_DOWN = {
 
 @pytest.mark.parametrize("how", ["in one run", "started anew each time", "before the survey is known"])
 @pytest.mark.parametrize("name", TURNED_DOWN)
-def test_a_change_that_is_turned_down_is_told_from_its_period_on(tmp_path, name, how):
+def test_a_change_that_is_turned_down_is_told_from_its_period_on(kit, name, how):
     """What becomes of each record, at a time in days, and what is told at each closing: of the drink, and of whether it
     is frozen, which is one write with the record. Whoever starts again, or judges later, tells the same."""
     made, records, drinks, frozen = TURNED_DOWN[name]
     server = FakeServer(ManualClock(START + HOUR))
     sid, signed = server.publish(made), None if how.startswith("before") else server.signed(made)
-    device = make_client(tmp_path, server)
+    device, _ = kit(server)
     device.join(sid, signed=signed)
     for at, value, expected in records:
         server.clock.now = START + DAY * at
         if how.startswith("started"):
             device.close()
-            device = make_client(tmp_path, server)
+            device, _ = kit(server)
         handle = device.join(sid)
         recorded = handle.retract() if value is None else handle.record(value)
         assert recorded is expected or signed is None
     server.clock.now = START + 4 * DAY + 2 * HOUR
     device.flush()
     device.flush()
-    device.close()
     said = told(server)
     assert [said.get((day, 1)) for day in range(1, 5)] == drinks
     assert [said[day, 0] for day in range(1, 5)] == frozen
@@ -156,7 +144,7 @@ def test_a_change_that_is_turned_down_is_told_from_its_period_on(tmp_path, name,
 
 def test_no_app_answers_it(kit):
     """Its name is refused, and the one other question needs none."""
-    made = asking(AtMost(2))
+    made = truthful(AtMost(2))
     device, server = kit()
     handle = device.join(made.id, signed=server.signed(made))
     for name in ("drink-frozen", "food"):
@@ -168,41 +156,36 @@ def test_no_app_answers_it(kit):
         Question("f", "?", ("no", "yes"), AtMost(1), freezing_of="drink")
 
 
-def test_a_change_that_was_given_after_a_closing_freezes_nothing_there(tmp_path):
+def test_a_change_that_was_given_after_a_closing_freezes_nothing_there(kit):
     """Nor one that changes nothing, or takes back an answer of a closed cohort, though both wait."""
-    server = FakeServer()
-    sid = server.publish(asking(TimeBounded(DAY), closed=True))
-    with make_client(tmp_path, server) as device:
-        handle = device.join(sid, answers=["tea"])
-        device.flush()
-        server.clock.advance(days=2.5)
-        device.flush()
-        assert handle.retract() is F
-        assert handle.record("tea") is U
-        server.clock.advance(hours=12)
-        server.clock.advance(minutes=1)
-        assert handle.record("coffee") is P
-        server.clock.advance(hours=2)
-        device.flush()
+    device, server = kit()
+    handle = device.join(server.publish(truthful(TimeBounded(DAY), closed=True)), answers=["tea"])
+    device.flush()
+    server.clock.advance(days=2.5)
+    device.flush()
+    assert handle.retract() is F
+    assert handle.record("tea") is U
+    server.clock.advance(hours=12, minutes=1)
+    assert handle.record("coffee") is P
+    server.clock.advance(hours=2)
+    device.flush()
     said = told(server)
     assert [said[day, 0] for day in (1, 2, 3)] == ["no"] * 3
 
 
-def test_what_waits_since_the_clock_was_ahead_is_told_where_it_is_not_counted(tmp_path):
+def test_what_waits_since_the_clock_was_ahead_is_told_where_it_is_not_counted(kit):
     """Recorded after the calendar's end, by the device's clock, it counts from the time on that a server tells."""
-    server = FakeServer()
-    sid = server.publish(asking(AtMost(3)))
-    ahead = [0.0]
-    with make_client(tmp_path, server, clock=lambda: server.clock.now + ahead[0]) as device:
-        handle = device.join(sid)
+    ahead = ManualClock(0)
+    device, server = kit(clock=lambda: server.clock.now + ahead.now)
+    handle = device.join(server.publish(truthful(AtMost(3))))
+    device.flush()
+    handle.record("tea")
+    ahead.now = 40 * DAY
+    assert handle.record("coffee") is P
+    ahead.now = 0
+    for _ in range(3):
+        server.clock.advance(days=1)
         device.flush()
-        handle.record("tea")
-        ahead[0] = 40 * DAY
-        assert handle.record("coffee") is P
-        ahead[0] = 0
-        for _ in range(3):
-            server.clock.advance(days=1)
-            device.flush()
     said = told(server)
     assert [said[day, 1] for day in (1, 2, 3)] == ["tea", "coffee", "coffee"]
     assert [said[day, 0] for day in (1, 2, 3)] == ["yes"] * 3
@@ -217,7 +200,7 @@ def test_at_every_closing_an_entry_reports_what_it_holds_or_that_it_is_frozen(tm
     for seed in seeds:
         chosen = random.Random(seed)
         closed, food = chosen.random() < 0.4, chosen.choice([None, AtMost(1), TimeBounded(2 * DAY)])
-        made = asking(chosen.choice(CONSTRAINTS), closed, periods=6, food=food)
+        made = truthful(chosen.choice(CONSTRAINTS), closed, periods=6, food=food)
         live_at_random(tmp_path / str(seed), made, chosen)
 
 
@@ -297,8 +280,7 @@ def in_plan(
         tracks = mixed.get(kind, (change[0], state[1]))
         slots = tuple(track.count for track in tracks)
         group = Group(tracks) if "joint" not in kind else Group.jointly(tracks, Joint(ODDS, periods, (1, 1), slots))
-    rest: dict[str, Any] = {"skew": 60, "spread": 600, "grace": grace, "minimum": 1, "closed": closed}
-    return Survey.at_cost(questions=questions, calendar=calendar, plan=ReleasePlan((group,)), **rest)
+    return of_days(group, questions=questions, periods=periods, spread=600, grace=grace, closed=closed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +294,7 @@ class Moving(Device):
     def _flush(self, moment: Moment, coins: Branching) -> Any:
         if not isinstance(moment, Move):
             return super()._flush(moment, coins)
-        old, new = self.store, MemoryStore()
+        old, new = self._store, MemoryStore()
         old.db.execute("DELETE FROM hand_over")
         enrol(new, self.survey, START + 60, ["tea"] if self.survey.closed else None, SeededCoins(0))
         parcel = handover.pack(old, handover.invite(new, handover.own_key(old)))
@@ -355,8 +337,7 @@ def test_no_two_lives_are_told_apart_beyond_the_stated_loss(kind, closed, all_):
     ways = [(way, bound) for way in WAYS[: 5 - closed] for bound in BOUNDS]
     for (*way, grace), constraint in ways if all_ else [ways[3 * KINDS.index(kind)]]:
         made = in_plan(kind, constraint, closed, grace=grace)
-        worst = Moving(made, schedule(*way), START + DAY * way[2] + 60).worst_ratio()
-        assert log_from_below(worst) <= made.epsilon
+        Moving(made, schedule(*way), START + DAY * way[2] + 60).within_the_stated_loss()
 
 
 CLOCKS = {
@@ -382,14 +363,8 @@ CLOCKS = {
 def test_by_whatever_clock_two_lives_are_told_apart_within_the_stated_loss(kind, constraint, closed, clock):
     """Over all that may be recorded in each period, twice in one of them, and all coins."""
     acts, flushes, shows = CLOCKS[clock]
-    moments = [
-        Moment(
-            START + DAY * shows.get(time, time), act=time in acts, hears=int(START + DAY * time) * (time == flushes[-1])
-        )
-        for time in sorted((*acts, *flushes))
-    ]
     made = in_plan(kind, constraint, closed, grace=6 * DAY // 5)
-    assert log_from_below(Device(made, moments, START - 5, idle=False).worst_ratio()) <= made.epsilon
+    Device(made, moments(START, DAY, acts, flushes, shows), START - 5, idle=False).within_the_stated_loss()
 
 
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
@@ -399,13 +374,11 @@ def test_by_whatever_clock_two_lives_are_told_apart_within_the_stated_loss(kind,
 )
 def test_a_copy_that_both_devices_go_on_from_loses_no_more_than_the_ledger_states(kind, closed):
     """Made before the first closing, or between the two; without a witness."""
-    moments = [Moment(START + DAY * time, act=time in (0.2, 1.6)) for time in (0.2, 1.2, 1.6, 2.2)]
+    schedule = [Moment(START + DAY * time, act=time in (0.2, 1.6)) for time in (0.2, 1.2, 1.6, 2.2)]
     for constraint in BOUNDS[:2]:
-        made = in_plan(kind, constraint, closed)
-        stated = lives_cost(made.plan, made.calendar, made.constraints, closed, lives=2)
-        device = Device(made, moments, START + 60, idle=False)
+        device = Device(in_plan(kind, constraint, closed), schedule, START + 60, idle=False)
         for backup in (1, 2):
-            assert log_from_below(device.worst_ratio((backup, 0))) <= stated
+            device.within_the_stated_loss((backup, 0))
 
 
 LIVES = (

@@ -1,51 +1,29 @@
 """What is handed over is moved: one store answers at a time, one life goes on, and nobody else opens the parcel."""
 
 import shutil
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
-from changeling_client import Callbacks, Recorded, Sidecar, Silenced, Status, WitnessTrouble, witness
-from changeling_client.store import ClientStore
-from changeling_protocol import AtMost, Group, KaryChange, MutationSpace, Odds, Question, Track
+from changeling_client import Callbacks, Recorded, Silenced, Status, WitnessTrouble
+from changeling_protocol import AtMost, KaryChange, MutationSpace, Odds, Question, Track
 
 from tests.coins import SeededCoins
 
-from .device import LATE, PLAIN, START, Clock, FakeServer, client
+from .device import GONE, LATE, PLAIN, START, TOLD, Failing, Home, asking
 from .kills import (
     NOISY,
     TOGETHER,
     Steps,
     assert_each_node_is_answered_once,
     copies_of_each_step,
+    counting,
     noted,
     once_each,
     sent_reports,
 )
-from .test_recording import asking
 
 OTHER = PLAIN.asking(question="And what would you rather?")
-TOLD = ("tea", "tea", "coffee", "neither", "tea", "coffee", "coffee", "tea")
-
-
-class Home:
-    """Two devices, an old one and a new one, whose answers go to one server."""
-
-    def __init__(self, root: Path, *surveys) -> None:
-        self.root, self.server, self.clock, self.told = root, FakeServer(*surveys), Clock(START + 1), []
-
-    def start(self, name, coins=None, **options):
-        kept = {"witness": Sidecar(self.root / name / "witness"), "on_error": self.told.append, **options}
-        return client(self.root / name, self.server, self.clock, coins, **kept)
-
-    def period(self, device, id_, number, entries=1):
-        """Records and reports in this period; an answer is for the one that runs."""
-        handle = device.join(id_, entries=entries)
-        handle.record(TOLD[number - 1])
-        self.clock.now = START + 60 * number + 20
-        device.flush()
-        return handle
 
 
 def moved(old, new):
@@ -179,22 +157,15 @@ def test_a_backup_of_the_old_store_is_silent(tmp_path):
 
 def test_nothing_leaves_the_old_device_before_its_witness_knows(tmp_path):
     """While it cannot be told there is no parcel, and nothing is answered; then it is the one that was packed."""
-    home, broken = Home(tmp_path, PLAIN), []
-
-    class Fails(Sidecar):
-        def write(self, seen):
-            if broken:
-                raise WitnessTrouble("not now")
-            super().write(seen)
-
-    with home.start("old", witness=Fails(tmp_path / "w")) as old, home.start("new") as new:
+    home, witness = Home(tmp_path, PLAIN), Failing(tmp_path / "w")
+    with home.start("old", witness=witness) as old, home.start("new") as new:
         home.period(old, PLAIN.id, 1)
         invitation = new.invite(old.hand_over_key())
-        broken.append(1)
+        witness.error = GONE
         with pytest.raises(WitnessTrouble):
             old.hand_over(invitation)
         assert old.join(PLAIN.id).status is Status.MOVED
-        broken.clear()
+        witness.error = None
         assert new.take_over(old.hand_over(invitation)) == (PLAIN.id,)
 
 
@@ -219,29 +190,6 @@ def test_who_is_invited_waits_and_who_has_answered_is_not_invited(tmp_path):
         assert used.invite(None) == b""
 
 
-@contextmanager
-def counted(steps: Steps):
-    """Every statement that changes something, and both sides of every write of a witness, is a step while it lasts."""
-    transaction, write = ClientStore.transaction, witness._write_through
-
-    @contextmanager
-    def traced(store):
-        with transaction(store) as db:
-            db.set_trace_callback(steps.step)
-            yield db
-
-    def written(*args, **options):
-        steps.step()
-        write(*args, **options)
-        steps.step()
-
-    ClientStore.transaction, witness._write_through = traced, written
-    try:
-        yield
-    finally:
-        ClientStore.transaction, witness._write_through = transaction, write
-
-
 def live(root: Path, steps: Steps) -> None:
     """A life of both devices: each action is done once at least, and both devices report in every period."""
     home, carried = Home(root, NOISY), root / "carried"
@@ -257,13 +205,11 @@ def live(root: Path, steps: Steps) -> None:
             device.join(NOISY.id, entries=2).record(answer)
 
     def hand_over():
-        with home.start("old", **options) as old, home.start("new", **options) as new:
-            invitation = new.invite(old.hand_over_key())
-            with counted(steps):
-                carried.write_bytes(old.hand_over(invitation))
+        with home.start("new", **options) as new, counting(steps), home.start("old", **options) as old:
+            carried.write_bytes(old.hand_over(new.invite(old.hand_over_key())))
 
     def take_over():
-        with home.start("new", **options) as new, counted(steps):
+        with counting(steps), home.start("new", **options) as new:
             new.take_over(carried.read_bytes())
 
     actions = [
@@ -293,8 +239,9 @@ def test_killed_at_any_write_there_is_one_store_that_answers(in_memory):
 
 
 MANY = asking(
-    [Question(f"question {at}", "?", ("yes",), AtMost(3)) for at in range(40)],
-    Group(tuple(Track(1, KaryChange(MutationSpace(1), Odds(2, 1)), 0, 2, question=at) for at in range(40))),
+    *(Track(1, KaryChange(MutationSpace(1), Odds(2, 1)), 0, 2, question=at) for at in range(40)),
+    questions=[Question(f"question {at}", "?", ("yes",), AtMost(3)) for at in range(40)],
+    periods=2,
 )
 SIZES = {
     "answers": (PLAIN, [[("", each)] for each in (None, "tea", "neither")]),
@@ -325,13 +272,11 @@ def test_the_size_of_a_parcel_says_nothing_of_answers(tmp_path, name, key, new_k
             for question, answer in answers:
                 asked = old.join(made.id).question(question or made.asked[0].name)
                 asked.retract() if answer is None else asked.record(answer)
-            home.clock.now = START + 80
-            old.flush()
+            old.at(START + 80).flush()
             sizes.add(len(moved(old, new)))
             for question, answer in answers:
                 assert new.join(made.id).question(question or made.asked[0].name).answer() == answer
-            home.clock.now = LATE
-            assert new.flush().trouble is None
+            assert new.at(LATE).flush().trouble is None
     assert len(sizes) == 1
 
 
@@ -343,10 +288,8 @@ def test_who_is_invited_while_it_reports_answers_nothing(tmp_path):
         home.period(old, PLAIN.id, 2)
         home.clock.now = START + 1
         new.join(PLAIN.id)
-        home.clock.now = START + 140
-        home.server.reply = lambda _: invitations or invitations.append(new.invite(old.hand_over_key()))
-        home.server.reply = lambda _, meanwhile=home.server.reply: meanwhile(_) and None
-        new.flush()
+        home.server.reply = lambda _: invitations.append(new.invite(old.hand_over_key()))
+        new.at(START + 140).flush()
         assert invitations
         assert len(home.server.closings()) == 2
 
@@ -388,9 +331,8 @@ def test_what_was_left_while_no_witness_could_be_told_does_not_come_back(tmp_pat
     fails.clear()
     home.start("one", witness=host).close()
     (tmp_path / "one" / "store.db").write_bytes(backup)
-    home.clock.now = LATE
     with home.start("one", witness=host) as device:
-        device.flush()
+        device.at(LATE).flush()
     assert kept
     assert home.server.closings() == []
 

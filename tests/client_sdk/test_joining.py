@@ -3,13 +3,11 @@
 from dataclasses import replace
 from decimal import Decimal
 
-import httpx
 import pytest
 from changeling_client import (
     BadEnrolment,
     BadSurvey,
     CannotJoin,
-    Client,
     EnrolmentOver,
     Recorded,
     ServerTrouble,
@@ -18,14 +16,16 @@ from changeling_client import (
     WrongSurvey,
 )
 from changeling_protocol import (
+    AtMost,
     BadSignature,
-    Group,
+    KaryResponse,
     MalformedBytes,
     MutationSpace,
     ProtocolError,
-    ReleasePlan,
+    StateSpace,
     Survey,
     TimeBounded,
+    Track,
     UnderstatedEpsilon,
     decode,
     encode,
@@ -34,15 +34,12 @@ from changeling_protocol import (
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
-from .device import LATE, PLAIN, START, URL, Clock, FakeServer, all_nodes, by_node, client, on_disk
+from .device import LATE, PLAIN, START, TRUTHFUL, URL, all_nodes, asking, by_node, on_disk
 
 OTHER = PLAIN.asking(question="And what would you rather?")
+LOCAL = "http://127.0.0.1:8080"
 CLOSED = survey(closed=True, grace=10**6)
 STRANGER, OTHERS = (Ed25519PrivateKey.from_private_bytes(each * 32) for each in (b"s", b"o"))
-
-
-def unreachable(_request):
-    raise httpx.ConnectError("no network")
 
 
 def assert_nothing_joined(device):
@@ -51,48 +48,30 @@ def assert_nothing_joined(device):
     assert Status.JOINED not in {survey.status for survey in device.ledger().surveys}
 
 
-def test_joining_again_is_the_same_and_asks_nobody(tmp_path):
+def test_joining_again_is_the_same_and_asks_nobody(begin):
     """A survey is fetched once; joining again, from another process too, gives the same entries."""
-    server, clock = FakeServer(PLAIN), Clock()
-    with client(tmp_path, server, clock) as device:
-        device.join(PLAIN.id, entries=2, signed=None).record("tea", 1)
-        device.flush()
-        assert device.join(PLAIN.id.hex(), entries=2, signed=None).answer(1) == "tea"
-    with client(tmp_path, server, clock) as device:
-        handle = device.join(PLAIN.id, entries=2, signed=None)
-        device.flush()
-        assert handle.answer(1) == "tea"
-        assert handle.survey == PLAIN
-        assert device.ledger().spent == PLAIN.epsilon
+    device, server, _ = begin(PLAIN)
+    device.join(PLAIN.id, entries=2, signed=None).record("tea", 1)
+    device.flush()
+    assert device.join(PLAIN.id.hex(), entries=2, signed=None).answer(1) == "tea"
+    device = begin(after=device).device
+    handle = device.join(PLAIN.id, entries=2, signed=None)
+    device.flush()
+    assert (handle.answer(1), handle.survey, device.ledger().spent) == ("tea", PLAIN, PLAIN.epsilon)
     assert server.paths() == [f"/v1/surveys/{PLAIN.id.hex()}"]
 
 
-def moved(path, server, url, **options):
-    """A client of the same store, when the first period is answered, whose app names another server."""
-    server.clock.now = PLAIN.calendar.time(1) + PLAIN.skew + PLAIN.spread + 1  # whatever delay it drew
-    return Client(
-        server=url,
-        authority=PINNED,
-        max_epsilon=10**6,
-        path=path / "store.db",
-        background=False,
-        transport=server.transport(),
-        clock=server.clock,
-        **options,
-    )
-
-
 @pytest.mark.parametrize("known", [False, True], ids=["asked", "joined"])
-def test_when_the_server_moves_what_waits_goes_to_the_new_one(tmp_path, known):
+def test_when_the_server_moves_what_waits_goes_to_the_new_one(begin, known):
     """A mistyped URL in a release, or another domain, costs no device: it follows what the app names."""
-    away, server = FakeServer(), FakeServer(PLAIN)
-    with client(tmp_path, away, Clock()) as device:
-        device.join(PLAIN.id, signed=PLAIN.signed_by(AUTHORITY) if known else None).record("tea")
-        device.flush()
-    with moved(tmp_path, server, "https://elsewhere.example") as device:
-        device.flush()
-        assert device.join(PLAIN.id).status is Status.JOINED
-        assert device.ledger().spent == PLAIN.epsilon
+    device = begin().device
+    device.join(PLAIN.id, signed=PLAIN.signed_by(AUTHORITY) if known else None).record("tea")
+    device.flush()
+    device.close()
+    device, server, _ = begin(PLAIN, now=START + 80, url="https://elsewhere.example")
+    device.flush()
+    assert device.join(PLAIN.id, signed=None).status is Status.JOINED
+    assert device.ledger().spent == PLAIN.epsilon
     assert server.reports()
 
 
@@ -165,25 +144,24 @@ def test_a_survey_that_is_wrong_is_refused_by_name(tmp_path, begin, name):
         assert device.join(asked.id, signed=asked.signed_by(key)).survey == asked
 
 
-def test_the_sum_over_all_surveys_stays_within_max_epsilon(tmp_path):
+def test_the_sum_over_all_surveys_stays_within_max_epsilon(begin):
     """Two surveys fit exactly, also where the bound is a float that is a little less; a third does not, and is not
     joined."""
     small = replace(survey(grace=10**6), epsilon_micro=13_200_000)
     most = float(2 * small.epsilon)
     assert Decimal(most) < 2 * small.epsilon
     again, third = small.asking(question="Again?"), small.asking(question="A third time?")
-    server = FakeServer(small, again, third)
-    with client(tmp_path, server, Clock(), max_epsilon=most) as device:
-        device.join(small.id, entries=7)
-        device.join(again.id)
-        with pytest.raises(TooCostly, match=str(3 * small.epsilon)):
-            device.join(third.id)
-        assert device.ledger().spent == 2 * small.epsilon
-    with client(tmp_path, server, Clock(), max_epsilon=Decimal(1)) as device:
-        assert device.join(small.id, entries=7).status is Status.JOINED
-        assert device.ledger().spent == 2 * small.epsilon
-        with pytest.raises(CannotJoin):
-            device.join(third.id)
+    device = begin(small, again, third, max_epsilon=most).device
+    device.join(small.id, entries=7)
+    device.join(again.id)
+    with pytest.raises(TooCostly, match=str(3 * small.epsilon)):
+        device.join(third.id)
+    assert device.ledger().spent == 2 * small.epsilon
+    device = begin(after=device, max_epsilon=Decimal(1)).device
+    assert device.join(small.id, entries=7).status is Status.JOINED
+    assert device.ledger().spent == 2 * small.epsilon
+    with pytest.raises(CannotJoin):
+        device.join(third.id)
 
 
 def test_the_number_of_entries_only_grows(begin):
@@ -215,21 +193,21 @@ def test_joining_after_the_end_is_refused_but_coming_back_is_not(begin):
     assert device.flush().sent == 8
 
 
-def test_a_server_that_cannot_be_asked_is_told_from_one_that_refuses(tmp_path):
+def test_a_server_that_cannot_be_asked_is_told_from_one_that_refuses(begin):
     """`join` waits for nobody; a flush tells what failed, and asks again the next time. Nothing is refused for it."""
-    server, told = FakeServer(), []
-    with client(tmp_path, server, Clock(), on_error=told.append) as device:
-        handle = device.join(PLAIN.id)
-        assert server.requests == []
-        sentence = f"{URL} does not know the survey {PLAIN.id.hex()}: the server answered with status 404"
-        assert [device.flush().trouble for _ in range(2)] == [sentence] * 2
-        server.reply = unreachable
-        assert "ConnectError" in device.flush().trouble
-        assert (handle.status, handle.survey, handle.ledger()) == (Status.ASKED, None, None)
-        server.reply = lambda _: None
-        server.signed[PLAIN.id.hex()] = PLAIN.signed_by(AUTHORITY)
-        assert device.flush().trouble is None
-        assert (handle.status, handle.survey) == (Status.JOINED, PLAIN)
+    told = []
+    device, server, _ = begin(on_error=told.append)
+    handle = device.join(PLAIN.id)
+    assert server.requests == []
+    sentence = f"{URL} does not know the survey {PLAIN.id.hex()}: the server answered with status 404"
+    assert [device.flush().trouble for _ in range(2)] == [sentence] * 2
+    server.reachable = False
+    assert "ConnectError" in device.flush().trouble
+    assert (handle.status, handle.survey, handle.ledger()) == (Status.ASKED, None, None)
+    server.reachable = True
+    server.signed[PLAIN.id.hex()] = PLAIN.signed_by(AUTHORITY)
+    assert device.flush().trouble is None
+    assert (handle.status, handle.survey) == (Status.JOINED, PLAIN)
     assert [type(error) for error in told] == [ServerTrouble]
 
 
@@ -249,6 +227,20 @@ def test_a_closed_cohort_asks_for_an_answer_of_each_entry_in_time(begin):
     assert_nothing_joined(device)
 
 
+@pytest.mark.parametrize("space", [MutationSpace(3), StateSpace(3), StateSpace(3, null=False)])
+def test_nobody_is_inserted_late_into_a_closed_cohort(joined, space):
+    """The survey is asked for in its first period, and comes in the third, as does the first answer: the cost counts
+    with answers from the first period on."""
+    asked = asking(Track(1, KaryResponse(space, TRUTHFUL), 0, 8), constraint=AtMost(2), closed=True)
+    handle, device, server, clock = joined(asked, signed=None, now=START + 1, strict=False)
+    clock.now = START + 130
+    handle.record("tea")
+    device.flush()
+    device.at(LATE).flush()
+    assert handle.status is Status.REFUSED
+    assert not server.bodies
+
+
 def test_a_closed_cohort_keeps_its_answers(joined):
     """They are recorded in the transaction that enrols, and not again. A deletion is frozen; the insertion falls into
     the first node even if the entry joined before it."""
@@ -260,85 +252,96 @@ def test_a_closed_cohort_keeps_its_answers(joined):
     assert {node for node, true in by_node(server).items() if true} == {(0, 1), (0, 2), (0, 4)}
 
 
-def test_entries_that_are_one_persons_are_charged_each(tmp_path):
+def test_entries_that_are_one_persons_are_charged_each(begin):
     """Who answers five times spends the survey's epsilon five times; entries of five people cost each of them once.
     What the app has said as it asked holds when the survey comes, in another process."""
     small = survey(grace=10**6)
     again, third = small.asking(question="Again?"), small.asking(question="A third time?")
-    most = 6 * small.epsilon
-    server, told = FakeServer(small, again, third), []
-    with client(tmp_path, server, Clock(), max_epsilon=most, on_error=told.append) as device:
-        device.join(small.id, entries=5, one_person=True)
-        assert device.ledger().spent == 5 * small.epsilon
-        with pytest.raises(TooCostly, match=str(7 * small.epsilon)):
-            device.join(again.id, entries=2, one_person=True)
-        fetched = device.join(again.id, entries=2, one_person=True, signed=None)
-        device.flush()
-        assert (fetched.status, [type(error) for error in told]) == (Status.REFUSED, [TooCostly])
-        assert device.join(third.id, entries=70).status is Status.JOINED
-        assert device.ledger().spent == most
-    with client(tmp_path, server, Clock(), max_epsilon=most) as device:
-        assert device.ledger().spent == most
-        assert sorted(each.epsilon for each in device.ledger().surveys) == [0, small.epsilon, 5 * small.epsilon]
-    with client(tmp_path / "later", server, Clock()) as device:
-        device.join(small.id, entries=3, one_person=True, signed=None)
-    with client(tmp_path / "later", server, Clock()) as device:
-        device.flush()
-        assert device.ledger().spent == 3 * small.epsilon
+    most, told = 6 * small.epsilon, []
+    device, server, _ = begin(small, again, third, max_epsilon=most, on_error=told.append)
+    device.join(small.id, entries=5, one_person=True)
+    assert device.ledger().spent == 5 * small.epsilon
+    with pytest.raises(TooCostly, match=str(7 * small.epsilon)):
+        device.join(again.id, entries=2, one_person=True)
+    fetched = device.join(again.id, entries=2, one_person=True, signed=None)
+    device.flush()
+    assert (fetched.status, [type(error) for error in told]) == (Status.REFUSED, [TooCostly])
+    assert device.join(third.id, entries=70).status is Status.JOINED
+    with pytest.raises(TooCostly):
+        device.join(small.id).add_entries()
+    account = begin(after=device, max_epsilon=most).device.ledger()
+    assert account.spent == most
+    assert sorted(each.epsilon for each in account.surveys) == [0, small.epsilon, 5 * small.epsilon]
+    later = begin(server=server, folder="later").device
+    later.join(small.id, entries=3, one_person=True, signed=None)
+    later = begin(after=later, folder="later").device
+    later.flush()
+    assert later.ledger().spent == 3 * small.epsilon
+    later.join(small.id).add_entries()
+    assert later.ledger().spent == 4 * small.epsilon
 
 
-def test_in_development_surveys_count_nothing(tmp_path):
+def test_in_development_surveys_count_nothing(begin):
     """Each start of `changeling dev` makes another survey, and nobody's answers are in them; else they would count."""
-    server, local = FakeServer(PLAIN, OTHER), "http://127.0.0.1:8080"
-    for url in (local, "http://localhost:8080", "http://[::1]:8080"):
-        with client(tmp_path / url[7:12], server, Clock(), url=url, development=True, max_epsilon=0.1) as device:
-            assert device.join(PLAIN.id).status is Status.JOINED
-            fetched = device.join(OTHER.id, entries=9, one_person=True, signed=None)
-            device.flush()
-            assert fetched.status is Status.JOINED
-            assert device.ledger().spent == 0
-    with client(tmp_path, server, Clock(), url=local, max_epsilon=0.1) as device, pytest.raises(TooCostly):
-        device.join(PLAIN.id)
-
-
-def test_what_counts_nothing_stays_on_loopback(tmp_path):
-    """A survey that was joined for development, and so cost nothing, is not answered anywhere else afterwards."""
-    home, server = FakeServer(PLAIN), FakeServer(PLAIN)
-    with moved(tmp_path, home, "http://127.0.0.1:8080", development=True) as device:
-        device.join(PLAIN.id, signed=PLAIN.signed_by(AUTHORITY)).record("tea")
-        assert device.ledger().spent == 0
-    with moved(tmp_path, server, "https://elsewhere.example") as device:
+    for url in (LOCAL, "http://localhost:8080", "http://[::1]:8080"):
+        device = begin(PLAIN, OTHER, folder=url[7:12], url=url, development=True, max_epsilon=0.1).device
+        assert device.join(PLAIN.id).status is Status.JOINED
+        fetched = device.join(OTHER.id, entries=9, one_person=True, signed=None)
         device.flush()
-    assert server.requests == []
+        assert (fetched.status, device.ledger().spent) == (Status.JOINED, 0)
+    with pytest.raises(TooCostly):
+        begin(PLAIN, url=LOCAL, max_epsilon=0.1).device.join(PLAIN.id)
+
+
+def test_what_counts_nothing_stays_on_loopback(begin):
+    """A survey that was joined for development, and so cost nothing, is not answered anywhere else afterwards."""
+    device = begin(PLAIN, url=LOCAL, development=True).device
+    device.join(PLAIN.id).record("tea")
+    assert device.ledger().spent == 0
+    device, server, _ = begin(PLAIN, now=START + 80, url="https://elsewhere.example")
+    assert device.flush().sent == 1
+    assert {str(request.url)[: len(LOCAL)] for request in server.requests} == {LOCAL}
+
+
+@pytest.mark.parametrize("brings", [True, False])
+def test_a_survey_that_declares_a_relay_counts_in_development_too(begin, brings):
+    """Its answers would go elsewhere, to the relay."""
+    relayed = replace(PLAIN, relay="https://relay.example")
+    device, server, _ = begin(relayed, url=LOCAL, development=True)
+    device.join(relayed.id, **({} if brings else {"signed": None})).record("tea")
+    device.at(START + 80).flush()
+    device.flush()
+    assert server.bodies
+    assert device.ledger().spent == relayed.epsilon
 
 
 CHANGES = MutationSpace(3)
 YEAR = 365 * 86_400
 
 
-def test_what_was_recorded_before_the_survey_was_known_is_what_is_reported(tmp_path):
+def test_what_was_recorded_before_the_survey_was_known_is_what_is_reported(begin):
     """No network for five periods, the app started anew in each: nothing raises, nothing is lost, no call asks anybody;
     and once the survey comes, in the middle of a period, each node holds the change that was made in it."""
-    server, clock, told = FakeServer(PLAIN), Clock(), []
-    server.reply = unreachable
+    told = []
+    device, server, clock = begin(PLAIN, on_error=told.append)
+    server.reachable = False
     for period, answer in ((0.5, "tea"), (2.5, "coffee"), (4.2, None)):
         clock.now = START + 60 * period
-        with client(tmp_path, server, clock, on_error=told.append) as device:
-            handle = device.join(PLAIN.id, signed=None)
-            before = len(server.requests)
-            assert (handle.record(answer) if answer else handle.retract()) is Recorded.PENDING
-            assert (handle.record(answer) if answer else handle.retract()) is Recorded.UNCHANGED
-            assert handle.answer() == answer
-            assert (handle.status, handle.survey, handle.ledger()) == (Status.ASKED, None, None)
-            assert len(server.requests) == before
-            assert "ConnectError" in device.flush().trouble
-    with client(tmp_path, server, clock, on_error=told.append) as device:
+        device = begin(after=device, on_error=told.append).device
         handle = device.join(PLAIN.id, signed=None)
-        server.reply = lambda _: None
-        assert device.at(START + 60 * 4.6).flush().trouble is None
-        assert (handle.status, handle.answer()) == (Status.JOINED, None)
-        assert [handle.record(answer) for answer in ("neither", "tea")] == [Recorded.FROZEN] * 2
-        device.at(LATE).flush()
+        before = len(server.requests)
+        for recorded in (Recorded.PENDING, Recorded.UNCHANGED):
+            assert (handle.record(answer) if answer else handle.retract()) is recorded
+        assert (handle.answer(), handle.status, handle.survey, handle.ledger()) == (answer, Status.ASKED, None, None)
+        assert len(server.requests) == before
+        assert "ConnectError" in device.flush().trouble
+    device = begin(after=device, on_error=told.append).device
+    handle = device.join(PLAIN.id, signed=None)
+    server.reachable = True
+    assert device.at(START + 60 * 4.6).flush().trouble is None
+    assert (handle.status, handle.answer()) == (Status.JOINED, None)
+    assert [handle.record(answer) for answer in ("neither", "tea")] == [Recorded.FROZEN] * 2
+    device.at(LATE).flush()
     moves = {(0, 1): (0, 1), (2, 3): (1, 2), (4, 5): (2, 0), (0, 2): (0, 1), (2, 4): (1, 2), (4, 6): (2, 0),
              (0, 4): (0, 2), (4, 8): (2, 0)}  # fmt: skip
     assert by_node(server) == {node: CHANGES.index(*moves.get(node, (0, 0))) for node in all_nodes(PLAIN)}
@@ -389,39 +392,11 @@ def test_wrong_answers_that_waited_are_drops_that_are_counted(begin, strict):
     assert [handle.record("neither"), handle.record("tea")] == [Recorded.COUNTED, Recorded.FROZEN]
 
 
-NO_ANSWERS = {"a truth": True, "bytes": b"tea", "too long": "x" * 1_001, "half a pair of surrogates": "tea\ud800"}
-
-
-@pytest.mark.parametrize("wrong", NO_ANSWERS.values(), ids=NO_ANSWERS.keys())
-def test_what_no_survey_could_have_as_an_answer_is_not_kept(tmp_path, wrong):
-    """A ValueError that does not repeat it of a strict client, else a counted drop; so with an unknown entry."""
-    for strict in (True, False):
-        with client(tmp_path / str(strict), FakeServer(), Clock(), strict=strict) as device:
-            handle = device.join(PLAIN.id, signed=None)
-            if strict:
-                with pytest.raises(ValueError, match="a text of the survey's") as raised:
-                    handle.record(wrong)
-                assert raised.value.__context__ is None
-                with pytest.raises(ValueError, match="numbered 0 to 0, got 1"):
-                    handle.record("tea", 1)
-                with pytest.raises(ValueError, match="`retract`"):
-                    handle.record(None)
-            else:
-                assert [handle.record(wrong), handle.record("tea", 1)] == [Recorded.DROPPED] * 2
-            assert device.ledger().drops == ({} if strict else {"wrong-answer": 2})
-            assert handle.answer() is None
-
-
 def test_before_the_survey_is_known_each_question_keeps_its_newest_answer_however_many_wait(tmp_path, begin):
     """One question's many records crowd out none of another, nor of one that is answered when no room is left; and they
     leave a small file."""
     questions = tuple(replace(PLAIN.questions[0], name=name) for name in ("drink", "meal", "snack"))
-    plan = ReleasePlan(
-        (Group(tuple(replace(PLAIN.plan.tracks[0], question=place) for place in range(len(questions)))),)
-    )
-    asked = Survey.at_cost(
-        questions=questions, plan=plan, calendar=PLAIN.calendar, skew=5, spread=10, grace=10**6, minimum=1
-    )
+    asked = asking(*(replace(PLAIN.plan.tracks[0], question=place) for place in range(3)), questions=questions)
     device = begin(asked).device
     handle = device.join(asked.id, signed=None)
     handle.question("meal").record("coffee")
@@ -439,27 +414,27 @@ def test_before_the_survey_is_known_each_question_keeps_its_newest_answer_howeve
 
 
 @pytest.mark.parametrize("bundled", [False, True])
-def test_a_clock_that_is_a_year_ahead_before_the_survey_is_known_loses_nothing(tmp_path, bundled):
+def test_a_clock_that_is_a_year_ahead_before_the_survey_is_known_loses_nothing(begin, bundled):
     """Neither if the server gives the survey but tells no time: then it is asked again. What was recorded by the wrong
     clock counts as recorded now."""
     asked = PLAIN.asking(constraint=TimeBounded(100), epsilon_micro=10**9)
-    server, clock, told = FakeServer(asked), Clock(START + 1), []
-    server.reply = unreachable
-    with client(tmp_path, server, clock, on_error=told.append) as device:
-        handle = device.join(asked.id, signed=None)
-        assert handle.record("tea") is Recorded.PENDING
-        device.at(START + YEAR).flush()
-        assert handle.record("coffee") is Recorded.PENDING
-        server.reply, server.headers = lambda _: None, {}
-        if bundled:
-            device.join(asked.id)
-        else:
-            assert device.flush().trouble == "the server told no time"
-            assert handle.status is Status.ASKED
-        clock.now, server.headers = START + 80, None
-        device.flush()
-        assert (handle.status, handle.answer(), told) == (Status.JOINED, "coffee", [])
-        device.at(LATE).flush()
+    told = []
+    device, server, clock = begin(asked, now=START + 1, on_error=told.append)
+    server.reachable = False
+    handle = device.join(asked.id, signed=None)
+    assert handle.record("tea") is Recorded.PENDING
+    device.at(START + YEAR).flush()
+    assert handle.record("coffee") is Recorded.PENDING
+    server.reachable, server.headers = True, {}
+    if bundled:
+        device.join(asked.id)
+    else:
+        assert device.flush().trouble == "the server told no time"
+        assert handle.status is Status.ASKED
+    clock.now, server.headers = START + 80, None
+    device.flush()
+    assert (handle.status, handle.answer(), told) == (Status.JOINED, "coffee", [])
+    device.at(LATE).flush()
     moved = {node: true for node, true in by_node(server).items() if true and node[1] - node[0] == 1}
     assert moved == {(0, 1): CHANGES.index(0, 1), (1, 2): CHANGES.index(1, 2)}
 

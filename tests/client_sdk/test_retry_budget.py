@@ -4,28 +4,27 @@ A daily survey, a device that was offline for three days, and then a day of its 
 test moves. What a server can say is enumerated, each alone and each in turn; and servers that say any of it at random.
 """
 
-import inspect
 import itertools
 import random
 from collections import defaultdict
 from dataclasses import replace
 from email.utils import formatdate
+from inspect import isclass
 
 import httpx
 import pytest
 from changeling_client import Callbacks, Status
 from changeling_client.testing import ManualClock, let_report
-from changeling_protocol import EarlyEnd, Refusal, encode
+from changeling_protocol import EarlyEnd, KaryResponse, MutationSpace, Refusal, Track, encode
 from changeling_protocol.wire import KEYS, MOST_BODY_BYTES, UPLOADS, decode_upload_request, survey_path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from ..protocol.examples import AUTHORITY, hierarchical, survey
-from .device import PRIVATE, START, TRUTHFUL, FakeServer, client, signed_key
+from ..protocol.examples import AUTHORITY
+from .device import PRIVATE, START, TRUTHFUL, FakeServer, answering, asking, client, raising, signed_key
 
 DAY = 86_400
 MOST = 40
-CALENDAR = replace(survey().calendar, start=START, period=DAY, periods=30)
-ASKED = survey(hierarchical(3, 30, (1,), TRUTHFUL), calendar=CALENDAR, grace=60 * DAY)
+ASKED = asking(Track(1, KaryResponse(MutationSpace(3), TRUTHFUL), 0, 30), period=DAY, periods=30, grace=60 * DAY)
 STRANGER = Ed25519PrivateKey.from_private_bytes(b"s" * 32)
 
 
@@ -61,24 +60,10 @@ def lives_a_day(folder, server, *, first=3 * DAY, signed=True, **options):
         return day, device.flush()
 
 
-def answering(status, content=b"\xa0", **headers):
-    return lambda _: httpx.Response(
-        status, content=content, headers=[(k.replace("_", "-"), v) for k, v in headers.items()]
-    )
-
-
-def raising(kind):
-    """Raises this as a transport would: with whatever arguments it takes."""
-
-    def reply(_request):
-        raise kind("secret") if "request" not in inspect.signature(kind).parameters else kind("secret", request=None)
-
-    return reply
-
-
 EXCEPTIONS = [
-    *[kind for kind in vars(httpx).values() if inspect.isclass(kind) and issubclass(kind, httpx.TransportError)],
-    *[ConnectionResetError, BrokenPipeError, TimeoutError, PermissionError, OSError, KeyError, MemoryError, SystemExit],
+    *[kind("secret") for kind in vars(httpx).values() if isclass(kind) and issubclass(kind, httpx.TransportError)],
+    *[ConnectionResetError(), BrokenPipeError(), TimeoutError(), PermissionError(), OSError(), KeyError("secret")],
+    *[MemoryError(), SystemExit()],
 ]
 NOW = formatdate(START + 3 * DAY + 60, usegmt=True)
 HEADERS = [
@@ -98,8 +83,8 @@ def in_turn(*replies):
 
 
 ALONE = {
-    "nothing listens": raising(httpx.ConnectError),
-    "never answers": raising(httpx.ReadTimeout),
+    "nothing listens": raising(httpx.ConnectError("secret")),
+    "never answers": raising(httpx.ReadTimeout("secret")),
     "500": answering(500),
     "404": answering(404),
     "413": answering(413),
@@ -171,8 +156,7 @@ def test_a_200_of_no_use_feeds_the_backoff(tmp_path, name):
     """Envelopes refused for any reason; keys that no device may use; and no time, for which it is not asked again and
     again though there is nothing but that to ask, as uploads are taken."""
     server = FakeServer(ASKED)
-    for what, instead in OF_NO_USE[name].items():
-        setattr(server, what, instead)
+    vars(server).update(OF_NO_USE[name])
     asked, recovered = lives_a_day(tmp_path, server)
     assert 2 <= asked <= MOST
     assert recovered.waiting == 0
@@ -181,11 +165,8 @@ def test_a_200_of_no_use_feeds_the_backoff(tmp_path, name):
 def test_a_clock_that_stays_wrong_does_not_ask_without_end(tmp_path):
     """Ten days ahead of the server's, for good; what is due by the server's clock is sent all the same."""
     server = FakeServer(ASKED)
-
-    def behind(_request):
-        server.headers = {"date": formatdate(server.clock() - 10 * DAY, usegmt=True)}
-
-    server.reply = behind
+    server.reply = lambda _: server.headers.update(date=formatdate(server.clock() - 10 * DAY, usegmt=True))
+    server.headers = {}
     asked, _ = lives_a_day(tmp_path, server, first=15 * DAY)
     assert 2 <= asked <= MOST
 

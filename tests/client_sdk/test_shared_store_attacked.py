@@ -14,11 +14,10 @@ from itertools import count
 import psycopg
 import pytest
 from changeling_client import Client, Recorded, SharedCallbacks, Silenced, StoreBusy, entries
-from changeling_client.postgresql import _Connection
 
 from ..protocol.examples import AUTHORITY, PINNED
 from .device import START, URL, Clock, FakeServer, ended, forked
-from .kills import NOISY, TOGETHER, assert_each_node_is_answered_once, noted, sent_reports
+from .kills import NOISY, TOGETHER, Steps, assert_each_node_is_answered_once, counting, noted, sent_reports
 from .store_contract import Pods, StoreContract
 
 CUT = (
@@ -252,25 +251,17 @@ class TestPostgreSQL(StoreContract):
 def lived(postgresql, lose_at):
     """A flush of two entries, whose connection the database ends at one of its statements, and then as many as it
     takes. Returns how many statements there were at least, and the reports."""
-    pods, count, connection_execute = Pods(database=postgresql.new()), 0, _Connection.execute
+    pods = Pods(database=postgresql.new())
+    steps = Steps(lambda count: count == lose_at and postgresql.sql(CUT + "2"), reads=True)
     with pods.client() as client:
         pods.join(client, entries=2).record("tea", 1)
         pods.clock.advance(days=1)
-
-        def execute(self, statement, values=()):
-            nonlocal count
-            count += 1
-            if count == lose_at:
-                postgresql.sql(f"SELECT pg_terminate_backend({self.opened.info.backend_pid}, 5000)")
-            return connection_execute(self, statement, values)
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_Connection, "execute", execute)
+        with counting(steps):
             for _ in range(5):
                 with suppress(StoreBusy):
                     client.flush()
         assert client._device.store.interrupts() is False
-    return count, pods.server.reports
+    return steps.count, pods.server.reports
 
 
 @pytest.mark.heavy

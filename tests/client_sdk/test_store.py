@@ -1,30 +1,45 @@
 """The store: sound or silent, durable, and free of what was erased."""
 
+import errno
 import os
 import resource
 import sqlite3
 import tempfile
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from pathlib import Path
 from random import Random
 
-import httpx
 import pytest
-from changeling_client import Client, Recorded, StoreFull, StoreReadOnly, StoreUnusable
+from changeling_client import Client, Recorded, StoreBusy, StoreFull, StoreReadOnly, StoreUnusable
 from changeling_client.testing import stored
-from changeling_protocol import AtMost, head_of
+from changeling_protocol import AtMost, KaryResponse, MutationSpace, Track, head_of
+from changeling_protocol.wire import UPLOADS
 
 from tests.coins import SeededCoins
 
-from ..protocol.examples import PINNED, hierarchical, joint_plan, survey
-from .device import LATE, PLAIN, START, TRUTHFUL, URL, Clock, FakeServer, client, ended, forked, on_disk
+from ..protocol.examples import hierarchical, joint_plan, survey
+from .device import (
+    LATE,
+    PLAIN,
+    START,
+    TRUTHFUL,
+    Clock,
+    FakeServer,
+    answering,
+    asking,
+    client,
+    ended,
+    forked,
+    on_disk,
+    options,
+)
 
 
 def opened(file, key=None):
     """A client of the store in this file."""
-    return Client(server=URL, authority=PINNED, max_epsilon=1, path=file, key=key, witness=None, background=False)
+    return Client(**options(path=file, key=key))
 
 
 @pytest.fixture
@@ -105,7 +120,7 @@ def test_every_commit_is_on_disk(used):
         assert [db.execute(f"PRAGMA {name}").fetchone()[0] for name in names] == ["wal", 2, 1, 1]
 
 
-WEEKLY = survey(hierarchical(3, 8, (1,), TRUTHFUL), grace=10**6, constraint=AtMost(50))
+WEEKLY = asking(Track(1, KaryResponse(MutationSpace(3), TRUTHFUL), 0, 8), constraint=AtMost(50))
 """Every period that closes forgets the mutations before its last one."""
 
 
@@ -145,8 +160,7 @@ def test_what_is_erased_is_in_no_gap_of_a_page(tmp_path, begin):
             past |= pieces(device, IDS)
         content = on_disk(tmp_path)
         assert all(piece in content for piece in pieces(device, IDS))
-        down = httpx.Response(503) if chance.random() < 0.3 else None
-        server.reply = lambda _, reply=down: reply
+        server.reply = answering(503) if chance.random() < 0.3 else lambda _: None
         waited, flushed = flushed.waiting, device.flush()
         if not flushed.sent and flushed.waiting == waited:
             continue  # nothing was answered, so nothing is rewritten
@@ -227,31 +241,24 @@ def test_states_are_forgotten_when_no_open_node_needs_them(joined):
     assert kept == [[1]] * 2 + [[1, 2]] + [[2]] * 2 + [[2, 3]] * 2 + [[]]
 
 
-def file_after(folder, asked, recorded, flushes):
-    """All bytes of the store's files once the survey has ended and all was acknowledged."""
-    folder.mkdir()
-    clock = Clock()
-    with client(folder, FakeServer(asked), clock, SeededCoins(5)) as device:
-        handle = device.join(asked.id)
-        for second in sorted({*recorded, *flushes}):
-            clock.now = START + second
-            if second in recorded:
-                answer = recorded[second]
-                handle.retract() if answer is None else handle.record(answer)
-            if second in flushes:
-                device.flush()
-        assert device.at(LATE).flush().waiting == 0
-        return {path.name: path.read_bytes() for path in folder.iterdir() if not path.name.endswith("-shm")}
-
-
-def test_after_the_end_the_files_are_the_same_byte_for_byte_whatever_was_recorded(tmp_path, monkeypatch):
+def test_after_the_end_the_files_are_the_same_byte_for_byte_whatever_was_recorded(tmp_path, joined, monkeypatch):
     """Main file and log: no row, freed page or counter is left of the changelog, the counts or the nodes drawn. The
     number by which a witness knows the store, which is drawn as it is made, is the same in all of them here."""
     monkeypatch.setattr(os, "urandom", bytes)
-    asked = survey(joint_plan(3, 8), grace=10**6)
-    flushes = [60 * period + 20 for period in range(1, 8)]
-    lives = [{}, {10: "tea"}, {10: "tea", 200: "coffee", 300: None, 310: "tea"}, {470: "neither"}]
-    files = [file_after(tmp_path / str(i), asked, life, flushes) for i, life in enumerate(lives)]
+    asked, files = survey(joint_plan(3, 8), grace=10**6), []
+    flushes = {60 * period + 20 for period in range(1, 8)}
+    for life in ({}, {10: "tea"}, {10: "tea", 200: "coffee", 300: None, 310: "tea"}, {470: "neither"}):
+        folder = tmp_path / f"{len(files)}"
+        handle, device, *_ = joined(asked, folder=folder.name, coins=SeededCoins(5))
+        for second in sorted({*life, *flushes}):
+            device.at(START + second)
+            if second in life:
+                handle.retract() if life[second] is None else handle.record(life[second])
+            if second in flushes:
+                device.flush()
+        assert device.at(LATE).flush().waiting == 0
+        files.append({path.name: path.read_bytes() for path in folder.iterdir() if not path.name.endswith("-shm")})
+        device.close()
     assert all(each == files[0] for each in files)
     assert files[0]["store.db-wal"] == b""
 
@@ -260,22 +267,14 @@ def test_threads_share_a_client(joined):
     """Records and flushes from four threads at once neither fail nor lose anything."""
     handle, device, server, clock = joined(PLAIN, entries=40)
     clock.now = START + 80
-    failures = []
 
     def work(first):
-        try:
-            for entry in range(first, 40, 4):
-                handle.record("tea", entry)
-                device.flush()
-        except Exception as error:
-            failures.append(error)
+        for entry in range(first, 40, 4):
+            handle.record("tea", entry)
+            device.flush()
 
-    threads = [threading.Thread(target=work, args=(first,)) for first in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
+    with ThreadPoolExecutor(4) as threads:
+        assert [*threads.map(work, range(4))] == [None] * 4
     assert [handle.answer(entry) for entry in range(40)] == ["tea"] * 40
     assert device.flush().waiting == 0
     symbols = {}
@@ -284,23 +283,21 @@ def test_threads_share_a_client(joined):
     assert len(symbols) == 40
 
 
-def test_a_survey_that_cannot_be_read_silences_no_other(used):
+def test_a_survey_that_cannot_be_read_silences_no_other(used, begin):
     """Such as one that this version refuses: it is silent, and whoever asks for it is told; the others go on."""
-    connection = sqlite3.connect(used)
-    connection.execute("UPDATE surveys SET payload = x'c1'")
-    connection.commit()
-    connection.close()
-    server, clock = FakeServer(PLAIN, WEEKLY), Clock()
-    with client(used.parent, server, clock) as device:
-        assert device.join(WEEKLY.id).record("tea") is Recorded.COUNTED
-        handle = device.join(PLAIN.id)
-        for asked in (lambda: handle.survey, lambda: handle.record("tea"), handle.answer):
-            with pytest.raises(StoreUnusable, match="a survey that cannot be read"):
-                asked()
-        assert device.at(START + 80).flush().sent == 1
-        assert {head_of(envelope).survey for envelope in server.envelopes} == {WEEKLY.id}
-        assert device._device.next_due_ms() > 1000 * clock.now
-        assert device.ledger().spent == PLAIN.epsilon + WEEKLY.epsilon
+    with closing(sqlite3.connect(used)) as connection:
+        connection.execute("UPDATE surveys SET payload = x'c1'")
+        connection.commit()
+    device, server, clock = begin(PLAIN, WEEKLY)
+    assert device.join(WEEKLY.id).record("tea") is Recorded.COUNTED
+    handle = device.join(PLAIN.id)
+    for asked in (lambda: handle.survey, lambda: handle.record("tea"), handle.answer):
+        with pytest.raises(StoreUnusable, match="a survey that cannot be read"):
+            asked()
+    assert device.at(START + 80).flush().sent == 1
+    assert {head_of(envelope).survey for envelope in server.envelopes} == {WEEKLY.id}
+    assert device._device.next_due_ms() > 1000 * clock.now
+    assert device.ledger().spent == PLAIN.epsilon + WEEKLY.epsilon
 
 
 @pytest.mark.skipif(not hasattr(os, "setuid") or os.geteuid() != 0, reason="another user can be had by root only")
@@ -340,34 +337,29 @@ def test_where_there_is_no_room_the_error_says_so_and_nothing_is_changed(joined)
     assert len({closing.id for closing in server.closings()}) == 400
 
 
-def test_under_a_key_no_answer_stands_in_the_file_as_it_is(tmp_path):
+def test_under_a_key_no_answer_stands_in_the_file_as_it_is(tmp_path, joined):
     """Neither states, slots, and answers that wait for a survey, nor symbols: pieces that a store without a key has are
     found in none with one."""
-    server, clock = FakeServer(WEEKLY), Clock()
-    plain, seals = tmp_path / "plain", tmp_path / "sealed"
-    server.reply = lambda request: httpx.Response(503) if request.method == "POST" else None
-    for folder, key in ((plain, None), (seals, KEY)):
-        clock.now = START + 1
-        with client(folder, server, clock, SeededCoins(3), key=key) as device:
-            asked = device.join(b"unknown survey..", signed=None)
-            asked.record("an answer to a survey that is not known")
-            handle = device.join(WEEKLY.id)
-            handle.record("tea")
-            assert device.at(START + 80).flush().waiting == 1
-            handle.record("coffee")
-            if key is None:
-                known = pieces(device)
-            assert handle.answer() == "coffee"
+    known = None
+    for folder, key in (("plain", None), ("sealed", KEY)):
+        handle, device, server, _ = joined(WEEKLY, folder=folder, key=key, coins=SeededCoins(3), now=START + 1)
+        server.reply = answering(503, on=UPLOADS)
+        device.join(b"unknown survey..", signed=None).record("an answer to a survey that is not known")
+        handle.record("tea")
+        assert device.at(START + 80).flush().waiting == 1
+        handle.record("coffee")
+        known = known or pieces(device)
+        assert handle.answer() == "coffee"
+        device.close()
+    plain, seals = on_disk(tmp_path / "plain"), on_disk(tmp_path / "sealed")
     assert len(known) == 3
-    assert all(piece in on_disk(plain) for piece in known)
-    assert not any(piece in on_disk(seals) for piece in known)
-    assert b"an answer to a survey" not in on_disk(seals)
-    assert KEY not in on_disk(seals)
+    assert all(piece in plain for piece in known)
+    assert not any(piece in seals for piece in (*known, b"an answer to a survey", KEY))
 
 
-def test_no_transaction_of_a_flush_answers_more_than_a_record_may_wait_for(begin):
+def test_no_transaction_of_a_flush_answers_more_than_a_record_may_wait_for(joined):
     """Of 10,000 closings that are due at once, each transaction draws some hundreds, and a record gets in between."""
-    device, *_ = begin(PLAIN, now=START + 1)
+    handle, device, *_ = joined(PLAIN, entries=1_250)
     drew = [0]
 
     def count(statement):
@@ -375,7 +367,6 @@ def test_no_transaction_of_a_flush_answers_more_than_a_record_may_wait_for(begin
             drew.append(0)
         drew[-1] += statement.startswith("INSERT INTO closings")
 
-    handle = device.join(PLAIN.id, entries=1_250)
     device.store._connection.set_trace_callback(count)
     assert device.at(LATE).flush().sent == 10_000
     assert handle.ledger(1_249).answered_period == 8
@@ -384,22 +375,51 @@ def test_no_transaction_of_a_flush_answers_more_than_a_record_may_wait_for(begin
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_file_that_may_not_grow_is_a_full_store_and_keeps_what_it_has(tmp_path):
+def test_a_file_that_may_not_grow_is_a_full_store_and_keeps_what_it_has(joined):
     """Beyond a quota, record() raises StoreFull; where there is room again, it goes on from what stood before."""
-    server = FakeServer(PLAIN)
-    with client(tmp_path, server, Clock()) as device:
-        device.join(PLAIN.id).record("tea")
+    handle, *_ = joined(PLAIN)
+    handle.record("tea")
 
     def act():
-        with client(tmp_path, server, Clock()) as device:
-            handle = device.join(PLAIN.id)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
-            with pytest.raises(StoreFull):
-                handle.record("coffee")
-            resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-            assert handle.answer() == "tea"
-            handle.record("neither")
+        assert handle.answer() == "tea"
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        with pytest.raises(StoreFull):
+            handle.record("coffee")
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        assert handle.answer() == "tea"
+        handle.record("neither")
 
     assert ended(forked(act)) == 0
-    with client(tmp_path, server, Clock()) as device:
-        assert device.join(PLAIN.id).answer() == "neither"
+    assert handle.answer() == "neither"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a limit of POSIX")
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EACCES, errno.EISDIR])
+def test_a_lock_file_that_cannot_be_opened_is_a_client_error(joined, monkeypatch, number):
+    """No descriptor is left, or somebody else's file is in its place."""
+    _, device, *_ = joined(PLAIN)
+    genuine = os.open
+
+    def limited(path, *args, **more):
+        if str(path).endswith(".lock"):
+            raise OSError(number, os.strerror(number))
+        return genuine(path, *args, **more)
+
+    monkeypatch.setattr(os, "open", limited)
+    with pytest.raises(StoreBusy if number in (errno.EMFILE, errno.ENFILE) else StoreReadOnly):
+        device.flush()
+    monkeypatch.undo()
+    assert device.flush().trouble is None
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_with_a_key_no_length_hangs_on_an_answer(begin, known):
+    """Of a survey that is not known yet the answers themselves wait; of one that is, their numbers."""
+    answers, lengths = tuple(f"{number}" * (1 + number % 7) for number in range(200)), set()
+    asked = PLAIN.asking(answers=answers, plan=hierarchical(200, 8, (1,), TRUTHFUL))
+    for number in (0, 6, 127, 128, 199):
+        device = begin(asked, folder=f"{number}", key=KEY).device
+        device.join(asked.id, **({} if known else {"signed": None})).record(answers[number])
+        with device.store.transaction() as db:
+            lengths.add(db.execute("SELECT length(private) FROM entries").fetchone())
+    assert len(lengths) == 1

@@ -81,22 +81,23 @@ def test_trouble_keeps_what_is_due_and_after_it_all_of_it_comes(kit, trouble):
     assert server.reports == server.last_reports
 
 
-def test_a_second_client_of_the_folder_goes_on_and_a_restored_store_is_silenced(tmp_path):
+def test_a_second_client_of_the_folder_goes_on_and_a_restored_store_is_silenced(tmp_path, kit):
     """The witness stands beside the store, so that an app can test what a backup does."""
-    server = FakeServer()
-    survey = make_survey(periods=10)
-    with make_client(tmp_path, server) as client:
-        client.join(server.publish(survey)).record("tea")
-        client.flush()
+    client, server = kit()
+    survey = server.publish(make_survey(periods=10))
+    client.join(survey).record("tea")
+    client.flush()
+    client.close()
     backup = (tmp_path / "changeling.db").read_bytes()
     for _ in range(2):
         server.clock.advance(days=1)
-        with make_client(tmp_path, server) as client:
-            assert client.join(survey.id).answer() == "tea"
-            assert client.flush().sent == 1
+        client, _ = kit(server)
+        assert client.join(survey).answer() == "tea"
+        assert client.flush().sent == 1
+        client.close()
     (tmp_path / "changeling.db").write_bytes(backup)
-    with make_client(tmp_path, server) as client:
-        assert client.join(survey.id).status is Status.SILENCED
+    client, _ = kit(server)
+    assert client.join(survey).status is Status.SILENCED
 
 
 DAYS = 3

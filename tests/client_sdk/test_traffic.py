@@ -236,47 +236,45 @@ def test_a_server_cannot_make_the_next_answers_of_one_device_differ(steps):
     assert uploaded(steps) == uploaded([("well", wait) for _, wait in steps])
 
 
-def test_what_a_server_refused_is_not_packed_with_what_is_answered_later(tmp_path):
+def test_what_a_server_refused_is_not_packed_with_what_is_answered_later(joined):
     """Sent again, after what was never refused, it is an envelope of its own, of the same size as at first."""
-    server, clock = Watched(PLAIN), Clock(START + 1)
-    with client(tmp_path, server, clock) as device:
-        device.join(PLAIN.id)
-        for server.mode, period in (("refuses", 1), ("down", 2), ("well", 3)):
-            device.at(START + 60 * period + 20).flush()
+    _, device, server, _ = joined(PLAIN, server=Watched(PLAIN))
+    for server.mode, period in (("refuses", 1), ("down", 2), ("well", 3)):
+        device.at(START + 60 * period + 20).flush()
     sizes = [len(envelope) for envelope in server.envelopes]
     first, second, third = sizes[0], sizes[1], sizes[4]
     assert sizes == [first, second, first, second, third, first]
 
 
-def test_trouble_does_not_keep_the_reporter_from_answering_in_time(tmp_path):
+def test_trouble_does_not_keep_the_reporter_from_answering_in_time(joined):
     """However long it waits to try again, it does not sleep beyond the next closing: its answer would be packed with
     the one after it, and a server could bring that about."""
-    server, clock = Watched(PLAIN), Clock(START + 1)
-    with client(tmp_path, server, clock) as device:
-        device.join(PLAIN.id)
-        assert Reporter(device._device).step() == pytest.approx(
-            device._device.next_due_ms() / 1000 - clock.now, abs=0.01
-        )
-        clock.now, server.mode = START + 80, "down"
-        reporter, waits = Reporter(device._device), []
-        while clock.now < START + 400:
-            waits.append(reporter.step())
-            assert waits[-1] <= max(device._device.next_due_ms() / 1000 - clock.now, 1) + 0.01
-            clock.now += waits[-1]
-        assert len(server.seen) <= 13, "and it asks no more often for that"
+    _, device, server, clock = joined(PLAIN, server=Watched(PLAIN))
+
+    def until_due():
+        return device._device.next_due_ms() / 1000 - clock.now
+
+    assert Reporter(device._device).step() == pytest.approx(until_due(), abs=0.01)
+    clock.now, server.mode = START + 80, "down"
+    reporter, waits = Reporter(device._device), []
+    while clock.now < START + 400:
+        waits.append(reporter.step())
+        assert waits[-1] <= max(until_due(), 1) + 0.01
+        clock.now += waits[-1]
+    assert len(server.seen) <= 13, "and it asks no more often for that"
 
 
-def test_what_waits_for_a_server_to_tell_the_time_does_not_make_the_reporter_ask_without_pause(tmp_path):
+def test_what_waits_for_a_server_to_tell_the_time_does_not_make_the_reporter_ask_without_pause(joined):
     """A closing that may be past grace stays due until the server is heard; a server that is down is left in peace."""
     asked = replace(PLAIN, grace=90)
-    server, clock = Watched(asked), Clock(START + 1)
-    with client(tmp_path, server, clock) as device:
-        device.join(asked.id)
-        server.mode, clock.now = "gone", START + 400
-        reporter, waits = Reporter(device._device), []
-        for _ in range(8):
-            waits.append(reporter.step())
-            assert device._device.next_due_ms() < 1000 * clock.now
-        assert waits[0] >= 5
-        assert waits == sorted(waits)
-        assert waits[-1] > 500
+    _, device, server, clock = joined(asked, server=Watched(asked))
+    server.mode, clock.now = "gone", START + 400
+    reporter, waits = Reporter(device._device), []
+    for _ in range(8):
+        waits.append(reporter.step())
+        assert device._device.next_due_ms() < 1000 * clock.now
+        clock.now += waits[-1]
+    assert len(server.seen) <= 8
+    assert waits[0] >= 5
+    assert waits == sorted(waits)
+    assert waits[-1] > 500

@@ -21,7 +21,7 @@ from changeling_protocol import wire
 from changeling_protocol.wire import encode_acknowledgement, encode_key_list, survey_path
 
 from ..protocol.examples import AUTHORITY, PINNED
-from .device import LATE, PLAIN, PRIVATE, START, Clock, FakeServer, client, ended, forked, signed_key
+from .device import LATE, PLAIN, PRIVATE, START, Clock, FakeServer, ended, forked, options, signed_key
 from .loopback import BAD, answer, answering, full_backlog, serving, silent
 
 pytestmark = pytest.mark.timed
@@ -36,13 +36,9 @@ ANSWERED, SLOW, ENDED, HANGS = "told no time", "in time", "was ended", "still ha
 
 
 @contextmanager
-def asking(url, **options):
+def asking(url, **others):
     """A client that has asked for a survey, so that each flush asks its server for that, and does nothing else."""
-    settings = {"authority": PINNED, "max_epsilon": 10_000, "witness": None, "background": False}
-    with (
-        TemporaryDirectory() as folder,
-        Client(path=f"{folder}/store.db", server=url, **{**settings, **options}) as device,
-    ):
+    with TemporaryDirectory() as folder, Client(**options(path=f"{folder}/store.db", server=url, **others)) as device:
         device.join(PLAIN.id)
         yield device
 
@@ -225,12 +221,7 @@ print(time.time())
 
 
 @pytest.mark.parametrize(
-    ("name", "how"),
-    [
-        ("never answers", "under way"),
-        ("full backlog", "abandoned"),
-        ("full backlog", "under way"),
-    ],
+    ("name", "how"), [("never answers", "under way"), ("full backlog", "abandoned"), ("full backlog", "under way")]
 )
 def test_the_interpreter_waits_for_no_exchange(tmp_path, name, how):
     """It ends well within a second of its last statement, with an exchange under way or one left behind."""
@@ -422,11 +413,11 @@ def test_certificates_of_the_environment_serve_for_real_hosts_only(environment, 
 
 
 @pytest.mark.parametrize("kind", ["httpx, read", "httpx, streamed", "httpx2"])
-def test_a_transport_of_the_apps_own_is_taken(tmp_path, kind):
+def test_a_transport_of_the_apps_own_is_taken(begin, kind):
     """One that has read the answer, as one does that counts what comes, one that has not, and one of httpx's successor.
     It is told to keep no connection, as we could not end it."""
     library = pytest.importorskip("httpx2") if kind == "httpx2" else httpx
-    server, clock, asked = FakeServer(PLAIN), Clock(START + 1), []
+    server, asked = FakeServer(PLAIN), []
 
     class Streamed(library.SyncByteStream):
         def __init__(self, content):
@@ -444,11 +435,10 @@ def test_a_transport_of_the_apps_own_is_taken(tmp_path, kind):
                 answer.read()
             return answer
 
-    with client(tmp_path, server, clock, transport=Counting()) as device:
-        device.join(PLAIN.id, signed=None)
-        device.flush()
-        clock.now = START + 80
-        assert device.flush().sent == 1
+    device, *_ = begin(server=server, transport=Counting())
+    device.join(PLAIN.id, signed=None)
+    device.flush()
+    assert device.at(START + 80).flush().sent == 1
     assert set(asked) == {(library.Request, "close")}
 
 

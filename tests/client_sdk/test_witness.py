@@ -3,8 +3,10 @@
 import os
 import shutil
 import sqlite3
+import tempfile
 import threading
 import time
+from collections import defaultdict
 from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
@@ -18,7 +20,7 @@ from hypothesis import strategies as st
 
 from tests.coins import SeededCoins
 
-from .device import PLAIN, START, Clock, FakeServer, client
+from .device import GONE, PLAIN, START, Failing, Home, client
 
 OTHER = PLAIN.asking(question="And what would you rather?")
 ENTRIES = 2
@@ -28,37 +30,17 @@ class Killed(BaseException):
     """As if the process were gone."""
 
 
-class Fragile(Sidecar):
-    """A sidecar whose device may be killed just before it is told of what was answered."""
-
-    kills = False
-
-    def write(self, seen):
-        if self.kills:
-            self.kills = False
-            raise Killed
-        super().write(seen)
-
-
-class Phone:
+class Phone(Home):
     """A device's folders: the store, and its witness beside it; backups of both; and a server that remembers."""
 
     def __init__(self, root: Path) -> None:
-        self.root, self.told = root, []
+        super().__init__(root, PLAIN, OTHER)
         self.store, self.sidecar = root / "data", root / "witness"
-        self.server, self.clock = FakeServer(PLAIN, OTHER), Clock(START + 1)
         self._numbers = count()
 
     def start(self, **options):
-        self.witness = Fragile(self.sidecar)
-        return client(self.store, self.server, self.clock, witness=self.witness, on_error=self.told.append, **options)
-
-    def flush_and_kill(self, device):
-        """Its answers are then on disk, and the witness was not told."""
-        self.witness.kills = True
-        with suppress(Killed):
-            device.flush()
-        self.witness.kills = False
+        self.witness = Failing(self.sidecar)
+        return super().start("data", witness=self.witness, **options)
 
     def install(self):
         """The first start, in which the app joins; both entries answer every closing from then on."""
@@ -111,23 +93,6 @@ def phone(tmp_path):
     return phone
 
 
-def test_nothing_is_said_as_long_as_nothing_is_put_back(phone):
-    """Over starts, records and reports the store and its witness agree."""
-    for number in (1, 2, 3, 8):
-        flushed, status = phone.period(number, ("tea", "coffee")[number % 2])
-        assert flushed.sent >= 2
-    assert (status, phone.told) == (Status.ENDED, [])
-
-
-def test_a_fresh_store_is_silent_of_all_that_any_store_before_it_had_joined(phone):
-    """Also of what the one before the last had joined."""
-    phone.period(1)
-    for _ in range(3):
-        shutil.rmtree(phone.store)
-        with phone.start() as device:
-            assert device.join(PLAIN.id, entries=ENTRIES).status is Status.SILENCED
-
-
 @pytest.mark.parametrize("there", ["nothing", "a witness of its own"])
 def test_a_store_from_another_device_is_silent(phone, tmp_path, there):
     """Whether its witness came along or not, and whether there is one on that device."""
@@ -141,17 +106,27 @@ def test_a_store_from_another_device_is_silent(phone, tmp_path, there):
     another.assert_silent()
 
 
-def cut(sidecar):
-    (sidecar / "witness").write_bytes((sidecar / "witness").read_bytes()[:-3])
+def witnessed(change):
+    """Changes the bytes of the witness."""
+
+    def done(phone):
+        (phone.sidecar / "witness").write_bytes(change((phone.sidecar / "witness").read_bytes()))
+
+    return done
 
 
-def rubbish(sidecar):
-    (sidecar / "witness").write_bytes((sidecar / "witness").read_bytes()[:16] + b"\x94\x01\xc4\x00\x00\x91\x91\x00")
+def lost_again(phone):
+    """A fresh store is silent also of what the one before the last had joined."""
+    for _ in range(2):
+        shutil.rmtree(phone.store)
+        phone.start().close()
+    shutil.rmtree(phone.store)
+    phone.told.clear()
 
 
-def ahead(folder):
+def ahead(phone):
     """Killed at the worst moment a store is ahead by one; nothing that we do leaves it ahead by two."""
-    with closing(sqlite3.connect(folder / "store.db")) as store:
+    with closing(sqlite3.connect(phone.store / "store.db")) as store:
         store.execute("UPDATE device SET generation = generation + 2")
         store.commit()
 
@@ -193,13 +168,14 @@ LIVES = {
     "store and sidecar put back": put_back("store", "sidecar"),
     "store and sidecar deleted and put back": put_back("store", "sidecar", renamed=False),
     "the store lost": lambda phone: shutil.rmtree(phone.store),
-    "the store ahead by more than a step": lambda phone: ahead(phone.store),
+    "the store lost again and again": lost_again,
+    "the store ahead by more than a step": ahead,
     "the sidecar's folder lost": lambda phone: shutil.rmtree(phone.sidecar),
     "its file lost": lambda phone: (phone.sidecar / "witness").unlink(),
     "its tag lost": lambda phone: (phone.sidecar / "CACHEDIR.TAG").unlink(),
-    "its end lost": lambda phone: cut(phone.sidecar),
-    "all of it lost": lambda phone: (phone.sidecar / "witness").write_bytes(b""),
-    "its sense lost": lambda phone: rubbish(phone.sidecar),
+    "its end lost": witnessed(lambda seen: seen[:-3]),
+    "all of it lost": witnessed(lambda _: b""),
+    "its sense lost": witnessed(lambda seen: seen[:16] + b"\x94\x01\xc4\x00\x00\x91\x91\x00"),
 }
 
 
@@ -220,7 +196,7 @@ def test_a_sidecar_that_cannot_be_read_now_is_trouble(tmp_path):
         Sidecar(tmp_path).read()
 
 
-def test_a_host_whose_callbacks_fail_loses_nothing(tmp_path):
+def test_a_host_whose_callbacks_fail_loses_nothing(begin):
     """Whatever they raise, nothing is raised into the app, records are kept, nothing leaves that the host was not told,
     and afterwards all goes on."""
     kept, broken, told = [], [], []
@@ -235,25 +211,23 @@ def test_a_host_whose_callbacks_fail_loses_nothing(tmp_path):
             raise OSError("no keychain")
         kept.append(seen)
 
-    server, clock = FakeServer(PLAIN), Clock(START + 1)
     options = {"witness": Callbacks(read, write), "on_error": told.append}
-    with client(tmp_path, server, clock, **options) as device:
-        handle = device.join(PLAIN.id)
-        sent = 0
-        for period, broken in enumerate((["read"], [], ["write"], ["read", "write"], []), 1):
-            flushed = device.at(START + 60 * period + 20).flush()
-            sent += flushed.sent
-            assert (flushed.trouble is None) == (not broken)
-            assert flushed.sent == 0 or not broken
-            assert "secret" not in str(flushed.trouble)
-        assert (sent, handle.ledger().answered_period) == (5, 5)
+    device, _, clock = begin(PLAIN, now=START + 1, **options)
+    handle, sent = device.join(PLAIN.id), 0
+    for period, broken in enumerate((["read"], [], ["write"], ["read", "write"], []), 1):
+        flushed = device.at(START + 60 * period + 20).flush()
+        sent += flushed.sent
+        assert (flushed.trouble is None) == (not broken)
+        assert flushed.sent == 0 or not broken
+        assert "secret" not in str(flushed.trouble)
+    assert (sent, handle.ledger().answered_period) == (5, 5)
     broken = ["read"]
-    with client(tmp_path, server, clock, **options) as device:
-        assert [type(error) for error in told] == [WitnessTrouble]
-        assert device.join(PLAIN.id).record("coffee") is Recorded.COUNTED
-        broken = []
-        assert device.at(clock.now + 60).flush().sent == 1
-        assert device.join(PLAIN.id).status is Status.JOINED
+    device, *_ = begin(after=device, **options)
+    assert [type(error) for error in told] == [WitnessTrouble]
+    assert device.join(PLAIN.id).record("coffee") is Recorded.COUNTED
+    broken = []
+    assert device.at(clock.now + 60).flush().sent == 1
+    assert device.join(PLAIN.id).status is Status.JOINED
     assert PLAIN.id in kept[-1]
 
 
@@ -323,7 +297,10 @@ def test_a_device_that_is_killed_between_answering_and_telling_goes_on(phone):
     phone.period(1)
     phone.clock.now = START + 60 * 2 + 20
     with phone.start() as device:
-        phone.flush_and_kill(device)
+        phone.witness.error = Killed()
+        with suppress(Killed):
+            device.flush()
+        phone.witness.error = None
         with device.store.transaction() as db:
             ids = {id_ for (id_,) in db.execute("SELECT id FROM closings WHERE batch > 0")}
     assert len(ids) == 2
@@ -333,33 +310,6 @@ def test_a_device_that_is_killed_between_answering_and_telling_goes_on(phone):
             assert device.join(PLAIN.id, entries=ENTRIES).status is Status.JOINED
     assert phone.told == []
     assert {closing.id for closing in phone.server.closings() if closing.period == 2} == ids
-
-
-def test_a_second_process_that_starts_while_the_first_reports_silences_nobody(phone):
-    """Nor does it report meanwhile, and both go on."""
-    phone.clock.now = START + 80
-    others = []
-
-    def reply(request):
-        if request.method == "POST":
-            phone.server.reply = lambda _: None
-            other = phone.start()
-            others.append(other)
-            assert other.join(PLAIN.id, entries=ENTRIES).record("coffee") is Recorded.COUNTED
-        return None
-
-    with phone.start() as device:
-        handle = device.join(PLAIN.id, entries=ENTRIES)
-        phone.server.reply = reply
-        phone.clock.now = START + 140
-        assert device.flush().sent > 0
-        phone.clock.now = START + 200
-        assert others[0].flush().sent == 2
-        phone.clock.now = START + 260
-        assert device.flush().sent == 2
-        assert handle.status is Status.JOINED
-        others[0].close()
-    assert phone.told == []
 
 
 def test_on_macos_the_sidecar_bears_the_mark_that_time_machine_looks_for(tmp_path):
@@ -454,3 +404,89 @@ def test_what_a_lost_store_has_spent_counts_on(phone):
         assert device.ledger().spent == PLAIN.epsilon
         with pytest.raises(TooCostly):
             device.join(OTHER.id)
+
+
+STEPS = ["flush", "killed", "back up", "put back", "put back all", "clone", "forget lock", "record"]
+
+
+def laid_over(source, target, *, all_of_it):
+    """The store's files as they were, in place of what is there; or the sidecar's as well, over what is there."""
+    for file in target.glob("store.db*"):
+        if file.is_file():
+            file.unlink()
+    for file in source.rglob("*"):
+        to = target / file.relative_to(source)
+        if file.is_file() and (all_of_it or file.parent == source):
+            to.parent.mkdir(exist_ok=True)
+            to.write_bytes(file.read_bytes())
+
+
+def answered_once(steps):
+    """Lives through these steps, then starts every store that there is once more: of each closing the server gets one
+    id. A step is what happens, to which backup or answer, and whether a period goes by before."""
+    with tempfile.TemporaryDirectory() as folder:
+        live, other = Path(folder, "live"), Path(folder, "other")
+        home, backups = Home(Path(folder), PLAIN), []
+
+        def run(place, *, fails=False, answer=None):
+            witness = Failing(live / "witness")
+            with home.start(place, witness=witness) as device:
+                handle = device.join(PLAIN.id)
+                if answer is not None:
+                    handle.record(answer)
+                witness.error = GONE if fails else None
+                device.flush()
+
+        run(live)
+        for what, which, later in steps:
+            home.clock.now += 60 if later else 1
+            if what == "back up":
+                backups.append(Path(folder, f"{len(backups)}"))
+                shutil.copytree(live, backups[-1])
+            elif what in ("put back", "put back all") and backups:
+                laid_over(backups[which % len(backups)], live, all_of_it=what == "put back all")
+            elif what == "clone":
+                other.mkdir(exist_ok=True)
+                laid_over(live, other, all_of_it=False)
+                run(other)
+            elif what == "forget lock":
+                (live / "store.db.lock").unlink(missing_ok=True)
+            else:
+                run(live, fails=what == "killed", answer=PLAIN.answers[which] if what == "record" else None)
+        home.clock.now += 60
+        for place in (live, other, *backups):
+            if (place / "store.db").exists():
+                run(place)
+        ids = defaultdict(set)
+        for closing in home.server.closings():
+            ids[closing.period].add(closing.id)
+        assert all(len(each) == 1 for each in ids.values())
+        return ids
+
+
+PUT_BACK = {
+    "killed between drawing and telling, and an older store answers": [
+        *(("back up", 0, True), ("killed", 0, False), ("back up", 0, False)),
+        *(step for each in (0, 1, 0, 1) for step in (("put back", each, False), ("flush", 0, False))),
+    ],
+    "a backup laid over the living files, as `cp -r` does it": [
+        *(("flush", 0, True), ("back up", 0, False), ("record", 0, True), ("put back all", 0, False)),
+        ("flush", 0, False),
+    ],
+}
+
+
+@pytest.mark.parametrize("name", PUT_BACK)
+def test_a_store_that_was_put_back_answers_no_closing_twice(name):
+    """Files that are there keep their numbers, and get the old content; of two stores that drew equally often the
+    witness admits one."""
+    assert answered_once(PUT_BACK[name])
+
+
+@pytest.mark.heavy
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(STEPS), st.integers(0, 2), st.booleans()), min_size=3, max_size=9))
+def test_whatever_is_put_back_no_closing_is_answered_twice(steps):
+    """Killed between drawing and telling, copied, put back with the sidecar laid over or without, cloned into another
+    folder that has the same sidecar, in any order."""
+    answered_once(steps)

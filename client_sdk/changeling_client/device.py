@@ -116,7 +116,7 @@ class Device(Forks):
         if survey is not None and answers is not None and self.settings.strict:
             for answer in answers:
                 check_first(survey, answer)
-        told: list[ClientError] = []
+        refused: ClientError | None = None
         try:
             with store.transaction() as db:
                 if not self.consent:
@@ -126,14 +126,14 @@ class Device(Forks):
                 first = known is asked and answers is None
                 self._first_join = time.monotonic() if first else self._first_join
                 if survey is not None and known.status is Status.ASKED:
-                    told = enroller.enrol_or_refuse(db, known, survey, time_known=False)
+                    refused = enroller.enrol_or_refuse(db, known, survey, time_known=False)
             if survey is not None and known.status is Status.ASKED:
                 store.erase_past()  # the answers that waited for it, and when they were given
         except ClientClosed:
             if self._opened is store:
                 raise
-        for error in told:
-            raise error
+        if refused is not None:
+            raise refused
 
     def add_entries(
         self, id_: SurveyId, count: int, answers: Sequence[FirstAnswers] | None, stratum: Mapping[str, str] | None

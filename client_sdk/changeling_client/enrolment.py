@@ -134,7 +134,8 @@ class Enroller:
         for each in asked:
             server = servers.at(each.url)
             try:
-                told += self._join(server, each.id, network.share(1 + len({each.url for each in asked})))
+                refused = self._join(server, each.id, network.share(1 + len({each.url for each in asked})))
+                told += [] if refused is None else [refused]
                 decided = True
             except ServerTrouble as error:
                 trouble = trouble or str(error)
@@ -147,8 +148,8 @@ class Enroller:
             self._store.erase_past()  # the answers that waited, and when they were given
         return told, trouble
 
-    def _join(self, server: Server, id_: SurveyId, network: NetworkTime) -> list[ClientError]:
-        """Fetches one survey and enrols its entries. Returns what there is to tell. Raises ServerTrouble."""
+    def _join(self, server: Server, id_: SurveyId, network: NetworkTime) -> CannotJoin | None:
+        """Fetches one survey and enrols its entries. Returns why it may not be joined, if so. Raises ServerTrouble."""
         with self._store.transaction() as db:
             server.begin(db)
         signed = server.survey(id_, network)
@@ -165,14 +166,14 @@ class Enroller:
             server.keep(db)
             asked = entries.find_survey(db, id_)
             if asked is None or asked.status is not Status.ASKED:  # it was left meanwhile
-                return []
-            told = self.enrol_or_refuse(db, asked, survey, time_known=True)
-            if not told:  # an app asks for a refused one again whenever it starts: that must not be free
+                return None
+            refused = self.enrol_or_refuse(db, asked, survey, time_known=True)
+            if refused is None:  # an app asks for a refused one again whenever it starts: that must not be free
                 server.succeed(db)
-            return told
+            return refused
 
-    def enrol_or_refuse(self, db: StoreConnection, asked: Known, survey: Survey, time_known: bool) -> list[ClientError]:
-        """Enrols the entries of a survey that was asked for, or notes why not. Returns what there is to tell.
+    def enrol_or_refuse(self, db: StoreConnection, asked: Known, survey: Survey, time_known: bool) -> CannotJoin | None:
+        """Enrols the entries of a survey that was asked for, or notes why not, and returns that.
 
         time_known: whether a server has told the time.
         """
@@ -186,7 +187,7 @@ class Enroller:
             return self._refuse(db, asked.id, error)
         finally:
             db.execute("RELEASE enrolling")
-        return []
+        return None
 
     def enrol(self, db: StoreConnection, asked: Known, survey: Survey, time_known: bool) -> None:
         """Enrols the entries of a survey that was asked for, and judges the answers that they have had meanwhile.
@@ -285,15 +286,15 @@ class Enroller:
                 )
         return charge
 
-    def _refuse(self, db: StoreConnection, id_: SurveyId, error: CannotJoin) -> list[ClientError]:
+    def _refuse(self, db: StoreConnection, id_: SurveyId, error: CannotJoin) -> CannotJoin | None:
         """Notes that a survey that was asked for may not be joined, and forgets the answers that waited for it."""
         asked = entries.find_survey(db, id_)
         if asked is None or asked.status is not Status.ASKED:
-            return []
+            return None
         entries.delete_entries(db, id_)
         reason = f"{type(error).__name__}: {error}"
         entries.put_survey(db, replace(asked, status=Status.REFUSED, reason=reason, stratum={}))
-        return [error]
+        return error
 
 
 def _begun(survey: Survey, entry: Entry, drawn: Drawn, place: int) -> bool:

@@ -128,14 +128,8 @@ def due_ms(survey: Survey, entry: Entry, period: int) -> UnixMilliseconds:
 
 def next_due_ms(survey: Survey, entry: Entry) -> UnixMilliseconds | None:
     """When the entry answers next, in Unix milliseconds; None if nothing of the plan is left to answer."""
-    if entry.answered >= survey.plan.last_closing:
-        return None
-    period = min(
-        track.first + track.width * max((entry.answered - track.first) // track.width + 1, 1)
-        for track in survey.plan.tracks
-        if track.first + track.width * track.count > entry.answered
-    )
-    return due_ms(survey, entry, period)
+    left = closings(survey.plan, entry.answered, survey.plan.last_closing)
+    return due_ms(survey, entry, left[0]) if left else None
 
 
 def unanswered(survey: Survey, answered: int, now_ms: UnixMilliseconds) -> list[int]:

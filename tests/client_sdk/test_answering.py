@@ -31,19 +31,7 @@ from hypothesis import strategies as st
 
 from tests.coins import ListedCoins
 
-from .device import (
-    LATE,
-    PLAIN,
-    START,
-    TRUTHFUL,
-    Clock,
-    FakeServer,
-    answering,
-    answers_in,
-    asking,
-    by_node,
-    client,
-)
+from .device import LATE, PLAIN, START, TRUTHFUL, Clock, FakeServer, answering, answers_in, asking, by_node, client
 
 CHANGES = MutationSpace(3)
 

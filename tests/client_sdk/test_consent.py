@@ -13,16 +13,7 @@ from functools import partial
 from itertools import product
 
 import pytest
-from changeling_client import (
-    ClientError,
-    Recorded,
-    Silenced,
-    Status,
-    StoreBusy,
-    StoreUnusable,
-    SurveyHandle,
-    outbox,
-)
+from changeling_client import ClientError, Recorded, Silenced, Status, StoreBusy, StoreUnusable, SurveyHandle, outbox
 from changeling_protocol import Group, Joint, KaryResponse, Odds, StateSpace, TimeBounded, Track
 
 from .device import PLAIN, START, URL, Clock, FakeServer, answering, asking, client, on_disk

@@ -8,16 +8,7 @@ from contextlib import closing
 
 import httpx
 import pytest
-from changeling_client import (
-    Client,
-    ClientError,
-    Recorded,
-    SharedCallbacks,
-    StoreBusy,
-    entries,
-    outbox,
-    recording,
-)
+from changeling_client import Client, ClientError, Recorded, SharedCallbacks, StoreBusy, entries, outbox, recording
 from changeling_client.store import Wrapping
 from changeling_protocol import SlotState, decode, encode
 

@@ -241,11 +241,7 @@ def test_no_attempts_at_a_history_are_told_apart_beyond_its_odds(constraint, clo
         assert worst == 3 or enrols or "too late" in how  # where reports are dropped, less is told
 
 
-COPIES = {
-    "in the second period": ((3, 0),),
-    "a copy of a copy": ((1, 0), (3, 1)),
-    "two of the first": ((1, 0), (3, 0)),
-}
+COPIES = {"in the second period": ((3, 0),), "a copy of a copy": ((1, 0), (3, 1)), "two of the first": ((1, 0), (3, 0))}
 """Before which moment of `moments`, and of which life."""
 
 

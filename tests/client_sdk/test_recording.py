@@ -150,12 +150,7 @@ def test_a_wrong_answer_is_refused_and_not_repeated(begin, name, known):
 C, F, P = Recorded.COUNTED, Recorded.FROZEN, Recorded.PENDING
 FREEZING = {
     "at most k": (AtMost(2), [10, 70, 130, 190, 250], [C, C, F, Recorded.UNCHANGED, F], 2),
-    "in time, that moment included": (
-        TimeBounded(100),
-        [10, 20, 30, 40, 110, 111, 400],
-        [C, C, C, C, C, P, P],
-        2,
-    ),
+    "in time, that moment included": (TimeBounded(100), [10, 20, 30, 40, 110, 111, 400], [C, C, C, C, C, P, P], 2),
     "either class": (Hybrid((AtMost(2), TimeBounded(100))), [10, 400, 401], [C, C, P], 2),
     "either class, fast": (Hybrid((AtMost(2), TimeBounded(100))), [10, 20, 30, 110, 111], [C, C, C, C, P], 2),
     "both, the number": (AtMostWithin(2, 300), [5, 70, 130], [C, C, F], 2),

@@ -18,7 +18,8 @@ from threading import Event
 import httpx
 import numpy as np
 from changeling_aggregator.store import SnapshotProgress, Store, StratumCounts, StratumKey
-from changeling_aggregator.testing.serving import AUTHORITY, RunningServer
+from changeling_aggregator.testing import AUTHORITY
+from changeling_aggregator.testing.serving import RunningServer
 from changeling_protocol import (
     AtMost,
     Calendar,

@@ -15,9 +15,9 @@ import pickle
 import signal
 import sys
 from bisect import bisect_left
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
@@ -33,7 +33,6 @@ from changeling_protocol import (
     RefusalCounts,
     Survey,
     SurveyId,
-    UploadColumns,
     column_bytes,
     decode_upload,
     head_of,
@@ -60,18 +59,9 @@ class Sheaf:
     of their group, their columns of symbols.
     """
 
-    numbers: list[int] = field(default_factory=list)
-    closings: list[bytes] = field(default_factory=list)
-    symbols: list[list[bytes]] = field(default_factory=list)
-
-    def add(self, number: int, columns: UploadColumns) -> None:
-        """Add an upload."""
-        self.numbers.append(number)
-        self.closings.append(columns.closings)
-        if not self.symbols:
-            self.symbols = [[] for _ in columns.symbols]
-        for column, of_upload in zip(self.symbols, columns.symbols, strict=True):
-            column.append(of_upload)
+    numbers: list[int]
+    closings: list[bytes]
+    symbols: list[list[bytes]]
 
     def joined(self) -> "Sheaf":
         """The same, each column as one piece of bytes."""
@@ -81,8 +71,6 @@ class Sheaf:
         """Add the uploads of a later part of the log."""
         self.numbers += other.numbers
         self.closings += other.closings
-        if not self.symbols:
-            self.symbols = [[] for _ in other.symbols]
         for column, more in zip(self.symbols, other.symbols, strict=True):
             column += more
 
@@ -100,13 +88,27 @@ class Opened:
     refused: RefusalCounts = field(default_factory=Counter)
     rubbish: list[int] = field(default_factory=list)
 
+    def by_survey(self) -> dict[SurveyId, dict[ColumnLayout, Sheaf]]:
+        """The sheaves of each survey."""
+        surveys: dict[SurveyId, dict[ColumnLayout, Sheaf]] = {}
+        for kind, sheaf in self.sheaves.items():
+            surveys.setdefault(kind.survey, {})[kind] = sheaf
+        return surveys
+
+    def add(self, kind: ColumnLayout, sheaf: Sheaf) -> None:
+        """Add the uploads of a sheaf, which is this one's from then on."""
+        if kind in self.sheaves:
+            self.sheaves[kind].extend(sheaf)
+        else:
+            self.sheaves[kind] = sheaf
+
     def extend(self, other: "Opened") -> None:
-        """Add what was in the requests that follow in the log."""
+        """Add what was in the requests that follow in the log; what is added is this one's from then on."""
         self.envelopes += other.envelopes
         self.refused.update(other.refused)
         self.rubbish += other.rubbish
         for kind, sheaf in other.sheaves.items():
-            self.sheaves.setdefault(kind, Sheaf()).extend(sheaf)
+            self.add(kind, sheaf)
 
 
 Open: TypeAlias = Callable[[Sequence[bytes], Mapping[SurveyId, Survey], Mapping[bytes, X25519PrivateKey]], Opened]
@@ -153,24 +155,25 @@ class Opener:
 
         Where the key or the survey is unknown it may be an upload to another program, one day.
         """
-        head, refusal = head_of(envelope), Refusal.MALFORMED
-        private = self._keys.get(head.key)
-        if head.survey not in self._surveys or private is None:
-            opened.refused[head.survey, Refusal.UNOPENABLE] += 1
-            return True
+        survey, refusal = SurveyId(b""), Refusal.MALFORMED  # too short an envelope is of none
         try:
+            head = head_of(envelope)
+            survey, private = head.survey, self._keys.get(head.key)
+            if survey not in self._surveys or private is None:
+                opened.refused[survey, Refusal.UNOPENABLE] += 1
+                return True
             columns = decode_upload(open_envelope(envelope, private))
-            kind = ColumnLayout(head.survey, columns.group, columns.span.start, columns.span.end)
+            kind = ColumnLayout(survey, columns.group, columns.span.start, columns.span.end)
             if kind not in self._lengths:
                 self._lengths[kind] = self._lengths_of(kind)
             if self._lengths[kind] == (len(columns.closings), *map(len, columns.symbols)):
-                opened.sheaves.setdefault(kind, Sheaf()).add(number, columns)
+                opened.add(kind, Sheaf([number], [columns.closings], [[each] for each in columns.symbols]))
                 return True
         except CannotOpen:
             refusal = Refusal.UNOPENABLE
         except MalformedBytes:
             pass
-        opened.refused[head.survey, refusal] += 1
+        opened.refused[survey, refusal] += 1
         return False
 
     def _lengths_of(self, kind: ColumnLayout) -> tuple[int, ...] | None:
@@ -200,8 +203,9 @@ def open_requests(
 
 MOST_PIECE_BYTES, LEAST_PIECE_BYTES = 2**16, 2**12
 """About so many bytes of requests are given at a time; less towards the end, so that no processor waits for another."""
-FEW_BYTES = 2**16
-"""Requests of no more bytes are opened here, without starting processes for it."""
+FEW_BYTES, WORTH_STARTING_BYTES = 2**16, 2**19
+"""Requests of no more bytes are opened here: FEW_BYTES where processes run, and more where they would have to be
+started, which takes longer. Of a backlog each batch of the fold has more; a small server never starts any."""
 MOST_SILENCE_SECONDS = 0.25
 """Where no process has answered for so long, others keep the processors busy: then pieces are opened here, too."""
 
@@ -220,18 +224,24 @@ class OpeningProcesses:
 
         Whatever it raises, the next call starts new processes.
         """
-        if self._processors == 1 or sum(map(len, requests)) <= FEW_BYTES:
+        few = WORTH_STARTING_BYTES if self._pool is None else FEW_BYTES
+        if self._processors == 1 or sum(map(len, requests)) <= few:
             return open_requests(requests, surveys, keys)
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(self._processors, get_context("spawn"), _stand_behind)
+        pool = self.start()
         try:
-            return self._opened(self._pool, requests, surveys, keys)
+            return self._opened(pool, requests, surveys, keys)
         except BaseException as error:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
             self._pool = None
             if isinstance(error, BrokenExecutor):
                 raise OSError("a process that opens uploads has died") from error
             raise
+
+    def start(self) -> ProcessPoolExecutor:
+        """Have processes open from now on, whatever it is worth."""
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self._processors, get_context("spawn"), _stand_behind)
+        return self._pool
 
     def _opened(
         self,
@@ -241,26 +251,21 @@ class OpeningProcesses:
         keys: Mapping[bytes, X25519PrivateKey],
     ) -> Opened:
         needs = pickle.dumps((dict(surveys), {id_: key.private_bytes_raw() for id_, key in keys.items()}))
-        waiting = deque(enumerate(_pieces(requests, self._processors)))
-        given: dict[Future[Opened], tuple[int, tuple[int, list[bytes]]]] = {}
+        given = {pool.submit(_open, needs, *piece): piece for piece in _pieces(requests, self._processors)}
         here, done, patience = Opener(surveys, keys), dict[int, Opened](), MOST_SILENCE_SECONDS
-        while waiting or given:
-            while waiting and len(given) <= self._processors:  # one more, so that none of them waits
-                number, piece = waiting.popleft()
-                given[pool.submit(_open, needs, *piece)] = number, piece
+        while given:
             answered, _ = wait(given, patience, FIRST_COMPLETED)
             for each in answered:
-                done[given.pop(each)[0]] = each.result()
+                first, _ = given.pop(each)
+                done[first] = each.result()
             patience = MOST_SILENCE_SECONDS if answered else 0.0  # which is not waited for each piece again
             if not answered:
-                unheard, last = (None, waiting.pop()) if waiting else given.popitem()
-                if unheard is not None:
-                    unheard.cancel()
-                number, (first, some) = last
-                done[number] = here.open(enumerate(some, first))
+                unheard, (first, some) = given.popitem()
+                unheard.cancel()
+                done[first] = here.open(enumerate(some, first))
         whole = Opened()
-        for number in sorted(done):
-            whole.extend(done[number])
+        for first in sorted(done):
+            whole.extend(done[first])
         return whole
 
 

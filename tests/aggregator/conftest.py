@@ -1,6 +1,7 @@
 """A store in a temporary folder, the command line, and a server whose clock moves, which the tests of HTTP share."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,10 @@ from changeling_aggregator.segments import Folder
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing.services import PostgreSQL
 from changeling_commands import main as run
-from changeling_protocol import Calendar
+from changeling_protocol import Breakdown
 
 from ..protocol.examples import survey
-from .devices import END, GRACE, START, Clock, Log
+from .devices import Log
 from .serving import TOKEN, Cli, ServerHere, ServerProcess
 
 
@@ -38,14 +39,8 @@ def postgresql_store(url: str) -> Iterator[Store]:
 
 @pytest.fixture
 def log(store: Store) -> Log:
-    """With a survey of eight minutes."""
-    return Log.of(store, survey(calendar=Calendar(START, 60, 8), grace=GRACE, skew=5))
-
-
-@pytest.fixture
-def clock() -> Clock:
-    """At that survey's end."""
-    return Clock(float(END))
+    """With a survey of eight minutes, in three strata."""
+    return Log.of(store, replace(survey(), breakdowns=(Breakdown("platform", ("linux", "mac", "windows")),)))
 
 
 @pytest.fixture

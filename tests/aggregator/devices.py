@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from changeling_aggregator.ingest import LogRequest, by_survey
-from changeling_aggregator.store import LoggedRequest
-from changeling_aggregator.testing import tallies_in
-from changeling_aggregator.testing.serving import FOREVER, SurveyLog, body, publish_new_key
+from changeling_aggregator.server import ServerSettings, Service
+from changeling_aggregator.store import LoggedRequest, Store
+from changeling_aggregator.testing import publish_new_key, tallies_in
+from changeling_aggregator.testing.serving import FOREVER, SurveyLog, body
 from changeling_protocol import (
     HEAD_BYTES,
     SEAL_BYTES,
@@ -26,7 +27,8 @@ from changeling_protocol import (
     seal,
 )
 from changeling_protocol.wire import decode_upload_request, encode_upload_request
-from changeling_statistics import Tallies
+
+from ..protocol.examples import PINNED
 
 START, GRACE = 1_800_000_000, 600
 END = START + 8 * 60
@@ -35,16 +37,6 @@ END = START + 8 * 60
 def closes(node: int) -> int:
     """When a period ends."""
     return START + node * 60
-
-
-class Clock:
-    """Unix seconds that a test moves."""
-
-    def __init__(self, now: float) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
 
 
 SURVEYS = SurveyId(b"survey of 16 by."), SurveyId(b"another survey..")
@@ -113,12 +105,14 @@ class Log(SurveyLog):
     def tallies(self) -> dict[tuple[int, int], tuple[int, list[int]]]:
         """By track and node: how many reports, and the slots."""
         with self.store.view() as view:
-            return shown(tallies_in(view, self.survey))
+            counted = tallies_in(view, self.survey)
+        return {key: (tally.reports, tally.slots.tolist()) for key, tally in counted.items()}
 
     def attendance(self) -> dict[tuple[int, int], tuple[int, int, int]]:
         """By group and period: how many were heard, and of these how many new, and how many missed before."""
         with self.store.view() as view:
-            return present(tallies_in(view, self.survey))
+            counted = tallies_in(view, self.survey).attendance
+        return {key: (here.heard, here.new, here.missed) for key, here in counted.items()}
 
     def refused(self) -> dict[str, int]:
         with self.store.view() as view:
@@ -129,17 +123,33 @@ class Log(SurveyLog):
         with self.store.view() as view:
             return sorted(view.kept_requests())
 
+    def unfolded(self) -> int:
+        with self.store.view() as view:
+            return view.log_state().unfolded
+
     def sealed(self) -> int:
         """The last period that is sealed."""
         with self.store.view() as view:
             return view.surveys()[self.survey.id].sealed
 
+    def private_keys(self) -> set[bytes]:
+        """The ids of those that are not destroyed."""
+        with self.store.view() as view:
+            return set(view.private_keys())
 
-def shown(tallies: Tallies) -> dict[tuple[int, int], tuple[int, list[int]]]:
-    """By track and node: how many reports, and the slots."""
-    return {key: (tally.reports, tally.slots.tolist()) for key, tally in tallies.items()}
 
+class Served:
+    """A service on a store with one survey, whose clock a test moves: it folds when it is told."""
 
-def present(tallies: Tallies) -> dict[tuple[int, int], tuple[int, int, int]]:
-    """By group and period: how many were heard, were new, and were missed before."""
-    return {key: (here.heard, here.new, here.missed) for key, here in tallies.attendance.items()}
+    def __init__(self, store: Store, asked: Survey, now: float) -> None:
+        self.log, self.now = Log.of(store, asked), now
+        self.service = Service(store, ServerSettings(PINNED, lambda: self.now))
+        self.path = f"/v1/surveys/{asked.id.hex()}"
+
+    def fold(self) -> None:
+        self.service.folding.fold_now()
+
+    def send(self, *said: Said) -> None:
+        """Each report of an entry of its own; then all is folded."""
+        self.log.append(self.now, *(envelope(self.log.survey, self.log.key, [each]) for each in said))
+        self.fold()

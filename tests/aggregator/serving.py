@@ -16,7 +16,8 @@ from typing import Any, Self
 import httpx
 from changeling_aggregator.server import MovableClock, ServerSettings, Service, listen, make_app, make_server
 from changeling_aggregator.store import IN_CLEAR, AtRest, Store
-from changeling_aggregator.testing.serving import ADMIN, AUTHORITY, FOREVER, TOKEN, RunningServer, body
+from changeling_aggregator.testing import AUTHORITY
+from changeling_aggregator.testing.serving import ADMIN, FOREVER, TOKEN, RunningServer, body
 from changeling_protocol import Calendar, SealingKey, Survey, UnixSeconds, decode
 
 from ..protocol.examples import PINNED, survey

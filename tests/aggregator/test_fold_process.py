@@ -1,8 +1,7 @@
-"""The fold in processes of its own: killed, told to end, beside others; and what it never shows."""
+"""The fold against the contract of fold engines, here and in processes of its own; killed, told to end, beside others;
+what it never shows; and `changeling fold`."""
 
-import asyncio
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,25 +13,71 @@ from pathlib import Path
 from typing import TypeAlias
 
 import pytest
-from changeling_aggregator import FoldDied, Overloaded, StoreError, ingest, opening
-from changeling_aggregator.fold import FoldProcess, fold
-from changeling_aggregator.ingest import Committer, Registry
-from changeling_aggregator.opening import OpeningProcesses, open_requests
+from changeling_aggregator import FoldDied, StoreError, opening
+from changeling_aggregator.fold import FoldEngine, FoldProcess, FoldReport, SeenIds, check, fold
+from changeling_aggregator.ingest import Registry
+from changeling_aggregator.opening import Opened, OpeningProcesses, open_requests
 from changeling_aggregator.server import FoldLoop, MovableClock, ServerSettings, Service, health, service
 from changeling_aggregator.store import AtRest, Store, TokenScope
-from changeling_aggregator.testing.serving import offspring, running
+from changeling_aggregator.testing import FoldEngineContract, sql
+from changeling_aggregator.testing.services import small_bucket
+from changeling_aggregator.testing.serving import command_of, offspring, running
+from changeling_commands import main as run
 from changeling_protocol import Calendar, UnixSeconds
 
+from ..contracts.stores import PLACES
 from ..protocol.examples import PINNED, survey
-from .devices import SURVEYS, Log, body, envelope, report, upload
+from .devices import END, START, Log, body, envelope, report
 from .serving import ServerProcess, eventually, in_process
 
-START, END = 1_800_000_000, 1_800_000_480
+
+class Embedded:
+    """The fold of this process."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._seen = store, SeenIds()
+
+    def await_start(self) -> None:
+        """It needs no start."""
+
+    def fold(self, now: UnixSeconds, *, closing: bool) -> FoldReport:
+        return fold(self._store, now, closing=closing, seen=self._seen)
+
+    def close(self) -> None:
+        """Nothing runs."""
 
 
-@pytest.fixture
-def log(store: Store) -> Log:
-    return Log.of(store, survey(calendar=Calendar(START, 60, 8)))
+class TestEmbeddedFold(FoldEngineContract):
+    """On each database, and with a log in a bucket."""
+
+    @pytest.fixture(params=[*PLACES, "bucket"])
+    def where(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    @pytest.fixture
+    def store(self, where: str, request: pytest.FixtureRequest) -> Iterator[Store]:
+        opened = PLACES[where if where in PLACES else "sqlite"](request).open()
+        yield opened
+        opened.close()
+
+    @pytest.fixture
+    def place(self, where: str) -> Iterator[str | None]:
+        if where == "bucket":
+            with small_bucket() as bucket:
+                yield bucket.place
+        else:
+            yield None
+
+    @pytest.fixture
+    def engine(self, store: Store) -> FoldEngine:
+        return Embedded(store)
+
+
+def test_a_fold_in_a_process_of_its_own_counts_the_same(store: Store) -> None:
+    """By the same code, whose log lies in a file; and stands by while another folds."""
+    engine = FoldProcess(store.place, store.at_rest)
+    FoldEngineContract().test_it_counts_what_the_reference_counts(store, engine, None)
+    engine.close()
 
 
 @pytest.mark.heavy
@@ -46,8 +91,8 @@ def test_a_fold_that_ended_says_why_and_the_next_one_counts(
     process.await_start()
     process.fold(END, closing=True)
     log.append_reports(END, [report(1)])
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
+    (folding,) = (each for each in active_children() if each.name == "fold")
+    folding.kill()
     with pytest.raises(FoldDied):
         process.fold(END, closing=True)
     hidden = place.with_suffix(".hidden")
@@ -65,31 +110,45 @@ def test_a_fold_that_ended_says_why_and_the_next_one_counts(
 
 
 Openers: TypeAlias = tuple[OpeningProcesses, list[int]]
+RUBBISH = [body(bytes(300)) for _ in range(300)]
 
 
 @pytest.fixture(scope="module")
 def openers() -> Iterator[Openers]:
     """Two processes that open, and their numbers."""
     several, before = OpeningProcesses(2), {*active_children()}
-    several([body(bytes(300)) for _ in range(300)], {}, {})
+    several.start()
+    several(RUBBISH, {}, {})
     yield several, [each.pid for each in {*active_children()} - before if each.pid]
     for each in {*active_children()} - before:
         each.kill()  # one may wait for a lock that the killed one had, and keep this process from ending
 
 
+def both(log: Log, openers: Openers, requests: list[bytes]) -> tuple[Opened, Opened]:
+    """What they open, and what one process does; the same uploads in the same order."""
+    with log.store.view() as view:
+        needs = {log.survey.id: log.survey}, view.private_keys()
+    several, alone = openers[0](requests, *needs), open_requests(requests, *needs)
+    assert {kind: sheaf.joined() for kind, sheaf in several.sheaves.items()} == alone.sheaves
+    return several, alone
+
+
+def test_little_is_opened_without_starting_processes() -> None:
+    """Which would take longer than opening it."""
+    before = {*active_children()}
+    assert OpeningProcesses(2)(RUBBISH * 4, {}, {}).envelopes == 1200
+    assert {*active_children()} == before
+
+
 def test_openers_give_what_one_process_gives(log: Log, openers: Openers) -> None:
     """In the same order, whatever is refused, however the requests are cut into pieces."""
-    with log.store.view() as view:
-        keys = view.private_keys()
     requests = [
         body(*(envelope(log.survey, log.key, [report(1)]) for _ in range(number % 3 + 1)), bytes(200 + number))
         for number in range(250)
     ]
-    surveys = {log.survey.id: log.survey}
-    several, alone = openers[0](requests, surveys, keys), open_requests(requests, surveys, keys)
+    several, alone = both(log, openers, requests)
     assert several.envelopes == alone.envelopes > 700
     assert (several.refused, several.rubbish) == (alone.refused, [])
-    assert {kind: sheaf.joined() for kind, sheaf in several.sheaves.items()} == alone.sheaves
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a place behind all others")
@@ -105,37 +164,31 @@ def test_what_openers_have_no_time_for_is_opened_all_the_same(
     """By whoever calls, while others keep the processors busy, who waits for them once and not for each of some sixteen
     pieces; what they answer later belongs to no other call."""
     monkeypatch.setattr(opening, "MOST_SILENCE_SECONDS", 0.3)
-    with log.store.view() as view:
-        keys = view.private_keys()
-    surveys = {log.survey.id: log.survey}
     some, others = ([body(envelope(log.survey, log.key, [report(period)])) for _ in range(300)] for period in (1, 2))
     for requests in (some, others):
         for pid in openers[1]:
             os.kill(pid, signal.SIGSTOP)
         began = time.monotonic()
-        starved, alone = openers[0](requests, surveys, keys), open_requests(requests, surveys, keys)
+        assert both(log, openers, requests)[0].envelopes == 300
         assert time.monotonic() - began < 8
         for pid in openers[1]:
             os.kill(pid, signal.SIGCONT)
-        assert starved.envelopes == 300
-        assert {kind: sheaf.joined() for kind, sheaf in starved.sheaves.items()} == alone.sheaves
-    again = openers[0](some, surveys, keys)
-    assert {kind: sheaf.joined() for kind, sheaf in again.sheaves.items()} == open_requests(some, surveys, keys).sheaves
+    both(log, openers, some)
 
 
 def test_an_opener_that_is_killed_is_replaced(openers: Openers) -> None:
-    """The call in which that is seen, which the others may be too quick for, fails; the next one opens everything."""
-    requests = [body(bytes(300)) for _ in range(300)]
+    """The call in which that is seen, which the others may be too quick for, fails; others open what comes next."""
     os.kill(openers[1][0], signal.SIGKILL)
     assert eventually(lambda: running(openers[1][0]), False)
 
     def open_until_it_is_seen() -> None:
         while True:
-            assert openers[0](requests, {}, {}).envelopes == 300
+            assert openers[0](RUBBISH, {}, {}).envelopes == 300
 
     with pytest.raises((OSError, EOFError)):
         open_until_it_is_seen()
-    assert openers[0](requests, {}, {}).envelopes == 300
+    assert openers[0](RUBBISH * 10, {}, {}).envelopes == 3000
+    assert {each.pid for each in active_children()} - {*openers[1]}
 
 
 def test_a_token_is_revoked_though_the_fold_fails(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,18 +221,18 @@ def test_what_a_server_starts_shows_no_key_is_started_again_and_ends_with_it(
     monkeypatch.setenv("CHANGELING_STORE_KEY", secret.hex())
     with ServerProcess(tmp_path, "--movable-clock") as server, closing(Store.open(server.store_path)) as encrypted:
         server.move_clock(START)
-        log = Log.of(Store.open(server.store_path, AtRest(secret)), survey(calendar=Calendar(START, 60, 8)))
-        server.fold()
+        log = Log.of(Store.open(server.store_path, AtRest(secret)), survey())
         server.move_clock(END)
-        server.upload(*(envelope(log.survey, log.key, [report(8)]) for _ in range(400)))
+        log.append(END, *[envelope(log.survey, log.key, [report(8)])] * 4000)  # more than is opened without processes
         server.fold()
-        assert log.tallies()[0, 8][0] == 400
+        assert log.tallies()[0, 8][0] == 1
         with log.store.view() as view:
             private = view.private_keys()[log.key.id].private_bytes_raw()
         with encrypted.view() as view, pytest.raises(StoreError):
             view.private_keys()
         before = set(offspring(server.process.pid))
-        assert before
+        folding = [pid for pid in before if b"spawn_main" in command_of(pid)]
+        assert len(folding) > 1 or os.cpu_count() == 1
         for pid in before:
             shown = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
             assert not [each for each in (secret, private) if each in shown or each.hex().encode() in shown]
@@ -211,63 +264,10 @@ def test_a_server_that_is_stopped_as_soon_as_it_listens_ends(tmp_path: Path) -> 
         assert process.wait(60) == 0
 
 
-def test_rubbish_goes_when_it_is_folded(log: Log) -> None:
-    """What does not open is deleted at once, but not from beside what counts; the refusals tell."""
-    sound = envelope(log.survey, log.key, [report(1)])
-    altered = sound[:-1] + bytes([sound[-1] ^ 1])
-    log.store.append({log.stream: [body(altered), body(sound, altered), body(altered, altered)]}, END * 1000)
-    fold(log.store, END)
-    assert log.refused() == {"unopenable": 4}
-    with log.store.view() as view:
-        assert [each.body for each in sorted(view.kept_requests())] == [body(sound, altered)]
-    log.append_reports(END, [report(1)])
-    fold(log.store, END)
-    assert log.tallies()[0, 1][0] == 2
-
-
-def test_a_full_store_takes_no_uploads_until_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """503 with Retry-After, and health says why; by itself it takes them again."""
-    store = Store.open(tmp_path / "server.db")
-    taking = Committer(store, lambda: float(END), most_unfolded=2)
-    taking.start()
-    monkeypatch.setattr(ingest, "LOOK_SECONDS", 0.0)
-
-    async def append_four() -> list[object]:
-        return [
-            await asyncio.gather(taking.append(upload(b"upload"), SURVEYS), return_exceptions=True) for _ in range(4)
-        ]
-
-    heard = [error for (error,) in asyncio.run(append_four())]  # type: ignore[misc]
-    assert heard[:3] == [None, None, None]
-    assert isinstance(heard[3], Overloaded)
-    assert "wait to be counted" in (taking.trouble or "")
-    taking.most_unfolded = 10
-    assert eventually(lambda: taking.trouble, None)
-    taking.most_store_bytes = 1
-    assert isinstance(asyncio.run(append_four())[3][0], Overloaded)  # type: ignore[index]
-    assert "due to go" in (taking.trouble or "")
-    taking.close()
-    store.close()
-
-
-def test_a_store_takes_what_its_disk_has_room_for_unless_it_is_told(tmp_path: Path) -> None:
-    """Nine tenths of what is free, and a request for each KiB of that; a setting counts before the disk."""
-    store = Store.open(tmp_path / "server.db")
-    for segments in (None, str(tmp_path / "segments")):
-        by_itself = Committer(store, lambda: float(END), segments=segments)
-        free = shutil.disk_usage(tmp_path).free
-        assert abs(by_itself.most_store_bytes - 0.9 * free) < 0.01 * free
-        assert by_itself.most_unfolded == by_itself.most_store_bytes // 1024
-        assert abs((by_itself.free_bytes() or 0) - free) < 0.01 * free
-    told = Committer(store, lambda: float(END), 2**40, 10**7)
-    assert (told.most_store_bytes, told.most_unfolded) == (2**40, 10**7)
-    store.close()
-
-
 def test_a_server_that_does_not_fold_tells_how_long_nobody_has(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """Degraded once that is long, with 200 as it takes uploads; well again once another process has folded."""
     monkeypatch.setattr(service, "EVERY_SECONDS", 0.02)
-    log = Log.of(store, survey(calendar=Calendar(START, 60, 8)))
+    log = Log.of(store, survey())
     with in_process(Service(store, ServerSettings(PINNED, MovableClock(START + 60), folds=False))) as get:
 
         def troubles() -> list[dict[str, str]]:
@@ -301,3 +301,50 @@ def test_what_a_server_that_does_not_fold_acknowledged_in_segments_is_counted_by
         assert server.fold() == {"envelopes": 0, "reports": 0, "refused": {}}
         server.kill()
         assert fold(store, asked.calendar.time(1) + 1000.0, closing=False).reports == 2
+
+
+LONG_AGO = 1_700_000_480
+
+
+@pytest.fixture
+def old_log(store: Store) -> Log:
+    """Of a survey that ended then: the command goes by the true time."""
+    return Log.of(store, survey(calendar=Calendar(LONG_AGO - 480, 60, 8)))
+
+
+def test_the_command_folds_once_and_names_a_tally_that_the_log_does_not_give(
+    old_log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says what it did. `--check` names what is stored and what the log gives, and ends with 1; else with 0."""
+    monkeypatch.setattr("signal.signal", lambda *_: None)  # of this process
+    words = ["fold", "--store", str(tmp_path / "server.db")]
+    old_log.append_reports(LONG_AGO, [report(1), report(2)])
+    fold(old_log.store, LONG_AGO, closing=False)
+    assert run([*words, "--check"]) == 0
+    assert capsys.readouterr().out == "folding the kept log again comes to the same\n"
+    sql(old_log.store, "UPDATE tallies SET reports = 7 WHERE track = 0 AND node = 2")
+    (difference,) = check(old_log.store)
+    assert difference.what == "track 0, node (1, 2]"
+    assert difference.stored.startswith("7 reports")
+    assert difference.again.startswith("1 reports")
+    assert run([*words, "--check"]) == 1
+    assert "track 0, node (1, 2]: 7 reports" in capsys.readouterr().out
+    old_log.append_reports(LONG_AGO, [report(3), report(4, 200)])
+    assert run(words) == 0
+    assert capsys.readouterr().out == "1 envelopes, 1 reports; refused: 1 symbol-out-of-range\n"
+    assert old_log.tallies()[0, 3][0] == 1
+
+
+@pytest.mark.heavy
+def test_the_command_follows_until_it_is_told_to_end(old_log: Log, tmp_path: Path) -> None:
+    """What is appended counts within seconds."""
+    words = ["-m", "changeling_commands", "fold", "--store", str(tmp_path / "server.db"), "--follow"]
+    with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True) as following:
+        try:
+            assert following.stdout
+            assert following.stdout.readline().startswith("changeling folds")
+            old_log.append_reports(LONG_AGO, [report(1)])
+            assert eventually(lambda: old_log.tallies().get((0, 1), (0,))[0], 1)
+        finally:
+            following.terminate()
+        assert following.wait(200) == 0

@@ -101,11 +101,6 @@ class FoldProcess:
         self._pipe: Connection[object, object] | None = None
         self._closed = self._listens = False
 
-    @property
-    def pid(self) -> int | None:
-        """The number of the process."""
-        return None if self._process is None else self._process.pid
-
     def start(self) -> None:
         """Start the process, without waiting until it listens; where that is left out, the first fold does."""
         with self._lock:

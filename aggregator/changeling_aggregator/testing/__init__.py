@@ -16,14 +16,23 @@ from .fold_engines import (
     honest,
     hostile,
     prepared,
-    reference_of,
     reference_rows,
 )
 from .store_contract import StoreContract
-from .stores import Opener, SegmentedStore, append_segments, counted_rows, sql, tallies_in
+from .stores import (
+    AUTHORITY,
+    Opener,
+    SegmentedStore,
+    append_segments,
+    counted_rows,
+    publish_new_key,
+    sql,
+    tallies_in,
+)
 
 __all__ = [
     "AFTER",
+    "AUTHORITY",
     "PLANS",
     "SURVEYS",
     "Append",
@@ -40,7 +49,7 @@ __all__ = [
     "honest",
     "hostile",
     "prepared",
-    "reference_of",
+    "publish_new_key",
     "reference_rows",
     "sql",
     "tallies_in",

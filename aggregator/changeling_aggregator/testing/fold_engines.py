@@ -18,7 +18,9 @@ import numpy as np
 import pytest
 from changeling_protocol import (
     CLOSING_BYTES,
+    HEAD_BYTES,
     MOST_PERIODS,
+    SEAL_BYTES,
     AtMost,
     Calendar,
     CannotOpen,
@@ -53,18 +55,16 @@ from changeling_protocol import (
 )
 from changeling_protocol.wire import decode_upload_request
 from changeling_statistics import counterpart_of
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from ..fold import FoldEngine, FoldReport, SeenIds, fold
 from ..fold.folding import BATCH_REQUESTS, batches, count_batches
 from ..opening import open_requests
 from ..store import KeptTime, LoggedRequest, Store, StoredSurvey
-from .stores import append_segments, counted_rows
+from .stores import AUTHORITY, append_segments, counted_rows, publish_new_key
 
 Append: TypeAlias = Callable[[Sequence[bytes], UnixMilliseconds], None]
 """Puts requests at the end of a stream, at a time in Unix milliseconds."""
-AUTHORITY = Ed25519PrivateKey.from_private_bytes(b"authority of the tests, 32 bytes")
 START, PERIOD, PERIODS, GRACE = 1_700_000_000, 60, 8, 200
 ENDS = START + PERIOD * PERIODS
 AFTER = UnixSeconds(ENDS + 3 * GRACE)
@@ -169,7 +169,7 @@ class HostileLog:
             of, to = (stranger if number % 7 == 3 else asked), (lost if number % 9 == 4 else key)
             envelopes = [seal(each, of.id, to) for each in plaintexts]
             if number % 11 == 5:
-                envelopes = [chance.randbytes(200)]
+                envelopes = [chance.randbytes(200)[: 200 if number % 2 else 60]]
             again = bool(made) and chance.random() < 0.2
             request = chance.choice(made)[2] if again else encode({"envelopes": envelopes})
             made.append((at, chance.randrange(3), request))
@@ -189,8 +189,7 @@ def prepared(store: Store, seed: int = 3, place: str | None = None) -> tuple[Hos
     with store.transaction() as writing:
         for each in SURVEYS:
             writing.add_survey(each.id, each.signed_by(AUTHORITY), public=True)
-        key = SealingKey(writing.make_key(), 0, 2**40)
-        writing.publish_key(key, key.signed_by(AUTHORITY))
+        key = publish_new_key(writing, 0, 2**40)
         writing.keep_time(KeptTime(UnixMilliseconds(int(AFTER * 1000)), False))  # so that no arrival is doubted
     return HostileLog.made(key, seed), [appender(store, place) for _ in range(3)]
 
@@ -337,6 +336,9 @@ def reference_rows(
         except (MalformedBytes, ValueError):
             continue
         for envelope in envelopes:
+            if len(envelope) <= HEAD_BYTES + SEAL_BYTES:
+                refused[b"", Refusal.MALFORMED.value] += 1
+                continue
             head = head_of(envelope)
             try:
                 if head.survey not in surveys or head.key not in keys:
@@ -351,12 +353,6 @@ def reference_rows(
         "tallies": sorted(row for each in found.values() for row in each.rows()),
         "refusals": sorted((*key, times) for key, times in refused.items()),
     }
-
-
-def reference_of(store: Store) -> dict[str, Rows]:
-    """The counts of a store's log, of which nothing was deleted but requests that no fold can count."""
-    with store.view() as view:
-        return reference_rows(view.kept_requests(), view.surveys(), view.private_keys())
 
 
 def fold_out_of_turn(store: Store, most: int = BATCH_REQUESTS) -> FoldReport:
@@ -401,7 +397,8 @@ class FoldEngineContract:
         assert self.folded(engine) == FoldReport()
         log, streams = prepared(store, place=place)
         log.append_to(streams)
-        expected = reference_of(store)
+        with store.view() as view:
+            expected = reference_rows(view.kept_requests(), view.surveys(), view.private_keys())
         with store.turn_to_fold() as turn:
             assert turn is not None
             assert self.folded(engine).stood_by

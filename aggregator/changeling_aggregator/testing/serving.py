@@ -55,12 +55,11 @@ from changeling_protocol import (
     seal,
 )
 from changeling_protocol.wire import FOLD, UPLOADS, encode_upload_request
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..fold import check, fold
-from ..store import ID_BYTES, Store, TokenScope, Transaction, hash_of
+from ..store import ID_BYTES, Store, TokenScope, hash_of
 from .services import PostgreSQL
-from .stores import tallies_in
+from .stores import AUTHORITY, publish_new_key, tallies_in
 
 FIRST_PORT, END_PORT = 10_000, 30_000
 """Below what the system gives out by itself: a port of these goes to none but who names it."""
@@ -106,7 +105,6 @@ def free_port() -> int:
             return port
 
 
-AUTHORITY = Ed25519PrivateKey.from_private_bytes(b"authority of the tests, 32 bytes")
 TOKEN = "the operator's token, for everything"
 ADMIN = {"authorization": f"Bearer {TOKEN}"}
 FOREVER = 2**40
@@ -204,13 +202,6 @@ class RunningServer:
 def body(*envelopes: object) -> bytes:
     """The bytes of an upload request, as any client may send them: more than fit, or none of them bytes."""
     return encode({"envelopes": list(envelopes)})
-
-
-def publish_new_key(writing: Transaction, begins: int, expires: int) -> SealingKey:
-    """A sealing key of the store, made, signed and published."""
-    key = SealingKey(writing.make_key(), begins, expires)
-    writing.publish_key(key, key.signed_by(AUTHORITY))
-    return key
 
 
 @dataclass(frozen=True)

@@ -2,44 +2,28 @@
 """Stores for tests: what contracts of stores begin with, tables as they are, and a store whose log lies in segments."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
-from changeling_protocol import (
-    MalformedBytes,
-    RefusalCounts,
-    SealingKey,
-    Survey,
-    SurveyId,
-    UnixMilliseconds,
-    head_of,
-)
+from changeling_protocol import MalformedBytes, RefusalCounts, SealingKey, Survey, SurveyId, UnixMilliseconds, head_of
 from changeling_protocol.wire import decode_upload_request
 from changeling_statistics import NodeTally, Tallies
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlalchemy import text
 
 from ..segments import Folder, place_at
-from ..store import (
-    LoggedRequest,
-    Store,
-    Transaction,
-    View,
-    cursors_after,
-    everybody,
-    segment_name,
-    written_segment,
-)
+from ..store import LoggedRequest, Store, Transaction, View, cursors_after, everybody, segment_name, written_segment
 
 Opener: TypeAlias = Callable[..., Store]
 """Opens one store, as another process would each time; takes what `Store.open` does behind the place."""
 
 SURVEY, OTHER = SurveyId(b"survey of 16 by."), SurveyId(b"another survey..")
 NODE, CLOSING = (SURVEY, 0, 1, 0), (SURVEY, 1)
-AUTHORITY = Ed25519PrivateKey.generate()
+AUTHORITY = Ed25519PrivateKey.from_private_bytes(b"authority of the tests, 32 bytes")
 
 
 def put(store: Store, stream: int, *envelopes: bytes, now: int = 0) -> None:
@@ -47,13 +31,13 @@ def put(store: Store, stream: int, *envelopes: bytes, now: int = 0) -> None:
     store.append({stream: envelopes}, UnixMilliseconds(now))
 
 
-def fold_next(store: Store, most: int = 100) -> list[bytes]:
-    """Move the cursors over the next envelopes, as a fold does. Raises Overtaken."""
+def fold_next(store: Store, most: int = 100) -> list[LoggedRequest]:
+    """Move the cursors over the next requests, as a fold does, and count them on a node. Raises Overtaken."""
     with store.view() as view:
-        envelopes = view.unread(most, 2**20)
+        requests = view.unread(most, 2**20)
     with store.transaction() as writing:
-        writing.add(cursors_after(envelopes))
-    return [logged.body for logged in envelopes]
+        writing.add(cursors_after(requests), tallies={NODE: tally(len(requests), 0)})
+    return requests
 
 
 def whole_log(view: View) -> list[LoggedRequest]:
@@ -82,10 +66,25 @@ def publish(writing: Transaction, key: SealingKey) -> bool:
     return writing.publish_key(key, key.signed_by(AUTHORITY))
 
 
+def publish_new_key(writing: Transaction, begins: int, expires: int) -> SealingKey:
+    """A sealing key of the store, made, signed and published."""
+    key = SealingKey(writing.make_key(), begins, expires)
+    assert publish(writing, key)
+    return key
+
+
 def publish_surveys(writing: Transaction) -> None:
     """Publish both surveys."""
     for survey in (SURVEY, OTHER):
         writing.add_survey(survey, b"signed")
+
+
+@contextmanager
+def lost(begun: AbstractContextManager[Transaction]) -> Iterator[Transaction]:
+    """A transaction that raises in the end, so that nothing of it may be kept."""
+    with suppress(KeyError), begun as writing:
+        yield writing
+        raise KeyError
 
 
 class OpenedStore:
@@ -94,16 +93,14 @@ class OpenedStore:
     @pytest.fixture
     def store(self, open_store: Opener) -> Iterator[Store]:
         """An open store."""
-        opened = open_store()
-        yield opened
-        opened.close()
+        with closing(open_store()) as opened:
+            yield opened
 
     @pytest.fixture
     def beside(self, open_store: Opener, store: Store) -> Iterator[Store]:  # noqa: ARG002
         """The same store, opened by another process, as it were."""
-        opened = open_store()
-        yield opened
-        opened.close()
+        with closing(open_store()) as opened:
+            yield opened
 
 
 COUNTED = ("tallies", "refusals")
@@ -144,20 +141,13 @@ def _surveys_in(bodies: Sequence[bytes]) -> set[SurveyId]:
 
 
 class SegmentedStore(Store):
-    """A store whose streams lie in segments, each append in one.
-
-    segments: their place, as `checked_place` gives it; None for a folder beside a store that is a file.
-    """
-
-    segments: str | None = None
+    """A store in a file whose streams lie in segments, in a folder beside it, each append in one."""
 
     def open_stream(self, survey: SurveyId | None = None, place: str | None = None, prefix: str | None = None) -> int:
         """As a store's, in segments."""
-        del survey
-        place = place or self.segments or str(Path(self.place).absolute().parent / "segments")
-        if "://" not in place:
-            Folder(Path(place), make=True)
-        return super().open_stream(None, place, prefix or token_hex(8))
+        del survey, place, prefix
+        folder = Folder(Path(self.place).absolute().parent / "segments", make=True)
+        return super().open_stream(None, folder.name, token_hex(8))
 
     def append(
         self, requests: Mapping[int, Sequence[bytes]], now: UnixMilliseconds, refused: RefusalCounts | None = None

@@ -38,16 +38,7 @@ from changeling_aggregator.store import (
     readable,
     written_segment,
 )
-from changeling_protocol import (
-    Group,
-    Refusal,
-    RefusalCounts,
-    Survey,
-    SurveyId,
-    Track,
-    UnixMilliseconds,
-    symbol_bytes,
-)
+from changeling_protocol import Group, Refusal, RefusalCounts, Survey, SurveyId, Track, UnixMilliseconds, symbol_bytes
 from changeling_protocol.wire import MOST_ENVELOPES_TAKEN
 from numpy.typing import NDArray
 
@@ -471,13 +462,10 @@ def _blocks(
     counted.envelopes += opened.envelopes
     counted.refused.update(opened.refused)
     counted.rubbish += [(requests[number].stream, requests[number].position) for number in opened.rubbish]
-    by_survey: dict[SurveyId, dict[ColumnLayout, Sheaf]] = {}
-    for kind, sheaf in opened.sheaves.items():
-        by_survey.setdefault(kind.survey, {})[kind] = sheaf
-        findings.uploads[kind.survey] += len(sheaf.numbers)
     arrivals = np.array([each.arrival for each in requests], np.int64)
-    for id_, sheaves in by_survey.items():
+    for id_, sheaves in opened.by_survey().items():
         survey = surveys[id_].survey
+        findings.uploads[id_] += sum(len(sheaf.numbers) for sheaf in sheaves.values())
         try:
             rows = UploadRows(survey.plan, sheaves, arrivals)
             of_survey = BatchCounts(Counter())

@@ -21,11 +21,9 @@ START_SECONDS = 180
 
 @dataclass
 class SparkCluster:
-    """folder: of its logs and of what workers write. cores, memory: of each worker."""
+    """Workers of a core and a GiB each. folder: of its logs and of what workers write."""
 
     folder: Path
-    cores: int = 1
-    memory: str = "1g"
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def start(self, workers: int = 2) -> None:
@@ -36,16 +34,12 @@ class SparkCluster:
         arguments = ["--host", HOST, "--port", str(port), "--webui-port", str(free_port())]
         self._master = self._run("master", "org.apache.spark.deploy.master.Master", *arguments)
         _await_port(port)
-        for _ in range(workers):
-            self.add_worker()
-
-    def add_worker(self) -> None:
-        """Start one more worker, and wait until the master has it."""
-        self.workers.append(self._worker(len(self.workers)))
+        for number in range(workers):
+            self.workers.append(self._worker(number))
 
     def _worker(self, number: int) -> "subprocess.Popen[bytes]":
-        arguments = ["--host", HOST, "--webui-port", str(free_port()), "--cores", str(self.cores)]
-        arguments += ["--memory", self.memory, "--work-dir", str(self.folder / f"work{number}"), self.master]
+        arguments = ["--host", HOST, "--webui-port", str(free_port()), "--cores", "1", "--memory", "1g"]
+        arguments += ["--work-dir", str(self.folder / f"work{number}"), self.master]
         started = self._run(f"worker{number}", "org.apache.spark.deploy.worker.Worker", *arguments)
         log = self.folder / f"worker{number}.log"
         _await(lambda: b"Successfully registered with master" in log.read_bytes(), f"worker {number} did not register")
@@ -68,7 +62,8 @@ class SparkCluster:
     def kill_tree(pid: int) -> None:
         """Kill a process with SIGKILL, and everything that it had started."""
         for each in [pid, *offspring(pid)]:
-            _signal(each, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(each, signal.SIGKILL)
 
     def most_mebibytes(self) -> tuple[float, float]:
         """The most memory that an executor's Java process, and a Python process of one, has had."""
@@ -147,11 +142,6 @@ def seconds_of(pid: int) -> float:
 def seconds_of_all(pid: int) -> float:
     """Processor seconds of a process, and of everything that it has started, whether it still runs or has ended."""
     return sum(map(seconds_of, [pid, *offspring(pid)]))
-
-
-def _signal(pid: int, number: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, number)
 
 
 def _most_mebibytes(pid: int) -> float:

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 from changeling_aggregator.fold import EngineOptions
-from changeling_spark import runs as running
-from changeling_spark import tasks as pieces
+from changeling_spark import runs, tasks
 from changeling_spark.runs import SparkFold
 from changeling_spark.testing import WHY_NOT, SparkCluster, cluster
 
@@ -51,7 +50,7 @@ def case(tmp_path: Path) -> Iterator[Case]:
 
 @pytest.fixture
 def many_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each request a segment and a task of its own, and some buckets."""
-    monkeypatch.setattr("changeling_spark.tasks.SEGMENT_REQUESTS", 2)
-    monkeypatch.setattr(pieces, "TASK_BYTES", 1)
-    monkeypatch.setattr(running, "BUCKET_CLOSINGS", 1000)
+    """Two requests a segment, each of them a task of its own, and many files of ids and buckets."""
+    for name, few in (("SEGMENT_REQUESTS", 2), ("TASK_BYTES", 1), ("ID_FILE_BYTES", 16 * 20)):
+        monkeypatch.setattr(tasks, name, few)
+    monkeypatch.setattr(runs, "BUCKET_CLOSINGS", 700)

@@ -2,6 +2,7 @@
 a log for it to fold, beside the embedded fold."""
 
 import shutil
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pyarrow as pa
 from changeling_aggregator.fold import FoldReport, fold, in_turn
 from changeling_aggregator.segments import Folder, place_at
 from changeling_aggregator.segments.parquet import read_ids
-from changeling_aggregator.store import IdFile, LogRange, Store
+from changeling_aggregator.store import ClosingKey, IdFile, LogRange, Store
 from changeling_aggregator.testing import AFTER, counted_rows, prepared, sql
 from changeling_protocol import UnixMilliseconds
 from changeling_spark.runs import fold_once
@@ -69,12 +70,17 @@ def contents(store: Store) -> dict[str, list[tuple[Any, ...]]]:
         }
 
 
-def counted_ids(store: Store) -> list[bytes]:
-    """Every id in the registered files."""
+def known_ids(store: Store) -> dict[ClosingKey, list[bytes]]:
+    """All ids of closings that are not sealed, wherever they lie; each as often as it does."""
     with store.view() as view:
-        files = view.id_files()
-    packed = [ids for file in files for _, ids in read_ids(place_at(file.place), file.name, 0)]
-    return [ids[at : at + 16] for ids in packed for at in range(0, len(ids), 16) if len(set(ids[at : at + 16])) > 4]
+        packed = [(key, b"".join(view.read_run(key, run.number))) for key, runs in view.runs().items() for run in runs]
+        for file in view.id_files():
+            some = read_ids(place_at(file.place), file.name, view.surveys()[file.survey].sealed)
+            packed += [((file.survey, period), ids) for period, ids in some]
+    known: dict[ClosingKey, list[bytes]] = {}
+    for key, ids in packed:
+        known.setdefault(key, []).extend(ids[at : at + 16] for at in range(0, len(ids), 16))
+    return {key: sorted(some) for key, some in known.items()}
 
 
 def begin(store: Store, place: str, run: str) -> None:
@@ -103,6 +109,11 @@ class Case:
             for store in (self.store, self.theirs):
                 store.append({self.streams[stream]: [request]}, UnixMilliseconds(int(at * 1000)))
         self._at += requests
+
+    def command(self, master: str) -> list[str]:
+        """Folds it on the cluster of this URL."""
+        words = [sys.executable, "-m", "changeling_commands", "fold", "--store", str(self.path)]
+        return [*words, "--engine", "spark", "--master", master, "--shared", self.place.name]
 
     def run(self, executors: Here | None = None) -> None:
         OnSpark(self.store, self.place.name, executors).fold()

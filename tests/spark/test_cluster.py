@@ -2,10 +2,14 @@
 
 import base64
 import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import closing, suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +17,23 @@ import pyspark
 import pytest
 from changeling_aggregator.fold import EngineOptions, FoldReport, fold
 from changeling_aggregator.store import Store
-from changeling_aggregator.testing import AFTER, prepared
-from changeling_aggregator.testing.serving import offspring
+from changeling_aggregator.testing import AFTER, counted_rows, prepared
+from changeling_aggregator.testing.serving import command_of, offspring
 from changeling_spark import SparkTrouble, runs, session
 from changeling_spark.runs import SparkFold
 from changeling_spark.session import KeyService
-from changeling_spark.testing import SparkCluster, until
+from changeling_spark.testing import WHY_NOT, SparkCluster, until
 
 from tests.command_line import changeling as run
 
 from ..docs.blocks import blocks
-from .here import Case, contents, counted_ids
+from .here import Case, contents, known_ids
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [
+    pytest.mark.heavy,
+    pytest.mark.timeout(600),
+    pytest.mark.skipif(WHY_NOT is not None, reason=f"{WHY_NOT}"),
+]
 
 
 @pytest.mark.usefixtures("spark_cluster")
@@ -54,8 +62,7 @@ def test_spark_submit_runs_the_application_of_the_page(case: Case, tmp_path: Pat
     events.mkdir()
     case.append()
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    command = [submit, "--master", "local[2]", tmp_path / "fold.py", "fold", "--store", case.path, "--engine", "spark"]
-    command += ["--master", "local[2]", "--shared", case.place.name]
+    command = [submit, "--master", "local[2]", tmp_path / "fold.py", *case.command("local[2]")[3:]]
     command += ["--conf", "spark.eventLog.enabled=true", "--conf", f"spark.eventLog.dir={events.as_uri()}"]
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run([*map(str, command)], env=environment, capture_output=True, text=True, timeout=500)
@@ -111,46 +118,38 @@ def test_a_worker_killed_in_mid_fold_changes_nothing_of_what_it_comes_to(
     case.agree()
 
 
-class Watch:
-    """Reads all that lies in folders, and of processes what others can see of them, over and over until it ends."""
+class Watch(threading.Thread):
+    """Reads all that lies in a folder, and of processes what others can see of them, over and over until it ends."""
 
-    def __init__(self, folders: list[Path]) -> None:
-        self._folders, self._ended = folders, threading.Event()
-        self._known: dict[Path, tuple[int, int]] = {}
-        self.seen: dict[str, set[bytes]] = {}
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder, self._ended = folder, threading.Event()
+        self.seen: dict[tuple[str, int, int], bytes] = {}
+        self.start()
 
     def end(self) -> None:
         self._ended.set()
-        self._thread.join()
-        self.look()
+        self.join()
 
-    def look(self) -> None:
-        for folder in self._folders:
-            for inside, _, names in os.walk(folder):  # which passes over what is deleted meanwhile
-                for name in names:
-                    self._read(Path(inside) / name)
-        for pid in offspring(os.getpid()):
-            for name in ("environ", "cmdline"):
-                self._read(Path(f"/proc/{pid}/{name}"))
-
-    def _read(self, path: Path) -> None:
-        with suppress(OSError):
-            status = path.stat()
-            as_it_is = status.st_mtime_ns, status.st_size
-            if self._known.get(path) != as_it_is:
-                self._known[path] = as_it_is
-                self.seen.setdefault(str(path), set()).add(path.read_bytes())
-
-    def _run(self) -> None:
+    def run(self) -> None:
         while not self._ended.wait(0.05):
-            self.look()
+            self._look()
+        self._look()
+
+    def _look(self) -> None:
+        lying = (Path(inside, name) for inside, _, names in os.walk(self._folder) for name in names)
+        shown = (Path(f"/proc/{pid}/{name}") for pid in offspring(os.getpid()) for name in ("environ", "cmdline"))
+        for path in chain(lying, shown):
+            with suppress(OSError):  # it is deleted meanwhile
+                status = path.stat()
+                as_it_is = str(path), status.st_mtime_ns, status.st_size
+                if as_it_is not in self.seen:
+                    self.seen[as_it_is] = path.read_bytes()
 
     def with_(self, secret: bytes) -> list[str]:
         """Where a secret was seen, in one form or another."""
         forms = (secret, secret.hex().encode(), base64.b64encode(secret)[:20], repr(secret)[2:-1].encode())
-        return [path for path, some in self.seen.items() if any(form in each for each in some for form in forms)]
+        return [path for (path, *_), content in self.seen.items() if any(form in content for form in forms)]
 
 
 @pytest.mark.usefixtures("many_tasks")
@@ -173,7 +172,7 @@ def test_a_cluster_folds_as_this_machine_does_and_keeps_no_secret(
     monkeypatch.setattr(runs, "KeyService", Told)
     with case.store.view() as view:
         keys = [key.private_bytes_raw() for key in view.private_keys().values()]
-    watch = Watch([spark_cluster.folder])
+    watch = Watch(spark_cluster.folder)
     try:
         engine.turn_to(case.store)
         engine.await_start()
@@ -189,8 +188,8 @@ def test_a_cluster_folds_as_this_machine_does_and_keeps_no_secret(
     finally:
         watch.end()
     for part in ("shuffle", "stderr", "environ"):
-        assert any(part in path for path in watch.seen), part
-    ids = counted_ids(case.store)
+        assert any(part in path for path, *_ in watch.seen), part
+    ids = [id_ for some in known_ids(case.store).values() for id_ in some if len({*id_}) > 4]
     assert (len(tokens), len(ids) > 20) == (2, True)
     for secret in (*keys, *tokens, *ids):
         assert watch.with_(secret) == []
@@ -210,8 +209,7 @@ def test_a_session_that_spark_has_ended_and_a_killed_driver_change_nothing_and_a
     with pytest.raises(SparkTrouble, match="has failed, and changed nothing"):
         engine.fold(AFTER, closing=False)
     assert contents(case.store) == before
-    command = [sys.executable, "-m", "changeling_commands", "fold", "--store", str(case.path), "--engine", "spark"]
-    command += ["--master", spark_cluster.master, "--shared", case.place.name]
+    command = case.command(spark_cluster.master)
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as killed:
         until(lambda: killed.poll() is not None or any(map(spark_cluster.python_runs, range(2))))
         assert killed.poll() is None, killed.stderr and killed.stderr.read()
@@ -220,3 +218,82 @@ def test_a_session_that_spark_has_ended_and_a_killed_driver_change_nothing_and_a
     assert engine.fold(AFTER, closing=False).requests == 60
     case.agree()
     assert not [*case.place.path.iterdir()]  # what the killed one had written has gone
+
+
+# `changeling fold --follow` in a Spark of this machine
+
+
+class Following:
+    """The command on a store, as a process."""
+
+    def __init__(self, case: Case, folder: Path, master: str = "local[1]") -> None:
+        environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": str(folder)}
+        environment["JAVA_TOOL_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        self._case = case
+        self._errors = (folder / "errors").open("w+b")
+        self.process = subprocess.Popen(
+            [*case.command(master), "--follow"], stdout=subprocess.PIPE, stderr=self._errors, env=environment
+        )
+
+    def counts_all(self) -> bool:
+        assert self.process.poll() is None, self.said()
+        with self._case.store.view() as view:
+            return view.log_state().unfolded == 0
+
+    def said(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read().decode()
+
+    def java(self) -> list[int]:
+        """The process id of its Java, once that runs; then of those that it has just forked, which look like it."""
+        return [each for each in offspring(self.process.pid) if b"pyspark-shell" in command_of(each)]
+
+    def close(self) -> None:
+        SparkCluster.kill_tree(self.process.pid)
+        self.process.communicate()
+        self._errors.close()
+
+
+@pytest.fixture
+def following(case: Case, tmp_path: Path) -> Iterator[Following]:
+    with closing(Following(case, tmp_path)) as started:
+        yield started
+
+
+def test_what_arrives_while_it_runs_counts_and_it_ends_when_told(case: Case, following: Following) -> None:
+    """In one session: twenty requests at a time, each once the ones before are counted. Told to end in mid fold it ends
+    with 0, and all of that fold is left for the next, or none; no file is left but those with ids that count."""
+    for _ in range(2):
+        case.append(20)
+        until(following.counts_all)
+    before = counted_rows(case.store)
+    (java,) = following.java()
+    case.append()
+    os.kill(following.process.pid, signal.SIGTERM)
+    assert following.process.wait(300) == 0, following.said()
+    until(lambda: not Path(f"/proc/{java}").exists())
+    whole = counted_rows(case.store).items() <= case.expected().items()
+    assert whole or counted_rows(case.store) == before
+    assert case.named() <= case.lying()
+    assert case.lying() == case.named() or not whole
+
+
+def test_when_its_java_process_dies_it_ends_with_a_sentence(case: Case, following: Following) -> None:
+    """And with a code that is not 0, so that what watches over it starts it again. What it had counted stays."""
+    case.append(6)
+    until(following.counts_all)
+    before = counted_rows(case.store)
+    os.kill(following.java()[0], signal.SIGKILL)
+    assert following.process.wait(300) == 1, following.said()
+    assert counted_rows(case.store) == before
+    assert "Spark's Java process beside this one has died: run the command again" in " ".join(following.said().split())
+
+
+def test_told_to_end_while_it_waits_for_a_master_it_ends(case: Case, tmp_path: Path) -> None:
+    """One that does not answer, for which Spark would wait a minute."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        master = f"spark://127.0.0.1:{silent.getsockname()[1]}"
+        with closing(Following(case, tmp_path, master)) as started:
+            until(lambda: bool(started.java()))
+            os.kill(started.process.pid, signal.SIGTERM)
+            assert started.process.wait(55) == 0, started.said()

@@ -1,26 +1,37 @@
 """Runs on Spark, their tasks in this process: alike to the embedded fold, and whole or not at all."""
 
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from itertools import count
 from pathlib import Path
 
 import numpy as np
 import pytest
-from changeling_aggregator import Overtaken, SegmentLost
-from changeling_aggregator.fold import EngineOptions, FoldEngine, fold
+from changeling_aggregator import Overtaken, SegmentLost, StoreError, Unwritable
+from changeling_aggregator.fold import EngineOptions, FoldEngine, SeenIds, fold
 from changeling_aggregator.segments import Folder, PlacedFile
-from changeling_aggregator.segments.parquet import encoded
-from changeling_aggregator.store import LoggedRequest, LogRange, Segment, Store, Transaction, Turn
-from changeling_aggregator.testing import AFTER, FoldEngineContract, fold_out_of_turn
-from changeling_spark import runs, tasks
+from changeling_aggregator.store import LoggedRequest, Store, Transaction, Turn, back_up
+from changeling_aggregator.testing import (
+    AFTER,
+    Append,
+    FoldEngineContract,
+    appender,
+    counted_rows,
+    fold_out_of_turn,
+    reference_rows,
+)
+from changeling_protocol import UnixMilliseconds, encode
+from changeling_spark import SparkTrouble, runs, session, tasks
 from changeling_spark.session import spark_settings
 from changeling_spark.tasks import Partitioner
 from numpy.typing import NDArray
 
-from ..aggregator.devices import Log, envelope, report
+from tests.command_line import changeling as run
+
+from ..aggregator.devices import END, Log, envelope, report
 from ..protocol.examples import survey
-from .here import Case, Here, OnSpark, begin, contents
+from .here import Case, Here, OnSpark, begin, contents, known_ids
 
 
 class TestSparkFold(FoldEngineContract):
@@ -36,14 +47,12 @@ class TestSparkFold(FoldEngineContract):
 
     @pytest.fixture
     def store(self, tmp_path: Path) -> Iterator[Store]:
-        store = Store.open(tmp_path / "contract.db")
-        yield store
-        store.close()
+        with closing(Store.open(tmp_path / "contract.db")) as store:
+            yield store
 
     @pytest.fixture
     def engine(self, store: Store, tmp_path: Path) -> FoldEngine:
-        (tmp_path / "shared").mkdir()
-        return OnSpark(store, str(tmp_path / "shared"))
+        return OnSpark(store, Folder(tmp_path / "shared", make=True).name)
 
 
 def lost_at(monkeypatch: pytest.MonkeyPatch, number: int, error: Exception, *, kept: bool = False) -> None:
@@ -182,38 +191,32 @@ def test_a_survey_that_cannot_be_counted_harms_no_other(case: Case, monkeypatch:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[Log]:
-    store = Store.open(tmp_path / "server.db")
-    yield Log.of(store, survey())
-    store.close()
+    with closing(Store.open(tmp_path / "server.db")) as store:
+        yield Log.of(store, survey())
 
 
-def closing(log: Log) -> float:
-    return float(log.survey.calendar.time(log.survey.calendar.periods))
-
-
-def on_spark(log: Log, place: Path, executors: Here | None = None) -> None:
-    place.mkdir(exist_ok=True)
-    OnSpark(log.store, str(place), executors).fold(closing(log))
+@pytest.fixture
+def on_spark(log: Log, tmp_path: Path) -> OnSpark:
+    return OnSpark(log.store, Folder(tmp_path / "place", make=True).name)
 
 
 def send(log: Log, ids: list[bytes], node: int = 8) -> None:
     """Uploads with these ids."""
-    log.append(closing(log), *(envelope(log.survey, log.key, [report(node, id_=id_)]) for id_ in ids))
+    log.append(END, *(envelope(log.survey, log.key, [report(node, id_=id_)]) for id_ in ids))
 
 
-def test_who_sends_one_id_over_and_over_fills_no_bucket(log: Log, tmp_path: Path) -> None:
+def test_who_sends_one_id_over_and_over_fills_no_bucket(log: Log, on_spark: OnSpark) -> None:
     """Of each batch of requests one closing with it goes on, and the rest is refused where it was opened."""
     send(log, [bytes(16)] * 40, node=1)
-    here = Here()
-    on_spark(log, tmp_path / "place", here)
+    on_spark.fold(END)
     assert log.refused() == {"duplicate": 39}
     assert log.tallies()[0, 1][0] == 1
-    assert sum(here.buckets) < 1000
+    assert sum(on_spark.executors.buckets) < 1000
 
 
 @pytest.mark.parametrize(("bucket", "file"), [(100, 10**9), (10**9, 16 * 20), (10**9, 16 * 45)])
 def test_a_closing_with_many_runs_is_known_to_spark_whole(
-    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bucket: int, file: int
+    log: Log, on_spark: OnSpark, monkeypatch: pytest.MonkeyPatch, bucket: int, file: int
 ) -> None:
     """Runs lie behind one another in the files that executors read, each sorted by itself: of all that is sent again
     nothing counts, on Spark or, after that, here; whether a file ends with a run, or between two."""
@@ -223,22 +226,31 @@ def test_a_closing_with_many_runs_is_known_to_spark_whole(
     batches = [[chance.randbytes(16) for _ in range(20)] for _ in range(6)]
     for ids in batches:
         send(log, ids)
-        fold(log.store, closing(log), closing=False)
+        fold(log.store, END, closing=False)
     with log.store.view() as view:
         assert len(view.runs([(log.survey.id, 8)])[log.survey.id, 8]) == 6
-    engines: list[Callable[[], object]] = [lambda: on_spark(log, tmp_path / "place")] * 2
-    for times, fold_with in enumerate([*engines, lambda: fold(log.store, closing(log), closing=False)], 1):
+    for times, is_on_spark in enumerate([True, True, False], 1):
         send(log, [id_ for ids in batches for id_ in ids])
-        fold_with()
+        on_spark.fold(END) if is_on_spark else fold(log.store, END, closing=False)
         assert log.tallies()[0, 8][0] == 120
         assert log.refused() == {"duplicate": 120 * times}
+
+
+def test_who_folds_again_after_spark_knows_what_that_counted(log: Log, on_spark: OnSpark) -> None:
+    """Though it remembers ids of before: runs that become one with what was counted meanwhile are others, also where
+    they begin with the same id."""
+    seen, (first, second, third) = SeenIds(), (bytes([number]) * 16 for number in (1, 2, 3))
+    for ids, engine in (([first, third], None), ([first], None), ([second], on_spark), ([second], None)):
+        send(log, ids)
+        engine.fold(END) if engine else fold(log.store, END, closing=False, seen=seen)
+    assert (log.tallies()[0, 8][0], log.refused()) == (3, {"duplicate": 2})
 
 
 HALVES = [each.to_bytes(8) for each in (0, 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1)]
 
 
 def test_ids_that_are_alike_in_their_halves_count_once_each(
-    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log: Log, on_spark: OnSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Chosen among 36 of six high and six low halves, again and again, whoever folds which part."""
     monkeypatch.setattr(runs, "BUCKET_CLOSINGS", 20)
@@ -249,10 +261,7 @@ def test_ids_that_are_alike_in_their_halves_count_once_each(
         sent += ids
         send(log, ids[: len(ids) // 2])
         send(log, ids[len(ids) // 2 :])
-        if chance.random() < 0.5:
-            on_spark(log, tmp_path / "place")
-        else:
-            fold(log.store, closing(log), batch=2, closing=False)
+        on_spark.fold(END) if chance.random() < 0.5 else fold(log.store, END, batch=2, closing=False)
         assert log.tallies()[0, 8][0] == len(set(sent))
         assert log.refused().get("duplicate", 0) == len(sent) - len(set(sent))
 
@@ -283,33 +292,181 @@ def test_no_shape_of_ids_fills_a_bucket(shape: str) -> None:
         assert np.bincount(bucket, minlength=40).max() < 2 * len(high) / 40
 
 
-@pytest.mark.parametrize(
-    ("rows", "stream", "says"),
-    [
-        (range(1, 5), 1, "position"),
-        (range(5, 9), 1, "position"),
-        (range(1, 10), 2, r"others than positions .* of stream 1"),
-        (None, 1, "1-3.parquet"),
-    ],
-    ids=["ends early", "begins late", "another stream's", "gone"],
-)
-def test_a_segment_that_is_not_what_the_store_says_is_no_fold(
-    tmp_path: Path, rows: range | None, stream: int, says: str
+# Lives in which engines take turns and runs fail in all ways
+
+
+def to_stream(store: Store, stream: int) -> Append:
+    return lambda bodies, now: store.append({stream: bodies}, now)
+
+
+class Life(Case):
+    """Two stores with one log; in one of them it lies in segments in part, and engines take turns there."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        super().__init__(folder, seed)
+        self.chance = random.Random(seed)
+        segments = Folder(folder / "segments", make=True)
+        in_files = [appender(self.store, segments.name) for _ in range(2)]
+        in_rows = [appender(self.theirs) for _ in range(2)]
+        both = [[to_stream(store, at) for at in self.streams] for store in (self.store, self.theirs)]
+        self._appends = [*zip(*both, strict=True), *zip(in_files, in_rows, strict=True)]
+        self._requests: list[LoggedRequest] = []
+
+    @property
+    def over(self) -> bool:
+        return self._at >= len(self.log.requests)
+
+    def append(self, requests: int = 60) -> None:
+        """The next of the log, to one of five streams, the same in both stores."""
+        for at, _, request in self.log.requests[self._at : self._at + requests]:
+            arrival = UnixMilliseconds(int(at * 1000))
+            for append in self.chance.choice(self._appends):
+                append([request], arrival)
+            self._requests.append(LoggedRequest(arrival, 1, len(self._requests), request))
+        self._at += requests
+
+    @property
+    def now(self) -> float:
+        """A time by which all that is in the log has arrived."""
+        return self.log.requests[min(self._at, len(self.log.requests)) - 1][0] + 1.0
+
+    def on_spark(self, executors: Here | None = None, *, closing: bool = False) -> None:
+        OnSpark(self.store, self.place.name, executors).fold(self.now, closing=closing)
+
+    def fail(self, patch: pytest.MonkeyPatch) -> None:
+        """Run in a way that mostly comes to no end."""
+        error = self.chance.choice([OSError("it is gone"), KeyboardInterrupt(), Unwritable("it is full"), None])
+        last, puts, put, executors = self.chance.randrange(4), count(self.chance.randrange(12)), Folder.put, Here()
+
+        def broken(bucket: int) -> None:
+            if bucket >= last and error:
+                raise error
+
+        def full(folder: Folder, name: str, content: bytes) -> None:
+            if next(puts) > 10 and error:
+                raise error
+            put(folder, name, content)
+
+        if error is None:
+            lost_at(patch, 3, OSError("the connection is lost"), kept=self.chance.random() < 0.5)
+        elif isinstance(error, Unwritable):
+            patch.setattr(Folder, "put", full)
+        else:
+            executors = Here(then=broken)
+        self.on_spark(executors)
+
+
+@pytest.mark.usefixtures("many_tasks")
+@pytest.mark.parametrize("seed", [11, *(pytest.param(seed, marks=pytest.mark.heavy) for seed in range(12, 20))])
+def test_whatever_befalls_the_engines_each_closing_counts_once(tmp_path: Path, seed: int) -> None:
+    """Byte by byte what the embedded fold comes to, and what the reference does; with the ids, each once."""
+    life = Life(tmp_path, seed)
+    with life.store.view() as view:
+        keys, surveys = view.private_keys(), view.surveys()
+    while not life.over:
+        life.append(life.chance.choice([1, 5, 12]))
+        for _ in range(life.chance.choice([0, 1, 3])):
+            with suppress(OSError, Unwritable, KeyboardInterrupt), pytest.MonkeyPatch.context() as patch:
+                life.fail(patch)
+        closing = life.chance.random() < 0.4
+        if life.chance.random() < 0.6:
+            life.on_spark(closing=closing)
+        else:
+            fold(life.store, life.now, batch=life.chance.choice([2, 9]), closing=closing)
+        fold(life.theirs, life.now, closing=closing)
+        ours, theirs = contents(life.store), contents(life.theirs)
+        for table in ("tallies", "refusals", "cursors"):
+            assert ours[table] == theirs[table], table
+        assert known_ids(life.store) == known_ids(life.theirs)
+    assert counted_rows(life.store) == reference_rows(life._requests, surveys, keys)
+    life.store.append({1: [encode({"envelopes": [bytes(200)]})]}, UnixMilliseconds(int(life.now * 1000)))
+    life.on_spark()
+    assert life.lying() == life.named()
+    life.close()
+
+
+# What else is at a store whose ids lie in files, and the command's own words
+
+
+def test_a_backup_asks_for_the_ids_first(case: Case, tmp_path: Path) -> None:
+    """One without them would count again what devices send again."""
+    case.append()
+    case.run()
+    with pytest.raises(StoreError, match="run `changeling fold` first"):
+        back_up(case.store, tmp_path / "backup.db", 0)
+    case.agree()
+    fold(case.store, AFTER, closing=False)
+    back_up(case.store, tmp_path / "backup.db", 0)
+    case.agree()
+
+
+def test_without_its_ids_nothing_is_folded(case: Case) -> None:
+    """Whatever engine is to fold: the file is named, and the store as it was."""
+    case.append()
+    case.run()
+    file = next(case.place.path.iterdir())
+    content = file.read_bytes()
+    file.unlink()
+    with pytest.raises(SegmentLost, match=file.name):
+        fold(case.store, AFTER, closing=False)
+    case.agree()
+    file.write_bytes(content)
+    fold(case.store, AFTER, closing=False)
+    assert case.lying() == set()
+
+
+def test_the_doctor_names_a_missing_java(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nothing is skipped in silence, nor counted twice; of a sound one a piece has just its positions."""
-    folder = Folder(tmp_path / "segments", make=True)
-    for name, of, positions in (("1-3.parquet", stream, rows), ("sound.parquet", 1, range(1, 10))):
-        content = encoded([LoggedRequest(1000 + at, of, at, b"?") for at in positions or (1,)])
-        if positions is not None:
-            folder.put(name, content)
-    told, sound = (Segment(1, 1, 9, 1005, 1005, folder.name, f"{name}.parquet", 1) for name in ("1-3", "sound"))
-    with pytest.raises(SegmentLost, match=says):
-        list(LogRange(1, 3, 6, told).read())
-    assert [(each.position, each.arrival) for each in LogRange(1, 3, 6, sound).read()] == [
-        (4, 1005),
-        (5, 1005),
-        (6, 1005),
-    ]
+    """Without being alarmed: a server needs none."""
+    case.append()
+    case.run()
+
+    def found() -> str:
+        run(["doctor", "--store", str(case.path)])
+        return " ".join(capsys.readouterr().out.split())
+
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    assert "needs Java 17" in found()
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.touch(0o700)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    assert "its library and Java are here" in found()
+
+
+def test_a_session_without_java_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is started."""
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    options = EngineOptions("spark://127.0.0.1:1", "/nowhere")
+    with pytest.raises(SparkTrouble, match="Java 17"), session.session(options):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--engine", "spark"], "comes with --master and --shared"),
+        (["--master", "spark://127.0.0.1:1"], "comes with --master and --shared"),
+        (["--engine", "spark", "--master", "m", "--shared", "s", "--check"], "leave out --engine"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    case: Case, options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a sentence that says which."""
+    assert run(["fold", "--store", str(case.path), *options]) != 0
+    assert says in " ".join(capsys.readouterr().err.split())
+
+
+def test_of_what_failed_in_a_task_the_reason_is_told() -> None:
+    """Without the trace around it; of what is not ours the first line."""
+    trace = (
+        "Job aborted: lost task 0.3\n  Traceback:\n  changeling_aggregator.errors.SegmentLost: segment a is gone\nmore"
+    )
+    assert session.first_line(RuntimeError(trace)) == "SegmentLost: segment a is gone"
+    assert session.first_line(RuntimeError("\n  Job aborted\n at x")) == "Job aborted"
+    assert session.first_line(RuntimeError()) == "RuntimeError"
 
 
 def test_other_settings_reach_spark_and_the_fixed_ones_stand() -> None:

@@ -136,7 +136,10 @@ def in_turn(
         if closing:
             close_what_ended(store, now)
             take_snapshots(store, now)
-        compact(turn)
+        try:
+            turn.compact()
+        except (SegmentLost, Unwritable) as error:
+            _log.warning("segments cannot be put in order", extra={"why": f"{error}"})
         if total.requests:
             store.write_back()
         return total
@@ -243,14 +246,6 @@ def _ids_of(file: IdFile, sealed: int) -> Mapping[ClosingKey, bytes]:
 
 
 # After the log is folded
-
-
-def compact(turn: Turn) -> None:
-    """Write small segments anew as larger ones, and delete files of no use; where that fails, another time."""
-    try:
-        turn.compact()
-    except (SegmentLost, Unwritable) as error:
-        _log.warning("segments cannot be put in order", extra={"why": f"{error}"})
 
 
 def set_arrivals_right(store: Store, now: UnixSeconds) -> None:

@@ -8,6 +8,7 @@ store's runs are read only for ids whose high half was met, which are those of d
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from secrets import randbelow
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,11 +88,11 @@ def _any_alike(ordered: Halves) -> bool:
 
 @dataclass(slots=True)
 class _Closing:
-    """High halves of a closing's ids. runs: the names of runs all of whose halves are here, perhaps beside others.
+    """High halves of a closing's ids. runs: the numbers of runs all of whose halves are here, perhaps beside others.
     levels: sorted, each about twice as long as the next, or longer.
     """
 
-    runs: set[tuple[int, bytes]] = field(default_factory=set)
+    runs: set[int] = field(default_factory=set)
     levels: list[Halves] = field(default_factory=list)
 
     def add(self, halves: Halves) -> None:
@@ -120,25 +121,25 @@ class SeenIds:
         there = view.runs(wanted)
         for key, runs in there.items():
             closing = self._closings[key] = self._closings.pop(key, _Closing())
-            closing.runs.intersection_update(run.name for run in runs)
+            closing.runs.intersection_update(run.number for run in runs)
         room = self._most - self.remembered
         for key, runs in there.items():
             ids, closing = ids_in(wanted[key]), self._closings[key]
             for run in runs:
-                if run.name not in closing.runs and run.chunks <= len(ids):
+                if run.number not in closing.runs and run.chunks <= len(ids):
                     while room < run.size // ID_BYTES and (first := next(iter(self._closings))) not in there:
                         room += sum(map(len, self._closings.pop(first).levels))
                     if room >= run.size // ID_BYTES:
                         pieces = [high_halves(ids_in(piece)) for piece in view.read_run(key, run.number)]
                         closing.add(np.concatenate(pieces))
-                        closing.runs.add(run.name)
+                        closing.runs.add(run.number)
                         room -= sum(map(len, pieces))
             high, likely = high_halves(ids), np.zeros(len(ids), bool)
             for level in closing.levels:
                 likely |= level.take(level.searchsorted(high), mode="clip") == high
             near = ids[likely].tobytes()
             for run in runs:
-                for piece in view.read_run(key, run.number, near if run.name in closing.runs else wanted[key]):
+                for piece in view.read_run(key, run.number, near if run.number in closing.runs else wanted[key]):
                     yield key, piece
 
     @property
@@ -151,7 +152,8 @@ def add_ids(writing: Transaction, added: Mapping[ClosingKey, bytes]) -> int:
     """Add ids to those counted. added: by closing, sorted, laid end to end, none of them counted before.
 
     A closing has a few runs of each length, so that a batch rewrites little: with each rewriting an id gets into a run
-    several times as long. Where that would be much more than is added, some closings keep more runs for a while.
+    several times as long. Where that would be much more than is added, some closings keep more runs for a while. Where
+    a closing has none, as Spark took them over, the number is drawn, so that none of before has it.
     Returns how many bytes it rewrote.
     """
     runs = writing.runs(added)
@@ -164,7 +166,7 @@ def add_ids(writing: Transaction, added: Mapping[ClosingKey, bytes]) -> int:
     names = [(key, run.number) for key, some in merging.items() for run in some]
     chunks = writing.read_runs(names)
     whole = (
-        (key, runs[key][-1].number + 1 if key in runs else 0, merged_ids([*chunks.pop(key, []), ids]))
+        (key, runs[key][-1].number + 1 if key in runs else randbelow(2**30), merged_ids([*chunks.pop(key, []), ids]))
         for key, ids in added.items()
     )
     writing.replace_runs(names, whole)

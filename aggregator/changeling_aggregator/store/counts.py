@@ -84,12 +84,7 @@ def everybody(counts: Mapping[StratumKey, StratumCounts]) -> Tallies:
     nodes: dict[PlanNode, NodeTally] = {}
     closings: dict[GroupClosing, Attendance] = {}
     for (period, group, _), each in counts.items():
-        other = closings.get((group, period))
-        if other is None:  # no node ends at two closings
-            closings[group, period] = each.attendance
-            nodes.update(each.nodes)
-            continue
-        closings[group, period] = other + each.attendance
+        closings[group, period] = closings.get((group, period), Attendance()) + each.attendance
         for node, tally in each.nodes.items():
             nodes[node] = nodes[node] + tally if node in nodes else tally
     return Tallies(nodes, closings)
@@ -110,19 +105,13 @@ _NAMED_AT_ONCE = 500
 
 
 class IdRun(NamedTuple):
-    """A run of a closing. number: a later one's is higher. first: the first id.
+    """A run of a closing. number: a later one's is higher, and no other run of the closing ever has it.
 
     size: in bytes; of one with several chunks as if its last chunk were whole, too, so that no chunk is read for this.
     """
 
     number: int
-    first: bytes
     size: int
-
-    @property
-    def name(self) -> tuple[int, bytes]:
-        """Which run of a closing it is: as a number is given again where a transaction was lost, with the first id."""
-        return self.number, self.first
 
     @property
     def chunks(self) -> int:
@@ -131,16 +120,15 @@ class IdRun(NamedTuple):
 
 
 def _runs_of(*where: ColumnElement[bool]) -> Select[Any]:
-    """Asks for the runs of these closings: survey, period, number, first id, how many chunks, and the bytes of an only
-    one, 0 where there are several."""
+    """Asks for the runs of these closings: survey, period, number, how many chunks, and the bytes of an only one, 0
+    where there are several."""
     columns = runs.c.survey, runs.c.period, runs.c.number
     counted = select(*columns, func.count().label("chunks")).where(*where).group_by(*columns).subquery()
     chunks = runs.alias()
     of_run = and_(*(chunks.c[column.name] == counted.c[column.name] for column in columns))
-    first = select(chunks.c.first).where(of_run).order_by(chunks.c.first).limit(1).scalar_subquery()
     size = select(func.length(chunks.c.ids)).where(of_run).scalar_subquery()
     only = case((counted.c.chunks == 1, size), else_=0)
-    return select(counted.c.survey, counted.c.period, counted.c.number, first, counted.c.chunks, only)
+    return select(counted.c.survey, counted.c.period, counted.c.number, counted.c.chunks, only)
 
 
 _RUNS = _runs_of()
@@ -217,9 +205,8 @@ class ReadCounts(Bound):
         """The runs of these closings, or of all, by their numbers; a closing without runs is left out."""
         found: dict[ClosingKey, list[IdRun]] = {}
         for query, values in [(_RUNS, {})] if keys is None else _some_closings(keys):
-            for survey, period, number, first, chunks, only in self._connection.execute(query, values):
-                run = IdRun(number, first, only or chunks * CHUNK_BYTES)
-                found.setdefault((survey, period), []).append(run)
+            for survey, period, number, chunks, only in self._connection.execute(query, values):
+                found.setdefault((survey, period), []).append(IdRun(number, only or chunks * CHUNK_BYTES))
         return {key: sorted(some) for key, some in found.items()}
 
     def read_run(self, key: ClosingKey, number: int, near: bytes | None = None) -> Iterator[bytes]:
@@ -257,14 +244,9 @@ class WriteCounts(ReadCounts):
     def _add_refusals(self, added: Mapping[tuple[SurveyId, Refusal], int]) -> None:
         """Add to the counters of refused envelopes, closings and reports, by survey and reason."""
         for (survey, reason), count in sorted(added.items()):
-            more = (
-                update(refusals)
-                .where(refusals.c.survey == survey, refusals.c.reason == reason.value)
-                .values(count=refusals.c.count + count)
-            )
-            counted = self._connection.execute(more).rowcount > 0
-            if not counted and not self._inserted(refusals, survey=survey, reason=reason.value, count=count):
-                self._connection.execute(more)  # another process has put the row there in between
+            more = self._insert(refusals).values(survey=survey, reason=reason.value, count=count)
+            beside = {"count": refusals.c.count + more.excluded.count}
+            self._connection.execute(more.on_conflict_do_update(index_elements=refusals.primary_key, set_=beside))
 
     def put_snapshots(
         self, survey: SurveyId, looked: SnapshotProgress, counts: Mapping[StratumKey, StratumCounts]

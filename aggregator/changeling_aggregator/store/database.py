@@ -185,9 +185,12 @@ class Bound:
 
         Waits for another process that is about to insert the same.
         """
-        insert_ = postgresql.insert if self._connection.dialect.name == "postgresql" else sqlite.insert
-        putting = insert_(table).values(row).on_conflict_do_nothing().returning(*table.primary_key)
+        putting = self._insert(table).values(row).on_conflict_do_nothing().returning(*table.primary_key)
         return self._connection.execute(putting).first() is not None
+
+    def _insert(self, table: Table) -> postgresql.Insert | sqlite.Insert:
+        """An insertion that may say what to do with a row that is there already."""
+        return (postgresql.insert if self._connection.dialect.name == "postgresql" else sqlite.insert)(table)
 
 
 @contextmanager

@@ -201,6 +201,7 @@ def requests_between(segment: Segment, after: int, until: int, *, once: bool = F
         after = row.position
         yield row
     if after != until:
+        _table.cache_clear()  # so that it is read anew once the right file is back
         raise SegmentLost(f"segment {segment.name} of {segment.place} lacks position {after + 1} of its stream")
 
 

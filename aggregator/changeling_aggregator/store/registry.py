@@ -33,7 +33,7 @@ from changeling_protocol import (
 )
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from sqlalchemy import ColumnElement, and_, bindparam, delete, func, insert, null, select, update
+from sqlalchemy import ColumnElement, and_, delete, func, insert, null, select, update
 
 from .database import PRIVATE_BYTES, AtRest, Bound
 from .schema import editions, keys, store, surveys, tokens
@@ -253,8 +253,6 @@ def _check_alone(key: SealingKey, others: Iterable[SealingKey]) -> None:
 
 KEPT_EDITIONS = 16
 """The most editions that are kept of a survey."""
-_ONE_SURVEY = select(surveys).where(surveys.c.id == bindparam("of"))
-"""It is asked with each answer to a reader, and so made once."""
 
 
 class ReadRegistry(Bound):
@@ -262,8 +260,8 @@ class ReadRegistry(Bound):
 
     def surveys(self, only: SurveyId | None = None) -> dict[SurveyId, StoredSurvey]:
         """Every published survey by its id, or only one; also those that this version cannot read."""
-        query = select(surveys).order_by(surveys.c.id) if only is None else _ONE_SURVEY
-        rows = self._connection.execute(query, None if only is None else {"of": only})
+        query = select(surveys).order_by(surveys.c.id)
+        rows = self._connection.execute(query if only is None else query.where(surveys.c.id == only))
         return {
             row.id: StoredSurvey(
                 row.id,

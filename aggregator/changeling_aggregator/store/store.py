@@ -19,17 +19,7 @@ from ..errors import AggregatorError, StoreError, Unwritable
 from ..segments import Place, place_at
 from . import schema
 from .counts import ReadCounts
-from .database import (
-    IN_CLEAR,
-    AtRest,
-    Database,
-    EmbeddedDatabase,
-    Transactions,
-    claim,
-    migrate,
-    usable,
-    version_of,
-)
+from .database import IN_CLEAR, AtRest, Database, EmbeddedDatabase, Transactions, claim, migrate, usable, version_of
 from .files import RUN_ENDS, SEGMENT_ENDS, FileKind, Segment, rows_of, segment_name, written_segment
 from .log import LogState, ReadLog, WriteLog
 from .registry import ReadRegistry, WriteRegistry

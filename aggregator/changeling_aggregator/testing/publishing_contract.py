@@ -2,15 +2,11 @@
 """The contract of a store, of what a server runs on: surveys, tokens, sealing keys, and the time that was believed."""
 
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, suppress
 from threading import Barrier
 
 import pytest
-from changeling_protocol import (
-    EarlyEnd,
-    SealingKey,
-    SurveyId,
-    UnixSeconds,
-)
+from changeling_protocol import EarlyEnd, SealingKey, SurveyId, UnixSeconds
 
 from ..errors import StoreError
 from ..store import (
@@ -86,11 +82,9 @@ class PublishingContract(OpenedStore):
         """Each in a transaction that goes on after it was told so."""
 
         def publish(number: int) -> bool:
-            own = open_store()
-            with own.transaction() as writing:
+            with closing(open_store()) as own, own.transaction() as writing:
                 first = writing.add_survey(SURVEY, b"signed")
                 writing.add_survey(bytes([number]) * 16, b"own")
-            own.close()
             return first
 
         with ThreadPoolExecutor(4) as pool:
@@ -148,15 +142,11 @@ class PublishingContract(OpenedStore):
         at_once = Barrier(4)
 
         def publish_own(public: bytes) -> bool:
-            own = open_store()
-            at_once.wait(100)
-            try:
+            with closing(open_store()) as own, suppress(ValueError):
+                at_once.wait(100)
                 with own.transaction() as writing:
                     return publish(writing, SealingKey(public, 10, 20))
-            except ValueError:
-                return False
-            finally:
-                own.close()
+            return False
 
         with ThreadPoolExecutor(4) as pool:
             assert sum(pool.map(publish_own, publics)) == 1

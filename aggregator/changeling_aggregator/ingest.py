@@ -17,8 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from pathlib import Path
+from queue import Empty, PriorityQueue
 from secrets import token_hex
 from threading import Condition, Lock, Thread
 from time import monotonic, perf_counter
@@ -267,8 +267,8 @@ class SegmentWriter(LogWriter):
 
     def __init__(self, store: Store, place: Place) -> None:
         self._store, self._place = store, place
-        self._changing = Lock()
-        self._idle = [self._new_lane()]
+        self._idle: PriorityQueue[_Lane] = PriorityQueue()
+        self._idle.put(self._new_lane())
 
     def write(self, requests: Sequence[LogRequest], refused: RefusalCounts, now: UnixMilliseconds) -> None:
         """Write one file for all; several threads may write at the same time."""
@@ -287,8 +287,7 @@ class SegmentWriter(LogWriter):
             if segment is not None:
                 lane.length = segment.last
         finally:
-            with self._changing:
-                heappush(self._idle, lane)
+            self._idle.put(lane)
 
     def trouble(self) -> str | None:
         """Ask the place."""
@@ -300,9 +299,8 @@ class SegmentWriter(LogWriter):
 
     def _taken(self) -> _Lane:
         """The first lane that is idle: so that little traffic makes one stream, whose segments are joined soon."""
-        with self._changing:
-            if self._idle:
-                return heappop(self._idle)
+        with suppress(Empty):
+            return self._idle.get_nowait()
         return self._new_lane()
 
     def _new_lane(self) -> _Lane:

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from changeling_aggregator.ingest import LogRequest, by_survey
-from changeling_aggregator.server import ServerSettings, Service
-from changeling_aggregator.store import LoggedRequest, Store
+from changeling_aggregator.store import LoggedRequest
 from changeling_aggregator.testing import publish_new_key, tallies_in
 from changeling_aggregator.testing.serving import FOREVER, SurveyLog, body
 from changeling_protocol import (
@@ -27,8 +26,6 @@ from changeling_protocol import (
     seal,
 )
 from changeling_protocol.wire import decode_upload_request, encode_upload_request
-
-from ..protocol.examples import PINNED
 
 START, GRACE = 1_800_000_000, 600
 END = START + 8 * 60
@@ -136,20 +133,3 @@ class Log(SurveyLog):
         """The ids of those that are not destroyed."""
         with self.store.view() as view:
             return set(view.private_keys())
-
-
-class Served:
-    """A service on a store with one survey, whose clock a test moves: it folds when it is told."""
-
-    def __init__(self, store: Store, asked: Survey, now: float) -> None:
-        self.log, self.now = Log.of(store, asked), now
-        self.service = Service(store, ServerSettings(PINNED, lambda: self.now))
-        self.path = f"/v1/surveys/{asked.id.hex()}"
-
-    def fold(self) -> None:
-        self.service.folding.fold_now()
-
-    def send(self, *said: Said) -> None:
-        """Each report of an entry of its own; then all is folded."""
-        self.log.append(self.now, *(envelope(self.log.survey, self.log.key, [each]) for each in said))
-        self.fold()

@@ -1,11 +1,10 @@
 """Kills a fold, or a server that writes segments, with SIGKILL at each of its writes in turn, and looks what it left.
 
 A program of its own: it forks before anything starts a thread. Arguments: `fold` or `segments`, a folder with
-`server.db` to copy, the time to fold or to upload at. Prints a JSON line per kill. What only reads changes nothing that
-a kill leaves, and is not counted.
+`server.db` to copy, the time to fold or to upload at. Prints a line per kill, as Python reads it. What only reads
+changes nothing that a kill leaves, and is not counted.
 """
 
-import json
 import os
 import shutil
 import signal
@@ -22,17 +21,17 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.ingest import writer_for
 from changeling_aggregator.segments import Folder
 from changeling_aggregator.store import Store
-from changeling_aggregator.testing import tallies_in
+from changeling_protocol import SealingKey
 from sqlalchemy import Connection, event
 
-from .devices import content_of, split, upload
+from .devices import Log, content_of, split, upload
 
 with suppress(ModuleNotFoundError):
     import pandas  # noqa: F401  # which pyarrow asks for where it is there: once, and not in each child
 
 BATCH = 2
 REQUESTS = (b"1", b"2" * 50, b"3")
-LATER = 10**10
+LATER, KEY = 10**10, SealingKey(bytes(32), 0, 1)
 SYSTEM_CALLS = ("open", "fsync", "rename", "unlink")
 
 
@@ -91,26 +90,16 @@ def show_fold(folder: Path, now: float) -> None:
     store = Store.open(folder / "server.db")
     after_kill = contents(store)
     fold(store, now, BATCH)
-    print(json.dumps([after_kill, contents(store)]), flush=True)
+    print([after_kill, contents(store)], flush=True)
 
 
 def contents(store: Store) -> dict[str, object]:
     """How much is unfolded, how many runs of ids there are, all tallies and attendance, and refusals."""
     with store.view() as view:
-        ((survey, stored),) = view.surveys().items()
-        tallies = tallies_in(view, stored.survey)
-        return {
-            "unfolded": view.log_state().unfolded,
-            "runs": sum(map(len, view.runs().values())),
-            "tallies": {
-                f"{track}/{node}": [each.reports, each.slots.tolist()] for (track, node), each in tallies.items()
-            },
-            "attendance": {
-                f"{group}/{period}": [here.heard, here.new, here.missed]
-                for (group, period), here in tallies.attendance.items()
-            },
-            "refused": {reason.value: count for reason, count in view.refusals(survey).items()},
-        }
+        (stored,), runs = view.surveys().values(), sum(map(len, view.runs().values()))
+    log = Log(store, stored.survey, KEY, 0)
+    counts = {"tallies": log.tallies(), "attendance": log.attendance(), "refused": log.refused()}
+    return {"unfolded": log.unfolded(), "runs": runs} | counts
 
 
 def serve(folder: Path, now: float, at: int) -> None:
@@ -148,15 +137,12 @@ def show_segments(folder: Path, _: float) -> None:
     with store.turn_to_fold() as turn:
         assert turn
         turn.sweep(LATER)
-    place, acknowledged = Folder(folder / "segments", make=True), folder / "acknowledged"
+    acknowledged = folder / "acknowledged"
     with store.view() as view:
         named = {each.name for each in view.segments()}
-        said = {
-            "acknowledged": acknowledged.read_text() if acknowledged.exists() else "",
-            "kept": [content[:1].decode() for each in view.unread(100, 2**30) for content in content_of(each.body)],
-            "unnamed": [each.name for each in place.list("") if each.name not in named],
-        }
-    print(json.dumps(said), flush=True)
+        kept = [content[:1].decode() for each in view.unread(100, 2**30) for content in content_of(each.body)]
+    unnamed = [each.name for each in Folder(folder / "segments", make=True).list("") if each.name not in named]
+    print((acknowledged.read_text() if acknowledged.exists() else "", kept, unnamed), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -15,28 +16,22 @@ from changeling_aggregator.fold import fold
 from changeling_aggregator.store import ID_BYTES, SnapshotProgress, Store, back_up, opened_backup, restore
 from changeling_aggregator.testing import sql, tallies_in
 from changeling_commands import main as run
-from changeling_protocol import Calendar, Refusal, Survey, SurveyId
+from changeling_protocol import Refusal, Survey
 from sqlalchemy import text
 
 from ..contracts.stores import PLACES, Place
 from ..protocol.examples import survey as example
-from .devices import Log, envelope, report
+from .devices import START, SURVEYS, Log, envelope, report
 from .serving import Cli, ServerHere
 
-NOW = 1_800_000_000
 NewPlace = Callable[[], Place]
 
 
 @pytest.fixture(params=PLACES)
 def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> NewPlace:
     """Gives places for stores on one kind of database."""
-    made = iter(range(9))
-
-    def new() -> Place:
-        place = PLACES[request.param](request)
-        return place if "://" in place.name else Place(str(tmp_path / f"{next(made)}.db"))
-
-    return new
+    files = (Place(str(tmp_path / f"{number}.db")) for number in count())
+    return lambda: next(files) if request.param == "sqlite" else PLACES[request.param](request)
 
 
 def test_a_restored_store_counts_on_and_nothing_twice(new_place: NewPlace, tmp_path: Path, cli: Cli) -> None:
@@ -45,7 +40,7 @@ def test_a_restored_store_counts_on_and_nothing_twice(new_place: NewPlace, tmp_p
     """
     old, new = new_place().name, new_place().name
     with ServerHere(tmp_path, store=old) as server:
-        server.move_clock(NOW)
+        server.move_clock(START)
         key, survey = server.key, server.new_survey(grace=60)
         sealed, before, after = os.urandom(16), os.urandom(16), os.urandom(16)
         server.move_clock(survey.calendar.time(1) + 1)
@@ -88,16 +83,16 @@ def test_a_backup_under_load_is_one_moment(new_place: NewPlace, tmp_path: Path) 
 
     def append_and_fold() -> None:
         with closing(place.open()) as opened:
-            log = Log.of(opened, example(calendar=Calendar(NOW, 60, 8)))
+            log = Log.of(opened, example())
             for _ in range(40):
-                log.append(NOW + 60, *(envelope(log.survey, log.key, [report(1)]) for _ in range(4)))
-                fold(opened, NOW + 60.0, closing=False)
+                log.append(START + 60, *(envelope(log.survey, log.key, [report(1)]) for _ in range(4)))
+                fold(opened, START + 60.0, closing=False)
 
     with ThreadPoolExecutor(1) as pool, closing(place.open()) as store:
         working = pool.submit(append_and_fold)
         while not working.done():
             path = tmp_path / "one.backup"
-            back_up(store, path, NOW)
+            back_up(store, path, START)
             with opened_backup(path) as backup:
                 ids = sum(len(row.ids) // ID_BYTES for row in backup.execute(text("SELECT ids FROM runs")))
                 tallies = backup.execute(text("SELECT reports FROM tallies WHERE track >= 0"))
@@ -109,72 +104,55 @@ def test_a_backup_under_load_is_one_moment(new_place: NewPlace, tmp_path: Path) 
     assert len(seen) > 1, "somebody was folding meanwhile"
 
 
-def test_neither_private_keys_nor_envelopes_are_in_a_backup(tmp_path: Path) -> None:
+def test_neither_private_keys_nor_envelopes_are_in_a_backup(log: Log, tmp_path: Path) -> None:
     """None of them anywhere in the file, which its owner alone can read."""
-    with ServerHere(tmp_path) as server:
-        server.move_clock(NOW)
-        key, survey = server.key, server.new_survey()
-        server.move_clock(survey.calendar.time(1) + 1)
-        sent = envelope(survey, key, [report(1)])
-        server.upload(sent)
-        path = tmp_path / "store.backup"
-        with closing(Store.open(server.store_path)) as store:
-            private = [half for (half,) in sql(store, "SELECT private FROM keys")]
-            back_up(store, path, NOW)
+    path, sent = tmp_path / "store.backup", envelope(log.survey, log.key, [report(1)])
+    log.append(START + 60, sent)
+    ((private,),) = sql(log.store, "SELECT private FROM keys")
+    back_up(log.store, path, START)
     content = path.read_bytes()
-    assert len(private) == 1
-    assert not any(half in content for half in private)
-    assert sent[32:64] not in content
-    assert key.id in content
+    assert [part in content for part in (private, sent[32:64], log.key.id)] == [False, False, True]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_backup_goes_into_a_new_store_alone(new_place: NewPlace, tmp_path: Path) -> None:
     """A store that anybody has begun to use is refused. A stream after a restore has a new number."""
-    store, target = new_place().open(), new_place().open()
-    streams = [store.open_stream(None) for _ in range(3)]
     path = tmp_path / "store.backup"
-    back_up(store, path, NOW)
-    with opened_backup(path) as backup:
-        restore(backup, target)
-    assert target.open_stream(None) not in streams
-    with opened_backup(path) as backup, pytest.raises(StoreError, match="new store"):
-        restore(backup, target)
-    store.close()
-    target.close()
+    with closing(new_place().open()) as store, closing(new_place().open()) as target:
+        streams = [store.open_stream() for _ in range(3)]
+        back_up(store, path, START)
+        with opened_backup(path) as backup:
+            restore(backup, target)
+        assert target.open_stream() not in streams
+        with opened_backup(path) as backup, pytest.raises(StoreError, match="new store"):
+            restore(backup, target)
 
 
 def test_what_a_restored_store_shows_has_revisions_that_nobody_has_seen(new_place: NewPlace, tmp_path: Path) -> None:
     """Beyond all that the store may have made after the backup, and another for each that is restored from it."""
-    store, path = new_place().open(), tmp_path / "store.backup"
-    survey = SurveyId(b"s" * ID_BYTES)
-    with store.transaction() as writing:
-        writing.add_survey(survey, b"signed")
-        writing.put_snapshots(survey, SnapshotProgress(revision=7), {})
-    back_up(store, path, NOW)
-    with store.transaction() as writing:
-        writing.put_snapshots(survey, SnapshotProgress(revision=10**6), {})
-    seen = {10**6}
+    path, survey = tmp_path / "store.backup", SURVEYS[0]
+    with closing(new_place().open()) as store:
+        with store.transaction() as writing:
+            writing.add_survey(survey, b"signed")
+            writing.put_snapshots(survey, SnapshotProgress(revision=7), {})
+        back_up(store, path, START)
+    seen = set()
     for _ in range(2):
-        target = new_place().open()
-        with opened_backup(path) as backup:
+        with closing(new_place().open()) as target, opened_backup(path) as backup:
             restore(backup, target)
-        with target.view() as view:
-            revision = view.surveys()[survey].looked.revision
-        assert revision > 10**6
-        seen.add(revision)
-        target.close()
-    assert len(seen) == 3
-    store.close()
+            with target.view() as view:
+                seen.add(view.surveys()[survey].looked.revision)
+    assert len(seen) == 2
+    assert min(seen) > 10**6
 
 
 def test_what_is_no_backup_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A store, a text, a file that broke off, one of another version; and no server starts on a backup."""
     store, path = tmp_path / "server.db", tmp_path / "store.backup"
     with closing(Store.open(store)) as opened:
-        back_up(opened, path, NOW)
+        back_up(opened, path, START)
         with pytest.raises(FileExistsError):
-            back_up(opened, path, NOW)
+            back_up(opened, path, START)
     (tmp_path / "text").write_text("no backup" * 1000)
     (tmp_path / "short").write_bytes(path.read_bytes()[:-5000])
     other = shutil.copy(path, tmp_path / "other")
@@ -192,7 +170,7 @@ def test_a_backup_that_fails_leaves_no_file(store: Store, tmp_path: Path, monkey
     """What is half written goes, so that nobody takes it for a backup."""
     monkeypatch.setattr("changeling_aggregator.store.backups._read", lambda _: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        back_up(store, tmp_path / "store.backup", NOW)
+        back_up(store, tmp_path / "store.backup", START)
     assert not list(tmp_path.glob("store.backup*"))
 
 

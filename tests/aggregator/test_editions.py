@@ -2,6 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import product
 from pathlib import Path
 
 import httpx
@@ -17,36 +19,31 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from . import whole_survey
-from .devices import Log, envelope, report
-from .serving import ADMIN, Cli, ServerProcess, eventually, in_process
+from .devices import START, envelope, report
+from .serving import ADMIN, Cli, OpenSurvey, ServerProcess, eventually, in_process
 
-START, PERIOD, MINIMUM = 1_800_000_000, 7200, 5
+PERIOD, MINIMUM = 7200, 5
 Get = Callable[..., httpx.Response]
 
 
-class Published:
-    """A server with an open survey of four periods, whose clock is set, and what it publishes."""
+class Published(OpenSurvey):
+    """A server with an open survey of four periods, and what it publishes."""
 
-    def __init__(self, store: Store) -> None:
-        self.log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 4), grace=36_000, minimum=MINIMUM))
-        self.now = float(START)
-        self.service = Service(store, ServerSettings(PINNED, lambda: self.now))
-
-    def path(self, file: str, edition: str = "latest") -> str:
-        return f"/v1/surveys/{self.log.survey.id.hex()}/editions/{edition}/{file}"
+    def file(self, name: str, edition: str = "latest") -> str:
+        return self.path(f"editions/{edition}/{name}")
 
     def counts(self, period: int, many: int) -> None:
         """So many report on a period, which is due; then all is folded, and published."""
-        self.now = max(self.now, START + period * PERIOD + self.log.survey.skew + self.log.survey.spread + 1)
-        for number in range(many):
-            self.log.append_reports(self.now, [report(period, number % 13)])
-        self.service.folding.fold_now()
+        before = self.now
+        self.move_to_due(period)
+        self.now = max(self.now, before)
+        self.take(*(self.sealed(report(period, number % 13)) for number in range(many)))
         self.service.editions.look()
 
 
 @pytest.fixture
 def published(store: Store) -> Published:
-    return Published(store)
+    return Published(store, survey(calendar=Calendar(START, PERIOD, 4), grace=36_000, minimum=MINIMUM))
 
 
 @pytest.fixture
@@ -57,24 +54,24 @@ def get(published: Published) -> Iterator[Get]:
 
 def test_an_edition_never_changes_and_the_latest_follows(published: Published, get: Get) -> None:
     """Under its name each file stays as it is, for any cache and any page's scripts; `latest` names what it is."""
-    assert get(published.path("series.json")).status_code == 404
+    assert get(published.file("series.json")).status_code == 404
     published.counts(1, 60)
-    first = get(published.path("series.json"))
+    first = get(published.file("series.json"))
     assert first.headers["access-control-allow-origin"] == "*"
     assert first.headers["cache-control"] == "public, max-age=60"
     name = first.headers["content-location"].split("/")[1]
-    fixed = get(published.path("series.json", name))
+    fixed = get(published.file("series.json", name))
     assert fixed.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert fixed.content == first.content
-    assert name == edition_id(get(published.path("edition.signed", name)).content).hex()
-    assert get(published.path("series.json", name), {"if-none-match": fixed.headers["etag"]}).status_code == 304
+    assert name == edition_id(get(published.file("edition.signed", name)).content).hex()
+    assert get(published.file("series.json", name), {"if-none-match": fixed.headers["etag"]}).status_code == 304
 
     published.counts(2, 60)
-    later = get(published.path("series.json"))
+    later = get(published.file("series.json"))
     assert len(later.json()["series"]) == 2
     assert later.headers["content-location"].split("/")[1] != name
-    assert get(published.path("series.json", name)).content == first.content
-    for wrong in (published.path("series.xml"), published.path("series.json", "0" * 32), published.path("x", "..")):
+    assert get(published.file("series.json", name)).content == first.content
+    for wrong in (published.file("series.xml"), published.file("series.json", "0" * 32), published.file("x", "..")):
         assert get(wrong).status_code == 404
 
 
@@ -83,12 +80,12 @@ def test_a_file_is_what_the_estimate_would_be(published: Published, get: Get) ->
     published.counts(1, 60)
     published.counts(2, 60)
     for name, method in (("series", "online"), ("retrospective", "retrospective")):
-        asked = f"/v1/surveys/{published.log.survey.id.hex()}/series?method={method}&confidence=0.95"
-        assert get(published.path(f"{name}.json")).json() == get(asked).json()
-        assert get(published.path(f"{name}.csv")).text == get(asked + "&format=csv").text
-    packed = get(published.path("series.json"), {"accept-encoding": "gzip"})
+        asked = published.path(f"series?method={method}&confidence=0.95")
+        assert get(published.file(f"{name}.json")).json() == get(asked).json()
+        assert get(published.file(f"{name}.csv")).text == get(asked + "&format=csv").text
+    packed = get(published.file("series.json"), {"accept-encoding": "gzip"})
     assert packed.headers["content-encoding"] == "gzip"
-    assert packed.json() == get(published.path("series.json"), {"accept-encoding": "identity"}).json()
+    assert packed.json() == get(published.file("series.json"), {"accept-encoding": "identity"}).json()
 
 
 def test_what_an_edition_holds_is_what_snapshots_show(published: Published, get: Get) -> None:
@@ -97,7 +94,7 @@ def test_what_an_edition_holds_is_what_snapshots_show(published: Published, get:
     for more in (60, MINIMUM - 1, MINIMUM - 1, 1, MINIMUM, 3, 40):
         published.counts(1, more)
         sent += more
-        edition = Edition.unverified(get(published.path("edition.signed")).content)
+        edition = Edition.unverified(get(published.file("edition.signed")).content)
         seen.append(np.frombuffer(edition.tracks[0][1], "<i8").sum().item())
         assert seen[-1] <= sent
     steps = np.diff(seen)
@@ -114,22 +111,21 @@ def test_what_an_edition_holds_is_what_snapshots_show(published: Published, get:
 def test_closed_results_have_no_editions(published: Published, get: Get) -> None:
     """Not made while they are closed, and not given out once they are closed again."""
     published.counts(1, 60)
-    assert get(published.path("series.json")).status_code == 200
-    name = get(published.path("series.json")).headers["content-location"].split("/")[1]
+    assert get(published.file("series.json")).status_code == 200
+    name = get(published.file("series.json")).headers["content-location"].split("/")[1]
     with published.log.store.transaction() as writing:
         writing.add_survey(published.log.survey.id, published.log.survey.signed_by(AUTHORITY), public=False)
     published.counts(2, 60)
     with published.log.store.view() as view:
-        (newest,) = view.newest_editions().values()
-    assert newest[2].hex() == name
+        assert [newest.hex() for _, _, newest in view.newest_editions().values()] == [name]
     for edition in ("latest", name):
-        assert get(published.path("series.json", edition)).status_code in (401, 404)
+        assert get(published.file("series.json", edition)).status_code in (401, 404)
 
 
 def test_the_authority_certifies_the_key(published: Published, get: Get) -> None:
     """Until then an edition has no certificate; from then on it is signed with a key that a reader of the pin knows."""
     published.counts(1, 60)
-    assert get(published.path("key.signed")).status_code == 404
+    assert get(published.file("key.signed")).status_code == 404
     with published.log.store.transaction() as writing:
         public = writing.make_results_key()
         key = ResultsKey(public, START, START + 10**6)
@@ -139,31 +135,27 @@ def test_the_authority_certifies_the_key(published: Published, get: Get) -> None
         with pytest.raises(ValueError, match="did not make that key"):
             writing.publish_key(other, other.signed_by(AUTHORITY))
     published.counts(2, 60)
-    certified = ResultsKey.from_signed(get(published.path("key.signed")).content, PINNED)
-    edition = Edition.from_signed(get(published.path("edition.signed")).content, [certified.public])
-    files = {name: get(published.path(name)).content for name in edition.files}
+    certified = ResultsKey.from_signed(get(published.file("key.signed")).content, PINNED)
+    edition = Edition.from_signed(get(published.file("edition.signed")).content, [certified.public])
+    files = {name: get(published.file(name)).content for name in edition.files}
     assert verify_files(published.log.survey, edition, files) == []
 
 
 def test_the_key_lies_under_the_store_key(tmp_path: Path) -> None:
     """Encrypted as sealing keys are, put under another key with them, and in no backup."""
     old, new = AtRest(bytes(32)), AtRest(bytes([1]) * 32)
-    store = Store.open(tmp_path / "server.db", old)
-    with store.transaction() as writing:
+    with closing(Store.open(tmp_path / "server.db", old)) as store, store.transaction() as writing:
         public = writing.make_results_key()
         assert writing.make_results_key() == public
-        key = writing.signing_key(UnixSeconds(START))
+        key = writing.signing_key(START)
         assert key is not None
         assert writing.encrypt_keys(new) == 1
-    store.close()
     private = key.private.private_bytes_raw()
     assert all(private not in path.read_bytes() for path in tmp_path.iterdir())
-    again = Store.open(tmp_path / "server.db", new)
-    with again.view() as view:
-        opened = view.signing_key(UnixSeconds(START))
-        assert opened is not None
-        assert opened.private.private_bytes_raw() == private
-    again.close()
+    with closing(Store.open(tmp_path / "server.db", new)) as again, again.view() as view:
+        opened = view.signing_key(START)
+    assert opened is not None
+    assert opened.private.private_bytes_raw() == private
 
 
 def test_verify_names_what_differs(
@@ -199,9 +191,8 @@ def test_verify_names_what_differs(
     (tmp_path / "kept/edition.signed").write_bytes(signed[:at] + bytes([signed[at] ^ 1]) + signed[at + 1 :])
     assert run(["verify", "kept"]) == 1
     said = capsys.readouterr().out
-    for name in ("series.json", "series.csv", "retrospective.json", "retrospective.csv"):
-        for period in (1, 2, 3):
-            assert f"{name}, period {period}: " in said
+    for name, period in product(("series.json", "series.csv", "retrospective.json", "retrospective.csv"), (1, 2, 3)):
+        assert f"{name}, period {period}: " in said
 
 
 @pytest.mark.heavy

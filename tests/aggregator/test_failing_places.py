@@ -3,9 +3,10 @@ wrong, all goes on by itself, and what was acknowledged is counted, each upload 
 
 import subprocess
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import pytest
 from changeling_aggregator import segments
@@ -13,10 +14,10 @@ from changeling_aggregator.segments import LEAST_FREE_BYTES, Folder
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing import SegmentedStore, tallies_in
 from changeling_aggregator.testing.services import NOT_HERE, WELL, Conduct, small_bucket
-from changeling_protocol import Calendar, SealingKey, Survey
+from changeling_protocol import SealingKey, Survey
 
 from ..protocol.examples import survey
-from .devices import END, GRACE, START, Log, body, envelope, report
+from .devices import END, START, Log, body, envelope, report
 from .serving import ADMIN, ServerHere, ServerProcess, eventually
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
@@ -31,39 +32,45 @@ class Sending:
     key: SealingKey
     acknowledged: int = 0
 
-    def send(self) -> int:
-        """The status of one more."""
-        sealed = envelope(self.asked, self.key, [report(8, 3)])
-        answer = self.server.http.post("/v1/uploads", content=body(sealed))
-        self.acknowledged += answer.status_code == 200
-        assert answer.status_code == 200 or int(answer.headers["retry-after"]) > 0
+    @classmethod
+    def to(cls, server: ServerProcess) -> Self:
+        """With a survey that is over."""
+        server.move_clock(START)
+        sending = cls(server, server.new_survey(), server.key)
+        server.move_clock(END)
+        return sending
+
+    def upload(self, answers: int = 1) -> bytes:
+        return body(*(envelope(self.asked, self.key, [report(8, 3)]) for _ in range(answers)))
+
+    def send(self, upload: bytes | None = None, answers: int = 1) -> int:
+        """The status of an upload, one more if none is given."""
+        answer = self.server.http.post("/v1/uploads", content=upload or self.upload(answers))
+        self.acknowledged += answers * (answer.status_code == 200)
+        assert answer.status_code == 200 or (answer.status_code == 503 and int(answer.headers["retry-after"]) > 0)
         return answer.status_code
+
+    def status(self) -> str:
+        answer: str = self.server.http.get("/readyz").json()["status"]
+        return answer
+
+    def troubles(self) -> dict[str, str]:
+        return {each["name"]: each["detail"] for each in self.server.http.get("/readyz").json()["troubles"]}
 
     def is_turned_away(self, *words: str) -> None:
         """Uploads are, after a while, and health says so in these words."""
         assert eventually(self.send, 503)
-        told = self.server.http.get("/readyz")
-        troubles = {each["name"]: each["detail"] for each in told.json()["troubles"]}
-        assert told.status_code == 503
+        assert self.server.http.get("/readyz").status_code == 503
+        troubles = self.troubles()
         assert [word for word in words if word not in troubles["uploads"]] == [], troubles
 
     def is_well_again(self) -> None:
         """Though nobody sends; and then all that was acknowledged is counted, and nothing else."""
-        assert eventually(lambda: self.server.http.get("/readyz").json()["status"], "ok")
+        assert eventually(self.status, "ok")
         assert self.send() == 200
         self.server.fold()
         with closing(Store.open(self.server.store_path)) as store, store.view() as view:
             assert tallies_in(view, self.asked)[0, 8].reports == self.acknowledged
-
-
-@contextmanager
-def serving(tmp_path: Path, place: str) -> Iterator[Sending]:
-    """A server with a survey."""
-    with ServerHere(tmp_path, segments=place) as server:
-        server.move_clock(START)
-        sending = Sending(server, server.new_survey(), server.key)
-        server.move_clock(END)
-        yield sending
 
 
 @pytest.fixture
@@ -102,7 +109,8 @@ def fill(ballast: Path, left: int = 0) -> None:
 def test_a_folder_that_is_gone_another_full_or_read_only_turns_uploads_away(tmp_path: Path, disk: Path) -> None:
     """A folder in its place is taken for nobody's; of a disk some is left free, and none may be."""
     folder = disk / "segments"
-    with serving(tmp_path, str(folder)) as sending:
+    with ServerHere(tmp_path, segments=str(folder)) as server:
+        sending = Sending.to(server)
         assert sending.send() == 200
         hidden = folder.rename(disk / "elsewhere")
         sending.is_turned_away(str(folder))
@@ -136,7 +144,8 @@ def test_an_object_store_that_fails_turns_uploads_away_until_it_does_not(
     monkeypatch.setattr(segments, "SECONDS", 2)
     with small_bucket() as bucket:
         bucket.conduct = lambda _, __: NOT_HERE
-        with serving(tmp_path, bucket.place) as sending:
+        with ServerHere(tmp_path, segments=bucket.place) as server:
+            sending = Sending.to(server)
             sending.is_turned_away(bucket.place, "404")
             for conduct, words in (
                 (Conduct(does=False, status=403), "403"),
@@ -156,7 +165,7 @@ def test_a_segment_that_is_lost_or_damaged_is_named_and_uploads_are_taken(
 ) -> None:
     """Nothing after it is counted until it is put back: then all is."""
     store = SegmentedStore.open(tmp_path / "server.db")
-    log = Log.of(store, survey(calendar=Calendar(START, 60, 8), grace=GRACE, skew=5))
+    log = Log.of(store, survey())
     log.append(END, envelope(log.survey, log.key, [report(8, 3)]))
     store.close()
     (segment,) = folder.path.glob("*.parquet")
@@ -170,7 +179,7 @@ def test_a_segment_that_is_lost_or_damaged_is_named_and_uploads_are_taken(
                 segment.write_bytes(damaged)
                 caplog.clear()
             assert eventually(lambda: server.http.get("/readyz").status_code, 503)
-            assert server.http.get("/readyz").json()["troubles"][0]["name"] == "fold"
+            assert next(iter(sending.troubles())) == "fold"
             assert eventually(lambda: segment.name in caplog.text, True)
             assert sending.send() == 200
         segment.write_bytes(whole)
@@ -181,29 +190,18 @@ def test_a_disk_that_is_full_under_the_store_loses_nothing_acknowledged(disk: Pa
     """To its last byte, by another program, again and again: neither folding nor an upload harms what is there. What
     was turned away is sent again, and counts once."""
     with ServerProcess(disk, "--movable-clock") as server:
-        server.move_clock(1_800_000_000)
-        key, asked = server.key, server.new_survey()
-        server.move_clock(asked.calendar.time(1) + 16)
-        acknowledged = 0
+        sending = Sending.to(server)
         for fold in (True, False):
             for _ in range(10):
-                assert server.upload(*(envelope(asked, key, [report(1)]) for _ in range(20))) == []
-                acknowledged += 20
+                assert sending.send(answers=20) == 200
             fill(disk / "ballast")
-            turned_away = []
-            for _ in range(20):
-                content = body(*(envelope(asked, key, [report(1)]) for _ in range(20)))
-                answer = server.http.post("/v1/uploads", content=content)
-                assert answer.status_code in (200, 503)
-                acknowledged += 20 * (answer.status_code == 200)
-                turned_away += [content] * (answer.status_code == 503)
+            uploads = [sending.upload(20) for _ in range(20)]
+            turned_away = [each for each in uploads if sending.send(each, 20) == 503]
             if fold:
                 assert server.http.post("/v1/fold", headers=ADMIN).status_code in (200, 503)
             assert eventually(lambda: server.http.get("/readyz").status_code, 503)
-            assert {"store", "uploads"} & {each["name"] for each in server.http.get("/readyz").json()["troubles"]}
+            assert {"store", "uploads"} & {*sending.troubles()}
             (disk / "ballast").unlink()
-            assert eventually(lambda: server.http.get("/readyz").json()["status"], "ok"), "though nobody sent anything"
-            for content in turned_away:
-                assert server.http.post("/v1/uploads", content=content).status_code == 200
-                acknowledged += 20
-        assert server.reports(asked) == {(0, 1): acknowledged}
+            assert eventually(sending.status, "ok"), "though nobody sent anything"
+            assert {sending.send(each, 20) for each in turned_away} <= {200}
+        sending.is_well_again()

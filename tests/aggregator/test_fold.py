@@ -2,8 +2,8 @@
 
 import os
 import tracemalloc
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -23,33 +23,34 @@ from changeling_aggregator.fold import (
     folding,
     merged_ids,
 )
-from changeling_aggregator.fold.folding import close_what_ended
 from changeling_aggregator.ingest import Registry
 from changeling_aggregator.opening import Opened, open_requests
 from changeling_aggregator.store import CHUNK_BYTES, NO_ANSWER, LoggedRequest, Store
-from changeling_aggregator.testing import fold_out_of_turn
-from changeling_protocol import Breakdown, Calendar, EarlyEnd, SealingKey, Standing, Survey, seal, signed
+from changeling_aggregator.testing import counted_rows, fold_out_of_turn
+from changeling_protocol import (
+    HEAD_BYTES,
+    SEAL_BYTES,
+    Breakdown,
+    Closing,
+    EarlyEnd,
+    Node,
+    Report,
+    SealingKey,
+    Standing,
+    Survey,
+    encode_upload,
+    seal,
+    signed,
+)
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ..protocol.examples import AUTHORITY, survey
-from .devices import Log, Said, body, envelope, report
+from ..protocol.examples import AUTHORITY, mixed, survey
+from .devices import END, GRACE, SURVEYS, Log, Said, body, closes, envelope, report
 
-START, PERIOD, GRACE, SKEW = 1_800_000_000, 60, 600, 5
-SYMBOLS = 13  # z = 3
-END = START + 8 * PERIOD
-THREE = (Breakdown("platform", ("linux", "mac", "windows")),)
-
-
-@pytest.fixture
-def log(store: Store) -> Log:
-    """Periods of a minute: tracks 0, 1, 2 with nodes of 1, 2, 4 of them; three strata."""
-    return Log.of(store, replace(survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE, skew=SKEW), breakdowns=THREE))
-
-
-def closes(node: int) -> int:
-    """When a node of track 0 closes."""
-    return START + node * PERIOD
+SKEW, SYMBOLS = 5, 13  # of a node, as there are three answers
+ANOTHER = SURVEYS[0]
+UNREADABLE = b"a grace of ten to the eleventh weeks"
 
 
 def test_reports_of_one_upload_count_on_their_nodes(log: Log) -> None:
@@ -117,77 +118,84 @@ def test_a_symbol_that_cannot_be_is_refused_alone(log: Log) -> None:
     assert log.attendance() == {(0, 1): (2, 2, 0), (0, 4): (2, 2, 0)}
 
 
-def _of_another_survey(log: Log) -> bytes:
-    other = log.survey.asking(question="Another?")
-    moved = envelope(other, log.key, [report(1)])
-    return moved[:1] + log.survey.id + moved[17:]
-
-
-def _flipped(log: Log) -> bytes:
-    sound = bytearray(envelope(log.survey, log.key, [report(1)]))
-    sound[-20] ^= 1
-    return bytes(sound)
-
-
-def _plain(content: object) -> Callable[[Log], bytes]:
-    plaintext = content if isinstance(content, bytes) else msgpack.packb(content)
-    return lambda log: seal(plaintext, log.survey.id, log.key)
-
-
-_CLOSINGS = bytes(16 * 8) + b"\1" + bytes(7) + bytes(2 * 8)
+CLOSINGS = bytes(16 * 8) + b"\1" + bytes(7) + bytes(2 * 8)
 """Of eight periods, the first is answered."""
-_SYMBOLS = b"\1" + bytes(7), bytes(4), bytes(2)
+COLUMNS = b"\1" + bytes(7), bytes(4), bytes(2)
+SOUND = [0, 0, 8, CLOSINGS, *COLUMNS]
+UNANSWERED = [0, 0, 8, b"\1" + CLOSINGS[1:], b"\1\0\1" + bytes(5), *COLUMNS[1:]]
+"""Answers the first period's close, and reports also on a node that ends with the third."""
+MALFORMED = [
+    b"\0",
+    b"\xc1 not MessagePack",
+    msgpack.packb(SOUND) + b"\0\0\1",
+    *map(
+        msgpack.packb,
+        [
+            {"a": 1},
+            SOUND[:3],
+            [0, 0, 8, CLOSINGS, "text", *COLUMNS[1:]],
+            [0, 0, 8, CLOSINGS[:-1], *COLUMNS],
+            [0, 0, 8, CLOSINGS, *COLUMNS[:2]],
+            [*SOUND, b""],
+            [0, 0, 8, CLOSINGS, *COLUMNS[:2], bytes(3)],
+            [0, 0, 7, *SOUND[3:]],
+            [0, 8, 8, b"", b"", b"", b""],
+            [0, 0, 65, *SOUND[3:]],
+            [1, *SOUND[1:]],
+            [-1, *SOUND[1:]],
+        ],
+    ),
+]
 
 
-def _without_a_closing(log: Log) -> bytes:
-    """An upload that answers the first period's close, and reports on a node that ends with the third."""
-    return _plain([0, 0, 8, _CLOSINGS, b"\1\0\1" + bytes(5), bytes(4), bytes(2)])(log)
-
-
-@pytest.mark.parametrize(
-    ("make", "reason", "counted"),
-    [
-        (_flipped, "unopenable", 0),
-        (_of_another_survey, "unopenable", 0),
-        (lambda log: envelope(log.survey, SealingKey(b"\x09" + bytes(31), 0, 1), [report(1)]), "unopenable", 0),
-        (_plain(b"\0"), "malformed", 0),
-        (_plain(b"\xc1 not MessagePack"), "malformed", 0),
-        (_plain(msgpack.packb([0, 0, 8, _CLOSINGS, *_SYMBOLS]) + b"\0\0\1"), "malformed", 0),
-        (_plain({"a": 1}), "malformed", 0),
-        (_plain([0, 0, 8, _CLOSINGS, *_SYMBOLS]), None, 1),
-        (_plain([0, 0, 8]), "malformed", 0),
-        (_plain([0, 0, 8, _CLOSINGS, "text", *_SYMBOLS[1:]]), "malformed", 0),
-        (_plain([0, 0, 8, _CLOSINGS[:-1], *_SYMBOLS]), "malformed", 0),
-        (_plain([0, 0, 8, _CLOSINGS, *_SYMBOLS[:2]]), "malformed", 0),
-        (_plain([0, 0, 8, _CLOSINGS, *_SYMBOLS, b""]), "malformed", 0),
-        (_plain([0, 0, 8, _CLOSINGS, *_SYMBOLS[:2], bytes(3)]), "malformed", 0),
-        (_plain([0, 0, 7, _CLOSINGS, *_SYMBOLS]), "malformed", 0),
-        (_plain([0, 8, 8, b"", b"", b"", b""]), "malformed", 0),
-        (_plain([0, 0, 65, _CLOSINGS, *_SYMBOLS]), "malformed", 0),
-        (_plain([1, 0, 8, _CLOSINGS, *_SYMBOLS]), "malformed", 0),
-        (_plain([-1, 0, 8, _CLOSINGS, *_SYMBOLS]), "malformed", 0),
-        (_without_a_closing, "malformed", 1),
-    ],
-)
-def test_what_does_not_open_or_parse_is_refused_alone(
-    log: Log, make: Callable[[Log], bytes], reason: str | None, counted: int
-) -> None:
-    """An envelope, or a report at a closing that is not answered; its neighbours count."""
-    log.append(END, make(log), envelope(log.survey, log.key, [report(5)]))
+def test_what_does_not_open_or_parse_is_refused_alone(log: Log) -> None:
+    """An envelope, or a report at a closing that is not answered; their neighbours count. One that is too short to be
+    any is of nobody's survey: nothing stops the fold."""
+    sound, another = (
+        envelope(asked, log.key, [report(5)]) for asked in (log.survey, log.survey.asking(question="Another?"))
+    )
+    unopenable = [
+        sound[:-20] + bytes([sound[-20] ^ 1]) + sound[-19:],
+        another[:1] + log.survey.id + another[17:],
+        envelope(log.survey, SealingKey(b"\x09" + bytes(31), 0, 1), [report(1)]),
+    ]
+    well = [seal(msgpack.packb(each), log.survey.id, log.key) for each in (SOUND, UNANSWERED)]
+    short = [sound[: HEAD_BYTES + SEAL_BYTES], sound[:HEAD_BYTES], b"\1", b""]
+    malformed = [seal(each, log.survey.id, log.key) for each in MALFORMED]
+    log.append(END, *unopenable, *malformed, *well, *short, sound, stream=log.stream)
     fold(log.store, END)
-    assert log.refused() == ({} if reason is None else {reason: 1})
-    assert sum(reports for reports, _ in log.tallies().values()) == counted + 1
+    assert log.refused() == {"unopenable": 3, "malformed": len(malformed) + 1}
+    with log.store.view() as view:
+        assert sum(view.refusals().values()) == 3 + len(malformed) + 1 + len(short)
+    assert {key: reports for key, (reports, _) in log.tallies().items()} == {(0, 1): 2, (0, 5): 1}
+
+
+def test_rubbish_goes_when_it_is_folded(log: Log) -> None:
+    """What does not open is deleted at once, but not from beside what counts; the refusals tell."""
+    sound = envelope(log.survey, log.key, [report(1)])
+    altered = sound[:-1] + bytes([sound[-1] ^ 1])
+    log.store.append({log.stream: [body(altered), body(sound, altered), body(altered, altered)]}, END * 1000)
+    fold(log.store, END)
+    assert log.refused() == {"unopenable": 4}
+    assert [each.body for each in log.kept()] == [body(sound, altered)]
+    log.append_reports(END, [report(1)])
+    fold(log.store, END)
+    assert log.tallies()[0, 1][0] == 2
 
 
 def test_nothing_counts_of_closings_after_an_early_end(log: Log) -> None:
-    """Refused as closed, whenever they arrive; closings beside them in the same upload count."""
+    """Refused as closed, whenever they arrive; closings beside them in the same upload count. What was counted of a
+    later one before the end, as of a fast clock, is no difference."""
+    log.append_reports(closes(3), [report(4)])
+    fold(log.store, closes(3))
     with log.store.transaction() as writing:
         writing.add_early_end(EarlyEnd(log.survey.id, 3), b"signed")
     log.append_reports(closes(4), [report(2), report(3), report(4), report(1, track=1), report(2, track=1)])
     fold(log.store, closes(4))
-    assert set(log.tallies()) == {(0, 2), (0, 3), (1, 1)}
-    assert set(log.attendance()) == {(0, 2), (0, 3)}
+    assert set(log.tallies()) == {(0, 2), (0, 3), (0, 4), (1, 1)}
+    assert log.attendance() == dict.fromkeys([(0, 2), (0, 3), (0, 4)], (1, 1, 0))
     assert log.refused() == {"closed": 1}
+    assert check(log.store) == []
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
@@ -209,29 +217,20 @@ def test_no_plaintext_stops_the_fold(log: Log, plaintext: bytes) -> None:
 
 def test_a_closing_is_sealed_after_its_grace(log: Log) -> None:
     """Its ids go, its tallies stay, and whatever comes then is late, even with a clock that is behind."""
-    same = os.urandom(16)
-    log.append_reports(closes(1), [report(1, 1, id_=same)])
-    key = (log.survey.id, 1)
-
-    fold(log.store, closes(1) + GRACE)
-    with log.store.view() as view:
-        assert list(view.read_run(key, 0, same)) == [same]
-
-    fold(log.store, closes(1) + GRACE + 0.25)
-    log.append_reports(closes(1) + 1, [report(1, 2, id_=same), report(3, 2)])
-    log.append_reports(closes(1) + 1, [report(1, 2)])
-    fold(log.store, closes(1) + GRACE + 1)
-    with log.store.view() as view:
-        assert view.runs([key]) == {}
-    assert log.refused() == {"late": 2}
-    assert log.tallies()[0, 1][0] == 1
-    assert log.tallies()[0, 3][0] == 1
+    same = report(1)
+    for said, now, sealed, ids in (([same], 0, 0, 1), ([same], 0.25, 1, 0), ([same, report(3)], 1, 1, 1)):
+        log.append_reports(closes(1) + now, said)
+        fold(log.store, closes(1) + GRACE + now)
+        with log.store.view() as view:
+            assert (log.sealed(), len(view.runs())) == (sealed, ids)
+    assert log.refused() == {"duplicate": 1, "late": 1}
+    assert [log.tallies()[0, node][0] for node in (1, 3)] == [1, 1]
 
 
 def test_private_keys_are_destroyed_a_grace_after_they_expire(store: Store, tmp_path: Path) -> None:
     """Their bytes are in none of the store's files then; or, where somebody reads, after the next fold, though nothing
     else is due. What was counted stays."""
-    log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE), expires=END)
+    log = Log.of(store, survey(), expires=END)
     log.append_reports(END, [report(8)])
 
     def in_files() -> bool:
@@ -251,7 +250,7 @@ def test_private_keys_are_destroyed_a_grace_after_they_expire(store: Store, tmp_
 
 def test_uploads_that_never_stop_do_not_keep_closings_and_keys_alive(store: Store) -> None:
     """Though something new waits whenever the fold looks, it ends, seals, and destroys what no waiter can need."""
-    log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=GRACE), expires=closes(1))
+    log = Log.of(store, survey(), expires=closes(1))
     lasting = Log.of(store, log.survey, begins=closes(1))
     log.append_reports(closes(1), [report(1)])
     now = closes(1) + GRACE
@@ -263,16 +262,14 @@ def test_uploads_that_never_stop_do_not_keep_closings_and_keys_alive(store: Stor
     for _ in range(3):
         now += 1
         fold(store, now, open_=always_more)
-    with store.view() as view:
-        assert view.surveys()[log.survey.id].sealed == 1
-        assert set(view.private_keys()) == {lasting.key.id}
+    assert (log.sealed(), log.private_keys()) == (1, {lasting.key.id})
 
 
 def test_a_closing_stays_open_for_an_upload_that_waits(log: Log) -> None:
     """Another folder may have read it before: what arrived within grace counts, however late it is folded."""
     log.append_reports(closes(1) + GRACE, [report(1)])
-    close_what_ended(log.store, closes(1) + GRACE + 50)
-    assert log.sealed() == 0
+    assert fold(log.store, closes(1) + GRACE + 50, stop=lambda: True).behind
+    assert (log.tallies(), log.sealed()) == ({}, 0)
     fold(log.store, closes(1) + GRACE + 50)
     assert (log.tallies()[0, 1][0], log.sealed()) == (1, 1)
 
@@ -294,56 +291,43 @@ def test_an_answer_to_a_closing_with_a_million_ids_reads_few_of_them(log: Log) -
     assert log.refused() == {"duplicate": 1}
     assert peak < len(ids) / 4
     with log.store.view() as view:
-        assert len(b"".join(view.read_run(key, 0, known))) <= CHUNK_BYTES
+        assert len(b"".join(view.read_run(key, view.runs()[key][0].number, known))) <= CHUNK_BYTES
 
 
 @pytest.mark.parametrize("readable", [True, False])
 def test_no_survey_keeps_the_log_and_expired_keys_longer_than_90_days(store: Store, readable: bool) -> None:
     """Neither one that takes reports for 7,000 years; nor one that cannot be read here, for which both are kept as long
     as that: a server of another version can read it, and may be taking uploads for it."""
-    log = Log.of(
-        store, survey(calendar=Calendar(START, PERIOD, 8), grace=7000 * 365 * 86_400 if readable else GRACE), END
-    )
+    log = Log.of(store, survey(grace=7000 * 365 * 86_400) if readable else survey(), END)
     if readable:
         log.append_reports(END, [report(8)])
     else:
-        of_another_version = b"survey of 16 by."
         with store.transaction() as writing:
-            writing.add_survey(of_another_version, b"a grace of ten to the eleventh weeks")
-        log.append(END, bytes([1]) + of_another_version + log.key.id + bytes(200))
+            writing.add_survey(ANOTHER, UNREADABLE)
+        log.append(END, bytes([1]) + ANOTHER + log.key.id + bytes(200))
     fold(store, END + MOST_RETENTION_SECONDS)
-    with store.view() as view:
-        assert (len(arrivals(log)), len(view.private_keys())) == (1, 1)
+    assert (len(log.kept()), len(log.private_keys())) == (1, 1)
     fold(store, END + MOST_RETENTION_SECONDS + 1)
-    with store.view() as view:
-        assert (arrivals(log), view.private_keys()) == ([], {})
+    assert (log.kept(), log.private_keys()) == ([], set())
     assert log.tallies().keys() == ({(0, 8)} if readable else set())
 
 
-def test_a_survey_that_cannot_be_read_harms_no_other(log: Log) -> None:
-    """A store may hold one of a version with other bounds; the others are folded, and sealed in their time."""
-    bad = b"survey of 16 by."
+UNDERSTATED = signed("survey", survey().as_fields() | {"epsilon_micro": 1}, AUTHORITY)
+"""As a version with a lower bound on the cost published it."""
+
+
+@pytest.mark.parametrize("written", [UNREADABLE, UNDERSTATED], ids=["cannot be read", "understates its epsilon"])
+def test_a_survey_of_another_version_harms_no_other(log: Log, written: bytes) -> None:
+    """A store may hold one with other bounds; the others are folded, and sealed in their time."""
     with log.store.transaction() as writing:
-        writing.add_survey(bad, b"a grace of ten to the eleventh weeks")
+        writing.add_survey(ANOTHER, written)
     log.append_reports(closes(1), [report(1)])
-    log.append(closes(1), bytes([1]) + bad + log.key.id + bytes(200))
+    log.append(closes(1), bytes([1]) + ANOTHER + log.key.id + bytes(200))
     done = fold(log.store, closes(1) + GRACE + 1)
     assert (done.reports, done.refused, log.sealed()) == (1, {"unopenable": 1}, 1)
     registry = Registry(log.store)
     registry.refresh()
-    assert (list(registry.surveys), list(registry.unreadable)) == ([log.survey.id], [bad])
-
-
-def test_a_survey_that_understates_its_epsilon_by_now_harms_no_other(log: Log) -> None:
-    """One that a version with a lower bound on the cost published: like any that cannot be read here."""
-    fields = log.survey.as_fields() | {"epsilon_micro": 1}
-    with log.store.transaction() as writing:
-        writing.add_survey(b"survey of 16 by.", signed("survey", fields, AUTHORITY))
-    log.append_reports(closes(1), [report(1)])
-    assert fold(log.store, closes(1) + GRACE + 1).reports == 1
-    registry = Registry(log.store)
-    registry.refresh()
-    assert list(registry.unreadable) == [b"survey of 16 by."]
+    assert (list(registry.surveys), list(registry.unreadable)) == ([log.survey.id], [ANOTHER])
 
 
 def test_a_survey_that_cannot_be_counted_harms_no_other(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,38 +353,7 @@ def test_a_survey_that_cannot_be_counted_harms_no_other(log: Log, monkeypatch: p
     done = fold(log.store, closes(1))
     assert (done.envelopes, done.reports, done.uncounted) == (2, 1, {other.id: 1})
     assert log.tallies()[0, 1][0] == 1
-    assert len(arrivals(log)) == 2
-
-
-def test_what_is_not_sealed_can_always_be_folded_again(tmp_path: Path) -> None:
-    """Whenever the log is pruned, what is left of it gives the stored tallies of every open node, those included
-    that count reports from before they closed."""
-    random = Random(2)
-    store = Store.open(tmp_path / "pruned.db")
-    log = Log.of(store, survey(calendar=Calendar(START, PERIOD, 8), grace=100, skew=SKEW))
-    streams = [log.stream, store.open_stream()]
-    ids = [random.randbytes(16) for _ in range(12)]
-    pruned = False
-    for step in range(40):
-        at = START + 15 * step + random.random()
-        track = random.randrange(3)
-        widest = 8 >> track
-        reports = [
-            report(n, random.randrange(SYMBOLS), track=track, id_=random.choice(ids)) for n in range(1, widest + 1)
-        ]
-        log.append_reports(at, random.sample(reports, min(2, widest)), stream=random.choice(streams))
-        if random.random() < 0.2:
-            fold(store, at, batch=random.choice([1, 3, 100]))
-            assert check(store) == []
-            pruned = pruned or len(log.kept()) < step + 1
-    fold(store, END + 10**5)
-    assert arrivals(log) == []
-    store.close()
-    assert pruned
-
-
-def arrivals(log: Log) -> list[float]:
-    return [each.arrival / 1000 for each in log.kept()]
+    assert len(log.kept()) == 2
 
 
 def test_each_closing_counts_once_though_writing_fails(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -429,7 +382,7 @@ def test_each_closing_counts_once_though_writing_fails(log: Log, monkeypatch: py
         return done
 
     monkeypatch.setattr(folding, "_write", fails)
-    while unfolded_in(log.store):
+    while log.unfolded():
         with suppress(OSError):
             fold(log.store, closes(1), random.randrange(1, 6), closing=False, seen=seen)
     monkeypatch.setattr(folding, "_write", write)
@@ -439,6 +392,74 @@ def test_each_closing_counts_once_though_writing_fails(log: Log, monkeypatch: py
     other.close()
 
 
-def unfolded_in(store: Store) -> int:
-    with store.view() as view:
-        return view.log_state().unfolded
+ASKED = replace(survey(mixed(3, 8), grace=10**6), breakdowns=(Breakdown("platform", ("linux", "mac", "windows")),))
+"""Three groups, of which one reports two random nodes, and one only every other period."""
+
+
+class Device:
+    """One entry: what it answers at each closing that it is there for."""
+
+    def __init__(self, random: Random) -> None:
+        self.group = random.randrange(3)
+        self.answers: dict[int, tuple[Closing, list[Report]]] = {}
+        stratum, standing = random.randrange(3), Standing.NEW
+        for period in range(random.randint(1, 8), 9):
+            if random.random() < 0.2:
+                standing = Standing.KNOWN if self.answers else Standing.MISSED
+                continue
+            if random.random() < 0.1:
+                stratum = random.randrange(3)
+            reports = [
+                Report(number, node, random.randrange(track.randomizer.symbols))
+                for number, track in ASKED.plan.numbered(self.group)
+                if (node := track.ending_at(period)) is not None and random.random() < 0.5
+            ]
+            self.answers[period] = Closing(period, random.randbytes(16), standing, stratum), reports
+            standing = Standing.KNOWN
+
+    def upload(self, log: Log, periods: Sequence[int]) -> bytes:
+        """Some of its answers in one envelope, whose span may begin earlier and end later."""
+        known = [self.answers[period] for period in periods]
+        span = Node(max(periods[0] - 2, 0), min(periods[-1] + 1, 8))
+        closings, reports = [closing for closing, _ in known], [report for _, told in known for report in told]
+        return seal(encode_upload(ASKED.plan, self.group, span, closings, reports), ASKED.id, log.key)
+
+    def packings(self, random: Random) -> list[list[int]]:
+        """Runs of periods that cover each answer at least once: overlapping, repeated, in any order."""
+        periods, runs = sorted(self.answers), []
+        for _ in range(random.randint(1, 3)):
+            left = periods
+            while left:
+                cut = random.randint(1, len(left))
+                runs.append(left[:cut])
+                left = left[max(cut - random.randrange(2), 1) :]
+        random.shuffle(runs)
+        return runs
+
+
+@pytest.mark.heavy
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(seed=st.integers(0, 10**6))
+def test_members_are_counted_once_however_their_answers_are_packed(tmp_path: Path, seed: int) -> None:
+    """Sent again, cut otherwise, over overlapping spans, on several streams and in batches of any size: by group,
+    closing and stratum each entry is heard once, with its own standing, and each of its reports counts once, as if it
+    had sent each closing once and by itself."""
+    random = Random(seed)
+    devices = [Device(random) for _ in range(12)]
+    with ExitStack() as stack:
+        log, apart = (
+            Log.of(stack.enter_context(closing(Store.open(tmp_path / os.urandom(8).hex()))), ASKED) for _ in range(2)
+        )
+        streams = [log.stream, log.store.open_stream()]
+        sent = [each.upload(log, run) for each in devices for run in each.packings(random)]
+        random.shuffle(sent)
+        for upload in sent:
+            log.append(END, upload, stream=random.choice(streams))
+            if random.random() < 0.1:
+                fold(log.store, END, batch=random.choice([1, 3, 100]))
+        fold(log.store, END, batch=5)
+        apart.append(END, *(each.upload(apart, [period]) for each in devices for period in each.answers))
+        fold(apart.store, END)
+        assert counted_rows(log.store)["tallies"] == counted_rows(apart.store)["tallies"]
+        assert sum(heard for heard, _, _ in log.attendance().values()) == sum(len(each.answers) for each in devices)
+        assert (apart.refused(), set(log.refused()) <= {"duplicate"}) == ({}, True)

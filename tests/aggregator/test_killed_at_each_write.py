@@ -1,10 +1,11 @@
 """Whatever is killed, at any write or under load: what was acknowledged counts exactly once, and nothing else does."""
 
-import json
 import shutil
 import subprocess
 import sys
+from ast import literal_eval
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,9 +14,7 @@ import pytest
 from changeling_aggregator.store import Store
 from changeling_aggregator.testing.services import PostgreSQL, small_bucket
 from changeling_aggregator.testing.serving import at_once, killed, restarted, terminated
-from changeling_protocol import Calendar
 
-from ..protocol.examples import survey
 from .devices import END, START, Log, report
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
@@ -32,23 +31,22 @@ def outcomes(what: str, store: Path, now: int) -> list[Any]:
         arguments = [sys.executable, "-m", "tests.aggregator.killers", what, folder, str(now)]
         done = subprocess.run(arguments, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    return [literal_eval(line) for line in done.stdout.splitlines()]
 
 
-def test_a_fold_killed_at_any_write_counts_each_closing_once(store: Store, tmp_path: Path) -> None:
+def test_a_fold_killed_at_any_write_counts_each_closing_once(log: Log, tmp_path: Path) -> None:
     """For every SQL statement that writes, and every commit, of a fold of two batches and of the sealing after it:
     SIGKILL there, open again, fold. All agree with no kill; each leaves a whole number of batches."""
-    log = Log.of(store, survey(calendar=Calendar(START, 60, 8)))
     same = bytes(16)
     log.append_reports(END, [report(1, 1)])
     log.append_reports(END, [report(1, 2, id_=same), report(2, 200)])
     log.append_reports(END, [report(1, 4, id_=same), report(8, 5)])
-    store.close()
+    log.store.close()
     found = outcomes("fold", tmp_path / "server.db", END + 10_000)
     final = found[-1][1]
     assert final["refused"] == {"duplicate": 1, "symbol-out-of-range": 1}
-    assert {node: reports for node, (reports, _) in final["tallies"].items()} == {"0/1": 2, "0/8": 1}
-    assert final["attendance"] == {"0/1": [2, 2, 0], "0/2": [1, 1, 0], "0/8": [1, 1, 0]}
+    assert {node: reports for node, (reports, _) in final["tallies"].items()} == {(0, 1): 2, (0, 8): 1}
+    assert final["attendance"] == {(0, 1): (2, 2, 0), (0, 2): (1, 1, 0), (0, 8): (1, 1, 0)}
     assert final["runs"] == 0
     assert all(after_folding == final for _, after_folding in found)
     after_kills = [after_kill["unfolded"] for after_kill, _ in found]
@@ -65,11 +63,10 @@ def test_a_server_killed_at_any_write_leaves_what_it_acknowledged_once(store: St
     store.close()
     found = outcomes("segments", tmp_path / "server.db", START)
     assert len(found) > 30
-    for each in found:
-        assert set(each["acknowledged"]) <= set(each["kept"]) <= set("123"), each
-        assert len(set(each["kept"])) == len(each["kept"]), each
-        assert each["unnamed"] == [], each
-    assert {len(each["acknowledged"]) for each in found} >= {0, 1, 3}
+    for acknowledged, kept, unnamed in found:
+        assert {*acknowledged} <= {*kept} <= {*"123"}
+        assert (len({*kept}), unnamed) == (len(kept), [])
+    assert {len(acknowledged) for acknowledged, _, _ in found} >= {0, 1, 3}
 
 
 WRONG = ("lost", "counted_twice", "counted_besides", "differences_folded_again")
@@ -78,18 +75,15 @@ WRONG = ("lost", "counted_twice", "counted_besides", "differences_folded_again")
 @pytest.fixture
 def place(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Of a new store."""
-    on_postgresql = kind.startswith("postgresql")
-    return str(request.getfixturevalue("postgresql").new() if on_postgresql else tmp_path / "server.db")
+    return str(request.getfixturevalue("postgresql").new() if "postgresql" in kind else tmp_path / "server.db")
 
 
 @pytest.fixture
 def options(kind: str, tmp_path: Path) -> Iterator[tuple[str, ...]]:
     """Of its servers."""
-    if kind == "bucket":
-        with small_bucket() as bucket:
-            yield "--segments", bucket.place
-    else:
-        yield ("--segments", str(tmp_path / "segments")) if kind.endswith("segments") else ()
+    with small_bucket() if kind == "bucket" else nullcontext() as bucket:
+        segments = tmp_path / "segments" if bucket is None else bucket.place
+        yield ("--segments", str(segments)) if bucket or "segments" in kind else ()
 
 
 def exact(figures: dict[str, float]) -> bool:

@@ -5,7 +5,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from re import findall
@@ -23,10 +23,8 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError
 
 from ..protocol.examples import survey
-from .devices import Log, body, envelope, report, split, upload
+from .devices import START, Log, body, envelope, report, split, upload
 from .serving import ADMIN, Cli, ServerProcess, eventually
-
-START = 1_800_000_000
 
 
 @pytest.fixture
@@ -39,7 +37,7 @@ def store(postgresql_store: Store) -> Store:
 
 def test_much_is_appended_as_little_is(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """In order and without gaps, by either way; a connection that is lost is told, and the next is another."""
-    stream = store.open_stream(None)
+    stream = store.open_stream()
     bodies = [bytes([number]) * 10 for number in range(4)]
     for number, each in enumerate(bodies):
         monkeypatch.setattr(room, "MUCH_BYTES", 0 if number % 2 else 2**20)
@@ -56,10 +54,9 @@ def test_much_is_appended_as_little_is(store: Store, monkeypatch: pytest.MonkeyP
         lose()
     store.append({stream: [b"last"]}, 2000)
     with store.view() as view:
-        logged = [*view.kept_requests()]
-    assert [each.position for each in logged] == [*range(1, 10)]
-    assert [each.body for each in logged] == [each for each in bodies for _ in range(2)] + [b"last"]
-    assert [each.arrival for each in logged] == [1000, 1000, 1001, 1001, 1002, 1002, 1003, 1003, 2000]
+        logged = [(each.position, each.body, each.arrival) for each in view.kept_requests()]
+    arrived = [(body, 1000 + number) for number, body in enumerate(bodies) for _ in range(2)]
+    assert logged == [(at, *each) for at, each in enumerate([*arrived, (b"last", 2000)], 1)]
 
 
 @contextmanager
@@ -80,10 +77,8 @@ def test_the_commit_of_a_few_uploads_is_one_way_to_the_database_and_back(store: 
         assert asked() == 1
         writer.write(split(upload(b"more")), Counter({(bytes(16), Refusal.CLOSED): 1}), 2)
         assert asked() > 4
-    opened = Store.open(store.place)
-    with opened.view() as view:
+    with closing(Store.open(store.place)) as opened, opened.view() as view:
         assert [each.position for each in view.unread(9, 9999)] == [1, 2, 3, 4, 5]
-    opened.close()
 
 
 def test_looking_whether_the_store_is_full_is_two_ways_to_the_database(store: Store, tmp_path: Path) -> None:
@@ -94,12 +89,17 @@ def test_looking_whether_the_store_is_full_is_two_ways_to_the_database(store: St
         assert asked() == 2
 
 
+def setting(opened: AbstractContextManager[View], name: str) -> object:
+    """Of a transaction."""
+    with opened as view:
+        return view._connection.exec_driver_sql(f"SHOW {name}").scalar_one()
+
+
 def test_a_statement_by_itself_waits_for_others_whatever_the_database_says(url: str) -> None:
     """Where transactions are serializable by default, the second of two who append at once would else fail."""
-    store = Store.open(url.replace("&options=", "&options=-c%20default_transaction_isolation%3Dserializable%20"))
-    with store._database.writing(once=True) as connection:
-        assert connection.exec_driver_sql("SHOW transaction_isolation").scalar_one() == "read committed"
-    store.close()
+    serializable = url.replace("&options=", "&options=-c%20default_transaction_isolation%3Dserializable%20")
+    with closing(Store.open(serializable)) as store:
+        assert setting(store.transaction(once=True), "transaction_isolation") == "read committed"
 
 
 # How it is named
@@ -159,10 +159,8 @@ def test_many_processes_make_one_store(url: str) -> None:
 
     def opened(_: int) -> int:
         barrier.wait(100)
-        store = Store.open(url)
-        stream = store.open_stream(None)
-        store.close()
-        return stream
+        with closing(Store.open(url)) as store:
+            return store.open_stream()
 
     with ThreadPoolExecutor(6) as pool:
         assert sorted(pool.map(opened, range(6))) == [1, 2, 3, 4, 5, 6]
@@ -170,17 +168,11 @@ def test_many_processes_make_one_store(url: str) -> None:
 
 def test_every_commit_is_on_disk_before_it_returns(postgresql: PostgreSQL, url: str) -> None:
     """Though the database or the user says that it need not be; and readers write nothing."""
-    store = Store.open(url + "%20-csynchronous_commit%3Doff")
-
-    def shown(opened: AbstractContextManager[View], name: str) -> object:
-        with opened as view:
-            return view._connection.exec_driver_sql(f"SHOW {name}").scalar_one()
-
-    assert shown(store.transaction(), "synchronous_commit") == "on"
-    assert shown(store.transaction(), "transaction_isolation") == "read committed"
-    assert shown(store.view(), "transaction_isolation") == "repeatable read"
-    assert shown(store.view(), "transaction_read_only") == "on"
-    store.close()
+    with closing(Store.open(url + "%20-csynchronous_commit%3Doff")) as store:
+        assert setting(store.transaction(), "synchronous_commit") == "on"
+        assert setting(store.transaction(), "transaction_isolation") == "read committed"
+        assert setting(store.view(), "transaction_isolation") == "repeatable read"
+        assert setting(store.view(), "transaction_read_only") == "on"
     assert postgresql.sql("SHOW fsync") == [("on",)]
 
 
@@ -191,7 +183,6 @@ def test_a_turn_ends_with_its_connection_and_nothing_more_of_it_is_kept(
     postgresql: PostgreSQL, url: str, store: Store
 ) -> None:
     """Neither what is in hand nor what is begun after; another process has the turn meanwhile."""
-    folder = Store.open(url + "&application_name=turn")
 
     def cut_off(turn: Turn) -> None:
         with turn.transaction() as writing:
@@ -202,21 +193,21 @@ def test_a_turn_ends_with_its_connection_and_nothing_more_of_it_is_kept(
             )
             assert postgresql.sql(f"SELECT pg_terminate_backend({pid[0]}, 60000)") == [(True,)]
 
-    with folder.turn_to_fold() as turn:
-        assert turn
-        with pytest.raises(DBAPIError):
-            cut_off(turn)
-        with store.turn_to_fold() as other:
-            assert other
-            with pytest.raises(Overtaken, match="turn to fold was lost"), turn.transaction() as writing:
-                writing.add_survey(bytes(16), b"lost too")
-            with other.transaction() as writing:
-                writing.add_survey(bytes(16), b"kept")
-    with store.view() as view:
-        assert [each.signed for each in view.surveys().values()] == [b"kept"]
-    with folder.turn_to_fold() as turn:
-        assert turn
-    folder.close()
+    with closing(Store.open(url + "&application_name=turn")) as folder:
+        with folder.turn_to_fold() as turn:
+            assert turn
+            with pytest.raises(DBAPIError):
+                cut_off(turn)
+            with store.turn_to_fold() as other:
+                assert other
+                with pytest.raises(Overtaken, match="turn to fold was lost"), turn.transaction() as writing:
+                    writing.add_survey(bytes(16), b"lost too")
+                with other.transaction() as writing:
+                    writing.add_survey(bytes(16), b"kept")
+        with store.view() as view:
+            assert [each.signed for each in view.surveys().values()] == [b"kept"]
+        with folder.turn_to_fold() as turn:
+            assert turn
 
 
 # Several servers, and a database that goes and comes
@@ -261,32 +252,34 @@ def test_every_command_for_a_store_works_on_postgresql(
     postgresql: PostgreSQL, tmp_path: Path, cli: Cli, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """keys, fold, fold --check, doctor, backup and restore, token and store, one after the other."""
-    url, other = postgresql.new(), postgresql.new()
-    at = ("--store", url)
+    url, other, keyed = postgresql.new(), postgresql.new(), " --store-key-file store.key"
+
+    def says(words: str, sentence: str, store: str = url) -> None:
+        assert sentence in cli(*words.split(), "--store", store)
+
     (tmp_path / "store.key").write_text("ab" * 32)
     now = int(time.time())
     log = Log.of(Store.open(url), survey(calendar=Calendar(now - 90, 60, 8)))
     for _ in range(2):
         log.append_reports(now, [report(1, 2)])
     log.store.close()
-    cli("keys", "new", *at, "-o", "key.request")
-    assert cli("keys", "list", *at).count("in the clear") == 2
-    assert "2 private keys" in cli("keys", "reencrypt", *at, "--new-store-key-file", "store.key")
-    assert cli("keys", "list", *at).count("encrypted") == 2
-    assert run(["fold", *at]) == 1
+    says("keys new -o key.request", "key.request")
+    says("keys list", "in the clear")
+    says("keys reencrypt --new-store-key-file store.key", "2 private keys")
+    says("keys list", "encrypted")
+    assert run(["fold", "--store", url]) == 1
     assert "encrypted" in capsys.readouterr().err
-    keyed = (*at, "--store-key-file", "store.key")
-    assert cli("fold", *keyed).startswith("2 envelopes, 2 reports; refused: none")
-    assert "comes to the same" in cli("fold", *keyed, "--check")
-    cli("token", "new", *at, "--name", "me", "--scope", "read")
-    assert " me " in cli("token", "list", *at)
-    run(["doctor", *keyed])
+    says("fold" + keyed, "2 envelopes, 2 reports; refused: none")
+    says("fold --check" + keyed, "comes to the same")
+    says("token new --name me --scope read", "changeling_")
+    says("token list", " me ")
+    run(["doctor", "--store", url, *keyed.split()])
     found = capsys.readouterr().out.splitlines()
     assert any(line.startswith("ok") and "store: schema version" in line for line in found)
     assert not [line for line in found if "store-key" in line]
-    assert "0 uploads" in cli("backup", *at, "-o", "kept.backup")
-    assert "is what the store was at" in cli("restore", "kept.backup", "--store", other)
-    assert "schema version" in cli("store", "version", "--store", other)
+    says("backup -o kept.backup", "0 uploads")
+    says("restore kept.backup", "is what the store was at", other)
+    says("store version", "schema version", other)
     restored = replace(log, store=Store.open(other))
     assert restored.tallies()[0, 1][0] == 2
     restored.store.close()

@@ -1,24 +1,25 @@
 """The log in segments, in a folder or an object store: what is acknowledged is durable and counts once."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 
 import pytest
-from changeling_aggregator import Overtaken, SegmentLost, Unwritable
+from changeling_aggregator import Overtaken, SegmentLost, Unwritable, segments
 from changeling_aggregator.fold import check, fold
 from changeling_aggregator.ingest import writer_for
 from changeling_aggregator.segments import Folder, LoggedRequest, checked_place, place_at
 from changeling_aggregator.segments.parquet import decoded, encoded, rows_after
-from changeling_aggregator.store import Store, Turn
-from changeling_aggregator.store.store import TOGETHER
+from changeling_aggregator.store import LogRange, Store, Turn
+from changeling_aggregator.store.store import OLD_SECONDS, TOGETHER
 from changeling_aggregator.testing import SegmentedStore, sql
 from changeling_aggregator.testing.services import small_bucket
 from changeling_protocol import Refusal
 
-from ..protocol.examples import AUTHORITY
-from .devices import END, GRACE, Log, closes, content_of, envelope, report, split, upload
+from ..protocol.examples import AUTHORITY, survey
+from .devices import END, GRACE, Log, body, closes, content_of, envelope, report, split, upload
 from .serving import Cli
 
 
@@ -128,17 +129,42 @@ def test_what_was_written_is_read_in_order(store: Store, place: str) -> None:
         assert [each.place for each in view.segments()] == [place] * 2
 
 
-def test_a_folder_in_the_place_of_another_is_not_written_to(store: Store, tmp_path: Path) -> None:
-    """As where a file system is not mounted any more: it would hide what was acknowledged once that is back."""
-    folder = tmp_path / "segments"
+@pytest.mark.parametrize("slow", [False, True], ids=["before", "while a file is written"])
+def test_a_folder_in_the_place_of_another_is_not_written_to(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: bool
+) -> None:
+    """As where a file system is not mounted any more, perhaps since a disk was slow: once it is back it would hide what
+    was acknowledged."""
+    folder, hidden, write = tmp_path / "segments", tmp_path / "elsewhere", segments.write_durably
     writer = writer_for(store, str(folder))
-    hidden = folder.rename(tmp_path / "elsewhere")
-    folder.mkdir()
-    with pytest.raises(Unwritable, match="is not the one"):
-        writer.write(split(upload(b"one")), {}, 5)
-    folder.rmdir()
+
+    def unmount() -> None:
+        folder.rename(hidden)
+        folder.mkdir()
+
+    def write_slowly(path: Path, content: bytes) -> None:
+        unmount()
+        write(path, content)
+
+    with monkeypatch.context() as disk:
+        disk.setattr(segments, "write_durably", write_slowly) if slow else unmount()
+        with pytest.raises(Unwritable, match="is not the one"):
+            writer.write(split(upload(b"one")), {}, 5)
+    folder.rename(tmp_path / "its own")
     hidden.rename(folder)
     writer.write(split(upload(b"two")), {}, 5)
+    with store.view() as view:
+        assert [content_of(each.body) for each in view.unread(9, 999)] == [[b"two"]]
+
+
+def test_a_new_folder_is_brought_to_the_disk_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a power cut takes the whole folder, with all that was acknowledged in it."""
+    synced: list[Path] = []
+    monkeypatch.setattr(segments, "sync_folder", synced.append)
+    Folder(tmp_path / "new" / "segments", make=True)
+    assert {tmp_path, tmp_path / "new"} == {*synced}
+    Folder(tmp_path / "new" / "segments", make=True)
+    assert len(synced) == 2
 
 
 # Reading, and what goes
@@ -153,17 +179,6 @@ def test_arrivals_of_a_clock_that_was_ahead_are_set_back(log: Log) -> None:
     assert [each.arrival for each in log.kept()] == [END * 1000, (END + 1) * 1000]
     fold(log.store, END + 2, closing=False)
     assert log.tallies()[0, 8][0] == 2
-
-
-def test_small_segments_become_one_with_all_that_was_in_them(log: Log, folder: Folder) -> None:
-    """By the fold that counted them; it comes to the same when it is folded again; arrivals stay as they were."""
-    many(log, TOGETHER + 3)
-    before = log.kept()
-    fold(log.store, END, closing=False)
-    assert len(segments_in(folder)) == 4
-    assert log.kept() == before
-    assert check(log.store) == []
-    assert log.tallies()[0, 8][0] == TOGETHER + 3
 
 
 @pytest.mark.parametrize("killed_at", range(1, 5))
@@ -248,26 +263,58 @@ def test_who_has_lost_its_turn_deletes_no_file_of_who_writes_anew(
     assert not written.exists()
 
 
-def stops_after(times: int) -> Callable[[], bool]:
-    left = iter(range(times))
-    return lambda: next(left, None) is None
+def test_two_stores_in_one_folder_delete_nothing_of_each_other(tmp_path: Path, folder: Folder) -> None:
+    """Whatever the fold of one puts in order, sweeps and deletes; what the other has is counted later."""
+    first, second = logs = [Log.of(SegmentedStore.open(tmp_path / name), survey()) for name in ("1.db", "2.db")]
+    for log in logs:
+        many(log, TOGETHER)
+    fold(first.store, END)
+    assert len(segments_in(folder)) == 1 + TOGETHER
+    with turn_of(first.store) as turn:
+        assert turn.sweep(time.time() + 2 * OLD_SECONDS) == 0
+    fold(first.store, END + GRACE + 1)
+    assert first.kept() == []
+    fold(second.store, END)
+    assert [log.tallies()[0, 8][0] for log in logs] == [TOGETHER, TOGETHER]
+    for log in logs:
+        log.store.close()
 
 
-@pytest.mark.parametrize(("onto", "from_"), [(0, 1), (1, 0), (0, None)])
-def test_a_segment_that_is_lost_or_another_is_named(log: Log, folder: Folder, onto: int, from_: int | None) -> None:
-    """As where a file was put back under another's name: nothing counts in its place, and the fold tries once."""
-    for symbol in (3, 4):
-        log.append(END, an_upload(log, symbol))
-    files = segments_in(folder)
-    right = files[onto].read_bytes()
-    files[onto].unlink() if from_ is None else files[onto].write_bytes(files[from_].read_bytes())
-    with pytest.raises(SegmentLost, match=files[onto].name):
-        fold(log.store, END, closing=False, stop=stops_after(50))
+CHANGED: dict[str, tuple[int, range]] = {
+    "gone": (0, range(0)),
+    "ends early": (0, range(1, 3)),
+    "begins late": (0, range(2, 4)),
+    "of later positions": (0, range(2, 5)),
+    "of another stream": (1, range(1, 4)),
+}
+"""A file in the place of one with the positions 1 to 3: how far its stream is another, and its positions."""
+
+
+@pytest.mark.parametrize(("other", "positions"), CHANGED.values(), ids=CHANGED)
+def test_a_segment_that_is_lost_or_another_is_named(log: Log, folder: Folder, other: int, positions: range) -> None:
+    """As where a file was put back under another's name: nothing counts in its place, here or on Spark, nothing is
+    skipped in silence, and the fold tries once. Of a sound one a piece has just its positions."""
+    log.append(END, *(an_upload(log, symbol) for symbol in (3, 4, 5)))
+    (file,), tries = segments_in(folder), count()
+    right = file.read_bytes()
+    rows = [LoggedRequest(END * 1000, log.stream + other, at, body(an_upload(log))) for at in positions]
+    file.write_bytes(encoded(rows)) if rows else file.unlink()
+    (piece,) = ranges_of(log)
+    with pytest.raises(SegmentLost, match=file.name):
+        fold(log.store, END, closing=False, stop=lambda: next(tries) > 50)
+    with pytest.raises(SegmentLost, match=file.name):
+        list(piece.read())
     assert log.tallies() == {}
-    files[onto].write_bytes(right)
+    file.write_bytes(right)
+    assert [each.position for each in piece._replace(after=1, until=2).read()] == [2]
     fold(log.store, END, closing=False)
-    assert log.tallies()[0, 8][0] == 2
+    assert log.tallies()[0, 8][0] == 3
     assert check(log.store) == []
+
+
+def ranges_of(log: Log) -> list[LogRange]:
+    with log.store.view() as view:
+        return view.unread_ranges(2**62)
 
 
 @pytest.mark.parametrize("line", [1, 2, 3])
@@ -279,8 +326,8 @@ def test_a_line_that_the_catalogue_lost_is_told(log: Log, line: int) -> None:
     with pytest.raises(SegmentLost, match=f"position {line} "):
         fold(log.store, END, 1, closing=False)
     assert sum(reports for reports, _ in log.tallies().values()) <= line - 1
-    with log.store.view() as view, pytest.raises(SegmentLost, match=f"position {line} "):
-        view.unread_ranges(2**62)
+    with pytest.raises(SegmentLost, match=f"position {line} "):
+        ranges_of(log)
 
 
 def test_a_segment_is_kept_for_the_grace_of_the_surveys_in_it(log: Log, folder: Folder) -> None:

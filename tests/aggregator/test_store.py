@@ -1,4 +1,5 @@
-"""Stores as files and databases: what is none is refused, who has one alone, and versions of their tables.
+"""Stores as files and databases: what is none is refused, what was deleted is in no file, who has one alone, and
+versions of their tables.
 
 What every store must do stands in `changeling_aggregator.testing.StoreContract`.
 """
@@ -8,13 +9,18 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
+from time import monotonic
+from typing import Any
 
 import pytest
 from changeling_aggregator import StoreError
+from changeling_aggregator.fold import check, fold
+from changeling_aggregator.opening import Opened, open_requests
 from changeling_aggregator.server.http import answer_to
 from changeling_aggregator.store import NO_ANSWER, VERSION, Store, database
 from changeling_aggregator.store.database import migrate
@@ -26,6 +32,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import OperationalError
 
 from ..contracts.stores import PLACES, Place
+from .devices import END, Log, report
 from .serving import eventually
 
 ALONE = {
@@ -51,9 +58,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
 def test_another_programs_file_is_refused_and_left_alone(tmp_path: Path) -> None:
     """Whether it is SQLite's or not."""
     other, no_database = tmp_path / "other.db", tmp_path / "letter.txt"
-    connection = sqlite3.connect(other)
-    connection.execute("CREATE TABLE theirs (x)")
-    connection.close()
+    with closing(sqlite3.connect(other)) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
     no_database.write_text("Dear Sir or Madam, " * 100)
     with pytest.raises(StoreError, match="another program"):
         Store.open(other)
@@ -66,12 +72,11 @@ def test_another_programs_file_is_refused_and_left_alone(tmp_path: Path) -> None
 def test_a_store_is_in_the_file_that_was_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Whatever characters its name has, and it alone, its owner's, holds what was written."""
     monkeypatch.chdir(tmp_path)
-    store = Store.open(Path(name))
-    store.open_stream(None)
-    store.forget_overwritten(changed=True)
-    assert {file.name for file in tmp_path.iterdir()} == {name, f"{name}-wal", f"{name}-shm", f"{name}-held"}
-    assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
-    store.close()
+    with closing(Store.open(Path(name))) as store:
+        store.open_stream()
+        store.forget_overwritten(changed=True)
+        assert {file.name for file in tmp_path.iterdir()} == {name, f"{name}-wal", f"{name}-shm", f"{name}-held"}
+        assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}
     assert (tmp_path / name).read_bytes().startswith(b"SQLite format 3")
 
 
@@ -106,7 +111,7 @@ def test_a_writer_waits_for_another_and_says_so_where_that_takes_too_long(
             writing.stop_appending()
             monkeypatch.setattr(database, "WAITING_SECONDS", 0.05)
             with pytest.raises(OperationalError, match="locked"):
-                store.open_stream(None)
+                store.open_stream()
             monkeypatch.setattr(database, "WAITING_SECONDS", 60.0)
             second = another.submit(store.open_stream, None)
             assert not second.done()
@@ -120,7 +125,7 @@ def test_a_log_that_is_written_back_is_begun_anew_while_others_write(
     monkeypatch.setattr(database, "MOST_LOG_PAGES", 0)
 
     def written() -> int:
-        store.open_stream(None)
+        store.open_stream()
         return (tmp_path / "server.db-wal").stat().st_size
 
     largest = max(written() for _ in range(20))
@@ -140,7 +145,7 @@ def test_a_file_shrinks_when_what_filled_it_is_over(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not while much of it is in use, nor while somebody reads; what is left is there afterwards."""
-    stream, file = store.open_stream(None), tmp_path / "server.db"
+    stream, file = store.open_stream(), tmp_path / "server.db"
     for number in range(40):
         store.append({stream: [bytes([number]) * 2**16]}, 5)
     store.forget_overwritten(changed=True)  # so that all of it is in the file
@@ -158,15 +163,113 @@ def test_a_file_shrinks_when_what_filled_it_is_over(
     assert sql(store, "SELECT length(envelope) FROM log") == [(2**16,)]
 
 
-def test_opening_a_store_again_leaves_the_process_its_locks(tmp_path: Path) -> None:
+def test_opening_a_store_again_leaves_the_process_its_locks(store: Store, tmp_path: Path) -> None:
     """Else another process that closes the file would take itself for the last, and throw away the log of the first."""
-    first = Store.open(tmp_path / "server.db")
-    first.open_stream(None)
-    Store.open(tmp_path / "server.db").close()
+    store.open_stream()
+    Store.open(store.place).close()
     other = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('SELECT 1 FROM store'); c.close()"
-    subprocess.run([sys.executable, "-c", other, str(tmp_path / "server.db")], check=True)
+    subprocess.run([sys.executable, "-c", other, str(store.place)], check=True)
     assert (tmp_path / "server.db-wal").exists()
-    first.close()
+
+
+# What was deleted, beside SQLite's pages and PostgreSQL's rows
+
+OLD = b"an envelope of long ago, as it came"
+
+
+def test_what_was_deleted_leaves_the_write_ahead_log_within_the_hour(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where much came once and little since, nothing is written over most of that log: it is emptied then."""
+
+    def files_with_old() -> list[str]:
+        return sorted(path.name for path in tmp_path.iterdir() if OLD in path.read_bytes())
+
+    store.append({store.open_stream(): [OLD * 100] * 50}, 5)
+    store.write_back()
+    for position in range(1, 51):
+        sql(store, "DELETE FROM log WHERE position = :position", position=position)
+        store.write_back()
+    assert files_with_old() == ["server.db-wal"]
+    monkeypatch.setattr(database, "monotonic", lambda: monotonic() + 3600)
+    store.write_back()
+    assert files_with_old() == []
+
+
+def test_counting_the_log_again_writes_no_file(log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a private key, nor a report, nor anything: beside the store's files and among the temporary ones."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    log.append_reports(END, [report(1)])
+    fold(log.store, END)
+    log.store.write_back()
+
+    def files() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".db-shm"}
+
+    before, looked = files(), list[bool]()
+
+    def opening(*arguments: Any) -> Opened:
+        looked.append(files() == before)
+        return open_requests(*arguments)
+
+    assert check(log.store, opening) == []
+    assert (looked, files() == before) == ([True], True)
+
+
+def expired_keys(store: Store, count: int) -> list[bytes]:
+    """The private halves of new keys that expired in the second 2."""
+    with store.transaction() as writing:
+        for _ in range(count):
+            writing.make_key()
+    sql(store, "UPDATE keys SET begins = 1, expires = 2, signed = :signed", signed=b"s")
+    with store.view() as view:
+        return [key.private_bytes_raw() for key in view.private_keys().values()]
+
+
+def destroy(store: Store) -> int:
+    with store.transaction() as writing:
+        return writing.delete_overdue(3000, {}, 0)
+
+
+@pytest.mark.heavy
+def test_a_destroyed_private_key_stands_in_no_tables_file(
+    postgresql: PostgreSQL, postgresql_store: Store, url: str
+) -> None:
+    """Once the table was rewritten, which waits a second for who reads it, and for any transaction that might still see
+    the key, though it has never read that table; then it is tried again the next time."""
+    store = postgresql_store
+    (private,) = expired_keys(store, 1)
+    with store.view() as view:
+        (id_,) = (each.id for each in view.sealing_keys())
+    with closing(Store.open(url)) as beside, beside.view() as older:
+        assert [*older.kept_requests()] == []
+        assert destroy(store) == 1
+        store.forget_overwritten(changed=True)
+        assert postgresql.files_with(private)
+    with store.view() as view:
+        view.sealing_keys()
+        store.forget_overwritten(changed=False)
+        assert postgresql.files_with(private)
+    store.forget_overwritten(changed=False)
+    assert postgresql.files_with(id_)
+    assert not postgresql.files_with(private)
+
+
+def test_no_private_key_and_no_envelope_outlives_its_row_in_statistics(
+    postgresql: PostgreSQL, postgresql_store: Store
+) -> None:
+    """Which PostgreSQL keeps of columns that it analyses: by itself, or as an administrator tells it to."""
+    store = postgresql_store
+    privates = expired_keys(store, 3)
+    store.append({store.open_stream(): [OLD + bytes([number]) for number in range(9)]}, 5)
+    sql(store, "ANALYZE keys, log")
+    question = "SELECT attname FROM pg_stats WHERE schemaname = current_schema() AND attname IN ('private', 'envelope')"
+    assert sql(store, question) == []
+    destroy(store)
+    sql(store, "DELETE FROM log")
+    store.forget_overwritten(changed=True)
+    assert [len(postgresql.files_with(each)) for each in privates] == [0, 0, 0]
 
 
 # Who has it open
@@ -240,7 +343,7 @@ def test_who_lost_its_connections_to_one_that_has_the_store_alone_uses_no_change
         sql(alone, "UPDATE store SET version = 9999")
     for _ in range(3):
         with pytest.raises((*NO_ANSWER, StoreError)) as raised:
-            store.open_stream(None)
+            store.open_stream()
     assert "changed meanwhile" in str(raised.value)
     store.close()
 
@@ -272,7 +375,7 @@ def test_an_older_store_is_not_opened_but_upgraded(place: Place, monkeypatch: py
     """With all that is in it, or, where a migration fails, not at all. Until then the program to come says what to do,
     as the older one does after."""
     with closing(place.open()) as store:
-        store.append({store.open_stream(None): [b"one", b"two"]}, 5)
+        store.append({store.open_stream(): [b"one", b"two"]}, 5)
     before = columns(place)
     broken = {**TO_COME, VERSION + 1: lambda connection: connection.execute(text("ALTER TABLE none_such DROP x"))}
     with pytest.raises(StoreError, match="none_such"):

@@ -72,23 +72,11 @@ class PostgreSQL:
         settings = ["listen_addresses=", f"unix_socket_directories={self.folder}", "max_connections=200"]
         settings += ["timezone=UTC", "log_min_messages=fatal", "log_min_error_statement=fatal"]
         options = " ".join(f"-c {setting}" for setting in settings)
-        self._run(
-            self._binaries / "pg_ctl",
-            "-D",
-            self.data,
-            "-w",
-            "-t",
-            "200",
-            "-l",
-            self.folder / "log",
-            "-o",
-            options,
-            "start",
-        )
+        self._control("start", "-l", self.folder / "log", "-o", options)
 
     def stop(self, mode: str = "fast") -> None:
         """Stop it. mode: "fast" breaks off what runs; "immediate" is a crash, after which it recovers."""
-        self._run(self._binaries / "pg_ctl", "-D", self.data, "-m", mode, "-w", "-t", "200", "stop")
+        self._control("stop", "-m", mode)
 
     def url(self, schema: str) -> str:
         """The URL of a schema of its own."""
@@ -115,16 +103,12 @@ class PostgreSQL:
                 found += [path] if content in path.read_bytes() else []
         return found
 
+    def _control(self, what: str, *options: object) -> None:
+        self._run(self._binaries / "pg_ctl", what, "-D", self.data, "-w", "-t", "200", *options)
+
     def _run(self, *command: object) -> None:
-        done = subprocess.run(
-            [*map(str, command)],
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            **self._user,
-        )
-        assert done.returncode == 0, done.stdout
+        done = subprocess.run([*map(str, command)], cwd=self.folder, capture_output=True, text=True, **self._user)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def _installed() -> tuple[Path, Path]:

@@ -1,18 +1,15 @@
-"""Attacks on retention, in rows and in segments, and on the folder that segments lie in."""
+"""Retention, in rows and in segments: what is needed stays, what is over goes, what is left can be counted again."""
 
 import random
-import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from changeling_aggregator import Unwritable, segments
 from changeling_aggregator.fold import check, fold
-from changeling_aggregator.ingest import LogWriter, by_survey, writer_for
+from changeling_aggregator.ingest import by_survey, writer_for
 from changeling_aggregator.segments import Folder
 from changeling_aggregator.store import Store
-from changeling_aggregator.store.store import OLD_SECONDS, TOGETHER
 from changeling_aggregator.testing import tallies_in
 from changeling_protocol import Calendar, EarlyEnd, Survey, SurveyId, UnixMilliseconds, UnixSeconds
 from changeling_protocol.wire import decode_upload_request
@@ -26,10 +23,11 @@ GRACES = (90, 600, 1500)
 
 @dataclass
 class Sent:
-    """An envelope that was acknowledged, with one closing. at: when, in Unix milliseconds."""
+    """An envelope that was acknowledged, with one closing. at: when, in Unix milliseconds. id: the closing's."""
 
     survey: Survey
     period: int
+    id: bytes
     at: int
     sealed: bytes
 
@@ -40,19 +38,26 @@ class Sent:
         return begins - 1000 * SKEW <= self.at <= closes + 1000 * self.survey.grace
 
 
-@dataclass
 class World:
     """A store in which surveys live, and what was acknowledged."""
 
-    store: Store
-    coins: random.Random
-    in_segments: bool
-    log: Log
-    surveys: list[Survey]
-    writers: list[LogWriter]
-    now: float = START - 400.0
-    sent: list[Sent] = field(default_factory=list)
-    ends: dict[SurveyId, int] = field(default_factory=dict)
+    def __init__(self, folder: Path, seed: int, in_segments: bool) -> None:
+        self.coins, self.in_segments = random.Random(seed), in_segments
+        self.store = Store.open(folder / "server.db")
+        begins = [START + self.coins.randrange(0, 900, 30) for _ in GRACES]
+        self.surveys = [
+            survey(calendar=Calendar(begin, PERIOD, PERIODS), grace=grace)
+            for begin, grace in zip(begins, GRACES, strict=True)
+        ]
+        self.log = Log.of(self.store, self.surveys[0])
+        with self.store.transaction() as writing:
+            for asked in self.surveys[1:]:
+                writing.add_survey(asked.id, asked.signed_by(AUTHORITY))
+        place = str(folder / "segments") if in_segments else None
+        self.writers = [writer_for(self.store, place) for _ in range(2)]
+        self.now = START - 400.0
+        self.sent: list[Sent] = []
+        self.ends: dict[SurveyId, int] = {}
 
     def upload(self) -> None:
         """Envelopes of some surveys in one to three requests of one commit, most of them in time."""
@@ -62,9 +67,11 @@ class World:
             for asked in self.coins.sample(self.surveys, self.coins.choice((1, 1, 2, 3))):
                 open_ = int((self.now - asked.calendar.start) // PERIOD) + 1
                 period = min(max(open_ - self.coins.choice((0, 0, 1, 1, 2, 5, 20)), 1), PERIODS)
-                sealed = envelope(asked, self.log.key, [report(period)])
+                said = report(period, self.coins.randrange(13), id_=bytes([self.coins.randrange(30)]) * 16)
+                beside = [report(period // 2, track=1, id_=said.id)] * (period % 2 == 0)
+                sealed = envelope(asked, self.log.key, [said, *beside])
                 envelopes.append(sealed)
-                self.sent.append(Sent(asked, period, int(self.now * 1000), sealed))
+                self.sent.append(Sent(asked, period, said.id, int(self.now * 1000), sealed))
             requests += by_survey(body(*envelopes), [asked.id for asked in self.surveys])
         self.coins.choice(self.writers).write(requests, Counter(), UnixMilliseconds(int(self.now * 1000)))
 
@@ -83,6 +90,7 @@ class World:
         behind = self.coins.choice((0, 0, 0, 50) if closing else (0, 3000))
         fold(self.store, UnixSeconds(self.now - behind), batch=self.coins.choice((1, 5000)), closing=closing)
         self.look(done=closing and not behind)
+        assert check(self.store) == [], "what is kept gives the tallies of all open nodes"
 
     def look(self, *, done: bool) -> None:
         """Nothing is gone that is needed, and, where a fold has done all, nothing is there that is over."""
@@ -106,23 +114,7 @@ class World:
                 for period in range(1, self.ends.get(asked.id, PERIODS) + 1):
                     mine = [each for each in self.sent if (each.survey.id, each.period) == (asked.id, period)]
                     found = tallies[0, period].reports if (0, period) in tallies else 0
-                    assert found == sum(each.in_time for each in mine)
-
-
-def world(folder: Path, seed: int, segments: Path | None) -> World:
-    coins = random.Random(seed)
-    store = Store.open(folder / "server.db")
-    surveys = [
-        survey(calendar=Calendar(START + coins.randrange(0, 900, 30), PERIOD, PERIODS), grace=grace, skew=SKEW)
-        for grace in GRACES
-    ]
-    log = Log.of(store, surveys[0])
-    with store.transaction() as writing:
-        for asked in surveys[1:]:
-            writing.add_survey(asked.id, asked.signed_by(AUTHORITY))
-    place = None if segments is None else str(segments)
-    writers = [writer_for(store, place) for _ in range(2)]
-    return World(store, coins, segments is not None, log, surveys, writers)
+                    assert found == len({each.id for each in mine if each.in_time})
 
 
 @pytest.mark.parametrize(("seed", "in_segments"), [(3, False), (11, True)], ids=["rows", "segments"])
@@ -130,7 +122,7 @@ def test_nothing_needed_is_deleted_and_nothing_is_kept_longer_than_its_grace(
     tmp_path: Path, seed: int, in_segments: bool
 ) -> None:
     """Whatever surveys end early, whoever folds how far, with a clock that is believed or in doubt."""
-    here = world(tmp_path, seed, tmp_path / "segments" if in_segments else None)
+    here = World(tmp_path, seed, in_segments)
     steps = {here.upload: 10, here.fold: 6, here.end_early: 0.3}
     while here.now < START + 900 + PERIOD * PERIODS + max(GRACES):
         here.now += here.coins.choice((0.001, 7, 60, 200))
@@ -143,54 +135,3 @@ def test_nothing_needed_is_deleted_and_nothing_is_kept_longer_than_its_grace(
     assert here.log.kept() == []
     assert not in_segments or not [*Folder(tmp_path / "segments").list("")]
     here.store.close()
-
-
-def test_two_stores_in_one_folder_delete_nothing_of_each_other(tmp_path: Path) -> None:
-    """Whatever one of them puts in order, sweeps and deletes; what the other has is counted later."""
-    shared = tmp_path / "segments"
-    logs = [Log.of(Store.open(tmp_path / name), survey(calendar=Calendar(START, 60, 8))) for name in ("one", "two")]
-    for log in logs:
-        writer = writer_for(log.store, str(shared))
-        for number in range(TOGETHER):
-            sealed = envelope(log.survey, log.key, [report(1)])
-            writer.write([(log.survey.id, body(sealed))], Counter(), UnixMilliseconds(1000 * (START + 61) + number))
-    first, second = logs
-    fold(first.store, UnixSeconds(START + 100))
-    with first.store.turn_to_fold() as turn:
-        assert turn is not None
-        assert turn.sweep(UnixSeconds(time.time() + 2 * OLD_SECONDS)) == 0
-    fold(first.store, UnixSeconds(START + 10_000))
-    assert first.kept() == []
-    fold(second.store, UnixSeconds(START + 100))
-    assert [log.tallies()[0, 1][0] for log in logs] == [TOGETHER, TOGETHER]
-    for log in logs:
-        log.store.close()
-
-
-def test_a_folder_that_changes_while_a_file_is_written_acknowledges_nothing(
-    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where a file system is unmounted while a disk is slow: the file lies where the next mount hides it."""
-    folder, written = tmp_path / "segments", segments.write_durably
-    writer = writer_for(store, str(folder))
-
-    def unmounted(path: Path, content: bytes) -> None:
-        folder.rename(tmp_path / "unmounted")
-        folder.mkdir()
-        written(path, content)
-
-    monkeypatch.setattr(segments, "write_durably", unmounted)
-    with pytest.raises(Unwritable, match="is not the one"):
-        writer.write([(SurveyId(bytes(16)), body(b"x" * 100))], Counter(), UnixMilliseconds(5))
-    with store.view() as view:
-        assert view.segments() == []
-
-
-def test_a_new_folder_is_brought_to_the_disk_with_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else a power cut takes the whole folder, with all that was acknowledged in it."""
-    synced: list[Path] = []
-    monkeypatch.setattr(segments, "sync_folder", synced.append)
-    Folder(tmp_path / "new" / "segments", make=True)
-    assert {tmp_path, tmp_path / "new"} == {*synced}
-    Folder(tmp_path / "new" / "segments", make=True)
-    assert len(synced) == 2

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import inf, sqrt
+from math import sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,7 +37,7 @@ from changeling_papers import (
     retrospective,
 )
 from changeling_protocol import AtMost, Calendar
-from changeling_statistics import Changelog, Counts, Floats
+from changeling_statistics import Counts, Floats
 
 from .central import HOURS, START
 from .central import flights as flights_log
@@ -151,10 +151,6 @@ Step = tuple[Counts, Counts, list[Update]]
 ITEMS, QUERIES, ROUNDS, SKEW = 64, 200, 100, 0.1
 
 
-CUTTINGS = (Fraction(1, 20), Fraction(1, 200), Fraction(1, 1000), Fraction(1, 5000))
-"""The partitioning's share, on the flights."""
-
-
 @dataclass(frozen=True, slots=True)
 class Setting:
     """n entries, replaced `batch` at a time until there were `turns`·n updates. cutting: the partitioning's share."""
@@ -200,40 +196,7 @@ def dynamic() -> dict[str, float]:
         at_size = dynamic_errors(Setting(n, 400_000 // n, Fraction(64), Fraction(1, 8000), n // 5, 1), 9)
         figures[f"2_dynamic_max_error_400000_updates_n{n}"] = _worst(at_size.dynamic)
         figures[f"2_difference_max_error_400000_updates_n{n}"] = _worst(at_size.difference)
-    return figures | on_flights()
-
-
-def on_flights() -> dict[str, float]:
-    """Largest dynamic_errors over 200 sets of airlines, every hour with N_t >= 20·n_t, the mean of three runs.
-
-    `ratio` is below 1 where the fully dynamic mechanism is ahead; `even_spread` is the error of who knew n_t alone.
-    """
-    log, _, _ = flights_log()
-    table = np.random.default_rng(0).integers(0, 2, (QUERIES, len(log.answers)))
-    weights = MultiplicativeWeights(table, most_rounds=ROUNDS)
-    stream = list(hours(log, weights))
-    figures: dict[str, float] = {}
-    for epsilon in (Fraction(1), Fraction(10), Fraction(100)):
-        best = {"dynamic": inf, "difference": inf}
-        for cutting in CUTTINGS:
-            dynamic = fully_dynamic(weights, epsilon, cutting=cutting, periods=HOURS)
-            difference = insertion_minus_deletion(weights, epsilon, cutting=cutting, periods=HOURS)
-            runs = [compared(dynamic, difference, stream, table, seed) for seed in range(3)]
-            for name in best:
-                best[name] = min(best[name], float(np.mean([_worst(getattr(run, name)) for run in runs])))
-        figures[f"2_flights_dynamic_error_eps_{epsilon}"] = best["dynamic"]
-        figures[f"2_flights_difference_error_eps_{epsilon}"] = best["difference"]
-        figures[f"2_flights_dynamic_over_difference_eps_{epsilon}"] = best["dynamic"] / best["difference"]
-        figures["2_flights_even_spread_error"] = _worst(runs[0].even)
     return figures
-
-
-def hours(log: Changelog, weights: MultiplicativeWeights) -> Iterator[Step]:
-    """Hour by hour what came, what went, and the updates."""
-    for part in log.mutations().by_period(START, 3600, HOURS):
-        new, old, entry = part.new.tolist(), part.old.tolist(), part.entry.tolist()
-        came, went = (weights.gathered([state - 1 for state in states if state]) for states in (new, old))
-        yield came, went, [Update(e, state - 1 if state else None) for e, state in zip(entry, new, strict=True)]
 
 
 def dynamic_errors(setting: Setting, seed: int) -> Errors:

@@ -13,7 +13,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from email.utils import formatdate
@@ -27,7 +27,6 @@ from unittest.mock import patch
 
 import httpx
 from changeling_client import Client, SurveyHandle, outbox
-from changeling_client.outbox import ClosingAnswer
 from changeling_client.testing import AUTHORITY, ManualClock, read_upload
 from changeling_protocol import (
     AtMost,
@@ -348,7 +347,7 @@ def _audited(audit: Audit, workers: ProcessPoolExecutor) -> dict[str, float]:
 
 def _lived(audit: Audit, pair: tuple[States, States], size: int, client: tuple[int, int]) -> Heard:
     way, number = client
-    with BROKEN[audit.broken]():
+    with _patched(BROKEN[audit.broken]):
         return transcripts(CASES[audit.case].survey, pair[way], size, interrupted=number % INTERRUPTED == 0)
 
 
@@ -395,70 +394,52 @@ def _counted(event: frozenset[Transcript], told: Collection[Transcript]) -> tupl
 
 _SILENT = -1
 """Stands for a report that is not made."""
+Answer: TypeAlias = tuple[int, Memory | None]
 
 
-def two_symbols() -> AbstractContextManager[None]:
-    """Keeps true inputs in the outbox and draws their symbols as it sends: a retry has the id, and another symbol."""
-
-    def keeping(_: Group, __: int, true: int, slots: Memory | None, ___: Coins) -> tuple[int, Memory | None]:
-        return true, slots
-
-    def drawing(plan: ReleasePlan, group: int, span: Node, answered: Any, reports: list[Report]) -> bytes:
-        tracks, coins = plan.tracks, SystemCoins()
-        drawn = [each._replace(symbol=tracks[each.track].randomizer.respond(each.symbol, coins)) for each in reports]
-        return encode_upload(plan, group, span, answered, drawn)
-
-    return _patched({_RESPOND: keeping, "changeling_client.outbox.encode_upload": drawing})
+def _keeping(_: Group, __: int, true: int, slots: Memory | None, ___: Coins) -> Answer:
+    return true, slots
 
 
-def only_on_change() -> AbstractContextManager[None]:
-    """Reports nothing where nothing changed."""
-    put = outbox.put
-
-    def answering(group: Group, place: int, true: int, slots: Memory | None, coins: Coins) -> tuple[int, Memory | None]:
-        return respond(group, place, true, slots, coins) if true else (_SILENT, slots)
-
-    def putting(db: Any, wrapping: Any, survey: Any, answered: Sequence[tuple[Any, Sequence[ClosingAnswer]]]) -> None:
-        spoken = [
-            (entry, [each._replace(reports=tuple(r for r in each.reports if r.symbol != _SILENT)) for each in answers])
-            for entry, answers in answered
-        ]
-        put(db, wrapping, survey, spoken)
-
-    return _patched({_RESPOND: answering, "changeling_client.outbox.put": putting})
+def _drawing(plan: ReleasePlan, group: int, span: Node, answered: Any, reports: list[Report]) -> bytes:
+    tracks, coins = plan.tracks, SystemCoins()
+    drawn = [each._replace(symbol=tracks[each.track].randomizer.respond(each.symbol, coins)) for each in reports]
+    return encode_upload(plan, group, span, answered, drawn)
 
 
-def odds_off() -> AbstractContextManager[None]:
-    """Tells the truth with odds that are a fifth too high."""
-
-    def telling(group: Group, place: int, true: int, slots: Memory | None, coins: Coins) -> tuple[int, Memory | None]:
-        randomizer: Any = group.tracks[place].randomizer
-        odds = Odds(6 * randomizer.odds.favoured, 5 * randomizer.odds.other)
-        return replace(randomizer, odds=odds).respond(true, coins), slots
-
-    return _patched({_RESPOND: telling})
+def _answering_changes(group: Group, place: int, true: int, slots: Memory | None, coins: Coins) -> Answer:
+    return respond(group, place, true, slots, coins) if true else (_SILENT, slots)
 
 
-def unconstrained() -> AbstractContextManager[None]:
-    """Counts mutations, and admits them all."""
-    return _patched({"changeling_protocol.questions.AtMost.admits": lambda *_: True})
+def _putting_answers(db: Any, wrapping: Any, survey: Any, answered: Sequence[tuple[Any, Sequence[Any]]]) -> None:
+    spoken = [
+        (entry, [each._replace(reports=tuple(r for r in each.reports if r.symbol != _SILENT)) for each in answers])
+        for entry, answers in answered
+    ]
+    _PUT(db, wrapping, survey, spoken)
 
 
-def slots_reset() -> AbstractContextManager[None]:
-    """Forgets after each report of a joint group what the reports before it did."""
-    return _patched({"changeling_protocol.plan.SlotState.after": lambda _, group, *__: first_memory(group)})
+def _telling(group: Group, place: int, true: int, slots: Memory | None, coins: Coins) -> Answer:
+    randomizer: Any = group.tracks[place].randomizer
+    odds = Odds(6 * randomizer.odds.favoured, 5 * randomizer.odds.other)
+    return replace(randomizer, odds=odds).respond(true, coins), slots
 
 
-_RESPOND = "changeling_client.flushing.respond"
-BROKEN: Mapping[str | None, Callable[[], AbstractContextManager[None]]] = {
-    None: nullcontext,
-    "two_symbols": two_symbols,
-    "only_on_change": only_on_change,
-    "odds_off": odds_off,
-    "unconstrained": unconstrained,
-    "slots_reset": slots_reset,
+_PUT, _RESPOND = outbox.put, "changeling_client.flushing.respond"
+BROKEN: Mapping[str | None, Mapping[str, Callable[..., Any]]] = {
+    None: {},
+    "two_symbols": {_RESPOND: _keeping, "changeling_client.outbox.encode_upload": _drawing},
+    "only_on_change": {_RESPOND: _answering_changes, "changeling_client.outbox.put": _putting_answers},
+    "odds_off": {_RESPOND: _telling},
+    "unconstrained": {"changeling_protocol.questions.AtMost.admits": lambda *_: True},
+    "slots_reset": {"changeling_protocol.plan.SlotState.after": lambda _, group, *__: first_memory(group)},
 }
-"""Clients that are broken on purpose, each at one seam of the real one; None is the client as it ships."""
+"""Clients that are broken on purpose, by what stands at some seams of the real one; None is the client as it ships.
+
+two_symbols keeps true inputs in the outbox and draws their symbols as it sends: a retry has the id, and another symbol.
+only_on_change reports nothing where nothing changed. odds_off tells the truth with odds that are a fifth too high.
+unconstrained counts mutations, and admits them all. slots_reset forgets after each report of a joint group what the
+reports before it did."""
 
 
 @contextmanager

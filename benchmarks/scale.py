@@ -1,4 +1,4 @@
-"""The capacity model: a fleet's cost to a server, beside a run ten times larger; and costs of segments, keys, readers.
+"""The capacity model: a fleet's cost to a server, beside a run ten times larger; and costs of segments and readers.
 
 Real servers are sent a fleet's uploads, one to a request, and fold them, some at a time; processor seconds are those of
 the server, of the fold, and of those that open envelopes.
@@ -7,7 +7,7 @@ the server, of the fold, and of those that open envelopes.
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, zip_longest
 from pathlib import Path
 from statistics import median
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from changeling_aggregator.segments import place_at
-from changeling_aggregator.store import AtRest, Store
+from changeling_aggregator.store import Store
 from changeling_aggregator.testing.services import small_bucket
 from changeling_aggregator.testing.serving import TOKEN, RunningServer, children, command_of, prepared_log
 from changeling_protocol import Node, UnixMilliseconds
@@ -166,7 +166,6 @@ def _most_bytes(process: int) -> float:
 IN_A_FOLDER = Size(4_000, 1_000), Size(12_000, 4_000)
 IN_A_BUCKET = Size(4_000, 2_000)
 ASKED = 1_500
-KEYS_MADE = 50
 
 
 def serving() -> dict[str, float | None]:
@@ -194,7 +193,7 @@ def serving() -> dict[str, float | None]:
     figures["folder_bytes"] = in_folder[-1]["lying"] / (WARMING + IN_A_FOLDER[-1].uploads)
     figures["bucket_bytes"] = in_bucket["lying"] / (WARMING + IN_A_BUCKET.uploads)
     figures["uploads_an_object"] = IN_A_BUCKET.uploads / in_bucket["objects"]
-    return figures | _keys()
+    return figures
 
 
 def _asked(folder: Path, load: Load) -> dict[str, float]:
@@ -223,21 +222,3 @@ def _asked(folder: Path, load: Load) -> dict[str, float]:
             heads = sum(len(name) + len(value) + 4 for name, value in answer.headers.raw)
             figures[f"{name}_bytes"] = float(len(answer.content) + heads)
     return figures
-
-
-def _keys() -> dict[str, float]:
-    """Per key: made; read for a batch of the fold; and put under another store key."""
-    with tempfile.TemporaryDirectory() as place:
-        store = Store.open(Path(place) / "server.db", AtRest(b"a" * 32))
-        with store.transaction() as writing:
-            new = _seconds(lambda: [writing.make_key() for _ in range(KEYS_MADE)]) / KEYS_MADE
-            read = _seconds(lambda: writing.private_keys()) / KEYS_MADE
-            again = _seconds(lambda: writing.encrypt_keys(AtRest(b"b" * 32))) / KEYS_MADE
-        store.close()
-    return {"key_made_us": 1e6 * new, "key_of_a_batch_us": 1e6 * read, "key_reencrypted_us": 1e6 * again}
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.process_time()
-    work()
-    return time.process_time() - began

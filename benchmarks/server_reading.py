@@ -1,15 +1,14 @@
-"""Measures 3, 10 and 14 of a server: how long readers wait for estimates and files, also under load.
+"""Measures 3 and 10 of a server: how long readers wait for estimates, also under load.
 
 Uncached is the first answer after a new snapshot: the server reads from its store what has changed, decodes it, and
 solves. All are asked of a real server on loopback.
 """
 
-import http.client
 import itertools
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,7 +46,6 @@ GREEDY, READERS = 64, 40
 TIMES = 9
 """How often each is asked; the figure is the median."""
 WINDOWS = (1, 2, 3, 4, 7, 14, 28, 56)
-CONNECTIONS, SECONDS = 4, 5.0
 
 
 def measure() -> dict[str, float | None]:
@@ -61,7 +59,7 @@ def measure() -> dict[str, float | None]:
         ):
             anew, again = year.asked(question)
             figures |= {f"3_{name}_uncached_ms": 1e3 * anew, f"3_{name}_cached_ms": 1e3 * again}
-        figures |= one_network_asks(year) | files(year)
+        figures |= one_network_asks(year)
     with Served.running(answers=4, periods=1024) as long:
         windows = [f"windows?width={width}&until=1024" for width in WINDOWS]
         figures["3_eight_online_window_series_s"] = sum(map(long.seconds, windows))
@@ -95,38 +93,6 @@ def one_network_asks(year: "Served") -> dict[str, float | None]:
         "10_readers_refused": sum(answer.status_code != 200 for answer in answers),
         "10_slowest_ms": 1e3 * max(answer.elapsed.total_seconds() for answer in answers),
     }
-
-
-def files(year: "Served") -> dict[str, float | None]:
-    """Measure 14: answers a second, of files and of estimates that are made."""
-    file, untils = "editions/latest/series.json", itertools.count(2)
-    while httpx.get(year.url + file).status_code != 200:
-        time.sleep(0.1)
-    with httpx.stream("GET", year.url + file, headers={"accept-encoding": "gzip"}) as answer:
-        packed = sum(map(len, answer.iter_raw()))
-    return {
-        "14_file_requests_a_second": _rate(year, lambda: file),
-        "14_estimate_requests_a_second": _rate(year, lambda: f"series?confidence=0.95&until={2 + next(untils) % 364}"),
-        "14_file_bytes_compressed": packed,
-    }
-
-
-def _rate(year: "Served", question: Callable[[], str]) -> float:
-    """Answers a second on a few connections that ask one question after the other."""
-    end = time.perf_counter() + SECONDS
-
-    def ask(_: int) -> int:
-        connection, answered = http.client.HTTPConnection("127.0.0.1", year.server.port), 0
-        while time.perf_counter() < end:
-            connection.request("GET", year.path + question(), headers={"accept-encoding": "gzip"})
-            answer = connection.getresponse()
-            answer.read()
-            answered += answer.status == 200
-        connection.close()
-        return answered
-
-    with ThreadPoolExecutor(CONNECTIONS) as asking:
-        return sum(asking.map(ask, range(CONNECTIONS))) / SECONDS
 
 
 class Served:

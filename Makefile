@@ -72,9 +72,9 @@ bench-plans: setup
 bench-histories: setup
 	$(BIN)/python -m benchmarks histories
 
-# The measures of intervals, growth and the smoother, which take as long again; they go into the same file.
+# The measures of intervals and the smoother, which take as long again; they go into the same file.
 bench-intervals: setup
-	$(BIN)/python -m benchmarks histories coverage.intervals field.growth histories.smoother
+	$(BIN)/python -m benchmarks histories coverage.intervals histories.smoother
 
 bench-joint: setup
 	$(BIN)/python -m benchmarks joint

@@ -58,7 +58,6 @@ BUDGETS = {
     "field.freezing": 50,
     "histories.wishes": 170,
     "coverage.intervals": 750,
-    "field.growth": 60,
     "histories.smoother": 120,
 }
 """The most processor seconds of a measure, so that `make bench-joint`, `-histories` and `-intervals` end within ten

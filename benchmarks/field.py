@@ -1,4 +1,4 @@
-"""Measures 3, 6 and 7 of the field: silence that depends on answers, growth with losses, and freezing.
+"""Measures 3 and 7 of the field: silence that depends on answers, and freezing.
 
 What goes wrong at random is measure 2, in `coverage.field`.
 """
@@ -70,56 +70,6 @@ def _silent(scenario: Scenario, generator: np.random.Generator, surveys: int) ->
             stated[row, at] = intervals(histogram.estimate, 0.95) / known.sum()
             truth[row, at] = known[1:] / known.sum()
     return bounds, stated, truth
-
-
-GROWING = Field(arrivals=0.08, uninstalls=0.08, in_order=True)
-GROWING_ENTRIES, GROWING_SURVEYS = 3_000, 500
-
-
-def growth() -> dict[str, float]:
-    """Measure 6: a survey that grows by 8% a period and loses 8%, where newcomers answer differently.
-
-    Who enrols early mostly holds the first answer, who enrols late the last. The published shares of the last period
-    are compared with those of two populations: who is heard then, and all who were ever heard of.
-    By plan and population: the bias in standard errors and in points, the largest of any answer, and how often the
-    intervals cover.
-    """
-    early, late = (np.array(p) for p in ((0.6, 0.3, 0.1), (0.1, 0.3, 0.6)))
-    draws, count = np.random.default_rng(6), GROWING_ENTRIES
-    mixed = early + (late - early) * np.linspace(0, 1, count)[:, None]
-    held = 1 + (mixed.cumsum(1) < draws.random((count, 1))).sum(1)
-    states = np.zeros((count, FIELD_PERIODS + 1), np.uint16)
-    states[:, 1:] = held[:, None]
-    names = tuple(f"answer {a}" for a in range(1, FIELD_ANSWERS + 1))
-    population = Population(names, states, states, np.ones(count, np.int64))
-    listed = [replace(in_the_field(*each, GROWING), population=population) for each in open_to_all().items()]
-    figures: dict[str, float] = {}
-    for scenario, (errors, inside) in zip(listed, simulated(listed, _grown, 6, lambda _: GROWING_SURVEYS), strict=True):
-        for at, name in enumerate(("heard", "ever_heard")):
-            bias, scatter = errors[:, at].mean(0), errors[:, at].std(0, ddof=1)
-            figures |= {
-                f"6_{name}_bias_points_{scenario.name}": 100 * float(np.abs(bias).max()),
-                f"6_{name}_bias_in_errors_{scenario.name}": float(np.abs(bias / scatter).max()),
-                f"6_{name}_coverage_{scenario.name}": float(inside[:, at].mean()),
-            }
-    return figures
-
-
-def _grown(scenario: Scenario, generator: np.random.Generator, surveys: int) -> tuple[Floats, Floats]:
-    """Of each survey the errors of the last period's shares, and whether intervals hold, shape (surveys, 2, z)."""
-    errors, inside = np.empty((2, surveys, 2, FIELD_ANSWERS))
-    for row in range(surveys):
-        drawn = sample_field(scenario.population, scenario.survey, scenario.field, generator)
-        last = series(scenario.survey, drawn.tallies, FIELD_PERIODS)[-1]
-        if not isinstance(last, Histogram):
-            raise ArithmeticError(f"the last period of {scenario.name} is not estimable")
-        shares, ends = (
-            figure / last.basis.enrolled for figure in (last.estimate.values, intervals(last.estimate, 0.95))
-        )
-        for at, among in enumerate((drawn.heard, drawn.known)):
-            truth = among[FIELD_PERIODS][1:] / among[FIELD_PERIODS].sum()
-            errors[row, at], inside[row, at] = shares - truth, _inside(truth, ends)
-    return errors, inside
 
 
 FROZEN_SURVEYS, FROZEN_ENTRIES, FROZEN_DEVICES = 8, 2_000_000, 20_000

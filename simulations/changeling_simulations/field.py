@@ -255,13 +255,13 @@ class FieldTallies:
     truth: for the times 0..T how many of all that have enrolled by then are in each state, NULL first, whether they
     are heard or not; shape (T + 1, z + 1). frozen: the same of their frozen histories, which they report on.
     known: at each closing, of frozen histories, how many of those that are heard of by then, or will be late, are in
-    each state, NULL first; shape (z + 1,). heard: likewise of those that are heard at that closing itself.
+    each state, NULL first; shape (z + 1,).
 
     >>> from changeling_simulations import closed_cohort, design
     >>> population = closed_cohort(1000, 2, periods=4, most_changes=1, generator=np.random.default_rng(1))
     >>> survey = design("?", population.answers, periods=4, closed=True).survey
     >>> drawn = sample_field(population, survey, Field(uninstalls=0.5), np.random.default_rng(2))
-    >>> bool(drawn.heard[1].sum() > drawn.heard[4].sum())
+    >>> bool(drawn.truth[4].sum() == drawn.known[4].sum() == 1000)
     True
     """
 
@@ -271,7 +271,6 @@ class FieldTallies:
     truth: Counts
     frozen: Counts
     known: Mapping[int, Counts]
-    heard: Mapping[int, Counts]
 
     @property
     def tallies(self) -> Tallies:
@@ -302,13 +301,11 @@ def sample_field(population: Population, survey: Survey, field: Field, generator
     population, reported = _with_clocks(population, field.behind, generator)
     entries = draw_entries(population, survey, field, generator)
     known: dict[int, Counts] = {}
-    heard: dict[int, Counts] = {}
 
     def counted() -> Iterator[AttendedClosing]:
         for closing in attended_closings(population, survey, field, entries, generator):
-            states = entries.states(population, closing.period)
-            for counts, among in ((known, closing.known), (heard, closing.heard)):
-                counts[closing.period] = np.bincount(states[among], minlength=len(survey.answers) + 1)
+            states = entries.states(population, closing.period)[closing.known]
+            known[closing.period] = np.bincount(states, minlength=len(survey.answers) + 1)
             yield closing
 
     on_time, late = respond(reported, survey, entries, counted(), generator)
@@ -317,7 +314,7 @@ def sample_field(population: Population, survey: Survey, field: Field, generator
     truth, frozen = (
         enrolled_histogram(states, len(survey.answers), entries) for states in (population.true, population.frozen)
     )
-    return FieldTallies(survey, on_time, late, truth, frozen, known, heard)
+    return FieldTallies(survey, on_time, late, truth, frozen, known)
 
 
 def respond(

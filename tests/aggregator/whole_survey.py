@@ -41,6 +41,7 @@ def whole_survey_store(
     breakdowns: tuple[Breakdown, ...] = (),
     shown: Sequence[int] = (),
     final: int | None = None,
+    grace: int = 60,
     heard: int = ENTRIES,
     public: bool = True,
 ) -> Survey:
@@ -52,7 +53,7 @@ def whole_survey_store(
     shown = shown or range(1, calendar.periods + 1)
     randomizers = [SubsetSelection(StateSpace(len(each.answers)), Odds(9, 1), 1) for each in questions]
     tracks = tuple(Track(1, each, 0, calendar.periods, question=place) for place, each in enumerate(randomizers))
-    times = {"skew": 1, "spread": 1, "grace": 60, "minimum": 1}
+    times = {"skew": 1, "spread": 1, "grace": grace, "minimum": 1}
     plan = ReleasePlan((Group(tracks),))
     survey = Survey.at_cost(questions=questions, calendar=calendar, plan=plan, breakdowns=breakdowns, **times)
     generator, lots = np.random.default_rng(SEED), dict[StratumKey, StratumCounts]()

@@ -43,6 +43,7 @@ def served(tmp_path_factory):
             (Breakdown("platform", ("Android", "iOS")),),
             shown,
             FINAL,
+            grace=2 * WEEK,
             heard=450,
             public=question == OPEN,
         )

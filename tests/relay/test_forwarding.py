@@ -62,13 +62,6 @@ def test_a_full_body_of_the_longest_envelopes_is_one_that_a_server_takes():
     assert replace(BATCHING, batch=7).at_once(100) == 7
 
 
-@pytest.mark.parametrize("numbers", [(0, 10, 60), (1, 0, 60), (1, 61, 60)])
-def test_a_batch_that_cannot_be_is_refused(numbers):
-    """No envelope, no round, a round that is longer than the longest wait."""
-    with pytest.raises(ValueError, match="at least 1"):
-        Batching(*numbers)
-
-
 def test_of_all_draws_each_gives_another_order():
     """For 5 items all 120 draws, each as likely as the next, give all 120 orders, whatever they came in. The draws are
     the operating system's, unless a test brings its own."""

@@ -11,8 +11,6 @@ from threading import Timer
 import httpx
 import pytest
 from changeling_aggregator.server import real_time
-from changeling_aggregator.store import Store
-from changeling_aggregator.testing import tallies_in
 from changeling_aggregator.testing.serving import free_port
 from changeling_client import Client
 from changeling_protocol import Calendar
@@ -41,56 +39,18 @@ def relayed_survey(server, relay_url, question):
     return server.publish(survey(calendar=calendar, grace=GRACE).asking(question=question, relay=relay_url))
 
 
-@pytest.fixture(scope="module")
-def relayed(tmp_path_factory, server):
-    """A relay, and three surveys that declare it."""
-    port = free_port()
-    surveys = [relayed_survey(server, f"http://127.0.0.1:{port}", f"Relayed {number}?") for number in range(3)]
-    with RelayProcess(tmp_path_factory.mktemp("relay"), server.url, *QUICK, port=port) as relay:
-        yield relay, surveys
-    assert relay.complained == ""
-
-
 @pytest.mark.heavy
-def test_tallies_through_a_relay_are_those_of_direct_uploads(server, relayed):
-    """40 uploads to two surveys in mixed requests, some sent twice: tallies as of surveys that got them directly."""
-    relay, (*here, _) = relayed
-    direct = [relayed_survey(server, relay.url, f"Direct {number}?") for number in range(2)]
-    chance = random.Random(3)
-    said = [[report(1 + chance.randrange(4), chance.randrange(13)) for _ in range(20)] for _ in here]
-    for place in range(20):
-        mixed, plain = (
-            [envelope(asked, server.key, [said[number][place]]) for number, asked in enumerate(surveys)]
-            for surveys in (here, direct)
-        )
-        for _ in range(2 if place % 5 == 0 else 1):
-            assert relay.upload(*mixed) == {}
-        assert server.upload(*plain) == []
-    expected = [server.reports(asked) for asked in direct]
-    assert sum(map(sum, (each.values() for each in expected))) == 40
-    assert eventually(lambda: [server.reports(asked) for asked in here], expected)
-    assert tallied(server, here) == tallied(server, direct)
-
-
-def tallied(server, surveys):
-    """What the store holds of them."""
-    store = Store.open(server.store_path)
-    with store.view() as view:
-        found = [tallies_in(view, asked) for asked in surveys]
-    store.close()
-    return [{key: (tally.reports, tally.slots.tolist()) for key, tally in each.items()} for each in found]
-
-
-@pytest.mark.heavy
-def test_real_clients_report_through_a_relay(tmp_path, server, relayed):
+def test_real_clients_report_through_a_relay(tmp_path, server):
     """Six devices join, record and flush: the relay acknowledges each of their closings, and the server counts it.
 
     Three fetch the survey from the server; three know the relay alone, and speak with nobody else.
     """
-    relay, (*_, asked) = relayed
+    port = free_port()
+    asked = relayed_survey(server, f"http://127.0.0.1:{port}", "Relayed?")
     clock = [asked.calendar.start + 1.0]
     options = {"authority": PINNED, "max_epsilon": 100, "witness": None, "background": False, "clock": lambda: clock[0]}
-    with ExitStack() as stack:
+    relay = RelayProcess(tmp_path / "relay", server.url, *QUICK, port=port)
+    with relay, ExitStack() as stack:
         clients = [
             stack.enter_context(Client(server=of.url, path=tmp_path / f"{number}.db", **options))
             for number, of in enumerate([server, relay] * 3)
@@ -106,8 +66,9 @@ def test_real_clients_report_through_a_relay(tmp_path, server, relayed):
         for client in clients:
             client.flush()
         assert {(handle.ledger().answered_period, handle.ledger().waiting) for handle in handles} == {(closed, 0)}
-    counted = {(0, period): 6 for period in range(1, closed + 1)}
-    assert eventually(lambda: {key: n for key, n in server.reports(asked).items() if key in counted}, counted)
+        counted = {(0, period): 6 for period in range(1, closed + 1)}
+        assert eventually(lambda: {key: n for key, n in server.reports(asked).items() if key in counted}, counted)
+    assert relay.complained == ""
 
 
 @pytest.mark.heavy

@@ -11,7 +11,7 @@ from changeling_protocol import SealingKey, encode
 from changeling_protocol.wire import decode_key_list
 
 from ..protocol.examples import AUTHORITY
-from .hand import ELSEWHERE, FIRST, KEY, OTHER_KEY, Hand, asked, sealed
+from .hand import ELSEWHERE, FIRST, KEY, NOW, OTHER_KEY, Hand, asked, sealed
 
 
 def path(survey):
@@ -110,51 +110,54 @@ async def test_another_authority_takes_over_no_survey_and_no_key(tmp_path, upstr
         assert hand.relay.copies.key_at(hand.now) is None
 
 
-REST = 100
+SHORT = SealingKey(bytes([3] * 32), 0, NOW + 2000)
+LIVES = {
+    "given up before it expires, as there is another": [
+        (0, [KEY, SHORT], SHORT),
+        (1900, [KEY, SHORT], SHORT),
+        (1901, [KEY, SHORT], KEY),
+    ],
+    "served to its last second, as there is no other": [
+        (0, [SHORT], SHORT),
+        (2000, [SHORT], SHORT),
+        (2001, [SHORT], None),
+    ],
+    "withdrawn, offered again, and at last replaced": [
+        (0, [KEY], KEY),
+        (50, [OTHER_KEY], None),
+        (60, [KEY, OTHER_KEY], KEY),
+        (100, [OTHER_KEY], OTHER_KEY),
+    ],
+}
+"""Of a key, where an envelope waits for 100 s at most: after how many seconds the server offers what, and what is
+served."""
 
 
-def key(number, begins=0, expires=10000):
-    return SealingKey(bytes([number]) * 32, begins, expires)
-
-
-def offer(*keys):
-    return {each.public + each.expires.to_bytes(8): each for each in keys}
-
-
-def test_a_key_is_given_up_before_it_expires_if_there_is_another():
-    """So that what is sealed to it has the time to wait; without another it is served to its last second."""
-    first, second = key(1, expires=2000), key(2, expires=3000)
-    chosen = choose(None, offer(first, second), 0, REST)
-    assert choose(chosen, offer(first, second), 1900, REST) == chosen
-    assert choose(chosen, offer(first, second), 1901, REST).key == second
-    alone = choose(chosen, offer(first), 1950, REST)
-    assert alone.serves_at(2000)
-    assert not alone.serves_at(2001)
-
-
-def test_a_key_that_the_server_withdraws_is_served_no_more_and_replaced_after_the_rest():
-    """In between there is none, so devices keep what they have; if it is offered again, it is served again."""
-    first, second = key(1, expires=2000), key(2, expires=3000)
-    chosen = choose(None, offer(first), 1000, REST)
-    without = choose(chosen, offer(second), 1050, REST)
-    assert not without.serves_at(1050)
-    assert choose(without, offer(first, second), 1060, REST).serves_at(1060)
-    assert choose(without, offer(second), 1100, REST).key == second
+@pytest.mark.parametrize("life", LIVES.values(), ids=LIVES)
+async def test_a_key_is_served_as_long_as_it_may_and_the_next_after_a_rest(tmp_path, upstream, life):
+    """So that what is sealed to it has the time to wait. Where none is served devices keep what they have."""
+    upstream.keys = [each.signed_by(AUTHORITY) for each in life[0][1]]
+    hand = Hand(tmp_path, upstream, most_wait=100)
+    async with asked(hand) as http:
+        for seconds, keys, served in life:
+            hand.now, upstream.keys = NOW + seconds, [each.signed_by(AUTHORITY) for each in keys]
+            await hand.relay.refresh()
+            found = decode_key_list((await http.get("/v1/keys")).content)
+            assert found == ([] if served is None else [served.signed_by(AUTHORITY)]), seconds
 
 
 def test_whatever_the_server_offers_the_key_changes_once_in_a_rest():
     """2,000 random offers of keys with random dates, asked at random times: between two keys that were served there is
-    always a rest, and what is served is valid and was offered."""
-    chance, now, chosen, taken = Random(7), 0, None, []
+    always a rest."""
+    chance, rest, now, chosen, taken = Random(7), 100, 0, None, []
     for _ in range(2000):
         now += chance.randrange(20)
-        dates = [sorted((chance.randrange(now + 1), now + 1 + chance.randrange(2 * REST))) for _ in range(4)]
-        offered = offer(*(key(chance.randrange(1, 9), *each) for each in dates))
-        chosen = choose(chosen, offered, now, REST)
-        if chosen and chosen.serves_at(now):
-            assert chosen.signed in offered
-            assert chosen.key.valid_at(now)
-            if not taken or taken[-1][1] != chosen.signed:
-                taken.append((now, chosen.signed))
+        dates = [sorted((chance.randrange(now + 1), now + 1 + chance.randrange(2 * rest))) for _ in range(4)]
+        keys = [SealingKey(bytes([chance.randrange(1, 9)]) * 32, *each) for each in dates]
+        offered = {each.public + each.expires.to_bytes(8): each for each in keys}
+        chosen = choose(chosen, offered, now, rest)
+        served = chosen and chosen.signed in offered and chosen.key.valid_at(now)
+        if served and (not taken or taken[-1][1] != chosen.signed):
+            taken.append((now, chosen.signed))
     assert len(taken) > 50
-    assert min(later - earlier for (earlier, _), (later, _) in pairwise(taken)) >= REST
+    assert min(later - earlier for (earlier, _), (later, _) in pairwise(taken)) >= rest

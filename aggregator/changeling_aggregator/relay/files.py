@@ -23,7 +23,7 @@ import os
 import struct
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b, sha256
 from pathlib import Path
 from threading import Lock
@@ -333,23 +333,17 @@ class KeyChoice:
     """A key that was chosen.
 
     signed: as the authority signed it. key: what that says. chosen: when, in Unix seconds.
-    offered: whether the server offers it still.
     """
 
     signed: bytes
     key: SealingKey
     chosen: int
-    offered: bool = True
-
-    def serves_at(self, now: UnixSeconds) -> bool:
-        """True if it is served, and taken, at this Unix time, in seconds."""
-        return self.offered and self.key.valid_at(now)
 
 
 def choose(
     before: KeyChoice | None, offered: Mapping[bytes, SealingKey], now: UnixSeconds, rest: int
 ) -> KeyChoice | None:
-    """Choose the key that is served from now on.
+    """Choose the key that is served from now on, as long as the server offers it and it is valid.
 
     before: the choice so far. offered: the server's keys, by their signed bytes. now: Unix seconds.
     rest: for so many seconds after a choice there is no other; and a key is given up so long before it expires, if
@@ -358,13 +352,8 @@ def choose(
     valid = {signed: key for signed, key in offered.items() if key.valid_at(now)}
     lasting = {signed: key for signed, key in valid.items() if now + rest <= key.expires}
     usable = lasting or valid
-    if before is not None:
-        if before.signed in usable:
-            return replace(before, offered=True)
-        if 0 <= now - before.chosen < rest:
-            return replace(before, offered=before.signed in offered)
-    if not usable:
-        return before and replace(before, offered=before.signed in offered)
+    if not usable or (before is not None and (before.signed in usable or 0 <= now - before.chosen < rest)):
+        return before
     signed, key = min(usable.items(), key=lambda item: (item[1].expires, item[1].id))
     return KeyChoice(signed, key, int(now))
 
@@ -469,13 +458,18 @@ class Copies:
 
     def key_at(self, now: UnixSeconds) -> bytes | None:
         """The id of the one key that is served and taken at this Unix time, in seconds; None if there is none."""
-        served = self._choice
-        return served.key.id if served is not None and served.serves_at(now) else None
+        served = self._served(now)
+        return None if served is None else served.key.id
 
     def key_list_at(self, now: UnixSeconds) -> bytes:
         """The body of the list of sealing keys, with one key or none."""
-        served = self._choice
-        return encode_key_list([served.signed] if served is not None and served.serves_at(now) else [])
+        served = self._served(now)
+        return encode_key_list([] if served is None else [served.signed])
+
+    def _served(self, now: UnixSeconds) -> KeyChoice | None:
+        choice = self._choice
+        serves = choice is not None and choice.signed in self._offered and choice.key.valid_at(now)
+        return choice if serves else None
 
     def _is_ours(self, survey: Survey) -> bool:
         settings = self._settings
@@ -523,7 +517,7 @@ class Copies:
             case {"offered": [*offered], "asked": int(asked), "signed": bytes(signed), "chosen": int(chosen)}:
                 self._offered, self.asked = self._checked(offered), asked or None
                 if signed and (key := self._checked([signed]).get(signed)) is not None:
-                    self._choice = KeyChoice(signed, key, chosen, signed in self._offered)
+                    self._choice = KeyChoice(signed, key, chosen)
                 return
         raise MalformedBytes(f"{self._folder / _KEYS} was not written by a relay")
 

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from ..protocol.examples import AUTHORITY, PINNED, survey
 from . import whole_survey
 from .devices import START, envelope, report
-from .serving import ADMIN, Cli, OpenSurvey, ServerProcess, eventually, in_process
+from .serving import ADMIN, Cli, OpenSurvey, ServerProcess, eventually, in_process, survey_path
 
 PERIOD, MINIMUM = 7200, 5
 Get = Callable[..., httpx.Response]
@@ -161,65 +161,41 @@ def test_the_key_lies_under_the_store_key(tmp_path: Path) -> None:
 def test_verify_names_what_differs(
     server: ServerProcess, cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From a server, and from a folder that was kept: all is well; or one byte is changed, of a tally or a figure."""
+    """From a server, and from a folder that was kept: all is well; or one byte is changed, of a tally or a figure; or
+    the survey's early end is another, is another's, or is not there."""
     asked = server.new_survey(minimum=1)
     server.move_clock(asked.calendar.time(3) + 16)
     for node in (1, 2, 3):
         server.upload(*(envelope(asked, server.key, [report(node, n % 13)]) for n in range(20)))
-    server.fold()
-    path = f"/v1/surveys/{asked.id.hex()}/editions/latest/series.json"
-    assert eventually(lambda: server.http.get(path).status_code, 200)
-    (tmp_path / "authority.pub").write_text(PINNED[0].hex())
-    pinned = ("--authority", "authority.pub")
-    said = cli("verify", asked.id.hex(), "--server", server.url, *pinned, "--keep", "kept")
-    assert "every figure in retrospective.csv, retrospective.json, series.csv, series.json follows" in said
-    assert "the server's word alone" in said
-    assert "every figure" in cli("verify", "kept", *pinned)
-
-    file = tmp_path / "kept/series.json"
-    answer = json.loads(file.read_bytes())
-    answer["series"][1]["values"][2] += 1
-    file.write_bytes(msgspec.json.encode(answer))
-    assert run(["verify", "kept", *pinned]) == 1
-    said = capsys.readouterr().out
-    assert "series.json is not the file that was signed" in said
-    assert "series.json, period 2: values[2] is" in said
-
-    signed = (tmp_path / "kept/edition.signed").read_bytes()
-    slots = Edition.unverified(signed).tracks[0][2]
-    at = signed.index(slots)
-    (tmp_path / "kept/edition.signed").write_bytes(signed[:at] + bytes([signed[at] ^ 1]) + signed[at + 1 :])
-    assert run(["verify", "kept"]) == 1
-    said = capsys.readouterr().out
-    for name, period in product(("series.json", "series.csv", "retrospective.json", "retrospective.csv"), (1, 2, 3)):
-        assert f"{name}, period {period}: " in said
-
-
-@pytest.mark.heavy
-def test_verify_heeds_the_early_end(
-    server: ServerProcess, cli: Cli, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What it says is signed, and no edition says another; without it none ends early."""
-    asked = server.new_survey(minimum=1)
-    server.move_clock(asked.calendar.time(2) + 16)
-    server.upload(*(envelope(asked, server.key, [report(2, n % 13)]) for n in range(20)))
-    path = f"/v1/surveys/{asked.id.hex()}"
     end = EarlyEnd(asked.id, 4).signed_by(AUTHORITY)
-    assert server.http.put(f"{path}/end", content=end, headers=ADMIN).status_code == 201
+    assert server.http.put(f"{survey_path(asked)}/end", content=end, headers=ADMIN).status_code == 201
     server.fold()
-    latest = f"{path}/editions/latest/edition.signed"
 
     def last() -> int:
-        found = server.http.get(latest)
-        return Edition.unverified(found.content).last if found.status_code == 200 else 0
+        latest = server.http.get(f"{survey_path(asked)}/editions/latest/edition.signed")
+        return Edition.unverified(latest.content).last if latest.status_code == 200 else 0
 
     assert eventually(last, 4)
     (tmp_path / "authority.pub").write_text(PINNED[0].hex())
     pinned = ("--authority", "authority.pub")
     said = cli("verify", asked.id.hex(), "--server", server.url, *pinned, "--keep", "kept")
-    assert "the survey was ended early, after period 4" in said
-    assert "every figure" in said
-    kept = tmp_path / "kept/end.signed"
+    for words in (
+        "every figure in retrospective.csv, retrospective.json, series.csv, series.json follows",
+        "the survey was ended early, after period 4",
+        "the server's word alone",
+    ):
+        assert words in said
+    assert "every figure" in cli("verify", "kept", *pinned)
+
+    def told(name: str, content: bytes | None, *options: str) -> str:
+        """With this in the place of a file, or without it."""
+        file = tmp_path / "kept" / name
+        right = file.read_bytes()
+        file.unlink() if content is None else file.write_bytes(content)
+        assert run(["verify", "kept", *options]) == 1
+        file.write_bytes(right)
+        return capsys.readouterr().out
+
     for wrong, words in (
         (EarlyEnd(asked.id, 3).signed_by(AUTHORITY), "ended after period 3, and the edition goes on to 4"),
         (EarlyEnd(asked.id, 1).signed_by(AUTHORITY), "ended after period 1, and the edition goes on to 4"),
@@ -227,9 +203,17 @@ def test_verify_heeds_the_early_end(
         (EarlyEnd(SurveyId(bytes(16)), 4).signed_by(AUTHORITY), "of another survey"),
         (None, "the edition ends the survey after period 4, and nobody has signed that"),
     ):
-        kept.unlink() if wrong is None else kept.write_bytes(wrong)
-        assert run(["verify", "kept", *pinned]) == 1
-        assert words in capsys.readouterr().out
+        assert words in told("end.signed", wrong, *pinned)
+    answer = json.loads((tmp_path / "kept/series.json").read_bytes())
+    answer["series"][1]["values"][2] += 1
+    said = told("series.json", msgspec.json.encode(answer), *pinned)
+    assert "series.json is not the file that was signed" in said
+    assert "series.json, period 2: values[2] is" in said
+    signed = (tmp_path / "kept/edition.signed").read_bytes()
+    at = signed.index(Edition.unverified(signed).tracks[0][2])
+    said = told("edition.signed", signed[:at] + bytes([signed[at] ^ 1]) + signed[at + 1 :])
+    for name, period in product(("series.json", "series.csv", "retrospective.json", "retrospective.csv"), (1, 2, 3)):
+        assert f"{name}, period {period}: " in said
 
 
 def test_each_of_several_questions_is_asked_for_by_name(tmp_path: Path) -> None:

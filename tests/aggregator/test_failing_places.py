@@ -96,13 +96,11 @@ def unmounted(*places: Path) -> None:
 
 def fill(ballast: Path, left: int = 0) -> None:
     """Take all of its disk but so many bytes."""
-    with ballast.open("ab", buffering=0) as file, suppress(OSError):
-        while file.write(bytes(2**20)):
-            pass
-    with ballast.open("ab", buffering=0) as file, suppress(OSError):
-        while file.write(bytes(4096)):
-            pass
-    with ballast.open("r+b") as file:
+    with ballast.open("ab", buffering=0) as file:
+        for size in (2**20, 4096):
+            with suppress(OSError):
+                while file.write(bytes(size)):
+                    pass
         file.truncate(ballast.stat().st_size - left)
 
 

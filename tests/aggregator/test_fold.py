@@ -397,25 +397,19 @@ ASKED = replace(survey(mixed(3, 8), grace=10**6), breakdowns=(Breakdown("platfor
 
 
 class Device:
-    """One entry: what it answers at each closing that it is there for."""
+    """One entry: what it answers at each closing that it is there for, of any standing and stratum."""
 
     def __init__(self, random: Random) -> None:
         self.group = random.randrange(3)
         self.answers: dict[int, tuple[Closing, list[Report]]] = {}
-        stratum, standing = random.randrange(3), Standing.NEW
-        for period in range(random.randint(1, 8), 9):
-            if random.random() < 0.2:
-                standing = Standing.KNOWN if self.answers else Standing.MISSED
-                continue
-            if random.random() < 0.1:
-                stratum = random.randrange(3)
+        for period in sorted(random.sample(range(1, 9), random.randint(1, 8))):
             reports = [
                 Report(number, node, random.randrange(track.randomizer.symbols))
                 for number, track in ASKED.plan.numbered(self.group)
                 if (node := track.ending_at(period)) is not None and random.random() < 0.5
             ]
-            self.answers[period] = Closing(period, random.randbytes(16), standing, stratum), reports
-            standing = Standing.KNOWN
+            closing = Closing(period, random.randbytes(16), random.choice([*Standing]), random.randrange(3))
+            self.answers[period] = closing, reports
 
     def upload(self, log: Log, periods: Sequence[int]) -> bytes:
         """Some of its answers in one envelope, whose span may begin earlier and end later."""

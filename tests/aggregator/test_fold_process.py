@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from multiprocessing import active_children
 from pathlib import Path
 from typing import TypeAlias
@@ -56,17 +56,13 @@ class TestEmbeddedFold(FoldEngineContract):
 
     @pytest.fixture
     def store(self, where: str, request: pytest.FixtureRequest) -> Iterator[Store]:
-        opened = PLACES[where if where in PLACES else "sqlite"](request).open()
-        yield opened
-        opened.close()
+        with closing(PLACES[where if where in PLACES else "sqlite"](request).open()) as store:
+            yield store
 
     @pytest.fixture
     def place(self, where: str) -> Iterator[str | None]:
-        if where == "bucket":
-            with small_bucket() as bucket:
-                yield bucket.place
-        else:
-            yield None
+        with small_bucket() if where == "bucket" else nullcontext() as bucket:
+            yield bucket and bucket.place
 
     @pytest.fixture
     def engine(self, store: Store) -> FoldEngine:

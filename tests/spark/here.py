@@ -83,11 +83,6 @@ def known_ids(store: Store) -> dict[ClosingKey, list[bytes]]:
     return {key: sorted(some) for key, some in known.items()}
 
 
-def begin(store: Store, place: str, run: str) -> None:
-    """As a run does before it writes."""
-    sql(store, "INSERT INTO files (place, name, kind) VALUES (:place, :name, 'run')", place=place, name=f"{run}-")
-
-
 class Case:
     """A store for Spark, and one for the embedded fold, with one log; and the shared place."""
 
@@ -129,7 +124,8 @@ class Case:
 
     def begin(self, run: str) -> None:
         """As a run does before it writes."""
-        begin(self.store, self.place.name, run)
+        row = {"place": self.place.name, "name": f"{run}-"}
+        sql(self.store, "INSERT INTO files (place, name, kind) VALUES (:place, :name, 'run')", **row)
 
     def leave(self, *names: str) -> None:
         """Files in the shared place."""

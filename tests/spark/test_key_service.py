@@ -8,6 +8,7 @@ import random
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 
@@ -65,12 +66,9 @@ def asked_through(source: KeySource, alter: Callable[[bytes], bytes]) -> dict[by
                 asked = key_service._received(client, QUESTION, key_service.monotonic() + 60)
                 client.sendall(alter(said_to(source, asked)))
 
-        relaying = threading.Thread(target=relay)
-        relaying.start()
-        try:
+        with ThreadPoolExecutor(1) as beside:
+            beside.submit(relay)
             return keys_from(replace(source, port=between.getsockname()[1]))
-        finally:
-            relaying.join()
 
 
 def test_who_shows_the_token_gets_the_keys_and_nobody_else_sees_one(service: KeyService) -> None:
@@ -182,17 +180,15 @@ def test_who_says_a_byte_at_a_time_is_waited_for_no_longer(
             client.sendall(b"\0\0\1\0")
             drip(client, bytes(256))
 
-    with connected(service.source) as connection, socket.create_server((HERE, 0)) as slow:
-        dripping = [
-            threading.Thread(target=drip, args=(connection, question(service.source))),
-            threading.Thread(target=drip_back, args=(slow,)),
-        ]
-        for each in dripping:
-            each.start()
+    with (
+        connected(service.source) as connection,
+        socket.create_server((HERE, 0)) as slow,
+        ThreadPoolExecutor(2) as beside,
+    ):
+        beside.submit(drip, connection, question(service.source))
+        beside.submit(drip_back, slow)
         with suppress(ConnectionError):
             assert connection.recv(1) == b""
         with pytest.raises(KeysWithheld):
             keys_from(replace(service.source, port=slow.getsockname()[1]))
         ended.set()
-        for each in dripping:
-            each.join()

@@ -31,7 +31,7 @@ from tests.command_line import changeling as run
 
 from ..aggregator.devices import END, Log, envelope, report
 from ..protocol.examples import survey
-from .here import Case, Here, OnSpark, begin, contents, known_ids
+from .here import Case, Here, OnSpark, contents, known_ids
 
 
 class TestSparkFold(FoldEngineContract):
@@ -146,9 +146,9 @@ def test_ids_follow_to_another_place_though_the_first_is_gone(case: Case, tmp_pa
     case.append(30)
     case.run()
     fold(case.store, AFTER, closing=False)
+    case.begin("killed")
+    case.leave("killed-ids-1.parquet")
     old, case.place = case.place, Folder(tmp_path / "another", make=True)
-    begin(case.store, old.name, "killed")
-    (old.path / "killed-ids-1.parquet").write_bytes(b"")
     old.path.rename(tmp_path / "away")
     case.append(10)
     case.run()
@@ -244,26 +244,6 @@ def test_who_folds_again_after_spark_knows_what_that_counted(log: Log, on_spark:
         send(log, ids)
         engine.fold(END) if engine else fold(log.store, END, closing=False, seen=seen)
     assert (log.tallies()[0, 8][0], log.refused()) == (3, {"duplicate": 2})
-
-
-HALVES = [each.to_bytes(8) for each in (0, 1, 2**32, 2**63 - 1, 2**63, 2**64 - 1)]
-
-
-def test_ids_that_are_alike_in_their_halves_count_once_each(
-    log: Log, on_spark: OnSpark, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Chosen among 36 of six high and six low halves, again and again, whoever folds which part."""
-    monkeypatch.setattr(runs, "BUCKET_CLOSINGS", 20)
-    monkeypatch.setattr(tasks, "ID_FILE_BYTES", 16 * 5)
-    chance, sent = random.Random(0), list[bytes]()
-    for _ in range(8):
-        ids = [chance.choice(HALVES) + chance.choice(HALVES) for _ in range(chance.choice([1, 4, 9]))]
-        sent += ids
-        send(log, ids[: len(ids) // 2])
-        send(log, ids[len(ids) // 2 :])
-        on_spark.fold(END) if chance.random() < 0.5 else fold(log.store, END, batch=2, closing=False)
-        assert log.tallies()[0, 8][0] == len(set(sent))
-        assert log.refused().get("duplicate", 0) == len(sent) - len(set(sent))
 
 
 def shapes(count: int) -> dict[str, tuple[NDArray[np.uint64], NDArray[np.uint64]]]:
